@@ -113,7 +113,7 @@ static void cancels_a_waiting_job_by_the_lease_of_its_last_delivery_only(void **
     assert_int_equal(state_of("a"), 0);
 }
 
-static void what_is_unknown_or_finished_is_not_found(void **state)
+static void unknown_and_finished_jobs_are_not_found(void **state)
 {
     (void)state;
     assert_int_equal(cancel("a"), QUEUE_NOT_FOUND);
@@ -166,7 +166,7 @@ static void rescheduling_keeps_the_attempts(void **state)
     assert_int_equal(job_of("a").attempt, 2);
 }
 
-static void the_priority_alone_can_be_changed(void **state)
+static void the_priority_can_be_changed_without_the_due_time(void **state)
 {
     struct queue_change change = {.verb = QUEUE_RESCHEDULE,
                                   .topic = slice_of("t"),
@@ -206,7 +206,7 @@ static void run_also_ends_the_wait_for_a_retry(void **state)
     assert_int_equal(job_of("a").attempt, 2);
 }
 
-static void a_list_is_in_the_order_of_due_and_goes_on_at_its_cursor(void **state)
+static void a_list_is_ordered_by_due_time_and_continues_at_its_cursor(void **state)
 {
     struct queue_list list = {.topic = slice_of("t"), .limit = 3};
 
@@ -224,7 +224,7 @@ static void a_list_is_in_the_order_of_due_and_goes_on_at_its_cursor(void **state
     assert_string_equal(w->fault, "");
 }
 
-static void a_list_may_ask_for_one_state(void **state)
+static void a_list_may_select_one_state(void **state)
 {
     struct queue_list list = {.topic = slice_of("t"), .limit = 100};
 
@@ -241,7 +241,7 @@ static void a_list_may_ask_for_one_state(void **state)
     assert_string_equal(w->fault, "");
 }
 
-static void a_list_refuses_what_it_cannot_do(void **state)
+static void a_list_rejects_invalid_arguments(void **state)
 {
     struct queue_list list = {.topic = slice_of("t"), .limit = QUEUE_LIST_MAX + 1};
 
@@ -325,7 +325,7 @@ static void let_run(void)
         client_idle(&w->client);
 }
 
-static void whoever_waits_is_told_when_a_job_becomes_ready(void **state)
+static void a_waiting_take_is_notified_when_a_job_becomes_ready(void **state)
 {
     struct slice topic = slice_of("t");
     struct queue_take call = {.topics = &topic, .topic_count = 1, .max = 1};
@@ -351,7 +351,7 @@ static void whoever_waits_is_told_when_a_job_becomes_ready(void **state)
     let_run();
 }
 
-static void whoever_waits_is_told_on_resume(void **state)
+static void a_waiting_take_is_notified_on_resume(void **state)
 {
     struct slice topic = slice_of("t");
     struct queue_take call = {.topics = &topic, .topic_count = 1, .max = 10};
@@ -378,20 +378,20 @@ const struct CMUnitTest directed_change[] = {
     CLAIM(a_dead_job_can_be_cancelled_but_not_rescheduled_or_run),
     CLAIM(a_dead_job_is_cancelled_only_if_it_is_the_one_meant),
     CLAIM(cancels_a_waiting_job_by_the_lease_of_its_last_delivery_only),
-    CLAIM(what_is_unknown_or_finished_is_not_found),
+    CLAIM(unknown_and_finished_jobs_are_not_found),
     CLAIM(a_job_can_be_put_off_and_brought_forward),
     CLAIM(a_ready_job_put_off_is_delayed_again),
     CLAIM(rescheduling_keeps_the_attempts),
-    CLAIM(the_priority_alone_can_be_changed),
+    CLAIM(the_priority_can_be_changed_without_the_due_time),
     CLAIM(run_makes_a_delayed_job_ready_now),
     CLAIM(run_also_ends_the_wait_for_a_retry),
-    CLAIM(a_list_is_in_the_order_of_due_and_goes_on_at_its_cursor),
-    CLAIM(a_list_may_ask_for_one_state),
-    CLAIM(a_list_refuses_what_it_cannot_do),
+    CLAIM(a_list_is_ordered_by_due_time_and_continues_at_its_cursor),
+    CLAIM(a_list_may_select_one_state),
+    CLAIM(a_list_rejects_invalid_arguments),
     CLAIM(an_absolute_time_follows_the_wall_clock),
     CLAIM(a_relative_time_does_not_follow_the_wall_clock),
     CLAIM(a_wall_clock_put_back_keeps_an_absolute_time_late_rather_than_early),
-    CLAIM(whoever_waits_is_told_when_a_job_becomes_ready),
-    CLAIM(whoever_waits_is_told_on_resume),
+    CLAIM(a_waiting_take_is_notified_when_a_job_becomes_ready),
+    CLAIM(a_waiting_take_is_notified_on_resume),
 };
 const size_t directed_change_count = sizeof directed_change / sizeof directed_change[0];

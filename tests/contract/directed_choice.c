@@ -226,7 +226,7 @@ static void a_dead_job_can_be_taken_and_dies_again_if_it_fails(void **state)
     assert_int_equal(state_of("a"), 0);
 }
 
-static void what_somebody_has_or_nobody_knows_cannot_be_taken_by_its_id(void **state)
+static void leased_and_unknown_jobs_cannot_be_taken_by_id(void **state)
 {
     (void)state;
     if (!can_choose())
@@ -241,7 +241,7 @@ static void what_somebody_has_or_nobody_knows_cannot_be_taken_by_its_id(void **s
     assert_int_equal(pick_reply("c", 0)->status, QUEUE_NOT_FOUND);
 }
 
-static void a_pause_keeps_nobody_from_a_job_that_is_named(void **state)
+static void a_take_by_id_ignores_a_pause(void **state)
 {
     (void)state;
     if (!can_choose())
@@ -270,7 +270,7 @@ static void a_job_taken_by_its_id_is_leased_like_any_other(void **state)
     assert_int_equal(figures().counts.retrying + figures().counts.ready, 1);
 }
 
-static void takes_that_choose_are_refused_when_asked_wrongly(void **state)
+static void invalid_choosing_takes_are_rejected(void **state)
 {
     struct slice topics[] = {slice_of("t"), slice_of("u")};
     struct queue_take call = {.topics = topics, .topic_count = 2, .max = 1, .id = slice_of("a")};
@@ -285,7 +285,7 @@ static void takes_that_choose_are_refused_when_asked_wrongly(void **state)
     assert_string_equal(w->fault, "");
 }
 
-static void a_store_that_cannot_choose_says_so(void **state)
+static void a_store_without_choosing_takes_reports_that(void **state)
 {
     struct slice topic = slice_of("t");
     struct queue_take call = {.topics = &topic, .topic_count = 1, .max = 1, .by_priority = true};
@@ -453,11 +453,11 @@ const struct CMUnitTest directed_choice[] = {
     CLAIM(a_job_is_taken_by_its_id_however_many_come_before_it),
     CLAIM(a_delayed_job_that_is_taken_was_due_now),
     CLAIM(a_dead_job_can_be_taken_and_dies_again_if_it_fails),
-    CLAIM(what_somebody_has_or_nobody_knows_cannot_be_taken_by_its_id),
-    CLAIM(a_pause_keeps_nobody_from_a_job_that_is_named),
+    CLAIM(leased_and_unknown_jobs_cannot_be_taken_by_id),
+    CLAIM(a_take_by_id_ignores_a_pause),
     CLAIM(a_job_taken_by_its_id_is_leased_like_any_other),
-    CLAIM(takes_that_choose_are_refused_when_asked_wrongly),
-    CLAIM(a_store_that_cannot_choose_says_so),
+    CLAIM(invalid_choosing_takes_are_rejected),
+    CLAIM(a_store_without_choosing_takes_reports_that),
     CLAIM(a_nack_may_change_the_priority),
     CLAIM(jobs_are_found_in_whichever_topic_they_are),
     CLAIM(a_job_is_located_over_all_topics_that_may_be_looked_at),

@@ -62,7 +62,7 @@ static void jobs_pushed_together_keep_their_order_among_equals(void **state)
     take("a");
 }
 
-static void a_take_brings_no_more_than_asked_for(void **state)
+static void a_take_returns_at_most_the_requested_number(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++)
@@ -98,7 +98,7 @@ static void of_several_topics_the_first_named_is_served_first(void **state)
     assert_true(slice_is(reply->jobs[0].job.id, "u-1"));
 }
 
-static void a_take_is_refused_when_asked_wrongly(void **state)
+static void invalid_takes_are_rejected(void **state)
 {
     struct slice topic = slice_of("t"), bad = slice_of("no blank");
     struct queue_take calls[] = {
@@ -117,7 +117,7 @@ static void a_take_is_refused_when_asked_wrongly(void **state)
     assert_string_equal(w->fault, "");
 }
 
-static void a_leased_job_is_nobody_elses(void **state)
+static void a_leased_job_has_one_holder(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -197,7 +197,7 @@ static void backoff_doubles_up_to_its_limit(void **state)
     }
 }
 
-static void a_nack_may_say_how_long_to_wait(void **state)
+static void a_nack_may_set_the_delay(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -240,7 +240,7 @@ static void attempts_rise_by_one_and_the_last_failure_is_death(void **state)
     assert_int_equal(state_of("a"), JOB_DEAD);
 }
 
-static void sixteen_attempts_are_made_when_nothing_is_said(void **state)
+static void the_default_is_sixteen_attempts(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -276,7 +276,7 @@ static void the_last_lease_that_ends_is_death(void **state)
     assert_int_equal(state_of("a"), JOB_DEAD);
 }
 
-static void an_answer_after_the_end_is_too_late_though_nobody_noticed_the_end(void **state)
+static void an_answer_after_the_lease_end_is_too_late_before_the_end_is_processed(void **state)
 {
     struct queue_answer late = {.verb = QUEUE_ACK};
 
@@ -318,7 +318,7 @@ static void delivery_numbers_rise_over_a_restart(void **state)
     take("a");
 }
 
-static void the_lease_lasts_as_long_as_take_job_topic_or_default_say(void **state)
+static void the_lease_length_comes_from_take_job_topic_or_default(void **state)
 {
     struct queue_push job = a_push("b");
 
@@ -354,7 +354,7 @@ static void an_extended_lease_lasts_longer(void **state)
     assert_int_equal(ack(lease), QUEUE_OK);
 }
 
-static void extend_without_a_time_gives_what_it_was_taken_with(void **state)
+static void extend_without_a_time_repeats_the_length_of_the_take(void **state)
 {
     struct slice lease;
 
@@ -445,7 +445,7 @@ static void a_leased_job_does_not_expire_but_its_retry_may(void **state)
     assert_int_equal(state_of("a"), 0);
 }
 
-static void an_expired_job_is_kept_as_dead_where_the_topic_says_so(void **state)
+static void an_expired_job_becomes_dead_if_the_topic_is_set_so(void **state)
 {
     struct queue_push job = a_push("a");
 
@@ -482,34 +482,34 @@ static void many_jobs_due_in_one_millisecond_all_come(void **state)
 const struct CMUnitTest directed_deliver[] = {
     CLAIM(ready_jobs_come_by_priority_then_due_then_push_order),
     CLAIM(jobs_pushed_together_keep_their_order_among_equals),
-    CLAIM(a_take_brings_no_more_than_asked_for),
+    CLAIM(a_take_returns_at_most_the_requested_number),
     CLAIM(a_take_from_a_topic_that_does_not_exist_is_empty),
     CLAIM(of_several_topics_the_first_named_is_served_first),
-    CLAIM(a_take_is_refused_when_asked_wrongly),
-    CLAIM(a_leased_job_is_nobody_elses),
+    CLAIM(invalid_takes_are_rejected),
+    CLAIM(a_leased_job_has_one_holder),
     CLAIM(an_acked_job_is_gone),
     CLAIM(an_answer_counts_once),
     CLAIM(a_lease_that_never_was_is_not_good),
     CLAIM(a_nacked_job_waits_by_backoff_and_is_counted_as_retrying),
     CLAIM(backoff_doubles_up_to_its_limit),
-    CLAIM(a_nack_may_say_how_long_to_wait),
+    CLAIM(a_nack_may_set_the_delay),
     CLAIM(a_long_error_is_cut),
     CLAIM(attempts_rise_by_one_and_the_last_failure_is_death),
-    CLAIM(sixteen_attempts_are_made_when_nothing_is_said),
+    CLAIM(the_default_is_sixteen_attempts),
     CLAIM(a_lease_that_ends_is_a_failed_attempt),
     CLAIM(the_last_lease_that_ends_is_death),
-    CLAIM(an_answer_after_the_end_is_too_late_though_nobody_noticed_the_end),
+    CLAIM(an_answer_after_the_lease_end_is_too_late_before_the_end_is_processed),
     CLAIM(a_late_consumer_is_fenced_by_the_delivery_number),
     CLAIM(delivery_numbers_rise_over_a_restart),
-    CLAIM(the_lease_lasts_as_long_as_take_job_topic_or_default_say),
+    CLAIM(the_lease_length_comes_from_take_job_topic_or_default),
     CLAIM(an_extended_lease_lasts_longer),
-    CLAIM(extend_without_a_time_gives_what_it_was_taken_with),
+    CLAIM(extend_without_a_time_repeats_the_length_of_the_take),
     CLAIM(a_lease_may_be_extended_to_end_sooner),
     CLAIM(a_lease_survives_a_restart_with_the_time_it_had_left),
     CLAIM(a_returned_job_is_ready_again_and_the_attempt_does_not_count),
     CLAIM(a_ready_job_expires_after_its_ttl_and_not_before),
     CLAIM(a_leased_job_does_not_expire_but_its_retry_may),
-    CLAIM(an_expired_job_is_kept_as_dead_where_the_topic_says_so),
+    CLAIM(an_expired_job_becomes_dead_if_the_topic_is_set_so),
     CLAIM(many_jobs_due_in_one_millisecond_all_come),
 };
 const size_t directed_deliver_count = sizeof directed_deliver / sizeof directed_deliver[0];

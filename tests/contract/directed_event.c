@@ -8,7 +8,7 @@ static const struct topic_settings extended = {.extension = {"{\"deliver\":{}}",
 
 /* ---- the extension ---- */
 
-static void an_extension_is_kept_as_it_is_with_the_topic(void **state)
+static void an_extension_is_stored_unchanged_with_the_topic(void **state)
 {
     (void)state;
     assert_int_equal(put(extended), QUEUE_CREATED);
@@ -83,7 +83,7 @@ static void puts_sent_together_are_answered_with_their_own_extension(void **stat
 
 /* ---- events ---- */
 
-static void a_change_of_settings_and_a_delete_are_told(void **state)
+static void a_change_of_settings_and_a_delete_send_events(void **state)
 {
     (void)state;
     put((struct topic_settings){.dedup_window_ms = 1000});
@@ -94,7 +94,7 @@ static void a_change_of_settings_and_a_delete_are_told(void **state)
     assert_int_equal(heard(), 3);
 }
 
-static void a_death_is_told_however_it_comes(void **state)
+static void every_kind_of_death_sends_an_event(void **state)
 {
     struct topic_settings settings = extended;
     struct queue_push dead = a_push("dead");
@@ -125,7 +125,7 @@ static void a_death_is_told_however_it_comes(void **state)
     assert_int_equal(heard(), before + 5);
 }
 
-static void deaths_are_told_again_after_a_restart(void **state)
+static void deaths_are_reported_again_after_a_restart(void **state)
 {
     (void)state;
     put(extended);
@@ -144,13 +144,13 @@ static void deaths_are_told_again_after_a_restart(void **state)
 }
 
 const struct CMUnitTest directed_event[] = {
-    CLAIM(an_extension_is_kept_as_it_is_with_the_topic),
+    CLAIM(an_extension_is_stored_unchanged_with_the_topic),
     CLAIM(settings_are_replaced_with_their_extension),
     CLAIM(a_deleted_topic_comes_back_without_its_extension),
     CLAIM(an_extension_may_be_as_long_as_its_limit_and_no_longer),
     CLAIM(puts_sent_together_are_answered_with_their_own_extension),
-    CLAIM(a_change_of_settings_and_a_delete_are_told),
-    CLAIM(a_death_is_told_however_it_comes),
-    CLAIM(deaths_are_told_again_after_a_restart),
+    CLAIM(a_change_of_settings_and_a_delete_send_events),
+    CLAIM(every_kind_of_death_sends_an_event),
+    CLAIM(deaths_are_reported_again_after_a_restart),
 };
 const size_t directed_event_count = sizeof directed_event / sizeof directed_event[0];

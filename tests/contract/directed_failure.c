@@ -8,7 +8,7 @@ static const struct topic_settings patient = {
 
 /* ---- nack for good ---- */
 
-static void a_final_nack_is_dead_at_once_however_many_attempts_are_left(void **state)
+static void a_final_nack_makes_the_job_dead_despite_remaining_attempts(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -74,7 +74,7 @@ static void without_most_attempts_a_job_is_tried_for_ever(void **state)
     assert_int_equal(state_of("a"), JOB_DEAD);
 }
 
-static void without_a_backoff_a_failed_job_is_ready_at_once(void **state)
+static void without_a_backoff_a_failed_job_is_ready_immediately(void **state)
 {
     struct queue_push job = a_push("a");
 
@@ -111,7 +111,7 @@ static void a_topic_may_have_no_backoff_and_no_most_attempts(void **state)
 
 /* ---- return with a delay ---- */
 
-static void a_job_returned_with_a_delay_waits_and_has_not_been_tried(void **state)
+static void a_job_returned_with_a_delay_waits_without_an_attempt(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -140,7 +140,7 @@ static void a_retry_returned_with_a_delay_is_still_a_retry(void **state)
     assert_int_equal(cancel("a"), QUEUE_CANCELLED);
 }
 
-static void a_return_without_a_delay_is_ready_at_once(void **state)
+static void a_job_returned_without_a_delay_is_ready_immediately(void **state)
 {
     (void)state;
     push(a_push("a"));
@@ -163,7 +163,7 @@ static void a_return_s_delay_has_the_limits_of_a_nack_s(void **state)
     assert_int_equal(give_back_for(lease, POLICY_DELAY_MS_MAX), QUEUE_OK);
 }
 
-static void ttl_goes_on_while_a_returned_job_waits(void **state)
+static void ttl_continues_while_a_returned_job_waits(void **state)
 {
     struct queue_push push_it = a_push("a");
 
@@ -180,7 +180,7 @@ static void ttl_goes_on_while_a_returned_job_waits(void **state)
 
 /* A job pushed for a time of day counts its ttl from there, also once a delay has taken its
  * place. */
-static void ttl_of_a_job_with_a_time_goes_on_while_it_waits(void **state)
+static void ttl_of_a_job_with_a_fixed_time_continues_while_it_waits(void **state)
 {
     struct queue_push push_it = a_push("a");
 
@@ -209,7 +209,7 @@ static void a_job_that_never_failed_has_no_history(void **state)
     assert_int_equal(job_of("a").history.len, 0);
 }
 
-static void history_tells_when_how_long_and_how_each_attempt_ended(void **state)
+static void history_has_start_duration_and_outcome_of_each_attempt(void **state)
 {
     struct job_attempt attempts[JOB_HISTORY_MAX];
     int64_t first_ms, second_ms, third_ms;
@@ -247,7 +247,7 @@ static void history_tells_when_how_long_and_how_each_attempt_ended(void **state)
     }
 }
 
-static void an_attempt_that_ends_after_a_restart_knows_when_it_began(void **state)
+static void an_attempt_that_ends_after_a_restart_keeps_its_start(void **state)
 {
     struct job_attempt attempts[JOB_HISTORY_MAX];
     int64_t taken_ms;
@@ -301,7 +301,7 @@ static void history_cuts_errors_and_keeps_empty_ones(void **state)
     assert_int_equal(job_of("a").error.len, 0);
 }
 
-static void redrive_keeps_the_history_and_a_replacement_begins_anew(void **state)
+static void redrive_keeps_the_history_and_replace_clears_it(void **state)
 {
     struct job_attempt attempts[JOB_HISTORY_MAX];
 
@@ -320,7 +320,7 @@ static void redrive_keeps_the_history_and_a_replacement_begins_anew(void **state
     assert_int_equal(history_of("a", attempts), 0);
 }
 
-static void a_reschedule_and_a_run_leave_the_history_alone(void **state)
+static void a_reschedule_and_a_run_keep_the_history(void **state)
 {
     struct job_attempt attempts[JOB_HISTORY_MAX];
 
@@ -355,7 +355,7 @@ static void a_job_that_expires_keeps_its_history(void **state)
     assert_true(slice_is(attempts[0].error, "one"));
 }
 
-static void a_list_and_a_take_show_the_history_too(void **state)
+static void lists_and_takes_show_the_history(void **state)
 {
     struct queue_list list = {.topic = slice_of("t"), .limit = 10};
 
@@ -412,26 +412,26 @@ static void dead_bytes_count_jobs_that_are_replaced_or_came_dead(void **state)
 
 const struct CMUnitTest directed_failure[] = {
     CLAIM(without_most_attempts_a_job_is_tried_for_ever),
-    CLAIM(without_a_backoff_a_failed_job_is_ready_at_once),
+    CLAIM(without_a_backoff_a_failed_job_is_ready_immediately),
     CLAIM(a_topic_may_have_no_backoff_and_no_most_attempts),
-    CLAIM(a_final_nack_is_dead_at_once_however_many_attempts_are_left),
+    CLAIM(a_final_nack_makes_the_job_dead_despite_remaining_attempts),
     CLAIM(a_job_refused_for_good_can_be_redriven_like_any_dead_one),
     CLAIM(final_means_nothing_to_an_ack_an_extension_or_a_return),
-    CLAIM(a_job_returned_with_a_delay_waits_and_has_not_been_tried),
+    CLAIM(a_job_returned_with_a_delay_waits_without_an_attempt),
     CLAIM(a_retry_returned_with_a_delay_is_still_a_retry),
-    CLAIM(a_return_without_a_delay_is_ready_at_once),
+    CLAIM(a_job_returned_without_a_delay_is_ready_immediately),
     CLAIM(a_return_s_delay_has_the_limits_of_a_nack_s),
-    CLAIM(ttl_goes_on_while_a_returned_job_waits),
-    CLAIM(ttl_of_a_job_with_a_time_goes_on_while_it_waits),
+    CLAIM(ttl_continues_while_a_returned_job_waits),
+    CLAIM(ttl_of_a_job_with_a_fixed_time_continues_while_it_waits),
     CLAIM(a_job_that_never_failed_has_no_history),
-    CLAIM(history_tells_when_how_long_and_how_each_attempt_ended),
-    CLAIM(an_attempt_that_ends_after_a_restart_knows_when_it_began),
+    CLAIM(history_has_start_duration_and_outcome_of_each_attempt),
+    CLAIM(an_attempt_that_ends_after_a_restart_keeps_its_start),
     CLAIM(history_keeps_the_last_attempts_only),
     CLAIM(history_cuts_errors_and_keeps_empty_ones),
-    CLAIM(redrive_keeps_the_history_and_a_replacement_begins_anew),
-    CLAIM(a_reschedule_and_a_run_leave_the_history_alone),
+    CLAIM(redrive_keeps_the_history_and_replace_clears_it),
+    CLAIM(a_reschedule_and_a_run_keep_the_history),
     CLAIM(a_job_that_expires_keeps_its_history),
-    CLAIM(a_list_and_a_take_show_the_history_too),
+    CLAIM(lists_and_takes_show_the_history),
     CLAIM(dead_bytes_rise_and_fall_with_the_dead),
     CLAIM(dead_bytes_count_jobs_that_are_replaced_or_came_dead),
 };

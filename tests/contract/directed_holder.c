@@ -6,7 +6,7 @@ static bool is_held_by(const char *id, const char *consumer)
     return slice_is(job_of(id).consumer, consumer);
 }
 
-static void a_lease_shows_who_holds_it(void **state)
+static void a_lease_shows_its_holder(void **state)
 {
     struct slice lease;
 
@@ -36,7 +36,7 @@ static void the_next_holder_takes_the_place_of_the_last(void **state)
     assert_true(is_held_by("a", "fourth"));
 }
 
-static void a_holder_is_known_after_a_restart(void **state)
+static void the_holder_survives_a_restart(void **state)
 {
     struct slice lease;
 
@@ -51,7 +51,7 @@ static void a_holder_is_known_after_a_restart(void **state)
     assert_int_equal(ack(lease), QUEUE_OK);
 }
 
-static void a_holder_is_told_when_he_extends_that_his_job_is_not_wanted(void **state)
+static void an_extend_reports_the_request_to_cancel(void **state)
 {
     struct slice lease;
 
@@ -114,7 +114,7 @@ static enum queue_status refuse_it(struct slice lease)
     return refuse(lease, "never");
 }
 
-static void a_job_asked_to_be_cancelled_is_not_tried_again(void **state)
+static void a_job_with_a_request_to_cancel_is_not_retried(void **state)
 {
     (void)state;
     cancelled_by(nack_it);
@@ -162,7 +162,7 @@ static void a_request_to_cancel_outlives_a_restart(void **state)
     take("");
 }
 
-static void a_request_cancels_at_once_what_nobody_holds(void **state)
+static void a_request_cancels_an_unleased_job_immediately(void **state)
 {
     (void)state;
     push(a_push("ready"));
@@ -176,7 +176,7 @@ static void a_request_cancels_at_once_what_nobody_holds(void **state)
     assert_false(job_of("again").cancel_requested);
 }
 
-static void a_later_delivery_knows_nothing_of_an_earlier_request(void **state)
+static void a_later_delivery_has_no_earlier_request_to_cancel(void **state)
 {
     struct slice lease;
 
@@ -193,15 +193,15 @@ static void a_later_delivery_knows_nothing_of_an_earlier_request(void **state)
 }
 
 const struct CMUnitTest directed_holder[] = {
-    CLAIM(a_lease_shows_who_holds_it),
+    CLAIM(a_lease_shows_its_holder),
     CLAIM(the_next_holder_takes_the_place_of_the_last),
-    CLAIM(a_holder_is_known_after_a_restart),
-    CLAIM(a_holder_is_told_when_he_extends_that_his_job_is_not_wanted),
+    CLAIM(the_holder_survives_a_restart),
+    CLAIM(an_extend_reports_the_request_to_cancel),
     CLAIM(an_ack_wins_over_a_request_to_cancel),
-    CLAIM(a_job_asked_to_be_cancelled_is_not_tried_again),
+    CLAIM(a_job_with_a_request_to_cancel_is_not_retried),
     CLAIM(the_end_of_its_lease_cancels_it),
     CLAIM(a_request_to_cancel_outlives_a_restart),
-    CLAIM(a_request_cancels_at_once_what_nobody_holds),
-    CLAIM(a_later_delivery_knows_nothing_of_an_earlier_request),
+    CLAIM(a_request_cancels_an_unleased_job_immediately),
+    CLAIM(a_later_delivery_has_no_earlier_request_to_cancel),
 };
 const size_t directed_holder_count = sizeof directed_holder / sizeof directed_holder[0];

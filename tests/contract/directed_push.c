@@ -21,7 +21,7 @@ static const struct queue_result *push_result(struct queue_push job)
     return world_push(w, &job, 1)->results;
 }
 
-static void a_job_without_a_delay_is_ready_at_once(void **state)
+static void a_job_without_a_delay_is_ready_immediately(void **state)
 {
     (void)state;
     assert_int_equal(push(a_push("a")), QUEUE_CREATED);
@@ -129,7 +129,7 @@ static void a_body_at_the_limit_passes_and_one_above_does_not(void **state)
     assert_int_equal(push(job), QUEUE_BODY_TOO_BIG);
 }
 
-static void the_queue_makes_an_id_where_none_is_given(void **state)
+static void the_queue_creates_a_missing_id(void **state)
 {
     struct queue_push jobs[2] = {a_push(""), a_push("")};
     const struct queue_reply *reply = world_push(w, jobs, 2);
@@ -215,14 +215,14 @@ static void replacing_again_and_again_puts_the_job_off(void **state)
     take("");
 }
 
-static void replace_is_what_happens_when_nothing_is_said(void **state)
+static void the_default_on_a_conflict_is_replace(void **state)
 {
     (void)state;
     push(a_push("a"));
     assert_int_equal(push(a_push_in("a", 100)), QUEUE_REPLACED);
 }
 
-static void keep_changes_nothing_and_says_so(void **state)
+static void keep_changes_nothing_and_reports_kept(void **state)
 {
     (void)state;
     push(a_push_in("a", 5000));
@@ -230,7 +230,7 @@ static void keep_changes_nothing_and_says_so(void **state)
     assert_int_equal(state_of("a"), JOB_DELAYED);
 }
 
-static void reject_says_in_which_state_the_other_is(void **state)
+static void reject_reports_the_state_of_the_existing_job(void **state)
 {
     struct queue_push job = with(a_push("a"), CONFLICT_REJECT);
 
@@ -267,7 +267,7 @@ static void a_dead_job_replaced_starts_again(void **state)
     take("a");
 }
 
-static void the_topic_says_what_happens_on_a_conflict(void **state)
+static void the_topic_setting_decides_conflicts(void **state)
 {
     (void)state;
     put((struct topic_settings){.on_conflict = CONFLICT_REJECT});
@@ -291,7 +291,7 @@ static void a_batch_is_carried_out_in_its_order(void **state)
     assert_int_equal(reply->results[4].status, QUEUE_CREATED);
 }
 
-static void a_thousand_at_once_are_all_kept(void **state)
+static void a_batch_of_a_thousand_is_stored_completely(void **state)
 {
     static char ids[QUEUE_BATCH_MAX][16];
     static struct queue_push jobs[QUEUE_BATCH_MAX];
@@ -425,7 +425,7 @@ static void a_past_out_of_range_is_refused_by_its_name(void **state)
 }
 
 const struct CMUnitTest directed_push[] = {
-    CLAIM(a_job_without_a_delay_is_ready_at_once),
+    CLAIM(a_job_without_a_delay_is_ready_immediately),
     CLAIM(a_delayed_job_waits_and_never_comes_early),
     CLAIM(a_delay_of_ten_years_is_kept_to_the_millisecond),
     CLAIM(a_delay_above_32_bits_is_not_cut),
@@ -435,19 +435,19 @@ const struct CMUnitTest directed_push[] = {
     CLAIM(body_type_and_meta_come_back_byte_for_byte),
     CLAIM(an_empty_body_is_a_body),
     CLAIM(a_body_at_the_limit_passes_and_one_above_does_not),
-    CLAIM(the_queue_makes_an_id_where_none_is_given),
+    CLAIM(the_queue_creates_a_missing_id),
     CLAIM(bad_topics_and_ids_are_refused),
     CLAIM(options_out_of_range_are_refused_each_by_its_name),
     CLAIM(replace_gives_a_fresh_job_that_is_counted_once),
     CLAIM(replacing_again_and_again_puts_the_job_off),
-    CLAIM(replace_is_what_happens_when_nothing_is_said),
-    CLAIM(keep_changes_nothing_and_says_so),
-    CLAIM(reject_says_in_which_state_the_other_is),
+    CLAIM(the_default_on_a_conflict_is_replace),
+    CLAIM(keep_changes_nothing_and_reports_kept),
+    CLAIM(reject_reports_the_state_of_the_existing_job),
     CLAIM(a_leased_job_cannot_be_replaced),
     CLAIM(a_dead_job_replaced_starts_again),
-    CLAIM(the_topic_says_what_happens_on_a_conflict),
+    CLAIM(the_topic_setting_decides_conflicts),
     CLAIM(a_batch_is_carried_out_in_its_order),
-    CLAIM(a_thousand_at_once_are_all_kept),
+    CLAIM(a_batch_of_a_thousand_is_stored_completely),
     CLAIM(a_finished_id_is_remembered_within_the_window_and_not_beyond),
     CLAIM(without_a_window_a_finished_id_is_free_again),
     CLAIM(a_job_with_attempts_waits_for_its_retry_and_counts_on),

@@ -69,7 +69,7 @@ static void bad_settings_are_refused(void **state)
     assert_int_equal(topic_call(QUEUE_TOPIC_GET), QUEUE_NOT_FOUND);
 }
 
-static void what_a_push_does_not_say_the_topic_says(void **state)
+static void topic_settings_fill_in_missing_push_options(void **state)
 {
     (void)state;
     put((struct topic_settings){.policy.max_attempts = 1, .has_priority = true, .priority = 3});
@@ -121,7 +121,7 @@ static void a_pause_for_a_time_ends_by_itself_and_never_early(void **state)
     assert_int_equal(take_many("t", 10), 2);
 }
 
-static void a_pause_for_a_time_survives_a_restart_and_ends_while_nobody_is_there(void **state)
+static void a_timed_pause_survives_a_restart_and_ends_while_the_queue_is_closed(void **state)
 {
     (void)state;
     push_some("a", 3);
@@ -330,7 +330,7 @@ static void a_redriven_job_has_its_whole_ttl_again(void **state)
     assert_int_equal(state_of("a"), JOB_DEAD);
 }
 
-static void delete_takes_all_jobs_with_it_leased_ones_too(void **state)
+static void delete_removes_all_jobs_including_leased_ones(void **state)
 {
     struct slice lease;
 
@@ -410,7 +410,7 @@ static void same_ids_in_other_topics_are_other_jobs(void **state)
     assert_int_equal(take_many("u", 5), 1);
 }
 
-static void the_queue_says_what_it_promises(void **state)
+static void the_queue_reports_its_guarantees(void **state)
 {
     struct queue_info info = {0};
 
@@ -430,10 +430,10 @@ const struct CMUnitTest directed_topic[] = {
     CLAIM(a_refused_push_makes_no_topic),
     CLAIM(a_put_makes_or_changes_the_topic),
     CLAIM(bad_settings_are_refused),
-    CLAIM(what_a_push_does_not_say_the_topic_says),
+    CLAIM(topic_settings_fill_in_missing_push_options),
     CLAIM(a_paused_topic_delivers_nothing_but_jobs_fall_due),
     CLAIM(a_pause_for_a_time_ends_by_itself_and_never_early),
-    CLAIM(a_pause_for_a_time_survives_a_restart_and_ends_while_nobody_is_there),
+    CLAIM(a_timed_pause_survives_a_restart_and_ends_while_the_queue_is_closed),
     CLAIM(a_pause_takes_the_place_of_the_one_before),
     CLAIM(a_pause_for_a_time_out_of_range_is_refused),
     CLAIM(a_deleted_topic_takes_its_pause_along),
@@ -446,11 +446,11 @@ const struct CMUnitTest directed_topic[] = {
     CLAIM(redrive_may_be_bounded),
     CLAIM(redrive_may_name_one_job),
     CLAIM(a_redriven_job_has_its_whole_ttl_again),
-    CLAIM(delete_takes_all_jobs_with_it_leased_ones_too),
+    CLAIM(delete_removes_all_jobs_including_leased_ones),
     CLAIM(a_deleted_topic_made_again_starts_from_nothing),
     CLAIM(topics_above_the_limit_are_refused),
     CLAIM(counts_and_totals_survive_a_restart),
     CLAIM(same_ids_in_other_topics_are_other_jobs),
-    CLAIM(the_queue_says_what_it_promises),
+    CLAIM(the_queue_reports_its_guarantees),
 };
 const size_t directed_topic_count = sizeof directed_topic / sizeof directed_topic[0];

@@ -40,7 +40,7 @@ static void report(uint64_t seed, const char *fault, struct step *steps)
 }
 
 /* Each sequence has its own seed, the first one's is the one given. */
-static void random_commands_do_what_the_model_does(void **state)
+static void random_commands_match_the_model(void **state)
 {
     uint64_t seed = number_from("TARRY_TEST_SEED", random_u64());
     uint64_t runs = number_from("TARRY_TEST_RUNS", driver->runs ? driver->runs : RUNS);
@@ -129,7 +129,7 @@ static int run_claims(const char *name, const struct CMUnitTest *tests, size_t c
 static int run_driver(void)
 {
     const struct CMUnitTest random_tests[] = {
-        cmocka_unit_test(random_commands_do_what_the_model_does),
+        cmocka_unit_test(random_commands_match_the_model),
     };
     int failed = 0;
 

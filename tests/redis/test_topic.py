@@ -86,7 +86,7 @@ def test_a_purge_drops_one_state_or_all_but_the_leased(shard, state, gone, most)
     assert {status for status, *_ in shard.answer(*[(ACK, lease.delivery) for lease in leases])} == {OK}
 
 
-def test_a_purge_spares_what_is_pushed_after_it_began(shard):
+def test_a_purge_spares_later_pushes(shard):
     shard.push("t", *[job(f"j{n}") for n in range(10)])
     _, more, affected, up_to = shard.purge("t", most=5)
     assert more and affected == 5

@@ -79,7 +79,7 @@ void rig_age(void);
 /* regressions_disk.c: The space jobs take on the disk. */
 void test_jobs_released_for_ever_do_not_grow_the_disk(void **state);
 void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state);
-void test_a_purge_that_stops_half_way_reports_what_it_did(void **state);
+void test_an_interrupted_purge_reports_its_progress(void **state);
 /* regressions_time.c: When a job is due. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state);
 void test_a_restart_adds_nothing_to_a_delay(void **state);
@@ -91,6 +91,6 @@ void test_jobs_that_wait_for_a_retry_keep_no_ready_job_on_the_disk(void **state)
 /* regressions_dead.c: Dead jobs, and sending them round again. */
 void test_a_redrive_takes_far_jobs_though_others_die_meanwhile(void **state);
 /* regressions_damage.c: Bits that flip in what was synced long ago. */
-void test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other(void **state);
+void test_a_flipped_bit_is_reported_and_harms_at_most_one_job(void **state);
 
 #endif

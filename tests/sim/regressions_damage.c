@@ -67,7 +67,7 @@ static void flip_a_bit_of_a_body(struct sim_fs *whole)
     fail_msg("the job is in no run");
 }
 
-void test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other(void **state)
+void test_a_flipped_bit_is_reported_and_harms_at_most_one_job(void **state)
 {
     static struct sim_fs whole;
     (void)state;

@@ -90,7 +90,7 @@ static void purge(void)
 }
 
 /* On a full disk the log has no room for the ends of all jobs, and here no checkpoint makes some. */
-void test_a_purge_that_stops_half_way_reports_what_it_did(void **state)
+void test_an_interrupted_purge_reports_its_progress(void **state)
 {
     enum { DISK_BYTES = 3 << 20 };
     struct scenario scenario = rig_small;

@@ -270,7 +270,7 @@ static void a_silent_peer_costs_the_timeout(void **state)
     strike_stage(stage);
 }
 
-static void closing_reports_what_is_under_way(void **state)
+static void closing_reports_messages_in_flight(void **state)
 {
     (void)state;
     struct stage *stage = raise_stage(true, "");
@@ -289,7 +289,7 @@ static void closing_reports_what_is_under_way(void **state)
     strike_stage(stage);
 }
 
-static void what_the_guard_refuses_never_reaches_the_peer(void **state)
+static void a_message_that_the_guard_rejects_never_reaches_the_peer(void **state)
 {
     (void)state;
     if (rig->reaches_nobody)
@@ -304,7 +304,7 @@ static void what_the_guard_refuses_never_reaches_the_peer(void **state)
     strike_stage(stage);
 }
 
-static void what_is_open_ends_when_the_policy_forbids_it(void **state)
+static void a_policy_change_ends_open_connections(void **state)
 {
     (void)state;
     char error[GUARD_ERROR_BYTES];
@@ -424,9 +424,9 @@ int main(int count, char **args)
         cmocka_unit_test(more_than_the_window_are_taken_all_the_same),
         cmocka_unit_test(an_open_target_is_closed_with_nothing_sent),
         cmocka_unit_test(a_silent_peer_costs_the_timeout),
-        cmocka_unit_test(closing_reports_what_is_under_way),
-        cmocka_unit_test(what_the_guard_refuses_never_reaches_the_peer),
-        cmocka_unit_test(what_is_open_ends_when_the_policy_forbids_it),
+        cmocka_unit_test(closing_reports_messages_in_flight),
+        cmocka_unit_test(a_message_that_the_guard_rejects_never_reaches_the_peer),
+        cmocka_unit_test(a_policy_change_ends_open_connections),
         cmocka_unit_test(a_peer_that_comes_back_is_found_again),
         cmocka_unit_test(a_peer_that_dies_with_messages_ends_them),
     };

@@ -118,7 +118,7 @@ def test_a_filter_goes_by_the_time_of_death(client):
     assert states(client, "t") == {"early": "ready", "late": "dead", "imported": "dead"}
 
 
-def test_what_dies_again_meanwhile_is_not_sent_round_twice(server):
+def test_jobs_that_die_again_are_not_redriven_twice(server):
     client, consumer = server.client(), server.client()
     client.put_topic("t", max_attempts=1)
     die(client, "t", {f"j{n}": "again" for n in range(1000)})

@@ -1,6 +1,6 @@
 #include "unit/access/access_rig.h"
 
-static void token_is_admitted_as_what_its_line_says(void **state)
+static void a_token_gets_the_rights_of_its_line(void **state)
 {
     struct access_rig rig;
     struct access_caller *caller;
@@ -30,7 +30,7 @@ static void token_is_admitted_as_what_its_line_says(void **state)
     rig_close(&rig);
 }
 
-static void one_byte_changed_is_nobody(void **state)
+static void a_token_with_one_changed_byte_is_rejected(void **state)
 {
     struct access_rig rig;
     char secret[TOKEN_BYTES + 1], text[256], header[128];
@@ -114,7 +114,7 @@ static void header_is_bearer_or_basic_and_nothing_else(void **state)
     rig_close(&rig);
 }
 
-static void client_learns_nothing_of_what_was_wrong(void **state)
+static void the_client_does_not_learn_the_reason_of_a_rejection(void **state)
 {
     (void)state;
     const char *one = access_challenge(ACCESS_UNKNOWN);
@@ -161,7 +161,7 @@ static void both_secrets_of_a_rotation_are_good_for_a_while(void **state)
     rig_close(&rig);
 }
 
-static void change_raises_the_generation_and_ends_whom_it_is_about(void **state)
+static void a_change_raises_the_generation_and_ends_changed_callers(void **state)
 {
     struct access_rig rig;
     struct access_caller *stays, *goes, *again;
@@ -215,7 +215,7 @@ static void revoked_one_is_refused_and_ends(void **state)
     rig_close(&rig);
 }
 
-static void broken_text_leaves_the_old_and_a_lost_file_nobody(void **state)
+static void an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_caller(void **state)
 {
     struct access_rig rig;
     char text[512];
@@ -279,7 +279,7 @@ static void certificate_is_a_caller_by_its_name(void **state)
     rig_close(&rig);
 }
 
-static void where_nothing_is_asked_everybody_is_anyone(void **state)
+static void without_authentication_every_caller_is_admitted(void **state)
 {
     struct access_rig rig;
     struct access_caller *caller = NULL;
@@ -309,18 +309,18 @@ static void where_nothing_is_asked_everybody_is_anyone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(token_is_admitted_as_what_its_line_says),
-        cmocka_unit_test(one_byte_changed_is_nobody),
+        cmocka_unit_test(a_token_gets_the_rights_of_its_line),
+        cmocka_unit_test(a_token_with_one_changed_byte_is_rejected),
         cmocka_unit_test(header_is_bearer_or_basic_and_nothing_else),
-        cmocka_unit_test(client_learns_nothing_of_what_was_wrong),
+        cmocka_unit_test(the_client_does_not_learn_the_reason_of_a_rejection),
         cmocka_unit_test(token_ends_at_its_time_and_not_before),
         cmocka_unit_test(both_secrets_of_a_rotation_are_good_for_a_while),
-        cmocka_unit_test(change_raises_the_generation_and_ends_whom_it_is_about),
+        cmocka_unit_test(a_change_raises_the_generation_and_ends_changed_callers),
         cmocka_unit_test(revoked_one_is_refused_and_ends),
-        cmocka_unit_test(broken_text_leaves_the_old_and_a_lost_file_nobody),
+        cmocka_unit_test(an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_caller),
         cmocka_unit_test(mode_decides_whether_a_file_is_read),
         cmocka_unit_test(certificate_is_a_caller_by_its_name),
-        cmocka_unit_test(where_nothing_is_asked_everybody_is_anyone),
+        cmocka_unit_test(without_authentication_every_caller_is_admitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void claims_become_rights(void **state)
     buffer_fini(&scratch);
 }
 
-static void no_scope_and_no_topics_are_none(void **state)
+static void missing_scope_and_topics_give_no_rights(void **state)
 {
     struct jwt_rig *rig = *state;
     struct jwt_caller caller;
@@ -87,7 +87,7 @@ static void header_that_is_not_as_it_must_be_is_refused(void **state)
                                                              RIG_PAYLOAD)) == rows[i].refusal);
 }
 
-static void key_in_the_token_is_not_believed(void **state)
+static void a_key_inside_the_token_is_ignored(void **state)
 {
     struct jwt_rig *rig = *state;
     char jwk[4096], header[8192];
@@ -99,7 +99,7 @@ static void key_in_the_token_is_not_believed(void **state)
 }
 
 /* The public key is no secret: as that of an HMAC it would let everybody sign. */
-static void public_key_is_no_shared_secret(void **state)
+static void a_public_key_does_not_verify_as_a_shared_secret(void **state)
 {
     struct jwt_rig *rig = *state;
     unsigned char mac[EVP_MAX_MD_SIZE];
@@ -313,10 +313,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(token_of_each_kind_of_key_is_good),
         cmocka_unit_test(claims_become_rights),
-        cmocka_unit_test(no_scope_and_no_topics_are_none),
+        cmocka_unit_test(missing_scope_and_topics_give_no_rights),
         cmocka_unit_test(header_that_is_not_as_it_must_be_is_refused),
-        cmocka_unit_test(key_in_the_token_is_not_believed),
-        cmocka_unit_test(public_key_is_no_shared_secret),
+        cmocka_unit_test(a_key_inside_the_token_is_ignored),
+        cmocka_unit_test(a_public_key_does_not_verify_as_a_shared_secret),
         cmocka_unit_test(one_byte_changed_is_refused),
         cmocka_unit_test(only_the_one_spelling_is_taken),
         cmocka_unit_test(signatures_of_nothing_are_refused),

@@ -18,7 +18,7 @@ static int take_all(struct quota_bucket *bucket, struct access_rate rate, int64_
     return count;
 }
 
-static void a_bucket_holds_what_its_unit_brings_and_fills_evenly(void **state)
+static void a_bucket_holds_one_unit_and_fills_evenly(void **state)
 {
     const struct access_rate rates[] = {
         {3, 1000}, {100, 1000}, {90, 60000}, {1, 3600000}, {7, 1000}};
@@ -37,7 +37,7 @@ static void a_bucket_holds_what_its_unit_brings_and_fills_evenly(void **state)
     }
 }
 
-static void who_is_refused_is_told_when_the_next_one_can_be_had(void **state)
+static void a_rejected_request_learns_when_to_retry(void **state)
 {
     const struct access_rate rate = {10, 1000};
     struct quota_bucket bucket = {0};
@@ -79,7 +79,7 @@ static void address_of(uint64_t number, unsigned char out[16])
         out[1 + i] = (unsigned char)(number >> (8 * i));
 }
 
-static void millions_of_addresses_take_no_more_memory_and_who_is_connected_stays(void **state)
+static void millions_of_addresses_use_bounded_memory_and_connected_ones_stay(void **state)
 {
     struct quota *quota = quota_with(4096);
     const struct access_rate rate = {10, 1000};
@@ -164,7 +164,7 @@ static void rates_of_topics_come_change_and_go(void **state)
     quota_free(quota);
 }
 
-static void jobs_of_a_caller_are_those_of_the_last_look_and_what_was_pushed_since(void **state)
+static void jobs_of_a_caller_are_the_last_count_plus_later_pushes(void **state)
 {
     struct quota *quota = quota_with(4096);
     struct access_caller *caller = access_anyone();
@@ -208,14 +208,14 @@ static void threads_take_no_more_than_there_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_holds_what_its_unit_brings_and_fills_evenly),
-        cmocka_unit_test(who_is_refused_is_told_when_the_next_one_can_be_had),
+        cmocka_unit_test(a_bucket_holds_one_unit_and_fills_evenly),
+        cmocka_unit_test(a_rejected_request_learns_when_to_retry),
         cmocka_unit_test(in_any_second_come_no_more_than_two_buckets),
-        cmocka_unit_test(millions_of_addresses_take_no_more_memory_and_who_is_connected_stays),
+        cmocka_unit_test(millions_of_addresses_use_bounded_memory_and_connected_ones_stay),
         cmocka_unit_test(an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself),
         cmocka_unit_test(a_count_stops_at_its_limit),
         cmocka_unit_test(rates_of_topics_come_change_and_go),
-        cmocka_unit_test(jobs_of_a_caller_are_those_of_the_last_look_and_what_was_pushed_since),
+        cmocka_unit_test(jobs_of_a_caller_are_the_last_count_plus_later_pushes),
         cmocka_unit_test(threads_take_no_more_than_there_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static void scopes_are_words_each_at_most_once(void **state)
         CASE_HOLDS(rows[i].text, access_scopes_parse(slice_of(rows[i].text)) == rows[i].scopes);
 }
 
-static void scopes_read_as_they_are_written(void **state)
+static void scopes_survive_writing_and_reading(void **state)
 {
     (void)state;
     for (unsigned scopes = 1; scopes <= ACCESS_SCOPES_ALL; scopes++) {
@@ -59,7 +59,7 @@ static void patterns_are_topics_or_their_beginnings(void **state)
     assert_false(access_topics_are_valid(slice_make("a\0b", 3)));
 }
 
-static void pattern_covers_no_more_than_it_says(void **state)
+static void a_pattern_covers_only_matching_topics(void **state)
 {
     static const struct {
         const char *patterns, *topic;
@@ -94,9 +94,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scopes_are_words_each_at_most_once),
-        cmocka_unit_test(scopes_read_as_they_are_written),
+        cmocka_unit_test(scopes_survive_writing_and_reading),
         cmocka_unit_test(patterns_are_topics_or_their_beginnings),
-        cmocka_unit_test(pattern_covers_no_more_than_it_says),
+        cmocka_unit_test(a_pattern_covers_only_matching_topics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

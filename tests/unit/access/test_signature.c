@@ -134,7 +134,7 @@ static void published_signatures_hold(void **state)
 }
 
 /* The guide prints the key as well. */
-static void key_is_the_one_that_the_guide_prints(void **state)
+static void the_derived_key_matches_the_published_example(void **state)
 {
     struct signature signature;
     unsigned char key[SIGNATURE_BYTES];
@@ -241,7 +241,7 @@ static void nothing_that_is_signed_can_be_changed(void **state)
     }
 }
 
-static void header_that_is_not_as_it_must_be_says_what_it_lacks(void **state)
+static void an_invalid_signature_header_is_rejected_with_the_missing_part(void **state)
 {
 #define SCOPE "K/20150830/us-east-1/sqs/aws4_request"
 #define HEX "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
@@ -373,7 +373,7 @@ static enum access_refusal ask(struct access_rig *rig, const struct sent *sent, 
 #define TWO "secret-of-the-shop-2"
 #define LINE "access-key shop scope=push topics=orders-* "
 
-static void key_makes_a_caller_and_nobody_else_is_one(void **state)
+static void only_an_access_key_makes_a_caller(void **state)
 {
     const struct sent sent = {"POST", "/", "", "{}", {HOST, DATE}};
     struct access_rig rig;
@@ -406,7 +406,7 @@ static void key_makes_a_caller_and_nobody_else_is_one(void **state)
 }
 
 /* A secret of an access key is no token, and the other way round. */
-static void secret_is_no_token(void **state)
+static void a_secret_is_not_accepted_as_a_token(void **state)
 {
     struct access_rig rig;
     struct access_caller *caller;
@@ -476,13 +476,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_signatures_hold),
-        cmocka_unit_test(key_is_the_one_that_the_guide_prints),
+        cmocka_unit_test(the_derived_key_matches_the_published_example),
         cmocka_unit_test(nothing_that_is_signed_can_be_changed),
-        cmocka_unit_test(header_that_is_not_as_it_must_be_says_what_it_lacks),
+        cmocka_unit_test(an_invalid_signature_header_is_rejected_with_the_missing_part),
         cmocka_unit_test(key_id_may_have_slashes),
         cmocka_unit_test(host_and_every_amz_header_must_be_signed),
-        cmocka_unit_test(key_makes_a_caller_and_nobody_else_is_one),
-        cmocka_unit_test(secret_is_no_token),
+        cmocka_unit_test(only_an_access_key_makes_a_caller),
+        cmocka_unit_test(a_secret_is_not_accepted_as_a_token),
         cmocka_unit_test(key_is_rotated_revoked_and_ends),
         cmocka_unit_test(another_secret_ends_the_caller_and_an_overlap_does_not),
     };

@@ -128,7 +128,7 @@ static void one_line_is_edited_and_no_other(void **state)
     buffer_fini(&out);
 }
 
-static void token_says_itself_what_it_is(void **state)
+static void a_token_has_a_prefix_and_a_checksum(void **state)
 {
     char token[TOKEN_BYTES + 1];
     (void)state;
@@ -148,7 +148,7 @@ int main(void)
         cmocka_unit_test(lines_are_read_in_any_order_of_their_keys),
         cmocka_unit_test(line_that_is_wrong_is_refused_by_its_place),
         cmocka_unit_test(one_line_is_edited_and_no_other),
-        cmocka_unit_test(token_says_itself_what_it_is),
+        cmocka_unit_test(a_token_has_a_prefix_and_a_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void writes_one_line_to_file_and_log(void **state)
     assert_int_equal(audit_events(), before + 1);
 }
 
-static void leaves_out_what_does_not_apply(void **state)
+static void omits_members_that_do_not_apply(void **state)
 {
     (void)state;
     start();
@@ -117,7 +117,7 @@ static void no_text_begins_a_line(void **state)
     assert_null(strchr(log, '\r'));
 }
 
-static void nobody_else_may_read_it(void **state)
+static void other_users_cannot_read_the_file(void **state)
 {
     struct stat status;
     (void)state;
@@ -127,7 +127,7 @@ static void nobody_else_may_read_it(void **state)
     assert_int_equal(status.st_mode & 0777, 0600);
 }
 
-static void a_file_moved_away_is_made_anew(void **state)
+static void a_moved_audit_file_is_recreated(void **state)
 {
     (void)state;
     start();
@@ -140,7 +140,7 @@ static void a_file_moved_away_is_made_anew(void **state)
     assert_int_equal(strlen(written(moved)), 2 * strlen(purge_line));
 }
 
-static void a_full_disk_is_told_once_and_forges_no_line(void **state)
+static void a_full_disk_is_logged_once_and_leaves_no_partial_line(void **state)
 {
     struct rlimit all, little;
     uint64_t before = audit_failures();
@@ -209,7 +209,7 @@ static void refused_calls_at_any_rate_are_few_lines_and_a_number(void **state)
     assert_false(audit_tell_left_out());
 }
 
-static void what_was_done_is_always_written(void **state)
+static void completed_changes_are_always_written(void **state)
 {
     (void)state;
     start();
@@ -222,13 +222,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_one_line_to_file_and_log),
-        cmocka_unit_test(leaves_out_what_does_not_apply),
+        cmocka_unit_test(omits_members_that_do_not_apply),
         cmocka_unit_test(no_text_begins_a_line),
-        cmocka_unit_test(nobody_else_may_read_it),
-        cmocka_unit_test(a_file_moved_away_is_made_anew),
+        cmocka_unit_test(other_users_cannot_read_the_file),
+        cmocka_unit_test(a_moved_audit_file_is_recreated),
         cmocka_unit_test(refused_calls_at_any_rate_are_few_lines_and_a_number),
-        cmocka_unit_test(what_was_done_is_always_written),
-        cmocka_unit_test(a_full_disk_is_told_once_and_forges_no_line),
+        cmocka_unit_test(completed_changes_are_always_written),
+        cmocka_unit_test(a_full_disk_is_logged_once_and_leaves_no_partial_line),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

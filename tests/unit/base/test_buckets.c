@@ -21,7 +21,7 @@ static void a_value_is_in_the_first_bucket_that_reaches_it(void **state)
     assert_int_equal(buckets_total(&buckets), 5);
 }
 
-static void merged_ones_count_as_if_all_came_to_one(void **state)
+static void merged_buckets_equal_one_histogram(void **state)
 {
     struct buckets one = {0}, other = {0};
     (void)state;
@@ -34,7 +34,7 @@ static void merged_ones_count_as_if_all_came_to_one(void **state)
     assert_int_equal(counter_get(&one.sum), 5010);
 }
 
-static void a_quantile_lies_on_the_line_within_its_bucket(void **state)
+static void a_quantile_is_interpolated_within_its_bucket(void **state)
 {
     struct buckets buckets = {0};
     (void)state;
@@ -56,8 +56,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_is_in_the_first_bucket_that_reaches_it),
-        cmocka_unit_test(merged_ones_count_as_if_all_came_to_one),
-        cmocka_unit_test(a_quantile_lies_on_the_line_within_its_bucket),
+        cmocka_unit_test(merged_buckets_equal_one_histogram),
+        cmocka_unit_test(a_quantile_is_interpolated_within_its_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

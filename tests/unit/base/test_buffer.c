@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-static void holds_what_is_appended(void **state)
+static void holds_appended_bytes(void **state)
 {
     struct buffer buffer;
 
@@ -157,7 +157,7 @@ static void writes_numbers_as_printf_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_what_is_appended),
+        cmocka_unit_test(holds_appended_bytes),
         cmocka_unit_test(never_passes_its_ceiling),
         cmocka_unit_test(keeps_its_content_when_an_append_fails),
         cmocka_unit_test(refuses_sizes_that_overflow),

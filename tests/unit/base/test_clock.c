@@ -15,7 +15,7 @@ static void starts_out_equal_to_wall(void **state)
     assert_in_range(labs((long)clock_skew_ms()), 0, BUSY_MS);
 }
 
-static void shows_what_it_was_started_with(void **state)
+static void shows_its_start_time(void **state)
 {
     (void)state;
     clock_start(&clock_process, 5000);
@@ -28,7 +28,7 @@ static void shows_what_it_was_started_with(void **state)
 
 /* As a server does it that is stopped and started: a job's delay is neither cut short nor drawn
  * out. */
-static void goes_on_over_many_restarts(void **state)
+static void continues_over_many_restarts(void **state)
 {
     (void)state;
     clock_start(&clock_process, 1000000);
@@ -69,7 +69,7 @@ static void shows_the_time_of_the_system(void **state)
     assert_true(wall_ms / 1000 + 1 >= before && wall_ms / 1000 <= before + 2);
 }
 
-static void moves_only_when_told_while_faked(void **state)
+static void a_fake_clock_moves_only_on_command(void **state)
 {
     (void)state;
     clock_fake_start(1000, 5000);
@@ -157,11 +157,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_out_equal_to_wall),
-        cmocka_unit_test(shows_what_it_was_started_with),
-        cmocka_unit_test(goes_on_over_many_restarts),
+        cmocka_unit_test(shows_its_start_time),
+        cmocka_unit_test(continues_over_many_restarts),
         cmocka_unit_test(never_goes_back),
         cmocka_unit_test(shows_the_time_of_the_system),
-        cmocka_unit_test(moves_only_when_told_while_faked),
+        cmocka_unit_test(a_fake_clock_moves_only_on_command),
         cmocka_unit_test(each_clock_goes_by_itself),
         cmocka_unit_test(turns_a_moment_into_the_process_s),
         cmocka_unit_test(names_the_boot),

@@ -6,7 +6,7 @@
 #define DAY_MS INT64_C(86400000)
 #define TEN_YEARS_MS (3653 * DAY_MS)
 
-static void reads_what_people_write(void **state)
+static void reads_common_spellings(void **state)
 {
     static const struct {
         const char *text;
@@ -181,9 +181,9 @@ static void writes_the_larger_units_first(void **state)
     buffer_fini(&out);
 }
 
-static void reads_back_what_it_wrote(void **state)
+static void reads_its_own_output(void **state)
 {
-    struct random random = seed_random("reads_back_what_it_wrote");
+    struct random random = seed_random("reads_its_own_output");
     struct buffer out;
 
     (void)state;
@@ -204,12 +204,12 @@ static void reads_back_what_it_wrote(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_people_write),
+        cmocka_unit_test(reads_common_spellings),
         cmocka_unit_test(refuses_everything_else),
         cmocka_unit_test(only_a_bare_number_lacks_its_unit),
         cmocka_unit_test(keeps_to_any_limit_exactly),
         cmocka_unit_test(writes_the_larger_units_first),
-        cmocka_unit_test(reads_back_what_it_wrote),
+        cmocka_unit_test(reads_its_own_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 
 #include "base/frequency.h"
 
-static void what_is_written_is_read(void **state)
+static void reads_its_own_output(void **state)
 {
     static const struct {
         const char *text, *shown; /* NULL: it is none */
@@ -38,6 +38,6 @@ static void what_is_written_is_read(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_written_is_read)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_its_own_output)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

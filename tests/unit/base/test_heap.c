@@ -97,7 +97,7 @@ static void comes_out_in_order(void **state)
     numbers_fini(&heap);
 }
 
-static void stays_as_it_was_without_memory(void **state)
+static void is_unchanged_if_memory_runs_out(void **state)
 {
     struct numbers heap = {0};
     (void)state;
@@ -120,7 +120,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_always_the_smallest),
         cmocka_unit_test(comes_out_in_order),
-        cmocka_unit_test(stays_as_it_was_without_memory),
+        cmocka_unit_test(is_unchanged_if_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

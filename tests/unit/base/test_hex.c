@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void knows_every_digit_and_nothing_else(void **state)
+static void accepts_every_digit_and_nothing_else(void **state)
 {
     static const char digits[] = "0123456789abcdef", large[] = "0123456789ABCDEF";
     (void)state;
@@ -17,7 +17,7 @@ static void knows_every_digit_and_nothing_else(void **state)
     }
 }
 
-static void what_is_written_is_read(void **state)
+static void reads_its_own_output(void **state)
 {
     static const uint64_t numbers[] = {0, 1, 15, 16, 0x0123456789abcdef, UINT64_MAX};
     (void)state;
@@ -40,7 +40,7 @@ static void a_number_has_one_spelling(void **state)
 }
 
 /* One digit replaced by each of the 256 bytes, at each place of eight at once and of a rest. */
-static void one_bad_byte_is_found_wherever_it_stands(void **state)
+static void one_bad_byte_is_found_at_any_position(void **state)
 {
     (void)state;
     for (size_t at = 0; at < 14; at++)
@@ -86,10 +86,10 @@ static void bytes_have_two_digits_each(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(knows_every_digit_and_nothing_else),
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(accepts_every_digit_and_nothing_else),
+        cmocka_unit_test(reads_its_own_output),
         cmocka_unit_test(a_number_has_one_spelling),
-        cmocka_unit_test(one_bad_byte_is_found_wherever_it_stands),
+        cmocka_unit_test(one_bad_byte_is_found_at_any_position),
         cmocka_unit_test(every_length_is_written_and_read),
         cmocka_unit_test(bytes_have_two_digits_each),
     };

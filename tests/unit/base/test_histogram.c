@@ -25,7 +25,7 @@ static void counts_small_values_exactly(void **state)
     assert_int_equal(histogram_count_to(&histogram, UINT64_MAX), 20);
 }
 
-static void says_nothing_when_empty(void **state)
+static void an_empty_histogram_has_no_quantiles(void **state)
 {
     struct histogram histogram = {0};
 
@@ -80,9 +80,9 @@ static void merges_as_if_all_had_gone_into_one(void **state)
     assert_memory_equal(&parts[0], &all, sizeof all);
 }
 
-static void one_that_is_shared_holds_the_same(void **state)
+static void a_shared_histogram_has_the_same_values(void **state)
 {
-    struct random random = seed_random("one_that_is_shared_holds_the_same");
+    struct random random = seed_random("a_shared_histogram_has_the_same_values");
     static struct histogram plain, read;
     static struct shared_histogram shared;
 
@@ -120,11 +120,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_small_values_exactly),
-        cmocka_unit_test(says_nothing_when_empty),
+        cmocka_unit_test(an_empty_histogram_has_no_quantiles),
         cmocka_unit_test(never_errs_by_more_than_a_32nd),
         cmocka_unit_test(keeps_values_beyond_its_range),
         cmocka_unit_test(merges_as_if_all_had_gone_into_one),
-        cmocka_unit_test(one_that_is_shared_holds_the_same),
+        cmocka_unit_test(a_shared_histogram_has_the_same_values),
         cmocka_unit_test(never_falls_as_the_fraction_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

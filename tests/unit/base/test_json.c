@@ -12,7 +12,7 @@
         LITERAL, sizeof(LITERAL) - 1                                                               \
     }
 
-static void accepts_what_rfc8259_does(void **state)
+static void accepts_the_texts_of_rfc8259(void **state)
 {
     static const struct {
         struct slice text;
@@ -51,7 +51,7 @@ static void accepts_what_rfc8259_does(void **state)
     }
 }
 
-static void refuses_the_rest_and_says_where(void **state)
+static void rejects_other_texts_with_their_position(void **state)
 {
     static const struct {
         struct slice text;
@@ -130,7 +130,7 @@ static void append_nested(struct buffer *out, int depth)
         buffer_append_text(out, i % 2 ? "]" : "}");
 }
 
-static void refuses_what_nests_too_deep(void **state)
+static void rejects_deep_nesting(void **state)
 {
     struct buffer text;
     struct json_value value;
@@ -194,7 +194,7 @@ static void finds_the_first_member_of_a_name(void **state)
     assert_int_equal(json_member(json_member(object, "ab"), "a").kind, JSON_NONE);
 }
 
-static void compares_strings_by_what_they_spell(void **state)
+static void compares_strings_after_unescaping(void **state)
 {
     static const struct {
         const char *raw, *text;
@@ -266,7 +266,7 @@ static void reads_whole_numbers_that_fit(void **state)
     }
 }
 
-static void writes_what_needs_care(void **state)
+static void escapes_special_characters(void **state)
 {
     struct buffer out;
 
@@ -289,7 +289,7 @@ static void writes_what_needs_care(void **state)
     buffer_fini(&out);
 }
 
-static void members_stand_behind_commas_but_for_the_first(void **state)
+static void members_are_separated_by_commas(void **state)
 {
     struct buffer out;
 
@@ -400,16 +400,16 @@ static void agrees_with_jansson_on_damaged_documents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_what_rfc8259_does),
-        cmocka_unit_test(refuses_the_rest_and_says_where),
-        cmocka_unit_test(refuses_what_nests_too_deep),
+        cmocka_unit_test(accepts_the_texts_of_rfc8259),
+        cmocka_unit_test(rejects_other_texts_with_their_position),
+        cmocka_unit_test(rejects_deep_nesting),
         cmocka_unit_test(hands_out_members_byte_for_byte),
         cmocka_unit_test(finds_the_first_member_of_a_name),
-        cmocka_unit_test(compares_strings_by_what_they_spell),
+        cmocka_unit_test(compares_strings_after_unescaping),
         cmocka_unit_test(copies_only_strings_with_escapes),
         cmocka_unit_test(reads_whole_numbers_that_fit),
-        cmocka_unit_test(writes_what_needs_care),
-        cmocka_unit_test(members_stand_behind_commas_but_for_the_first),
+        cmocka_unit_test(escapes_special_characters),
+        cmocka_unit_test(members_are_separated_by_commas),
         cmocka_unit_test(finds_the_one_byte_that_is_not_plain),
         cmocka_unit_test(reads_back_any_bytes_it_wrote),
         cmocka_unit_test(agrees_with_jansson_on_damaged_documents),

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void lines_are_read_as_told(void **state)
+static void lines_follow_the_format(void **state)
 {
     static const struct {
         const char *what, *line;
@@ -61,7 +61,7 @@ static void an_error_is_cut_to_its_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_read_as_told),
+        cmocka_unit_test(lines_follow_the_format),
         cmocka_unit_test(an_error_is_cut_to_its_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

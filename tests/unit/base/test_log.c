@@ -64,7 +64,7 @@ static void writes_an_event_without_fields(void **state)
     assert_string_equal(written(path), HEAD "started\n");
 }
 
-static void quotes_only_what_needs_it(void **state)
+static void quotes_only_values_with_special_characters(void **state)
 {
     static const struct {
         const char *text, *written, *sentence;
@@ -115,7 +115,7 @@ static void writes_json_that_is_json(void **state)
     assert_true(json_check(slice_of(text), &line, NULL));
 }
 
-static void json_escapes_what_a_terminal_interprets(void **state)
+static void json_escapes_terminal_control_characters(void **state)
 {
     static const struct {
         const char *text, *written, *sentence;
@@ -170,7 +170,7 @@ static void cuts_long_text_between_characters(void **state)
     assert_int_equal(strlen(written(path)), strlen(HEAD "seen text=\n") + 256);
 }
 
-static void leaves_out_what_is_below_its_level(void **state)
+static void omits_messages_below_its_level(void **state)
 {
     (void)state;
     start(LOG_WARN, false);
@@ -185,7 +185,7 @@ static void leaves_out_what_is_below_its_level(void **state)
     assert_non_null(strstr(text, "level=error event=four\n"));
 }
 
-static void goes_on_in_a_new_file_after_rotation(void **state)
+static void continues_in_a_new_file_after_rotation(void **state)
 {
     (void)state;
     start(LOG_INFO, false);
@@ -222,7 +222,7 @@ static void takes_twelve_fields_and_no_more(void **state)
                         HEAD "many n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7 n=8 n=9 n=10 n=11\n");
 }
 
-static void leaves_errno_alone(void **state)
+static void keeps_errno_unchanged(void **state)
 {
     (void)state;
     start(LOG_INFO, false);
@@ -283,7 +283,7 @@ static const char *told_to_journal(bool json, bool lies)
     return written(path);
 }
 
-static void the_journal_is_told_priorities_and_no_time(void **state)
+static void the_journal_gets_priorities_and_no_time(void **state)
 {
     (void)state;
     assert_string_equal(told_to_journal(false, false), "<7>level=debug event=a\n"
@@ -298,7 +298,7 @@ static void the_journal_is_told_priorities_and_no_time(void **state)
     assert_memory_equal(told_to_journal(false, true), "time=", 5);
 }
 
-static void a_file_is_no_journal(void **state)
+static void a_file_is_not_recognised_as_the_journal(void **state)
 {
     (void)state;
     setenv("JOURNAL_STREAM", "1:1", 1);
@@ -312,18 +312,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_an_event_without_fields),
-        cmocka_unit_test(quotes_only_what_needs_it),
+        cmocka_unit_test(quotes_only_values_with_special_characters),
         cmocka_unit_test(writes_json_that_is_json),
-        cmocka_unit_test(json_escapes_what_a_terminal_interprets),
+        cmocka_unit_test(json_escapes_terminal_control_characters),
         cmocka_unit_test(cuts_long_text_between_characters),
-        cmocka_unit_test(leaves_out_what_is_below_its_level),
-        cmocka_unit_test(goes_on_in_a_new_file_after_rotation),
+        cmocka_unit_test(omits_messages_below_its_level),
+        cmocka_unit_test(continues_in_a_new_file_after_rotation),
         cmocka_unit_test(keeps_the_old_log_when_a_file_cannot_be_opened),
         cmocka_unit_test(takes_twelve_fields_and_no_more),
-        cmocka_unit_test(leaves_errno_alone),
+        cmocka_unit_test(keeps_errno_unchanged),
         cmocka_unit_test(never_mixes_lines_of_two_threads),
-        cmocka_unit_test(the_journal_is_told_priorities_and_no_time),
-        cmocka_unit_test(a_file_is_no_journal),
+        cmocka_unit_test(the_journal_gets_priorities_and_no_time),
+        cmocka_unit_test(a_file_is_not_recognised_as_the_journal),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

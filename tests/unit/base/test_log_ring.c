@@ -63,7 +63,7 @@ static void shows_the_last_lines_oldest_first(void **state)
     assert_int_equal(lost, 0);
 }
 
-static void goes_on_where_one_was(void **state)
+static void continues_after_a_given_number(void **state)
 {
     uint64_t at = read_ring(0, 10);
     (void)state;
@@ -78,7 +78,7 @@ static void goes_on_where_one_was(void **state)
     assert_string_equal(out.at, "f");
 }
 
-static void a_number_of_another_process_begins_anew(void **state)
+static void a_number_of_another_process_restarts_at_the_oldest_line(void **state)
 {
     (void)state;
     assert_int_equal(read_ring(number + 1000, 1), number);
@@ -143,7 +143,7 @@ static void long_lines_take_the_place_of_many(void **state)
     assert_string_equal(out.at, "short");
 }
 
-static void what_the_log_writes_is_kept_as_json(void **state)
+static void the_ring_keeps_log_lines_as_json(void **state)
 {
     struct json_value value;
     (void)state;
@@ -205,11 +205,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_ring_has_nothing),
         cmocka_unit_test(shows_the_last_lines_oldest_first),
-        cmocka_unit_test(goes_on_where_one_was),
-        cmocka_unit_test(a_number_of_another_process_begins_anew),
+        cmocka_unit_test(continues_after_a_given_number),
+        cmocka_unit_test(a_number_of_another_process_restarts_at_the_oldest_line),
         cmocka_unit_test(the_oldest_lines_go_and_are_counted),
         cmocka_unit_test(long_lines_take_the_place_of_many),
-        cmocka_unit_test(what_the_log_writes_is_kept_as_json),
+        cmocka_unit_test(the_ring_keeps_log_lines_as_json),
         cmocka_unit_test(threads_write_whole_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

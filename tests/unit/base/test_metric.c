@@ -42,7 +42,7 @@ static void a_family_without_samples_is_not_on_the_page(void **state)
     buffer_fini(&out);
 }
 
-static void a_page_that_tells_no_topics_apart_has_no_such_label(void **state)
+static void a_page_without_topics_has_no_topic_label(void **state)
 {
     struct buffer out;
     struct metric_page page = page_on(&out, 0);
@@ -81,7 +81,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_come_from_the_row),
         cmocka_unit_test(a_family_without_samples_is_not_on_the_page),
-        cmocka_unit_test(a_page_that_tells_no_topics_apart_has_no_such_label),
+        cmocka_unit_test(a_page_without_topics_has_no_topic_label),
         cmocka_unit_test(a_fine_histogram_is_shown_by_a_few_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

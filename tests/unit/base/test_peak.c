@@ -4,7 +4,7 @@
 
 #define SECOND INT64_C(1000000)
 
-static void tells_the_greatest_of_the_last_minute(void **state)
+static void returns_the_maximum_of_the_last_minute(void **state)
 {
     struct peak peak = {0};
     const int64_t at = 5000 * SECOND;
@@ -20,7 +20,7 @@ static void tells_the_greatest_of_the_last_minute(void **state)
     assert_int_equal(counter_get(&peak.greatest), 700);
 }
 
-static void a_slot_that_comes_round_again_begins_anew(void **state)
+static void a_reused_slot_starts_empty(void **state)
 {
     struct peak peak = {0};
     const int64_t round = PEAK_SLOTS * (int64_t)PEAK_SLOT_US;
@@ -30,7 +30,7 @@ static void a_slot_that_comes_round_again_begins_anew(void **state)
     assert_int_equal(peak_of_minute(&peak, 2 * round), 5);
 }
 
-static void what_is_too_great_counts_as_the_greatest_there_is(void **state)
+static void values_above_the_limit_count_as_the_limit(void **state)
 {
     struct peak peak = {0};
     (void)state;
@@ -42,9 +42,9 @@ static void what_is_too_great_counts_as_the_greatest_there_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_the_greatest_of_the_last_minute),
-        cmocka_unit_test(a_slot_that_comes_round_again_begins_anew),
-        cmocka_unit_test(what_is_too_great_counts_as_the_greatest_there_is),
+        cmocka_unit_test(returns_the_maximum_of_the_last_minute),
+        cmocka_unit_test(a_reused_slot_starts_empty),
+        cmocka_unit_test(values_above_the_limit_count_as_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void writes_times_as_exact_seconds(void **state)
     buffer_fini(&out);
 }
 
-static void writes_a_histogram_whose_buckets_add_up(void **state)
+static void writes_a_histogram_with_cumulative_buckets(void **state)
 {
     static const struct bucket_bounds bounds = {
         .units = 1000000, .count = 4, .at = {1000, 10000, 500000, 60000000}};
@@ -137,7 +137,7 @@ int main(void)
         cmocka_unit_test(writes_a_family_with_its_samples),
         cmocka_unit_test(escapes_help_and_label_values),
         cmocka_unit_test(writes_times_as_exact_seconds),
-        cmocka_unit_test(writes_a_histogram_whose_buckets_add_up),
+        cmocka_unit_test(writes_a_histogram_with_cumulative_buckets),
         cmocka_unit_test(writes_a_histogram_without_labels_or_bounds),
         cmocka_unit_test(families_of_openmetrics_have_units_and_no_suffix),
     };

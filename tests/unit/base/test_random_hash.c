@@ -75,7 +75,7 @@ static void hashes_as_xxh3_does(void **state)
 }
 
 /* Data directories keep these hashes: they must not change from version to version. */
-static void never_changes_what_it_gave(void **state)
+static void always_returns_the_same_hash(void **state)
 {
     struct hash128 hash = hash_pair(slice_of("orders"), slice_of("order-1"), 42);
 
@@ -84,7 +84,7 @@ static void never_changes_what_it_gave(void **state)
     assert_int_equal(hash.low, UINT64_C(0x727f3fde72fa99e0));
 }
 
-static void tells_pairs_apart(void **state)
+static void pairs_have_different_hashes(void **state)
 {
     struct slice a = slice_of("ab"), b = slice_of("c"), c = slice_of("a"), d = slice_of("bc");
 
@@ -124,8 +124,8 @@ int main(void)
         cmocka_unit_test(favours_no_value),
         cmocka_unit_test(draws_other_bytes_each_time),
         cmocka_unit_test(hashes_as_xxh3_does),
-        cmocka_unit_test(never_changes_what_it_gave),
-        cmocka_unit_test(tells_pairs_apart),
+        cmocka_unit_test(always_returns_the_same_hash),
+        cmocka_unit_test(pairs_have_different_hashes),
         cmocka_unit_test(hashes_long_pairs_as_short_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void work_at_random(struct items *table, struct random *random)
     check_items(table);
 }
 
-static void has_what_was_added_and_not_removed(void **state)
+static void contains_exactly_the_entries_that_were_added_and_not_removed(void **state)
 {
     struct random random = seed_random("table");
     struct items table = {0};
@@ -115,7 +115,7 @@ static void works_without_memory(void **state)
     items_fini(&table);
 }
 
-static void stays_as_it_is_where_it_cannot_grow(void **state)
+static void still_works_if_it_cannot_grow(void **state)
 {
     struct items table = {0};
     (void)state;
@@ -138,11 +138,11 @@ static void stays_as_it_is_where_it_cannot_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(has_what_was_added_and_not_removed),
+        cmocka_unit_test(contains_exactly_the_entries_that_were_added_and_not_removed),
         cmocka_unit_test(a_zeroed_table_is_empty),
         cmocka_unit_test(all_may_go_while_it_is_walked),
         cmocka_unit_test(works_without_memory),
-        cmocka_unit_test(stays_as_it_is_where_it_cannot_grow),
+        cmocka_unit_test(still_works_if_it_cannot_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

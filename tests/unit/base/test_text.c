@@ -81,7 +81,7 @@ static void reads_sizes(void **state)
     }
 }
 
-static void what_is_percent_encoded_is_read_back(void **state)
+static void percent_encoding_round_trips(void **state)
 {
     char bytes[255];
     struct buffer encoded, decoded;
@@ -253,7 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_numbers_up_to_a_limit),
         cmocka_unit_test(reads_sizes),
-        cmocka_unit_test(what_is_percent_encoded_is_read_back),
+        cmocka_unit_test(percent_encoding_round_trips),
         cmocka_unit_test(decodes_percent_escapes),
         cmocka_unit_test(decodes_base64),
         cmocka_unit_test(decodes_the_base64_it_writes),

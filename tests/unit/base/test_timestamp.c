@@ -128,16 +128,16 @@ static void writes_every_day_as_libc_does(void **state)
     check_against_libc(MS_LAST);
 }
 
-static void reads_back_what_it_wrote(void **state)
+static void reads_its_own_output(void **state)
 {
-    struct random random = seed_random("reads_back_what_it_wrote");
+    struct random random = seed_random("reads_its_own_output");
 
     (void)state;
     for (int i = 0; i < 100000; i++)
         check_against_libc((int64_t)random_below(&random, (uint64_t)MS_LAST + 1));
 }
 
-static void clamps_what_has_no_four_digit_year(void **state)
+static void clamps_years_without_four_digits(void **state)
 {
     struct buffer out;
 
@@ -152,7 +152,7 @@ static void clamps_what_has_no_four_digit_year(void **state)
     buffer_fini(&out);
 }
 
-static void bare_seconds_are_told_from_milliseconds(void **state)
+static void bare_seconds_and_milliseconds_are_distinguished(void **state)
 {
     static const struct {
         const char *text;
@@ -181,9 +181,9 @@ int main(void)
         cmocka_unit_test(refuses_everything_else),
         cmocka_unit_test(refuses_every_beginning_of_a_good_one),
         cmocka_unit_test(writes_every_day_as_libc_does),
-        cmocka_unit_test(reads_back_what_it_wrote),
-        cmocka_unit_test(bare_seconds_are_told_from_milliseconds),
-        cmocka_unit_test(clamps_what_has_no_four_digit_year),
+        cmocka_unit_test(reads_its_own_output),
+        cmocka_unit_test(bare_seconds_and_milliseconds_are_distinguished),
+        cmocka_unit_test(clamps_years_without_four_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

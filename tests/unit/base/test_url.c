@@ -104,7 +104,7 @@ static void splits(void **state)
     assert_false(url_next_pair(&url.query, &name, &value, &has_value));
 }
 
-static void knows_no_host_from_an_empty_one(void **state)
+static void distinguishes_a_missing_host_from_an_empty_one(void **state)
 {
     struct url url;
     (void)state;
@@ -161,7 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_and_refuses),
         cmocka_unit_test(splits),
-        cmocka_unit_test(knows_no_host_from_an_empty_one),
+        cmocka_unit_test(distinguishes_a_missing_host_from_an_empty_one),
         cmocka_unit_test(hosts_have_a_limit),
         cmocka_unit_test(one_peer_has_one_origin),
     };

@@ -36,7 +36,7 @@ static void check_numbers(const struct numbers *vector, const struct model *mode
         assert_int_equal(vector->at[i], model->at[i]);
 }
 
-static void holds_what_an_array_holds(void **state)
+static void behaves_like_an_array(void **state)
 {
     struct random random = seed_random("vector");
     struct numbers vector = {0};
@@ -62,7 +62,7 @@ static void holds_what_an_array_holds(void **state)
     assert_int_equal(vector.cap, 0);
 }
 
-static void stays_as_it_was_without_memory(void **state)
+static void is_unchanged_if_memory_runs_out(void **state)
 {
     struct numbers vector = {0};
     (void)state;
@@ -82,7 +82,7 @@ static void stays_as_it_was_without_memory(void **state)
     numbers_fini(&vector);
 }
 
-static void what_was_reserved_needs_no_memory(void **state)
+static void reserved_items_need_no_memory(void **state)
 {
     struct numbers vector = {0};
     (void)state;
@@ -94,7 +94,7 @@ static void what_was_reserved_needs_no_memory(void **state)
     numbers_fini(&vector);
 }
 
-static void too_many_is_out_of_memory(void **state)
+static void an_overflowing_count_is_out_of_memory(void **state)
 {
     struct numbers vector = {0};
     (void)state;
@@ -126,10 +126,10 @@ static void room_doubles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_what_an_array_holds),
-        cmocka_unit_test(stays_as_it_was_without_memory),
-        cmocka_unit_test(what_was_reserved_needs_no_memory),
-        cmocka_unit_test(too_many_is_out_of_memory),
+        cmocka_unit_test(behaves_like_an_array),
+        cmocka_unit_test(is_unchanged_if_memory_runs_out),
+        cmocka_unit_test(reserved_items_need_no_memory),
+        cmocka_unit_test(an_overflowing_count_is_out_of_memory),
         cmocka_unit_test(room_doubles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void a_put_has_four_numbers(void **unused)
     assert_false(parse("put 4294967296 2 3 4", &put));
 }
 
-static void a_line_of_http_or_tls_is_told_from_commands(void **unused)
+static void http_and_tls_are_recognised_as_other_protocols(void **unused)
 {
     static const struct {
         const char *line;
@@ -93,7 +93,7 @@ static void the_longer_of_two_verbs_that_begin_alike_is_meant(void **unused)
     }
 }
 
-static void what_follows_the_last_word_is_refused(void **unused)
+static void extra_words_are_rejected(void **unused)
 {
     static const char *const bad[] = {"reserve ",    "quit x",       "delete 1 ",
                                       "kick 1x",     "use a b",      "bury 1",
@@ -147,9 +147,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_put_has_four_numbers),
-        cmocka_unit_test(a_line_of_http_or_tls_is_told_from_commands),
+        cmocka_unit_test(http_and_tls_are_recognised_as_other_protocols),
         cmocka_unit_test(the_longer_of_two_verbs_that_begin_alike_is_meant),
-        cmocka_unit_test(what_follows_the_last_word_is_refused),
+        cmocka_unit_test(extra_words_are_rejected),
         cmocka_unit_test(a_zero_byte_is_in_no_command),
         cmocka_unit_test(a_name_has_1_to_200_bytes),
         cmocka_unit_test(priorities_keep_their_order),

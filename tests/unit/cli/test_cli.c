@@ -12,7 +12,7 @@
 
 /* ---- url ---- */
 
-static void escapes_what_stands_for_something_in_a_url(void **state)
+static void escapes_reserved_characters_of_a_url(void **state)
 {
     struct buffer url;
     (void)state;
@@ -94,7 +94,7 @@ static void the_server_is_the_flag_else_the_variable(void **state)
     unsetenv("TARRY_URL");
 }
 
-static void leaves_what_follows_two_dashes_alone(void **state)
+static void arguments_after_two_dashes_are_not_options(void **state)
 {
     static struct given given;
     static struct cli_args args;
@@ -126,7 +126,7 @@ static void refuses_wrong_command_lines(void **state)
 
 /* ---- bodies ---- */
 
-static void guesses_what_a_body_is(void **state)
+static void guesses_the_content_type_of_a_body(void **state)
 {
     (void)state;
     assert_string_equal(body_guess_type(slice_of("{\"a\":1}")), "application/json");
@@ -253,12 +253,12 @@ static void nulls_are_dropped_at_any_depth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes_what_stands_for_something_in_a_url),
+        cmocka_unit_test(escapes_reserved_characters_of_a_url),
         cmocka_unit_test(reads_flags_between_arguments),
         cmocka_unit_test(the_server_is_the_flag_else_the_variable),
-        cmocka_unit_test(leaves_what_follows_two_dashes_alone),
+        cmocka_unit_test(arguments_after_two_dashes_are_not_options),
         cmocka_unit_test(refuses_wrong_command_lines),
-        cmocka_unit_test(guesses_what_a_body_is),
+        cmocka_unit_test(guesses_the_content_type_of_a_body),
         cmocka_unit_test(shows_no_control_bytes),
         cmocka_unit_test(json_for_programs_holds_nothing_that_a_terminal_obeys),
         cmocka_unit_test(shows_times_in_the_zone_of_the_user),

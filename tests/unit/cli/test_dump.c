@@ -218,7 +218,7 @@ static void a_content_type_of_other_bytes_can_be_pushed_again(void **state)
     }
 }
 
-static void lines_are_what_they_say(void **state)
+static void lines_are_recognised_by_their_members(void **state)
 {
     static const struct {
         const char *sentence, *text;
@@ -267,7 +267,7 @@ static void a_head_names_its_topics_and_how_much_is_to_come(void **state)
     buffer_fini(&out);
 }
 
-static void a_page_says_where_the_next_one_begins(void **state)
+static void a_page_has_the_cursor_of_the_next_one(void **state)
 {
     struct random random = seed_random(__func__);
     struct random_job job;
@@ -294,7 +294,7 @@ static void a_page_says_where_the_next_one_begins(void **state)
     buffer_fini(&scratch);
 }
 
-static void what_is_no_page_is_refused(void **state)
+static void an_invalid_page_is_rejected(void **state)
 {
     static const char *const answers[] = {
         "",
@@ -321,7 +321,7 @@ static void what_is_no_page_is_refused(void **state)
     buffer_fini(&scratch);
 }
 
-static void a_callback_is_taken_along_and_what_is_tarrys_own_is_left(void **state)
+static void a_dump_keeps_callbacks_and_omits_internal_metas(void **state)
 {
     static const char answer[] =
         "{\"jobs\":[{\"topic\":\"t\",\"id\":\"1\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
@@ -351,11 +351,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_comes_out_of_a_dump_as_it_went_in),
         cmocka_unit_test(a_content_type_of_other_bytes_can_be_pushed_again),
-        cmocka_unit_test(lines_are_what_they_say),
+        cmocka_unit_test(lines_are_recognised_by_their_members),
         cmocka_unit_test(a_head_names_its_topics_and_how_much_is_to_come),
-        cmocka_unit_test(a_page_says_where_the_next_one_begins),
-        cmocka_unit_test(what_is_no_page_is_refused),
-        cmocka_unit_test(a_callback_is_taken_along_and_what_is_tarrys_own_is_left),
+        cmocka_unit_test(a_page_has_the_cursor_of_the_next_one),
+        cmocka_unit_test(an_invalid_page_is_rejected),
+        cmocka_unit_test(a_dump_keeps_callbacks_and_omits_internal_metas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

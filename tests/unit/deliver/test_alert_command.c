@@ -110,7 +110,7 @@ static void a_flood_of_output_goes_nowhere(void **state)
     strike_stage(stage);
 }
 
-static void input_that_nobody_reads_holds_up_nobody(void **state)
+static void unread_input_does_not_block(void **state)
 {
     struct stage *stage = raise_stage("exec 0<&-\nexit 0");
     enum { INPUT_BYTES = 4 << 20 }; /* more than a pipe holds */
@@ -123,7 +123,7 @@ static void input_that_nobody_reads_holds_up_nobody(void **state)
     strike_stage(stage);
 }
 
-static void one_that_outlives_its_parent_holds_up_nobody(void **state)
+static void a_child_that_outlives_its_command_does_not_block(void **state)
 {
     struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
     char told[32];
@@ -136,7 +136,7 @@ static void one_that_outlives_its_parent_holds_up_nobody(void **state)
     strike_stage(stage);
 }
 
-static void what_cannot_be_started_has_failed_once(void **state)
+static void a_command_that_cannot_start_fails_once(void **state)
 {
     static const char *const programs[] = {"/nowhere/program", "/tmp", "/etc/passwd"};
     (void)state;
@@ -149,7 +149,7 @@ static void what_cannot_be_started_has_failed_once(void **state)
     }
 }
 
-static void killed_it_goes_with_what_it_started(void **state)
+static void a_kill_ends_the_command_and_its_children(void **state)
 {
     /* It will not hear of anything but SIGKILL. */
     struct stage *stage =
@@ -186,10 +186,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gets_its_input_and_only_the_environment_it_was_given),
         cmocka_unit_test(a_flood_of_output_goes_nowhere),
-        cmocka_unit_test(input_that_nobody_reads_holds_up_nobody),
-        cmocka_unit_test(one_that_outlives_its_parent_holds_up_nobody),
-        cmocka_unit_test(what_cannot_be_started_has_failed_once),
-        cmocka_unit_test(killed_it_goes_with_what_it_started),
+        cmocka_unit_test(unread_input_does_not_block),
+        cmocka_unit_test(a_child_that_outlives_its_command_does_not_block),
+        cmocka_unit_test(a_command_that_cannot_start_fails_once),
+        cmocka_unit_test(a_kill_ends_the_command_and_its_children),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

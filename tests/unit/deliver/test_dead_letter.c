@@ -11,7 +11,7 @@ static bool parse(const char *json, struct dead_letter *out, char *error)
     return dead_letter_parse(slice_of(json), out, error);
 }
 
-static void reads_what_is_there_and_nothing_else(void **state)
+static void reads_only_present_settings(void **state)
 {
     struct dead_letter letter;
     char error[DELIVER_ERROR_BYTES];
@@ -75,7 +75,7 @@ static const struct {
     {"{\"alert\":{\"command\":\"x\",\"every\":\"999ms\"}}", "at least 1s"},
 };
 
-static void says_what_is_wrong(void **state)
+static void names_the_error(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -93,9 +93,9 @@ static void says_what_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_is_there_and_nothing_else),
+        cmocka_unit_test(reads_only_present_settings),
         cmocka_unit_test(a_text_with_a_scheme_is_a_url),
-        cmocka_unit_test(says_what_is_wrong),
+        cmocka_unit_test(names_the_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

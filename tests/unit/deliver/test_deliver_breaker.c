@@ -63,7 +63,7 @@ static void a_low_share_never_opens_it(void **state)
         assert_false(tell(&breaker, i % 4 == 0, NOW));
 }
 
-static void one_probe_passes_when_the_pause_is_over(void **state)
+static void one_probe_passes_after_the_pause(void **state)
 {
     struct breaker breaker;
     (void)state;
@@ -106,7 +106,7 @@ static void the_pause_doubles_up_to_a_minute(void **state)
     }
 }
 
-static void what_was_sent_before_it_opened_changes_nothing(void **state)
+static void results_from_before_it_opened_change_nothing(void **state)
 {
     struct breaker breaker;
     (void)state;
@@ -216,10 +216,10 @@ int main(void)
         cmocka_unit_test(a_good_one_ends_the_run),
         cmocka_unit_test(a_high_share_opens_it_without_a_run),
         cmocka_unit_test(a_low_share_never_opens_it),
-        cmocka_unit_test(one_probe_passes_when_the_pause_is_over),
+        cmocka_unit_test(one_probe_passes_after_the_pause),
         cmocka_unit_test(the_probe_closes_it),
         cmocka_unit_test(the_pause_doubles_up_to_a_minute),
-        cmocka_unit_test(what_was_sent_before_it_opened_changes_nothing),
+        cmocka_unit_test(results_from_before_it_opened_change_nothing),
         cmocka_unit_test(a_rest_is_kept_open_or_closed),
         cmocka_unit_test(a_probe_that_never_left_leaves_it_open),
         cmocka_unit_test(a_rest_outlasts_the_probe_that_closes_it),

@@ -114,7 +114,7 @@ static void every_scheme_finds_its_kind(void **state)
     buffer_fini(&out);
 }
 
-static void settings_are_checked_with_a_word_on_what_to_do(void **state)
+static void settings_are_checked_with_advice(void **state)
 {
     static const struct {
         const char *extension, *says; /* NULL: they would do */
@@ -155,7 +155,7 @@ static void settings_are_checked_with_a_word_on_what_to_do(void **state)
     }
 }
 
-static void callbacks_go_to_http_alone(void **state)
+static void callbacks_must_be_http_urls(void **state)
 {
     static const struct {
         const char *url, *says;
@@ -217,8 +217,8 @@ int main(void)
         cmocka_unit_test(equal_places_have_one_name),
         cmocka_unit_test(an_endpoint_never_outgrows_its_buffer),
         cmocka_unit_test(every_scheme_finds_its_kind),
-        cmocka_unit_test(settings_are_checked_with_a_word_on_what_to_do),
-        cmocka_unit_test(callbacks_go_to_http_alone),
+        cmocka_unit_test(settings_are_checked_with_advice),
+        cmocka_unit_test(callbacks_must_be_http_urls),
         cmocka_unit_test(a_password_is_not_repeated),
         cmocka_unit_test(without_a_policy_file_nothing_would_do),
     };

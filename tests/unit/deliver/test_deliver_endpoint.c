@@ -147,7 +147,7 @@ static void a_full_window_sends_back_each_a_little_later(void **state)
     strike_stage(stage);
 }
 
-static void one_that_fails_again_and_again_rests(void **state)
+static void a_repeatedly_failing_endpoint_pauses(void **state)
 {
     static const char to[] = "http://127.0.0.1:9/x";
     struct stage *stage = raise_stage();
@@ -197,7 +197,7 @@ static void beyond_the_most_the_longest_idle_goes(void **state)
     strike_stage(stage);
 }
 
-static void where_all_are_at_work_others_come_later(void **state)
+static void new_endpoints_wait_while_all_are_busy(void **state)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms = 0;
@@ -215,7 +215,7 @@ static void where_all_are_at_work_others_come_later(void **state)
     strike_stage(stage);
 }
 
-static void a_flood_of_endpoints_is_told_to_come_one_after_the_other(void **state)
+static void too_many_endpoints_are_admitted_one_after_the_other(void **state)
 {
     struct stage *stage = raise_stage();
     int64_t first_ms = 0, wait_ms = 0, before_ms = 0;
@@ -241,7 +241,7 @@ static void a_flood_of_endpoints_is_told_to_come_one_after_the_other(void **stat
     strike_stage(stage);
 }
 
-static void one_that_rests_is_not_forgotten_while_others_are_idle(void **state)
+static void a_paused_endpoint_is_kept_while_others_are_idle(void **state)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms = 0;
@@ -292,7 +292,7 @@ static enum endpoint_verdict load(struct stage *stage, const char *name)
     return verdict;
 }
 
-static void what_never_left_says_nothing_of_the_endpoint(void **state)
+static void unsent_messages_do_not_count_against_the_endpoint(void **state)
 {
     struct stage *stage = raise_stage();
     (void)state;
@@ -323,7 +323,7 @@ static void what_never_left_says_nothing_of_the_endpoint(void **state)
     strike_stage(stage);
 }
 
-static void closing_all_reports_what_is_under_way(void **state)
+static void closing_all_reports_messages_in_flight(void **state)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms;
@@ -348,13 +348,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_was_given_is_reported_once),
         cmocka_unit_test(a_full_window_sends_back_each_a_little_later),
-        cmocka_unit_test(one_that_fails_again_and_again_rests),
+        cmocka_unit_test(a_repeatedly_failing_endpoint_pauses),
         cmocka_unit_test(beyond_the_most_the_longest_idle_goes),
-        cmocka_unit_test(where_all_are_at_work_others_come_later),
-        cmocka_unit_test(a_flood_of_endpoints_is_told_to_come_one_after_the_other),
-        cmocka_unit_test(one_that_rests_is_not_forgotten_while_others_are_idle),
-        cmocka_unit_test(what_never_left_says_nothing_of_the_endpoint),
-        cmocka_unit_test(closing_all_reports_what_is_under_way),
+        cmocka_unit_test(new_endpoints_wait_while_all_are_busy),
+        cmocka_unit_test(too_many_endpoints_are_admitted_one_after_the_other),
+        cmocka_unit_test(a_paused_endpoint_is_kept_while_others_are_idle),
+        cmocka_unit_test(unsent_messages_do_not_count_against_the_endpoint),
+        cmocka_unit_test(closing_all_reports_messages_in_flight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void outcomes_times_and_the_last_error_are_kept(void **state)
     endpoint_tallies_fini(&tallies);
 }
 
-static void an_endpoint_that_comes_again_goes_on_counting(void **state)
+static void a_returning_endpoint_continues_its_counts(void **state)
 {
     struct endpoint_tallies tallies;
     (void)state;
@@ -49,7 +49,7 @@ static void an_endpoint_that_comes_again_goes_on_counting(void **state)
     endpoint_tallies_fini(&tallies);
 }
 
-static void it_shows_how_the_breaker_stands_and_since_when(void **state)
+static void shows_the_breaker_state_and_its_start(void **state)
 {
     struct endpoint_tallies tallies;
     struct breaker breaker = {0};
@@ -85,7 +85,7 @@ static uint64_t done_of_all(const struct endpoint_tallies *tallies)
     return sum;
 }
 
-static void beyond_the_most_the_sums_of_those_that_go_are_kept(void **state)
+static void beyond_the_limit_removed_endpoints_are_kept_as_a_sum(void **state)
 {
     struct endpoint_tallies tallies;
     char name[32];
@@ -110,9 +110,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outcomes_times_and_the_last_error_are_kept),
-        cmocka_unit_test(an_endpoint_that_comes_again_goes_on_counting),
-        cmocka_unit_test(it_shows_how_the_breaker_stands_and_since_when),
-        cmocka_unit_test(beyond_the_most_the_sums_of_those_that_go_are_kept),
+        cmocka_unit_test(a_returning_endpoint_continues_its_counts),
+        cmocka_unit_test(shows_the_breaker_state_and_its_start),
+        cmocka_unit_test(beyond_the_limit_removed_endpoints_are_kept_as_a_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

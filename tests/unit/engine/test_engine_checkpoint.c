@@ -45,7 +45,7 @@ static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(vo
 }
 
 /* Its newest state lies in a file that stays, but does not tell of the attempt. */
-static void an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes(void **state)
+static void an_attempt_survives_the_file_with_its_end(void **state)
 {
     (void)state;
     struct owner owner;
@@ -91,7 +91,7 @@ static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void
 }
 
 /* No record says that a remembered id's time is over: after a restart its slot is there again. */
-static void the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met(void **state)
+static void the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met(void **state)
 {
     (void)state;
     struct owner owner;
@@ -173,7 +173,7 @@ static void the_slot_of_a_remembered_id_that_is_in_memory_stays(void **state)
 }
 
 /* An item of one that is gone, or was replaced, is refused, so that its new slot is cleared. */
-static void what_ended_while_it_was_written_is_not_installed(void **state)
+static void jobs_that_ended_during_a_checkpoint_are_not_installed(void **state)
 {
     (void)state;
     struct owner owner;
@@ -294,12 +294,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go),
-        cmocka_unit_test(an_attempt_is_remembered_when_the_file_that_told_of_its_end_goes),
+        cmocka_unit_test(an_attempt_survives_the_file_with_its_end),
         cmocka_unit_test(an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next),
-        cmocka_unit_test(the_slot_of_an_id_pushed_anew_after_its_window_goes_when_it_is_met),
+        cmocka_unit_test(the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met),
         cmocka_unit_test(a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes),
         cmocka_unit_test(the_slot_of_a_remembered_id_that_is_in_memory_stays),
-        cmocka_unit_test(what_ended_while_it_was_written_is_not_installed),
+        cmocka_unit_test(jobs_that_ended_during_a_checkpoint_are_not_installed),
         cmocka_unit_test(a_stub_takes_only_its_own_record),
         cmocka_unit_test(every_record_about_a_job_in_a_run_names_its_slot),
     };

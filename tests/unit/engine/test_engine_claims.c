@@ -192,7 +192,7 @@ static void a_pop_is_a_take_and_an_ack_in_one(void **state)
     close_world(&world);
 }
 
-static void a_job_that_was_taken_before_shows_its_attempts_to_who_pops_it(void **state)
+static void a_pop_shows_earlier_attempts(void **state)
 {
     (void)state;
     struct world world = open_plain();
@@ -312,7 +312,7 @@ static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(voi
 
 /* What an older version wrote again when it gave up an old file: the job as it stands, the end that
  * is remembered. Both were counted before. */
-static void what_an_older_version_carried_forward_comes_back_uncounted(void **state)
+static void jobs_carried_forward_by_an_older_version_are_not_counted_again(void **state)
 {
     struct log own = {0};
     struct world world = open_plain();
@@ -377,7 +377,7 @@ static bool write_changed(void *ctx, const struct engine_item *item)
     return true;
 }
 
-static void a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken(void **state)
+static void a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take(void **state)
 {
     (void)state;
     struct world world = open_plain();
@@ -415,7 +415,7 @@ static void a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken(void **
 
 /* ---- topics, room ---- */
 
-static void only_topics_with_an_extension_tell_of_their_dead(void **state)
+static void only_topics_with_an_extension_report_deaths(void **state)
 {
     (void)state;
     struct topic_settings settings = {.policy.max_attempts = 1};
@@ -438,7 +438,7 @@ static void only_topics_with_an_extension_tell_of_their_dead(void **state)
 }
 
 /* Memory that others think theirs: a put that hands in what a show gave out. */
-static void a_topic_s_extension_may_be_put_from_what_was_shown(void **state)
+static void a_shown_topic_extension_can_be_put_back(void **state)
 {
     (void)state;
     struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
@@ -469,7 +469,7 @@ static void expect_page(struct world *world, const char *after, size_t limit, co
     free(page);
 }
 
-static void topics_are_told_by_name_and_page_by_page(void **state)
+static void topics_are_listed_by_name_in_pages(void **state)
 {
     (void)state;
     struct world world = open_plain();
@@ -505,7 +505,7 @@ static void topics_are_told_by_name_and_page_by_page(void **state)
 }
 
 /* The loop may come to it late; whoever pushes must not pay for that. */
-static void an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it(void **state)
+static void an_id_is_new_directly_after_its_window(void **state)
 {
     (void)state;
     struct topic_settings settings = {.dedup_window_ms = 1000};
@@ -527,7 +527,7 @@ static void an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it(void *
     close_world(&world);
 }
 
-static void the_room_asked_for_holds_the_largest_records(void **state)
+static void the_reserved_room_holds_the_largest_records(void **state)
 {
     static char text[TOPIC_EXTENSION_BYTES_MAX], name[JOB_TOPIC_BYTES_MAX];
     struct record record = {.kind = RECORD_TOPIC};
@@ -557,16 +557,16 @@ int main(void)
         cmocka_unit_test(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait),
         cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
         cmocka_unit_test(a_pop_is_a_take_and_an_ack_in_one),
-        cmocka_unit_test(a_job_that_was_taken_before_shows_its_attempts_to_who_pops_it),
+        cmocka_unit_test(a_pop_shows_earlier_attempts),
         cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
         cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
-        cmocka_unit_test(what_an_older_version_carried_forward_comes_back_uncounted),
-        cmocka_unit_test(a_leased_job_that_a_checkpoint_wrote_knows_when_it_was_taken),
-        cmocka_unit_test(only_topics_with_an_extension_tell_of_their_dead),
-        cmocka_unit_test(a_topic_s_extension_may_be_put_from_what_was_shown),
-        cmocka_unit_test(topics_are_told_by_name_and_page_by_page),
-        cmocka_unit_test(an_id_remembered_no_longer_is_new_before_the_loop_comes_to_it),
-        cmocka_unit_test(the_room_asked_for_holds_the_largest_records),
+        cmocka_unit_test(jobs_carried_forward_by_an_older_version_are_not_counted_again),
+        cmocka_unit_test(a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take),
+        cmocka_unit_test(only_topics_with_an_extension_report_deaths),
+        cmocka_unit_test(a_shown_topic_extension_can_be_put_back),
+        cmocka_unit_test(topics_are_listed_by_name_in_pages),
+        cmocka_unit_test(an_id_is_new_directly_after_its_window),
+        cmocka_unit_test(the_reserved_room_holds_the_largest_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

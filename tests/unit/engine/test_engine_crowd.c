@@ -36,7 +36,7 @@ static uint64_t ready_count(struct world *world)
     return shown.counts.ready;
 }
 
-static void all_are_found_after_a_restart_and_nobody_else(void **state)
+static void exactly_all_jobs_are_found_after_a_restart(void **state)
 {
     static struct hash128 keys[JOBS];
     static bool knows[JOBS];
@@ -67,7 +67,7 @@ static void step_wall_clock(struct world *world, int64_t ms)
 }
 
 /* What was looked at by then is looked at again. */
-static void a_second_step_of_the_clock_begins_the_retiming_anew(void **state)
+static void a_second_clock_step_restarts_the_retiming(void **state)
 {
     struct world world;
     (void)state;
@@ -116,7 +116,7 @@ static size_t take_up_to(struct world *world, uint32_t max, size_t bytes_max)
     return taken;
 }
 
-static void a_take_stops_before_its_bytes_are_too_many_but_for_the_first(void **state)
+static void a_take_stops_at_its_byte_limit_except_for_the_first_job(void **state)
 {
     struct world world;
     (void)state;
@@ -155,10 +155,10 @@ static void a_crowd_that_drains_goes_in_its_order_to_the_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_found_after_a_restart_and_nobody_else),
-        cmocka_unit_test(a_second_step_of_the_clock_begins_the_retiming_anew),
+        cmocka_unit_test(exactly_all_jobs_are_found_after_a_restart),
+        cmocka_unit_test(a_second_clock_step_restarts_the_retiming),
         cmocka_unit_test(a_step_back_while_nothing_is_retimed_retimes_nothing),
-        cmocka_unit_test(a_take_stops_before_its_bytes_are_too_many_but_for_the_first),
+        cmocka_unit_test(a_take_stops_at_its_byte_limit_except_for_the_first_job),
         cmocka_unit_test(a_crowd_that_drains_goes_in_its_order_to_the_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,7 @@ static const struct job_event *last(const struct stage *stage)
     return &stage->ear.events[stage->ear.count - 1];
 }
 
-static void each_thing_that_happens_is_told_once(void **state)
+static void each_change_sends_one_event(void **state)
 {
     struct stage stage;
     (void)state;
@@ -157,7 +157,7 @@ static void each_thing_that_happens_is_told_once(void **state)
     stage_close(&stage);
 }
 
-static void a_job_that_gives_up_is_told_as_dead_and_as_redriven(void **state)
+static void death_and_redrive_of_a_job_send_events(void **state)
 {
     struct stage stage;
     (void)state;
@@ -174,7 +174,7 @@ static void a_job_that_gives_up_is_told_as_dead_and_as_redriven(void **state)
     stage_close(&stage);
 }
 
-static void a_job_that_nobody_takes_in_time_expires(void **state)
+static void a_job_that_is_not_taken_in_time_expires(void **state)
 {
     struct stage stage;
     (void)state;
@@ -185,7 +185,7 @@ static void a_job_that_nobody_takes_in_time_expires(void **state)
     stage_close(&stage);
 }
 
-static void only_the_kinds_that_were_asked_for_are_told(void **state)
+static void only_requested_kinds_send_events(void **state)
 {
     struct stage stage;
     (void)state;
@@ -202,10 +202,10 @@ static void only_the_kinds_that_were_asked_for_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_thing_that_happens_is_told_once),
-        cmocka_unit_test(a_job_that_gives_up_is_told_as_dead_and_as_redriven),
-        cmocka_unit_test(a_job_that_nobody_takes_in_time_expires),
-        cmocka_unit_test(only_the_kinds_that_were_asked_for_are_told),
+        cmocka_unit_test(each_change_sends_one_event),
+        cmocka_unit_test(death_and_redrive_of_a_job_send_events),
+        cmocka_unit_test(a_job_that_is_not_taken_in_time_expires),
+        cmocka_unit_test(only_requested_kinds_send_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

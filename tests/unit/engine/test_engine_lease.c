@@ -51,7 +51,7 @@ static struct queue_counts counts(struct world *world)
 static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN};
 
 /* Nobody has looked at the wheel since, so the job is leased still. */
-static void an_answer_after_the_lease_s_end_counts_for_nothing_even_if_nobody_noticed(void **state)
+static void an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
@@ -152,7 +152,7 @@ static void it_ends_with_its_grace_and_is_shown_so(void **state)
     close_world(&world);
 }
 
-static void a_lease_given_after_the_start_knows_no_grace(void **state)
+static void leases_given_after_the_start_get_no_grace(void **state)
 {
     struct world world;
     struct log own;
@@ -179,12 +179,12 @@ static void a_lease_given_after_the_start_knows_no_grace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_after_the_lease_s_end_counts_for_nothing_even_if_nobody_noticed),
+        cmocka_unit_test(an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed),
         cmocka_unit_test(an_answer_in_a_lease_s_last_millisecond_counts),
         cmocka_unit_test(an_answer_to_an_earlier_delivery_counts_for_nothing),
         cmocka_unit_test(a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace),
         cmocka_unit_test(it_ends_with_its_grace_and_is_shown_so),
-        cmocka_unit_test(a_lease_given_after_the_start_knows_no_grace),
+        cmocka_unit_test(leases_given_after_the_start_get_no_grace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,7 +246,7 @@ static size_t wanted_before(struct owner *owner, uint32_t before_file)
 
 /* Its newest state is in the log, its record in a run, and that cannot be read: what the state says
  * is written once more, so that the older files may go. */
-static void what_is_kept_needs_no_older_file(void **state)
+static void kept_jobs_need_no_older_file(void **state)
 {
     (void)state;
     struct owner owner;
@@ -288,7 +288,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_without_memory_is_given_up_and_made_later),
         cmocka_unit_test(an_item_that_the_owner_cannot_take_ends_the_collecting),
         cmocka_unit_test(a_replay_without_memory_is_refused),
-        cmocka_unit_test(what_is_kept_needs_no_older_file),
+        cmocka_unit_test(kept_jobs_need_no_older_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

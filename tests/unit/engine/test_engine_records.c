@@ -142,7 +142,7 @@ static void a_state_comes_back_with_the_one_thing_it_has(void **state)
 
 /* ---- what cannot be ---- */
 
-static void a_record_that_contradicts_what_came_before_is_refused(void **state)
+static void a_record_that_contradicts_earlier_ones_is_rejected(void **state)
 {
     struct record record = job_record();
     (void)state;
@@ -206,7 +206,7 @@ static void remembered_ids_go_with_their_topic(void **state)
 /* ---- slots ---- */
 
 /* What a record of an end names as the slot it frees. */
-static void where_there_are_no_runs_a_slot_is_dead(void **state)
+static void without_runs_every_slot_is_dead(void **state)
 {
     struct record record = job_record();
     uint32_t at = 0;
@@ -257,7 +257,7 @@ static void open_with_slots(enum engine_slot (*release)(void *ctx, struct record
 }
 
 /* More than there is room for at first. */
-static void every_end_whose_slot_nobody_knows_is_told_in_its_order(void **state)
+static void ends_with_unknown_slots_are_reported_in_order(void **state)
 {
     enum { ENDS = 3000 };
     uint32_t at = 0, count = 0;
@@ -389,11 +389,11 @@ int main(void)
         cmocka_unit_test(a_job_comes_back_with_the_one_thing_it_has),
         cmocka_unit_test(a_job_comes_back_with_its_first_due),
         cmocka_unit_test(a_state_comes_back_with_the_one_thing_it_has),
-        cmocka_unit_test(a_record_that_contradicts_what_came_before_is_refused),
+        cmocka_unit_test(a_record_that_contradicts_earlier_ones_is_rejected),
         cmocka_unit_test(a_topic_that_has_jobs_cannot_have_been_removed),
         cmocka_unit_test(remembered_ids_go_with_their_topic),
-        cmocka_unit_test(where_there_are_no_runs_a_slot_is_dead),
-        cmocka_unit_test(every_end_whose_slot_nobody_knows_is_told_in_its_order),
+        cmocka_unit_test(without_runs_every_slot_is_dead),
+        cmocka_unit_test(ends_with_unknown_slots_are_reported_in_order),
         cmocka_unit_test(a_stub_is_filled_by_its_own_job_and_no_other),
         cmocka_unit_test(a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead),
         cmocka_unit_test(an_attempt_of_unknown_beginning_takes_no_less_than_no_time),

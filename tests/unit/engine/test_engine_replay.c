@@ -158,7 +158,7 @@ static void a_state_that_is_never_stored_is_refused(void **state)
     assert_int_equal(shown().counts.delayed, 1);
 }
 
-static void a_finished_job_has_no_state_any_more(void **state)
+static void a_state_after_the_end_of_a_job_is_rejected(void **state)
 {
     struct record done = done_of("orders", "a"), later = state_of("a", JOB_LEASED);
 
@@ -170,7 +170,7 @@ static void a_finished_job_has_no_state_any_more(void **state)
     assert_int_equal(jobs(), 0);
 }
 
-static void an_end_that_does_not_say_whose_is_refused_where_it_must_be_kept(void **state)
+static void an_end_without_an_id_is_rejected_if_it_must_be_remembered(void **state)
 {
     struct record record = done_of("", "a");
 
@@ -348,7 +348,7 @@ static bool something_waits(void)
     return engine_stub_next(scene.engine, &at, &key, &place);
 }
 
-static void one_that_waits_is_settled_by_its_end(void **state)
+static void a_pending_state_is_settled_by_the_job_end(void **state)
 {
     struct record leased = state_of("far", JOB_LEASED), done = done_of("orders", "far");
 
@@ -363,7 +363,7 @@ static void one_that_waits_is_settled_by_its_end(void **state)
     assert_int_equal(shown().totals.acked, 1);
 }
 
-static void one_that_waits_is_settled_by_a_new_push(void **state)
+static void a_pending_state_is_settled_by_a_new_push(void **state)
 {
     struct record leased = state_of("far", JOB_LEASED);
 
@@ -383,8 +383,8 @@ int main(void)
         ROW(a_job_that_cannot_be_is_refused),
         ROW(a_record_of_no_kind_is_refused),
         ROW(a_state_that_is_never_stored_is_refused),
-        ROW(a_finished_job_has_no_state_any_more),
-        ROW(an_end_that_does_not_say_whose_is_refused_where_it_must_be_kept),
+        ROW(a_state_after_the_end_of_a_job_is_rejected),
+        ROW(an_end_without_an_id_is_rejected_if_it_must_be_remembered),
         ROW(a_topic_with_jobs_is_not_removed),
         ROW(more_topics_than_allowed_are_refused),
         ROW(the_end_of_a_job_that_is_nowhere_ends_nothing),
@@ -394,8 +394,8 @@ int main(void)
         ROW(a_record_that_comes_twice_changes_nothing),
         ROW(a_job_pushed_again_takes_the_place_of_the_one_before),
         ROW(a_state_of_a_job_that_is_not_here_waits_for_it),
-        ROW(one_that_waits_is_settled_by_its_end),
-        ROW(one_that_waits_is_settled_by_a_new_push),
+        ROW(a_pending_state_is_settled_by_the_job_end),
+        ROW(a_pending_state_is_settled_by_a_new_push),
 #undef ROW
     };
 

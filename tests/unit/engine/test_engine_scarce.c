@@ -99,7 +99,7 @@ static enum queue_status nack(struct engine *engine, struct engine_lease lease)
 
 /* ---- claims ---- */
 
-static void there_is_an_engine_or_none(void **state)
+static void creation_without_memory_leaves_no_engine(void **state)
 {
     struct engine *engine = NULL;
     int refused = 0;
@@ -208,7 +208,7 @@ static void a_job_without_memory_to_be_ready_is_so_a_second_later(void **state)
     end(engine);
 }
 
-static void what_cannot_be_leased_stays_ready(void **state)
+static void jobs_that_cannot_be_leased_stay_ready(void **state)
 {
     struct engine *engine = start();
     struct engine_view view;
@@ -230,7 +230,7 @@ static void what_cannot_be_leased_stays_ready(void **state)
 }
 
 /* With its error, where the texts are copied; without, where they cannot be. */
-static void a_job_is_shown_without_the_texts_there_is_no_memory_for(void **state)
+static void a_job_is_shown_without_texts_if_memory_runs_out(void **state)
 {
     struct engine *engine = start();
     struct engine_view view;
@@ -369,7 +369,7 @@ static bool replay_story(struct engine *engine, enum story story)
 }
 
 /* The opening is then refused; the next may find memory. */
-static void a_record_without_memory_for_what_it_says_is_refused(void **state)
+static void a_record_is_rejected_if_memory_runs_out(void **state)
 {
     (void)state;
     for (enum story story = 0; story < STORIES; story++) {
@@ -398,17 +398,17 @@ static void a_record_without_memory_for_what_it_says_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_is_an_engine_or_none),
+        cmocka_unit_test(creation_without_memory_leaves_no_engine),
         cmocka_unit_test(a_topic_that_was_refused_is_not_there),
         cmocka_unit_test(settings_that_were_refused_change_nothing),
         cmocka_unit_test(a_push_that_was_refused_has_left_nothing),
         cmocka_unit_test(a_job_without_memory_to_be_ready_is_so_a_second_later),
-        cmocka_unit_test(what_cannot_be_leased_stays_ready),
-        cmocka_unit_test(a_job_is_shown_without_the_texts_there_is_no_memory_for),
+        cmocka_unit_test(jobs_that_cannot_be_leased_stay_ready),
+        cmocka_unit_test(a_job_is_shown_without_texts_if_memory_runs_out),
         cmocka_unit_test(an_error_without_memory_for_it_is_not_kept),
         cmocka_unit_test(an_expired_job_without_memory_to_be_dead_is_gone),
         cmocka_unit_test(a_list_without_memory_is_not_begun),
-        cmocka_unit_test(a_record_without_memory_for_what_it_says_is_refused),
+        cmocka_unit_test(a_record_is_rejected_if_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void far_jobs_follow_the_wall_clock_when_it_steps(void **state)
     assert_true(met.stepped);
 }
 
-static void what_a_crash_takes_of_the_log_is_gone_from_runs_too(void **state)
+static void log_records_lost_in_a_crash_do_not_affect_runs(void **state)
 {
     (void)state;
     struct met met = run_twins(seed_random(__func__).state, 8, false, true);
@@ -58,7 +58,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(far_jobs_are_answered_for_as_if_they_were_in_memory),
         cmocka_unit_test(far_jobs_follow_the_wall_clock_when_it_steps),
-        cmocka_unit_test(what_a_crash_takes_of_the_log_is_gone_from_runs_too),
+        cmocka_unit_test(log_records_lost_in_a_crash_do_not_affect_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

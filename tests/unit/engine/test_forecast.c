@@ -213,7 +213,7 @@ static void pages_of_the_past_serve_again(void **state)
     engine_free(engine);
 }
 
-static void a_step_of_the_wall_clock_is_told_as_an_estimate(void **state)
+static void a_wall_clock_step_marks_the_forecast_as_estimated(void **state)
 {
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 10);
@@ -230,7 +230,7 @@ static void a_step_of_the_wall_clock_is_told_as_an_estimate(void **state)
     engine_free(engine);
 }
 
-static void nobodys_topic_has_none(void **state)
+static void an_unknown_topic_has_no_forecast(void **state)
 {
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 10);
@@ -275,8 +275,8 @@ int main(void)
         cmocka_unit_test(every_job_is_counted_in_its_minute),
         cmocka_unit_test(memory_is_bounded_and_the_sums_are_right),
         cmocka_unit_test(pages_of_the_past_serve_again),
-        cmocka_unit_test(a_step_of_the_wall_clock_is_told_as_an_estimate),
-        cmocka_unit_test(nobodys_topic_has_none),
+        cmocka_unit_test(a_wall_clock_step_marks_the_forecast_as_estimated),
+        cmocka_unit_test(an_unknown_topic_has_no_forecast),
         cmocka_unit_test(a_share_has_the_right_sum_and_the_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,9 @@ static const struct mac_key *key_of(struct random *random)
     return &key;
 }
 
-static void what_was_written_is_read_back(void **state)
+static void a_written_lease_is_read_back(void **state)
 {
-    struct random random = seed_random("what_was_written_is_read_back");
+    struct random random = seed_random("a_written_lease_is_read_back");
     (void)state;
     for (int i = 0; i < 1000; i++) {
         const struct mac_key *key = key_of(&random);
@@ -30,9 +30,9 @@ static void what_was_written_is_read_back(void **state)
     }
 }
 
-static void a_text_that_differs_anywhere_is_none(void **state)
+static void a_text_with_any_difference_is_invalid(void **state)
 {
-    struct random random = seed_random("a_text_that_differs_anywhere_is_none");
+    struct random random = seed_random("a_text_with_any_difference_is_invalid");
     const struct mac_key *key = key_of(&random);
     struct engine_lease lease = {.key_low = 12345, .delivery = 7}, found = {0};
     char text[LEASE_TEXT_BYTES];
@@ -48,9 +48,9 @@ static void a_text_that_differs_anywhere_is_none(void **state)
     assert_true(lease_parse(slice_make(text, sizeof text), key, &found, &shard));
 }
 
-static void a_lease_of_another_store_is_none(void **state)
+static void a_lease_of_another_store_is_invalid(void **state)
 {
-    struct random random = seed_random("a_lease_of_another_store_is_none");
+    struct random random = seed_random("a_lease_of_another_store_is_invalid");
     struct engine_lease lease = {.key_low = 12345, .delivery = 7}, found = {0};
     char text[LEASE_TEXT_BYTES];
     uint32_t shard;
@@ -62,9 +62,9 @@ static void a_lease_of_another_store_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read_back),
-        cmocka_unit_test(a_text_that_differs_anywhere_is_none),
-        cmocka_unit_test(a_lease_of_another_store_is_none),
+        cmocka_unit_test(a_written_lease_is_read_back),
+        cmocka_unit_test(a_text_with_any_difference_is_invalid),
+        cmocka_unit_test(a_lease_of_another_store_is_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static bool comes_before(const struct queue_cursor *a, const struct engine_view 
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
 }
 
-static void pages_of_a_list_go_by_due_and_push_order_and_leave_nobody_out(void **state)
+static void list_pages_are_ordered_by_due_and_push_and_complete(void **state)
 {
     struct random random = seed_random(__func__);
     struct queue_cursor last = {0};
@@ -178,7 +178,7 @@ static void pages_of_a_list_go_by_due_and_push_order_and_leave_nobody_out(void *
 }
 
 /* Jobs of different shards may agree in due and number. */
-static void behind_a_cursor_of_a_lower_shard_stands_the_job_of_the_same_place(void **state)
+static void a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place(void **state)
 {
     struct world world;
     struct walk walk;
@@ -313,7 +313,7 @@ static void a_purge_of_a_state_leaves_the_others(void **state)
     close_world(&world);
 }
 
-static void a_purge_spares_what_is_pushed_after_it_began(void **state)
+static void a_purge_spares_later_pushes(void **state)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 0);
@@ -356,7 +356,7 @@ static void a_delete_leaves_nothing_of_the_topic(void **state)
 
 /* ---- redrive ---- */
 
-static void a_redrive_takes_as_many_as_were_asked_for(void **state)
+static void a_redrive_takes_the_requested_number(void **state)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
@@ -377,7 +377,7 @@ static void a_redrive_takes_as_many_as_were_asked_for(void **state)
 }
 
 /* Or it might never end. */
-static void what_dies_again_while_a_redrive_goes_on_waits_for_the_next(void **state)
+static void jobs_that_die_again_during_a_redrive_wait_for_the_next(void **state)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
@@ -411,7 +411,7 @@ static uint64_t one(struct world *world, struct walk *walk, unsigned topic, cons
     return walk->affected - before;
 }
 
-static void a_job_that_comes_to_memory_alone_is_purged_as_the_others(void **state)
+static void a_job_loaded_separately_is_purged(void **state)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 0);
@@ -433,7 +433,7 @@ static void a_job_that_comes_to_memory_alone_is_purged_as_the_others(void **stat
     close_world(&world);
 }
 
-static void a_dead_job_that_comes_to_memory_alone_is_redriven_as_the_others(void **state)
+static void a_dead_job_loaded_separately_is_redriven(void **state)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
@@ -458,19 +458,19 @@ static void a_dead_job_that_comes_to_memory_alone_is_redriven_as_the_others(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_of_a_list_go_by_due_and_push_order_and_leave_nobody_out),
-        cmocka_unit_test(behind_a_cursor_of_a_lower_shard_stands_the_job_of_the_same_place),
+        cmocka_unit_test(list_pages_are_ordered_by_due_and_push_and_complete),
+        cmocka_unit_test(a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place),
         cmocka_unit_test(a_list_of_a_state_shows_the_jobs_in_that_state),
         cmocka_unit_test(a_list_ends_with_the_last_job_there_is_to_meet),
         cmocka_unit_test(a_topic_that_goes_ends_the_walk_over_it),
         cmocka_unit_test(a_purge_leaves_leased_jobs_remembered_ids_and_other_topics),
         cmocka_unit_test(a_purge_of_a_state_leaves_the_others),
-        cmocka_unit_test(a_purge_spares_what_is_pushed_after_it_began),
+        cmocka_unit_test(a_purge_spares_later_pushes),
         cmocka_unit_test(a_delete_leaves_nothing_of_the_topic),
-        cmocka_unit_test(a_redrive_takes_as_many_as_were_asked_for),
-        cmocka_unit_test(what_dies_again_while_a_redrive_goes_on_waits_for_the_next),
-        cmocka_unit_test(a_job_that_comes_to_memory_alone_is_purged_as_the_others),
-        cmocka_unit_test(a_dead_job_that_comes_to_memory_alone_is_redriven_as_the_others),
+        cmocka_unit_test(a_redrive_takes_the_requested_number),
+        cmocka_unit_test(jobs_that_die_again_during_a_redrive_wait_for_the_next),
+        cmocka_unit_test(a_job_loaded_separately_is_purged),
+        cmocka_unit_test(a_dead_job_loaded_separately_is_redriven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static void pass(struct world *world, int64_t ms)
     engine_advance(world->engine, world->now, AT_ONCE);
 }
 
-static void what_was_pushed_or_delivered_since_it_began_is_left_to_the_next(void **state)
+static void jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redrive(void **state)
 {
     struct engine_lease lease;
     struct world world;
@@ -118,7 +118,7 @@ static void what_was_pushed_or_delivered_since_it_began_is_left_to_the_next(void
     close_world(&world);
 }
 
-static void what_it_sent_round_and_expired_again_is_left_to_the_next(void **state)
+static void jobs_that_expired_again_are_left_to_the_next_redrive(void **state)
 {
     const struct topic_settings settings = {.policy.ttl_ms = 100, .dead_letter_expired = true};
     struct world world;
@@ -140,7 +140,7 @@ static void what_it_sent_round_and_expired_again_is_left_to_the_next(void **stat
     close_world(&world);
 }
 
-static void the_due_of_an_imported_one_tells_nothing(void **state)
+static void the_due_time_of_an_imported_job_is_ignored(void **state)
 {
     struct world world;
     struct walk walk;
@@ -156,7 +156,7 @@ static void the_due_of_an_imported_one_tells_nothing(void **state)
     close_world(&world);
 }
 
-static void it_has_enough_when_nobody_is_dead_or_as_many_as_asked_for_are_done(void **state)
+static void ends_without_dead_jobs_or_after_the_requested_number(void **state)
 {
     struct world world;
     struct walk walk;
@@ -184,10 +184,10 @@ static void it_has_enough_when_nobody_is_dead_or_as_many_as_asked_for_are_done(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_pushed_or_delivered_since_it_began_is_left_to_the_next),
-        cmocka_unit_test(what_it_sent_round_and_expired_again_is_left_to_the_next),
-        cmocka_unit_test(the_due_of_an_imported_one_tells_nothing),
-        cmocka_unit_test(it_has_enough_when_nobody_is_dead_or_as_many_as_asked_for_are_done),
+        cmocka_unit_test(jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redrive),
+        cmocka_unit_test(jobs_that_expired_again_are_left_to_the_next_redrive),
+        cmocka_unit_test(the_due_time_of_an_imported_job_is_ignored),
+        cmocka_unit_test(ends_without_dead_jobs_or_after_the_requested_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void say(struct feed_desk *desk, enum job_event_kind kind, const char *to
         feed_tell(desk, &event);
 }
 
-static void nobody_wants_anything_where_nobody_listens(void **state)
+static void without_listeners_no_event_is_built(void **state)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(JOB_EVENTS_ALL);
@@ -184,7 +184,7 @@ static void pages_that_are_half_handed_on_are_freed(void **state)
     scene_close(&scene);
 }
 
-static void what_is_told_at_one_desk_comes_to_all_who_want_it(void **state)
+static void an_event_reaches_the_listeners_of_all_desks(void **state)
 {
     struct scene scene = scene_open();
     const struct slice topics[] = {slice_of("orders"), slice_of("mail")};
@@ -221,7 +221,7 @@ static void what_is_told_at_one_desk_comes_to_all_who_want_it(void **state)
 }
 
 /* Of a busy topic that nobody named nothing is even admitted, so it spends no room. */
-static void a_topic_that_nobody_named_takes_no_room(void **state)
+static void an_unrequested_topic_takes_no_room(void **state)
 {
     struct scene scene = scene_open();
     const struct slice quiet = slice_of("quiet");
@@ -243,7 +243,7 @@ static void a_topic_that_nobody_named_takes_no_room(void **state)
 }
 
 /* More than there is room for: what is lost is counted, and nothing is told twice or in between. */
-static void what_is_lost_is_told_by_its_number(void **state)
+static void lost_events_are_reported_by_their_number(void **state)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(JOB_EVENTS_ALL);
@@ -289,7 +289,7 @@ static void many_listeners_share_the_room(void **state)
     scene_close(&scene);
 }
 
-static void a_listener_may_end_while_it_is_told(void **state)
+static void a_listener_may_end_inside_its_callback(void **state)
 {
     struct scene scene = scene_open();
     struct ear first = ear_of(JOB_EVENTS_ALL), second = ear_of(JOB_EVENTS_ALL);
@@ -340,7 +340,7 @@ static void worker_round(struct letter *letter)
         reactor_stop(life->scene->reactors[life->desk]);
 }
 
-static void threads_tell_and_listen_at_once(void **state)
+static void threads_send_and_listen_in_parallel(void **state)
 {
     struct scene scene = scene_open();
     struct worker_life lives[DESKS];
@@ -371,7 +371,7 @@ static void speaker_run(struct letter *letter)
     reactor_stop(speaker->scene->reactors[1]);
 }
 
-static void another_thread_is_heard_in_order(void **state)
+static void events_of_another_thread_arrive_in_order(void **state)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(job_event_bit(JOB_EVENT_DUE));
@@ -393,16 +393,16 @@ static void another_thread_is_heard_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_wants_anything_where_nobody_listens),
-        cmocka_unit_test(what_is_told_at_one_desk_comes_to_all_who_want_it),
+        cmocka_unit_test(without_listeners_no_event_is_built),
+        cmocka_unit_test(an_event_reaches_the_listeners_of_all_desks),
         cmocka_unit_test(others_have_their_turn_while_events_are_handed_on),
         cmocka_unit_test(pages_that_are_half_handed_on_are_freed),
-        cmocka_unit_test(a_topic_that_nobody_named_takes_no_room),
-        cmocka_unit_test(what_is_lost_is_told_by_its_number),
+        cmocka_unit_test(an_unrequested_topic_takes_no_room),
+        cmocka_unit_test(lost_events_are_reported_by_their_number),
         cmocka_unit_test(many_listeners_share_the_room),
-        cmocka_unit_test(a_listener_may_end_while_it_is_told),
-        cmocka_unit_test(threads_tell_and_listen_at_once),
-        cmocka_unit_test(another_thread_is_heard_in_order),
+        cmocka_unit_test(a_listener_may_end_inside_its_callback),
+        cmocka_unit_test(threads_send_and_listen_in_parallel),
+        cmocka_unit_test(events_of_another_thread_arrive_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void a_disk_that_went_away_is_never_called_clean(void **state)
 }
 
 /* As long as one thing is tried; what was read in another way then is as good. */
-static void what_was_not_read_once_is_told_or_not_missed(void **state)
+static void an_unreadable_place_is_reported_or_not_needed(void **state)
 {
     enum { TRIES = 4 };
     struct fsck_shard shard;
@@ -205,7 +205,7 @@ static void nor_are_runs_without_their_catalog(void **state)
 }
 
 /* That memory is short is no damage either. */
-static void nor_is_one_that_has_no_memory(void **state)
+static void a_check_without_memory_is_not_clean_and_finds_no_damage(void **state)
 {
     int result;
 
@@ -339,9 +339,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_lively, remove_lively)
         ROW(a_disk_that_went_away_is_never_called_clean),
-        ROW(what_was_not_read_once_is_told_or_not_missed),
+        ROW(an_unreadable_place_is_reported_or_not_needed),
         ROW(nor_are_runs_without_their_catalog),
-        ROW(nor_is_one_that_has_no_memory),
+        ROW(a_check_without_memory_is_not_clean_and_finds_no_damage),
         ROW(a_repair_that_the_disk_left_is_done_once_it_is_back),
         ROW(a_table_that_has_no_room_is_written_by_the_next_repair),
 #undef ROW

@@ -94,7 +94,7 @@ static void a_sound_directory_is_clean(void **state)
     json_decref(parsed);
 }
 
-static void one_is_said_as_one(void **state)
+static void a_single_finding_is_printed_in_the_singular(void **state)
 {
     (void)state;
     report.shards = 1;
@@ -116,7 +116,7 @@ static void one_is_said_as_one(void **state)
                                 "clean\n");
 }
 
-static void what_a_crash_leaves_is_told_and_is_no_fault(void **state)
+static void traces_of_a_crash_are_notes(void **state)
 {
     (void)state;
     report.shards = 1;
@@ -136,7 +136,7 @@ static void what_a_crash_leaves_is_told_and_is_no_fault(void **state)
     json_decref(parsed);
 }
 
-static void each_finding_says_where_and_what_helps(void **state)
+static void each_finding_has_a_place_and_a_remedy(void **state)
 {
     static const char *const cures[] = {"restore", "repair", "salvage", "repair"};
 
@@ -173,7 +173,7 @@ static void each_finding_says_where_and_what_helps(void **state)
     json_decref(parsed);
 }
 
-static void findings_beyond_those_kept_are_counted(void **state)
+static void findings_beyond_the_limit_are_counted(void **state)
 {
     (void)state;
     add(FSCK_RESTORE, "", "bad");
@@ -191,7 +191,7 @@ static void findings_beyond_those_kept_are_counted(void **state)
     json_decref(parsed);
 }
 
-static void a_report_without_room_is_said_to_be_none(void **state)
+static void a_report_without_memory_is_reported_as_missing(void **state)
 {
     struct buffer none;
 
@@ -206,7 +206,7 @@ static void a_report_without_room_is_said_to_be_none(void **state)
     buffer_fini(&none);
 }
 
-static void what_could_not_be_examined_is_not_clean(void **state)
+static void an_unexamined_directory_is_not_clean(void **state)
 {
     (void)state;
     strcpy(report.error, "cannot open '/x': in use");
@@ -222,12 +222,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_sound_directory_is_clean, begin, finish),
-        cmocka_unit_test_setup_teardown(one_is_said_as_one, begin, finish),
-        cmocka_unit_test_setup_teardown(what_a_crash_leaves_is_told_and_is_no_fault, begin, finish),
-        cmocka_unit_test_setup_teardown(each_finding_says_where_and_what_helps, begin, finish),
-        cmocka_unit_test_setup_teardown(findings_beyond_those_kept_are_counted, begin, finish),
-        cmocka_unit_test_setup_teardown(a_report_without_room_is_said_to_be_none, begin, finish),
-        cmocka_unit_test_setup_teardown(what_could_not_be_examined_is_not_clean, begin, finish),
+        cmocka_unit_test_setup_teardown(a_single_finding_is_printed_in_the_singular, begin, finish),
+        cmocka_unit_test_setup_teardown(traces_of_a_crash_are_notes, begin, finish),
+        cmocka_unit_test_setup_teardown(each_finding_has_a_place_and_a_remedy, begin, finish),
+        cmocka_unit_test_setup_teardown(findings_beyond_the_limit_are_counted, begin, finish),
+        cmocka_unit_test_setup_teardown(a_report_without_memory_is_reported_as_missing, begin,
+                                        finish),
+        cmocka_unit_test_setup_teardown(an_unexamined_directory_is_not_clean, begin, finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static bool look_with_fault(int64_t call, int *result)
     return failed == 0;
 }
 
-static void damage_is_never_called_clean_whatever_the_disk_says(void **state)
+static void damage_is_never_clean_despite_disk_errors(void **state)
 {
     bool is_through = false;
     int result;
@@ -192,7 +192,7 @@ static void look_with_all_faults(void)
 }
 
 /* Whatever it comes upon first, for want of memory it says nothing but that. */
-static void want_of_memory_is_all_that_is_said_of_it(void **state)
+static void missing_memory_is_the_only_finding(void **state)
 {
     static void (*const fills[])(void) = {a_state_first, a_job_first, an_end_first, a_topic_first,
                                           a_large_batch};
@@ -238,13 +238,13 @@ static void so_it_is_with_many_topics_in_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(damage_is_never_called_clean_whatever_the_disk_says,
-                                        make_scene, remove_scene),
+        cmocka_unit_test_setup_teardown(damage_is_never_clean_despite_disk_errors, make_scene,
+                                        remove_scene),
         cmocka_unit_test_setup_teardown(looking_with_a_failing_disk_leaves_a_sound_shard_sound,
                                         make_scene, remove_scene),
         cmocka_unit_test(a_repair_that_the_disk_interrupts_is_made_by_the_next),
         cmocka_unit_test(saving_that_the_disk_interrupts_leaves_no_half_directory),
-        cmocka_unit_test(want_of_memory_is_all_that_is_said_of_it),
+        cmocka_unit_test(missing_memory_is_the_only_finding),
         cmocka_unit_test_setup_teardown(so_it_is_with_many_topics_in_runs, make_scene,
                                         remove_scene),
     };

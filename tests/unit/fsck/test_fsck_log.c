@@ -171,7 +171,7 @@ static void begin_with_second_file(void)
     assert_int_equal(unlink(path), 0);
 }
 
-static void what_came_before_the_first_file_is_not_asked_for(void **state)
+static void files_before_the_first_are_not_required(void **state)
 {
     (void)state;
     write_log(two_files);
@@ -332,7 +332,7 @@ static void is_told_and_does_no_harm(int64_t bit)
     assert_int_equal(shard->batches, 1);
 }
 
-static void no_bit_of_what_says_what_counts_is_wrong_unseen(void **state)
+static void every_flipped_bit_of_the_log_manifest_is_found(void **state)
 {
     char path[256];
     struct stat about;
@@ -380,7 +380,7 @@ static void in_a_damaged_log_no_job_is_ended(void **state)
 
 /* ---- logs that were never opened ---- */
 
-static void a_log_that_was_made_and_never_opened_is_none_yet(void **state)
+static void a_log_that_was_never_opened_is_empty(void **state)
 {
     struct wal_disk disk = {.fs = &fs_posix};
     struct wal_manifest manifest = {
@@ -436,12 +436,12 @@ int main(void)
         BARE(every_end_counts_once),
         BARE(each_total_that_falls_is_found),
         BARE(many_jobs_of_many_topics_are_counted),
-        BARE(what_came_before_the_first_file_is_not_asked_for),
+        BARE(files_before_the_first_are_not_required),
         ROW(a_whole_batch_with_a_bad_record_is_found),
         ROW(a_manifest_damaged_twice_is_found),
-        ROW(no_bit_of_what_says_what_counts_is_wrong_unseen),
+        ROW(every_flipped_bit_of_the_log_manifest_is_found),
         ROW(in_a_damaged_log_no_job_is_ended),
-        BARE(a_log_that_was_made_and_never_opened_is_none_yet),
+        BARE(a_log_that_was_never_opened_is_empty),
         BARE(a_path_without_room_for_the_shards_is_refused_in_words),
 #undef ROW
 #undef BARE

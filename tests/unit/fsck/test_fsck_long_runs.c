@@ -76,7 +76,7 @@ static void a_table_is_written_around_a_damaged_block(void **state)
     assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
-static void all_that_is_found_is_counted_also_what_is_not_kept(void **state)
+static void findings_that_are_not_kept_are_counted(void **state)
 {
     enum { LOST = FSCK_FINDINGS_MAX + 20 };
 
@@ -103,7 +103,7 @@ static void a_slot_that_comes_before_its_neighbour_is_found(void **state)
 }
 
 /* Within a block that is a record of no bytes. */
-static void a_slot_whose_record_lies_before_its_neighbours_is_found(void **state)
+static void an_out_of_order_record_is_found(void **state)
 {
     uint64_t word;
 
@@ -159,9 +159,9 @@ int main(void)
         ROW(a_long_run_is_clean),
         ROW(a_damaged_block_with_a_border_in_it_is_one_finding),
         ROW(a_table_is_written_around_a_damaged_block),
-        ROW(all_that_is_found_is_counted_also_what_is_not_kept),
+        ROW(findings_that_are_not_kept_are_counted),
         ROW(a_slot_that_comes_before_its_neighbour_is_found),
-        ROW(a_slot_whose_record_lies_before_its_neighbours_is_found),
+        ROW(an_out_of_order_record_is_found),
         ROW(two_jobs_under_one_key_are_both_found_again),
         ROW(progress_rises),
 #undef ROW

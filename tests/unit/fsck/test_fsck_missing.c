@@ -28,7 +28,7 @@ static void strangers(void)
     set_state("who", JOB_LEASED, slot(1, 3));
 }
 
-static void strangers_are_left_out_of_what_is_saved(void **state)
+static void jobs_of_other_shards_are_not_saved(void **state)
 {
     (void)state;
     write_log(strangers);
@@ -43,7 +43,7 @@ static void only_strangers(void)
     set_state("no one", JOB_LEASED, slot(1, 3));
 }
 
-static void strangers_of_whom_nobody_is_missed_are_left_out_too(void **state)
+static void surplus_jobs_of_other_shards_are_not_saved(void **state)
 {
     (void)state;
     write_log(only_strangers);
@@ -88,7 +88,7 @@ static void one_more_than_pushed(void)
     set_totals(2 * JOBS + 1, 2);
 }
 
-static void a_job_too_many_is_left_to_a_backup(void **state)
+static void a_surplus_job_needs_a_backup(void **state)
 {
     (void)state;
     write_log(one_more_than_pushed);
@@ -135,7 +135,7 @@ static void new_topic(void)
     push_to("fresh", "f", RECORD_PUSHED);
 }
 
-static void totals_that_were_never_told_are_not_asked_for(void **state)
+static void unrecorded_totals_are_not_checked(void **state)
 {
     (void)state;
     write_log(new_topic);
@@ -149,14 +149,14 @@ int main(void)
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
 #define BARE(TEST) cmocka_unit_test_setup_teardown(TEST, make_bare, remove_scene)
         ROW(however_many_are_missing_the_rest_is_saved),
-        ROW(strangers_are_left_out_of_what_is_saved),
-        ROW(strangers_of_whom_nobody_is_missed_are_left_out_too),
+        ROW(jobs_of_other_shards_are_not_saved),
+        ROW(surplus_jobs_of_other_shards_are_not_saved),
         BARE(strangers_in_a_log_without_a_topic_are_left_to_a_backup),
         BARE(jobs_missing_of_a_log_without_any_are_ended),
-        ROW(a_job_too_many_is_left_to_a_backup),
+        ROW(a_surplus_job_needs_a_backup),
         ROW(a_leased_job_of_a_run_is_ended),
         ROW(an_end_in_the_slot_of_another_job_is_found_by_the_totals),
-        ROW(totals_that_were_never_told_are_not_asked_for),
+        ROW(unrecorded_totals_are_not_checked),
 #undef ROW
 #undef BARE
     };

@@ -118,7 +118,7 @@ static void compare_with_judge(uint64_t seed)
                  shard->topics, counted.topics);
 }
 
-static void the_engine_finds_and_counts_what_the_model_does(void **state)
+static void the_engine_matches_the_model(void **state)
 {
     const uint64_t first = random_u64();
 
@@ -139,8 +139,7 @@ static void the_engine_finds_and_counts_what_the_model_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_engine_finds_and_counts_what_the_model_does, make_bare,
-                                        remove_scene),
+        cmocka_unit_test_setup_teardown(the_engine_matches_the_model, make_bare, remove_scene),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

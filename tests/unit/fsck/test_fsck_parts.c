@@ -56,7 +56,7 @@ static int make_kinds(void **state)
     return result;
 }
 
-static void every_kind_is_counted_as_what_it_is(void **state)
+static void every_kind_of_job_is_counted(void **state)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
@@ -69,7 +69,7 @@ static void every_kind_is_counted_as_what_it_is(void **state)
     assert_int_equal(shard->delayed, 18 + 4);
 }
 
-static void damage_of_every_kind_is_named_as_what_it_was(void **state)
+static void every_kind_of_damage_is_named(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < KINDS; i++) {
@@ -85,7 +85,7 @@ static void damage_of_every_kind_is_named_as_what_it_was(void **state)
     expect_clean();
 }
 
-static void what_is_left_out_is_counted_no_more(void **state)
+static void omitted_jobs_are_not_counted(void **state)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
@@ -100,7 +100,7 @@ static void what_is_left_out_is_counted_no_more(void **state)
     assert_int_equal(shard->dead, 1);
 }
 
-static void wrong_bytes_of_dead_jobs_are_counted_anew(void **state)
+static void wrong_byte_counts_of_dead_jobs_are_corrected(void **state)
 {
     (void)state;
     catalog_topic_of(slice_of("parts"))->dead_bytes += 7;
@@ -120,7 +120,7 @@ static void push_the_remembered_id(void)
     append(&record);
 }
 
-static void a_remembered_id_that_is_pushed_anew_is_remembered_no_more(void **state)
+static void a_remembered_id_that_is_pushed_again_is_forgotten(void **state)
 {
     (void)state;
     write_log(push_the_remembered_id);
@@ -187,7 +187,7 @@ static void a_catalog_without_runs_is_clean(void **state)
 
 /* ---- records and slots that do not go together ---- */
 
-static void records_that_are_not_what_their_slots_say_are_found(void **state)
+static void records_that_differ_from_their_slots_are_found(void **state)
 {
     static const char *const found[] = {
         "a job is stored in a state that is never stored",
@@ -243,7 +243,7 @@ static void encode_state(uint32_t bytes, char *into)
     assert_int_equal(len, bytes);
 }
 
-static void a_whole_record_that_is_none_of_a_job_is_damage(void **state)
+static void a_valid_record_of_another_kind_is_damage(void **state)
 {
     char bytes[1024];
 
@@ -265,7 +265,7 @@ static void a_whole_record_that_is_none_of_a_job_is_damage(void **state)
     assert_int_equal(scene.report.shard[0].cold, 20 + 4);
 }
 
-static void a_run_of_another_length_than_the_catalog_says_is_given_up_whole(void **state)
+static void a_run_with_a_wrong_length_is_lost_as_a_whole(void **state)
 {
     struct catalog_run *run = &scene.catalog.runs[2];
 
@@ -287,19 +287,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_kinds, remove_scene)
-        ROW(every_kind_is_counted_as_what_it_is),
-        ROW(damage_of_every_kind_is_named_as_what_it_was),
-        ROW(what_is_left_out_is_counted_no_more),
-        ROW(wrong_bytes_of_dead_jobs_are_counted_anew),
-        ROW(a_remembered_id_that_is_pushed_anew_is_remembered_no_more),
+        ROW(every_kind_of_job_is_counted),
+        ROW(every_kind_of_damage_is_named),
+        ROW(omitted_jobs_are_not_counted),
+        ROW(wrong_byte_counts_of_dead_jobs_are_corrected),
+        ROW(a_remembered_id_that_is_pushed_again_is_forgotten),
         ROW(a_remembered_id_is_not_taken_for_its_job),
         ROW(bytes_behind_the_records_are_worth_a_note),
         ROW(a_catalog_without_runs_is_clean),
-        ROW(a_whole_record_that_is_none_of_a_job_is_damage),
-        ROW(a_run_of_another_length_than_the_catalog_says_is_given_up_whole),
+        ROW(a_valid_record_of_another_kind_is_damage),
+        ROW(a_run_with_a_wrong_length_is_lost_as_a_whole),
 #undef ROW
-        cmocka_unit_test_setup_teardown(records_that_are_not_what_their_slots_say_are_found,
-                                        make_scene, remove_scene),
+        cmocka_unit_test_setup_teardown(records_that_differ_from_their_slots_are_found, make_scene,
+                                        remove_scene),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

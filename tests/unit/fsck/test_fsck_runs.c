@@ -22,7 +22,7 @@ static void a_sound_shard_is_clean_and_counted(void **state)
     assert_int_equal(shard->delayed, 18);
 }
 
-static void a_damaged_record_is_named_with_what_is_known_of_it(void **state)
+static void a_damaged_record_is_reported_with_its_known_fields(void **state)
 {
     const struct fsck_finding *finding;
 
@@ -36,7 +36,7 @@ static void a_damaged_record_is_named_with_what_is_known_of_it(void **state)
     assert_int_equal(finding->cure, FSCK_SALVAGE);
 }
 
-static void a_damaged_record_is_left_out_of_what_is_saved(void **state)
+static void a_damaged_record_is_not_saved(void **state)
 {
     (void)state;
     flip("00000002.run", scene.second_at + 30);
@@ -48,7 +48,7 @@ static void a_damaged_record_is_left_out_of_what_is_saved(void **state)
     expect_clean();
 }
 
-static void a_damaged_record_of_a_dead_slot_is_no_fault(void **state)
+static void a_damaged_record_of_a_dead_slot_is_not_a_fault(void **state)
 {
     struct fsck_report *report = &scene.report;
 
@@ -87,7 +87,7 @@ static void a_damaged_footer_is_noted_and_its_copy_in_the_header_counts(void **s
     assert_string_equal(scene.report.finding[0].file, "run/00000002.run");
 }
 
-static void a_damaged_table_is_written_anew(void **state)
+static void a_damaged_table_is_rewritten(void **state)
 {
     (void)state;
     flip("00000002.keys", 40);
@@ -102,7 +102,7 @@ static void a_damaged_table_is_written_anew(void **state)
     assert_true(is_there("00000003.keys"));
 }
 
-static void a_missing_table_is_written_anew(void **state)
+static void a_missing_table_is_rewritten(void **state)
 {
     (void)state;
     remove_file("00000001.keys");
@@ -147,7 +147,7 @@ static void a_key_under_another_hash_is_found(void **state)
     expect_clean();
 }
 
-static void wrong_counts_are_counted_anew(void **state)
+static void wrong_counts_are_corrected(void **state)
 {
     (void)state;
     scene.catalog.topics[1].stored[SECTION_DELAYED]++;
@@ -212,7 +212,7 @@ static void say_that_there_are_runs(void)
     close(fd);
 }
 
-static void a_missing_catalog_is_found_also_where_the_runs_are_missing_too(void **state)
+static void a_missing_catalog_is_found_even_without_runs(void **state)
 {
     (void)state;
     say_that_there_are_runs();
@@ -271,7 +271,7 @@ static void files_that_nothing_names_are_notes_and_go(void **state)
     assert_int_equal(scene.report.note_count, 0);
 }
 
-static void totals_are_over_log_and_runs_together(void **state)
+static void totals_include_log_and_runs(void **state)
 {
     (void)state;
     write_log((void (*)(void))some_life); /* it all once more: nothing of it changes anything */
@@ -314,7 +314,7 @@ static void of_runs_that_never_counted(void)
     finish("b6", slot(7, 3));
 }
 
-static void what_names_a_run_that_never_counted_is_found_by_key(void **state)
+static void records_of_an_uncommitted_run_are_found_by_key(void **state)
 {
     (void)state;
     write_log(of_runs_that_never_counted);
@@ -345,27 +345,27 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
         ROW(a_sound_shard_is_clean_and_counted),
-        ROW(a_damaged_record_is_named_with_what_is_known_of_it),
-        ROW(a_damaged_record_is_left_out_of_what_is_saved),
-        ROW(a_damaged_record_of_a_dead_slot_is_no_fault),
+        ROW(a_damaged_record_is_reported_with_its_known_fields),
+        ROW(a_damaged_record_is_not_saved),
+        ROW(a_damaged_record_of_a_dead_slot_is_not_a_fault),
         ROW(a_missing_run_is_named_with_how_many_jobs_were_in_it),
         ROW(a_damaged_footer_is_noted_and_its_copy_in_the_header_counts),
-        ROW(a_damaged_table_is_written_anew),
-        ROW(a_missing_table_is_written_anew),
+        ROW(a_damaged_table_is_rewritten),
+        ROW(a_missing_table_is_rewritten),
         ROW(a_damaged_filter_is_found),
         ROW(a_key_that_is_not_in_its_table_is_found),
         ROW(a_key_under_another_hash_is_found),
-        ROW(wrong_counts_are_counted_anew),
+        ROW(wrong_counts_are_corrected),
         ROW(a_damaged_catalog_without_another_is_left_to_a_backup),
         ROW(a_damaged_catalog_with_a_whole_one_before_it_is_overcome),
-        ROW(a_missing_catalog_is_found_also_where_the_runs_are_missing_too),
+        ROW(a_missing_catalog_is_found_even_without_runs),
         ROW(a_missing_catalog_invents_nothing_of_its_runs),
         ROW(a_log_that_is_gone_from_beside_its_runs_is_found),
         ROW(files_that_nothing_names_are_notes_and_go),
-        ROW(totals_are_over_log_and_runs_together),
+        ROW(totals_include_log_and_runs),
         ROW(totals_that_do_not_add_up_are_found),
         ROW(a_state_of_a_job_that_is_nowhere_is_found),
-        ROW(what_names_a_run_that_never_counted_is_found_by_key),
+        ROW(records_of_an_uncommitted_run_are_found_by_key),
         ROW(looking_changes_no_byte),
 #undef ROW
     };

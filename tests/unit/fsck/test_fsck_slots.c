@@ -4,7 +4,7 @@
 
 /* ---- what nobody reads ---- */
 
-static void a_byte_that_nobody_reads_is_told_and_costs_nothing(void **state)
+static void a_damaged_unused_byte_is_a_note(void **state)
 {
     (void)state;
     flip("00000001.run", 100);   /* the header's rest */
@@ -54,7 +54,7 @@ static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **st
 }
 
 /* One damaged record is named by itself, and is none of those. */
-static void what_is_named_one_by_one_is_not_counted_again(void **state)
+static void individually_named_jobs_are_not_counted_again(void **state)
 {
     (void)state;
     remove_file("00000001.run");
@@ -70,7 +70,7 @@ static void what_is_named_one_by_one_is_not_counted_again(void **state)
     }
 }
 
-static void where_counts_do_not_add_up_nobody_guesses(void **state)
+static void inconsistent_counts_give_no_estimate(void **state)
 {
     (void)state;
     scene.catalog.generation++;
@@ -85,10 +85,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(a_byte_that_nobody_reads_is_told_and_costs_nothing),
+        ROW(a_damaged_unused_byte_is_a_note),
         ROW(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic),
-        ROW(what_is_named_one_by_one_is_not_counted_again),
-        ROW(where_counts_do_not_add_up_nobody_guesses),
+        ROW(individually_named_jobs_are_not_counted_again),
+        ROW(inconsistent_counts_give_no_estimate),
 #undef ROW
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static void rewrite_table(void)
 }
 
 /* An entry is a hint: what it leads to may be gone. */
-static void entries_that_lead_nowhere_are_no_fault(void **state)
+static void dangling_entries_are_not_a_fault(void **state)
 {
     (void)state;
     add_entry(7, 1, 3);   /* dead */
@@ -46,7 +46,7 @@ static uint64_t find_ghost(void)
     }
 }
 
-static void what_a_table_leads_to_is_looked_at_before_it_is_taken(void **state)
+static void table_entries_are_verified_against_records(void **state)
 {
     uint64_t hash = find_ghost();
 
@@ -113,7 +113,7 @@ static void leased_and_ended_by_key(void)
 }
 
 /* They may lie where the table would have told. */
-static void what_a_damaged_table_may_know_is_not_called_lost(void **state)
+static void jobs_that_a_damaged_table_may_have_are_not_lost(void **state)
 {
     (void)state;
     flip("00000002.keys", 40);
@@ -129,7 +129,7 @@ static void ended_by_key(void)
     set_totals(2 * JOBS + 2, 4);
 }
 
-static void an_end_alone_is_unsure_too(void **state)
+static void an_end_without_a_push_is_uncertain(void **state)
 {
     (void)state;
     write_log(ended_by_key);
@@ -143,7 +143,7 @@ static void an_end_alone_is_unsure_too(void **state)
 }
 
 /* A job that lay in one run and lies in another now; the table was merged of both. */
-static void one_table_for_two_runs_is_no_fault(void **state)
+static void one_table_for_two_runs_is_valid(void **state)
 {
     struct catalog *catalog = &scene.catalog;
     struct keys_entry first;
@@ -225,7 +225,7 @@ static void beyond(void)
     set_totals(2 * JOBS + 1, 2);
 }
 
-static void an_end_in_a_slot_there_is_none_of_ends_nothing(void **state)
+static void an_end_in_a_missing_slot_has_no_effect(void **state)
 {
     (void)state;
     write_log(beyond);
@@ -271,7 +271,7 @@ static void pass_two_over(void)
     flip("CATALOG-00000007", 50);
 }
 
-static void all_damaged_catalogs_are_overcome_at_once(void **state)
+static void several_damaged_catalogs_are_repaired_together(void **state)
 {
     (void)state;
     pass_two_over();
@@ -302,7 +302,7 @@ static void spoil_log(void)
     append(&(struct record){.kind = RECORD_DONE, .done = {.reason = RECORD_ACKED}});
 }
 
-static void nor_where_only_a_backup_helps(void **state)
+static void no_table_is_rewritten_if_only_a_backup_helps(void **state)
 {
     (void)state;
     pass_two_over();
@@ -338,7 +338,7 @@ static void make_file(const char *name, const char *text)
     fclose(file);
 }
 
-static void only_what_is_ours_and_nobody_names_goes(void **state)
+static void only_unnamed_files_of_the_store_are_removed(void **state)
 {
     static const char *const goes[] = {"00000003.run", "00000008.keys", "CATALOG.tmp",
                                        "CATALOG-00000002"};
@@ -364,7 +364,7 @@ static void only_what_is_ours_and_nobody_names_goes(void **state)
 }
 
 /* They may be what another catalog names, one that somebody still has. */
-static void beside_what_only_a_backup_heals_nothing_goes(void **state)
+static void no_file_is_removed_next_to_damage_that_needs_a_backup(void **state)
 {
     static const char *const stays[] = {"00000003.run", "00000008.keys", "CATALOG-00000002"};
 
@@ -380,7 +380,7 @@ static void beside_what_only_a_backup_heals_nothing_goes(void **state)
         assert_true(is_there(stays[i]));
 }
 
-static void notes_beyond_those_kept_are_counted(void **state)
+static void notes_beyond_the_limit_are_counted(void **state)
 {
     char name[32];
 
@@ -430,22 +430,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(entries_that_lead_nowhere_are_no_fault),
-        ROW(what_a_table_leads_to_is_looked_at_before_it_is_taken),
+        ROW(dangling_entries_are_not_a_fault),
+        ROW(table_entries_are_verified_against_records),
         ROW(a_filter_that_denies_a_key_of_its_table_is_found),
-        ROW(what_a_damaged_table_may_know_is_not_called_lost),
-        ROW(an_end_alone_is_unsure_too),
-        ROW(one_table_for_two_runs_is_no_fault),
+        ROW(jobs_that_a_damaged_table_may_have_are_not_lost),
+        ROW(an_end_without_a_push_is_uncertain),
+        ROW(one_table_for_two_runs_is_valid),
         ROW(a_job_of_a_missing_run_is_nowhere),
         ROW(a_run_that_comes_back_after_a_repair_is_whole),
-        ROW(an_end_in_a_slot_there_is_none_of_ends_nothing),
-        ROW(all_damaged_catalogs_are_overcome_at_once),
+        ROW(an_end_in_a_missing_slot_has_no_effect),
+        ROW(several_damaged_catalogs_are_repaired_together),
         ROW(a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth),
-        ROW(nor_where_only_a_backup_helps),
+        ROW(no_table_is_rewritten_if_only_a_backup_helps),
         ROW(a_catalog_of_another_time_than_the_log_is_found),
-        ROW(only_what_is_ours_and_nobody_names_goes),
-        ROW(beside_what_only_a_backup_heals_nothing_goes),
-        ROW(notes_beyond_those_kept_are_counted),
+        ROW(only_unnamed_files_of_the_store_are_removed),
+        ROW(no_file_is_removed_next_to_damage_that_needs_a_backup),
+        ROW(notes_beyond_the_limit_are_counted),
         ROW(empty_runs_need_no_catalog),
         ROW(runs_beside_a_log_from_its_first_file_need_no_catalog),
 #undef ROW

@@ -94,7 +94,7 @@ static void a_disk_that_is_away_for_a_moment_is_read_again(void **state)
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
-static void what_cannot_be_read_is_named_so(void **state)
+static void unreadable_places_are_reported_as_unreadable(void **state)
 {
     const struct fsck_finding *finding;
     struct buffer text;
@@ -115,7 +115,7 @@ static void what_cannot_be_read_is_named_so(void **state)
 }
 
 /* Wherever that is: once the disk can be read again, nothing is missing. */
-static void what_cannot_be_read_is_not_given_up_as_damaged(void **state)
+static void unreadable_places_are_not_treated_as_damage(void **state)
 {
     static const struct {
         const char *file;
@@ -147,7 +147,7 @@ static void what_cannot_be_read_is_not_given_up_as_damaged(void **state)
     }
 }
 
-static void damage_beside_it_waits_too(void **state)
+static void damage_next_to_an_unreadable_place_is_not_repaired(void **state)
 {
     (void)state;
     flip("00000002.run", 4096 + 30);
@@ -161,7 +161,7 @@ static void damage_beside_it_waits_too(void **state)
     assert_int_equal(scene.report.shard[0].cold, 19);
 }
 
-static void what_cannot_be_read_is_left_out_of_what_is_saved(void **state)
+static void unreadable_jobs_are_not_saved(void **state)
 {
     (void)state;
     break_run(scene.second_at, 1, INT64_MAX);
@@ -179,7 +179,7 @@ static void break_when_the_table_is_written(void *ctx, const char *text)
 }
 
 /* A table without its key: the job would be there, and never be found. */
-static void a_table_is_not_written_without_what_could_be_read_before(void **state)
+static void no_table_is_rewritten_without_previously_readable_entries(void **state)
 {
     const struct fsck_options options = {.repair = true, .say = break_when_the_table_is_written};
 
@@ -198,11 +198,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_and_heal)
         ROW(a_disk_that_is_away_for_a_moment_is_read_again),
-        ROW(what_cannot_be_read_is_named_so),
-        ROW(what_cannot_be_read_is_not_given_up_as_damaged),
-        ROW(damage_beside_it_waits_too),
-        ROW(what_cannot_be_read_is_left_out_of_what_is_saved),
-        ROW(a_table_is_not_written_without_what_could_be_read_before),
+        ROW(unreadable_places_are_reported_as_unreadable),
+        ROW(unreadable_places_are_not_treated_as_damage),
+        ROW(damage_next_to_an_unreadable_place_is_not_repaired),
+        ROW(unreadable_jobs_are_not_saved),
+        ROW(no_table_is_rewritten_without_previously_readable_entries),
 #undef ROW
     };
 

@@ -82,7 +82,7 @@ static int open_all(char error[512])
     return result < 0 ? result : 0;
 }
 
-static void an_opening_that_fails_says_so_and_takes_nothing_away(void **state)
+static void a_failed_opening_reports_the_error_and_removes_nothing(void **state)
 {
     bool is_through = false;
     uint64_t all;
@@ -113,7 +113,7 @@ static void an_opening_that_fails_says_so_and_takes_nothing_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_opening_that_fails_says_so_and_takes_nothing_away,
+        cmocka_unit_test_setup_teardown(a_failed_opening_reports_the_error_and_removes_nothing,
                                         make_scene, remove_scene),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

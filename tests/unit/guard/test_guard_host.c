@@ -122,7 +122,7 @@ static const struct {
     {"1e3", NOT_NAMED, "no number"},
 };
 
-static void hosts_are_judged_by_what_they_are(void **state)
+static void hosts_are_classified_by_their_form(void **state)
 {
     struct guard *guard = guard_rig_open(policy);
     (void)state;
@@ -312,7 +312,7 @@ static void no_address_of_the_system_passes_for_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_are_judged_by_what_they_are),
+        cmocka_unit_test(hosts_are_classified_by_their_form),
         cmocka_unit_test(a_star_names_all_and_opens_no_network),
         cmocka_unit_test(names_have_their_limits),
         cmocka_unit_test(nothing_is_allowed_without_a_policy),

@@ -289,7 +289,7 @@ static void only_public_addresses_are_reached(void **state)
     guard_free(guard);
 }
 
-static void other_families_are_no_addresses(void **state)
+static void other_address_families_are_rejected(void **state)
 {
     struct guard *guard = guard_rig_open("allow-host = *\nallow-network = ::/0\n");
     struct sockaddr_storage other = {.ss_family = AF_UNIX};
@@ -300,7 +300,7 @@ static void other_families_are_no_addresses(void **state)
 
 /* ---- the table itself ---- */
 
-static void each_row_is_itself_and_says_why(void **state)
+static void each_network_has_its_rule_and_reason(void **state)
 {
     size_t count = 0;
     (void)state;
@@ -382,8 +382,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_public_addresses_are_reached),
-        cmocka_unit_test(other_families_are_no_addresses),
-        cmocka_unit_test(each_row_is_itself_and_says_why),
+        cmocka_unit_test(other_address_families_are_rejected),
+        cmocka_unit_test(each_network_has_its_rule_and_reason),
         cmocka_unit_test(an_address_is_judged_alike_wherever_it_is_held),
     };
     return cmocka_run_group_tests_name("guard network", tests, NULL, NULL);

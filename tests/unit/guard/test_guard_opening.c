@@ -69,7 +69,7 @@ static const struct {
     {"fd00:ec2::254/128", "fd00:ec2::254", true, "EC2's by itself"},
 };
 
-static void networks_open_what_they_name(void **state)
+static void networks_open_only_their_addresses(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(openings); i++) {
@@ -125,7 +125,7 @@ static void networks_are_written_strictly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(networks_open_what_they_name),
+        cmocka_unit_test(networks_open_only_their_addresses),
         cmocka_unit_test(networks_are_written_strictly),
     };
     return cmocka_run_group_tests_name("guard opening", tests, NULL, NULL);

@@ -319,7 +319,7 @@ static void a_file_that_others_may_read_keeps_no_secret(void **state)
 }
 
 /* As systemd leaves a credential: the mode shows the list's mask for the group. */
-static void an_access_list_says_who_others_are(void **state)
+static void an_access_list_names_other_readers(void **state)
 {
     enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
     static const struct {
@@ -367,7 +367,7 @@ static void an_access_list_says_who_others_are(void **state)
     }
 }
 
-static void what_is_no_file_is_refused(void **state)
+static void only_regular_files_are_accepted(void **state)
 {
     char path[] = "/tmp/tarry-policy-XXXXXX", error[GUARD_ERROR_BYTES], pipe[64], zero[64];
     struct guard *guard = NULL;
@@ -436,7 +436,7 @@ static void *ask_all_the_time(void *ctx)
     return NULL;
 }
 
-static void any_thread_may_ask_while_it_is_read_again(void **state)
+static void threads_may_query_during_a_reload(void **state)
 {
     char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES];
     struct guard *guard;
@@ -486,10 +486,10 @@ int main(void)
         cmocka_unit_test(rules_have_their_limit),
         cmocka_unit_test(lines_and_files_have_their_limits),
         cmocka_unit_test(a_file_that_others_may_read_keeps_no_secret),
-        cmocka_unit_test(an_access_list_says_who_others_are),
-        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(an_access_list_names_other_readers),
+        cmocka_unit_test(only_regular_files_are_accepted),
         cmocka_unit_test(reading_again_takes_all_of_it_or_nothing),
-        cmocka_unit_test(any_thread_may_ask_while_it_is_read_again),
+        cmocka_unit_test(threads_may_query_during_a_reload),
         cmocka_unit_test(verdicts_have_names),
     };
     return cmocka_run_group_tests_name("guard policy", tests, NULL, NULL);

@@ -172,7 +172,7 @@ static void only_allowed_addresses_are_answered(void **state)
     guard_free(guard);
 }
 
-static void addresses_and_refused_hosts_ask_nobody(void **state)
+static void addresses_and_rejected_hosts_cause_no_look_up(void **state)
 {
     static const char *const hosts[] = {"8.8.8.8", "0x08080808", "10.2.0.1", "x.elsewhere", "a b"};
     struct guard *guard = guard_rig_open(policy), *off;
@@ -270,7 +270,7 @@ static void the_same_is_answered_on_a_reactor(void **state)
     }
 }
 
-static void equal_questions_are_asked_once_and_remembered(void **state)
+static void equal_look_ups_are_made_once_and_cached(void **state)
 {
     struct asker asker;
     (void)state;
@@ -289,7 +289,7 @@ static void equal_questions_are_asked_once_and_remembered(void **state)
     tear_down(&asker);
 }
 
-static void what_is_remembered_is_judged_anew(void **state)
+static void cached_addresses_are_checked_again(void **state)
 {
     char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES];
     struct asker asker;
@@ -318,7 +318,7 @@ static void what_is_remembered_is_judged_anew(void **state)
     tear_down(&asker);
 }
 
-static void one_may_ask_while_being_told(void **state)
+static void a_callback_may_start_a_look_up(void **state)
 {
     struct asker asker;
     (void)state;
@@ -331,7 +331,7 @@ static void one_may_ask_while_being_told(void **state)
     tear_down(&asker);
 }
 
-static void nothing_is_told_once_it_is_freed(void **state)
+static void no_callback_after_the_resolver_is_freed(void **state)
 {
     struct asker asker;
     (void)state;
@@ -376,7 +376,7 @@ static void expect(struct asker *asker, int64_t elapsed_ms, int asks, bool is_fo
     asker->tags = 0;
 }
 
-static void old_addresses_do_while_they_are_asked_for_anew(void **state)
+static void old_addresses_are_used_during_a_new_look_up(void **state)
 {
     struct asker asker;
     (void)state;
@@ -410,7 +410,7 @@ static void old_addresses_do_while_they_are_asked_for_anew(void **state)
 }
 
 /* 1024 names are kept; of further ones those go that were not asked for the longest. */
-static void what_is_remembered_has_a_bound(void **state)
+static void the_cache_is_bounded(void **state)
 {
     struct asker asker;
     char host[64];
@@ -434,7 +434,7 @@ static void what_is_remembered_has_a_bound(void **state)
     tear_down(&asker);
 }
 
-static void too_many_names_at_a_time_are_put_off(void **state)
+static void too_many_names_are_postponed(void **state)
 {
     struct asker asker;
     char host[64];
@@ -545,7 +545,7 @@ static void a_group_has_so_many_names_that_wait(void **state)
     tear_down(&asker);
 }
 
-static void where_a_pattern_covers_a_name_its_network_is_not_told(void **state)
+static void a_name_covered_by_a_pattern_does_not_reveal_its_network(void **state)
 {
     static const char *const hosts[] = {"hidden.example", "absent.example", "empty.example"};
     struct guard *guard = guard_rig_open("allow-host = *\n");
@@ -565,19 +565,19 @@ int main(void)
     setenv("UV_THREADPOOL_SIZE", "64", 1); /* as the server has it */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_allowed_addresses_are_answered),
-        cmocka_unit_test(addresses_and_refused_hosts_ask_nobody),
+        cmocka_unit_test(addresses_and_rejected_hosts_cause_no_look_up),
         cmocka_unit_test(the_same_is_answered_on_a_reactor),
-        cmocka_unit_test(equal_questions_are_asked_once_and_remembered),
-        cmocka_unit_test(what_is_remembered_is_judged_anew),
-        cmocka_unit_test(one_may_ask_while_being_told),
-        cmocka_unit_test(nothing_is_told_once_it_is_freed),
-        cmocka_unit_test(old_addresses_do_while_they_are_asked_for_anew),
-        cmocka_unit_test(what_is_remembered_has_a_bound),
-        cmocka_unit_test(too_many_names_at_a_time_are_put_off),
+        cmocka_unit_test(equal_look_ups_are_made_once_and_cached),
+        cmocka_unit_test(cached_addresses_are_checked_again),
+        cmocka_unit_test(a_callback_may_start_a_look_up),
+        cmocka_unit_test(no_callback_after_the_resolver_is_freed),
+        cmocka_unit_test(old_addresses_are_used_during_a_new_look_up),
+        cmocka_unit_test(the_cache_is_bounded),
+        cmocka_unit_test(too_many_names_are_postponed),
         cmocka_unit_test(many_silent_names_of_one_group_leave_room_for_others),
         cmocka_unit_test(a_name_that_was_silent_comes_after_others),
         cmocka_unit_test(a_group_has_so_many_names_that_wait),
-        cmocka_unit_test(where_a_pattern_covers_a_name_its_network_is_not_told),
+        cmocka_unit_test(a_name_covered_by_a_pattern_does_not_reveal_its_network),
     };
     return cmocka_run_group_tests_name("guard resolve", tests, NULL, NULL);
 }

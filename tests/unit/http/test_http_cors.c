@@ -95,7 +95,7 @@ static void an_answer_names_the_one_origin(void **state)
     buffer_fini(&out);
 }
 
-static void a_browser_is_told_what_the_api_takes_and_no_more(void **state)
+static void a_preflight_lists_only_supported_methods_and_headers(void **state)
 {
     static const char head[] = "OPTIONS /v1/x HTTP/1.1\r\nHost: localhost\r\n"
                                "Origin: https://a.example\r\n"
@@ -153,7 +153,7 @@ int main(void)
         cmocka_unit_test(origins_are_as_browsers_send_them),
         cmocka_unit_test(only_the_very_origin_is_found),
         cmocka_unit_test(an_answer_names_the_one_origin),
-        cmocka_unit_test(a_browser_is_told_what_the_api_takes_and_no_more),
+        cmocka_unit_test(a_preflight_lists_only_supported_methods_and_headers),
         cmocka_unit_test(calls_of_its_page_are_let_in_and_of_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static struct json_value checked(const char *text)
     return value;
 }
 
-static void blanks_go_but_those_in_strings(void **state)
+static void spaces_outside_strings_are_removed(void **state)
 {
     static const struct {
         const char *sentence, *json, *compact;
@@ -50,7 +50,7 @@ static void blanks_go_but_those_in_strings(void **state)
 
 /* The cases of RFC 7396, appendix A, where target and result are written in our order; then ours.
  */
-static void a_merge_patch_does_what_the_rfc_says(void **state)
+static void a_merge_patch_follows_the_rfc(void **state)
 {
     static const struct {
         const char *sentence, *target, *patch, *result;
@@ -88,7 +88,7 @@ static void a_merge_patch_does_what_the_rfc_says(void **state)
     }
 }
 
-static void a_patch_says_each_thing_once_and_not_too_much(void **state)
+static void a_patch_rejects_duplicates_and_excess(void **state)
 {
     struct buffer out, many;
     struct slice twice;
@@ -324,9 +324,9 @@ static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blanks_go_but_those_in_strings),
-        cmocka_unit_test(a_merge_patch_does_what_the_rfc_says),
-        cmocka_unit_test(a_patch_says_each_thing_once_and_not_too_much),
+        cmocka_unit_test(spaces_outside_strings_are_removed),
+        cmocka_unit_test(a_merge_patch_follows_the_rfc),
+        cmocka_unit_test(a_patch_rejects_duplicates_and_excess),
         cmocka_unit_test(settings_read_and_patched_are_shown_as_they_should),
         cmocka_unit_test(an_extension_is_kept_short_and_judged_by_the_hooks),
         cmocka_unit_test(an_extension_has_a_limit),

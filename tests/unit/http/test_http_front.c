@@ -30,7 +30,7 @@ static void answers_keep_the_order_of_requests(void **state)
     server_stop(&server);
 }
 
-static void reading_stops_where_too_much_is_under_way(void **state)
+static void reading_stops_with_too_many_requests_in_flight(void **state)
 {
     static struct server server;
     struct client client;
@@ -83,7 +83,7 @@ static void HEAD_has_no_body(void **state)
     server_stop(&server);
 }
 
-static void a_body_is_asked_for_where_the_client_waits(void **state)
+static void a_client_that_waits_for_100_continue_gets_it(void **state)
 {
     static struct server server;
     struct client client;
@@ -129,7 +129,7 @@ static void a_body_may_come_in_pieces(void **state)
     server_stop(&server);
 }
 
-static void a_take_is_raw_where_that_is_asked_for(void **state)
+static void a_take_returns_the_raw_body_on_request(void **state)
 {
     static struct server server;
     struct client client;
@@ -155,7 +155,7 @@ static void a_take_is_raw_where_that_is_asked_for(void **state)
     server_stop(&server);
 }
 
-static void a_take_whose_client_goes_is_cancelled(void **state)
+static void a_take_of_a_disconnected_client_is_cancelled(void **state)
 {
     static struct server server;
     struct client client, other;
@@ -239,13 +239,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_keep_the_order_of_requests),
-        cmocka_unit_test(reading_stops_where_too_much_is_under_way),
+        cmocka_unit_test(reading_stops_with_too_many_requests_in_flight),
         cmocka_unit_test(a_slow_reader_gets_it_all),
         cmocka_unit_test(HEAD_has_no_body),
-        cmocka_unit_test(a_body_is_asked_for_where_the_client_waits),
+        cmocka_unit_test(a_client_that_waits_for_100_continue_gets_it),
         cmocka_unit_test(a_body_may_come_in_pieces),
-        cmocka_unit_test(a_take_is_raw_where_that_is_asked_for),
-        cmocka_unit_test(a_take_whose_client_goes_is_cancelled),
+        cmocka_unit_test(a_take_returns_the_raw_body_on_request),
+        cmocka_unit_test(a_take_of_a_disconnected_client_is_cancelled),
         cmocka_unit_test(a_large_sample_counts_as_no_waiting_take),
         cmocka_unit_test(a_wait_ends_in_time),
     };

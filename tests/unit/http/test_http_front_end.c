@@ -169,7 +169,7 @@ static void connections_have_a_limit(void **state)
     server_stop(&server);
 }
 
-static void draining_answers_what_is_under_way(void **state)
+static void draining_answers_requests_in_progress(void **state)
 {
     static struct server server;
     struct client idle, waiting, half, never;
@@ -208,7 +208,7 @@ static void draining_answers_what_is_under_way(void **state)
 
 /* What has been sent by then is answered, though nobody has looked at it: on a connection that is
  * kept, on one that is accepted, and on one that is not. */
-static void draining_answers_what_has_come(void **state)
+static void draining_answers_received_requests(void **state)
 {
     enum { CLIENTS = 30 };
     static struct server server;
@@ -260,7 +260,7 @@ static void eventually(const atomic_int *value, int expected)
     assert_int_equal(atomic_load(value), expected);
 }
 
-static void a_client_that_goes_harms_nobody(void **state)
+static void a_disconnected_client_does_no_harm(void **state)
 {
     static struct server server;
     struct client client;
@@ -289,10 +289,10 @@ int main(void)
         cmocka_unit_test(a_handshake_that_does_not_come_ends),
         cmocka_unit_test(blank_lines_keep_no_connection),
         cmocka_unit_test(connections_have_a_limit),
-        cmocka_unit_test(draining_answers_what_is_under_way),
-        cmocka_unit_test(draining_answers_what_has_come),
+        cmocka_unit_test(draining_answers_requests_in_progress),
+        cmocka_unit_test(draining_answers_received_requests),
         cmocka_unit_test(an_end_of_input_lets_answers_out),
-        cmocka_unit_test(a_client_that_goes_harms_nobody),
+        cmocka_unit_test(a_disconnected_client_does_no_harm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

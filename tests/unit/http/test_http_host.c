@@ -14,7 +14,7 @@ static struct http_hosts hosts_of(bool is_local, const char *names)
 
 /* ---- names ---- */
 
-static void a_server_has_its_own_names_and_those_it_was_given(void **state)
+static void a_server_accepts_its_own_and_configured_names(void **state)
 {
     static const struct {
         const char *sentence, *host;
@@ -61,7 +61,7 @@ static void a_server_has_its_own_names_and_those_it_was_given(void **state)
     }
 }
 
-static void what_is_no_host_is_told_apart(void **state)
+static void invalid_hosts_are_distinguished(void **state)
 {
     static const char *const rows[] = {"",       ":80",     "a b",           "a/b",         "a:b",
                                        "a:80:1", "[::1",    "[::1]x",        "localhost@a", "a\"b",
@@ -174,7 +174,7 @@ static bool is_let_in(struct http_hosts *hosts, const char *head)
     return http_hosts_admit(hosts, &request, &fault);
 }
 
-static void only_what_was_let_in_is_remembered(void **state)
+static void only_accepted_hosts_are_remembered(void **state)
 {
     struct http_hosts hosts = hosts_of(true, "a-name-so-long-that-it-is-not-remembered-"
                                              "at-all-but-looked-up-each-time.example");
@@ -189,7 +189,7 @@ static void only_what_was_let_in_is_remembered(void **state)
     }
 }
 
-static void the_target_may_name_a_host_too(void **state)
+static void the_target_may_contain_a_host(void **state)
 {
     struct http_hosts hosts = hosts_of(true, NULL);
     (void)state;
@@ -207,12 +207,12 @@ static void the_target_may_name_a_host_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_has_its_own_names_and_those_it_was_given),
-        cmocka_unit_test(what_is_no_host_is_told_apart),
+        cmocka_unit_test(a_server_accepts_its_own_and_configured_names),
+        cmocka_unit_test(invalid_hosts_are_distinguished),
         cmocka_unit_test(given_names_are_checked),
         cmocka_unit_test(pages_of_other_sites_change_nothing),
-        cmocka_unit_test(only_what_was_let_in_is_remembered),
-        cmocka_unit_test(the_target_may_name_a_host_too),
+        cmocka_unit_test(only_accepted_hosts_are_remembered),
+        cmocka_unit_test(the_target_may_contain_a_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

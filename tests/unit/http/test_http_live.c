@@ -92,7 +92,7 @@ static void many_stop(struct server *server)
 
 /* ---- claims about samples ---- */
 
-static void many_topics_are_asked_for_page_by_page_in_turns_of_their_own(void **state)
+static void many_topics_are_read_in_pages_over_several_iterations(void **state)
 {
     enum { TOPICS = 2100 };
     static struct server server;
@@ -132,7 +132,7 @@ static void a_store_out_of_reach_is_not_waited_for(void **state)
     many_stop(&server);
 }
 
-static void a_status_asked_for_often_is_made_ten_times_a_second_at_most(void **state)
+static void a_status_is_built_at_most_ten_times_a_second(void **state)
 {
     static struct server server;
     struct client client;
@@ -298,9 +298,9 @@ static void each_row_has_a_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_topics_are_asked_for_page_by_page_in_turns_of_their_own),
+        cmocka_unit_test(many_topics_are_read_in_pages_over_several_iterations),
         cmocka_unit_test(a_store_out_of_reach_is_not_waited_for),
-        cmocka_unit_test(a_status_asked_for_often_is_made_ten_times_a_second_at_most),
+        cmocka_unit_test(a_status_is_built_at_most_ten_times_a_second),
         cmocka_unit_test(the_end_of_the_front_ends_listening),
         cmocka_unit_test(each_way_of_not_being_well_has_its_code),
         cmocka_unit_test(each_row_has_a_code),

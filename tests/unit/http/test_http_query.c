@@ -209,7 +209,7 @@ static void a_plus_is_a_blank_or_refused(void **state)
     done(&parsed);
 }
 
-static void what_is_not_given_is_not_set(void **state)
+static void missing_options_are_not_set(void **state)
 {
     struct parsed parsed;
     struct queue_push push = {0};
@@ -248,7 +248,7 @@ static void topics_and_leases_may_be_repeated(void **state)
     done(&parsed);
 }
 
-static void meta_only_where_it_is_taken(void **state)
+static void meta_is_accepted_only_by_calls_with_meta(void **state)
 {
     static const char head[] = "POST /x HTTP/1.1\r\nHost: a\r\nTarry-Meta-A: b\r\n\r\n";
     struct parsed parsed;
@@ -381,7 +381,7 @@ static void a_bad_item_does_not_spoil_the_rest(void **state)
     batch_done(&got);
 }
 
-static void the_whole_is_refused_where_it_is_no_batch(void **state)
+static void an_invalid_batch_is_rejected_as_a_whole(void **state)
 {
     static const struct {
         const char *sentence, *body, *type;
@@ -475,12 +475,12 @@ int main(void)
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(a_meta_is_a_name_and_maybe_a_value),
         cmocka_unit_test(a_plus_is_a_blank_or_refused),
-        cmocka_unit_test(what_is_not_given_is_not_set),
+        cmocka_unit_test(missing_options_are_not_set),
         cmocka_unit_test(topics_and_leases_may_be_repeated),
-        cmocka_unit_test(meta_only_where_it_is_taken),
+        cmocka_unit_test(meta_is_accepted_only_by_calls_with_meta),
         cmocka_unit_test(items_become_pushes),
         cmocka_unit_test(a_bad_item_does_not_spoil_the_rest),
-        cmocka_unit_test(the_whole_is_refused_where_it_is_no_batch),
+        cmocka_unit_test(an_invalid_batch_is_rejected_as_a_whole),
         cmocka_unit_test(a_batch_has_a_limit),
         cmocka_unit_test(escapes_take_no_more_room_than_they_had),
     };

@@ -371,7 +371,7 @@ static void targets_are_split(void **state)
     }
 }
 
-static void a_target_of_no_known_form_is_named(void **state)
+static void an_invalid_target_is_named(void **state)
 {
     static const char *const rows[] = {"foo",         "!",           "http:/x",
                                        "localhost:1", "http://a<b/", "http://a\"b/"};
@@ -433,7 +433,7 @@ static void values_have_no_blanks_around(void **state)
 #define KNOWN "GET /one HTTP/1.1\r\n" LINE "Host: a\r\n\r\n"
 
 /* What a second message is, where the first one had the line, and where nothing is known. */
-static void a_known_line_changes_nothing(void **state)
+static void a_repeated_line_changes_nothing(void **state)
 {
     static const char *const rows[] = {
         KNOWN,
@@ -481,7 +481,7 @@ static void a_known_line_changes_nothing(void **state)
         }
 }
 
-static void a_known_line_is_known(void **state)
+static void a_repeated_line_is_recognised(void **state)
 {
     struct http_framing framing = {0};
     struct http_request request;
@@ -535,9 +535,9 @@ static void cuts_do_not_matter(void **state)
     transcript_fini(&whole);
 }
 
-static void many_cuts_do_not_matter_either(void **state)
+static void a_request_may_arrive_in_many_pieces(void **state)
 {
-    struct random random = seed_random("many_cuts_do_not_matter_either");
+    struct random random = seed_random("a_request_may_arrive_in_many_pieces");
     struct transcript whole, cut;
     size_t len = sizeof stream - 1;
     (void)state;
@@ -565,13 +565,13 @@ int main(void)
         cmocka_unit_test(chunks_are_taken_apart),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(targets_are_split),
-        cmocka_unit_test(a_target_of_no_known_form_is_named),
+        cmocka_unit_test(an_invalid_target_is_named),
         cmocka_unit_test(connections_are_kept_or_not),
         cmocka_unit_test(values_have_no_blanks_around),
-        cmocka_unit_test(a_known_line_changes_nothing),
-        cmocka_unit_test(a_known_line_is_known),
+        cmocka_unit_test(a_repeated_line_changes_nothing),
+        cmocka_unit_test(a_repeated_line_is_recognised),
         cmocka_unit_test(cuts_do_not_matter),
-        cmocka_unit_test(many_cuts_do_not_matter_either),
+        cmocka_unit_test(a_request_may_arrive_in_many_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

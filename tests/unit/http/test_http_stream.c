@@ -230,7 +230,7 @@ static void a_good_reader_loses_nothing(void **state)
 }
 
 /* Every event is either heard or told of as lost, in the order in which they were sent. */
-static void a_slow_reader_loses_the_oldest_and_is_told(void **state)
+static void a_slow_reader_loses_the_oldest_events_and_gets_a_gap(void **state)
 {
     enum { EVENTS = 4000, ROUNDS = 4 };
     static struct server server;
@@ -259,7 +259,7 @@ static void a_slow_reader_loses_the_oldest_and_is_told(void **state)
     server_stop(&server);
 }
 
-static void an_event_beyond_all_room_is_told_as_lost(void **state)
+static void an_oversized_event_is_reported_as_lost(void **state)
 {
     static struct server server;
     struct client client;
@@ -410,8 +410,8 @@ int main(void)
         cmocka_unit_test(head_opens_nothing),
         cmocka_unit_test(earlier_answers_come_first_and_later_requests_never),
         cmocka_unit_test(a_good_reader_loses_nothing),
-        cmocka_unit_test(a_slow_reader_loses_the_oldest_and_is_told),
-        cmocka_unit_test(an_event_beyond_all_room_is_told_as_lost),
+        cmocka_unit_test(a_slow_reader_loses_the_oldest_events_and_gets_a_gap),
+        cmocka_unit_test(an_oversized_event_is_reported_as_lost),
         cmocka_unit_test(a_quiet_stream_is_kept_alive),
         cmocka_unit_test(it_ends_with_its_client),
         cmocka_unit_test(a_drain_ends_it),

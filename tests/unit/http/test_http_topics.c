@@ -456,7 +456,7 @@ static void a_sweep_ends_with_its_client(void **state)
     stop(&server);
 }
 
-static void filters_say_what_does_not_go_together(void **state)
+static void conflicting_filters_are_rejected(void **state)
 {
     static const struct {
         const char *sentence, *line, *holds;
@@ -489,7 +489,7 @@ int main(void)
         cmocka_unit_test(a_failure_may_be_final),
         cmocka_unit_test(a_target_can_be_tested),
         cmocka_unit_test(a_sweep_ends_with_its_client),
-        cmocka_unit_test(filters_say_what_does_not_go_together),
+        cmocka_unit_test(conflicting_filters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void a_source_is_a_url_with_a_queue(void **state)
     assert_true(slice_is(source.place, "AMQP://MQ.example:5673/a%2Fb"));
 }
 
-static void what_is_left_out_has_a_default(void **state)
+static void missing_parts_have_defaults(void **state)
 {
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];
@@ -44,7 +44,7 @@ static void what_is_left_out_has_a_default(void **state)
     assert_true(source.has_exchange);
 }
 
-static void a_bad_source_is_refused_with_what_would_be_right(void **state)
+static void an_invalid_source_is_rejected_with_advice(void **state)
 {
     static const struct {
         const char *text, *word;
@@ -228,7 +228,7 @@ static const amqp_table_entry_t *find_header(const amqp_table_t *headers, const 
     return NULL;
 }
 
-static void it_is_published_with_what_it_came_with(void **state)
+static void a_message_is_published_with_its_properties(void **state)
 {
     struct rig rig;
     amqp_pool_t pool;
@@ -306,7 +306,7 @@ static void the_context_of_its_trace_goes_along(void **state)
     free(traced.job);
 }
 
-static void properties_that_are_no_properties_are_refused(void **state)
+static void invalid_properties_are_rejected(void **state)
 {
     static const char *const spoiled[] = {"", "AA==", "////////", "no base64"};
     (void)state;
@@ -334,14 +334,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_is_a_url_with_a_queue),
-        cmocka_unit_test(what_is_left_out_has_a_default),
-        cmocka_unit_test(a_bad_source_is_refused_with_what_would_be_right),
+        cmocka_unit_test(missing_parts_have_defaults),
+        cmocka_unit_test(an_invalid_source_is_rejected_with_advice),
         cmocka_unit_test(a_delay_may_be_any_number),
         cmocka_unit_test(a_time_beats_a_delay),
         cmocka_unit_test(a_message_once_more_has_the_same_id_and_any_other_another),
-        cmocka_unit_test(it_is_published_with_what_it_came_with),
+        cmocka_unit_test(a_message_is_published_with_its_properties),
         cmocka_unit_test(the_context_of_its_trace_goes_along),
-        cmocka_unit_test(properties_that_are_no_properties_are_refused),
+        cmocka_unit_test(invalid_properties_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

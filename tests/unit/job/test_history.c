@@ -93,7 +93,7 @@ static const struct cut_row cuts[] = {
     {"\x80\x80\x80\x80\x80\x80", 97}, /* no characters: never more than three bytes less */
 };
 
-static void an_error_is_cut_where_a_character_ends(void **unused)
+static void an_error_is_cut_between_characters(void **unused)
 {
     (void)unused;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -205,7 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_attempts_come_back_in_their_order),
-        cmocka_unit_test(an_error_is_cut_where_a_character_ends),
+        cmocka_unit_test(an_error_is_cut_between_characters),
         cmocka_unit_test(a_cut_history_ends_with_its_last_whole_attempt),
         cmocka_unit_test(adding_to_a_damaged_history_leaves_a_good_one),
         cmocka_unit_test(more_attempts_than_are_kept_are_not_a_history),

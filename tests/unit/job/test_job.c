@@ -124,7 +124,7 @@ static const struct meta_row meta_rows[] = {
     {"n0-9", " ~\xf0\x9f\x98\x80", "all of this is allowed", JOB_META_OK},
 };
 
-static void a_pair_that_is_refused_leaves_meta_as_it_was(void **unused)
+static void a_rejected_pair_leaves_meta_unchanged(void **unused)
 {
     struct buffer meta;
 
@@ -194,7 +194,7 @@ int main(void)
         cmocka_unit_test(names_of_topics_and_jobs_are_judged_byte_by_byte),
         cmocka_unit_test(names_may_be_as_long_as_their_limit_and_no_longer),
         cmocka_unit_test(meta_gives_back_its_pairs_in_order),
-        cmocka_unit_test(a_pair_that_is_refused_leaves_meta_as_it_was),
+        cmocka_unit_test(a_rejected_pair_leaves_meta_unchanged),
         cmocka_unit_test(meta_keeps_its_limits),
         cmocka_unit_test(meta_that_is_cut_ends_early),
     };

@@ -24,7 +24,7 @@ static bool decode_copy(const char *bytes, size_t len, struct record *out, char 
     return record_decode(slice_make(*copy, len), out);
 }
 
-static void what_is_encoded_is_decoded(void **unused)
+static void records_survive_encoding_and_decoding(void **unused)
 {
     struct random random = seed_random(__func__);
     static char bytes[ROOM];
@@ -222,7 +222,7 @@ static void a_sized_payload_of_noise_is_refused_or_sane(void **unused)
 }
 
 /* What every delivery writes must stay small. */
-static void a_delivery_costs_few_bytes_and_three_to_know_when_it_was(void **unused)
+static void a_delivery_record_is_small(void **unused)
 {
     static char bytes[ROOM];
     struct record record = {.kind = RECORD_STATE,
@@ -416,9 +416,9 @@ static void records_can_be_walked_one_after_another(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_encoded_is_decoded),
+        cmocka_unit_test(records_survive_encoding_and_decoding),
         cmocka_unit_test(a_plain_job_costs_few_bytes_beside_its_text),
-        cmocka_unit_test(a_delivery_costs_few_bytes_and_three_to_know_when_it_was),
+        cmocka_unit_test(a_delivery_record_is_small),
         cmocka_unit_test(every_field_at_its_largest_fits_the_bound),
         cmocka_unit_test(a_cut_record_is_refused_at_every_byte),
         cmocka_unit_test(a_damaged_byte_is_refused_or_makes_a_sane_record),

@@ -83,7 +83,7 @@ static void a_remembered_id_comes_up_when_it_may_be_forgotten(void **state)
     assert_int_equal(when_ms, 123);
 }
 
-static void the_parts_by_the_wall_clock_are_those_that_say_so(void **state)
+static void sections_by_wall_clock_are_marked(void **state)
 {
     (void)state;
     for (enum job_section section = SECTION_LEASED; section < SECTIONS; section++)
@@ -97,7 +97,7 @@ int main(void)
         cmocka_unit_test(a_job_belongs_to_the_part_of_its_state_attempt_and_clock),
         cmocka_unit_test(no_job_comes_up_before_time_zero),
         cmocka_unit_test(a_remembered_id_comes_up_when_it_may_be_forgotten),
-        cmocka_unit_test(the_parts_by_the_wall_clock_are_those_that_say_so),
+        cmocka_unit_test(sections_by_wall_clock_are_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,7 +204,7 @@ static void changes_name_a_job_by_its_id(void **state)
 }
 
 /* Who has a job is seen, and can be asked to let it go. */
-static void a_leased_job_tells_its_consumer_and_can_be_asked_for(void **state)
+static void a_leased_job_shows_its_consumer_and_can_be_requested(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_take take = rig_take(1);
@@ -241,7 +241,7 @@ static void a_leased_job_tells_its_consumer_and_can_be_asked_for(void **state)
     tarry_close(queue);
 }
 
-static void a_list_goes_on_where_its_cursor_says(void **state)
+static void a_list_continues_at_its_cursor(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_list list = TARRY_LIST_INIT;
@@ -318,7 +318,7 @@ static void topics_have_settings_and_figures(void **state)
 }
 
 /* A program of another version has structs of other lengths. */
-static void structs_tell_their_size(void **state)
+static void structs_contain_their_size(void **state)
 {
     struct {
         struct tarry_push push;
@@ -380,7 +380,7 @@ static void a_list_may_be_longer_and_not_shorter(void **state)
 }
 
 /* An older program's topic ends where it ends, a later one's has zeros behind what is known. */
-static void a_topic_has_room_for_what_it_has(void **state)
+static void a_topic_struct_holds_all_fields(void **state)
 {
     struct {
         struct tarry_topic topic;
@@ -398,7 +398,7 @@ static void a_topic_has_room_for_what_it_has(void **state)
     tarry_close(queue);
 }
 
-static void what_callers_get_wrong_is_refused_by_name(void **state)
+static void caller_errors_are_rejected_by_name(void **state)
 {
     static const struct {
         int code;
@@ -453,7 +453,7 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
     tarry_close(queue);
 }
 
-static void nothing_where_something_has_to_be_is_refused(void **state)
+static void missing_arguments_are_rejected(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_result results[2] = {TARRY_RESULT_INIT, TARRY_RESULT_INIT};
@@ -571,7 +571,7 @@ static void ids_that_are_remembered_count(void **state)
     tarry_close(queue);
 }
 
-static void two_queues_know_nothing_of_each_other(void **state)
+static void two_queues_are_independent(void **state)
 {
     tarry *first = rig_open(TARRY_TEST_CLOCK), *second = rig_open(0);
 
@@ -632,7 +632,7 @@ static void codes_have_names_and_sentences(void **state)
     assert_true(tarry_version() > 0);
 }
 
-static void a_queue_that_cannot_be_opened_says_why(void **state)
+static void a_failed_open_reports_the_reason(void **state)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     tarry *queue;
@@ -691,21 +691,21 @@ int main(void)
         cmocka_unit_test(a_job_may_come_again_with_another_body),
         cmocka_unit_test(a_job_that_may_not_come_again_stays),
         cmocka_unit_test(changes_name_a_job_by_its_id),
-        cmocka_unit_test(a_leased_job_tells_its_consumer_and_can_be_asked_for),
-        cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
+        cmocka_unit_test(a_leased_job_shows_its_consumer_and_can_be_requested),
+        cmocka_unit_test(a_list_continues_at_its_cursor),
         cmocka_unit_test(topics_have_settings_and_figures),
-        cmocka_unit_test(structs_tell_their_size),
+        cmocka_unit_test(structs_contain_their_size),
         cmocka_unit_test(a_list_may_be_longer_and_not_shorter),
-        cmocka_unit_test(a_topic_has_room_for_what_it_has),
-        cmocka_unit_test(what_callers_get_wrong_is_refused_by_name),
-        cmocka_unit_test(nothing_where_something_has_to_be_is_refused),
+        cmocka_unit_test(a_topic_struct_holds_all_fields),
+        cmocka_unit_test(caller_errors_are_rejected_by_name),
+        cmocka_unit_test(missing_arguments_are_rejected),
         cmocka_unit_test(a_queue_has_no_more_bytes_than_it_may),
         cmocka_unit_test(a_job_that_comes_again_is_held_to_the_limit),
         cmocka_unit_test(ids_that_are_remembered_count),
-        cmocka_unit_test(two_queues_know_nothing_of_each_other),
+        cmocka_unit_test(two_queues_are_independent),
         cmocka_unit_test(a_year_passes_from_event_to_event),
         cmocka_unit_test(codes_have_names_and_sentences),
-        cmocka_unit_test(a_queue_that_cannot_be_opened_says_why),
+        cmocka_unit_test(a_failed_open_reports_the_reason),
         cmocka_unit_test(the_test_clock_has_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

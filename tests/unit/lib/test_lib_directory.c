@@ -80,7 +80,7 @@ static tarry *open_dir(const char *name)
 
 /* ---- what outlives the handle ---- */
 
-static void what_was_answered_is_there_again(void **state)
+static void answered_changes_survive_a_restart(void **state)
 {
     tarry *queue = open_dir("again");
     (void)state;
@@ -230,7 +230,7 @@ static void a_directory_has_one_opener(void **state)
     tarry_close(open_with(&options));
 }
 
-static void what_a_directory_cannot_have_is_refused_in_words(void **state)
+static void unsupported_directory_options_are_rejected_with_a_message(void **state)
 {
     static const struct {
         const char *field;
@@ -429,7 +429,7 @@ static void on_end(void *owner, const struct tarry_reply *reply)
 }
 
 /* One that waits for certain is one whose submission came before. */
-static void a_close_ends_the_waits_and_gives_back_what_nobody_was_told(void **state)
+static void a_close_ends_waits_and_returns_undelivered_jobs(void **state)
 {
     tarry *queue = open_dir("close");
     struct taker taker;
@@ -520,7 +520,7 @@ static void of_many_threads_each_job_goes_to_one(void **state)
 
 /* ---- loops of others ---- */
 
-static void answers_come_from_dispatch_alone(void **state)
+static void answers_come_only_from_dispatch(void **state)
 {
     tarry *queue = open_dir("loop");
     struct tarry_push push = TARRY_PUSH_INIT;
@@ -596,7 +596,7 @@ static void a_fork_is_noticed_and_holds_nothing(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void two_directories_know_nothing_of_each_other(void **state)
+static void two_directories_are_independent(void **state)
 {
     tarry *one = open_dir("two-a"), *other = open_dir("two-b");
     (void)state;
@@ -681,7 +681,7 @@ static void on_log(void *owner, int level, const char *line)
         atomic_fetch_add(&lines_heard, 1);
 }
 
-static void only_who_asks_is_told_what_happens(void **state)
+static void events_go_only_to_listeners(void **state)
 {
     struct tarry_options options = options_of(path_of("log"));
     int streams = dup(STDERR_FILENO);
@@ -724,24 +724,24 @@ static void an_opening_and_a_closing_leave_no_descriptor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_answered_is_there_again),
+        cmocka_unit_test(answered_changes_survive_a_restart),
         cmocka_unit_test(a_job_in_hand_outlives_the_queue_and_its_lease_a_reopening),
         cmocka_unit_test(a_job_comes_again_in_one_step),
         cmocka_unit_test(a_pop_takes_for_good),
         cmocka_unit_test(items_that_are_refused_keep_their_places),
         cmocka_unit_test(a_directory_has_one_opener),
-        cmocka_unit_test(what_a_directory_cannot_have_is_refused_in_words),
+        cmocka_unit_test(unsupported_directory_options_are_rejected_with_a_message),
         cmocka_unit_test(shards_are_kept_and_waited_for_together),
         cmocka_unit_test(a_disk_that_fails_is_an_answer_and_a_close_ends),
         cmocka_unit_test(a_wait_ends_by_a_job_its_time_or_an_interrupt),
         cmocka_unit_test(a_close_ends_every_wait),
-        cmocka_unit_test(a_close_ends_the_waits_and_gives_back_what_nobody_was_told),
+        cmocka_unit_test(a_close_ends_waits_and_returns_undelivered_jobs),
         cmocka_unit_test(of_many_threads_each_job_goes_to_one),
-        cmocka_unit_test(answers_come_from_dispatch_alone),
+        cmocka_unit_test(answers_come_only_from_dispatch),
         cmocka_unit_test(a_fork_is_noticed_and_holds_nothing),
-        cmocka_unit_test(two_directories_know_nothing_of_each_other),
+        cmocka_unit_test(two_directories_are_independent),
         cmocka_unit_test(a_storm_of_signals_reaches_no_thread_of_the_library),
-        cmocka_unit_test(only_who_asks_is_told_what_happens),
+        cmocka_unit_test(events_go_only_to_listeners),
         cmocka_unit_test(an_opening_and_a_closing_leave_no_descriptor),
     };
     return cmocka_run_group_tests_name("the library in a directory", tests, make_root, remove_root);

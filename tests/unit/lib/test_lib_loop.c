@@ -79,7 +79,7 @@ static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
     return code;
 }
 
-static void answers_come_from_dispatch_alone(void **state)
+static void answers_come_only_from_dispatch(void **state)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
@@ -144,7 +144,7 @@ static void a_submitted_take_waits_for_its_job(void **state)
     tarry_close(queue);
 }
 
-static void a_submitted_take_ends_when_its_wait_is_over_or_interrupted(void **state)
+static void a_submitted_take_ends_after_its_wait_or_an_interruption(void **state)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
@@ -215,7 +215,7 @@ static void a_push_of_another_thread_wakes_the_loop(void **state)
 }
 
 /* Of what was submitted and not dispatched nobody hears, and nothing of it is left. */
-static void a_close_calls_nobody_back(void **state)
+static void a_close_runs_no_callback(void **state)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
@@ -247,7 +247,7 @@ static void on_done_again(void *owner, const struct tarry_reply *reply)
 }
 
 /* What callbacks submit ends at once, again and again: the loop gets its turn all the same. */
-static void a_dispatch_ends_though_each_callback_goes_on(void **state)
+static void a_dispatch_ends_even_if_callbacks_submit_more(void **state)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {.queue = queue};
@@ -350,7 +350,7 @@ static void items_without_a_size_are_refused_each(void **state)
     tarry_close(queue);
 }
 
-static void what_cannot_be_submitted_is_refused_at_once(void **state)
+static void invalid_submissions_are_rejected_immediately(void **state)
 {
     tarry *queue = rig_open(0);
     struct tarry_call call = TARRY_CALL_INIT;
@@ -374,7 +374,7 @@ static void what_cannot_be_submitted_is_refused_at_once(void **state)
 }
 
 /* Whoever sleeps for so long and then looks has each job when it is due. */
-static void the_next_event_is_told_and_never_late(void **state)
+static void the_next_event_time_is_never_late(void **state)
 {
     static const int64_t delays_ms[] = {0, 3, 1000, 30 * 60 * 1000, INT64_C(90) * 86400 * 1000};
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -404,19 +404,19 @@ static void the_next_event_is_told_and_never_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_come_from_dispatch_alone),
+        cmocka_unit_test(answers_come_only_from_dispatch),
         cmocka_unit_test(it_stays_readable_until_the_last_is_dispatched),
         cmocka_unit_test(a_submitted_take_waits_for_its_job),
-        cmocka_unit_test(a_submitted_take_ends_when_its_wait_is_over_or_interrupted),
+        cmocka_unit_test(a_submitted_take_ends_after_its_wait_or_an_interruption),
         cmocka_unit_test(a_descriptor_that_comes_late_has_missed_nothing),
         cmocka_unit_test(a_push_of_another_thread_wakes_the_loop),
-        cmocka_unit_test(a_close_calls_nobody_back),
-        cmocka_unit_test(a_dispatch_ends_though_each_callback_goes_on),
+        cmocka_unit_test(a_close_runs_no_callback),
+        cmocka_unit_test(a_dispatch_ends_even_if_callbacks_submit_more),
         cmocka_unit_test(a_close_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_cannot_close_its_queue),
         cmocka_unit_test(items_without_a_size_are_refused_each),
-        cmocka_unit_test(the_next_event_is_told_and_never_late),
-        cmocka_unit_test(what_cannot_be_submitted_is_refused_at_once),
+        cmocka_unit_test(the_next_event_time_is_never_late),
+        cmocka_unit_test(invalid_submissions_are_rejected_immediately),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

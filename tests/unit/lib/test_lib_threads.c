@@ -52,7 +52,7 @@ static void wait_until_it_waits(tarry *queue, uint64_t tag)
     fail_msg("nobody waits with tag %u", (unsigned)tag);
 }
 
-static void a_push_wakes_one_who_waits(void **state)
+static void a_push_wakes_a_waiting_take(void **state)
 {
     tarry *queue = rig_open(0);
     struct taker taker;
@@ -76,7 +76,7 @@ static int64_t real_ms(void)
 }
 
 /* Nobody but the leader is there to notice: a due time, a nearer one that comes later, the end of a lease. */
-static void those_who_wait_notice_the_time(void **state)
+static void waiting_takes_notice_clock_steps(void **state)
 {
     tarry *queue = rig_open(0);
     struct tarry_take take = rig_take(1);
@@ -164,7 +164,7 @@ static void a_close_ends_every_wait(void **state)
     }
 }
 
-static void the_test_clock_serves_those_who_wait(void **state)
+static void the_test_clock_serves_waiting_takes(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct taker taker, patient;
@@ -256,7 +256,7 @@ static void of_many_threads_each_job_goes_to_one(void **state)
 /* ---- idle, fork ---- */
 
 /* Who waits for nothing that comes soon sleeps, and nobody else is there. */
-static void an_idle_queue_wakes_nobody(void **state)
+static void an_idle_queue_wakes_no_thread(void **state)
 {
     tarry *queue = rig_open(0);
     struct taker takers[4];
@@ -322,7 +322,7 @@ static void on_done_fork(void *owner, const struct tarry_reply *reply)
         pthread_mutex_unlock(&queue->lock);
 }
 
-static void a_dispatch_returns_where_its_callback_forked(void **state)
+static void a_dispatch_returns_in_a_forked_child(void **state)
 {
     tarry *queue = rig_open(0);
     struct tarry_call call = TARRY_CALL_INIT;
@@ -343,16 +343,16 @@ static void a_dispatch_returns_where_its_callback_forked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_push_wakes_one_who_waits),
-        cmocka_unit_test(those_who_wait_notice_the_time),
+        cmocka_unit_test(a_push_wakes_a_waiting_take),
+        cmocka_unit_test(waiting_takes_notice_clock_steps),
         cmocka_unit_test(a_wait_has_an_end),
         cmocka_unit_test(an_interrupt_ends_the_waits_of_its_tag),
         cmocka_unit_test(a_close_ends_every_wait),
-        cmocka_unit_test(the_test_clock_serves_those_who_wait),
+        cmocka_unit_test(the_test_clock_serves_waiting_takes),
         cmocka_unit_test(of_many_threads_each_job_goes_to_one),
-        cmocka_unit_test(an_idle_queue_wakes_nobody),
+        cmocka_unit_test(an_idle_queue_wakes_no_thread),
         cmocka_unit_test(a_fork_is_noticed),
-        cmocka_unit_test(a_dispatch_returns_where_its_callback_forked),
+        cmocka_unit_test(a_dispatch_returns_in_a_forked_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,7 +179,7 @@ static void a_take_that_waits_already_watches_from_the_first_such_job_on(void **
     tarry_close(taker.queue);
 }
 
-static void one_that_watches_is_interrupted_and_served_as_ever(void **state)
+static void a_watching_take_can_be_interrupted_and_served(void **state)
 {
     (void)state;
     struct taker taker = {.queue = rig_open(0)};
@@ -208,7 +208,7 @@ static bool is_readable(int fd, int wait_ms)
     return poll(&poller, 1, wait_ms) == 1;
 }
 
-static void the_descriptor_tells_of_a_step_while_such_a_job_waits_and_only_then(void **state)
+static void the_descriptor_reports_clock_steps_only_while_a_timed_job_waits(void **state)
 {
     (void)state;
     tarry *queue = rig_open(0);
@@ -247,8 +247,8 @@ int main(void)
                                forget_watches),
         cmocka_unit_test_setup(a_take_that_waits_already_watches_from_the_first_such_job_on,
                                forget_watches),
-        cmocka_unit_test_setup(one_that_watches_is_interrupted_and_served_as_ever, forget_watches),
-        cmocka_unit_test_setup(the_descriptor_tells_of_a_step_while_such_a_job_waits_and_only_then,
+        cmocka_unit_test_setup(a_watching_take_can_be_interrupted_and_served, forget_watches),
+        cmocka_unit_test_setup(the_descriptor_reports_clock_steps_only_while_a_timed_job_waits,
                                forget_watches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,7 +231,7 @@ static void own_ids_differ_and_are_as_long_as_a_servers(void **state)
     load_http.close(speech);
 }
 
-static void http_requests_have_the_length_they_say(void **state)
+static void http_requests_have_their_declared_length(void **state)
 {
     (void)state;
     const struct load_stamp stamps[2] = {{.run = 7, .index = 1, .sent_us = 5, .delay_ms = 30000},
@@ -345,7 +345,7 @@ static void reads_when_a_job_was_due(void **state)
     assert_int_equal(answer.items[1].due_ms, 0);
 }
 
-static void judges_by_the_due_time_that_was_told(void **state)
+static void evaluates_by_the_reported_due_time(void **state)
 {
     (void)state;
     static struct load_result result;
@@ -396,7 +396,7 @@ static void check_entry(FILE *file, struct load_trace_entry expected)
     assert_int_equal(entry.jobs, expected.jobs);
 }
 
-static void a_trace_holds_what_was_judged(void **state)
+static void a_trace_holds_the_evaluated_events(void **state)
 {
     (void)state;
     static struct load_result result;
@@ -424,7 +424,7 @@ static void a_trace_holds_what_was_judged(void **state)
     unlink(path);
 }
 
-static void a_trace_that_could_not_be_written_says_so(void **state)
+static void an_unwritable_trace_is_reported(void **state)
 {
     (void)state;
     struct load_result result = {0};
@@ -454,14 +454,14 @@ int main(void)
         cmocka_unit_test(reads_an_answer_split_at_any_byte),
         cmocka_unit_test(does_not_look_into_the_next_answer),
         cmocka_unit_test(own_ids_differ_and_are_as_long_as_a_servers),
-        cmocka_unit_test(http_requests_have_the_length_they_say),
+        cmocka_unit_test(http_requests_have_their_declared_length),
         cmocka_unit_test(beanstalk_reserves_as_many_as_there_may_be),
         cmocka_unit_test(reads_urls),
         cmocka_unit_test(reads_when_a_job_was_due),
-        cmocka_unit_test(judges_by_the_due_time_that_was_told),
+        cmocka_unit_test(evaluates_by_the_reported_due_time),
         cmocka_unit_test(judges_deliveries),
-        cmocka_unit_test(a_trace_holds_what_was_judged),
-        cmocka_unit_test(a_trace_that_could_not_be_written_says_so),
+        cmocka_unit_test(a_trace_holds_the_evaluated_events),
+        cmocka_unit_test(an_unwritable_trace_is_reported),
         cmocka_unit_test(a_problem_is_made_printable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

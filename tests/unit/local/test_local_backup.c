@@ -129,7 +129,7 @@ static void begin(struct world *world, char id[17])
     id[16] = '\0';
 }
 
-static void every_shard_says_what_to_copy(void **state)
+static void every_shard_lists_its_files_to_copy(void **state)
 {
     struct world *world = *state;
     char id[17];
@@ -144,7 +144,7 @@ static void every_shard_says_what_to_copy(void **state)
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_NOT_FOUND);
 }
 
-static void without_a_word_it_is_over_in_time(void **state)
+static void an_unrenewed_backup_ends_in_time(void **state)
 {
     struct world *world = *state;
     char id[17];
@@ -155,7 +155,7 @@ static void without_a_word_it_is_over_in_time(void **state)
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_NOT_FOUND);
 }
 
-static void renewed_it_goes_on(void **state)
+static void a_renewed_backup_continues(void **state)
 {
     struct world *world = *state;
     char id[17];
@@ -183,7 +183,7 @@ static void there_are_only_so_many_and_places_come_free(void **state)
         begin(world, id);
 }
 
-static void what_is_no_id_is_not_found(void **state)
+static void an_invalid_backup_id_is_not_found(void **state)
 {
     static const char *const ids[] = {"",
                                       "0",
@@ -203,11 +203,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, open_world, close_world)
-        ROW(every_shard_says_what_to_copy),
-        ROW(without_a_word_it_is_over_in_time),
-        ROW(renewed_it_goes_on),
-        ROW(there_are_only_so_many_and_places_come_free),
-        ROW(what_is_no_id_is_not_found),
+        ROW(every_shard_lists_its_files_to_copy), ROW(an_unrenewed_backup_ends_in_time),
+        ROW(a_renewed_backup_continues),          ROW(there_are_only_so_many_and_places_come_free),
+        ROW(an_invalid_backup_id_is_not_found),
 #undef ROW
     };
 

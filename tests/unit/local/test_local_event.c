@@ -188,7 +188,7 @@ static void let_die(struct world *world, const char *topic, int first, size_t co
 
 /* ---- the claims ---- */
 
-static void a_death_on_any_shard_is_told_to_the_one_listener(void **state)
+static void a_death_on_any_shard_reaches_the_listener(void **state)
 {
     struct world *world = *state;
 
@@ -202,7 +202,7 @@ static void a_death_on_any_shard_is_told_to_the_one_listener(void **state)
     }
 }
 
-static void a_burst_of_deaths_is_told_a_few_times(void **state)
+static void a_burst_of_deaths_is_reported_in_a_few_events(void **state)
 {
     struct world *world = *state;
 
@@ -214,7 +214,7 @@ static void a_burst_of_deaths_is_told_a_few_times(void **state)
     assert_in_range(world->dead_events, 1, 2 * SHARDS); /* a batch's part may be cut in two */
 }
 
-static void a_topic_without_an_extension_tells_of_no_dead(void **state)
+static void a_topic_without_an_extension_reports_no_deaths(void **state)
 {
     struct world *world = *state;
 
@@ -256,7 +256,7 @@ static void put_abroad(struct letter *letter)
     queue_topic(queue, &call, (struct queue_reply_to){.done = done_abroad, .owner = abroad});
 }
 
-static void a_change_made_through_another_handle_is_told(void **state)
+static void a_change_through_another_handle_sends_an_event(void **state)
 {
     struct world *world = *state;
     struct abroad abroad = {.letter.run = put_abroad, .world = world};
@@ -272,10 +272,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, open_world, close_world)
-        CLAIM(a_death_on_any_shard_is_told_to_the_one_listener),
-        CLAIM(a_burst_of_deaths_is_told_a_few_times),
-        CLAIM(a_topic_without_an_extension_tells_of_no_dead),
-        CLAIM(a_change_made_through_another_handle_is_told),
+        CLAIM(a_death_on_any_shard_reaches_the_listener),
+        CLAIM(a_burst_of_deaths_is_reported_in_a_few_events),
+        CLAIM(a_topic_without_an_extension_reports_no_deaths),
+        CLAIM(a_change_through_another_handle_sends_an_event),
     };
     return cmocka_run_group_tests_name("events of shards", tests, NULL, NULL);
 }

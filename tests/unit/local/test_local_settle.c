@@ -223,7 +223,7 @@ static void a_pause_and_its_end_that_reached_the_first_shard_reach_all(void **st
     assert_int_equal(half_changed(world), 0);
 }
 
-static void a_pause_is_whole_where_one_shard_had_no_job_of_the_topic(void **state)
+static void a_pause_applies_to_shards_without_jobs_of_the_topic(void **state)
 {
     struct world *world = *state;
     call_shard(world, 2, settings(0));
@@ -280,7 +280,7 @@ int main(void)
         CLAIM(settings_that_reached_the_first_shard_reach_all),
         CLAIM(a_new_topic_that_reached_the_first_shard_reaches_all),
         CLAIM(a_pause_and_its_end_that_reached_the_first_shard_reach_all),
-        CLAIM(a_pause_is_whole_where_one_shard_had_no_job_of_the_topic),
+        CLAIM(a_pause_applies_to_shards_without_jobs_of_the_topic),
         CLAIM(a_delete_that_began_ends),
         CLAIM(an_answered_delete_leaves_nothing_to_settle),
         CLAIM(settings_that_the_first_shard_lacks_reach_it),

@@ -258,7 +258,7 @@ static void no_change_is_answered_before_its_sync(void **state)
 
 /* The second push changes nothing, but its answer says that a job exists which no disk knows yet.
  */
-static void what_exists_only_in_ram_is_not_told_to_exist(void **state)
+static void undurable_jobs_are_not_reported_as_existing(void **state)
 {
     struct world *world = *state;
     atomic_store(&held, true);
@@ -271,7 +271,7 @@ static void what_exists_only_in_ram_is_not_told_to_exist(void **state)
 }
 
 /* Whatever was under way or comes later: the page cache cannot be trusted after a failed sync. */
-static void after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told(void **state)
+static void after_a_failed_sync_no_call_succeeds_and_the_server_is_notified(void **state)
 {
     struct world *world = *state;
     atomic_store(&failing, true);
@@ -287,7 +287,7 @@ static void after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told(vo
 
 /* ---- figures ---- */
 
-static void a_slow_sync_is_told_by_the_figures(void **state)
+static void a_slow_sync_appears_in_the_figures(void **state)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -317,7 +317,7 @@ static void a_slow_sync_is_told_by_the_figures(void **state)
     assert_int_equal(times.batch_bytes.max, figures.log_written_bytes - bytes);
 }
 
-static void the_figures_know_log_disk_and_opening(void **state)
+static void the_figures_include_log_disk_and_opening(void **state)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -335,7 +335,7 @@ static void the_figures_know_log_disk_and_opening(void **state)
     assert_int_equal(local_shards(world->local), 1);
 }
 
-static void bodies_are_counted_by_where_they_were_read(void **state)
+static void body_reads_are_counted_by_their_source(void **state)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -354,11 +354,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, open_world, close_world)
         CLAIM(no_change_is_answered_before_its_sync),
-        CLAIM(what_exists_only_in_ram_is_not_told_to_exist),
-        CLAIM(after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told),
-        CLAIM(a_slow_sync_is_told_by_the_figures),
-        CLAIM(the_figures_know_log_disk_and_opening),
-        CLAIM(bodies_are_counted_by_where_they_were_read),
+        CLAIM(undurable_jobs_are_not_reported_as_existing),
+        CLAIM(after_a_failed_sync_no_call_succeeds_and_the_server_is_notified),
+        CLAIM(a_slow_sync_appears_in_the_figures),
+        CLAIM(the_figures_include_log_disk_and_opening),
+        CLAIM(body_reads_are_counted_by_their_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 /* GRAIN_MS: so late may what was passed by be counted as ready. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000, SLICES = 3 * 4096 };
 
-static void loads_what_comes_up_within_the_horizon(void **state)
+static void loads_jobs_due_within_the_horizon(void **state)
 {
     struct rig rig;
     (void)state;
@@ -206,7 +206,7 @@ static void many_topics_share_the_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loads_what_comes_up_within_the_horizon),
+        cmocka_unit_test(loads_jobs_due_within_the_horizon),
         cmocka_unit_test(loads_in_the_order_of_due),
         cmocka_unit_test(leased_jobs_are_loaded_before_serving),
         cmocka_unit_test(a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready),

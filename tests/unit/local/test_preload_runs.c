@@ -14,7 +14,7 @@ static void settle_between(struct rig *rig)
 }
 
 /* Makes runs mostly dead, so that the next checkpoint writes them anew. */
-static void what_is_passed_by_is_met_again_in_the_run_that_takes_its_place(void **state)
+static void skipped_jobs_are_retried_in_the_replacing_run(void **state)
 {
     struct rig rig;
     (void)state;
@@ -56,7 +56,7 @@ static void what_is_passed_by_is_met_again_in_the_run_that_takes_its_place(void 
 }
 
 /* Pushed and ready, so all in memory; then written to a run, and most of them evicted. */
-static void what_was_evicted_though_ready_comes_back(void **state)
+static void evicted_ready_jobs_return(void **state)
 {
     struct rig rig;
     enum { JOBS = 60000 };
@@ -151,7 +151,7 @@ static void jobs_due_by_the_wall_clock_follow_its_steps(void **state)
     rig_close(&rig);
 }
 
-static void what_is_passed_by_follows_the_wall_clock_too(void **state)
+static void skipped_jobs_follow_the_wall_clock(void **state)
 {
     struct rig rig;
     (void)state;
@@ -178,7 +178,7 @@ static void what_is_passed_by_follows_the_wall_clock_too(void **state)
 
 /* ---- what cannot be read ---- */
 
-static void what_cannot_be_read_is_passed_by(void **state)
+static void unreadable_jobs_are_skipped(void **state)
 {
     struct rig rig;
     (void)state;
@@ -278,12 +278,12 @@ static void begins_nothing_while_stopping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_passed_by_is_met_again_in_the_run_that_takes_its_place),
-        cmocka_unit_test(what_was_evicted_though_ready_comes_back),
+        cmocka_unit_test(skipped_jobs_are_retried_in_the_replacing_run),
+        cmocka_unit_test(evicted_ready_jobs_return),
         cmocka_unit_test(a_job_that_came_by_its_key_is_counted_once),
         cmocka_unit_test(jobs_due_by_the_wall_clock_follow_its_steps),
-        cmocka_unit_test(what_is_passed_by_follows_the_wall_clock_too),
-        cmocka_unit_test(what_cannot_be_read_is_passed_by),
+        cmocka_unit_test(skipped_jobs_follow_the_wall_clock),
+        cmocka_unit_test(unreadable_jobs_are_skipped),
         cmocka_unit_test(a_damaged_directory_takes_no_more_along_than_its_block),
         cmocka_unit_test(bodies_just_loaded_are_in_memory),
         cmocka_unit_test(begins_nothing_while_stopping),

@@ -292,7 +292,7 @@ static struct slice far_id(struct world *world, const struct depot_run *run, cha
 /* ---- the claims ---- */
 
 /* Its slot in the victim is found again, and it has ended in the new run. */
-static void an_id_that_ended_beside_a_checkpoint_is_free_at_once(void **state)
+static void an_id_that_ended_during_a_checkpoint_is_free_immediately(void **state)
 {
     struct world *world = *state;
     char room[16];
@@ -376,7 +376,7 @@ static void damage_one(struct world *world)
     assert_int_equal(fclose(file), 0);
 }
 
-static void a_topic_with_a_damaged_job_is_not_deleted_and_says_so(void **state)
+static void deleting_a_topic_with_a_damaged_job_is_rejected(void **state)
 {
     struct world *world = *state;
     open_shard(world);
@@ -431,7 +431,7 @@ static void remove_in_run(const struct world *world, const char *what)
 }
 
 /* Else it would begin with what is left of the log, and nobody would miss the jobs. */
-static void a_log_whose_files_went_to_runs_is_refused_without_a_catalog(void **state)
+static void a_log_with_checkpointed_files_is_rejected_without_a_catalog(void **state)
 {
     static const char *const removed[] = {"/CATALOG-*", ""};
     struct world *world = *state;
@@ -525,12 +525,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
-        CLAIM(an_id_that_ended_beside_a_checkpoint_is_free_at_once),
+        CLAIM(an_id_that_ended_during_a_checkpoint_is_free_immediately),
         CLAIM(the_files_of_victims_go_with_their_checkpoint),
         CLAIM(a_stop_answers_pushes_that_wait_for_a_checkpoint),
-        CLAIM(a_topic_with_a_damaged_job_is_not_deleted_and_says_so),
+        CLAIM(deleting_a_topic_with_a_damaged_job_is_rejected),
         CLAIM(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending),
-        CLAIM(a_log_whose_files_went_to_runs_is_refused_without_a_catalog),
+        CLAIM(a_log_with_checkpointed_files_is_rejected_without_a_catalog),
         CLAIM(a_start_that_is_refused_removes_no_run),
         CLAIM(checkpoints_and_looks_for_cold_jobs_are_counted),
     };

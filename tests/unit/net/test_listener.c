@@ -82,7 +82,7 @@ static int accept_one(int fd, struct peer *peer)
     return listener_accept(&listeners.at[0], fd, peer);
 }
 
-static void an_address_is_shared_by_threads_and_by_nobody_else(void **state)
+static void an_address_is_shared_only_by_threads_of_one_server(void **state)
 {
     static struct listeners others;
     struct peer peer;
@@ -120,7 +120,7 @@ static void an_address_is_shared_by_threads_and_by_nobody_else(void **state)
     assert_int_equal(dial_port(port), -1);
 }
 
-static void who_has_begun_is_accepted_and_nobody_begins_any_more(void **state)
+static void begun_connections_are_accepted_and_new_ones_are_not(void **state)
 {
     struct peer peer;
     (void)state;
@@ -168,7 +168,7 @@ static mode_t mode_of(const char *path)
     return status.st_mode & 07777;
 }
 
-static void a_socket_file_has_the_mode_and_group_that_were_asked_for(void **state)
+static void a_socket_file_has_the_configured_mode_and_group(void **state)
 {
     struct listener_options options = on_path("mode");
     struct stat status;
@@ -325,7 +325,7 @@ static void inherited_sockets_are_found_by_name_and_number(void **state)
         close(fds[i]);
 }
 
-static void both_families_stand_on_one_port(void **state)
+static void both_families_share_one_port(void **state)
 {
     struct listener_options both[2] = {{.kind = LISTENER_TCP}, {.kind = LISTENER_TCP}};
     struct sockaddr_in *v4 = (struct sockaddr_in *)&both[0].address;
@@ -352,13 +352,13 @@ static void both_families_stand_on_one_port(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_is_shared_by_threads_and_by_nobody_else),
-        cmocka_unit_test(who_has_begun_is_accepted_and_nobody_begins_any_more),
-        cmocka_unit_test(a_socket_file_has_the_mode_and_group_that_were_asked_for),
+        cmocka_unit_test(an_address_is_shared_only_by_threads_of_one_server),
+        cmocka_unit_test(begun_connections_are_accepted_and_new_ones_are_not),
+        cmocka_unit_test(a_socket_file_has_the_configured_mode_and_group),
         cmocka_unit_test(a_socket_file_goes_with_its_listener_and_is_taken_from_the_dead_only),
         cmocka_unit_test(no_other_file_is_touched),
         cmocka_unit_test(inherited_sockets_are_found_by_name_and_number),
-        cmocka_unit_test(both_families_stand_on_one_port),
+        cmocka_unit_test(both_families_share_one_port),
     };
     if (!mkdtemp(directory))
         return 1;

@@ -42,7 +42,7 @@ static const struct {
     {"version 2 that does not say", BYTES(SIGNATURE "\x21\0\0\3abc"), ""},
 };
 
-static void says_who_the_client_is(void **state)
+static void returns_the_client_address(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(good); i++) {
@@ -69,7 +69,7 @@ static void says_who_the_client_is(void **state)
     }
 }
 
-static void what_is_none_is_refused(void **state)
+static void other_bytes_are_rejected(void **state)
 {
     static const struct {
         const char *sentence, *bytes;
@@ -123,7 +123,7 @@ static void what_is_none_is_refused(void **state)
     }
 }
 
-static void a_process_behind_a_proxy_is_told_as_such(void **state)
+static void a_local_proxy_connection_is_marked(void **state)
 {
     char bytes[16 + 216] = SIGNATURE "\x21\x31\0\xd8/run/client";
     struct peer peer = {0};
@@ -140,9 +140,9 @@ static void a_process_behind_a_proxy_is_told_as_such(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_who_the_client_is),
-        cmocka_unit_test(what_is_none_is_refused),
-        cmocka_unit_test(a_process_behind_a_proxy_is_told_as_such),
+        cmocka_unit_test(returns_the_client_address),
+        cmocka_unit_test(other_bytes_are_rejected),
+        cmocka_unit_test(a_local_proxy_connection_is_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static bool second_hook(void *ctx)
     return turns->again-- > 0;
 }
 
-static void hooks_run_in_order_and_again_when_they_ask(void **state)
+static void hooks_run_in_order_and_again_on_request(void **state)
 {
     struct turns turns = {.reactor = reactor_new(0), .again = 3};
     (void)state;
@@ -127,7 +127,7 @@ static bool asking_hook(void *ctx)
     return false;
 }
 
-static void another_turn_can_be_asked_for(void **state)
+static void another_iteration_can_be_requested(void **state)
 {
     struct turns turns = {.reactor = reactor_new(0)};
     (void)state;
@@ -333,8 +333,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(letters_of_one_sender_arrive_in_order),
-        cmocka_unit_test(hooks_run_in_order_and_again_when_they_ask),
-        cmocka_unit_test(another_turn_can_be_asked_for),
+        cmocka_unit_test(hooks_run_in_order_and_again_on_request),
+        cmocka_unit_test(another_iteration_can_be_requested),
         cmocka_unit_test(a_call_at_turn_end_is_made_once_and_after_the_hooks),
         cmocka_unit_test(never_fires_early),
         cmocka_unit_test(fires_between_two_milliseconds),

@@ -77,7 +77,7 @@ static void on_sleeper(void *ctx)
     reactor_stop(ctx);
 }
 
-static void sleep_is_no_part_of_a_turn(void **state)
+static void sleep_does_not_count_as_loop_time(void **state)
 {
     struct reactor *reactor = reactor_new(0);
     struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
@@ -113,7 +113,7 @@ static void figures_of_several_add_up(void **state)
 
 /* ---- the clock of a turn ---- */
 
-static void the_clock_stands_still_within_a_turn(void **state)
+static void the_clock_stands_still_within_an_iteration(void **state)
 {
     struct reactor *reactor = reactor_new(0);
     int64_t first_us = reactor_now_us(reactor);
@@ -162,9 +162,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_turn_is_the_longest),
         cmocka_unit_test(hooks_at_the_end_count_for_the_turn),
-        cmocka_unit_test(sleep_is_no_part_of_a_turn),
+        cmocka_unit_test(sleep_does_not_count_as_loop_time),
         cmocka_unit_test(figures_of_several_add_up),
-        cmocka_unit_test(the_clock_stands_still_within_a_turn),
+        cmocka_unit_test(the_clock_stands_still_within_an_iteration),
         cmocka_unit_test(a_deadline_behind_a_long_turn_is_late),
         cmocka_unit_test(one_set_into_the_past_counts_from_then),
     };

@@ -270,7 +270,7 @@ static const char *many_bytes(void)
 
 /* ---- what it does ---- */
 
-static void what_one_writes_the_other_reads(void **state)
+static void written_bytes_are_read_by_the_peer(void **state)
 {
     const size_t steps[] = {1, 7, 1000, 1 << 20};
     const char *bytes = many_bytes();
@@ -290,7 +290,7 @@ static void what_one_writes_the_other_reads(void **state)
     }
 }
 
-static void nothing_is_written_before_the_handshake_is_over(void **state)
+static void nothing_is_written_before_the_handshake_ends(void **state)
 {
     struct pair pair;
     (void)state;
@@ -305,7 +305,7 @@ static void nothing_is_written_before_the_handshake_is_over(void **state)
     drop_pair(&pair);
 }
 
-static void who_ends_is_heard_and_may_still_be_answered(void **state)
+static void a_closed_peer_can_still_be_answered(void **state)
 {
     struct pair pair;
     (void)state;
@@ -336,7 +336,7 @@ static void assert_client_refuses(const char *server, struct tls_options client,
     drop_pair(&pair);
 }
 
-static void a_client_believes_only_the_right_certificate(void **state)
+static void a_client_trusts_only_the_right_certificate(void **state)
 {
     (void)state;
     assert_client_refuses("server", client_options(), "other.test", "hostname mismatch");
@@ -364,7 +364,7 @@ static struct pair with_client(const char *certificate, enum tls_client_auth aut
     return pair;
 }
 
-static void a_client_is_known_by_its_certificate(void **state)
+static void a_client_is_identified_by_its_certificate(void **state)
 {
     const struct {
         const char *certificate;
@@ -412,7 +412,7 @@ static void damaged_bytes_end_it(void **state)
     }
 }
 
-static void what_is_no_tls_is_told_apart(void **state)
+static void other_protocols_are_recognised(void **state)
 {
     const char http[] = "GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n",
                other[] = "\x04\x01\x02\x03zzzzzzzz";
@@ -445,7 +445,7 @@ static void a_full_buffer_fails_it(void **state)
     drop_pair(&pair);
 }
 
-static void a_context_is_replaced_while_sessions_go_on(void **state)
+static void a_context_is_replaced_while_sessions_continue(void **state)
 {
     struct pair pair;
     (void)state;
@@ -508,7 +508,7 @@ static void a_ticket_resumes_until_the_context_is_replaced(void **state)
     tls_context_release(server);
 }
 
-static void versions_and_protocols_are_chosen_from_what_is_good(void **state)
+static void versions_and_protocols_are_chosen_from_the_allowed_ones(void **state)
 {
     const struct {
         int least, most;
@@ -573,7 +573,7 @@ static void versions_and_protocols_are_chosen_from_what_is_good(void **state)
 }
 
 /* Each part of what was sent, cut anywhere: the other side has read the rest, to the byte. */
-static void what_was_not_sent_is_known_in_plain_bytes(void **state)
+static void unsent_data_is_counted_in_plaintext_bytes(void **state)
 {
     const size_t sizes[] = {1, 100, 16384, 16385, PLAIN_BYTES};
     (void)state;
@@ -624,7 +624,7 @@ static void files_that_will_not_do_are_named(void **state)
                       "cannot read the certificates in");
 }
 
-static void the_end_of_a_certificate_is_told(void **state)
+static void the_certificate_end_is_reported(void **state)
 {
     struct tls_context *server = context_of(server_options("server"));
     struct tls_context *client = context_of(client_options());
@@ -641,20 +641,20 @@ static void the_end_of_a_certificate_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_one_writes_the_other_reads),
-        cmocka_unit_test(nothing_is_written_before_the_handshake_is_over),
-        cmocka_unit_test(who_ends_is_heard_and_may_still_be_answered),
-        cmocka_unit_test(a_client_believes_only_the_right_certificate),
-        cmocka_unit_test(a_client_is_known_by_its_certificate),
+        cmocka_unit_test(written_bytes_are_read_by_the_peer),
+        cmocka_unit_test(nothing_is_written_before_the_handshake_ends),
+        cmocka_unit_test(a_closed_peer_can_still_be_answered),
+        cmocka_unit_test(a_client_trusts_only_the_right_certificate),
+        cmocka_unit_test(a_client_is_identified_by_its_certificate),
         cmocka_unit_test(damaged_bytes_end_it),
-        cmocka_unit_test(what_is_no_tls_is_told_apart),
+        cmocka_unit_test(other_protocols_are_recognised),
         cmocka_unit_test(a_full_buffer_fails_it),
-        cmocka_unit_test(a_context_is_replaced_while_sessions_go_on),
+        cmocka_unit_test(a_context_is_replaced_while_sessions_continue),
         cmocka_unit_test(a_ticket_resumes_until_the_context_is_replaced),
-        cmocka_unit_test(versions_and_protocols_are_chosen_from_what_is_good),
-        cmocka_unit_test(what_was_not_sent_is_known_in_plain_bytes),
+        cmocka_unit_test(versions_and_protocols_are_chosen_from_the_allowed_ones),
+        cmocka_unit_test(unsent_data_is_counted_in_plaintext_bytes),
         cmocka_unit_test(files_that_will_not_do_are_named),
-        cmocka_unit_test(the_end_of_a_certificate_is_told),
+        cmocka_unit_test(the_certificate_end_is_reported),
     };
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }

@@ -63,7 +63,7 @@ static struct queue_push a_push(const char *id, const char *body)
                                .priority = QUEUE_PRIORITY_UNSET};
 }
 
-static void a_good_call_goes_through_as_it_is(void **state)
+static void a_good_call_passes_unchanged(void **state)
 {
     struct queue_push push = a_push("1", "");
     struct command command = {.kind = COMMAND_PUSH, .count = 1, .pushes = &push};
@@ -73,7 +73,7 @@ static void a_good_call_goes_through_as_it_is(void **state)
     assert_null(got.checks);
 }
 
-static void a_bad_item_is_told_beside_the_good_ones(void **state)
+static void a_bad_item_is_rejected_next_to_good_ones(void **state)
 {
     struct queue_push three[] = {a_push("1", "long one"), a_push("2", ""), a_push("3", "")};
     struct queue_result result = {0};
@@ -129,7 +129,7 @@ static void every_push_has_an_id_behind_it(void **state)
     assert_int_equal(three[0].id.len, 0); /* the caller's own stay as they are */
 }
 
-static void an_id_is_made_for_a_bad_push_too(void **state)
+static void a_bad_push_also_gets_an_id(void **state)
 {
     struct queue_push push = a_push("", "long one");
     (void)state;
@@ -197,7 +197,7 @@ static struct queue_push push_to(const char *topic)
     return push;
 }
 
-static void each_item_is_asked_about_once_and_refused_by_itself(void **state)
+static void each_item_is_checked_once_and_rejected_separately(void **state)
 {
     struct queue_push three[] = {push_to("allowed"), push_to("other"), push_to("allowed")};
     struct queue_result result = {0};
@@ -212,7 +212,7 @@ static void each_item_is_asked_about_once_and_refused_by_itself(void **state)
     assert_int_equal(result.limit, 3);
 }
 
-static void what_is_malformed_is_not_charged(void **state)
+static void malformed_items_are_not_charged(void **state)
 {
     struct queue_push two[] = {a_push("1", "long one"), push_to("allowed")};
     (void)state;
@@ -222,7 +222,7 @@ static void what_is_malformed_is_not_charged(void **state)
     assert_int_equal(checks[1].status, QUEUE_OK);
 }
 
-static void an_admitted_push_goes_through_as_it_is(void **state)
+static void an_admitted_push_passes_unchanged(void **state)
 {
     struct queue_push push = push_to("allowed");
     (void)state;
@@ -231,7 +231,7 @@ static void an_admitted_push_goes_through_as_it_is(void **state)
     assert_true(sent_to.done == on_reply);
 }
 
-static void no_rule_applies_to_what_is_tarrys_own(void **state)
+static void internal_calls_pass_without_rules(void **state)
 {
     struct queue_push push = push_to("other");
     (void)state;
@@ -239,7 +239,7 @@ static void no_rule_applies_to_what_is_tarrys_own(void **state)
     assert_null(got.checks);
 }
 
-static void a_refused_change_to_a_topic_is_told_as_well_before_its_caller(void **state)
+static void a_rejected_topic_change_is_audited_before_its_reply(void **state)
 {
     const struct queue_topic_call purge = {.verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t")};
     const struct queue_reply reply = {.status = QUEUE_TOO_FAST};
@@ -253,7 +253,7 @@ static void a_refused_change_to_a_topic_is_told_as_well_before_its_caller(void *
     assert_int_equal(seen.replied, 1);
 }
 
-static void who_looks_or_answers_is_not_asked(void **state)
+static void gets_lists_and_answers_are_not_checked(void **state)
 {
     const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
     const struct queue_answer ack = {.verb = QUEUE_ACK, .lease = slice_of("x")};
@@ -266,25 +266,24 @@ static void who_looks_or_answers_is_not_asked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_good_call_goes_through_as_it_is, open_door, close_door),
-        cmocka_unit_test_setup_teardown(a_bad_item_is_told_beside_the_good_ones, open_door,
+        cmocka_unit_test_setup_teardown(a_good_call_passes_unchanged, open_door, close_door),
+        cmocka_unit_test_setup_teardown(a_bad_item_is_rejected_next_to_good_ones, open_door,
                                         close_door),
         cmocka_unit_test_setup_teardown(items_behind_one_without_an_id_are_looked_at, open_door,
                                         close_door),
         cmocka_unit_test_setup_teardown(a_call_without_items_is_refused_as_a_whole, open_door,
                                         close_door),
         cmocka_unit_test_setup_teardown(every_push_has_an_id_behind_it, open_door, close_door),
-        cmocka_unit_test_setup_teardown(an_id_is_made_for_a_bad_push_too, open_door, close_door),
-        cmocka_unit_test_setup_teardown(each_item_is_asked_about_once_and_refused_by_itself,
+        cmocka_unit_test_setup_teardown(a_bad_push_also_gets_an_id, open_door, close_door),
+        cmocka_unit_test_setup_teardown(each_item_is_checked_once_and_rejected_separately,
                                         open_door, close_door),
-        cmocka_unit_test_setup_teardown(what_is_malformed_is_not_charged, open_door, close_door),
-        cmocka_unit_test_setup_teardown(an_admitted_push_goes_through_as_it_is, open_door,
+        cmocka_unit_test_setup_teardown(malformed_items_are_not_charged, open_door, close_door),
+        cmocka_unit_test_setup_teardown(an_admitted_push_passes_unchanged, open_door, close_door),
+        cmocka_unit_test_setup_teardown(internal_calls_pass_without_rules, open_door, close_door),
+        cmocka_unit_test_setup_teardown(a_rejected_topic_change_is_audited_before_its_reply,
+                                        open_door, close_door),
+        cmocka_unit_test_setup_teardown(gets_lists_and_answers_are_not_checked, open_door,
                                         close_door),
-        cmocka_unit_test_setup_teardown(no_rule_applies_to_what_is_tarrys_own, open_door,
-                                        close_door),
-        cmocka_unit_test_setup_teardown(
-            a_refused_change_to_a_topic_is_told_as_well_before_its_caller, open_door, close_door),
-        cmocka_unit_test_setup_teardown(who_looks_or_answers_is_not_asked, open_door, close_door),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

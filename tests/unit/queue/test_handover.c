@@ -219,7 +219,7 @@ static void cancel(const char *id)
 
 /* ---- the cases ---- */
 
-static void alone_it_passes_on(void **state)
+static void a_single_part_gets_all_calls(void **state)
 {
     (void)state;
     begin(100);
@@ -230,7 +230,7 @@ static void alone_it_passes_on(void **state)
     handover_free(handover);
 }
 
-static void a_new_id_goes_on_where_the_old_part_knows_it_not(void **state)
+static void an_id_unknown_to_the_old_part_goes_to_the_new_one(void **state)
 {
     (void)state;
     begin_two(100);
@@ -244,7 +244,7 @@ static void a_new_id_goes_on_where_the_old_part_knows_it_not(void **state)
     handover_free(handover);
 }
 
-static void a_made_id_goes_to_the_new_part_at_once(void **state)
+static void a_generated_id_goes_directly_to_the_new_part(void **state)
 {
     (void)state;
     begin_two(100);
@@ -266,7 +266,7 @@ static void a_made_id_stays_while_the_old_part_takes_new_ones(void **state)
     handover_free(handover);
 }
 
-static void a_job_is_cancelled_where_it_is(void **state)
+static void a_job_is_cancelled_in_its_part(void **state)
 {
     (void)state;
     begin_two(100);
@@ -314,7 +314,7 @@ static void a_job_that_stays_on_its_way_is_unavailable(void **state)
     handover_free(handover);
 }
 
-static void a_get_asks_both(void **state)
+static void a_get_tries_both_parts(void **state)
 {
     (void)state;
     begin_two(100);
@@ -377,7 +377,7 @@ static void watched_topics_are_watched_in_both_then_in_the_new_one(void **state)
     handover_free(handover);
 }
 
-static void it_is_over_once_the_last_call_is(void **state)
+static void ends_with_the_last_call(void **state)
 {
     (void)state;
     begin_two(1000000);
@@ -395,19 +395,19 @@ static void it_is_over_once_the_last_call_is(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(alone_it_passes_on),
-        cmocka_unit_test(a_new_id_goes_on_where_the_old_part_knows_it_not),
-        cmocka_unit_test(a_made_id_goes_to_the_new_part_at_once),
+        cmocka_unit_test(a_single_part_gets_all_calls),
+        cmocka_unit_test(an_id_unknown_to_the_old_part_goes_to_the_new_one),
+        cmocka_unit_test(a_generated_id_goes_directly_to_the_new_part),
         cmocka_unit_test(a_made_id_stays_while_the_old_part_takes_new_ones),
-        cmocka_unit_test(a_job_is_cancelled_where_it_is),
+        cmocka_unit_test(a_job_is_cancelled_in_its_part),
         cmocka_unit_test(a_job_on_its_way_is_waited_for),
         cmocka_unit_test(a_job_that_stays_on_its_way_is_unavailable),
-        cmocka_unit_test(a_get_asks_both),
+        cmocka_unit_test(a_get_tries_both_parts),
         cmocka_unit_test(a_list_shows_a_job_once_that_moved_meanwhile),
         cmocka_unit_test(a_purge_follows_the_jobs),
         cmocka_unit_test(an_answer_goes_by_its_lease),
         cmocka_unit_test(watched_topics_are_watched_in_both_then_in_the_new_one),
-        cmocka_unit_test(it_is_over_once_the_last_call_is),
+        cmocka_unit_test(ends_with_the_last_call),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -141,7 +141,7 @@ static void search(struct fake *fake, struct search_order order)
 
 /* ---- claims ---- */
 
-static void finds_what_matches_and_ends_without_a_cursor(void **state)
+static void finds_matching_jobs_and_ends_without_a_cursor(void **state)
 {
     struct fake *fake = fake_new(1200);
     (void)state;
@@ -156,7 +156,7 @@ static void finds_what_matches_and_ends_without_a_cursor(void **state)
 }
 
 /* However many are asked for at a time, each comes once. */
-static void pages_leave_out_none_and_repeat_none(void **state)
+static void pages_are_complete_and_without_duplicates(void **state)
 {
     static const uint32_t limits[] = {1, 2, 7, 49, 50, 51, 120, 1000};
     (void)state;
@@ -177,7 +177,7 @@ static void pages_leave_out_none_and_repeat_none(void **state)
     }
 }
 
-static void one_call_looks_at_so_many_jobs_and_no_more(void **state)
+static void one_call_reads_a_bounded_number_of_jobs(void **state)
 {
     struct fake *fake = fake_new(JOBS_MAX);
     (void)state;
@@ -225,7 +225,7 @@ static void never_more_than_are_wanted_whatever_changes_meanwhile(void **state)
     free(fake);
 }
 
-static void ends_with_its_cursor_when_nobody_wants_it(void **state)
+static void ends_with_its_cursor_when_cancelled(void **state)
 {
     struct fake *fake = fake_new(1200);
     (void)state;
@@ -237,7 +237,7 @@ static void ends_with_its_cursor_when_nobody_wants_it(void **state)
     free(fake);
 }
 
-static void a_refusal_is_told(void **state)
+static void a_rejection_is_returned(void **state)
 {
     struct fake *fake = fake_new(10);
     (void)state;
@@ -292,13 +292,13 @@ static void a_filter_goes_by_all_that_it_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_matches_and_ends_without_a_cursor),
-        cmocka_unit_test(pages_leave_out_none_and_repeat_none),
-        cmocka_unit_test(one_call_looks_at_so_many_jobs_and_no_more),
+        cmocka_unit_test(finds_matching_jobs_and_ends_without_a_cursor),
+        cmocka_unit_test(pages_are_complete_and_without_duplicates),
+        cmocka_unit_test(one_call_reads_a_bounded_number_of_jobs),
         cmocka_unit_test(bodies_are_looked_at_up_to_so_many_bytes),
         cmocka_unit_test(never_more_than_are_wanted_whatever_changes_meanwhile),
-        cmocka_unit_test(ends_with_its_cursor_when_nobody_wants_it),
-        cmocka_unit_test(a_refusal_is_told),
+        cmocka_unit_test(ends_with_its_cursor_when_cancelled),
+        cmocka_unit_test(a_rejection_is_returned),
         cmocka_unit_test(a_filter_goes_by_all_that_it_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

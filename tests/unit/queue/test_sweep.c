@@ -211,7 +211,7 @@ static void sweep(struct fake *fake, struct sweep_order order)
 
 /* ---- claims ---- */
 
-static void counts_what_matches_and_changes_nothing(void **state)
+static void counts_matching_jobs_and_changes_nothing(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
@@ -225,7 +225,7 @@ static void counts_what_matches_and_changes_nothing(void **state)
     free(fake);
 }
 
-static void redrives_what_matches_page_by_page(void **state)
+static void redrives_matching_jobs_page_by_page(void **state)
 {
     struct fake *fake = fake_new(900);
     (void)state;
@@ -240,7 +240,7 @@ static void redrives_what_matches_page_by_page(void **state)
     free(fake);
 }
 
-static void what_dies_again_meanwhile_is_not_sent_round_twice(void **state)
+static void jobs_that_die_again_are_not_redriven_twice(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
@@ -251,7 +251,7 @@ static void what_dies_again_meanwhile_is_not_sent_round_twice(void **state)
     free(fake);
 }
 
-static void cancels_what_matches(void **state)
+static void cancels_matching_jobs(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
@@ -262,7 +262,7 @@ static void cancels_what_matches(void **state)
     free(fake);
 }
 
-static void what_is_another_job_by_then_is_not_cancelled(void **state)
+static void a_replaced_job_is_not_cancelled(void **state)
 {
     struct fake *fake = fake_new(10);
     (void)state;
@@ -274,7 +274,7 @@ static void what_is_another_job_by_then_is_not_cancelled(void **state)
     free(fake);
 }
 
-static void a_maximum_is_kept_to_and_said(void **state)
+static void a_maximum_is_respected_and_reported(void **state)
 {
     static const struct {
         const char *sentence;
@@ -297,7 +297,7 @@ static void a_maximum_is_kept_to_and_said(void **state)
     }
 }
 
-static void ends_when_nobody_wants_it(void **state)
+static void ends_when_cancelled(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
@@ -309,7 +309,7 @@ static void ends_when_nobody_wants_it(void **state)
     free(fake);
 }
 
-static void a_refusal_cuts_it_short_and_is_told_with_the_count(void **state)
+static void a_rejection_ends_the_sweep_and_is_returned_with_the_count(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
@@ -321,7 +321,7 @@ static void a_refusal_cuts_it_short_and_is_told_with_the_count(void **state)
     free(fake);
 }
 
-static void what_is_not_dead_any_more_is_passed_over(void **state)
+static void jobs_that_are_no_longer_dead_are_skipped(void **state)
 {
     struct fake *fake = fake_new(3);
     (void)state;
@@ -376,15 +376,15 @@ static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_what_matches_and_changes_nothing),
-        cmocka_unit_test(redrives_what_matches_page_by_page),
-        cmocka_unit_test(what_dies_again_meanwhile_is_not_sent_round_twice),
-        cmocka_unit_test(cancels_what_matches),
-        cmocka_unit_test(what_is_another_job_by_then_is_not_cancelled),
-        cmocka_unit_test(a_maximum_is_kept_to_and_said),
-        cmocka_unit_test(ends_when_nobody_wants_it),
-        cmocka_unit_test(a_refusal_cuts_it_short_and_is_told_with_the_count),
-        cmocka_unit_test(what_is_not_dead_any_more_is_passed_over),
+        cmocka_unit_test(counts_matching_jobs_and_changes_nothing),
+        cmocka_unit_test(redrives_matching_jobs_page_by_page),
+        cmocka_unit_test(jobs_that_die_again_are_not_redriven_twice),
+        cmocka_unit_test(cancels_matching_jobs),
+        cmocka_unit_test(a_replaced_job_is_not_cancelled),
+        cmocka_unit_test(a_maximum_is_respected_and_reported),
+        cmocka_unit_test(ends_when_cancelled),
+        cmocka_unit_test(a_rejection_ends_the_sweep_and_is_returned_with_the_count),
+        cmocka_unit_test(jobs_that_are_no_longer_dead_are_skipped),
         cmocka_unit_test(the_time_of_death_is_the_end_of_the_last_attempt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* Who waits gets the job that comes, and no wake-up is lost. */
 #include "waiter_stage.h"
 
-static void answers_at_once_when_there_is_a_job_but_never_inside_the_call(void **state)
+static void answers_immediately_with_a_ready_job_but_never_inside_the_call(void **state)
 {
     struct stage *stage = stage_new(10);
 
@@ -234,7 +234,7 @@ static void a_topic_named_twice_counts_once(void **state)
     stage_end(stage);
 }
 
-static void who_asks_elsewhere_keeps_its_place(void **state)
+static void a_take_on_several_topics_keeps_its_place(void **state)
 {
     struct stage *stage = stage_new(10);
 
@@ -256,7 +256,7 @@ static void who_asks_elsewhere_keeps_its_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_at_once_when_there_is_a_job_but_never_inside_the_call),
+        cmocka_unit_test(answers_immediately_with_a_ready_job_but_never_inside_the_call),
         cmocka_unit_test(a_take_that_does_not_wait_is_answered_empty),
         cmocka_unit_test(a_later_take_does_not_overtake),
         cmocka_unit_test(no_lost_wakeup_between_the_empty_take_and_the_watch),
@@ -270,7 +270,7 @@ int main(void)
         cmocka_unit_test(of_several_topics_the_first_named_is_served_first),
         cmocka_unit_test(any_of_several_topics_wakes_a_waiter),
         cmocka_unit_test(a_topic_named_twice_counts_once),
-        cmocka_unit_test(who_asks_elsewhere_keeps_its_place),
+        cmocka_unit_test(a_take_on_several_topics_keeps_its_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

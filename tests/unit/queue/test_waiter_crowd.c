@@ -43,7 +43,7 @@ static void one_job_wakes_one_of_a_thousand(void **state)
     stage_end(stage);
 }
 
-static void idle_waiters_ask_nothing(void **state)
+static void idle_waiters_make_no_calls(void **state)
 {
     struct stage *stage = stage_new(2000);
 
@@ -186,7 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(one_job_wakes_one_of_a_thousand),
-        cmocka_unit_test(idle_waiters_ask_nothing),
+        cmocka_unit_test(idle_waiters_make_no_calls),
         cmocka_unit_test(a_backlog_is_handed_out_with_several_takes_under_way),
         cmocka_unit_test(nothing_is_lost_in_a_crowd),
     };

@@ -1,7 +1,7 @@
 /* How a wait ends without a job: it is over, cancelled, refused, or the server stops. */
 #include "waiter_stage.h"
 
-static void a_waiter_is_answered_empty_when_its_wait_is_over_not_before(void **state)
+static void a_waiter_gets_an_empty_answer_exactly_after_its_wait(void **state)
 {
     struct stage *stage = stage_new(10);
 
@@ -101,7 +101,7 @@ static void a_handle_is_not_good_for_a_later_waiter(void **state)
     stage_end(stage);
 }
 
-static void beyond_the_bound_a_take_is_refused_but_gets_what_there_is(void **state)
+static void beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait(void **state)
 {
     struct stage *stage = stage_new(2);
 
@@ -121,7 +121,7 @@ static void beyond_the_bound_a_take_is_refused_but_gets_what_there_is(void **sta
     stage_end(stage);
 }
 
-static void a_drain_answers_everybody_and_lets_nobody_wait(void **state)
+static void a_drain_answers_all_takes_and_admits_no_waiting_ones(void **state)
 {
     struct stage *stage = stage_new(10);
 
@@ -141,7 +141,7 @@ static void a_drain_answers_everybody_and_lets_nobody_wait(void **state)
     stage_end(stage);
 }
 
-static void free_answers_who_still_waits(void **state)
+static void free_answers_waiting_takes(void **state)
 {
     struct stage *stage = stage_new(10);
 
@@ -157,15 +157,15 @@ static void free_answers_who_still_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_waiter_is_answered_empty_when_its_wait_is_over_not_before),
+        cmocka_unit_test(a_waiter_gets_an_empty_answer_exactly_after_its_wait),
         cmocka_unit_test(a_wait_that_ends_with_jobs_on_their_way_gets_them),
         cmocka_unit_test(a_cancelled_taker_gives_its_jobs_back),
         cmocka_unit_test(a_cancelled_take_that_did_not_wait_gives_its_jobs_back),
         cmocka_unit_test(cancelling_an_idle_waiter_lets_the_next_one_have_the_job),
         cmocka_unit_test(a_handle_is_not_good_for_a_later_waiter),
-        cmocka_unit_test(beyond_the_bound_a_take_is_refused_but_gets_what_there_is),
-        cmocka_unit_test(a_drain_answers_everybody_and_lets_nobody_wait),
-        cmocka_unit_test(free_answers_who_still_waits),
+        cmocka_unit_test(beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait),
+        cmocka_unit_test(a_drain_answers_all_takes_and_admits_no_waiting_ones),
+        cmocka_unit_test(free_answers_waiting_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

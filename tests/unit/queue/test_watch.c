@@ -23,7 +23,7 @@ static void each_reactor_has_its_bit(void **state)
     watch_table_free(table);
 }
 
-static void a_topic_that_nobody_watches_is_forgotten(void **state)
+static void an_unwatched_topic_is_forgotten(void **state)
 {
     struct watch_table *table = watch_table_new();
     char topic[32];
@@ -43,7 +43,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_reactor_has_its_bit),
-        cmocka_unit_test(a_topic_that_nobody_watches_is_forgotten),
+        cmocka_unit_test(an_unwatched_topic_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static bool read_head(const char *text, size_t len, struct redis_head *out)
     return redis_head_read(&reply, out);
 }
 
-static void a_head_says_when_what_is_next_and_whose_it_is(void **state)
+static void a_head_has_the_next_event_and_its_topic(void **state)
 {
     static const char head[] = "\0\0\0\0\0\5\0\0\0\0\1\0\377\377\377\377\377\376\6ordersrest";
     static const char bare[] = "\0\0\0\0\0\5\377\377\377\377\377\377\0\0\0\0\0\0\0";
@@ -29,7 +29,7 @@ static void a_head_says_when_what_is_next_and_whose_it_is(void **state)
     assert_true(out.next_ms == INT64_MAX && out.next_topic.len == 0 && out.rest.len == 0);
 }
 
-static void errors_mean_what_the_table_says(void **state)
+static void errors_follow_the_table(void **state)
 {
     static const struct {
         const char *sentence, *error;
@@ -68,7 +68,7 @@ static void errors_mean_what_the_table_says(void **state)
         CASE_HOLDS(rows[i].sentence, redis_error_judge(rows[i].error) == rows[i].verdict);
 }
 
-static void moved_says_where(void **state)
+static void moved_names_the_node(void **state)
 {
     static const struct {
         const char *sentence, *error, *host;
@@ -98,9 +98,9 @@ static void moved_says_where(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_says_when_what_is_next_and_whose_it_is),
-        cmocka_unit_test(errors_mean_what_the_table_says),
-        cmocka_unit_test(moved_says_where),
+        cmocka_unit_test(a_head_has_the_next_event_and_its_topic),
+        cmocka_unit_test(errors_follow_the_table),
+        cmocka_unit_test(moved_names_the_node),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

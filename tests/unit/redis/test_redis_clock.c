@@ -7,7 +7,7 @@ enum { MS = 1000 };
 
 static const int64_t second_us = 1000000;
 
-static void the_first_answer_is_believed(void **state)
+static void the_first_answer_sets_the_clock(void **state)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms = 77;
@@ -19,7 +19,7 @@ static void the_first_answer_is_believed(void **state)
     assert_int_equal(clock.offset_max_us, 5001 * MS - 1000);
 }
 
-static void knows_nothing_that_is_due(void **state)
+static void an_unset_clock_has_no_due_time(void **state)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms;
@@ -59,7 +59,7 @@ static void a_window_is_true_and_narrow(void **state)
     }
 }
 
-static void what_is_apart_is_told_and_not_followed(void **state)
+static void a_disagreeing_clock_is_reported_and_not_followed(void **state)
 {
     static const struct {
         int64_t by_ms;
@@ -160,7 +160,7 @@ static void two_servers_that_disagree_come_to_rest(void **state)
 }
 
 /* A server that stood still for five seconds has read its clock before or after that. */
-static void an_answer_that_was_held_up_is_no_jump(void **state)
+static void a_delayed_answer_is_not_a_clock_jump(void **state)
 {
     int64_t apart_ms;
     (void)state;
@@ -218,14 +218,14 @@ static void a_clock_that_is_slewed_is_not_followed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_answer_is_believed),
-        cmocka_unit_test(knows_nothing_that_is_due),
+        cmocka_unit_test(the_first_answer_sets_the_clock),
+        cmocka_unit_test(an_unset_clock_has_no_due_time),
         cmocka_unit_test(a_window_is_true_and_narrow),
-        cmocka_unit_test(what_is_apart_is_told_and_not_followed),
+        cmocka_unit_test(a_disagreeing_clock_is_reported_and_not_followed),
         cmocka_unit_test(little_steps_do_not_add_up),
         cmocka_unit_test(another_servers_setting_back_is_taken_over),
         cmocka_unit_test(two_servers_that_disagree_come_to_rest),
-        cmocka_unit_test(an_answer_that_was_held_up_is_no_jump),
+        cmocka_unit_test(a_delayed_answer_is_not_a_clock_jump),
         cmocka_unit_test(drift_is_followed_for_ever),
         cmocka_unit_test(a_clock_that_is_slewed_is_not_followed),
     };

@@ -122,7 +122,7 @@ static void make_record(struct buffer *record, const struct packed_push *packed,
     buffer_append_slice(record, tail);
 }
 
-static void what_is_pushed_is_shown(void **state)
+static void a_pushed_job_is_shown(void **state)
 {
     struct random random = seed_random(__func__);
     struct buffer args, record;
@@ -183,7 +183,7 @@ static void a_past_travels_before_the_rest(void **state)
     buffer_fini(&args);
 }
 
-static void a_try_says_more_than_the_record(void **state)
+static void a_try_overrides_the_record(void **state)
 {
     struct random random = seed_random(__func__);
     struct queue_push push = {.topic = slice_of("t"),
@@ -258,7 +258,7 @@ static bool unpack_shown(struct buffer *attempt, struct slice error, struct slic
     return redis_unpack_job(record, buffer_slice(attempt), 0, 0, out);
 }
 
-static void a_history_stands_behind_the_error(void **state)
+static void a_history_follows_the_error(void **state)
 {
     struct job_attempt first = {.attempt = 1,
                                 .started_ms = 1700000000000,
@@ -309,7 +309,7 @@ static bool unpack_copy(struct slice record, struct slice attempt, struct job *o
     return good;
 }
 
-static void what_is_cut_short_or_damaged_is_never_read_past_its_end(void **state)
+static void truncated_or_damaged_input_is_never_read_past_its_end(void **state)
 {
     struct random random = seed_random(__func__);
     struct buffer args, record, attempt;
@@ -357,7 +357,7 @@ static void a_job_must_be_in_a_state(void **state)
     assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
 }
 
-static void a_well_known_content_type_takes_a_byte(void **state)
+static void a_common_content_type_takes_one_byte(void **state)
 {
     static const struct {
         const char *type;
@@ -476,13 +476,13 @@ static void settings_come_back_with_the_topic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_pushed_is_shown),
+        cmocka_unit_test(a_pushed_job_is_shown),
         cmocka_unit_test(a_past_travels_before_the_rest),
-        cmocka_unit_test(a_try_says_more_than_the_record),
-        cmocka_unit_test(a_history_stands_behind_the_error),
-        cmocka_unit_test(what_is_cut_short_or_damaged_is_never_read_past_its_end),
+        cmocka_unit_test(a_try_overrides_the_record),
+        cmocka_unit_test(a_history_follows_the_error),
+        cmocka_unit_test(truncated_or_damaged_input_is_never_read_past_its_end),
         cmocka_unit_test(a_job_must_be_in_a_state),
-        cmocka_unit_test(a_well_known_content_type_takes_a_byte),
+        cmocka_unit_test(a_common_content_type_takes_one_byte),
         cmocka_unit_test(settings_come_back_with_the_topic),
     };
 

@@ -46,7 +46,7 @@ static void for_good_is_a_verb_of_its_own_and_a_return_may_wait(void **state)
     buffer_fini(&args);
 }
 
-static void a_look_tells_two_numbers(void **state)
+static void a_look_returns_two_numbers(void **state)
 {
     uint64_t changes, deaths;
     struct slice rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1\2\3", 13);
@@ -77,7 +77,7 @@ static void a_long_error_is_cut(void **state)
     buffer_fini(&args);
 }
 
-static void a_change_carries_what_it_changes_and_no_more(void **state)
+static void a_change_carries_only_changed_fields(void **state)
 {
     struct queue_change change = {.verb = QUEUE_RESCHEDULE,
                                   .id = slice_of("a"),
@@ -124,7 +124,7 @@ static void results_are_read_one_after_the_other(void **state)
     assert_false(redis_unpack_result(&rest, 0, &result));
 }
 
-static void pushes_that_were_simply_made_are_told_by_when_they_were_made(void **state)
+static void created_pushes_are_answered_by_their_time(void **state)
 {
     static const struct {
         struct queue_when when;
@@ -167,7 +167,7 @@ static void an_unknown_status_or_state_is_refused(void **state)
 
 /* ---- turns ---- */
 
-static void a_turn_says_how_many_answers_and_takes_follow(void **state)
+static void a_turn_has_the_number_of_answers_and_takes(void **state)
 {
     struct buffer args;
     struct slice rest;
@@ -181,7 +181,7 @@ static void a_turn_says_how_many_answers_and_takes_follow(void **state)
     buffer_fini(&args);
 }
 
-static void a_take_of_a_turn_says_how_much_it_wants_and_for_how_long(void **state)
+static void a_take_has_its_maximum_and_lease_length(void **state)
 {
     struct buffer args;
     struct slice rest;
@@ -208,14 +208,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_nack_without_a_time_goes_by_backoff),
         cmocka_unit_test(for_good_is_a_verb_of_its_own_and_a_return_may_wait),
-        cmocka_unit_test(a_look_tells_two_numbers),
+        cmocka_unit_test(a_look_returns_two_numbers),
         cmocka_unit_test(a_long_error_is_cut),
-        cmocka_unit_test(a_change_carries_what_it_changes_and_no_more),
+        cmocka_unit_test(a_change_carries_only_changed_fields),
         cmocka_unit_test(results_are_read_one_after_the_other),
-        cmocka_unit_test(pushes_that_were_simply_made_are_told_by_when_they_were_made),
+        cmocka_unit_test(created_pushes_are_answered_by_their_time),
         cmocka_unit_test(an_unknown_status_or_state_is_refused),
-        cmocka_unit_test(a_turn_says_how_many_answers_and_takes_follow),
-        cmocka_unit_test(a_take_of_a_turn_says_how_much_it_wants_and_for_how_long),
+        cmocka_unit_test(a_turn_has_the_number_of_answers_and_takes),
+        cmocka_unit_test(a_take_has_its_maximum_and_lease_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

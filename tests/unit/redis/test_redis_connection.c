@@ -42,7 +42,7 @@ static long long figure(const char *name)
     return value;
 }
 
-static void what_a_turn_appends_is_one_write(void **state)
+static void appends_of_one_iteration_are_one_write(void **state)
 {
     struct connection connection = {.on_reply = expect_number};
     (void)state;
@@ -136,7 +136,7 @@ static void expect_ok(struct connection *connection, const redisReply *reply)
     connection->bytes = (size_t)reply->integer;
 }
 
-static void what_a_server_does_not_take_waits_for_it(void **state)
+static void unsent_bytes_wait_for_the_server(void **state)
 {
     struct connection connection = {.on_reply = expect_ok};
     (void)state;
@@ -180,12 +180,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replies_come_in_order),
-        cmocka_unit_test(what_a_turn_appends_is_one_write),
+        cmocka_unit_test(appends_of_one_iteration_are_one_write),
         cmocka_unit_test(takes_big_replies),
         cmocka_unit_test(speaks_through_a_unix_socket),
         cmocka_unit_test(a_name_is_resolved),
         cmocka_unit_test(messages_come_as_replies),
-        cmocka_unit_test(what_a_server_does_not_take_waits_for_it),
+        cmocka_unit_test(unsent_bytes_wait_for_the_server),
         cmocka_unit_test(may_go_while_it_sends),
     };
 

@@ -2,7 +2,7 @@
 #include "sync_peer.h"
 
 /* With a hundred commands sent and none answered. */
-static void a_server_that_dies_is_told_once(void **state)
+static void a_crashed_server_is_reported_once(void **state)
 {
     struct connection connection = {0};
     (void)state;
@@ -21,7 +21,7 @@ static void a_server_that_dies_is_told_once(void **state)
     redis_server_start(server);
 }
 
-static void a_connection_that_the_server_cuts_is_told_once(void **state)
+static void a_closed_connection_is_reported_once(void **state)
 {
     struct connection connection = {0};
     (void)state;
@@ -32,7 +32,7 @@ static void a_connection_that_the_server_cuts_is_told_once(void **state)
 }
 
 /* It writes its reason and closes while our commands are on their way to it. */
-static void what_a_server_says_last_is_heard(void **state)
+static void the_last_reply_before_the_end_arrives(void **state)
 {
     (void)state;
     redis_server_do(server, "CONFIG SET maxclients 1");
@@ -54,7 +54,7 @@ static void accept_peer(struct connection *connection)
 
 /* It closes over a command that it has not read, so the next one fails to be written before we have
  * read a thing. */
-static void what_a_peer_says_last_is_heard_though_writing_fails(void **state)
+static void the_last_reply_arrives_although_writing_fails(void **state)
 {
     struct connection connection = {.on_up = accept_peer};
     uint16_t port;
@@ -80,7 +80,7 @@ static void answer_as_http(struct connection *connection)
     close(fd);
 }
 
-static void what_is_no_redis_is_told(void **state)
+static void a_peer_that_is_not_redis_is_reported(void **state)
 {
     struct connection connection = {.on_up = answer_as_http};
     uint16_t port;
@@ -92,7 +92,7 @@ static void what_is_no_redis_is_told(void **state)
     close(connection.peer);
 }
 
-static void what_is_appended_after_the_end_costs_nothing(void **state)
+static void appending_after_the_end_has_no_effect(void **state)
 {
     struct connection connection = {0};
     (void)state;
@@ -206,12 +206,12 @@ static void another_may_be_made_in_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_that_dies_is_told_once),
-        cmocka_unit_test(a_connection_that_the_server_cuts_is_told_once),
-        cmocka_unit_test(what_a_server_says_last_is_heard),
-        cmocka_unit_test(what_a_peer_says_last_is_heard_though_writing_fails),
-        cmocka_unit_test(what_is_no_redis_is_told),
-        cmocka_unit_test(what_is_appended_after_the_end_costs_nothing),
+        cmocka_unit_test(a_crashed_server_is_reported_once),
+        cmocka_unit_test(a_closed_connection_is_reported_once),
+        cmocka_unit_test(the_last_reply_before_the_end_arrives),
+        cmocka_unit_test(the_last_reply_arrives_although_writing_fails),
+        cmocka_unit_test(a_peer_that_is_not_redis_is_reported),
+        cmocka_unit_test(appending_after_the_end_has_no_effect),
         cmocka_unit_test(may_go_in_its_callbacks),
         cmocka_unit_test(another_may_be_made_in_its_end),
     };

@@ -1,7 +1,7 @@
 /* A connection to Redis that does not come about. */
 #include "sync_peer.h"
 
-static void a_port_that_refuses_is_told(void **state)
+static void a_refused_connection_is_reported(void **state)
 {
     struct connection connection = {0};
     uint16_t port;
@@ -16,7 +16,7 @@ static void a_port_that_refuses_is_told(void **state)
     close(fd);
 }
 
-static void a_name_that_does_not_resolve_is_told(void **state)
+static void an_unresolvable_name_is_reported(void **state)
 {
     struct connection connection = {0};
     (void)state;
@@ -24,7 +24,7 @@ static void a_name_that_does_not_resolve_is_told(void **state)
     talk_expect_down(&connection, "no address of 'nowhere.invalid:6379'", ": ");
 }
 
-static void a_path_without_a_socket_is_told(void **state)
+static void a_missing_socket_is_reported(void **state)
 {
     struct connection connection = {0}, longer = {0};
     char path[200] = "/";
@@ -81,9 +81,9 @@ static void may_go_before_it_is_connected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_port_that_refuses_is_told),
-        cmocka_unit_test(a_name_that_does_not_resolve_is_told),
-        cmocka_unit_test(a_path_without_a_socket_is_told),
+        cmocka_unit_test(a_refused_connection_is_reported),
+        cmocka_unit_test(an_unresolvable_name_is_reported),
+        cmocka_unit_test(a_missing_socket_is_reported),
         cmocka_unit_test(connecting_has_an_end),
         cmocka_unit_test(may_go_before_it_is_connected),
     };

@@ -247,7 +247,7 @@ static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct se
     return false;
 }
 
-static void settings_are_heard_of_by_name_also_those_of_another_server(void **state)
+static void changed_settings_of_any_server_are_received_by_topic(void **state)
 {
     struct rig *rig = rig_new("");
 
@@ -258,7 +258,7 @@ static void settings_are_heard_of_by_name_also_those_of_another_server(void **st
 }
 
 /* A look finds what was heard of already: it tells nothing again. */
-static void what_was_heard_of_is_not_told_again_by_looks(void **state)
+static void received_changes_are_not_repeated_by_checks(void **state)
 {
     struct rig *rig = rig_new("");
     struct server *here = &rig->servers[0], *there = &rig->servers[1];
@@ -276,7 +276,7 @@ static void what_was_heard_of_is_not_told_again_by_looks(void **state)
     rig_free(rig);
 }
 
-static void deaths_are_heard_of_only_where_somebody_looks_after_them(void **state)
+static void deaths_are_received_only_by_interested_servers(void **state)
 {
     struct rig *rig = rig_new("");
     struct server *here = &rig->servers[0], *there = &rig->servers[1];
@@ -294,7 +294,7 @@ static void deaths_are_heard_of_only_where_somebody_looks_after_them(void **stat
 }
 
 /* Neither may publish, so no message comes. */
-static void without_messages_a_look_finds_it_within_a_second(void **state)
+static void without_messages_a_check_finds_changes_within_a_second(void **state)
 {
     struct rig *rig = rig_new("mute:pw@");
     struct server *here = &rig->servers[0], *there = &rig->servers[1];
@@ -340,10 +340,10 @@ static void numbers_that_went_back_are_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_heard_of_by_name_also_those_of_another_server),
-        cmocka_unit_test(what_was_heard_of_is_not_told_again_by_looks),
-        cmocka_unit_test(deaths_are_heard_of_only_where_somebody_looks_after_them),
-        cmocka_unit_test(without_messages_a_look_finds_it_within_a_second),
+        cmocka_unit_test(changed_settings_of_any_server_are_received_by_topic),
+        cmocka_unit_test(received_changes_are_not_repeated_by_checks),
+        cmocka_unit_test(deaths_are_received_only_by_interested_servers),
+        cmocka_unit_test(without_messages_a_check_finds_changes_within_a_second),
         cmocka_unit_test(numbers_that_went_back_are_noticed),
     };
 

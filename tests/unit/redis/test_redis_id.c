@@ -60,7 +60,7 @@ static void a_uuid_takes_seventeen_bytes(void **state)
     }
 }
 
-static void every_other_id_is_kept_as_it_is(void **state)
+static void other_ids_are_kept_unchanged(void **state)
 {
     static const char *const ids[] = {
         "123e4567-e89b-12d3-a456-42661417400",   /* 35 characters */
@@ -121,7 +121,7 @@ static void two_ids_never_share_a_form(void **state)
     }
 }
 
-static void what_is_no_id_is_refused(void **state)
+static void rejects_invalid_ids(void **state)
 {
     char room[REDIS_ID_ROOM_BYTES], longest[JOB_ID_BYTES_MAX + 1];
     struct slice id;
@@ -162,7 +162,7 @@ static void a_token_names_shard_and_delivery(void **state)
     }
 }
 
-static void what_is_no_token_is_refused(void **state)
+static void rejects_invalid_tokens(void **state)
 {
     static const char *const texts[] = {"",
                                         "0",
@@ -190,12 +190,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_made_here_takes_seventeen_bytes),
         cmocka_unit_test(a_uuid_takes_seventeen_bytes),
-        cmocka_unit_test(every_other_id_is_kept_as_it_is),
+        cmocka_unit_test(other_ids_are_kept_unchanged),
         cmocka_unit_test(the_lowest_and_the_highest_come_back),
         cmocka_unit_test(two_ids_never_share_a_form),
-        cmocka_unit_test(what_is_no_id_is_refused),
+        cmocka_unit_test(rejects_invalid_ids),
         cmocka_unit_test(a_token_names_shard_and_delivery),
-        cmocka_unit_test(what_is_no_token_is_refused),
+        cmocka_unit_test(rejects_invalid_tokens),
     };
 
     return cmocka_run_group_tests_name("ids and tokens", tests, NULL, NULL);

@@ -146,7 +146,7 @@ static void it_follows_the_masters_that_sentinel_names(void **state)
     trio_stop(&trio);
 }
 
-static void sentinels_that_do_not_know_the_master_leave_it_out_of_reach(void **state)
+static void a_master_unknown_to_all_sentinels_is_unreachable(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 500};
@@ -169,7 +169,7 @@ static void sentinels_that_do_not_know_the_master_leave_it_out_of_reach(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sentinels_that_do_not_know_the_master_leave_it_out_of_reach),
+        cmocka_unit_test(a_master_unknown_to_all_sentinels_is_unreachable),
         cmocka_unit_test(it_follows_the_masters_that_sentinel_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

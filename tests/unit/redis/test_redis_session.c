@@ -80,7 +80,7 @@ static void no_more_calls_are_under_way_than_there_are_slots(void **state)
     redis_server_free(server);
 }
 
-static void stopping_ends_what_is_under_way_and_what_waits(void **state)
+static void stopping_ends_calls_in_flight_and_waiting_ones(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig_call *calls[10];
@@ -99,7 +99,7 @@ static void stopping_ends_what_is_under_way_and_what_waits(void **state)
 
 /* ---- replicas ---- */
 
-static void a_change_that_too_few_replicas_have_is_not_promised(void **state)
+static void a_change_on_too_few_replicas_is_not_confirmed(void **state)
 {
     struct redis_server *server = redis_server_new(NULL), *replica = redis_server_new(NULL);
     struct rig rig = {.wait_replicas = 1, .patience_ms = 2000};
@@ -130,7 +130,7 @@ static void a_change_that_too_few_replicas_have_is_not_promised(void **state)
 
 /* Its connection is cut while the answer waits for replicas; asked again it is not said to be on a
  * replica only because nothing new was written. */
-static void a_change_asked_for_again_waits_for_its_replicas_too(void **state)
+static void a_repeated_change_also_waits_for_its_replicas(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.wait_replicas = 1, .patience_ms = 4000};
@@ -151,7 +151,7 @@ static void a_change_asked_for_again_waits_for_its_replicas_too(void **state)
 
 /* ---- news ---- */
 
-static void news_of_other_servers_are_told(void **state)
+static void messages_of_other_servers_are_reported(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig one = {.server = "11111111"}, two = {.server = "22222222"};
@@ -173,7 +173,7 @@ static void news_of_other_servers_are_told(void **state)
     redis_server_free(server);
 }
 
-static void a_subscription_that_ends_is_made_again_and_said_to_have_missed_news(void **state)
+static void a_lost_subscription_is_renewed_and_reports_missed_messages(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
@@ -223,11 +223,11 @@ int main(void)
         cmocka_unit_test(calls_are_answered),
         cmocka_unit_test(calls_are_timed_for_their_shard_and_by_script),
         cmocka_unit_test(no_more_calls_are_under_way_than_there_are_slots),
-        cmocka_unit_test(stopping_ends_what_is_under_way_and_what_waits),
-        cmocka_unit_test(a_change_that_too_few_replicas_have_is_not_promised),
-        cmocka_unit_test(a_change_asked_for_again_waits_for_its_replicas_too),
-        cmocka_unit_test(news_of_other_servers_are_told),
-        cmocka_unit_test(a_subscription_that_ends_is_made_again_and_said_to_have_missed_news),
+        cmocka_unit_test(stopping_ends_calls_in_flight_and_waiting_ones),
+        cmocka_unit_test(a_change_on_too_few_replicas_is_not_confirmed),
+        cmocka_unit_test(a_repeated_change_also_waits_for_its_replicas),
+        cmocka_unit_test(messages_of_other_servers_are_reported),
+        cmocka_unit_test(a_lost_subscription_is_renewed_and_reports_missed_messages),
         cmocka_unit_test(idle_it_wakes_for_nothing),
     };
 

@@ -14,7 +14,7 @@ static int64_t now_after(struct rig *rig, const char *id)
     return now_ms;
 }
 
-static void a_shards_clock_goes_on_when_its_servers_clock_jumps(void **state)
+static void a_shard_clock_continues_when_the_redis_clock_jumps(void **state)
 {
     static const int64_t jumps_ms[] = {10000, -7000, 3600000, 900};
     char path[32];
@@ -74,7 +74,7 @@ static void calls_wait_until_the_clock_is_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shards_clock_goes_on_when_its_servers_clock_jumps),
+        cmocka_unit_test(a_shard_clock_continues_when_the_redis_clock_jumps),
         cmocka_unit_test(calls_wait_until_the_clock_is_right),
     };
 

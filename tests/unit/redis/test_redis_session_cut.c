@@ -44,7 +44,7 @@ static void cut_and_see_it_pushed(redisContext *killer)
 
 /* While the server sleeps, the call and then the order to cut its connection arrive: it carries out
  * the one, and by the other its reply is dropped. */
-static void a_change_whose_reply_was_lost_is_made_once(void **state)
+static void a_change_with_a_lost_reply_is_executed_once(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
@@ -178,7 +178,7 @@ static void a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_whose_reply_was_lost_is_made_once),
+        cmocka_unit_test(a_change_with_a_lost_reply_is_executed_once),
         cmocka_unit_test(calls_sent_again_keep_their_order),
         cmocka_unit_test(scripts_that_are_gone_are_loaded_again),
         cmocka_unit_test(connections_may_be_cut_at_any_time),

@@ -18,7 +18,7 @@ static int lines_with(const char *path, const char *word)
     return count;
 }
 
-static void a_wrong_password_is_said_once_and_tried_until_it_is_right(void **state)
+static void a_wrong_password_is_logged_once_and_retried(void **state)
 {
     static const char *const words[] = {"--requirepass", "secret", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
@@ -76,7 +76,7 @@ static void save(struct rig *rig, struct redis_server *server, const char *statu
 
 /* A save that fails makes Redis refuse every change, hello as well: whoever connects then is told
  * at once, not after all its patience. */
-static void a_disk_that_fails_is_no_space(void **state)
+static void a_failing_disk_is_reported_as_no_space(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     char in_the_way[128];
@@ -126,7 +126,7 @@ static void a_script_that_runs_long_is_waited_for(void **state)
     redis_server_free(server);
 }
 
-static void a_replica_is_no_master(void **state)
+static void a_replica_is_not_accepted_as_master(void **state)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
@@ -163,11 +163,11 @@ static void a_queue_of_other_shards_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_password_is_said_once_and_tried_until_it_is_right),
+        cmocka_unit_test(a_wrong_password_is_logged_once_and_retried),
         cmocka_unit_test(a_server_without_room_refuses_changes_and_answers_questions),
-        cmocka_unit_test(a_disk_that_fails_is_no_space),
+        cmocka_unit_test(a_failing_disk_is_reported_as_no_space),
         cmocka_unit_test(a_script_that_runs_long_is_waited_for),
-        cmocka_unit_test(a_replica_is_no_master),
+        cmocka_unit_test(a_replica_is_not_accepted_as_master),
         cmocka_unit_test(a_queue_of_other_shards_is_refused),
     };
 

@@ -16,11 +16,11 @@ static struct slice random_key(struct random *random, char key[KEY_BYTES_MAX])
     return slice_make(key, len);
 }
 
-static void a_key_is_where_the_server_has_it(void **state)
+static void a_key_has_the_slot_that_the_server_computes(void **state)
 {
     static const char *const words[] = {"--cluster-enabled", "yes", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
-    struct random random = seed_random("a_key_is_where_the_server_has_it");
+    struct random random = seed_random("a_key_has_the_slot_that_the_server_computes");
     int differing = 0;
     (void)state;
     for (int i = 0; i < KEYS; i++) {
@@ -35,7 +35,7 @@ static void a_key_is_where_the_server_has_it(void **state)
     assert_int_equal(differing, 0);
 }
 
-static void knows_the_slots_of_the_specification(void **state)
+static void computes_the_slots_of_the_specification(void **state)
 {
     static const struct {
         const char *key, *same_as, *sentence;
@@ -125,8 +125,8 @@ static void the_longest_prefix_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_is_where_the_server_has_it),
-        cmocka_unit_test(knows_the_slots_of_the_specification),
+        cmocka_unit_test(a_key_has_the_slot_that_the_server_computes),
+        cmocka_unit_test(computes_the_slots_of_the_specification),
         cmocka_unit_test(a_shards_keys_are_all_in_its_tags_slot),
         cmocka_unit_test(shards_weigh_alike_on_any_number_of_masters),
         cmocka_unit_test(the_longest_prefix_fits),

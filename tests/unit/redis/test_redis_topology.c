@@ -35,7 +35,7 @@ static bool serves(const struct redis_map *map, uint16_t slot, const char *host,
 #define NODE(HOST, PORT) "*3\r\n" HOST ":" PORT "\r\n+id\r\n"
 #define NAME_A "$1\r\na\r\n"
 
-static void masters_serve_their_ranges_and_replicas_are_known(void **state)
+static void masters_serve_their_ranges_and_replicas_are_listed(void **state)
 {
     struct redis_map map;
     (void)state;
@@ -54,7 +54,7 @@ static void masters_serve_their_ranges_and_replicas_are_known(void **state)
     redis_map_fini(&map);
 }
 
-static void a_host_that_is_not_named_is_the_one_asked(void **state)
+static void a_missing_host_is_the_queried_server(void **state)
 {
     static const struct {
         const char *sentence, *reply;
@@ -72,7 +72,7 @@ static void a_host_that_is_not_named_is_the_one_asked(void **state)
     }
 }
 
-static void what_makes_no_sense_changes_nothing(void **state)
+static void an_invalid_topology_changes_nothing(void **state)
 {
     static const struct {
         const char *sentence, *reply;
@@ -135,9 +135,9 @@ static void no_more_nodes_are_kept_than_a_cluster_can_have(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masters_serve_their_ranges_and_replicas_are_known),
-        cmocka_unit_test(a_host_that_is_not_named_is_the_one_asked),
-        cmocka_unit_test(what_makes_no_sense_changes_nothing),
+        cmocka_unit_test(masters_serve_their_ranges_and_replicas_are_listed),
+        cmocka_unit_test(a_missing_host_is_the_queried_server),
+        cmocka_unit_test(an_invalid_topology_changes_nothing),
         cmocka_unit_test(a_slot_can_be_set_by_itself),
         cmocka_unit_test(no_more_nodes_are_kept_than_a_cluster_can_have),
     };

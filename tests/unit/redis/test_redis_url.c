@@ -58,7 +58,7 @@ static void reads_each_kind(void **state)
     }
 }
 
-static void a_sentinel_may_want_another_user(void **state)
+static void a_sentinel_may_have_another_user(void **state)
 {
     struct redis_url url;
     char error[256];
@@ -92,7 +92,7 @@ static void reads_how_connections_are_encrypted(void **state)
     assert_string_equal(text, "rediss-cluster://a:6379,b:6379");
 }
 
-static void says_what_is_wrong_and_never_a_password(void **state)
+static void names_the_error_and_never_a_password(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -256,7 +256,7 @@ static void is_written_without_its_secrets(void **state)
     }
 }
 
-static void is_cut_where_there_is_no_room(void **state)
+static void is_truncated_to_the_buffer(void **state)
 {
     struct redis_url url;
     char error[256], written[12];
@@ -274,14 +274,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_each_kind),
-        cmocka_unit_test(a_sentinel_may_want_another_user),
+        cmocka_unit_test(a_sentinel_may_have_another_user),
         cmocka_unit_test(reads_how_connections_are_encrypted),
-        cmocka_unit_test(says_what_is_wrong_and_never_a_password),
+        cmocka_unit_test(names_the_error_and_never_a_password),
         cmocka_unit_test(each_text_has_its_limit),
         cmocka_unit_test(a_name_is_as_long_as_names_are),
         cmocka_unit_test(so_many_hosts_and_no_more),
         cmocka_unit_test(is_written_without_its_secrets),
-        cmocka_unit_test(is_cut_where_there_is_no_room),
+        cmocka_unit_test(is_truncated_to_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void each_form_is_read(void **state)
     }
 }
 
-static void what_is_wrong_is_refused_with_what_is_right(void **state)
+static void rejects_invalid_addresses_with_advice(void **state)
 {
     static const char address[] = "give an address and a port";
     static const char *const rows[][2] = {
@@ -136,7 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_form_is_read),
         cmocka_unit_test(reads_addresses),
-        cmocka_unit_test(what_is_wrong_is_refused_with_what_is_right),
+        cmocka_unit_test(rejects_invalid_addresses_with_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

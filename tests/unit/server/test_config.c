@@ -40,7 +40,7 @@ static void write_file(const char *text)
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-static void defaults_are_those_of_the_manual(void **state)
+static void defaults_match_the_manual(void **state)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES], listen[ADDRESS_TEXT_BYTES];
@@ -63,7 +63,7 @@ static void defaults_are_those_of_the_manual(void **state)
     assert_false(config.core_dumps);
 }
 
-static void a_flag_beats_the_environment_which_beats_the_file(void **state)
+static void flags_override_the_environment_which_overrides_the_file(void **state)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
@@ -130,7 +130,7 @@ static void listeners_add_up_within_a_source_and_the_nearer_source_wins(void **s
     unlink(file_path);
 }
 
-static void postgres_needs_no_directory_and_is_no_redis(void **state)
+static void a_postgres_store_needs_no_directory(void **state)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
@@ -163,7 +163,7 @@ static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **st
     assert_int_equal(config.require_durability, CONFIG_DURABILITY_ANY);
 }
 
-static void a_store_that_is_too_long_is_refused_without_showing_it(void **state)
+static void an_overlong_store_is_rejected_without_showing_it(void **state)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES], store[OPTION_TEXT_BYTES + 16];
@@ -189,7 +189,7 @@ static void the_file_may_be_named_by_the_environment(void **state)
     unlink(file_path);
 }
 
-static void refuses_flags_and_says_why(void **state)
+static void rejects_flags_with_a_reason(void **state)
 {
     static const struct {
         const char *args[4];
@@ -386,15 +386,15 @@ static void refuses_a_line_or_a_text_without_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_the_manual),
-        cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
+        cmocka_unit_test(defaults_match_the_manual),
+        cmocka_unit_test(flags_override_the_environment_which_overrides_the_file),
         cmocka_unit_test(names_are_added_up_within_the_flags),
         cmocka_unit_test(listeners_add_up_within_a_source_and_the_nearer_source_wins),
-        cmocka_unit_test(postgres_needs_no_directory_and_is_no_redis),
+        cmocka_unit_test(a_postgres_store_needs_no_directory),
         cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
-        cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
+        cmocka_unit_test(an_overlong_store_is_rejected_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),
-        cmocka_unit_test(refuses_flags_and_says_why),
+        cmocka_unit_test(rejects_flags_with_a_reason),
         cmocka_unit_test(a_ratio_is_a_number_from_0_to_1),
         cmocka_unit_test(names_file_and_line_of_a_fault),
         cmocka_unit_test(names_the_variable_of_a_fault),

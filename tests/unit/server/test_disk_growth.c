@@ -14,7 +14,7 @@ static void run(struct disk_growth *growth, int64_t from_ms, int64_t to_ms, uint
             disk_growth_note(growth, now, bytes + per_minute * (uint64_t)(now - from_ms) / MINUTE);
 }
 
-static void nothing_is_known_in_the_first_minute(void **state)
+static void growth_is_unknown_in_the_first_minute(void **state)
 {
     struct disk_growth growth = {0};
     int64_t per_hour = 7;
@@ -46,7 +46,7 @@ static void only_the_last_hour_counts(void **state)
     assert_in_range(per_hour, 590, 610);
 }
 
-static void what_is_idle_does_not_grow(void **state)
+static void an_idle_directory_does_not_grow(void **state)
 {
     struct disk_growth growth = {0};
     int64_t per_hour;
@@ -60,7 +60,7 @@ static void what_is_idle_does_not_grow(void **state)
     assert_int_equal(per_hour, 60); /* what came since the last look came in this hour, at most */
 }
 
-static void what_shrinks_grows_by_less_than_nothing(void **state)
+static void a_shrinking_directory_has_negative_growth(void **state)
 {
     struct disk_growth growth = {0};
     int64_t per_hour;
@@ -73,11 +73,11 @@ static void what_shrinks_grows_by_less_than_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_known_in_the_first_minute),
+        cmocka_unit_test(growth_is_unknown_in_the_first_minute),
         cmocka_unit_test(samples_are_a_minute_apart),
         cmocka_unit_test(only_the_last_hour_counts),
-        cmocka_unit_test(what_is_idle_does_not_grow),
-        cmocka_unit_test(what_shrinks_grows_by_less_than_nothing),
+        cmocka_unit_test(an_idle_directory_does_not_grow),
+        cmocka_unit_test(a_shrinking_directory_has_negative_growth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

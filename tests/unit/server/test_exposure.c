@@ -7,7 +7,7 @@
 
 enum { LOCAL = 1, PROVE = 2, INSECURE = 4 };
 
-static void only_what_is_safe_or_meant_is_served(void **state)
+static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
 {
     static const char both[] = "reach without TLS and tokens, give --insecure";
     static const char tls[] = "reach without TLS, give it the word tls, or plain";
@@ -94,7 +94,7 @@ static void only_what_is_safe_or_meant_is_served(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_is_safe_or_meant_is_served),
+        cmocka_unit_test(only_safe_or_explicitly_insecure_listeners_are_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

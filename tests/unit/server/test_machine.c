@@ -68,7 +68,7 @@ static void the_least_limit_counts(void **state)
     }
 }
 
-static void a_machine_that_says_nothing_has_0(void **state)
+static void an_unreadable_machine_has_zeros(void **state)
 {
     (void)state;
     assert_int_equal(machine_memory_bytes("/nonexistent"), 0);
@@ -79,7 +79,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_limit_counts),
-        cmocka_unit_test(a_machine_that_says_nothing_has_0),
+        cmocka_unit_test(an_unreadable_machine_has_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

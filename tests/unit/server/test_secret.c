@@ -82,7 +82,7 @@ static void a_file_that_others_may_read_is_refused(void **state)
 }
 
 /* As systemd hands out credentials: 0400, and a list that adds the unit's user, so fstat says 0440. */
-static void a_file_that_a_list_opens_to_this_user_alone_is_taken(void **state)
+static void a_file_readable_by_this_user_through_an_acl_is_accepted(void **state)
 {
     static const char group_may_not[] = "\2\0\0\0\1\0\4\0\377\377\377\377\2\0\4\0\0\0\0\0"
                                         "\4\0\0\0\377\377\377\377\20\0\4\0\377\377\377\377"
@@ -145,7 +145,7 @@ int main(void)
         cmocka_unit_test(a_password_is_the_first_line_of_its_file),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
         cmocka_unit_test(a_file_that_others_may_read_is_refused),
-        cmocka_unit_test(a_file_that_a_list_opens_to_this_user_alone_is_taken),
+        cmocka_unit_test(a_file_readable_by_this_user_through_an_acl_is_accepted),
         cmocka_unit_test(the_url_gets_the_password_and_reads_back_the_same),
         cmocka_unit_test(two_passwords_are_refused),
     };

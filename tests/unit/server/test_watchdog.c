@@ -76,7 +76,7 @@ static int run_watched(bool is_stuck, int fd)
     return tellings(fd);
 }
 
-static void while_all_turn_it_is_told_again_and_again(void **state)
+static void systemd_is_notified_while_all_reactors_run(void **state)
 {
     (void)state;
     int fd = listen_as_systemd();
@@ -84,7 +84,7 @@ static void while_all_turn_it_is_told_again_and_again(void **state)
     stop_listening(fd);
 }
 
-static void where_one_is_stuck_it_is_not_told_again(void **state)
+static void systemd_is_not_notified_while_a_reactor_is_stuck(void **state)
 {
     (void)state;
     int fd = listen_as_systemd();
@@ -92,7 +92,7 @@ static void where_one_is_stuck_it_is_not_told_again(void **state)
     stop_listening(fd);
 }
 
-static void who_watches_another_process_is_told_nothing(void **state)
+static void a_watchdog_of_another_process_is_not_notified(void **state)
 {
     (void)state;
     int fd = listen_as_systemd();
@@ -109,9 +109,9 @@ static void who_watches_another_process_is_told_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_all_turn_it_is_told_again_and_again),
-        cmocka_unit_test(where_one_is_stuck_it_is_not_told_again),
-        cmocka_unit_test(who_watches_another_process_is_told_nothing),
+        cmocka_unit_test(systemd_is_notified_while_all_reactors_run),
+        cmocka_unit_test(systemd_is_not_notified_while_a_reactor_is_stuck),
+        cmocka_unit_test(a_watchdog_of_another_process_is_not_notified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,14 +248,14 @@ static int64_t latest_of_runs(struct random *random, unsigned lost_of_100)
     return latest_ms;
 }
 
-static void where_all_messages_come_no_job_waits_longer_than_its_message(void **state)
+static void with_all_messages_no_job_waits_longer_than_its_message(void **state)
 {
     struct random random = seed_random(__func__);
     (void)state;
     assert_in_range(latest_of_runs(&random, 0), 0, LATE_MS_MAX);
 }
 
-static void a_lost_message_costs_at_most_the_second_of_a_look(void **state)
+static void a_lost_message_costs_at_most_a_second(void **state)
 {
     struct random random = seed_random(__func__);
     (void)state;
@@ -266,8 +266,8 @@ static void a_lost_message_costs_at_most_the_second_of_a_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_all_messages_come_no_job_waits_longer_than_its_message),
-        cmocka_unit_test(a_lost_message_costs_at_most_the_second_of_a_look),
+        cmocka_unit_test(with_all_messages_no_job_waits_longer_than_its_message),
+        cmocka_unit_test(a_lost_message_costs_at_most_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

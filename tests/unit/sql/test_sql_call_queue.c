@@ -72,7 +72,7 @@ static void end(struct sql_call_queue *queue, struct list *turn)
     assert_int_equal(queue->commands, 0);
 }
 
-static void a_turn_that_came_to_nothing_goes_before_what_came_meanwhile(void **state)
+static void a_failed_transaction_precedes_later_calls(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -90,7 +90,7 @@ static void a_turn_that_came_to_nothing_goes_before_what_came_meanwhile(void **s
     assert_int_equal(reply_count, 3);
 }
 
-static void what_needs_the_disk_waits_for_it_and_takes_pass(void **state)
+static void durable_calls_wait_for_the_disk_and_takes_overtake_them(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -104,7 +104,7 @@ static void what_needs_the_disk_waits_for_it_and_takes_pass(void **state)
     end(&queue, &turn);
 }
 
-static void figures_see_what_came_before_them_and_so_do_not_go_with_it(void **state)
+static void figures_see_earlier_calls_and_use_a_separate_transaction(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -119,7 +119,7 @@ static void figures_see_what_came_before_them_and_so_do_not_go_with_it(void **st
     end(&queue, &turn);
 }
 
-static void one_that_goes_alone_goes_alone(void **state)
+static void single_push_is_not_batched(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -137,7 +137,7 @@ static void one_that_goes_alone_goes_alone(void **state)
 }
 
 /* After a retry that took so long, the next one leaves the others three quarters of the time and more. */
-static void a_call_whose_rows_others_hold_waits_and_the_others_pass(void **state)
+static void a_call_on_locked_rows_waits_and_others_overtake_it(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -198,7 +198,7 @@ static void on_reply_that_asks_again(void *owner, uint64_t tag, const struct que
 }
 
 /* As a server does that follows the pages of its topics while it stops. */
-static void an_end_answers_what_its_own_replies_ask_for(void **state)
+static void calls_made_in_the_last_replies_are_answered_at_the_end(void **state)
 {
     struct sql_call_queue queue;
     struct list turn;
@@ -238,14 +238,14 @@ static void a_step_that_is_done_waits_for_the_next_or_is_answered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turn_that_came_to_nothing_goes_before_what_came_meanwhile),
-        cmocka_unit_test(what_needs_the_disk_waits_for_it_and_takes_pass),
-        cmocka_unit_test(figures_see_what_came_before_them_and_so_do_not_go_with_it),
-        cmocka_unit_test(one_that_goes_alone_goes_alone),
-        cmocka_unit_test(a_call_whose_rows_others_hold_waits_and_the_others_pass),
+        cmocka_unit_test(a_failed_transaction_precedes_later_calls),
+        cmocka_unit_test(durable_calls_wait_for_the_disk_and_takes_overtake_them),
+        cmocka_unit_test(figures_see_earlier_calls_and_use_a_separate_transaction),
+        cmocka_unit_test(single_push_is_not_batched),
+        cmocka_unit_test(a_call_on_locked_rows_waits_and_others_overtake_it),
         cmocka_unit_test(a_retry_ends_with_the_patience),
         cmocka_unit_test(late_commands_are_refused_once_and_the_servers_own_have_time),
-        cmocka_unit_test(an_end_answers_what_its_own_replies_ask_for),
+        cmocka_unit_test(calls_made_in_the_last_replies_are_answered_at_the_end),
         cmocka_unit_test(a_step_that_is_done_waits_for_the_next_or_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

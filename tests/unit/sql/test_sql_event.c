@@ -29,7 +29,7 @@ static void end(void)
     buffer_fini(&error);
 }
 
-static void an_event_comes_back_as_it_was(void **state)
+static void an_event_survives_writing_and_reading(void **state)
 {
     struct job_event out;
 
@@ -56,7 +56,7 @@ static void an_event_comes_back_as_it_was(void **state)
     end();
 }
 
-static void a_line_is_never_longer_than_is_said(void **state)
+static void a_line_never_exceeds_its_declared_length(void **state)
 {
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX], long_error[2 * JOB_ERROR_BYTES_MAX];
     struct job_event event = {.kind = JOB_EVENT_DEAD,
@@ -82,7 +82,7 @@ static void a_line_is_never_longer_than_is_said(void **state)
     end();
 }
 
-static void what_is_cut_or_altered_is_read_as_something_good_or_not_at_all(void **state)
+static void a_truncated_or_changed_line_is_valid_or_rejected(void **state)
 {
     (void)state;
     begin();
@@ -127,9 +127,9 @@ static void messages_are_cut_between_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_comes_back_as_it_was),
-        cmocka_unit_test(a_line_is_never_longer_than_is_said),
-        cmocka_unit_test(what_is_cut_or_altered_is_read_as_something_good_or_not_at_all),
+        cmocka_unit_test(an_event_survives_writing_and_reading),
+        cmocka_unit_test(a_line_never_exceeds_its_declared_length),
+        cmocka_unit_test(a_truncated_or_changed_line_is_valid_or_rejected),
         cmocka_unit_test(messages_are_cut_between_lines),
     };
 

@@ -40,7 +40,7 @@ static int64_t hold_of_b(enum command_kind kind, const char *other)
     return hold_ms;
 }
 
-static void what_another_take_of_the_turn_brought_is_not_held_by_others(void **state)
+static void rows_of_another_take_in_the_transaction_are_not_foreign(void **state)
 {
     (void)state;
     assert_int_equal(hold_of_b(COMMAND_TAKE, "b"), 0);
@@ -51,7 +51,7 @@ static void what_another_take_of_the_turn_brought_is_not_held_by_others(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_another_take_of_the_turn_brought_is_not_held_by_others),
+        cmocka_unit_test(rows_of_another_take_in_the_transaction_are_not_foreign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static const struct sql_lease lease = {
     .row = (1ULL << 48) - 2,
 };
 
-static void a_lease_comes_back_as_it_was(void **state)
+static void a_lease_survives_writing_and_reading(void **state)
 {
     char text[SQL_LEASE_TEXT_BYTES];
     struct sql_lease out;
@@ -30,7 +30,7 @@ static void a_lease_comes_back_as_it_was(void **state)
     assert_int_equal(out.row, lease.row);
 }
 
-static void another_letter_anywhere_makes_it_nobody_s(void **state)
+static void a_lease_with_one_changed_letter_is_invalid(void **state)
 {
     char text[SQL_LEASE_TEXT_BYTES];
     struct sql_lease out;
@@ -49,7 +49,7 @@ static void another_letter_anywhere_makes_it_nobody_s(void **state)
     assert_false(sql_lease_parse(slice_of(""), &key, &out));
 }
 
-static void another_store_s_key_makes_it_nobody_s(void **state)
+static void a_lease_of_another_store_is_invalid(void **state)
 {
     const struct mac_key other = {1, 3};
     char text[SQL_LEASE_TEXT_BYTES];
@@ -62,9 +62,9 @@ static void another_store_s_key_makes_it_nobody_s(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_comes_back_as_it_was),
-        cmocka_unit_test(another_letter_anywhere_makes_it_nobody_s),
-        cmocka_unit_test(another_store_s_key_makes_it_nobody_s),
+        cmocka_unit_test(a_lease_survives_writing_and_reading),
+        cmocka_unit_test(a_lease_with_one_changed_letter_is_invalid),
+        cmocka_unit_test(a_lease_of_another_store_is_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

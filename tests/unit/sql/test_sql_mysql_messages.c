@@ -88,7 +88,7 @@ static struct told say_turn(size_t events)
     return read_text();
 }
 
-static void a_turn_without_events_says_nothing(void **state)
+static void a_transaction_without_events_sends_nothing(void **state)
 {
     (void)state;
     begin();
@@ -113,7 +113,7 @@ static void a_long_turn_is_several_rows_of_one_statement_numbered_on(void **stat
     end();
 }
 
-static void what_is_too_much_for_a_second_is_counted_as_lost(void **state)
+static void events_beyond_the_limit_per_second_count_as_lost(void **state)
 {
     int64_t begun_us = clock_boot_us();
     size_t bytes = 0, lines = 0;
@@ -136,9 +136,9 @@ static void what_is_too_much_for_a_second_is_counted_as_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turn_without_events_says_nothing),
+        cmocka_unit_test(a_transaction_without_events_sends_nothing),
         cmocka_unit_test(a_long_turn_is_several_rows_of_one_statement_numbered_on),
-        cmocka_unit_test(what_is_too_much_for_a_second_is_counted_as_lost),
+        cmocka_unit_test(events_beyond_the_limit_per_second_count_as_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void servers_that_pass_over_locked_rows_are_taken(void **state)
         assert_null(refusal_of(versions[i]));
 }
 
-static void older_ones_are_refused_with_what_to_give(void **state)
+static void older_versions_are_rejected_with_the_required_one(void **state)
 {
     static const char *const versions[] = {"5.7.44-log", "10.5.29-MariaDB", "5.5.68-MariaDB"};
     (void)state;
@@ -35,7 +35,7 @@ static void older_ones_are_refused_with_what_to_give(void **state)
     }
 }
 
-static void one_that_only_names_a_new_mysql_is_refused(void **state)
+static void a_fork_that_reports_a_new_mysql_version_is_rejected(void **state)
 {
     (void)state;
     assert_non_null(strstr(refusal_of("8.0.11-TiDB-v7.5.1"), "TiDB"));
@@ -45,8 +45,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_that_pass_over_locked_rows_are_taken),
-        cmocka_unit_test(older_ones_are_refused_with_what_to_give),
-        cmocka_unit_test(one_that_only_names_a_new_mysql_is_refused),
+        cmocka_unit_test(older_versions_are_rejected_with_the_required_one),
+        cmocka_unit_test(a_fork_that_reports_a_new_mysql_version_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 enum { NOW_MS = 1000000 };
 
-static void the_bound_stays_at_now_where_nothing_or_later_waits(void **state)
+static void the_bound_stays_at_now_if_no_due_job_waits(void **state)
 {
     struct sql_topic topic = {0};
     (void)state;
@@ -16,7 +16,7 @@ static void the_bound_stays_at_now_where_nothing_or_later_waits(void **state)
     assert_int_equal(topic.next_ms, NOW_MS + 5000);
 }
 
-static void the_bound_is_the_lowest_that_waits_where_that_is_due(void **state)
+static void the_bound_is_the_lowest_waiting_due_time_if_it_has_passed(void **state)
 {
     struct sql_topic topic = {0};
     (void)state;
@@ -24,7 +24,7 @@ static void the_bound_is_the_lowest_that_waits_where_that_is_due(void **state)
     assert_int_equal(topic.bound_ms, NOW_MS - 70);
 }
 
-static void what_is_told_of_behind_the_bound_lowers_it(void **state)
+static void a_notified_job_behind_the_bound_lowers_it(void **state)
 {
     struct sql_topic topic = {0};
     (void)state;
@@ -55,7 +55,7 @@ static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
 
 /* ---- the plan ---- */
 
-static void a_plan_knows_when_the_next_watched_topic_is_due_and_of_no_other(void **state)
+static void a_plan_has_the_next_due_time_of_watched_topics_only(void **state)
 {
     struct sql_topics topics = {0};
     struct sql_topic_plan plan = {0};
@@ -75,7 +75,7 @@ static void a_plan_knows_when_the_next_watched_topic_is_due_and_of_no_other(void
     sql_topic_plan_fini(&plan);
 }
 
-static void a_look_that_came_to_nothing_is_wanted_again(void **state)
+static void a_failed_check_is_repeated(void **state)
 {
     struct sql_topics topics = {0};
     struct sql_topic_plan plan = {0};
@@ -102,12 +102,12 @@ static void a_look_that_came_to_nothing_is_wanted_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bound_stays_at_now_where_nothing_or_later_waits),
-        cmocka_unit_test(the_bound_is_the_lowest_that_waits_where_that_is_due),
-        cmocka_unit_test(what_is_told_of_behind_the_bound_lowers_it),
+        cmocka_unit_test(the_bound_stays_at_now_if_no_due_job_waits),
+        cmocka_unit_test(the_bound_is_the_lowest_waiting_due_time_if_it_has_passed),
+        cmocka_unit_test(a_notified_job_behind_the_bound_lowers_it),
         cmocka_unit_test(a_take_in_vain_waits_longer_each_time_up_to_its_limit),
-        cmocka_unit_test(a_plan_knows_when_the_next_watched_topic_is_due_and_of_no_other),
-        cmocka_unit_test(a_look_that_came_to_nothing_is_wanted_again),
+        cmocka_unit_test(a_plan_has_the_next_due_time_of_watched_topics_only),
+        cmocka_unit_test(a_failed_check_is_repeated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void the_digest_is_that_of_attributes_by_their_names(void **state)
     assert_string_equal(md5, "d41d8cd98f00b204e9800998ecf8427e");
 }
 
-static void what_is_kept_comes_back_whatever_its_length(void **state)
+static void attributes_of_any_length_survive_storing(void **state)
 {
     (void)state;
     static char text[SQS_ATTRIBUTES_BYTES_MAX + 1];
@@ -89,7 +89,7 @@ static void names_choose_attributes(void **state)
     "{" ONE("0") "," ONE("1") "," ONE("2") "," ONE("3") "," ONE("4") "," ONE("5") "," ONE(         \
         "6") "," ONE("7") "," ONE("8") "," ONE("9") "," ONE("10") "}"
 
-static void what_cannot_be_an_attribute_is_refused(void **state)
+static void invalid_attributes_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -130,9 +130,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_digest_is_that_of_attributes_by_their_names),
-        cmocka_unit_test(what_is_kept_comes_back_whatever_its_length),
+        cmocka_unit_test(attributes_of_any_length_survive_storing),
         cmocka_unit_test(names_choose_attributes),
-        cmocka_unit_test(what_cannot_be_an_attribute_is_refused),
+        cmocka_unit_test(invalid_attributes_are_rejected),
         cmocka_unit_test(an_id_is_a_uuid_of_the_same_bits_or_of_version_5),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -348,7 +348,7 @@ static void loses_and_doubles_nothing_wherever_it_dies(void **state)
     die_everywhere(NULL);
 }
 
-static void another_message_of_the_id_does_not_stand_for_the_one_that_was_moved(void **state)
+static void another_message_with_the_same_id_is_not_the_moved_one(void **state)
 {
     (void)state;
     die_everywhere("newer");
@@ -380,7 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loses_and_doubles_nothing_wherever_it_dies),
-        cmocka_unit_test(another_message_of_the_id_does_not_stand_for_the_one_that_was_moved),
+        cmocka_unit_test(another_message_with_the_same_id_is_not_the_moved_one),
         cmocka_unit_test(a_message_of_the_same_id_and_content_is_there_at_least_once),
         cmocka_unit_test(copies_that_find_no_space_to_be_released_are_released_later),
     };

@@ -113,9 +113,9 @@ static void set_sum(struct buffer *bytes)
 
 /* ---- the form ---- */
 
-static void what_is_written_is_read_again(void **state)
+static void a_written_catalog_is_read_again(void **state)
 {
-    struct random random = seed_random("what_is_written_is_read_again");
+    struct random random = seed_random("a_written_catalog_is_read_again");
 
     (void)state;
     for (int i = 0; i < 200; i++) {
@@ -214,7 +214,7 @@ static void make_disk(struct sim_fs *sim, uint64_t seed)
     assert_int_equal(sim->fs.ops->mkdir(sim, DIR, 0700), 0);
 }
 
-static void what_could_not_be_read_replaces_nothing(void **state)
+static void an_unreadable_catalog_replaces_nothing(void **state)
 {
     static struct sim_fs sim;
     struct catalog_topic topic = {.name = slice_of("no\nname")};
@@ -266,7 +266,7 @@ static void a_newer_format_is_refused_by_name(void **state)
     sim_fs_fini(&sim);
 }
 
-static void names_are_told_from_others(void **state)
+static void file_names_are_recognised(void **state)
 {
     char name[32];
 
@@ -305,10 +305,10 @@ static void only_the_newest_is_left(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_damaged_one_counts_only_where_no_older_does(void **state)
+static void a_damaged_catalog_counts_only_without_an_older_one(void **state)
 {
     static struct sim_fs sim;
-    struct random random = seed_random("a_damaged_one_counts_only_where_no_older_does");
+    struct random random = seed_random("a_damaged_catalog_counts_only_without_an_older_one");
     struct catalog old = random_catalog(&random), next = random_catalog(&random), again;
     uint32_t damaged;
 
@@ -376,9 +376,9 @@ static void a_crash_leaves_the_old_or_the_new(void **state)
     catalog_fini(&next);
 }
 
-static void a_failed_io_is_fatal_only_where_nobody_knows(void **state)
+static void a_failed_io_is_fatal_only_if_the_outcome_is_unknown(void **state)
 {
-    struct random random = seed_random("a_failed_io_is_fatal_only_where_nobody_knows");
+    struct random random = seed_random("a_failed_io_is_fatal_only_if_the_outcome_is_unknown");
     struct catalog old = random_catalog(&random), next = random_catalog(&random);
     int fatals = 0;
 
@@ -421,16 +421,16 @@ static void a_failed_io_is_fatal_only_where_nobody_knows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(a_written_catalog_is_read_again),
         cmocka_unit_test(any_damage_is_seen),
         cmocka_unit_test(a_right_checksum_is_not_enough),
-        cmocka_unit_test(what_could_not_be_read_replaces_nothing),
+        cmocka_unit_test(an_unreadable_catalog_replaces_nothing),
         cmocka_unit_test(a_newer_format_is_refused_by_name),
-        cmocka_unit_test(names_are_told_from_others),
+        cmocka_unit_test(file_names_are_recognised),
         cmocka_unit_test(only_the_newest_is_left),
-        cmocka_unit_test(a_damaged_one_counts_only_where_no_older_does),
+        cmocka_unit_test(a_damaged_catalog_counts_only_without_an_older_one),
         cmocka_unit_test(a_crash_leaves_the_old_or_the_new),
-        cmocka_unit_test(a_failed_io_is_fatal_only_where_nobody_knows),
+        cmocka_unit_test(a_failed_io_is_fatal_only_if_the_outcome_is_unknown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

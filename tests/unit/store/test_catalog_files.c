@@ -117,7 +117,7 @@ static void very_many_damaged_newer_ones_are_refused_by_the_newest_s_name(void *
     sim_fs_fini(&sim);
 }
 
-static void one_under_the_name_of_another_is_none(void **state)
+static void a_catalog_under_another_name_is_ignored(void **state)
 {
     uint64_t generation = 0;
     uint32_t damaged = 0;
@@ -160,7 +160,7 @@ static int list_fails(void *ctx, const char *path, void (*each)(void *each_ctx, 
 }
 
 /* The older ones are the next writing's. */
-static void a_directory_that_cannot_be_listed_keeps_none_from_being_written(void **state)
+static void an_unlistable_directory_does_not_prevent_writing(void **state)
 {
     struct fs_ops ops;
     const struct fs fs = {.ops = &ops, .ctx = &sim};
@@ -188,7 +188,7 @@ static int64_t huge_size(void *ctx, int fd)
     return INT64_C(1) << 40;
 }
 
-static void one_that_is_larger_than_any_can_be_is_damaged(void **state)
+static void an_oversized_catalog_is_damaged(void **state)
 {
     struct fs_ops ops;
     const struct fs fs = {.ops = &ops, .ctx = &sim};
@@ -205,7 +205,7 @@ static void one_that_is_larger_than_any_can_be_is_damaged(void **state)
 }
 
 /* The directory's name leaves no room for the file's. */
-static void a_path_that_is_too_long_is_refused(void **state)
+static void an_overlong_path_is_rejected(void **state)
 {
     static char dir[PATH_MAX + 10];
     const struct catalog catalog = catalog_of(1);
@@ -224,11 +224,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(however_many_older_ones_there_are_the_newest_is_read),
         cmocka_unit_test(very_many_damaged_newer_ones_are_refused_by_the_newest_s_name),
-        cmocka_unit_test(one_under_the_name_of_another_is_none),
+        cmocka_unit_test(a_catalog_under_another_name_is_ignored),
         cmocka_unit_test(names_longer_than_any_of_ours_are_not_ours),
-        cmocka_unit_test(a_directory_that_cannot_be_listed_keeps_none_from_being_written),
-        cmocka_unit_test(one_that_is_larger_than_any_can_be_is_damaged),
-        cmocka_unit_test(a_path_that_is_too_long_is_refused),
+        cmocka_unit_test(an_unlistable_directory_does_not_prevent_writing),
+        cmocka_unit_test(an_oversized_catalog_is_damaged),
+        cmocka_unit_test(an_overlong_path_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void write_manifest(const char *text)
     fclose(file);
 }
 
-static void made_for_its_owner_alone(void **state)
+static void is_created_for_its_owner_only(void **state)
 {
     struct datadir *datadir = open_well(4);
     struct stat about;
@@ -93,7 +93,7 @@ static void made_for_its_owner_alone(void **state)
     datadir_close(datadir);
 }
 
-static void keeps_what_was_fixed_and_what_was_written(void **state)
+static void keeps_fixed_and_written_values(void **state)
 {
     struct datadir *datadir = open_well(0);
     uint64_t hash_seed = manifest.hash_seed;
@@ -168,7 +168,7 @@ static void sign(char out[768], const char *text)
     snprintf(out + len, 768 - len, "check=%016" PRIx64 "\n", hash_64(out, len));
 }
 
-static void manifest_that_is_none_is_refused_and_left_alone(void **state)
+static void an_invalid_manifest_is_rejected_and_kept(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -284,7 +284,7 @@ static void shard_name(char *path, size_t path_bytes, int shard, const char *mor
     snprintf(path, path_bytes, "%s/shard-%02d%s", dir, shard, more);
 }
 
-static void its_shards_are_those_that_are_there(void **state)
+static void the_shards_are_the_existing_directories(void **state)
 {
     char path[256], aside[256];
     struct datadir *datadir;
@@ -321,7 +321,7 @@ static void newer_format_is_refused_as_such(void **state)
     assert_non_null(strstr(error, "format 2"));
 }
 
-static void shards_without_manifest_are_not_begun_anew(void **state)
+static void shards_without_a_manifest_are_not_recreated(void **state)
 {
     char path[256];
 
@@ -378,7 +378,7 @@ static void opening_for_reading_makes_nothing(void **state)
     datadir_close(datadir);
 }
 
-static void path_that_is_no_directory_is_refused(void **state)
+static void a_path_that_is_not_a_directory_is_rejected(void **state)
 {
     FILE *file = fopen(dir, "w");
 
@@ -389,7 +389,7 @@ static void path_that_is_no_directory_is_refused(void **state)
     assert_non_null(strstr(error, dir));
 }
 
-static void a_path_of_no_length_or_too_much_is_refused(void **state)
+static void an_empty_or_overlong_path_is_rejected(void **state)
 {
     static char path[8192];
     struct datadir *datadir = NULL;
@@ -407,7 +407,7 @@ static void a_path_of_no_length_or_too_much_is_refused(void **state)
     datadir_close(datadir);
 }
 
-static void too_many_shards_are_refused_and_nothing_made(void **state)
+static void too_many_shards_are_rejected_and_nothing_is_created(void **state)
 {
     (void)state;
     assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
@@ -434,7 +434,7 @@ static void a_manifest_that_cannot_be_read_or_locked_is_named(void **state)
 }
 
 /* Where the new manifest cannot be written nothing is begun. */
-static void a_directory_whose_manifest_cannot_be_written_is_refused(void **state)
+static void a_directory_with_an_unwritable_manifest_is_rejected(void **state)
 {
     char path[200];
 
@@ -452,23 +452,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_root, remove_root)
-        ROW(made_for_its_owner_alone),
-        ROW(keeps_what_was_fixed_and_what_was_written),
+        ROW(is_created_for_its_owner_only),
+        ROW(keeps_fixed_and_written_values),
         ROW(second_opening_is_refused_with_the_pid_of_the_first),
         ROW(another_number_of_shards_is_refused),
-        ROW(manifest_that_is_none_is_refused_and_left_alone),
+        ROW(an_invalid_manifest_is_rejected_and_kept),
         ROW(every_single_bit_of_the_manifest_counts),
         ROW(its_name_is_drawn_once),
-        ROW(its_shards_are_those_that_are_there),
+        ROW(the_shards_are_the_existing_directories),
         ROW(newer_format_is_refused_as_such),
-        ROW(shards_without_manifest_are_not_begun_anew),
+        ROW(shards_without_a_manifest_are_not_recreated),
         ROW(half_written_manifest_of_a_crash_does_not_matter),
         ROW(opening_for_reading_makes_nothing),
-        ROW(path_that_is_no_directory_is_refused),
-        ROW(a_path_of_no_length_or_too_much_is_refused),
-        ROW(too_many_shards_are_refused_and_nothing_made),
+        ROW(a_path_that_is_not_a_directory_is_rejected),
+        ROW(an_empty_or_overlong_path_is_rejected),
+        ROW(too_many_shards_are_rejected_and_nothing_is_created),
         ROW(a_manifest_that_cannot_be_read_or_locked_is_named),
-        ROW(a_directory_whose_manifest_cannot_be_written_is_refused),
+        ROW(a_directory_with_an_unwritable_manifest_is_rejected),
 #undef ROW
     };
 

@@ -70,7 +70,7 @@ static void put_file(const char *name, const char *bytes, size_t len)
 /* ---- claims ---- */
 
 /* Of a new one and of one that is there. */
-static void every_failing_call_is_told_and_the_next_try_opens_it(void **state)
+static void every_failed_call_is_reported_and_the_next_open_succeeds(void **state)
 {
     int told = 0;
 
@@ -106,7 +106,7 @@ static void every_failing_call_is_told_and_the_next_try_opens_it(void **state)
     assert_true(told > 8);
 }
 
-static void what_the_manifest_becomes_is_written_whole_or_not_at_all(void **state)
+static void the_manifest_is_replaced_atomically(void **state)
 {
     struct datadir *datadir;
     int result = -1, told = 0;
@@ -132,7 +132,7 @@ static void what_the_manifest_becomes_is_written_whole_or_not_at_all(void **stat
     datadir_close(datadir);
 }
 
-static void what_is_too_long_or_no_text_is_no_manifest(void **state)
+static void overlong_or_binary_data_is_not_a_manifest(void **state)
 {
     static char bytes[1 << 16];
     struct datadir *datadir;
@@ -165,7 +165,7 @@ static void a_backup_that_was_not_completed_is_refused(void **state)
 }
 
 /* It has just taken the lock, and not yet said who it is. */
-static void who_has_not_said_its_number_is_another_process(void **state)
+static void a_holder_without_a_process_number_is_another_process(void **state)
 {
     char path[256];
     struct datadir *datadir;
@@ -200,7 +200,7 @@ static void a_path_may_be_a_bare_name(void **state)
 }
 
 /* Where the last sync failed the new manifest is there all the same, and it is ours. */
-static void a_manifest_whose_name_was_not_synced_is_written_over_by_the_next(void **state)
+static void an_unsynced_manifest_is_overwritten_by_the_next(void **state)
 {
     (void)state;
     for (int n = 0; n < CALLS_MAX; n++) {
@@ -220,7 +220,7 @@ static void a_manifest_whose_name_was_not_synced_is_written_over_by_the_next(voi
     fail();
 }
 
-static void a_manifest_that_is_no_file_does_not_hold_up_the_start(void **state)
+static void a_manifest_that_is_not_a_file_does_not_block_the_start(void **state)
 {
     char path[256];
 
@@ -242,14 +242,14 @@ static void a_manifest_that_is_no_file_does_not_hold_up_the_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROW(every_failing_call_is_told_and_the_next_try_opens_it),
-        ROW(what_the_manifest_becomes_is_written_whole_or_not_at_all),
-        ROW(what_is_too_long_or_no_text_is_no_manifest),
+        ROW(every_failed_call_is_reported_and_the_next_open_succeeds),
+        ROW(the_manifest_is_replaced_atomically),
+        ROW(overlong_or_binary_data_is_not_a_manifest),
         ROW(a_backup_that_was_not_completed_is_refused),
-        ROW(who_has_not_said_its_number_is_another_process),
+        ROW(a_holder_without_a_process_number_is_another_process),
         ROW(a_path_may_be_a_bare_name),
-        ROW(a_manifest_whose_name_was_not_synced_is_written_over_by_the_next),
-        ROW(a_manifest_that_is_no_file_does_not_hold_up_the_start),
+        ROW(an_unsynced_manifest_is_overwritten_by_the_next),
+        ROW(a_manifest_that_is_not_a_file_does_not_block_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

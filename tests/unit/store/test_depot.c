@@ -36,7 +36,7 @@ static void end(struct rig *rig)
     free(rig);
 }
 
-static void an_empty_depot_knows_nothing(void **state)
+static void an_empty_depot_finds_nothing(void **state)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 1);
@@ -91,9 +91,9 @@ static void long_histories_lose_nothing(void **state)
     assert_true(between > 10 && given_up > 0);
 }
 
-static void the_owner_goes_on_beside_helpers(void **state)
+static void the_owner_continues_while_helpers_read(void **state)
 {
-    struct random random = seed_random("the_owner_goes_on_beside_helpers");
+    struct random random = seed_random("the_owner_continues_while_helpers_read");
     static struct sim_fs sim;
     struct rig *rig = start(&sim, random_next(&random));
 
@@ -210,9 +210,9 @@ static void a_failed_io_loses_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_depot_knows_nothing),
+        cmocka_unit_test(an_empty_depot_finds_nothing),
         cmocka_unit_test(long_histories_lose_nothing),
-        cmocka_unit_test(the_owner_goes_on_beside_helpers),
+        cmocka_unit_test(the_owner_continues_while_helpers_read),
         cmocka_unit_test(a_crash_at_any_io_loses_nothing),
         cmocka_unit_test(a_failed_io_loses_nothing),
     };

@@ -67,7 +67,7 @@ static void tables_of_one_size_become_one_of_the_next(void **state)
     crowd_end(&crowd);
 }
 
-static void none_becomes_larger_than_is_allowed(void **state)
+static void no_table_exceeds_its_limit(void **state)
 {
     (void)state;
     start(2, TABLE + 1000, 0);
@@ -81,7 +81,7 @@ static void none_becomes_larger_than_is_allowed(void **state)
     crowd_end(&crowd);
 }
 
-static void a_table_of_which_a_third_is_dead_is_written_anew_alone(void **state)
+static void a_table_with_a_third_dead_is_rewritten_separately(void **state)
 {
     struct record_place place;
 
@@ -101,7 +101,7 @@ static void a_table_of_which_a_third_is_dead_is_written_anew_alone(void **state)
     crowd_end(&crowd);
 }
 
-static void a_table_of_which_all_is_dead_is_not_worth_a_merge(void **state)
+static void a_dead_table_is_not_merged(void **state)
 {
     (void)state;
     start(2, 0, 0);
@@ -116,7 +116,7 @@ static void a_table_of_which_all_is_dead_is_not_worth_a_merge(void **state)
 }
 
 /* They end between the merge's beginning and its end. */
-static void a_merge_of_which_nothing_is_left_alive_leaves_no_table(void **state)
+static void a_merge_without_live_entries_leaves_no_table(void **state)
 {
     struct depot_keys_merge merging;
 
@@ -135,7 +135,7 @@ static void a_merge_of_which_nothing_is_left_alive_leaves_no_table(void **state)
     crowd_end(&crowd);
 }
 
-static void no_merge_begins_while_a_checkpoint_goes_on(void **state)
+static void no_merge_begins_during_a_checkpoint(void **state)
 {
     struct depot_build build = {0};
     struct depot_keys_merge merging;
@@ -154,7 +154,7 @@ static void no_merge_begins_while_a_checkpoint_goes_on(void **state)
 /* ---- checkpoints ---- */
 
 /* Far more than there are items, and not a word of them from the engine. */
-static void what_lives_in_a_victim_is_written_without_being_asked_for(void **state)
+static void live_jobs_of_a_victim_are_written_automatically(void **state)
 {
     struct depot_build build = {0};
     struct depot_stats stats;
@@ -195,7 +195,7 @@ static void without_space_no_victim_is_chosen(void **state)
     crowd_end(&crowd);
 }
 
-static void a_victim_whose_directory_cannot_be_read_stays(void **state)
+static void a_victim_with_an_unreadable_directory_stays(void **state)
 {
     struct depot_build build = {0};
     struct record_place place;
@@ -239,7 +239,7 @@ static int read_what_is_no_job(void *ctx, struct record_place place, struct buff
     return scratch->failed ? -ENOMEM : 0;
 }
 
-static void an_item_that_is_no_job_fails_alone(void **state)
+static void an_item_without_a_job_fails_separately(void **state)
 {
     struct depot_build build = {0};
     struct record_place place;
@@ -354,7 +354,7 @@ static void count_met(void *ctx, const struct depot_want *want, const struct rec
 }
 
 /* More than there is room for at first. */
-static void many_are_found_or_there_was_no_memory(void **state)
+static void a_batch_look_up_succeeds_or_reports_missing_memory(void **state)
 {
     struct depot_want *wants = calloc(TABLE, sizeof *wants);
     int result = -ENOMEM, refused = 0;
@@ -387,19 +387,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_of_one_size_become_one_of_the_next),
-        cmocka_unit_test(none_becomes_larger_than_is_allowed),
-        cmocka_unit_test(a_table_of_which_a_third_is_dead_is_written_anew_alone),
-        cmocka_unit_test(a_table_of_which_all_is_dead_is_not_worth_a_merge),
-        cmocka_unit_test(a_merge_of_which_nothing_is_left_alive_leaves_no_table),
-        cmocka_unit_test(no_merge_begins_while_a_checkpoint_goes_on),
-        cmocka_unit_test(what_lives_in_a_victim_is_written_without_being_asked_for),
+        cmocka_unit_test(no_table_exceeds_its_limit),
+        cmocka_unit_test(a_table_with_a_third_dead_is_rewritten_separately),
+        cmocka_unit_test(a_dead_table_is_not_merged),
+        cmocka_unit_test(a_merge_without_live_entries_leaves_no_table),
+        cmocka_unit_test(no_merge_begins_during_a_checkpoint),
+        cmocka_unit_test(live_jobs_of_a_victim_are_written_automatically),
         cmocka_unit_test(without_space_no_victim_is_chosen),
-        cmocka_unit_test(a_victim_whose_directory_cannot_be_read_stays),
-        cmocka_unit_test(an_item_that_is_no_job_fails_alone),
+        cmocka_unit_test(a_victim_with_an_unreadable_directory_stays),
+        cmocka_unit_test(an_item_without_a_job_fails_separately),
         cmocka_unit_test(a_checkpoint_of_nothing_can_be_given_up),
         cmocka_unit_test(given_up_all_victims_count_as_before),
         cmocka_unit_test(a_victim_without_memory_for_its_slots_is_written_later),
-        cmocka_unit_test(many_are_found_or_there_was_no_memory),
+        cmocka_unit_test(a_batch_look_up_succeeds_or_reports_missing_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

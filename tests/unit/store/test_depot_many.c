@@ -106,7 +106,7 @@ static void all_that_are_alive_are_met_and_no_others(void **state)
 }
 
 /* By itself it says what is wrong with it. */
-static void what_cannot_be_read_takes_no_other_along(void **state)
+static void an_unreadable_job_does_not_affect_others(void **state)
 {
     struct random random = seed_random(__func__);
     struct run_slot slot;
@@ -161,7 +161,7 @@ static void a_record_of_another_job_is_not_met(void **state)
     crowd_end(&crowd);
 }
 
-static void of_none_there_is_none(void **state)
+static void an_empty_batch_finds_nothing(void **state)
 {
     (void)state;
     memset(&scene, 0, sizeof scene);
@@ -177,9 +177,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_are_alive_are_met_and_no_others),
-        cmocka_unit_test(what_cannot_be_read_takes_no_other_along),
+        cmocka_unit_test(an_unreadable_job_does_not_affect_others),
         cmocka_unit_test(a_record_of_another_job_is_not_met),
-        cmocka_unit_test(of_none_there_is_none),
+        cmocka_unit_test(an_empty_batch_finds_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,7 +88,7 @@ static uint32_t files_of(const char *suffix)
     return count;
 }
 
-static void steps_give_what_one_would(void **state)
+static void a_merge_in_steps_equals_one_merge(void **state)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
@@ -129,7 +129,7 @@ static void a_table_installed_behind_newer_ones_is_found_after_a_restart(void **
 }
 
 /* What moved has its keys in the table of its new run. */
-static void runs_may_be_written_anew_while_their_keys_are_merged(void **state)
+static void runs_may_be_rewritten_while_their_keys_are_merged(void **state)
 {
     struct rig *rig;
     struct depot_keys_merge merge;
@@ -161,7 +161,7 @@ static void runs_may_be_written_anew_while_their_keys_are_merged(void **state)
     reopen_and_end(rig);
 }
 
-static void a_merge_of_which_nothing_is_left_alive_makes_no_table(void **state)
+static void a_merge_without_live_entries_creates_no_table(void **state)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
@@ -183,7 +183,7 @@ static void a_merge_of_which_nothing_is_left_alive_makes_no_table(void **state)
 }
 
 /* Every job of the merged runs ends between two steps, after some were taken over. */
-static void a_table_that_nobody_needs_any_more_goes_with_the_next_commit(void **state)
+static void an_unneeded_table_is_removed_with_the_next_commit(void **state)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
@@ -280,7 +280,7 @@ static void load_filters(struct rig *rig)
     depot_let_go(view);
 }
 
-static void a_key_is_absent_only_where_that_is_certain(void **state)
+static void a_key_is_absent_only_if_that_is_certain(void **state)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct hash128 stranger;
@@ -303,7 +303,7 @@ static void a_key_is_absent_only_where_that_is_certain(void **state)
     scene_end(rig);
 }
 
-static void a_key_is_absent_only_where_every_table_says_so(void **state)
+static void a_key_is_absent_only_if_every_table_lacks_it(void **state)
 {
     struct rig *rig = scene_start(&sim, 1);
 
@@ -325,15 +325,15 @@ static void a_key_is_absent_only_where_every_table_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_give_what_one_would),
+        cmocka_unit_test(a_merge_in_steps_equals_one_merge),
         cmocka_unit_test(a_table_installed_behind_newer_ones_is_found_after_a_restart),
-        cmocka_unit_test(runs_may_be_written_anew_while_their_keys_are_merged),
-        cmocka_unit_test(a_merge_of_which_nothing_is_left_alive_makes_no_table),
-        cmocka_unit_test(a_table_that_nobody_needs_any_more_goes_with_the_next_commit),
+        cmocka_unit_test(runs_may_be_rewritten_while_their_keys_are_merged),
+        cmocka_unit_test(a_merge_without_live_entries_creates_no_table),
+        cmocka_unit_test(an_unneeded_table_is_removed_with_the_next_commit),
         cmocka_unit_test(a_merge_given_up_between_steps_leaves_no_file),
         cmocka_unit_test(a_crash_between_steps_loses_nothing),
-        cmocka_unit_test(a_key_is_absent_only_where_that_is_certain),
-        cmocka_unit_test(a_key_is_absent_only_where_every_table_says_so),
+        cmocka_unit_test(a_key_is_absent_only_if_that_is_certain),
+        cmocka_unit_test(a_key_is_absent_only_if_every_table_lacks_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -305,7 +305,7 @@ static void a_reserve_that_cannot_be_made_leaves_no_file(void **state)
     crowd_end(&crowd);
 }
 
-static void what_was_held_back_is_due_to_be_tidied_afterwards(void **state)
+static void postponed_removals_happen_later(void **state)
 {
     (void)state;
     crowd_start(&crowd);
@@ -325,7 +325,7 @@ static void what_was_held_back_is_due_to_be_tidied_afterwards(void **state)
     crowd_end(&crowd);
 }
 
-static void a_directory_with_too_long_a_name_is_refused(void **state)
+static void a_directory_with_an_overlong_name_is_rejected(void **state)
 {
     static char dir[5000];
 
@@ -351,8 +351,8 @@ int main(void)
         cmocka_unit_test(a_reserve_is_made_once_and_given_back_whole),
         cmocka_unit_test(no_reserve_is_made_while_held_back),
         cmocka_unit_test(a_reserve_that_cannot_be_made_leaves_no_file),
-        cmocka_unit_test(what_was_held_back_is_due_to_be_tidied_afterwards),
-        cmocka_unit_test(a_directory_with_too_long_a_name_is_refused),
+        cmocka_unit_test(postponed_removals_happen_later),
+        cmocka_unit_test(a_directory_with_an_overlong_name_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

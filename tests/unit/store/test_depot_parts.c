@@ -93,7 +93,7 @@ static void nothing_goes_while_held_back(void **state)
     scene_end(rig);
 }
 
-static void what_never_counted_is_removed_but_its_number_stays_taken(void **state)
+static void an_uncommitted_run_is_removed_but_its_number_stays_taken(void **state)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
@@ -356,7 +356,7 @@ int main(void)
         cmocka_unit_test(a_slot_is_released_once),
         cmocka_unit_test(a_dead_run_goes_once_no_view_holds_it),
         cmocka_unit_test(nothing_goes_while_held_back),
-        cmocka_unit_test(what_never_counted_is_removed_but_its_number_stays_taken),
+        cmocka_unit_test(an_uncommitted_run_is_removed_but_its_number_stays_taken),
         cmocka_unit_test(a_damaged_catalog_is_refused_and_nothing_removed),
         cmocka_unit_test(a_missing_run_is_refused_by_name),
         cmocka_unit_test(an_item_that_cannot_be_read_stays_last),

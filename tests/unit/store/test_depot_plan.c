@@ -282,13 +282,13 @@ static void disk_stays_bounded_under_retry_loops(void **state)
     live(retry_loops, "retry_loops", 600, 3);
 }
 
-static void disk_stays_bounded_where_nothing_dies_in_order(void **state)
+static void disk_is_bounded_if_jobs_end_in_random_order(void **state)
 {
     (void)state;
     live(in_any_order, "in_any_order", 600, 6);
 }
 
-static void disk_stays_bounded_where_all_end_at_once(void **state)
+static void disk_is_bounded_if_all_jobs_end_together(void **state)
 {
     (void)state;
     live(all_at_once, "all_at_once", 800, 3);
@@ -299,7 +299,7 @@ static void disk_stays_bounded_where_all_end_at_once(void **state)
 static const struct depot_plan_limits LIMITS = {
     .slack_bytes = 100, .victim_bytes_max = 1000, .small_run_bytes = 50, .victim_slots_max = 100};
 
-static void nothing_is_written_anew_while_little_is_dead(void **state)
+static void nothing_is_rewritten_while_little_is_dead(void **state)
 {
     struct depot_plan_run runs[] = {{.disk_bytes = 1200, .alive_bytes = 1000, .alive = 10},
                                     {.disk_bytes = 1200, .alive_bytes = 1000, .alive = 10}};
@@ -319,7 +319,7 @@ static void the_deadest_go_first_and_no_more_than_needed(void **state)
     assert_true(runs[1].is_victim);
 }
 
-static void what_goes_by_itself_is_no_victim(void **state)
+static void a_run_that_will_end_by_itself_is_not_a_victim(void **state)
 {
     struct depot_plan_run runs[] = {
         {.disk_bytes = 5000, .alive_bytes = 0, .alive = 0},
@@ -329,7 +329,7 @@ static void what_goes_by_itself_is_no_victim(void **state)
     assert_int_equal(depot_plan_victims(runs, 2, &LIMITS), 0);
 }
 
-static void one_that_is_too_large_goes_alone(void **state)
+static void an_oversized_run_is_rewritten_separately(void **state)
 {
     struct depot_plan_run runs[] = {{.disk_bytes = 9000, .alive_bytes = 5000, .alive = 1000},
                                     {.disk_bytes = 9000, .alive_bytes = 5000, .alive = 1000}};
@@ -354,16 +354,16 @@ static void small_runs_are_made_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_written_anew_while_little_is_dead),
+        cmocka_unit_test(nothing_is_rewritten_while_little_is_dead),
         cmocka_unit_test(the_deadest_go_first_and_no_more_than_needed),
-        cmocka_unit_test(what_goes_by_itself_is_no_victim),
-        cmocka_unit_test(one_that_is_too_large_goes_alone),
+        cmocka_unit_test(a_run_that_will_end_by_itself_is_not_a_victim),
+        cmocka_unit_test(an_oversized_run_is_rewritten_separately),
         cmocka_unit_test(small_runs_are_made_one),
         cmocka_unit_test(disk_stays_bounded_under_short_jobs_and_a_few_long),
         cmocka_unit_test(disk_stays_bounded_under_cancels),
         cmocka_unit_test(disk_stays_bounded_under_retry_loops),
-        cmocka_unit_test(disk_stays_bounded_where_nothing_dies_in_order),
-        cmocka_unit_test(disk_stays_bounded_where_all_end_at_once),
+        cmocka_unit_test(disk_is_bounded_if_jobs_end_in_random_order),
+        cmocka_unit_test(disk_is_bounded_if_all_jobs_end_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

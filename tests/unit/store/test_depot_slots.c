@@ -16,7 +16,7 @@ static struct crowd crowd;
 
 /* ---- places ---- */
 
-static void a_place_that_is_no_slot_is_dead_and_stays_where_it_is(void **state)
+static void an_invalid_slot_is_dead_and_keeps_its_place(void **state)
 {
     const struct record_place none[] = {
         {.file = 1, .at = 3, .bytes = 40}, /* in the log */
@@ -47,7 +47,7 @@ static void a_place_that_is_no_slot_is_dead_and_stays_where_it_is(void **state)
     crowd_end(&crowd);
 }
 
-static void what_is_no_slot_is_neither_released_nor_read(void **state)
+static void invalid_slots_are_neither_released_nor_read(void **state)
 {
     const struct depot_view *view;
     struct buffer scratch;
@@ -100,7 +100,7 @@ static void released_without_a_length_slots_take_their_share_of_bytes(void **sta
     crowd_end(&crowd);
 }
 
-static void while_a_run_is_written_anew_only_what_lives_in_it_moves(void **state)
+static void rewriting_a_run_moves_only_live_jobs(void **state)
 {
     struct depot_build build = {0};
 
@@ -209,7 +209,7 @@ static void count_met(void *ctx, const struct depot_want *want, const struct rec
 }
 
 /* A place that is none is as good as no place; a hint that leads astray is passed over. */
-static void of_many_asked_for_each_is_met_in_its_own_slot(void **state)
+static void each_slot_of_a_batch_is_found(void **state)
 {
     struct keys_entry entries[] = {
         {crowd_key(42).low, 1, 3},           /* dead */
@@ -248,7 +248,7 @@ static void of_many_asked_for_each_is_met_in_its_own_slot(void **state)
 }
 
 /* Until it counts nobody loads from it, and the job is still where it was. */
-static void the_run_of_a_checkpoint_under_way_is_passed_over(void **state)
+static void the_run_of_an_unfinished_checkpoint_is_skipped(void **state)
 {
     struct depot_build build = {0};
     struct keys_entry entries[2];
@@ -329,7 +329,7 @@ static int find_end(uint32_t job)
     return result;
 }
 
-static void a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none(void **state)
+static void a_slot_without_a_job_is_damage_but_a_remembered_id_is_not(void **state)
 {
     struct depot_build build = {0};
     struct record_place place;
@@ -356,7 +356,7 @@ static void a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none(void **s
     crowd_end(&crowd);
 }
 
-static void a_run_of_another_length_than_the_catalog_says_is_refused(void **state)
+static void a_run_with_a_wrong_length_is_rejected(void **state)
 {
     (void)state;
     crowd_start(&crowd);
@@ -386,7 +386,7 @@ static ssize_t read_and_die(void *ctx, int fd, void *into, size_t len, int64_t o
 }
 
 /* After a read of the table: while the directory is read, or the record. */
-static void a_slot_that_dies_while_it_is_read_is_no_damage(void **state)
+static void a_slot_that_ends_during_a_read_is_not_damage(void **state)
 {
     struct fs_ops ops;
     struct record_place place;
@@ -416,17 +416,17 @@ static void a_slot_that_dies_while_it_is_read_is_no_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_place_that_is_no_slot_is_dead_and_stays_where_it_is),
-        cmocka_unit_test(what_is_no_slot_is_neither_released_nor_read),
+        cmocka_unit_test(an_invalid_slot_is_dead_and_keeps_its_place),
+        cmocka_unit_test(invalid_slots_are_neither_released_nor_read),
         cmocka_unit_test(released_without_a_length_slots_take_their_share_of_bytes),
-        cmocka_unit_test(while_a_run_is_written_anew_only_what_lives_in_it_moves),
+        cmocka_unit_test(rewriting_a_run_moves_only_live_jobs),
         cmocka_unit_test(a_job_is_found_among_many_of_the_same_hash),
         cmocka_unit_test(a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash),
-        cmocka_unit_test(of_many_asked_for_each_is_met_in_its_own_slot),
-        cmocka_unit_test(the_run_of_a_checkpoint_under_way_is_passed_over),
-        cmocka_unit_test(a_slot_that_holds_no_job_is_damage_and_a_remembered_id_none),
-        cmocka_unit_test(a_run_of_another_length_than_the_catalog_says_is_refused),
-        cmocka_unit_test(a_slot_that_dies_while_it_is_read_is_no_damage),
+        cmocka_unit_test(each_slot_of_a_batch_is_found),
+        cmocka_unit_test(the_run_of_an_unfinished_checkpoint_is_skipped),
+        cmocka_unit_test(a_slot_without_a_job_is_damage_but_a_remembered_id_is_not),
+        cmocka_unit_test(a_run_with_a_wrong_length_is_rejected),
+        cmocka_unit_test(a_slot_that_ends_during_a_read_is_not_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

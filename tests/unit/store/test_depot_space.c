@@ -139,7 +139,7 @@ static void the_job_behind_a_dead_prefix_can_be_read(void **state)
 }
 
 /* They ended after the snapshot: their ends may be lost, and then they are alive. */
-static void what_ended_after_the_snapshot_is_not_punched(void **state)
+static void jobs_that_ended_after_the_snapshot_are_not_punched(void **state)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 60000);
@@ -210,7 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_job_behind_a_dead_prefix_can_be_read),
-        cmocka_unit_test(what_ended_after_the_snapshot_is_not_punched),
+        cmocka_unit_test(jobs_that_ended_after_the_snapshot_are_not_punched),
         cmocka_unit_test(nothing_is_punched_without_a_commit),
         cmocka_unit_test(victims_are_there_until_a_catalog_leaves_them_out),
     };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void never_says_no_to_what_was_put_in(void **state)
+static void never_excludes_an_added_key(void **state)
 {
     static const uint64_t counts[] = {0, 1, 15, 16, 17, 1000, 100000};
     struct random random = seed_random(__func__);
@@ -52,7 +52,7 @@ static void is_wrong_about_once_in_a_thousand(void **state)
     filter_fini(&filter);
 }
 
-static void an_empty_one_says_no(void **state)
+static void an_empty_filter_returns_no(void **state)
 {
     struct filter filter;
 
@@ -64,7 +64,7 @@ static void an_empty_one_says_no(void **state)
     filter_fini(&filter);
 }
 
-static void a_zeroed_one_says_maybe(void **state)
+static void a_zeroed_filter_returns_maybe(void **state)
 {
     struct filter filter = {0};
 
@@ -77,7 +77,7 @@ static void a_zeroed_one_says_maybe(void **state)
     filter_fini(&filter);
 }
 
-static void too_much_is_refused_and_all_is_maybe(void **state)
+static void an_oversized_filter_is_rejected_and_returns_maybe(void **state)
 {
     struct filter filter;
 
@@ -167,11 +167,11 @@ static void its_blocks_rise_with_the_hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_says_no_to_what_was_put_in),
+        cmocka_unit_test(never_excludes_an_added_key),
         cmocka_unit_test(is_wrong_about_once_in_a_thousand),
-        cmocka_unit_test(an_empty_one_says_no),
-        cmocka_unit_test(a_zeroed_one_says_maybe),
-        cmocka_unit_test(too_much_is_refused_and_all_is_maybe),
+        cmocka_unit_test(an_empty_filter_returns_no),
+        cmocka_unit_test(a_zeroed_filter_returns_maybe),
+        cmocka_unit_test(an_oversized_filter_is_rejected_and_returns_maybe),
         cmocka_unit_test(is_the_same_by_its_size),
         cmocka_unit_test(folded_it_is_smaller_and_as_good),
         cmocka_unit_test(its_blocks_rise_with_the_hashes),

@@ -80,7 +80,7 @@ static int count_names(const char *path)
     return names;
 }
 
-static void what_is_made_after_a_move_is_where_the_directory_is(void **state)
+static void files_created_after_a_move_are_in_the_moved_directory(void **state)
 {
     (void)state;
     assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a"), 0700), 0);
@@ -105,7 +105,7 @@ static void what_is_made_after_a_move_is_where_the_directory_is(void **state)
     assert_true(fs_leads(&fs, in(home, "a"), -1));
 }
 
-static void what_is_not_below_it_is_not_reached(void **state)
+static void paths_outside_the_directory_are_not_reachable(void **state)
 {
     static char name[400];
 
@@ -123,7 +123,7 @@ static void what_is_not_below_it_is_not_reached(void **state)
     assert_true(fs_leads(&fs_posix, in(home, "none"), -1)); /* nobody holds it */
 }
 
-static void it_and_what_is_below_is_locked_wherever_it_is(void **state)
+static void a_moved_directory_and_its_subdirectories_stay_locked(void **state)
 {
     struct fs_dir *other;
     struct fs below;
@@ -184,7 +184,7 @@ static void commit_one(struct wal *wal)
 }
 
 /* Whatever part of the path it is. */
-static void a_commit_says_whether_its_file_would_be_found(void **state)
+static void a_commit_reports_whether_its_path_leads_to_its_file(void **state)
 {
     static const char *const sections[] = {"", "/shard-00", "/shard-00/wal",
                                            "/shard-00/wal/00000001.log"};
@@ -286,10 +286,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_home, remove_home)
-        ROW(what_is_made_after_a_move_is_where_the_directory_is),
-        ROW(what_is_not_below_it_is_not_reached),
-        ROW(it_and_what_is_below_is_locked_wherever_it_is),
-        ROW(a_commit_says_whether_its_file_would_be_found),
+        ROW(files_created_after_a_move_are_in_the_moved_directory),
+        ROW(paths_outside_the_directory_are_not_reachable),
+        ROW(a_moved_directory_and_its_subdirectories_stay_locked),
+        ROW(a_commit_reports_whether_its_path_leads_to_its_file),
         ROW(a_copy_in_its_place_is_another_file),
         ROW(a_copy_written_over_it_ends_it_before_it_writes_again),
         ROW(a_manifest_that_was_exchanged_is_not_written_over),

@@ -62,7 +62,7 @@ static int open_new(const char *name)
     return fd;
 }
 
-static void what_is_written_is_read_where_it_was_put(void **state)
+static void written_bytes_are_read_at_their_offset(void **state)
 {
     char got[8] = {0};
     int fd = open_new("file");
@@ -81,7 +81,7 @@ static void what_is_written_is_read_where_it_was_put(void **state)
     assert_int_equal(ops->close(NULL, fd), 0);
 }
 
-static void every_failure_is_told_by_its_number(void **state)
+static void every_failure_returns_its_errno(void **state)
 {
     char byte;
     int fd = open_new("file");
@@ -106,7 +106,7 @@ static void every_failure_is_told_by_its_number(void **state)
     assert_int_equal(ops->mkdir(NULL, path_of("none/below"), 0700), -ENOENT);
 }
 
-static void a_directory_that_is_there_is_made_and_a_file_is_none(void **state)
+static void creating_an_existing_directory_succeeds_but_not_over_a_file(void **state)
 {
     (void)state;
     assert_int_equal(ops->mkdir(NULL, path_of("room"), 0700), 0);
@@ -122,7 +122,7 @@ static void count_name(void *ctx, const char *name)
     *(unsigned *)ctx += !strcmp(name, "new");
 }
 
-static void a_name_is_what_it_was_renamed_to(void **state)
+static void a_renamed_file_has_its_new_name(void **state)
 {
     unsigned count = 0;
 
@@ -167,10 +167,10 @@ static void a_hole_is_made_in_a_file_of_one_name_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_where_it_was_put),
-        cmocka_unit_test(every_failure_is_told_by_its_number),
-        cmocka_unit_test(a_directory_that_is_there_is_made_and_a_file_is_none),
-        cmocka_unit_test(a_name_is_what_it_was_renamed_to),
+        cmocka_unit_test(written_bytes_are_read_at_their_offset),
+        cmocka_unit_test(every_failure_returns_its_errno),
+        cmocka_unit_test(creating_an_existing_directory_succeeds_but_not_over_a_file),
+        cmocka_unit_test(a_renamed_file_has_its_new_name),
         cmocka_unit_test(a_hole_is_made_in_a_file_of_one_name_only),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -101,7 +101,7 @@ static int open_file(void)
     return fd;
 }
 
-static void what_a_signal_interrupts_goes_on(void **state)
+static void interrupted_calls_continue(void **state)
 {
     char got[6];
     int fd;
@@ -121,7 +121,7 @@ static void what_a_signal_interrupts_goes_on(void **state)
 }
 
 /* Where that is not known a read may have to wait for the disk. */
-static void a_read_of_the_cache_alone_is_any_read_where_there_is_none(void **state)
+static void a_cache_read_falls_back_to_an_ordinary_read(void **state)
 {
     static const int unknown[] = {EOPNOTSUPP, ENOSYS, EINVAL};
     int fd = open_file();
@@ -142,7 +142,7 @@ static void a_read_of_the_cache_alone_is_any_read_where_there_is_none(void **sta
     ops->close(NULL, fd);
 }
 
-static void a_name_that_leads_nowhere_is_no_directory(void **state)
+static void a_dangling_name_is_not_a_directory(void **state)
 {
     (void)state;
     unlink(path);
@@ -152,7 +152,7 @@ static void a_name_that_leads_nowhere_is_no_directory(void **state)
     unlink(path);
 }
 
-static void what_is_forgotten_is_read_as_before(void **state)
+static void data_dropped_from_the_cache_is_still_readable(void **state)
 {
     int fd = open_file();
     char got[6];
@@ -201,10 +201,10 @@ static void a_write_that_gets_nowhere_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_signal_interrupts_goes_on),
-        cmocka_unit_test(a_read_of_the_cache_alone_is_any_read_where_there_is_none),
-        cmocka_unit_test(a_name_that_leads_nowhere_is_no_directory),
-        cmocka_unit_test(what_is_forgotten_is_read_as_before),
+        cmocka_unit_test(interrupted_calls_continue),
+        cmocka_unit_test(a_cache_read_falls_back_to_an_ordinary_read),
+        cmocka_unit_test(a_dangling_name_is_not_a_directory),
+        cmocka_unit_test(data_dropped_from_the_cache_is_still_readable),
         cmocka_unit_test(a_hole_takes_a_file_that_may_be_written),
         cmocka_unit_test(a_write_that_gets_nowhere_is_an_error),
     };

@@ -86,7 +86,7 @@ static struct keys_rig_list random_list(struct random *random, enum spread sprea
     return list;
 }
 
-static void finds_what_a_list_finds(void **state)
+static void finds_the_same_keys_as_a_list(void **state)
 {
     static const size_t counts[] = {0,   1,   2,   254, 255,  256,
                                     509, 510, 511, 765, 5000, KEYS_IO_BLOCKS * 255 + 1};
@@ -189,7 +189,7 @@ static ssize_t not_cached(void *ctx, int fd, void *into, size_t len, int64_t off
     return -EAGAIN;
 }
 
-static void does_not_wait_for_the_disk_when_told_so(void **state)
+static void does_not_wait_for_the_disk_if_set_so(void **state)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = random_list(&random, EVEN, 1000);
@@ -256,7 +256,7 @@ static void merge_random(struct random *random, size_t tables)
     free(all.at);
 }
 
-static void merged_ones_hold_what_all_held(void **state)
+static void a_merged_table_has_all_entries(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -268,7 +268,7 @@ static void merged_ones_hold_what_all_held(void **state)
     sim_fs_fini(&sim);
 }
 
-static void names_are_told_from_others(void **state)
+static void file_names_are_recognised(void **state)
 {
     char name[32];
 
@@ -290,13 +290,13 @@ static void names_are_told_from_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_what_a_list_finds),
+        cmocka_unit_test(finds_the_same_keys_as_a_list),
         cmocka_unit_test(equal_hashes_over_a_border_are_all_found),
         cmocka_unit_test(gives_no_more_than_there_is_room_for),
         cmocka_unit_test(takes_few_reads_however_the_hashes_lie),
-        cmocka_unit_test(does_not_wait_for_the_disk_when_told_so),
-        cmocka_unit_test(merged_ones_hold_what_all_held),
-        cmocka_unit_test(names_are_told_from_others),
+        cmocka_unit_test(does_not_wait_for_the_disk_if_set_so),
+        cmocka_unit_test(a_merged_table_has_all_entries),
+        cmocka_unit_test(file_names_are_recognised),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,7 +271,7 @@ static uint64_t crash_and_look(uint64_t at, enum sim_damage damage, uint64_t see
     return ios;
 }
 
-static void a_crash_leaves_a_whole_table_or_none(void **state)
+static void a_crash_leaves_a_whole_or_no_table(void **state)
 {
     struct random random = seed_random(__func__);
     uint64_t ios, runs;
@@ -287,7 +287,7 @@ static void a_crash_leaves_a_whole_table_or_none(void **state)
 }
 
 /* As above with small ones: every I/O with every damage. */
-static void a_crash_of_small_ones_leaves_whole_or_none(void **state)
+static void a_crash_leaves_whole_or_no_small_tables(void **state)
 {
     struct random random = seed_random(__func__);
     uint64_t ios;
@@ -371,7 +371,7 @@ static int read_in_all_ways(void)
     return result;
 }
 
-static void a_failed_read_is_told(void **state)
+static void a_failed_read_is_reported(void **state)
 {
     struct random random = seed_random(__func__);
     struct keys *tables[2];
@@ -408,7 +408,7 @@ static int pace(void *ctx, size_t bytes)
     return ++pacing->calls == pacing->stop_at ? -ECANCELED : 0;
 }
 
-static void the_pace_is_asked_and_may_end_it(void **state)
+static void the_pace_callback_may_end_the_write(void **state)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, 60000);
@@ -482,11 +482,11 @@ int main(void)
         cmocka_unit_test(a_block_of_another_table_is_noticed),
         cmocka_unit_test(entries_in_no_order_are_noticed),
         cmocka_unit_test(a_newer_format_is_refused_as_such),
-        cmocka_unit_test(a_crash_leaves_a_whole_table_or_none),
-        cmocka_unit_test(a_crash_of_small_ones_leaves_whole_or_none),
+        cmocka_unit_test(a_crash_leaves_a_whole_or_no_table),
+        cmocka_unit_test(a_crash_leaves_whole_or_no_small_tables),
         cmocka_unit_test(a_failed_write_leaves_nothing_behind),
-        cmocka_unit_test(a_failed_read_is_told),
-        cmocka_unit_test(the_pace_is_asked_and_may_end_it),
+        cmocka_unit_test(a_failed_read_is_reported),
+        cmocka_unit_test(the_pace_callback_may_end_the_write),
         cmocka_unit_test(filters_are_read_beside_questions),
     };
 

@@ -14,7 +14,7 @@
 
 enum { SEED = 5, NUMBER = 3, FORMAT_AT = 8, ENTRIES_AT = 16, FILTER_AT = 24 };
 
-static void only_names_as_they_are_written_are_tables(void **state)
+static void only_canonical_names_are_tables(void **state)
 {
     static const struct {
         const char *name;
@@ -55,7 +55,7 @@ static void a_footer_is_of_its_file_s_length_or_refused(void **state)
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
-static void counts_that_cannot_be_are_refused_whatever_the_checksum_says(void **state)
+static void impossible_counts_are_rejected_despite_a_valid_checksum(void **state)
 {
     static const struct {
         uint64_t entries, filter_blocks;
@@ -90,7 +90,7 @@ static void counts_that_cannot_be_are_refused_whatever_the_checksum_says(void **
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
-static void a_footer_of_a_newer_format_is_told_from_damage(void **state)
+static void a_footer_of_a_newer_format_is_not_damage(void **state)
 {
     const struct keys_shape shape = keys_shape_of(1000, 10);
     const int64_t bytes = (int64_t)(shape.footer_at + 1) * KEYS_BLOCK_BYTES;
@@ -111,10 +111,10 @@ static void a_footer_of_a_newer_format_is_told_from_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_names_as_they_are_written_are_tables),
+        cmocka_unit_test(only_canonical_names_are_tables),
         cmocka_unit_test(a_footer_is_of_its_file_s_length_or_refused),
-        cmocka_unit_test(a_footer_of_a_newer_format_is_told_from_damage),
-        cmocka_unit_test(counts_that_cannot_be_are_refused_whatever_the_checksum_says),
+        cmocka_unit_test(a_footer_of_a_newer_format_is_not_damage),
+        cmocka_unit_test(impossible_counts_are_rejected_despite_a_valid_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

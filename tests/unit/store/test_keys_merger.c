@@ -135,7 +135,7 @@ static int give_up(void *ctx, size_t bytes)
     return *(bool *)ctx ? -ECANCELED : 0;
 }
 
-static void one_told_to_give_up_says_so_and_leaves_no_file(void **state)
+static void a_cancelled_merge_reports_that_and_leaves_no_file(void **state)
 {
     struct random random = seed_random(__func__);
     struct keys_writing writing;
@@ -190,7 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_size_of_steps_gives_the_same_table),
         cmocka_unit_test(one_left_in_the_middle_leaves_no_file),
-        cmocka_unit_test(one_told_to_give_up_says_so_and_leaves_no_file),
+        cmocka_unit_test(a_cancelled_merge_reports_that_and_leaves_no_file),
         cmocka_unit_test(a_table_with_damage_ends_the_merge_at_its_step),
     };
 

@@ -167,7 +167,7 @@ static void round_trip(struct random *random, uint32_t count, unsigned sections,
     sim_fs_fini(&sim);
 }
 
-static void holds_what_was_put_in(void **state)
+static void holds_its_jobs(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -177,7 +177,7 @@ static void holds_what_was_put_in(void **state)
                    1 + (unsigned)random_below(&random, ALL_PARTS), 0);
 }
 
-static void every_part_alone_and_sizes_around_a_block(void **state)
+static void runs_of_any_section_and_size_are_read_back(void **state)
 {
     static const uint32_t counts[] = {0, 1, 169, 170, 171, 340, 341};
     struct random random = seed_random(__func__);
@@ -207,8 +207,8 @@ static void directory_larger_than_a_window(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_what_was_put_in),
-        cmocka_unit_test(every_part_alone_and_sizes_around_a_block),
+        cmocka_unit_test(holds_its_jobs),
+        cmocka_unit_test(runs_of_any_section_and_size_are_read_back),
         cmocka_unit_test(records_of_a_mebibyte),
         cmocka_unit_test(directory_larger_than_a_window),
     };

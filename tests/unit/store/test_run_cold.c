@@ -106,7 +106,7 @@ static int64_t end_of_records(const struct run *run)
     return (int64_t)(last.offset + last.bytes);
 }
 
-static void only_what_is_synced_and_due_late_is_forgotten(void **state)
+static void only_synced_late_jobs_leave_the_cache(void **state)
 {
     struct random random = seed_random(__func__);
     struct run *run;
@@ -129,7 +129,7 @@ static void only_what_is_synced_and_due_late_is_forgotten(void **state)
     rig_fini(&rig);
 }
 
-static void nothing_is_forgotten_where_all_is_read_soon(void **state)
+static void nothing_leaves_the_cache_if_all_jobs_are_due_soon(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -148,8 +148,8 @@ static void nothing_is_forgotten_where_all_is_read_soon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_is_synced_and_due_late_is_forgotten),
-        cmocka_unit_test(nothing_is_forgotten_where_all_is_read_soon),
+        cmocka_unit_test(only_synced_late_jobs_leave_the_cache),
+        cmocka_unit_test(nothing_leaves_the_cache_if_all_jobs_are_due_soon),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

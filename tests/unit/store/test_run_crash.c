@@ -80,7 +80,7 @@ static void crash_everywhere(struct random *random, uint32_t count, size_t body_
     rig_fini(&rig);
 }
 
-static void a_power_cut_leaves_a_whole_run_or_none(void **state)
+static void a_power_cut_leaves_a_whole_or_no_run(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -139,7 +139,7 @@ static void every_io_fails_once_and_for_ever(void **state)
     rig_fini(&rig);
 }
 
-static void a_full_disk_is_left_as_it_was(void **state)
+static void a_full_disk_leaves_no_partial_run(void **state)
 {
     struct random random = seed_random(__func__);
     struct run_info info;
@@ -176,7 +176,7 @@ static int keep_pace(void *ctx, size_t bytes)
     return ++pace->calls == pace->give_up_at ? -ECANCELED : 0;
 }
 
-static void the_pace_is_told_of_every_byte_and_may_give_up(void **state)
+static void the_pace_callback_gets_every_byte_and_may_cancel(void **state)
 {
     struct random random = seed_random(__func__);
     struct rig rig;
@@ -297,10 +297,10 @@ static void the_order_is_asserted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_power_cut_leaves_a_whole_run_or_none),
+        cmocka_unit_test(a_power_cut_leaves_a_whole_or_no_run),
         cmocka_unit_test(every_io_fails_once_and_for_ever),
-        cmocka_unit_test(a_full_disk_is_left_as_it_was),
-        cmocka_unit_test(the_pace_is_told_of_every_byte_and_may_give_up),
+        cmocka_unit_test(a_full_disk_leaves_no_partial_run),
+        cmocka_unit_test(the_pace_callback_gets_every_byte_and_may_cancel),
         cmocka_unit_test(an_abandoned_run_leaves_nothing),
         cmocka_unit_test(the_order_is_asserted),
     };

@@ -136,7 +136,7 @@ static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, 
     return at < BLOCK;
 }
 
-static void what_nobody_reads_costs_no_job(void **state)
+static void damage_in_unused_bytes_loses_no_job(void **state)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -202,7 +202,7 @@ static void every_flipped_byte_is_noticed(void **state)
     sim_fs_fini(&sim);
 }
 
-static void what_is_behind_the_footer_is_ignored_and_the_header_has_a_copy_of_it(void **state)
+static void bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy(void **state)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -240,7 +240,7 @@ static bool is_end(int64_t at, int64_t size)
 }
 
 /* Blocks and records are good for one place of one file only. */
-static void what_lies_in_the_wrong_place_is_refused(void **state)
+static void misplaced_records_are_rejected(void **state)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -310,7 +310,7 @@ static void wrong_hints_are_refused(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_damaged_directory_is_passed_over(void **state)
+static void a_damaged_directory_is_skipped(void **state)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -381,7 +381,7 @@ static void a_read_that_fails_once_takes_nothing_along(void **state)
     sim_fs_fini(&sim);
 }
 
-static void what_is_cold_is_not_waited_for(void **state)
+static void uncached_blocks_are_not_waited_for(void **state)
 {
     struct random random = seed_random(__func__);
     struct buffer scratch;
@@ -443,7 +443,7 @@ static void punch_some(struct random *random, const struct rig *rig, const struc
         punched[i] = true;
 }
 
-static void holes_end_where_their_slots_do(void **state)
+static void holes_end_with_their_slots(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -546,15 +546,15 @@ static void names_of_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_reads_costs_no_job),
+        cmocka_unit_test(damage_in_unused_bytes_loses_no_job),
         cmocka_unit_test(every_flipped_byte_is_noticed),
-        cmocka_unit_test(what_is_behind_the_footer_is_ignored_and_the_header_has_a_copy_of_it),
-        cmocka_unit_test(what_lies_in_the_wrong_place_is_refused),
+        cmocka_unit_test(bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy),
+        cmocka_unit_test(misplaced_records_are_rejected),
         cmocka_unit_test(wrong_hints_are_refused),
-        cmocka_unit_test(a_damaged_directory_is_passed_over),
+        cmocka_unit_test(a_damaged_directory_is_skipped),
         cmocka_unit_test(a_read_that_fails_once_takes_nothing_along),
-        cmocka_unit_test(what_is_cold_is_not_waited_for),
-        cmocka_unit_test(holes_end_where_their_slots_do),
+        cmocka_unit_test(uncached_blocks_are_not_waited_for),
+        cmocka_unit_test(holes_end_with_their_slots),
         cmocka_unit_test(a_run_all_punched_keeps_its_directory_only),
         cmocka_unit_test(a_newer_format_is_refused_by_name),
         cmocka_unit_test(names_of_files),

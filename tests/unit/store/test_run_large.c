@@ -74,7 +74,7 @@ static struct run *open_run(void)
 
 /* ---- writing ---- */
 
-static void a_failure_in_any_part_is_told_and_leaves_no_run(void **state)
+static void a_failure_in_any_part_is_reported_and_leaves_no_run(void **state)
 {
     int result = -EIO, failed = 0;
 
@@ -95,7 +95,7 @@ static void a_failure_in_any_part_is_told_and_leaves_no_run(void **state)
     sim_fs_fini(&sim);
 }
 
-static void whoever_paces_may_give_up_at_any_time(void **state)
+static void the_pace_callback_may_cancel_at_any_time(void **state)
 {
     int result = -ECANCELED, gave_up = 0;
 
@@ -156,7 +156,7 @@ static struct looking all(void)
 }
 
 /* Those that lie far apart are read one group after the other. */
-static void a_scan_ends_behind_the_one_that_ends_it(void **state)
+static void a_scan_ends_after_the_job_that_stops_it(void **state)
 {
     static const uint32_t behind[] = {0, 1, 169, 170, 5000, 40000, SLOTS - 4};
     static const uint32_t every[] = {1, 3, 2000};
@@ -182,7 +182,7 @@ static void a_scan_ends_behind_the_one_that_ends_it(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_scan_stops_before_the_one_that_nobody_wants_to_pass(void **state)
+static void a_scan_stops_before_its_end_bound(void **state)
 {
     struct looking looking = all();
     struct run *run;
@@ -303,10 +303,10 @@ static void a_directory_that_cannot_be_read_ends_the_scan_before_it(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_in_any_part_is_told_and_leaves_no_run),
-        cmocka_unit_test(whoever_paces_may_give_up_at_any_time),
-        cmocka_unit_test(a_scan_ends_behind_the_one_that_ends_it),
-        cmocka_unit_test(a_scan_stops_before_the_one_that_nobody_wants_to_pass),
+        cmocka_unit_test(a_failure_in_any_part_is_reported_and_leaves_no_run),
+        cmocka_unit_test(the_pace_callback_may_cancel_at_any_time),
+        cmocka_unit_test(a_scan_ends_after_the_job_that_stops_it),
+        cmocka_unit_test(a_scan_stops_before_its_end_bound),
         cmocka_unit_test(a_read_that_fails_once_costs_a_scan_nothing),
         cmocka_unit_test(records_that_cannot_be_read_are_given_empty),
         cmocka_unit_test(a_directory_that_cannot_be_read_ends_the_scan_before_it),

@@ -41,7 +41,7 @@ static void names_keep_the_number_they_were_given(void **state)
     run_topics_fini(&again);
 }
 
-static void what_is_stored_is_whole_or_refused(void **state)
+static void stored_topics_are_whole_or_rejected(void **state)
 {
     static const struct {
         const char *bytes;
@@ -73,7 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_keep_the_number_they_were_given),
-        cmocka_unit_test(what_is_stored_is_whole_or_refused),
+        cmocka_unit_test(stored_topics_are_whole_or_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

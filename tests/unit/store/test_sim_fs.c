@@ -133,7 +133,7 @@ static void a_clone_has_holes_of_its_own(void **state)
     sim_fs_fini(&sim);
 }
 
-static void no_punch_is_said(void **state)
+static void unsupported_punching_is_reported(void **state)
 {
     struct sim_fs sim;
     int fd = make(&sim, 1, true);
@@ -152,7 +152,7 @@ int main(void)
         cmocka_unit_test(a_hole_makes_room_on_a_full_disk),
         cmocka_unit_test(a_power_cut_keeps_a_hole_sector_by_sector),
         cmocka_unit_test(a_clone_has_holes_of_its_own),
-        cmocka_unit_test(no_punch_is_said),
+        cmocka_unit_test(unsupported_punching_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

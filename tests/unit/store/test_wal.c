@@ -87,7 +87,7 @@ static int read_job(struct scene *scene, uint32_t id, bool may_block)
 
 /* ---- round trips ---- */
 
-static void gives_back_after_reopening_what_was_committed(void **state)
+static void returns_committed_records_after_reopening(void **state)
 {
     (void)state;
     for (enum wal_sync sync = WAL_SYNC_ALWAYS; sync <= WAL_SYNC_NEVER; sync++) {
@@ -466,7 +466,7 @@ static void helper_reads_while_the_owner_appends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_back_after_reopening_what_was_committed),
+        cmocka_unit_test(returns_committed_records_after_reopening),
         cmocka_unit_test(epoch_and_sequence_rise),
         cmocka_unit_test(answers_carry_on_while_a_commit_is_under_way),
         cmocka_unit_test(batch_and_file_have_their_limits),

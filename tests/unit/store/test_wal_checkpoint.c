@@ -140,7 +140,7 @@ static struct scene *crash_after_catalog(void)
     return scene;
 }
 
-static void an_opening_begins_where_the_catalog_says_and_the_manifest_follows(void **state)
+static void opening_begins_at_the_catalog_position_and_updates_the_manifest(void **state)
 {
     struct scene *scene = crash_after_catalog();
     struct wal_manifest manifest;
@@ -228,7 +228,7 @@ static void an_older_catalog_than_the_log_is_refused(void **state)
     end(scene);
 }
 
-static void a_log_that_is_gone_is_not_begun_anew_beside_runs(void **state)
+static void a_missing_log_is_not_recreated_next_to_runs(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_options options = scene->owner.options;
@@ -245,7 +245,7 @@ static void a_log_that_is_gone_is_not_begun_anew_beside_runs(void **state)
 }
 
 /* Nothing but its own batch says that it was synced: the catalog does. */
-static void damage_of_the_first_batch_is_no_end_of_the_log(void **state)
+static void a_damaged_first_batch_is_not_the_end_of_the_log(void **state)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 3);
     struct wal_owner *owner = &scene->owner;
@@ -324,11 +324,11 @@ int main(void)
         cmocka_unit_test(a_checkpoint_is_of_whole_files_from_the_old_end),
         cmocka_unit_test(files_go_by_checkpoints_and_by_nothing_else),
         cmocka_unit_test(records_in_files_that_went_are_gone_and_later_ones_are_read),
-        cmocka_unit_test(an_opening_begins_where_the_catalog_says_and_the_manifest_follows),
+        cmocka_unit_test(opening_begins_at_the_catalog_position_and_updates_the_manifest),
         cmocka_unit_test(a_beginning_that_does_not_fit_is_refused_and_nothing_changes),
         cmocka_unit_test(an_older_catalog_than_the_log_is_refused),
-        cmocka_unit_test(a_log_that_is_gone_is_not_begun_anew_beside_runs),
-        cmocka_unit_test(damage_of_the_first_batch_is_no_end_of_the_log),
+        cmocka_unit_test(a_missing_log_is_not_recreated_next_to_runs),
+        cmocka_unit_test(a_damaged_first_batch_is_not_the_end_of_the_log),
         cmocka_unit_test(while_held_back_no_file_goes_nor_is_used_again),
         cmocka_unit_test(the_log_stays_small_whatever_lives_long),
     };

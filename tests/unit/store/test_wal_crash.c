@@ -109,13 +109,13 @@ static void fail_every_io(const char *name)
 
 /* ---- what must hold ---- */
 
-static void no_crash_loses_what_was_committed(void **state)
+static void no_crash_loses_committed_records(void **state)
 {
     (void)state;
     crash_at_every_io(WAL_SYNC_ALWAYS, "always");
 }
 
-static void no_crash_loses_what_was_synced_by_interval(void **state)
+static void no_crash_loses_records_synced_by_interval(void **state)
 {
     (void)state;
     crash_at_every_io(WAL_SYNC_INTERVAL, "interval");
@@ -127,7 +127,7 @@ static void no_crash_brings_nonsense_without_syncs(void **state)
     crash_at_every_io(WAL_SYNC_NEVER, "never");
 }
 
-static void no_failing_io_loses_what_was_committed(void **state)
+static void no_failed_io_loses_committed_records(void **state)
 {
     (void)state;
     fail_every_io("failing");
@@ -136,10 +136,10 @@ static void no_failing_io_loses_what_was_committed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_crash_loses_what_was_committed),
-        cmocka_unit_test(no_crash_loses_what_was_synced_by_interval),
+        cmocka_unit_test(no_crash_loses_committed_records),
+        cmocka_unit_test(no_crash_loses_records_synced_by_interval),
         cmocka_unit_test(no_crash_brings_nonsense_without_syncs),
-        cmocka_unit_test(no_failing_io_loses_what_was_committed),
+        cmocka_unit_test(no_failed_io_loses_committed_records),
     };
 
     return cmocka_run_group_tests_name("wal_crash", tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void a_change_of_size_survives_every_failing_io(void **state)
     assert_true(refused > 8 && told + 1 >= refused); /* one I/O is the owner's own */
 }
 
-static void a_size_too_small_is_the_smallest_there_is(void **state)
+static void a_too_small_size_becomes_the_minimum(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_stats stats;
@@ -128,7 +128,7 @@ static void only_names_as_the_log_writes_them_are_its_files(void **state)
         assert_int_equal(wal_file_number(names[i].name), names[i].number);
 }
 
-static void a_path_that_is_too_long_is_refused(void **state)
+static void an_overlong_path_is_rejected(void **state)
 {
     static char dir[PATH_MAX + 10];
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
@@ -241,7 +241,7 @@ static void batches_newer_than_the_manifest_are_refused(void **state)
     end(scene);
 }
 
-static void a_log_whose_catalog_is_gone_is_refused(void **state)
+static void a_log_without_its_catalog_is_rejected(void **state)
 {
     struct scene *scene = some_files();
     struct wal_options options;
@@ -288,7 +288,7 @@ static void a_beginning_fits_the_manifest_or_is_refused(void **state)
 
 /* ---- extents ---- */
 
-static void extents_end_where_nothing_more_was_promised(void **state)
+static void extents_end_with_the_last_committed_byte(void **state)
 {
     struct scene *scene = some_files();
     struct wal *wal = scene->owner.wal;
@@ -333,7 +333,7 @@ static void a_commit_under_way_is_carried_out_before_it_closes(void **state)
     end(scene);
 }
 
-static void an_upkeep_nobody_came_back_from_is_made_up_for(void **state)
+static void an_interrupted_upkeep_is_completed_later(void **state)
 {
     struct scene *scene = some_files();
     struct wal *wal = scene->owner.wal;
@@ -370,17 +370,17 @@ int main(void)
         cmocka_unit_test(a_name_has_eight_digits_or_more_and_is_read_back),
         cmocka_unit_test(of_another_size_only_files_with_something_in_them_stay),
         cmocka_unit_test(a_change_of_size_survives_every_failing_io),
-        cmocka_unit_test(a_size_too_small_is_the_smallest_there_is),
+        cmocka_unit_test(a_too_small_size_becomes_the_minimum),
         cmocka_unit_test(only_names_as_the_log_writes_them_are_its_files),
-        cmocka_unit_test(a_path_that_is_too_long_is_refused),
+        cmocka_unit_test(an_overlong_path_is_rejected),
         cmocka_unit_test(a_directory_that_cannot_be_listed_is_refused),
         cmocka_unit_test(a_record_that_cannot_be_is_refused_with_its_place),
         cmocka_unit_test(batches_newer_than_the_manifest_are_refused),
-        cmocka_unit_test(a_log_whose_catalog_is_gone_is_refused),
+        cmocka_unit_test(a_log_without_its_catalog_is_rejected),
         cmocka_unit_test(a_beginning_fits_the_manifest_or_is_refused),
-        cmocka_unit_test(extents_end_where_nothing_more_was_promised),
+        cmocka_unit_test(extents_end_with_the_last_committed_byte),
         cmocka_unit_test(a_commit_under_way_is_carried_out_before_it_closes),
-        cmocka_unit_test(an_upkeep_nobody_came_back_from_is_made_up_for),
+        cmocka_unit_test(an_interrupted_upkeep_is_completed_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static uint32_t bytes_between(struct wal *wal, const struct record *first)
 static const struct record state = {.kind = RECORD_STATE,
                                     .state = {.key = {0, 9}, .state = JOB_DELAYED}};
 
-static void only_what_is_read_by_its_place_has_a_check(void **unused)
+static void only_records_read_by_place_have_a_checksum(void **unused)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     const struct record forgotten = end_of(9, 0), remembered = end_of(9, 1000);
@@ -97,7 +97,7 @@ static void rejects_unknown_formats(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_is_read_by_its_place_has_a_check),
+        cmocka_unit_test(only_records_read_by_place_have_a_checksum),
         cmocka_unit_test(a_remembered_end_is_read_by_its_place_and_judged),
         cmocka_unit_test(rejects_unknown_formats),
     };

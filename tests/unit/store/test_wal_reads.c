@@ -31,7 +31,7 @@ static int read_next_at(struct scene *scene, struct record_place place, struct w
 }
 
 /* Also one that is marked to go, and stands in the table until the owner hears of it. */
-static void a_record_whose_file_went_is_not_found(void **state)
+static void a_record_of_a_removed_file_is_not_found(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
@@ -136,7 +136,7 @@ static void records_read_through_a_window_may_lie_before_it(void **state)
 
 /* ---- memory, quotas ---- */
 
-static void reading_without_memory_says_so(void **state)
+static void reading_without_memory_reports_that(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
@@ -228,7 +228,7 @@ static void a_quota_that_is_used_up_is_a_full_disk(void **state)
 }
 
 /* Files that are made ahead while batches are as large as they may be. */
-static void an_opening_reads_batches_larger_than_it_reads_at_once(void **state)
+static void opening_reads_batches_larger_than_its_buffer(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
@@ -278,15 +278,15 @@ static void a_file_that_ends_early_while_it_is_read_is_refused_with_its_place(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_whose_file_went_is_not_found),
+        cmocka_unit_test(a_record_of_a_removed_file_is_not_found),
         cmocka_unit_test(a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep),
         cmocka_unit_test(a_place_that_runs_over_the_end_of_its_file_is_damage),
         cmocka_unit_test(records_read_through_a_window_may_lie_before_it),
-        cmocka_unit_test(reading_without_memory_says_so),
+        cmocka_unit_test(reading_without_memory_reports_that),
         cmocka_unit_test(without_memory_for_the_next_file_it_is_stuck_for_now),
         cmocka_unit_test(without_memory_to_take_in_a_file_the_log_is_broken),
         cmocka_unit_test(a_quota_that_is_used_up_is_a_full_disk),
-        cmocka_unit_test(an_opening_reads_batches_larger_than_it_reads_at_once),
+        cmocka_unit_test(opening_reads_batches_larger_than_its_buffer),
         cmocka_unit_test(a_file_that_ends_early_while_it_is_read_is_refused_with_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,7 +135,7 @@ static void damaged_file_header_is_refused(void **state)
     }
 }
 
-static void log_without_manifest_is_refused_not_begun_anew(void **state)
+static void a_log_without_a_manifest_is_rejected_and_not_recreated(void **state)
 {
     struct scene *scene = several_files();
 
@@ -229,7 +229,7 @@ static void batch_left_out_once_never_comes_back(void **state)
 
 /* The batch that replaces a left-over one stands in the next file, and the left-over stays where
  * the chain looks first. */
-static void left_over_at_the_end_of_a_file_is_passed_by(void **state)
+static void leftover_bytes_at_the_end_of_a_file_are_skipped(void **state)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 7);
     struct wal_owner *owner = &scene->owner;
@@ -290,7 +290,7 @@ static void topics_outlive_the_files_they_were_written_to(void **state)
     end(scene);
 }
 
-static void reused_files_never_give_back_what_they_held(void **state)
+static void reused_files_never_return_old_records(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 5);
     struct wal_owner *owner = &scene->owner;
@@ -325,13 +325,13 @@ int main(void)
         cmocka_unit_test(refusing_changes_no_byte),
         cmocka_unit_test(missing_file_is_refused_by_name),
         cmocka_unit_test(damaged_file_header_is_refused),
-        cmocka_unit_test(log_without_manifest_is_refused_not_begun_anew),
+        cmocka_unit_test(a_log_without_a_manifest_is_rejected_and_not_recreated),
         cmocka_unit_test(one_damaged_copy_of_the_manifest_is_survived_two_are_refused),
         cmocka_unit_test(left_over_batches_behind_a_torn_one_never_come_back),
         cmocka_unit_test(batch_left_out_once_never_comes_back),
-        cmocka_unit_test(left_over_at_the_end_of_a_file_is_passed_by),
+        cmocka_unit_test(leftover_bytes_at_the_end_of_a_file_are_skipped),
         cmocka_unit_test(topics_outlive_the_files_they_were_written_to),
-        cmocka_unit_test(reused_files_never_give_back_what_they_held),
+        cmocka_unit_test(reused_files_never_return_old_records),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

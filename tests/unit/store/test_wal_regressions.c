@@ -118,7 +118,7 @@ static void a_failed_sync_is_never_tried_again(void **state)
 }
 
 /* The same: the sync that failed marked its pages clean, so the next opening writes them again. */
-static void what_a_failed_sync_left_is_written_again_before_it_counts(void **state)
+static void data_of_a_failed_sync_is_rewritten_before_it_counts(void **state)
 {
     uint32_t tried = 0;
 
@@ -287,7 +287,7 @@ static void a_catalog_that_was_read_stays_the_newest(void **state)
 }
 
 /* beanstalkd: after a write error jobs are taken that nothing keeps. */
-static void after_a_write_error_nothing_is_taken_any_more(void **state)
+static void after_a_write_error_no_record_is_accepted(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     uint64_t acked;
@@ -316,11 +316,11 @@ int main(void)
         cmocka_unit_test(a_new_file_is_used_only_once_its_name_is_durable),
         cmocka_unit_test(a_torn_or_zero_filled_tail_does_not_keep_it_from_opening),
         cmocka_unit_test(a_failed_sync_is_never_tried_again),
-        cmocka_unit_test(what_a_failed_sync_left_is_written_again_before_it_counts),
+        cmocka_unit_test(data_of_a_failed_sync_is_rewritten_before_it_counts),
         cmocka_unit_test(a_bit_flipped_in_mid_log_cuts_nothing_off),
         cmocka_unit_test(metadata_that_contradicts_the_data_deletes_nothing),
         cmocka_unit_test(a_catalog_that_was_read_stays_the_newest),
-        cmocka_unit_test(after_a_write_error_nothing_is_taken_any_more),
+        cmocka_unit_test(after_a_write_error_no_record_is_accepted),
     };
 
     return cmocka_run_group_tests_name("wal_regressions", tests, NULL, NULL);

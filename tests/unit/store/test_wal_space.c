@@ -174,7 +174,7 @@ static int read_at(struct scene *scene, struct record_place place)
 
 /* A taker learns the place of a job; then the job goes to the catalog. Where an upkeep waits
  * already, the read waits behind it. */
-static void an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for(void **state)
+static void upkeep_drops_only_files_unneeded_at_its_start(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
@@ -199,7 +199,7 @@ static void an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for(void *
     end(scene);
 }
 
-static void idle_log_wants_no_upkeep(void **state)
+static void an_idle_log_needs_no_upkeep(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
 
@@ -268,7 +268,7 @@ static void full_disk_refuses_pushes_and_takes_answers(void **state)
 }
 
 /* The disk is not said to be full where it is not. */
-static void what_keeps_the_next_file_from_being_made_is_said(void **state)
+static void the_error_that_prevents_the_next_file_is_reported(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
@@ -352,10 +352,10 @@ int main(void)
         cmocka_unit_test(few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log),
         cmocka_unit_test(one_job_reserved_and_released_for_ever_does_not_grow_the_log),
         cmocka_unit_test(log_stays_small_however_many_jobs_come_and_go),
-        cmocka_unit_test(an_upkeep_drops_only_what_nobody_needed_when_it_was_asked_for),
-        cmocka_unit_test(idle_log_wants_no_upkeep),
+        cmocka_unit_test(upkeep_drops_only_files_unneeded_at_its_start),
+        cmocka_unit_test(an_idle_log_needs_no_upkeep),
         cmocka_unit_test(full_disk_refuses_pushes_and_takes_answers),
-        cmocka_unit_test(what_keeps_the_next_file_from_being_made_is_said),
+        cmocka_unit_test(the_error_that_prevents_the_next_file_is_reported),
         cmocka_unit_test(service_returns_by_itself_when_space_does),
         cmocka_unit_test(restart_on_a_full_disk_works),
     };

@@ -296,7 +296,7 @@ static void in_every_order_a_message_is_reported_exactly_once(void **state)
 
 /* ---- one claim each ---- */
 
-static void what_never_left_is_unsent(void **state)
+static void messages_that_never_left_are_unsent(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -329,7 +329,7 @@ static void every_message_has_its_own_time(void **state)
     finish(rig);
 }
 
-static void what_was_not_overdue_at_one_look_is_at_another(void **state)
+static void messages_become_overdue_at_their_deadline(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -346,7 +346,7 @@ static void what_was_not_overdue_at_one_look_is_at_another(void **state)
     finish(rig);
 }
 
-static void what_is_held_outlives_its_report(void **state)
+static void held_messages_outlive_their_report(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -361,7 +361,7 @@ static void what_is_held_outlives_its_report(void **state)
     finish(rig);
 }
 
-static void lines_for_people_are_asked_for_where_wanted(void **state)
+static void descriptions_are_requested_only_if_needed(void **state)
 {
     struct rig *rig = begin();
     struct buffer lines;
@@ -378,7 +378,7 @@ static void lines_for_people_are_asked_for_where_wanted(void **state)
     finish(rig);
 }
 
-static void who_hears_of_a_message_may_send_the_next(void **state)
+static void a_report_callback_may_send_the_next(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -392,7 +392,7 @@ static void who_hears_of_a_message_may_send_the_next(void **state)
     finish(rig);
 }
 
-static void what_is_settled_while_reports_go_out_goes_with_the_next_turn(void **state)
+static void messages_settled_during_reports_are_reported_in_the_next_iteration(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -408,7 +408,7 @@ static void what_is_settled_while_reports_go_out_goes_with_the_next_turn(void **
     finish(rig);
 }
 
-static void what_the_last_report_settles_is_reported_before_the_end(void **state)
+static void messages_settled_by_the_last_report_are_reported_before_the_end(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -424,7 +424,7 @@ static void what_the_last_report_settles_is_reported_before_the_end(void **state
     free(rig);
 }
 
-static void who_hears_of_a_message_may_close(void **state)
+static void a_report_callback_may_close(void **state)
 {
     struct rig *rig = begin();
     (void)state;
@@ -530,15 +530,15 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_every_order_a_message_is_reported_exactly_once),
-        cmocka_unit_test(what_never_left_is_unsent),
+        cmocka_unit_test(messages_that_never_left_are_unsent),
         cmocka_unit_test(every_message_has_its_own_time),
-        cmocka_unit_test(what_was_not_overdue_at_one_look_is_at_another),
-        cmocka_unit_test(what_is_held_outlives_its_report),
-        cmocka_unit_test(lines_for_people_are_asked_for_where_wanted),
-        cmocka_unit_test(who_hears_of_a_message_may_send_the_next),
-        cmocka_unit_test(what_is_settled_while_reports_go_out_goes_with_the_next_turn),
-        cmocka_unit_test(what_the_last_report_settles_is_reported_before_the_end),
-        cmocka_unit_test(who_hears_of_a_message_may_close),
+        cmocka_unit_test(messages_become_overdue_at_their_deadline),
+        cmocka_unit_test(held_messages_outlive_their_report),
+        cmocka_unit_test(descriptions_are_requested_only_if_needed),
+        cmocka_unit_test(a_report_callback_may_send_the_next),
+        cmocka_unit_test(messages_settled_during_reports_are_reported_in_the_next_iteration),
+        cmocka_unit_test(messages_settled_by_the_last_report_are_reported_before_the_end),
+        cmocka_unit_test(a_report_callback_may_close),
         cmocka_unit_test(a_close_waits_for_the_peer_and_the_last_report),
         cmocka_unit_test(pauses_double_up_to_five_seconds),
         cmocka_unit_test(whatever_happens_each_is_reported_and_freed_once),

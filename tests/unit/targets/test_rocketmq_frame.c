@@ -80,7 +80,7 @@ static void an_answer_is_read_once_all_of_it_is_there(void **state)
     assert_false(answer.is_answer);
 }
 
-static void what_cannot_be_an_answer_is_refused(void **state)
+static void invalid_answers_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -149,7 +149,7 @@ static void a_route_is_the_masters_that_take_messages(void **state)
     assert_string_equal(masters[1].address, "[::1]:1");
 }
 
-static void what_is_no_route_is_refused(void **state)
+static void invalid_routes_are_rejected(void **state)
 {
     (void)state;
     static const char *const cases[] = {"", "[]", "{", "{\"brokerDatas\":[]}",
@@ -203,10 +203,10 @@ int main(void)
         cmocka_unit_test(a_request_has_its_lengths_and_fields),
         cmocka_unit_test(a_signature_is_that_of_values_by_their_names_and_the_body),
         cmocka_unit_test(an_answer_is_read_once_all_of_it_is_there),
-        cmocka_unit_test(what_cannot_be_an_answer_is_refused),
+        cmocka_unit_test(invalid_answers_are_rejected),
         cmocka_unit_test(a_remark_is_shown_without_java),
         cmocka_unit_test(a_route_is_the_masters_that_take_messages),
-        cmocka_unit_test(what_is_no_route_is_refused),
+        cmocka_unit_test(invalid_routes_are_rejected),
         cmocka_unit_test(a_job_is_a_message_with_keys_and_properties),
         cmocka_unit_test(a_job_without_a_body_is_refused),
     };

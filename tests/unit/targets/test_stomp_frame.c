@@ -69,7 +69,7 @@ static void line_ends_between_frames_are_heart_beats(void **state)
     assert_int_equal(read_text(TEXT("\r")), STOMP_MORE);
 }
 
-static void what_cannot_be_a_frame_is_refused(void **state)
+static void invalid_frames_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ static void a_peer_cannot_make_it_grow(void **state)
     assert_int_equal(read_text(text, len), STOMP_BROKEN);
 }
 
-static void what_is_written_is_read_again(void **state)
+static void a_written_catalog_is_read_again(void **state)
 {
     (void)state;
     struct buffer out;
@@ -165,7 +165,7 @@ static void places_are_read(void **state)
     }
 }
 
-static void places_that_are_none_are_refused(void **state)
+static void invalid_places_are_rejected(void **state)
 {
     (void)state;
     static const char *const cases[] = {
@@ -201,12 +201,12 @@ int main(void)
         cmocka_unit_test(connected_is_not_escaped),
         cmocka_unit_test(every_part_of_a_frame_is_not_enough),
         cmocka_unit_test(line_ends_between_frames_are_heart_beats),
-        cmocka_unit_test(what_cannot_be_a_frame_is_refused),
+        cmocka_unit_test(invalid_frames_are_rejected),
         cmocka_unit_test(a_peer_cannot_make_it_grow),
-        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(a_written_catalog_is_read_again),
         cmocka_unit_test(heart_beats_are_two_numbers),
         cmocka_unit_test(places_are_read),
-        cmocka_unit_test(places_that_are_none_are_refused),
+        cmocka_unit_test(invalid_places_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

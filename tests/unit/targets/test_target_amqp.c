@@ -27,7 +27,7 @@ static void urls_are_read(void **state)
     }
 }
 
-static void urls_that_are_none_are_refused(void **state)
+static void invalid_urls_are_rejected(void **state)
 {
     static const char *const cases[] = {
         "",           "amqp:/mq",     "http://mq",  "amqp://",      "amqp://:1",   "amqp://m:0",
@@ -45,7 +45,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(urls_are_read),
-        cmocka_unit_test(urls_that_are_none_are_refused),
+        cmocka_unit_test(invalid_urls_are_rejected),
     };
     return cmocka_run_group_tests_name("target_amqp", tests, NULL, NULL);
 }

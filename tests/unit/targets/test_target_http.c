@@ -201,7 +201,7 @@ static void send_name(struct rig *rig, uint64_t tag, const char *host)
 
 /* Thirty names whose name server is silent, of one topic: twenty of them are asked about at once, and
  * these alone are to blame. */
-static void who_waits_for_the_names_of_others_has_not_failed(void **state)
+static void waiting_for_other_look_ups_is_not_a_failure(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
     char host[64];
@@ -292,7 +292,7 @@ static void send_all_evils(struct rig *rig, struct target *target, uint64_t firs
     run(rig);
 }
 
-static void each_evil_is_reported_once_in_time_for_what_it_is(void **state)
+static void each_bad_peer_is_reported_once_in_time_with_its_fault(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
     (void)state;
@@ -337,7 +337,7 @@ static void evil_leaks_no_descriptors_and_no_memory(void **state)
     assert_int_equal(descriptors(), before);
 }
 
-static void what_fails_before_a_connection_says_so(void **state)
+static void failures_before_a_connection_are_reported_as_such(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
     (void)state;
@@ -528,7 +528,7 @@ static struct target_report leave(struct leaver *leaver)
     return report;
 }
 
-static void a_request_that_nobody_read_is_sent_again(void **state)
+static void an_unread_request_is_sent_again(void **state)
 {
     struct leaver leaver = {0};
     (void)state;
@@ -560,7 +560,7 @@ static void a_request_that_was_read_in_part_is_not_sent_again(void **state)
     assert_int_equal(leaver.begun, 2);
 }
 
-static void what_is_under_way_is_given_up_by_close(void **state)
+static void close_abandons_requests_in_flight(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
     (void)state;
@@ -641,7 +641,7 @@ static struct slice value_of(const char *request, const char *name)
     return slice_make(at, (size_t)(strstr(at, "\r\n") - at));
 }
 
-static void what_is_signed_is_what_was_sent(void **state)
+static void the_signature_covers_the_sent_bytes(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
     char request[4096], expected[WEBHOOK_SIGNATURE_BYTES];
@@ -708,19 +708,19 @@ int main(void)
 {
     setenv("UV_THREADPOOL_SIZE", "64", 1); /* as the server has it */
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_evil_is_reported_once_in_time_for_what_it_is),
+        cmocka_unit_test(each_bad_peer_is_reported_once_in_time_with_its_fault),
         cmocka_unit_test(evil_leaks_no_descriptors_and_no_memory),
-        cmocka_unit_test(who_waits_for_the_names_of_others_has_not_failed),
-        cmocka_unit_test(what_fails_before_a_connection_says_so),
+        cmocka_unit_test(waiting_for_other_look_ups_is_not_a_failure),
+        cmocka_unit_test(failures_before_a_connection_are_reported_as_such),
         cmocka_unit_test(retry_after_is_obeyed_within_a_day),
         cmocka_unit_test(a_connection_carries_one_request_after_the_other),
         cmocka_unit_test(a_connection_that_closes_between_requests_costs_no_attempt),
-        cmocka_unit_test(a_request_that_nobody_read_is_sent_again),
+        cmocka_unit_test(an_unread_request_is_sent_again),
         cmocka_unit_test(a_connection_that_was_closed_already_takes_nothing),
         cmocka_unit_test(a_request_that_was_read_in_part_is_not_sent_again),
-        cmocka_unit_test(what_is_under_way_is_given_up_by_close),
+        cmocka_unit_test(close_abandons_requests_in_flight),
         cmocka_unit_test(the_body_is_untouched_and_the_rest_is_in_headers),
-        cmocka_unit_test(what_is_signed_is_what_was_sent),
+        cmocka_unit_test(the_signature_covers_the_sent_bytes),
         cmocka_unit_test(nothing_leaves_for_an_address_that_is_not_allowed),
         cmocka_unit_test(a_message_for_another_endpoint_is_refused),
     };

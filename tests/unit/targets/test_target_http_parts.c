@@ -54,7 +54,7 @@ static void the_status_decides(void **state)
     }
 }
 
-static void a_trailer_says_nothing(void **state)
+static void a_trailer_is_ignored(void **state)
 {
     static const char *const lines[] = {
         "HTTP/1.1 103 Early\r\n", "Retry-After: 1\r\n",     "\r\n", "HTTP/1.1 503 Busy\r\n",
@@ -90,7 +90,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_status_decides),
-        cmocka_unit_test(a_trailer_says_nothing),
+        cmocka_unit_test(a_trailer_is_ignored),
         cmocka_unit_test(an_answer_is_read_up_to_its_bound),
     };
     return cmocka_run_group_tests_name("target_http_parts", tests, NULL, NULL);

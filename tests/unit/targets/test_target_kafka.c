@@ -145,7 +145,7 @@ static void many_are_under_way_at_a_time(void **state)
     finish(cluster);
 }
 
-static void what_the_broker_says_decides(void **state)
+static void the_broker_reply_decides(void **state)
 {
     (void)state;
     char *big = calloc(1, 200 * 1024);
@@ -211,7 +211,7 @@ static void a_broken_producer_is_replaced(void **state)
     finish(cluster);
 }
 
-static void the_guard_is_asked_before_anything_connects(void **state)
+static void the_guard_checks_before_anything_connects(void **state)
 {
     (void)state;
     static const char *const policies[] = {NULL, "allow-host = 127.0.0.1\n",
@@ -228,7 +228,7 @@ static void the_guard_is_asked_before_anything_connects(void **state)
     }
 }
 
-static void what_never_left_is_unsent_and_tried_again(void **state)
+static void messages_that_never_left_are_unsent_and_retried(void **state)
 {
     (void)state;
     struct cluster *cluster = begin(POLICY);
@@ -380,11 +380,11 @@ int main(void)
         cmocka_unit_test(places_are_read),
         cmocka_unit_test(a_job_arrives_with_key_headers_and_body),
         cmocka_unit_test(many_are_under_way_at_a_time),
-        cmocka_unit_test(what_the_broker_says_decides),
+        cmocka_unit_test(the_broker_reply_decides),
         cmocka_unit_test(a_passing_fault_is_got_over_inside),
         cmocka_unit_test(a_broken_producer_is_replaced),
-        cmocka_unit_test(the_guard_is_asked_before_anything_connects),
-        cmocka_unit_test(what_never_left_is_unsent_and_tried_again),
+        cmocka_unit_test(the_guard_checks_before_anything_connects),
+        cmocka_unit_test(messages_that_never_left_are_unsent_and_retried),
         cmocka_unit_test(a_silent_broker_costs_a_message_its_time),
         cmocka_unit_test(a_topic_that_cannot_be_is_refused),
         cmocka_unit_test(closing_reports_everything_first),

@@ -51,7 +51,7 @@ static const struct {
     {"http://[127.0.0.1]/", NULL, NULL, 0},
 };
 
-static void nobody_reads_another_host_out_of_a_url(void **state)
+static void all_parsers_read_the_same_host_from_a_url(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
@@ -121,7 +121,7 @@ static void a_virtual_host_is_one_decoded_name(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_reads_another_host_out_of_a_url),
+        cmocka_unit_test(all_parsers_read_the_same_host_from_a_url),
         cmocka_unit_test(host_credential_and_endpoint_are_the_same),
         cmocka_unit_test(a_virtual_host_is_one_decoded_name),
     };

@@ -14,7 +14,7 @@ static bool parse(const char *json, struct target_setting *out, char error[TARGE
 
 /* ---- what is read ---- */
 
-static void what_is_not_said_is_the_default(void **state)
+static void missing_settings_have_defaults(void **state)
 {
     struct target_setting setting;
     char error[TARGET_ERROR_BYTES];
@@ -262,7 +262,7 @@ static void texts_have_their_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_said_is_the_default),
+        cmocka_unit_test(missing_settings_have_defaults),
         cmocka_unit_test(every_member_is_read),
         cmocka_unit_test(slips_are_named),
         cmocka_unit_test(numbers_have_their_limits),

@@ -168,7 +168,7 @@ static void a_message_is_done_on_its_receipt_and_not_before(void **state)
     finish(broker);
 }
 
-static void a_frame_says_what_it_should(void **state)
+static void a_frame_has_its_headers_and_body(void **state)
 {
     (void)state;
     static const char meta[] =
@@ -231,7 +231,7 @@ static void many_are_under_way_at_a_time(void **state)
     finish(broker);
 }
 
-static void the_guard_is_asked_before_anything_connects(void **state)
+static void the_guard_checks_before_anything_connects(void **state)
 {
     (void)state;
     static const char *const policies[] = {NULL, "allow-host = 127.0.0.1\n",
@@ -248,7 +248,7 @@ static void the_guard_is_asked_before_anything_connects(void **state)
     }
 }
 
-static void what_was_sent_and_has_no_receipt_is_failed_when_the_connection_is_lost(void **state)
+static void sent_messages_without_a_receipt_fail_with_the_connection(void **state)
 {
     (void)state;
     struct broker *broker = begin(POLICY, false);
@@ -269,7 +269,7 @@ static void what_was_sent_and_has_no_receipt_is_failed_when_the_connection_is_lo
     finish(broker);
 }
 
-static void what_never_left_is_unsent(void **state)
+static void messages_that_never_left_are_unsent(void **state)
 {
     (void)state;
     enum { MANY = 40 };
@@ -291,7 +291,7 @@ static void what_never_left_is_unsent(void **state)
     finish(broker);
 }
 
-static void what_was_half_sent_may_have_arrived(void **state)
+static void half_sent_messages_may_have_arrived(void **state)
 {
     (void)state;
     enum { BYTES = 32 << 20 };
@@ -349,7 +349,7 @@ static void an_error_fails_the_message_it_names_and_no_other(void **state)
     finish(broker);
 }
 
-static void an_error_that_names_nobody_fails_all_that_were_sent(void **state)
+static void an_error_without_a_receipt_fails_all_sent_messages(void **state)
 {
     (void)state;
     struct broker *broker = begin(POLICY, false);
@@ -394,7 +394,7 @@ static void a_broker_that_does_not_greet_is_sent_nothing(void **state)
     finish(broker);
 }
 
-static void a_login_is_sent_as_it_is_and_its_refusal_told(void **state)
+static void a_login_is_sent_unchanged_and_its_rejection_reported(void **state)
 {
     (void)state;
     struct broker *broker = begin(POLICY, true);
@@ -476,19 +476,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_is_done_on_its_receipt_and_not_before),
-        cmocka_unit_test(a_frame_says_what_it_should),
+        cmocka_unit_test(a_frame_has_its_headers_and_body),
         cmocka_unit_test(a_field_cannot_name_a_second_destination),
         cmocka_unit_test(many_are_under_way_at_a_time),
-        cmocka_unit_test(the_guard_is_asked_before_anything_connects),
-        cmocka_unit_test(what_was_sent_and_has_no_receipt_is_failed_when_the_connection_is_lost),
-        cmocka_unit_test(what_never_left_is_unsent),
-        cmocka_unit_test(what_was_half_sent_may_have_arrived),
+        cmocka_unit_test(the_guard_checks_before_anything_connects),
+        cmocka_unit_test(sent_messages_without_a_receipt_fail_with_the_connection),
+        cmocka_unit_test(messages_that_never_left_are_unsent),
+        cmocka_unit_test(half_sent_messages_may_have_arrived),
         cmocka_unit_test(waiting_bytes_are_bounded),
         cmocka_unit_test(an_error_fails_the_message_it_names_and_no_other),
-        cmocka_unit_test(an_error_that_names_nobody_fails_all_that_were_sent),
+        cmocka_unit_test(an_error_without_a_receipt_fails_all_sent_messages),
         cmocka_unit_test(a_silent_broker_costs_a_message_its_time),
         cmocka_unit_test(a_broker_that_does_not_greet_is_sent_nothing),
-        cmocka_unit_test(a_login_is_sent_as_it_is_and_its_refusal_told),
+        cmocka_unit_test(a_login_is_sent_unchanged_and_its_rejection_reported),
         cmocka_unit_test(other_peers_are_found_out),
         cmocka_unit_test(it_tries_again_with_pauses),
         cmocka_unit_test(closing_reports_everything_first),

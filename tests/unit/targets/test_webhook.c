@@ -31,7 +31,7 @@ static struct guard_key key_of(const char *text)
 
 /* All but the first: base64.b64encode(hmac.new(key, f"{id}.{time}.".encode() + body,
  * hashlib.sha256).digest()) */
-static void signatures_are_those_of_others(void **state)
+static void signatures_match_other_implementations(void **state)
 {
     static const struct {
         const char *key, *id;
@@ -161,7 +161,7 @@ static void as_many_keys_as_there_may_be_have_room(void **state)
     guard_free(guard);
 }
 
-static void the_setting_says_who_signs(void **state)
+static void the_setting_selects_the_key(void **state)
 {
     static const struct {
         const char *policy, *sign; /* NULL: not said */
@@ -323,11 +323,11 @@ static int sign_input(char **args)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signatures_are_those_of_others),
+        cmocka_unit_test(signatures_match_other_implementations),
         cmocka_unit_test(all_keys_of_the_name_sign),
         cmocka_unit_test(messages_of_two_stores_have_two_ids),
         cmocka_unit_test(as_many_keys_as_there_may_be_have_room),
-        cmocka_unit_test(the_setting_says_who_signs),
+        cmocka_unit_test(the_setting_selects_the_key),
         cmocka_unit_test(a_policy_that_is_read_again_changes_the_keys),
         cmocka_unit_test(the_id_names_the_push_and_not_the_attempt),
         cmocka_unit_test(many_are_signed_in_a_second),

@@ -33,7 +33,7 @@ static void a_span_is_found_once_by_its_lease(void **state)
     lease_table_fini(&table);
 }
 
-static void those_that_end_are_taken_with_their_end(void **state)
+static void ended_leases_are_removed_with_their_end(void **state)
 {
     struct lease_table table;
     int64_t next_us;
@@ -54,7 +54,7 @@ static void those_that_end_are_taken_with_their_end(void **state)
     lease_table_fini(&table);
 }
 
-static void there_is_no_room_for_more_than_there_is(void **state)
+static void a_full_table_accepts_no_lease(void **state)
 {
     struct lease_table table;
     char lease[32], too_long[LEASE_TEXT_BYTES_MAX + 1];
@@ -77,8 +77,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_span_is_found_once_by_its_lease),
-        cmocka_unit_test(those_that_end_are_taken_with_their_end),
-        cmocka_unit_test(there_is_no_room_for_more_than_there_is),
+        cmocka_unit_test(ended_leases_are_removed_with_their_end),
+        cmocka_unit_test(a_full_table_accepts_no_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void the_first_of_a_trace_has_no_parent(void **state)
     trace_span_free(span);
 }
 
-static void a_due_outside_the_wait_is_no_event(void **state)
+static void a_due_time_outside_the_wait_adds_no_event(void **state)
 {
     static const struct {
         const char *sentence;
@@ -148,7 +148,7 @@ static void the_largest_span_has_a_bound(void **state)
     trace_span_free(span);
 }
 
-static void what_was_not_taken_is_read_from_the_answer(void **state)
+static void rejected_spans_are_read_from_the_answer(void **state)
 {
     static const struct {
         const char *answer;
@@ -175,10 +175,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_span_is_written_as_the_protocol_has_it),
         cmocka_unit_test(the_first_of_a_trace_has_no_parent),
-        cmocka_unit_test(a_due_outside_the_wait_is_no_event),
+        cmocka_unit_test(a_due_time_outside_the_wait_adds_no_event),
         cmocka_unit_test(many_spans_are_one_request),
         cmocka_unit_test(the_largest_span_has_a_bound),
-        cmocka_unit_test(what_was_not_taken_is_read_from_the_answer),
+        cmocka_unit_test(rejected_spans_are_read_from_the_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void never_fires_early(void **unused)
     }
 }
 
-static void what_is_overdue_when_added_goes_out_next(void **unused)
+static void overdue_entries_fire_next(void **unused)
 {
     struct bench bench;
     uint32_t ids[3];
@@ -158,7 +158,7 @@ static void a_cancelled_entry_never_fires(void **unused)
     }
 }
 
-static void removing_what_is_not_in_the_wheel_does_nothing(void **unused)
+static void removing_an_absent_entry_does_nothing(void **unused)
 {
     struct bench bench;
     uint32_t id, out;
@@ -195,10 +195,10 @@ int main(void)
         cmocka_unit_test(an_empty_wheel_has_nothing_to_do),
         cmocka_unit_test(fires_to_the_millisecond_at_any_distance),
         cmocka_unit_test(never_fires_early),
-        cmocka_unit_test(what_is_overdue_when_added_goes_out_next),
+        cmocka_unit_test(overdue_entries_fire_next),
         cmocka_unit_test(time_going_back_changes_nothing),
         cmocka_unit_test(a_cancelled_entry_never_fires),
-        cmocka_unit_test(removing_what_is_not_in_the_wheel_does_nothing),
+        cmocka_unit_test(removing_an_absent_entry_does_nothing),
         cmocka_unit_test(empty_ticks_cost_nothing),
     };
 
