@@ -23,7 +23,7 @@
 /* ---- the clock of one queue ---- */
 
 /* The clock of one queue, in the owner's storage. Initialize it with CLOCK_INIT; the members are
- * private to clock.c. */
+ * private to clock.c and clock_restore.c. */
 struct clock {
     _Atomic int64_t offset_us;                   /* inner time minus boot time */
     _Atomic int64_t held_inner_ms, held_skew_ms; /* wall minus inner */

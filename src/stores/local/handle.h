@@ -54,6 +54,7 @@ struct local {
     struct feed *feed; /* NULL: events are not reported */
     struct datadir *datadir;
     struct datadir_manifest manifest;
+    int64_t skew_ms; /* wall minus inner clock, as last stored; within noise */
     uint32_t shard_count;
     char sync_interval[32]; /* for display: "50ms" */
     struct shard *shards[DATADIR_SHARDS_MAX];

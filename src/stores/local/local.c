@@ -1,6 +1,7 @@
 #include "local/local.h"
 
 #include "base/clock.h"
+#include "base/clock_restore.h"
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -482,6 +483,10 @@ static void settle_topics(struct local *local)
 
 /* ---- the clock ---- */
 
+/* What the manifest adds to the difference between the clocks, which may have been larger than
+ * known: a start late is better than a start early. */
+enum { SKEW_MARGIN_MS = CLOCK_SKEW_NOISE_MS + 1 };
+
 /* Starts the inner clock where it left off: by boot time within the same boot, else by the wall
  * clock, which may have been set while the inner clock was running: the difference between the two
  * is kept. */
@@ -490,9 +495,11 @@ static void start_clock(struct clock *clock, const struct datadir_manifest *mani
     char boot_id[37];
     clock_boot_id(boot_id);
     int64_t inner_ms = clock_wall_ms_of(clock) - manifest->skew_ms;
-    if (!manifest->is_new && boot_id[0] && !strcmp(boot_id, manifest->boot_id))
-        inner_ms = clock_boot_us() / 1000 + manifest->boot_offset_ms;
-    clock_start(clock, inner_ms > 0 ? inner_ms : 0);
+    bool is_same_boot = boot_id[0] && !strcmp(boot_id, manifest->boot_id);
+    if (!manifest->is_new && is_same_boot && clock_boot_ms() + manifest->boot_offset_ms > 0)
+        clock_restore(clock, manifest->boot_offset_ms);
+    else
+        clock_start(clock, inner_ms > 0 ? inner_ms : 0);
 }
 
 static bool is_test_directory(const struct local *local)
@@ -560,11 +567,9 @@ static int remember_clock(struct local *local)
         return remember_test_clock(local);
     local->manifest.is_opened = true;
     clock_boot_id(local->manifest.boot_id);
-    /* In this order: a millisecond that passes in between makes the next start late, not early. */
-    int64_t inner_ms = clock_inner_ms_of(local->options.clock);
-    local->manifest.boot_offset_ms = inner_ms - clock_boot_us() / 1000;
-    /* Add one for the same reason: both clocks are truncated to milliseconds. */
-    local->manifest.skew_ms = clock_skew_ms_of(local->options.clock) + 1;
+    local->manifest.boot_offset_ms = clock_boot_offset_ms(local->options.clock);
+    local->skew_ms = clock_skew_ms_since(local->options.clock, local->skew_ms);
+    local->manifest.skew_ms = local->skew_ms + SKEW_MARGIN_MS;
     return datadir_write(local->datadir, &local->manifest);
 }
 
@@ -628,6 +633,10 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
             failed = error_result(-ENOMEM, error, error_bytes, "out of memory");
     } else if (!failed) {
         start_clock(local->options.clock, &local->manifest);
+        /* Otherwise the jobs would have slightly different due times after each start, and cursors
+         * from before it would repeat or leave out jobs. */
+        local->skew_ms = local->manifest.skew_ms - SKEW_MARGIN_MS;
+        local->skew_ms = clock_skew_ms_since(local->options.clock, local->skew_ms);
     }
     if (failed) {
         mark_keeper_free(local->keeper);
@@ -720,6 +729,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .epoch_min =
                                         local->manifest.is_opened && !mark->epoch ? 1 : mark->epoch,
                                     .synced_min = mark->synced,
+                                    .skew_ms = local->skew_ms,
                                     .synced = on_shard_synced,
                                     .dir = dir,
                                     .fs = datadir_fs(local->datadir),

@@ -36,6 +36,7 @@ struct shard_options {
     struct mac_key lease_key;
     struct store_identity identity;
     uint64_t epoch_min, synced_min; /* wal_options */
+    int64_t skew_ms; /* wall minus inner at the end of the last run; used if it is still right */
     /* Called when a watched topic has ready jobs, for each reactor whose bit is set. On the shard's
      * thread, at the end of a step. */
     void (*ready)(void *ctx, struct slice topic, uint64_t reactors);

@@ -1,6 +1,7 @@
 #include "local/shard_core.h"
 
 #include "base/clock.h"
+#include "base/clock_restore.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -14,7 +15,6 @@ enum {
     ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
     TOPICS_AT_ONCE = 256, /* records of topics per step */
-    SKEW_NOISE_MS = 2,    /* both clocks are truncated to milliseconds */
     SKEW_WORTH_TELLING_MS = 100,
     ROOM_EVERY_US = 1000 * 1000 /* interval between checks of the free disk space */
 };
@@ -26,7 +26,7 @@ struct engine_now shard_now(struct shard *shard)
     struct engine_now now;
     clock_both_ms_of(shard->clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
-    if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
+    if (step_ms > CLOCK_SKEW_NOISE_MS || step_ms < -CLOCK_SKEW_NOISE_MS) {
         bool is_told = !clock_is_held(shard->clock) || shard->clock == &clock_process;
         if (is_told && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),

@@ -195,7 +195,7 @@ def test_a_redis_that_restarts_during_an_import_costs_only_time(source, start_se
     assert_sums_add_up(target)
 
 
-def test_a_server_that_restarts_during_an_export_costs_only_time(source, tmp_path):
+def test_an_export_survives_a_server_restart_without_duplicates(source, tmp_path):
     push_many(source, 5000, spread_ms=50, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
     with Gate(source, down=2_500_000) as gate:
