@@ -144,6 +144,25 @@ static inline bool has_had_share(const struct http_front *front, uint32_t begun)
            (begun >= LATE_SHARE && reactor_is_late(front->reactor));
 }
 
+/* Returns when an idle connection became idle. Not while draining. */
+static int64_t idle_since_ms(const struct http_connection *connection)
+{
+    return connection->until_ms - connection->front->options.idle_ms;
+}
+
+/* Notes how long the client paused before this request. */
+static void note_pause(struct http_connection *connection)
+{
+    const struct http_front *front = connection->front;
+    if (connection->phase != HTTP_PHASE_IDLE || front->is_draining)
+        return;
+    int64_t pause_ms = http_front_now_ms(connection->front) - idle_since_ms(connection);
+    connection->pause_ms -= connection->pause_ms / 4;
+    if (connection->is_used && pause_ms <= HTTP_RECENT_MS && pause_ms > connection->pause_ms)
+        connection->pause_ms = pause_ms;
+    connection->is_used = true;
+}
+
 /* Handles the complete requests in the input as far as there is room. `bytes` is the shared buffer
  * or the connection's own. */
 static void feed_input(struct http_connection *connection, char *bytes, size_t len)
@@ -153,6 +172,7 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
     uint32_t begun = 0;
     bool is_whole = false, is_short = http_budget_is_spent(connection->front);
     enum http_dispatched done = HTTP_DISPATCH_BLANK;
+    note_pause(connection);
     connection->is_blocked = false;
     while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
         connection->is_blocked = input_is_full(connection, is_short);
@@ -808,6 +828,8 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
     }
     http_count(&front->counters.accepted, 1);
     http_count(&listener->accepted, 1);
+    if (front->is_draining)
+        front->polite_ms = HTTP_RECENT_MS;
     start_reading(connection);
     if (connection->awaits_proxy || connection->channel)
         begin_greeting(connection);
@@ -894,14 +916,23 @@ static void drain_stream(struct http_connection *connection)
  * not announce the end. */
 static bool has_more_to_say(const struct http_connection *connection)
 {
-    const struct http_front *front = connection->front;
     if (connection->is_closing || connection->first)
         return false;
     if (connection->phase != HTTP_PHASE_IDLE)
         return true;
-    int64_t since_ms = connection->until_ms - front->options.idle_ms;
     return has_unread(connection) ||
-           http_front_now_ms(connection->front) - since_ms < HTTP_RECENT_MS;
+           http_front_now_ms(connection->front) - idle_since_ms(connection) < HTTP_RECENT_MS;
+}
+
+/* Returns how long the next request of an idle connection may take to arrive. A client that made a
+ * new connection will use it. Another one may be as slow as it was before: on a loaded machine it
+ * can take long until it has read the last answer. */
+static int64_t polite_ms(const struct http_connection *connection)
+{
+    int64_t ms = connection->is_used ? HTTP_PAUSES * connection->pause_ms : HTTP_RECENT_MS;
+    if (connection->phase != HTTP_PHASE_IDLE || ms < HTTP_POLITE_MS)
+        return HTTP_POLITE_MS;
+    return ms < HTTP_RECENT_MS ? ms : HTTP_RECENT_MS;
 }
 
 static void end_connection(struct http_connection *connection)
@@ -913,8 +944,22 @@ static void end_connection(struct http_connection *connection)
     http_connection_touch(connection);
 }
 
+/* Determines one time for all idle connections, so that their list stays ordered. */
+static void choose_polite_ms(struct http_front *front)
+{
+    front->polite_ms = HTTP_POLITE_MS;
+    for (struct list *node = front->connections.next; node != &front->connections;
+         node = node->next) {
+        const struct http_connection *connection = list_entry(node, struct http_connection, node);
+        if (!stream_of(connection) && has_more_to_say(connection) &&
+            polite_ms(connection) > front->polite_ms)
+            front->polite_ms = polite_ms(connection);
+    }
+}
+
 void http_connections_drain(struct http_front *front)
 {
+    choose_polite_ms(front);
     for (struct list *node = front->connections.next, *next; node != &front->connections;
          node = next) {
         struct http_connection *connection = list_entry(node, struct http_connection, node);

@@ -39,8 +39,10 @@ struct http_connection {
     struct list long_line; /* in front->long_line, or unlinked */
     struct list put_off;   /* in front->put_off, or unlinked */
     int64_t until_ms;
+    int64_t pause_ms; /* longest recent pause before a request, up to HTTP_RECENT_MS */
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
+    bool is_used;         /* its first request has begun to arrive */
     bool is_heavy;        /* its request waits for a loop iteration with enough time */
     bool is_crowd;        /* above the connection limit: accepted only to be refused */
     bool awaits_proxy;    /* expects the header of a proxy first */

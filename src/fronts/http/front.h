@@ -223,8 +223,8 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
 void http_front_change(struct http_front *front, const struct http_options *options);
 /*
  * Drains the front: answers requests in progress, received requests and those about to arrive.
- * Connections in the accept queue are accepted, and recently used ones may send one more request
- * within HTTP_POLITE_MS. The last answer of a connection has `Connection: close`. A client may
+ * Connections in the accept queue are accepted. New ones may send a first request, and recently used
+ * ones one more: within HTTP_POLITE_MS, or as long as their clients' pauses suggest. The last answer of a connection has `Connection: close`. A client may
  * complete a partly sent request as long as the caller of this function waits. Waiting takes are
  * answered when the caller calls waiters_drain. Calls `drained` once at the end, never inside the
  * call.

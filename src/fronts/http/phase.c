@@ -6,7 +6,7 @@ int64_t http_phase_timeout_ms(const struct http_front *front, enum http_phase ph
 {
     switch (phase) {
     case HTTP_PHASE_IDLE:
-        return front->is_draining ? HTTP_POLITE_MS : front->options.idle_ms;
+        return front->is_draining ? front->polite_ms : front->options.idle_ms;
     case HTTP_PHASE_GREET:
     case HTTP_PHASE_HEAD:
         return front->is_draining && front->options.header_ms > HTTP_RECENT_MS

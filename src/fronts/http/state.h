@@ -28,7 +28,8 @@ enum {
     HTTP_OUT_BYTES_MAX = 1 << 30, /* never reached: dispatch.c keeps answers far below it */
     HTTP_LATE_MS = 1000,          /* gap between iterations: the loop may have stood still */
     HTTP_RECENT_MS = 1000,        /* on drain, such clients may be about to send a request */
-    HTTP_POLITE_MS = 100,         /* how long they may still do so */
+    HTTP_POLITE_MS = 100,         /* how long they may at least still do so */
+    HTTP_PAUSES = 8, /* and for this many of the pauses that they make, up to HTTP_RECENT_MS */
     HTTP_STATUSES = 32,           /* number of different statuses */
     HTTP_CLASSES = 4,             /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
@@ -107,6 +108,7 @@ struct http_front {
     bool has_date; /* `date` is valid for this iteration */
     char date[32];
     bool is_draining, is_ending;
+    int64_t polite_ms; /* draining: how long an idle connection may still send a request */
     void (*drained)(void *ctx);
     void *drained_ctx;
 

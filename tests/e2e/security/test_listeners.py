@@ -262,8 +262,8 @@ def dialled(port):
 @pytest.mark.parametrize("shards", ["1", "3"])
 @pytest.mark.parametrize("kind", ["tcp", "unix", "tls"])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tmp_path, authority, shards, kind, keeps):
-    """Clients that make a connection for each call, or keep theirs until they are told that it ends: none is lost, however they fall."""
+def test_connected_clients_get_answers_when_the_server_stops(start_server, tmp_path, authority, shards, kind, keeps):
+    """Clients make a connection for each call, or keep theirs until an answer announces its end. No call is lost."""
     path = tmp_path / "tarry.sock"
     server = start_server("--shards", shards, "--listen", f"unix:{path}", "--listen", "127.0.0.2:0,tls", *authority.flags)
     place = {"tcp": server.port, "unix": path, "tls": ("127.0.0.2", listening(server, "127.0.0.2"))}[kind]
@@ -275,7 +275,7 @@ def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tm
         while True:
             try:
                 connection = connection or Connection(place)
-            except OSError:  # nobody listens any more
+            except OSError:  # the listener is closed
                 counts.append(count)
                 return
             if kind == "tls" and not isinstance(connection.socket, ssl.SSLSocket):

@@ -237,6 +237,39 @@ static void draining_answers_received_requests(void **state)
     server_stop(&server);
 }
 
+/* The client is slow to make its first request, or its next one. The wait is far longer than
+ * HTTP_POLITE_MS, and the client paused a third of it before its earlier requests. */
+static void draining_waits_for_clients_that_pause(void **state)
+{
+    enum { PAUSE_MS = 150, LATE_MS = 450 };
+    static struct server server;
+    struct client fresh, slow;
+    (void)state;
+    server_start(&server, (struct http_options){0});
+    client_dial(&slow, &server);
+    for (int i = 1; i <= 3; i++) {
+        client_say(&slow, HEALTH);
+        client_hear_answers(&slow, i);
+        usleep(PAUSE_MS * 1000);
+    }
+    client_say(&slow, HEALTH);
+    client_hear_answers(&slow, 4);
+    client_dial(&fresh, &server);
+    server_drain(&server);
+    usleep(LATE_MS * 1000);
+    client_say(&slow, HEALTH);
+    client_say(&fresh, HEALTH);
+    client_hear_all(&slow);
+    client_hear_all(&fresh);
+    assert_int_equal(client_count_of(slow.text, "200 OK"), 5);
+    assert_int_equal(client_count_of(slow.text, "Connection: close"), 1);
+    assert_int_equal(client_count_of(fresh.text, "200 OK"), 1);
+    assert_int_equal(client_count_of(fresh.text, "Connection: close"), 1);
+    client_hang_up(&slow);
+    client_hang_up(&fresh);
+    server_stop(&server);
+}
+
 static void an_end_of_input_lets_answers_out(void **state)
 {
     static struct server server;
@@ -291,6 +324,7 @@ int main(void)
         cmocka_unit_test(connections_have_a_limit),
         cmocka_unit_test(draining_answers_requests_in_progress),
         cmocka_unit_test(draining_answers_received_requests),
+        cmocka_unit_test(draining_waits_for_clients_that_pause),
         cmocka_unit_test(an_end_of_input_lets_answers_out),
         cmocka_unit_test(a_disconnected_client_does_no_harm),
     };
