@@ -29,9 +29,9 @@ enum {
     HTTP_LATE_MS = 1000,          /* gap between iterations: the loop may have stood still */
     HTTP_RECENT_MS = 1000,        /* on drain, such clients may be about to send a request */
     HTTP_POLITE_MS = 100,         /* how long they may at least still do so */
-    HTTP_PAUSES = 8, /* and for this many of the pauses that they make, up to HTTP_RECENT_MS */
-    HTTP_STATUSES = 32,           /* number of different statuses */
-    HTTP_CLASSES = 4,             /* classes of statuses: 2xx to 5xx */
+    HTTP_PAUSES = 8,    /* and for this many of the pauses that they make, up to HTTP_RECENT_MS */
+    HTTP_STATUSES = 32, /* number of different statuses */
+    HTTP_CLASSES = 4,   /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256

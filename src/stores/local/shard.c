@@ -374,8 +374,7 @@ static void shard_init(struct shard *shard, const struct shard_options *options,
     shard->reactor = reactor;
     shard->body_bytes_max = options->local->body_bytes_max;
     shard->clock = options->local->clock ? options->local->clock : &clock_process;
-    shard->skew_ms = shard->engine_skew_ms =
-        clock_skew_ms_since(shard->clock, options->skew_ms);
+    shard->skew_ms = shard->engine_skew_ms = clock_skew_ms_since(shard->clock, options->skew_ms);
     shard_core_init(shard);
     list_init(&shard->parked);
     list_init(&shard->held);
