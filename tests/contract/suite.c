@@ -143,6 +143,7 @@ static int run_driver(void)
         failed += run_claims("events", directed_event, directed_event_count);
         failed += run_claims("holders", directed_holder, directed_holder_count);
         failed += run_claims("choosing", directed_choice, directed_choice_count);
+        failed += run_claims("rules of a life", directed_life, directed_life_count);
     }
     failed += run_claims("random commands", random_tests, 1);
     return failed;

@@ -1,4 +1,5 @@
 #include "engine/state.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
         entry_hang(engine, id, JOB_LEASED, now);
         return;
     }
-    if (extra->cancel_requested) {
+    if (life_lease_end(extra->cancel_requested) == LIFE_CANCELLED) {
         entry_unhang(engine, id);
         cancel_requested(engine, id, now);
         return;
@@ -92,7 +93,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_unhang(engine, id);
     entry_tell(engine, id, JOB_EVENT_EXPIRED, none, none, now);
     /* If there is no memory for the extra, the job expires as if the topic kept no dead letters. */
-    if (!topic->settings.dead_letter_expired || !entry_need_extra(engine, entry)) {
+    if (life_expire(&topic->settings) == LIFE_EXPIRED || !entry_need_extra(engine, entry)) {
         entry_finish(engine, id, RECORD_EXPIRED, now);
         return;
     }
@@ -224,16 +225,6 @@ static void entry_set_due(struct entry *entry, int64_t due_ms, bool is_wall)
     entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
 }
 
-/* Returns the status of a push whose id exists. QUEUE_REPLACED: the caller replaces the job. */
-static enum queue_status meet_existing(const struct entry *entry, enum record_conflict on_conflict)
-{
-    if (entry->state == JOB_FINISHED || on_conflict == CONFLICT_KEEP)
-        return QUEUE_EXISTED;
-    if (on_conflict == CONFLICT_REJECT)
-        return QUEUE_CONFLICT;
-    return entry->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_REPLACED;
-}
-
 /* Returns the job of the key; 0: no job. A remembered id whose time has run out is free, even if engine_advance
  * has not reached it yet; its topic may be removed with it. */
 static uint32_t find_existing(struct engine *engine, struct hash128 key, struct engine_now now)
@@ -277,20 +268,17 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
         return;
 
     bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
-    result->status = QUEUE_CREATED;
-    if (id) {
-        enum record_conflict on_conflict =
-            push->on_conflict ? push->on_conflict : topic->settings.on_conflict;
-        const struct entry *old = entry_at(engine, id);
-        result->status = meet_existing(old, on_conflict);
+    const struct entry *old = id ? entry_at(engine, id) : NULL;
+    struct life life = life_push(old ? (enum job_state)old->state : 0,
+                                 push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
+                                 !old && engine_topic_is_full(engine, topic));
+    result->status = life.status;
+    if (old) {
         result->state = (enum job_state)old->state;
         result->due_ms = old->state == JOB_FINISHED ? 0 : entry_due_wall_ms(old, now.skew_ms);
-        if (result->status != QUEUE_REPLACED)
-            return;
-    } else if (engine_topic_is_full(engine, topic)) {
-        result->status = QUEUE_TOPIC_FULL;
-        return;
     }
+    if (life.step == LIFE_STAYS)
+        return;
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (is_new && !(id = entry_new(engine, topic, key)))) {
         if (extra)
@@ -387,37 +375,11 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
-/* Returns whether the job died with that delivery. */
-static bool is_that_dead_job(const struct engine *engine, const struct entry *entry,
-                             uint64_t delivery)
-{
-    return entry->state == JOB_DEAD && entry_extra(engine, entry)->delivery == delivery;
-}
-
-/* Returns whether the job waits and that was its last delivery. */
-static bool is_that_waiting_job(const struct engine *engine, const struct entry *entry,
-                                uint64_t delivery)
-{
-    const struct extra *extra = entry_extra(engine, entry);
-    return (entry->state == JOB_READY || entry->state == JOB_DELAYED) && extra &&
-           extra->delivery == delivery;
-}
-
-/* Returns whether the job meets the conditions of the change on state and delivery. */
-static bool is_meant(const struct engine *engine, const struct entry *entry,
-                     const struct queue_change *change)
-{
-    if (change->only_dead)
-        return is_that_dead_job(engine, entry, change->delivery);
-    return !change->lease.len || is_that_waiting_job(engine, entry, change->delivery);
-}
-
 /* Requests the cancel of a leased job: the holder receives the request with the next extend, and the end of the
  * lease cancels the job. */
-static void request_cancel(struct engine *engine, uint32_t id, struct queue_result *result)
+static void request_cancel(struct engine *engine, uint32_t id)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
-    result->status = QUEUE_REQUESTED;
     if (extra->cancel_requested)
         return;
     extra->cancel_requested = true;
@@ -430,38 +392,23 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     uint32_t id =
         engine_index_find(engine, hash_pair(change->topic, change->id, engine->hash_seed));
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
-    if (!entry || entry->state == JOB_FINISHED) {
-        result->status = QUEUE_NOT_FOUND;
+    const struct extra *extra = id ? entry_extra(engine, entry) : NULL;
+    struct life life = life_change(change, entry ? (enum job_state)entry->state : 0,
+                                   extra ? extra->delivery : 0, change->delivery);
+    result->status = life.status;
+    if (life.status == QUEUE_NOT_FOUND)
         return;
-    }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
-    if (!is_meant(engine, entry, change)) {
-        result->status = QUEUE_CONFLICT;
-        return;
-    }
-    if (entry->state == JOB_LEASED) {
-        result->status = QUEUE_LEASED;
-        if (change->verb == QUEUE_CANCEL && change->request)
-            request_cancel(engine, id, result);
-        return;
-    }
-    if (change->verb == QUEUE_CANCEL) {
-        result->status = QUEUE_CANCELLED;
+    if (life.step == LIFE_REQUESTED) {
+        request_cancel(engine, id);
+    } else if (life.step == LIFE_CANCELLED) {
         entry_unhang(engine, id);
         entry_tell(engine, id, JOB_EVENT_CANCELLED, change->id, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_CANCELLED, now);
-        return;
+    } else if (life.step == LIFE_MOVED) {
+        reschedule(engine, id, change, now, result);
     }
-    if (entry->state == JOB_DEAD) {
-        result->status = QUEUE_DEAD_STATE;
-        return;
-    }
-    if (change->verb == QUEUE_RUN && entry->state == JOB_READY) {
-        result->status = QUEUE_OK;
-        return;
-    }
-    reschedule(engine, id, change, now, result);
 }
 
 void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now)
@@ -624,16 +571,14 @@ enum queue_status engine_take_job(struct engine *engine, struct slice topic, str
 {
     uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
     struct entry *entry = id ? entry_at(engine, id) : NULL;
-    if (!entry || entry->state == JOB_FINISHED)
-        return QUEUE_NOT_FOUND;
-    if (entry->state == JOB_LEASED)
-        return QUEUE_LEASED;
+    struct life life = life_pick(entry ? (enum job_state)entry->state : 0);
+    if (life.step == LIFE_STAYS)
+        return life.status;
     struct extra *extra = lease_reserve(engine, entry, consumer);
     if (!extra)
         return QUEUE_NO_MEMORY;
-    bool was_ready = entry->state == JOB_READY;
     entry_unhang(engine, id);
-    if (!was_ready) {
+    if (life.step == LIFE_LEASED_NOW) {
         entry_set_due(entry, now.inner_ms, false);
         entry_set_first_due(engine, entry, now.inner_ms);
     }
@@ -714,38 +659,36 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
         return;
     }
     struct entry *entry = entry_at(engine, id);
-    result->status = QUEUE_OK;
-    if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) &&
-        entry_extra(engine, entry)->cancel_requested) {
+    struct life life = life_answer(answer, entry_extra(engine, entry)->cancel_requested);
+    result->status = life.status;
+    switch (life.step) {
+    case LIFE_CANCELLED:
         entry_unhang(engine, id);
         cancel_requested(engine, id, now);
-        result->status = QUEUE_CANCELLED;
         return;
-    }
-    switch (answer->verb) {
-    case QUEUE_ACK:
+    case LIFE_ACKED:
         entry_unhang(engine, id);
         entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_ACKED, now);
         result->state = JOB_FINISHED;
         return;
-    case QUEUE_NACK:
+    case LIFE_AGAIN:
+        lease_again(engine, id, answer->again, now, result);
+        return;
+    case LIFE_EXTENDED:
+        lease_extend(engine, id, answer->lease_ms, now, result);
+        break;
+    case LIFE_RETURNED:
+        lease_give_back(engine, id, answer->delay_ms, now);
+        break;
+    default:
+        assert(life.step == LIFE_RETRIED);
         entry_topic(engine, entry)->totals.nacked++;
         entry_unhang(engine, id);
         if (answer->has_priority)
             entry->priority = answer->priority;
         entry_fail(engine, id, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
                    answer->delay_ms, answer->error, now);
-        break;
-    case QUEUE_EXTEND:
-        lease_extend(engine, id, answer->lease_ms, now, result);
-        break;
-    case QUEUE_RETURN:
-        lease_give_back(engine, id, answer->delay_ms, now);
-        break;
-    case QUEUE_AGAIN:
-        lease_again(engine, id, answer->again, now, result);
-        return;
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);

@@ -3,6 +3,7 @@
  * unlinks the job from the structures of its old state and links it into those of the new one.
  */
 #include "engine/state.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -639,7 +640,7 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     struct policy policy = entry_policy(engine, entry);
     struct record_ended ended = end_attempt(engine, entry, outcome, now);
     uint32_t attempt = entry_attempt(engine, entry);
-    bool dies = policy_is_used_up(&policy, attempt) || outcome == JOB_OUTCOME_REFUSED;
+    bool dies = life_fail(outcome, attempt, &policy) == LIFE_DIED;
     entry_add_history(engine, entry, &ended, error);
     if (!dies && delay_ms < 0)
         delay_ms = policy_backoff_ms(&policy.backoff, attempt, random_next(&engine->random));

@@ -1,12 +1,14 @@
 /* The transitions of jobs: pushes, changes and answers, item by item, on the rows that the
  * transaction has locked. */
 #include "base/random.h"
+#include "queue/life.h"
 #include "sql/mysql/turn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ON_CONFLICT_REPLACE = 1, ON_CONFLICT_KEEP = 2, DEAD_ROW_BYTES = 64 };
+enum { DEAD_ROW_BYTES = 64 };
 
 static const int64_t at_most_ms = 315619200000; /* 10 years and a few days */
 
@@ -19,6 +21,12 @@ static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
     return row->due_ms <= now_ms ? JOB_READY : JOB_DELAYED;
 }
 
+/* Returns the state for the rules (queue/life.h). */
+static enum job_state seen_state(const struct maria_row *row, int64_t now_ms)
+{
+    return row->exists ? state_of(row, now_ms) : 0;
+}
+
 bool maria_is_far(int64_t now_ms, const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
@@ -26,10 +34,8 @@ bool maria_is_far(int64_t now_ms, const struct queue_when *when)
 
 static int64_t expire_of(const struct maria_row *row)
 {
-    int64_t ttl = row->policy.ttl_ms ? row->policy.ttl_ms : row->topic->settings.policy.ttl_ms;
-    if (!ttl || row->state == JOB_DEAD)
-        return 0;
-    return row->first_due_ms + ttl > row->due_ms ? row->first_due_ms + ttl : row->due_ms;
+    int64_t ttl_ms = row->policy.ttl_ms ? row->policy.ttl_ms : row->topic->settings.policy.ttl_ms;
+    return row->state == JOB_DEAD ? 0 : life_expire_ms(row->first_due_ms, row->due_ms, ttl_ms);
 }
 
 static void count_row(const struct maria_row *row, int64_t counts[SQL_COUNTS], int64_t sign)
@@ -130,9 +136,9 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
 {
     struct maria_topic *topic = maria_names_find(&link->names, push->topic);
     int64_t counts[SQL_COUNTS] = {0};
-    enum queue_status status = QUEUE_CREATED;
     struct maria_row *row;
-    int how;
+    enum job_state state;
+    struct life life;
     if (maria_is_far(link->now_ms, &push->when)) {
         out->detail = "at";
         return QUEUE_BAD_OPTION;
@@ -142,24 +148,18 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
     row = maria_row_need(link, topic, push->id);
     if (!row)
         return QUEUE_NO_MEMORY;
-    if (row->finished_until_ms > link->now_ms)
-        return QUEUE_EXISTED;
-    if (topic->settings.max_jobs && !row->exists &&
-        topic->jobs >= (int64_t)topic->settings.max_jobs)
-        return QUEUE_TOPIC_FULL;
-    how = push->on_conflict ? (int)push->on_conflict : (int)topic->settings.on_conflict;
-    how = how ? how : ON_CONFLICT_REPLACE;
-    if (row->exists && (how != ON_CONFLICT_REPLACE || row->state == JOB_LEASED)) {
-        show(row, link->now_ms, out);
-        return how == ON_CONFLICT_REPLACE ? QUEUE_LEASED
-               : how == ON_CONFLICT_KEEP  ? QUEUE_EXISTED
-                                          : QUEUE_CONFLICT;
+    state = row->finished_until_ms > link->now_ms ? JOB_FINISHED : seen_state(row, link->now_ms);
+    life = life_push(state, push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
+                     topic->settings.max_jobs && topic->jobs >= (int64_t)topic->settings.max_jobs);
+    if (life.step == LIFE_STAYS) {
+        if (row->exists && state != JOB_FINISHED)
+            show(row, link->now_ms, out);
+        return life.status;
     }
-    if (row->exists) {
+    if (life.step == LIFE_REPLACED) {
         count_row(row, counts, -1);
         maria_history_note(link, row, "replaced", nobody, (struct slice){0});
         counts[SQL_COUNT_REPLACED] = 1;
-        status = QUEUE_REPLACED;
     } else {
         counts[SQL_COUNT_PUSHED] = 1;
         topic->jobs++;
@@ -168,36 +168,18 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
     count_row(row, counts, 1);
     show(row, link->now_ms, out);
     note(link, row, counts, true, push->past.dead);
-    return status;
+    return life.status;
 }
 
 /* ---- cancel, reschedule, run ---- */
 
-/* Returns true if the job has the state and the delivery that the change requires. */
-static bool is_meant(const struct maria_link *link, const struct maria_row *row,
-                     const struct queue_change *change)
-{
-    if (!change->only_dead && !change->lease.len)
-        return true;
-    return row->state == (change->only_dead ? JOB_DEAD : JOB_DELAYED) &&
-           row->delivery == sql_change_delivery(change, &link->context->key);
-}
-
-static enum queue_status cancel_one(struct maria_link *link, struct maria_row *row,
-                                    const struct queue_change *change)
+static void cancel(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
-    if (row->state != JOB_LEASED && is_meant(link, row, change)) {
-        count_row(row, counts, -1);
-        maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
-        row_end(link, row);
-        note(link, row, counts, false, false);
-        return QUEUE_CANCELLED;
-    }
-    if (!change->request || change->only_dead || change->lease.len || row->state != JOB_LEASED)
-        return QUEUE_OK; /* not cancelled */
-    row->cancel_requested = row->requested = row->changed = true;
-    return QUEUE_REQUESTED;
+    count_row(row, counts, -1);
+    maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
+    row_end(link, row);
+    note(link, row, counts, false, false);
 }
 
 static void move(struct maria_link *link, struct maria_row *row, const struct queue_change *change)
@@ -220,29 +202,31 @@ static enum queue_status change_one(struct maria_link *link, const struct queue_
     static const int64_t none[SQL_COUNTS];
     struct maria_topic *topic = maria_names_find(&link->names, change->topic);
     struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, change->id) : NULL;
-    enum queue_status status = QUEUE_OK;
-    if (!row || !row->exists)
-        return QUEUE_NOT_FOUND;
-    if (change->verb == QUEUE_CANCEL) {
-        status = cancel_one(link, row, change);
-        if (status == QUEUE_REQUESTED)
-            out->state = JOB_LEASED;
-        if (status != QUEUE_OK)
-            return status;
-    } else if (row->state == JOB_DELAYED) {
+    struct life life =
+        life_change(change, row ? seen_state(row, link->now_ms) : 0, row ? row->delivery : 0,
+                    sql_change_delivery(change, &link->context->key));
+    if (life.status == QUEUE_NOT_FOUND)
+        return life.status;
+    switch (life.step) {
+    case LIFE_CANCELLED:
+        cancel(link, row);
+        return life.status;
+    case LIFE_REQUESTED:
+        row->cancel_requested = row->requested = row->changed = true;
+        break;
+    case LIFE_MOVED:
         if (change->verb == QUEUE_RESCHEDULE && maria_is_far(link->now_ms, &change->when)) {
             out->detail = "at";
             return QUEUE_BAD_OPTION;
         }
         move(link, row, change);
-        show(row, link->now_ms, out);
         note(link, row, none, true, false);
-        return QUEUE_OK;
+        break;
+    default:
+        assert(life.step == LIFE_STAYS);
     }
     show(row, link->now_ms, out);
-    if (change->only_dead || change->lease.len)
-        return QUEUE_CONFLICT;
-    return row->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_DEAD_STATE;
+    return life.status;
 }
 
 /* ---- answers ---- */
@@ -297,7 +281,7 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
     counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
     if (answer->has_priority)
         row->priority = row->lane = answer->priority;
-    if (policy_is_used_up(&policy, row->attempt) || outcome == JOB_OUTCOME_REFUSED) {
+    if (life_fail(outcome, row->attempt, &policy) == LIFE_DIED) {
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;
         counts[SQL_COUNT_DIED] = 1;
@@ -338,15 +322,16 @@ static enum queue_status end_lease(struct maria_link *link, struct maria_row *ro
                                    const struct queue_answer *answer, bool by_itself)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = -1};
-    enum queue_verb verb = by_itself ? QUEUE_NACK : answer->verb;
+    struct life life = by_itself ? (struct life){QUEUE_OK, life_lease_end(row->cancel_requested)}
+                                 : life_answer(answer, row->cancel_requested);
     note_end(link, row, answer, by_itself);
-    if (verb == QUEUE_ACK || row->cancel_requested) {
-        counts[verb == QUEUE_ACK ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
+    if (life.step == LIFE_ACKED || life.step == LIFE_CANCELLED) {
+        counts[life.step == LIFE_ACKED ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
         row_end(link, row);
         note(link, row, counts, false, false);
-        return verb == QUEUE_ACK ? QUEUE_OK : QUEUE_CANCELLED;
+        return life.status;
     }
-    if (verb == QUEUE_RETURN) {
+    if (life.step == LIFE_RETURNED) {
         row->attempt--;
         row->state = JOB_DELAYED;
         if (answer->delay_ms > 0)
@@ -361,7 +346,7 @@ static enum queue_status end_lease(struct maria_link *link, struct maria_row *ro
     unlease(row);
     count_row(row, counts, 1);
     note(link, row, counts, true, row->state == JOB_DEAD);
-    return QUEUE_OK;
+    return life.status;
 }
 
 static enum queue_status answer_one(struct maria_link *link, const struct queue_answer *answer,
@@ -490,15 +475,16 @@ static enum queue_status pick_one(struct maria_link *link, const struct queue_ta
     int64_t counts[SQL_COUNTS] = {0};
     struct maria_topic *topic = maria_names_find(&link->names, take->topics[0]);
     struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, take->id) : NULL;
-    if (!row || !row->exists)
-        return QUEUE_NOT_FOUND;
-    if (row->state == JOB_LEASED || row->picked)
+    struct life life = life_pick(row ? seen_state(row, link->now_ms) : 0);
+    if (life.step == LIFE_STAYS)
+        return life.status;
+    if (row->picked)
         return QUEUE_LEASED;
     if (row->state != JOB_DEAD && row->expire_ms && row->expire_ms <= link->now_ms)
         return QUEUE_NOT_FOUND;
     row->picked = true;
-    if (state_of(row, link->now_ms) == JOB_READY)
-        return QUEUE_OK;
+    if (life.step == LIFE_LEASED)
+        return life.status;
     count_row(row, counts, -1);
     row->state = JOB_DELAYED;
     row->due_ms = row->first_due_ms = link->now_ms;
@@ -507,7 +493,7 @@ static enum queue_status pick_one(struct maria_link *link, const struct queue_ta
     row_changed(row);
     count_row(row, counts, 1);
     note(link, row, counts, false, false);
-    return QUEUE_OK;
+    return life.status;
 }
 
 void maria_decide(struct maria_link *link, struct sql_call *call)
@@ -550,7 +536,7 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
     count_row(row, counts, -1);
     maria_history_note(link, row, "expired", nobody, (struct slice){0});
     tell_expiry(link, row);
-    if (row->topic->settings.dead_letter_expired) {
+    if (life_expire(&row->topic->settings) == LIFE_DIED) {
         maria_history_note(link, row, "died", nobody, (struct slice){0});
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;

@@ -1,0 +1,100 @@
+#include "queue/life.h"
+
+struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full)
+{
+    if (state == JOB_FINISHED)
+        return (struct life){QUEUE_EXISTED, LIFE_STAYS};
+    if (!state)
+        return is_full ? (struct life){QUEUE_TOPIC_FULL, LIFE_STAYS}
+                       : (struct life){QUEUE_CREATED, LIFE_CREATED};
+    if (on_conflict == CONFLICT_KEEP)
+        return (struct life){QUEUE_EXISTED, LIFE_STAYS};
+    if (on_conflict == CONFLICT_REJECT)
+        return (struct life){QUEUE_CONFLICT, LIFE_STAYS};
+    if (state == JOB_LEASED)
+        return (struct life){QUEUE_LEASED, LIFE_STAYS};
+    return (struct life){QUEUE_REPLACED, LIFE_REPLACED};
+}
+
+/* Returns whether the job meets the conditions of the change on state and delivery. */
+static bool is_meant(const struct queue_change *change, enum job_state state, uint64_t delivery,
+                     uint64_t meant)
+{
+    bool waits = state == JOB_DELAYED || state == JOB_READY;
+    if (!change->only_dead && !change->lease.len)
+        return true;
+    return (change->only_dead ? state == JOB_DEAD : waits) && delivery == meant;
+}
+
+struct life life_change(const struct queue_change *change, enum job_state state, uint64_t delivery,
+                        uint64_t meant)
+{
+    bool is_cancel = change->verb == QUEUE_CANCEL;
+    if (!state || state == JOB_FINISHED)
+        return (struct life){QUEUE_NOT_FOUND, LIFE_STAYS};
+    if (!is_meant(change, state, delivery, meant))
+        return (struct life){QUEUE_CONFLICT, LIFE_STAYS};
+    if (state == JOB_LEASED)
+        return is_cancel && change->request ? (struct life){QUEUE_REQUESTED, LIFE_REQUESTED}
+                                            : (struct life){QUEUE_LEASED, LIFE_STAYS};
+    if (is_cancel)
+        return (struct life){QUEUE_CANCELLED, LIFE_CANCELLED};
+    if (state == JOB_DEAD)
+        return (struct life){QUEUE_DEAD_STATE, LIFE_STAYS};
+    if (change->verb == QUEUE_RUN && state == JOB_READY)
+        return (struct life){QUEUE_OK, LIFE_STAYS};
+    return (struct life){QUEUE_OK, LIFE_MOVED};
+}
+
+struct life life_pick(enum job_state state)
+{
+    if (!state || state == JOB_FINISHED)
+        return (struct life){QUEUE_NOT_FOUND, LIFE_STAYS};
+    if (state == JOB_LEASED)
+        return (struct life){QUEUE_LEASED, LIFE_STAYS};
+    return (struct life){QUEUE_OK, state == JOB_READY ? LIFE_LEASED : LIFE_LEASED_NOW};
+}
+
+struct life life_answer(const struct queue_answer *answer, bool cancel_requested)
+{
+    bool gives_up = answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN;
+    if (gives_up && cancel_requested)
+        return (struct life){QUEUE_CANCELLED, LIFE_CANCELLED};
+    switch (answer->verb) {
+    case QUEUE_ACK:
+        return (struct life){QUEUE_OK, LIFE_ACKED};
+    case QUEUE_NACK:
+        return (struct life){QUEUE_OK, LIFE_RETRIED};
+    case QUEUE_RETURN:
+        return (struct life){QUEUE_OK, LIFE_RETURNED};
+    case QUEUE_AGAIN:
+        return (struct life){QUEUE_CREATED, LIFE_AGAIN};
+    case QUEUE_EXTEND:
+        break;
+    }
+    return (struct life){QUEUE_OK, LIFE_EXTENDED};
+}
+
+enum life_step life_fail(enum job_outcome outcome, uint32_t attempt, const struct policy *policy)
+{
+    bool is_final = outcome == JOB_OUTCOME_REFUSED || policy_is_used_up(policy, attempt);
+    return is_final ? LIFE_DIED : LIFE_RETRIED;
+}
+
+enum life_step life_lease_end(bool cancel_requested)
+{
+    return cancel_requested ? LIFE_CANCELLED : LIFE_RETRIED;
+}
+
+enum life_step life_expire(const struct topic_settings *settings)
+{
+    return settings->dead_letter_expired ? LIFE_DIED : LIFE_EXPIRED;
+}
+
+int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms)
+{
+    int64_t expire_ms = first_due_ms + ttl_ms;
+    if (!ttl_ms)
+        return 0;
+    return expire_ms > due_ms ? expire_ms : due_ms;
+}

@@ -1,0 +1,71 @@
+/*
+ * life: the rules of a job's life: what a push, a change, a take or an answer makes of a job in a given state. PURE.
+ *
+ * Stores written in C call these functions. The scripts of Redis (stores/redis/scripts) and the functions of PostgreSQL
+ * (stores/sql/postgres/migration_1.sql) follow the same rules in their own languages. tests/support/life_cases.h lists
+ * every case with its outcome; tests/unit/queue/test_life.c replays the cases here, tests/contract/directed_life.c in
+ * every store.
+ *
+ * A state is the one that a caller sees: a waiting job whose due has passed is JOB_READY. JOB_FINISHED: no job, but
+ * the id is remembered (dedup_window). 0: no job.
+ */
+#ifndef TARRY_QUEUE_LIFE_H
+#define TARRY_QUEUE_LIFE_H
+
+#include "queue/queue.h"
+
+/* What becomes of the job. */
+enum life_step {
+    LIFE_STAYS = 1, /* nothing changes */
+    LIFE_CREATED,   /* push: a new job */
+    LIFE_REPLACED,  /* push: a new job in place of the old one */
+    LIFE_MOVED,     /* change: the job waits with another due or priority */
+    LIFE_REQUESTED, /* change: the holder is asked to cancel */
+    LIFE_LEASED,    /* take: the job is leased as it is */
+    LIFE_LEASED_NOW, /* take: the job is leased, and its due and first due become now */
+    LIFE_EXTENDED,  /* answer: the lease continues */
+    LIFE_RETURNED,  /* answer: the job waits, and the attempt does not count */
+    LIFE_RETRIED,   /* answer, end of a lease: the attempt failed, and the job waits for another */
+    LIFE_DIED,      /* answer, end of a lease, end of the ttl: the job is dead */
+    LIFE_ACKED,     /* answer: the job ends */
+    LIFE_AGAIN,     /* answer: the job ends and is pushed again, if that push is valid */
+    LIFE_CANCELLED, /* change, answer, end of a lease: the job ends */
+    LIFE_EXPIRED    /* end of the ttl: the job ends */
+};
+
+struct life {
+    enum queue_status status; /* for the caller */
+    enum life_step step;
+};
+
+/* Returns the outcome of a push onto an id. `on_conflict` is the choice of the push, else of the topic; 0: replace.
+ * `is_full`: the topic has no room for another job. */
+struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full);
+
+/* Returns the outcome of a cancel, reschedule or run. `delivery` is the last delivery of the job; `meant` the one
+ * that the change names by its lease or number (0: none). The due is not checked. */
+struct life life_change(const struct queue_change *change, enum job_state state, uint64_t delivery,
+                        uint64_t meant);
+
+/* Returns the outcome of a take of one job by its id. */
+struct life life_pick(enum job_state state);
+
+/* Returns the outcome of an answer with a valid lease. A nack ends as LIFE_RETRIED: life_fail decides whether the
+ * job dies. */
+struct life life_answer(const struct queue_answer *answer, bool cancel_requested);
+
+/* Returns whether a failed attempt is retried: LIFE_RETRIED or LIFE_DIED. `attempt` counts this one. The outcome is
+ * that of the attempt. `policy` is resolved (policy_resolve). */
+enum life_step life_fail(enum job_outcome outcome, uint32_t attempt, const struct policy *policy);
+
+/* Returns what becomes of a job whose lease ended without an answer; LIFE_RETRIED as in life_answer. */
+enum life_step life_lease_end(bool cancel_requested);
+
+/* Returns what becomes of a ready job at the end of its ttl. */
+enum life_step life_expire(const struct topic_settings *settings);
+
+/* Returns when a ready job expires; 0: never. `ttl_ms` is resolved: the job's, else the topic's; 0: no limit. The ttl
+ * counts from the first due, but a job can expire only once it is due. */
+int64_t life_expire_ms(int64_t first_due_ms, int64_t due_ms, int64_t ttl_ms);
+
+#endif

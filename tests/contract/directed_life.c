@@ -1,0 +1,222 @@
+/* Claims about every case of the rules of a job's life (queue/life.h): the store does what the table of cases lists. */
+#include "directed.h"
+#include "support/life_cases.h"
+
+#include <stdio.h>
+
+enum { HOUR_MS = 3600 * 1000, LEASE_MS = 60 * 1000, FILLERS = 40 };
+
+/* Brings the job "a" into the state. It was delivered once before it waits or died. Returns the lease of that
+ * delivery; empty: it has none. */
+static struct slice bring(enum job_state state)
+{
+    struct slice lease = {0};
+    if (state == JOB_FINISHED) {
+        put((struct topic_settings){.dedup_window_ms = 60 * HOUR_MS});
+        push(a_push("a"));
+        lease = take_for("a", LEASE_MS);
+        assert_int_equal(ack(lease), QUEUE_OK);
+    } else if (state) {
+        push(a_push("a"));
+        lease = take_for("a", LEASE_MS);
+    }
+    if (state == JOB_DELAYED)
+        assert_int_equal(nack(lease, HOUR_MS, "later"), QUEUE_OK);
+    if (state == JOB_READY)
+        assert_int_equal(give_back(lease), QUEUE_OK);
+    if (state == JOB_DEAD)
+        assert_int_equal(refuse(lease, "no"), QUEUE_OK);
+    return lease;
+}
+
+/* Returns the state that a caller sees after the step. `waiting`: the state of a job that waits then. */
+static enum job_state state_after(enum life_step step, enum job_state before,
+                                  enum job_state waiting)
+{
+    switch (step) {
+    case LIFE_STAYS:
+        return before == JOB_FINISHED ? 0 : before;
+    case LIFE_CREATED:
+    case LIFE_REPLACED:
+    case LIFE_MOVED:
+    case LIFE_RETURNED:
+    case LIFE_RETRIED:
+    case LIFE_AGAIN:
+        return waiting;
+    case LIFE_REQUESTED:
+    case LIFE_LEASED:
+    case LIFE_LEASED_NOW:
+    case LIFE_EXTENDED:
+        return JOB_LEASED;
+    case LIFE_DIED:
+        return JOB_DEAD;
+    case LIFE_ACKED:
+    case LIFE_CANCELLED:
+    case LIFE_EXPIRED:
+        break;
+    }
+    return 0;
+}
+
+static void compare(const char *name, enum job_state before, enum queue_status status,
+                    struct life expected, enum job_state waiting)
+{
+    enum job_state after = state_of("a");
+    if (status != expected.status)
+        fail_msg("%s, state %d: status %d, expected %d", name, (int)before, (int)status,
+                 (int)expected.status);
+    if (after != state_after(expected.step, before, waiting))
+        fail_msg("%s, state %d: state %d afterwards, expected %d", name, (int)before, (int)after,
+                 (int)state_after(expected.step, before, waiting));
+}
+
+/* Each case begins without jobs, and without settings of the topic. */
+static void begin_case(void)
+{
+    topic_call(QUEUE_TOPIC_DELETE);
+}
+
+static void fill_topic(enum job_state state)
+{
+    char id[16];
+    struct topic_settings settings = {.max_jobs = 3};
+    if (state == JOB_FINISHED)
+        settings.dedup_window_ms = 60 * HOUR_MS;
+    put(settings);
+    for (int i = 0; i < FILLERS; i++) { /* every shard allows its share */
+        (void)snprintf(id, sizeof id, "filler-%d", i);
+        push(a_push_in(id, HOUR_MS));
+    }
+}
+
+static void push_onto_every_state_follows_the_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LIFE_CASES(life_push_cases); i++)
+        for (size_t k = 0; k < LIFE_COLUMNS; k++) {
+            const struct life_push_case *row = &life_push_cases[i];
+            struct queue_push job = a_push_in("a", 2 * HOUR_MS);
+            begin_case();
+            bring(life_columns[k]);
+            if (row->is_full)
+                fill_topic(life_columns[k]);
+            job.on_conflict = row->on_conflict;
+            compare(row->name, life_columns[k], push(job), row->outcomes[k], JOB_DELAYED);
+        }
+}
+
+/* A lease of another job, which waits. */
+static struct slice lease_of_another(void)
+{
+    struct slice lease;
+    push(a_push("other"));
+    lease = take_for("other", LEASE_MS);
+    assert_int_equal(nack(lease, HOUR_MS, "later"), QUEUE_OK);
+    return lease;
+}
+
+static enum queue_status change(const struct life_change_case *row, struct slice lease)
+{
+    if (row->only_dead)
+        return cancel_dead("a", job_of("a").delivery + (row->names == LIFE_NAMES_OTHER));
+    if (row->by_lease)
+        return cancel_by("a", lease);
+    if (row->verb == QUEUE_RESCHEDULE)
+        return reschedule_in("a", 2 * HOUR_MS);
+    if (row->verb == QUEUE_RUN)
+        return run("a");
+    return row->request ? request_cancel("a") : cancel("a");
+}
+
+static void change_of_every_state_follows_the_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LIFE_CASES(life_change_cases); i++)
+        for (size_t k = 0; k < LIFE_COLUMNS; k++) {
+            const struct life_change_case *row = &life_change_cases[i];
+            if (row->by_lease && w->client.driver->lacks & DRIVER_LACKS_CANCEL_BY_LEASE)
+                continue;
+            begin_case();
+            struct slice other = row->by_lease ? lease_of_another() : (struct slice){0};
+            struct slice last = bring(life_columns[k]);
+            struct slice lease = row->names == LIFE_NAMES_LAST && last.len ? last : other;
+            compare(row->name, life_columns[k], change(row, lease), row->outcomes[k],
+                    row->verb == QUEUE_RUN ? JOB_READY : JOB_DELAYED);
+        }
+}
+
+static void take_by_id_of_every_state_follows_the_rules(void **state)
+{
+    struct slice topic = slice_of("t");
+    const struct queue_take call = {
+        .topics = &topic, .topic_count = 1, .id = slice_of("a"), .max = 1, .lease_ms = LEASE_MS};
+    (void)state;
+    if (w->client.driver->lacks & DRIVER_LACKS_CHOICE)
+        skip();
+    for (size_t k = 0; k < LIFE_COLUMNS; k++) {
+        begin_case();
+        bring(life_columns[k]);
+        enum queue_status status = world_take(w, &call)->status;
+        compare("take by id", life_columns[k], status, life_pick_outcomes[k], 0);
+    }
+}
+
+static enum queue_status answer(const struct life_answer_case *row, struct slice lease)
+{
+    switch (row->verb) {
+    case QUEUE_ACK:
+        return ack(lease);
+    case QUEUE_NACK:
+        return row->final ? refuse(lease, "no") : nack(lease, HOUR_MS, "later");
+    case QUEUE_EXTEND:
+        return extend(lease, 2 * LEASE_MS);
+    case QUEUE_RETURN:
+        return give_back_for(lease, HOUR_MS);
+    default:
+        pass(LEASE_MS + 2);
+        return QUEUE_OK;
+    }
+}
+
+static void answer_and_end_of_a_lease_follow_the_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LIFE_CASES(life_answer_cases); i++) {
+        const struct life_answer_case *row = &life_answer_cases[i];
+        struct queue_push job = a_push("a");
+        begin_case();
+        job.policy.max_attempts = row->last ? 1 : 5;
+        job.policy.backoff =
+            (struct backoff){.kind = BACKOFF_FIXED, .first_ms = HOUR_MS, .max_ms = HOUR_MS};
+        push(job);
+        struct slice lease = take_for("a", LEASE_MS);
+        if (row->cancel_requested)
+            assert_int_equal(request_cancel("a"), QUEUE_REQUESTED);
+        compare(row->name, JOB_LEASED, answer(row, lease), (struct life){row->status, row->step},
+                JOB_DELAYED);
+    }
+}
+
+static void end_of_the_ttl_follows_the_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LIFE_CASES(life_expire_cases); i++) {
+        const struct life_expire_case *row = &life_expire_cases[i];
+        struct queue_push job = a_push("a");
+        begin_case();
+        put((struct topic_settings){.dead_letter_expired = row->dead_letter_expired});
+        job.policy.ttl_ms = 1000;
+        push(job);
+        pass(1002);
+        compare(row->name, JOB_READY, QUEUE_OK, (struct life){QUEUE_OK, row->step}, 0);
+    }
+}
+
+const struct CMUnitTest directed_life[] = {
+    CLAIM(push_onto_every_state_follows_the_rules),
+    CLAIM(change_of_every_state_follows_the_rules),
+    CLAIM(take_by_id_of_every_state_follows_the_rules),
+    CLAIM(answer_and_end_of_a_lease_follow_the_rules),
+    CLAIM(end_of_the_ttl_follows_the_rules),
+};
+const size_t directed_life_count = sizeof directed_life / sizeof directed_life[0];

@@ -1,0 +1,146 @@
+/*
+ * life_cases: every case of the rules of a job's life (queue/life.h) with its outcome, written out.
+ *
+ * tests/unit/queue/test_life.c replays the cases in the functions, tests/contract/directed_life.c in every store: in
+ * the scripts of Redis, in the functions of PostgreSQL and in what MySQL and MariaDB store.
+ */
+#ifndef TARRY_TESTS_LIFE_CASES_H
+#define TARRY_TESTS_LIFE_CASES_H
+
+#include "queue/life.h"
+
+/* Columns: the state before. */
+enum { LIFE_COLUMNS = 6 };
+static const enum job_state life_columns[LIFE_COLUMNS] = {
+    0, JOB_FINISHED, JOB_DELAYED, JOB_READY, JOB_LEASED, JOB_DEAD};
+
+#define STAYS(STATUS) {QUEUE_##STATUS, LIFE_STAYS}
+#define BECOMES(STATUS, STEP) {QUEUE_##STATUS, LIFE_##STEP}
+
+/* ---- push ---- */
+
+struct life_push_case {
+    const char *name;
+    enum record_conflict on_conflict;
+    bool is_full; /* the topic has as many jobs as it may */
+    struct life outcomes[LIFE_COLUMNS];
+};
+
+#define REPLACED BECOMES(REPLACED, REPLACED)
+static const struct life_push_case life_push_cases[] = {
+    {"replace by default", 0, false,
+     {BECOMES(CREATED, CREATED), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
+    {"replace", CONFLICT_REPLACE, false,
+     {BECOMES(CREATED, CREATED), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
+    {"keep", CONFLICT_KEEP, false,
+     {BECOMES(CREATED, CREATED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED),
+      STAYS(EXISTED)}},
+    {"reject", CONFLICT_REJECT, false,
+     {BECOMES(CREATED, CREATED), STAYS(EXISTED), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT),
+      STAYS(CONFLICT)}},
+    {"replace in a full topic", CONFLICT_REPLACE, true,
+     {STAYS(TOPIC_FULL), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
+    {"keep in a full topic", CONFLICT_KEEP, true,
+     {STAYS(TOPIC_FULL), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED),
+      STAYS(EXISTED)}},
+};
+#undef REPLACED
+
+/* ---- change ---- */
+
+/* The delivery that the change names. */
+enum life_name { LIFE_NAMES_NONE = 1, LIFE_NAMES_LAST, LIFE_NAMES_OTHER };
+
+struct life_change_case {
+    const char *name;
+    enum queue_change_verb verb;
+    bool request, only_dead, by_lease;
+    enum life_name names;
+    struct life outcomes[LIFE_COLUMNS];
+};
+
+#define CANCELLED BECOMES(CANCELLED, CANCELLED)
+#define MOVED BECOMES(OK, MOVED)
+#define NONE STAYS(NOT_FOUND), STAYS(NOT_FOUND)
+static const struct life_change_case life_change_cases[] = {
+    {"cancel", QUEUE_CANCEL, false, false, false, LIFE_NAMES_NONE,
+     {NONE, CANCELLED, CANCELLED, STAYS(LEASED), CANCELLED}},
+    {"request a cancel", QUEUE_CANCEL, true, false, false, LIFE_NAMES_NONE,
+     {NONE, CANCELLED, CANCELLED, BECOMES(REQUESTED, REQUESTED), CANCELLED}},
+    {"cancel the dead job", QUEUE_CANCEL, false, true, false, LIFE_NAMES_LAST,
+     {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), CANCELLED}},
+    {"cancel another dead job", QUEUE_CANCEL, false, true, false, LIFE_NAMES_OTHER,
+     {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT)}},
+    {"cancel by the last lease", QUEUE_CANCEL, false, false, true, LIFE_NAMES_LAST,
+     {NONE, CANCELLED, CANCELLED, STAYS(CONFLICT), STAYS(CONFLICT)}},
+    {"cancel by another lease", QUEUE_CANCEL, false, false, true, LIFE_NAMES_OTHER,
+     {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT)}},
+    {"reschedule", QUEUE_RESCHEDULE, false, false, false, LIFE_NAMES_NONE,
+     {NONE, MOVED, MOVED, STAYS(LEASED), STAYS(DEAD_STATE)}},
+    {"run", QUEUE_RUN, false, false, false, LIFE_NAMES_NONE,
+     {NONE, MOVED, STAYS(OK), STAYS(LEASED), STAYS(DEAD_STATE)}},
+};
+#undef CANCELLED
+#undef MOVED
+#undef NONE
+
+/* ---- take by id ---- */
+
+static const struct life life_pick_outcomes[LIFE_COLUMNS] = {
+    STAYS(NOT_FOUND),   STAYS(NOT_FOUND),        BECOMES(OK, LEASED_NOW),
+    BECOMES(OK, LEASED), STAYS(LEASED), BECOMES(OK, LEASED_NOW)};
+
+#undef STAYS
+#undef BECOMES
+
+/* ---- answers and the end of a lease ---- */
+
+struct life_answer_case {
+    const char *name;
+    enum queue_verb verb; /* 0: the lease ends by itself */
+    bool final;           /* nack: no further attempt */
+    bool last;            /* this was the last attempt of the policy */
+    bool cancel_requested;
+    enum queue_status status;
+    enum life_step step;
+};
+
+static const struct life_answer_case life_answer_cases[] = {
+    {"ack", QUEUE_ACK, false, false, false, QUEUE_OK, LIFE_ACKED},
+    {"ack of the last attempt", QUEUE_ACK, false, true, false, QUEUE_OK, LIFE_ACKED},
+    {"ack after a request to cancel", QUEUE_ACK, false, false, true, QUEUE_OK, LIFE_ACKED},
+    {"nack", QUEUE_NACK, false, false, false, QUEUE_OK, LIFE_RETRIED},
+    {"nack of the last attempt", QUEUE_NACK, false, true, false, QUEUE_OK, LIFE_DIED},
+    {"final nack", QUEUE_NACK, true, false, false, QUEUE_OK, LIFE_DIED},
+    {"nack after a request to cancel", QUEUE_NACK, false, false, true, QUEUE_CANCELLED,
+     LIFE_CANCELLED},
+    {"last nack after a request to cancel", QUEUE_NACK, false, true, true, QUEUE_CANCELLED,
+     LIFE_CANCELLED},
+    {"return", QUEUE_RETURN, false, false, false, QUEUE_OK, LIFE_RETURNED},
+    {"return of the last attempt", QUEUE_RETURN, false, true, false, QUEUE_OK, LIFE_RETURNED},
+    {"return after a request to cancel", QUEUE_RETURN, false, false, true, QUEUE_CANCELLED,
+     LIFE_CANCELLED},
+    {"extend", QUEUE_EXTEND, false, false, false, QUEUE_OK, LIFE_EXTENDED},
+    {"extend after a request to cancel", QUEUE_EXTEND, false, false, true, QUEUE_OK,
+     LIFE_EXTENDED},
+    {"lease ended", 0, false, false, false, QUEUE_OK, LIFE_RETRIED},
+    {"lease of the last attempt ended", 0, false, true, false, QUEUE_OK, LIFE_DIED},
+    {"lease ended after a request to cancel", 0, false, false, true, QUEUE_OK, LIFE_CANCELLED},
+};
+
+/* ---- the end of the ttl ---- */
+
+struct life_expire_case {
+    const char *name;
+    bool dead_letter_expired;
+    enum life_step step;
+};
+
+static const struct life_expire_case life_expire_cases[] = {
+    {"expired", false, LIFE_EXPIRED},
+    {"expired, kept as dead", true, LIFE_DIED},
+};
+
+#define LIFE_CASES(TABLE) (sizeof(TABLE) / sizeof((TABLE)[0]))
+
+#endif
