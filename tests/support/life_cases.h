@@ -11,11 +11,17 @@
 
 /* Columns: the state before. */
 enum { LIFE_COLUMNS = 6 };
-static const enum job_state life_columns[LIFE_COLUMNS] = {
-    0, JOB_FINISHED, JOB_DELAYED, JOB_READY, JOB_LEASED, JOB_DEAD};
+static const enum job_state life_columns[LIFE_COLUMNS] = {0,         JOB_FINISHED, JOB_DELAYED,
+                                                          JOB_READY, JOB_LEASED,   JOB_DEAD};
 
-#define STAYS(STATUS) {QUEUE_##STATUS, LIFE_STAYS}
-#define BECOMES(STATUS, STEP) {QUEUE_##STATUS, LIFE_##STEP}
+#define STAYS(STATUS)                                                                              \
+    {                                                                                              \
+        QUEUE_##STATUS, LIFE_STAYS                                                                 \
+    }
+#define BECOMES(STATUS, STEP)                                                                      \
+    {                                                                                              \
+        QUEUE_##STATUS, LIFE_##STEP                                                                \
+    }
 
 /* ---- push ---- */
 
@@ -28,19 +34,31 @@ struct life_push_case {
 
 #define REPLACED BECOMES(REPLACED, REPLACED)
 static const struct life_push_case life_push_cases[] = {
-    {"replace by default", 0, false,
+    {"replace by default",
+     0,
+     false,
      {BECOMES(CREATED, CREATED), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
-    {"replace", CONFLICT_REPLACE, false,
+    {"replace",
+     CONFLICT_REPLACE,
+     false,
      {BECOMES(CREATED, CREATED), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
-    {"keep", CONFLICT_KEEP, false,
+    {"keep",
+     CONFLICT_KEEP,
+     false,
      {BECOMES(CREATED, CREATED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED),
       STAYS(EXISTED)}},
-    {"reject", CONFLICT_REJECT, false,
+    {"reject",
+     CONFLICT_REJECT,
+     false,
      {BECOMES(CREATED, CREATED), STAYS(EXISTED), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT),
       STAYS(CONFLICT)}},
-    {"replace in a full topic", CONFLICT_REPLACE, true,
+    {"replace in a full topic",
+     CONFLICT_REPLACE,
+     true,
      {STAYS(TOPIC_FULL), STAYS(EXISTED), REPLACED, REPLACED, STAYS(LEASED), REPLACED}},
-    {"keep in a full topic", CONFLICT_KEEP, true,
+    {"keep in a full topic",
+     CONFLICT_KEEP,
+     true,
      {STAYS(TOPIC_FULL), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED), STAYS(EXISTED),
       STAYS(EXISTED)}},
 };
@@ -63,21 +81,61 @@ struct life_change_case {
 #define MOVED BECOMES(OK, MOVED)
 #define NONE STAYS(NOT_FOUND), STAYS(NOT_FOUND)
 static const struct life_change_case life_change_cases[] = {
-    {"cancel", QUEUE_CANCEL, false, false, false, LIFE_NAMES_NONE,
+    {"cancel",
+     QUEUE_CANCEL,
+     false,
+     false,
+     false,
+     LIFE_NAMES_NONE,
      {NONE, CANCELLED, CANCELLED, STAYS(LEASED), CANCELLED}},
-    {"request a cancel", QUEUE_CANCEL, true, false, false, LIFE_NAMES_NONE,
+    {"request a cancel",
+     QUEUE_CANCEL,
+     true,
+     false,
+     false,
+     LIFE_NAMES_NONE,
      {NONE, CANCELLED, CANCELLED, BECOMES(REQUESTED, REQUESTED), CANCELLED}},
-    {"cancel the dead job", QUEUE_CANCEL, false, true, false, LIFE_NAMES_LAST,
+    {"cancel the dead job",
+     QUEUE_CANCEL,
+     false,
+     true,
+     false,
+     LIFE_NAMES_LAST,
      {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), CANCELLED}},
-    {"cancel another dead job", QUEUE_CANCEL, false, true, false, LIFE_NAMES_OTHER,
+    {"cancel another dead job",
+     QUEUE_CANCEL,
+     false,
+     true,
+     false,
+     LIFE_NAMES_OTHER,
      {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT)}},
-    {"cancel by the last lease", QUEUE_CANCEL, false, false, true, LIFE_NAMES_LAST,
+    {"cancel by the last lease",
+     QUEUE_CANCEL,
+     false,
+     false,
+     true,
+     LIFE_NAMES_LAST,
      {NONE, CANCELLED, CANCELLED, STAYS(CONFLICT), STAYS(CONFLICT)}},
-    {"cancel by another lease", QUEUE_CANCEL, false, false, true, LIFE_NAMES_OTHER,
+    {"cancel by another lease",
+     QUEUE_CANCEL,
+     false,
+     false,
+     true,
+     LIFE_NAMES_OTHER,
      {NONE, STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT)}},
-    {"reschedule", QUEUE_RESCHEDULE, false, false, false, LIFE_NAMES_NONE,
+    {"reschedule",
+     QUEUE_RESCHEDULE,
+     false,
+     false,
+     false,
+     LIFE_NAMES_NONE,
      {NONE, MOVED, MOVED, STAYS(LEASED), STAYS(DEAD_STATE)}},
-    {"run", QUEUE_RUN, false, false, false, LIFE_NAMES_NONE,
+    {"run",
+     QUEUE_RUN,
+     false,
+     false,
+     false,
+     LIFE_NAMES_NONE,
      {NONE, MOVED, STAYS(OK), STAYS(LEASED), STAYS(DEAD_STATE)}},
 };
 #undef CANCELLED
@@ -87,8 +145,8 @@ static const struct life_change_case life_change_cases[] = {
 /* ---- take by id ---- */
 
 static const struct life life_pick_outcomes[LIFE_COLUMNS] = {
-    STAYS(NOT_FOUND),   STAYS(NOT_FOUND),        BECOMES(OK, LEASED_NOW),
-    BECOMES(OK, LEASED), STAYS(LEASED), BECOMES(OK, LEASED_NOW)};
+    STAYS(NOT_FOUND),    STAYS(NOT_FOUND), BECOMES(OK, LEASED_NOW),
+    BECOMES(OK, LEASED), STAYS(LEASED),    BECOMES(OK, LEASED_NOW)};
 
 #undef STAYS
 #undef BECOMES
@@ -121,8 +179,7 @@ static const struct life_answer_case life_answer_cases[] = {
     {"return after a request to cancel", QUEUE_RETURN, false, false, true, QUEUE_CANCELLED,
      LIFE_CANCELLED},
     {"extend", QUEUE_EXTEND, false, false, false, QUEUE_OK, LIFE_EXTENDED},
-    {"extend after a request to cancel", QUEUE_EXTEND, false, false, true, QUEUE_OK,
-     LIFE_EXTENDED},
+    {"extend after a request to cancel", QUEUE_EXTEND, false, false, true, QUEUE_OK, LIFE_EXTENDED},
     {"lease ended", 0, false, false, false, QUEUE_OK, LIFE_RETRIED},
     {"lease of the last attempt ended", 0, false, true, false, QUEUE_OK, LIFE_DIED},
     {"lease ended after a request to cancel", 0, false, false, true, QUEUE_OK, LIFE_CANCELLED},

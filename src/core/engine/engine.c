@@ -269,9 +269,10 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
 
     bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
     const struct entry *old = id ? entry_at(engine, id) : NULL;
-    struct life life = life_push(old ? (enum job_state)old->state : 0,
-                                 push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
-                                 !old && engine_topic_is_full(engine, topic));
+    struct life life =
+        life_push(old ? (enum job_state)old->state : 0,
+                  push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
+                  !old && engine_topic_is_full(engine, topic));
     result->status = life.status;
     if (old) {
         result->state = (enum job_state)old->state;

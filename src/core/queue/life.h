@@ -16,21 +16,21 @@
 
 /* What becomes of the job. */
 enum life_step {
-    LIFE_STAYS = 1, /* nothing changes */
-    LIFE_CREATED,   /* push: a new job */
-    LIFE_REPLACED,  /* push: a new job in place of the old one */
-    LIFE_MOVED,     /* change: the job waits with another due or priority */
-    LIFE_REQUESTED, /* change: the holder is asked to cancel */
-    LIFE_LEASED,    /* take: the job is leased as it is */
+    LIFE_STAYS = 1,  /* nothing changes */
+    LIFE_CREATED,    /* push: a new job */
+    LIFE_REPLACED,   /* push: a new job in place of the old one */
+    LIFE_MOVED,      /* change: the job waits with another due or priority */
+    LIFE_REQUESTED,  /* change: the holder is asked to cancel */
+    LIFE_LEASED,     /* take: the job is leased as it is */
     LIFE_LEASED_NOW, /* take: the job is leased, and its due and first due become now */
-    LIFE_EXTENDED,  /* answer: the lease continues */
-    LIFE_RETURNED,  /* answer: the job waits, and the attempt does not count */
-    LIFE_RETRIED,   /* answer, end of a lease: the attempt failed, and the job waits for another */
-    LIFE_DIED,      /* answer, end of a lease, end of the ttl: the job is dead */
-    LIFE_ACKED,     /* answer: the job ends */
-    LIFE_AGAIN,     /* answer: the job ends and is pushed again, if that push is valid */
-    LIFE_CANCELLED, /* change, answer, end of a lease: the job ends */
-    LIFE_EXPIRED    /* end of the ttl: the job ends */
+    LIFE_EXTENDED,   /* answer: the lease continues */
+    LIFE_RETURNED,   /* answer: the job waits, and the attempt does not count */
+    LIFE_RETRIED,    /* answer, end of a lease: the attempt failed, and the job waits for another */
+    LIFE_DIED,       /* answer, end of a lease, end of the ttl: the job is dead */
+    LIFE_ACKED,      /* answer: the job ends */
+    LIFE_AGAIN,      /* answer: the job ends and is pushed again, if that push is valid */
+    LIFE_CANCELLED,  /* change, answer, end of a lease: the job ends */
+    LIFE_EXPIRED     /* end of the ttl: the job ends */
 };
 
 struct life {

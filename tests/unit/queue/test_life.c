@@ -59,9 +59,8 @@ static struct life answer(const struct life_answer_case *row)
 {
     const struct policy policy = {.max_attempts = 3};
     const struct queue_answer answer = {.verb = row->verb, .final = row->final};
-    struct life life = row->verb
-                           ? life_answer(&answer, row->cancel_requested)
-                           : (struct life){QUEUE_OK, life_lease_end(row->cancel_requested)};
+    struct life life = row->verb ? life_answer(&answer, row->cancel_requested)
+                                 : (struct life){QUEUE_OK, life_lease_end(row->cancel_requested)};
     enum job_outcome outcome = !row->verb   ? JOB_OUTCOME_LEASE_ENDED
                                : row->final ? JOB_OUTCOME_REFUSED
                                             : JOB_OUTCOME_FAILED;
@@ -98,8 +97,8 @@ static void end_of_the_ttl_follows_the_topic(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LIFE_CASES(life_expire_cases); i++) {
-        const struct topic_settings settings = {
-            .dead_letter_expired = life_expire_cases[i].dead_letter_expired};
+        const struct topic_settings settings = {.dead_letter_expired =
+                                                    life_expire_cases[i].dead_letter_expired};
         assert_int_equal(life_expire(&settings), life_expire_cases[i].step);
     }
 }
