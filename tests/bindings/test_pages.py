@@ -53,7 +53,7 @@ def run(command, **more):
     return done.stdout
 
 
-def test_the_first_programs_of_the_library_s_page_are_those_of_the_bindings():
+def test_the_library_page_shows_the_tested_programs_of_the_bindings():
     assert blocks("library.md", "python")[0] == blocks("bindings-python.md", "python")[0]
     assert blocks("library.md", "java")[0] == blocks("bindings-java.md", "java")[0]
 

@@ -244,7 +244,7 @@ def test_flags_exactly_the_rules_that_are_broken(rules, story):
 
 
 @pytest.mark.parametrize("story", GOOD)
-def test_passes_what_is_allowed(story):
+def test_accepts_valid_histories(story):
     assert broken(story) == {}
 
 
@@ -272,7 +272,7 @@ def test_lateness_leaves_disturbances_and_the_time_to_connect_again_out():
     assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 1
 
 
-def test_what_a_failover_lost_is_counted():
+def test_losses_of_a_failover_are_counted():
     story = Story().push(4500).push(4600, "b").take(4700, "b", lease="b").ack(4800, "b").failover(5000, 6000).listing(9000)
     notes = judge(story.text(), NOTHING_WANTED)["rules"]["L"]["notes"]
     assert notes["answered around a failover"] == 2 and notes["of these lost"] == 1
@@ -298,7 +298,7 @@ THIN = [
 
 
 @pytest.mark.parametrize("story, least, sentence", [case[1:] for case in THIN], ids=[case[0] for case in THIN])
-def test_a_run_that_tested_too_little_is_invalid(story, least, sentence):
+def test_a_run_with_too_few_calls_is_invalid(story, least, sentence):
     report = judge(story.text(), {**NOTHING_WANTED, **least})
     assert report["verdict"] == "INVALID" and any(sentence in lack for lack in report["lacks"]), report["lacks"]
 
@@ -316,7 +316,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("lines", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_cannot_be_read_is_invalid(lines):
+def test_an_unreadable_history_is_invalid(lines):
     report = judge(lines, NOTHING_WANTED)
     assert report["verdict"] == "INVALID" and report["lacks"]
 

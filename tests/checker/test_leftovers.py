@@ -47,7 +47,7 @@ def test_names_the_test_that_left_something(tmp_path, leaves, what):
     assert "3 passed, 1 error" in said
 
 
-def test_lets_a_test_end_what_it_began(tmp_path):
+def test_accepts_tests_that_end_their_processes(tmp_path):
     assert run(tmp_path, "def test_one(): p = sleeper(); p.kill(); p.wait()\ndef test_two(): threading.Thread(target=time.sleep, args=(0.1,)).start()\n")[0] == []
 
 

@@ -51,13 +51,13 @@ def judged(kills_s=(), away_ms=0, leases_ms=(), **began_s):
     return play
 
 
-def test_a_job_may_come_again_only_where_it_was_taken_as_the_server_was_killed():
+def test_a_job_may_repeat_only_if_it_was_taken_during_a_kill():
     play = judged(kills_s=[2.0, 5.0], beside=(2.01, 4.1), between=(3.0, 4.1), thrice=(2.01, 3.0, 4.1), both=(1.9, 4.99, 6.0))
     assert [play._was_forgotten(*one) for one in (("beside", 2), ("between", 2), ("thrice", 3), ("both", 3), ("beside", 3))] == [True, False, False, True, False]
     assert play.notes == ["'beside', taken as the server was killed, came again", "'both', taken as the server was killed, came again"]
 
 
-def test_a_play_is_void_where_the_server_was_away_for_longer_than_a_lease_and_the_grace():
+def test_a_run_is_void_if_the_server_was_away_longer_than_a_lease_and_the_grace():
     judged(away_ms=3800, leases_ms=[2000, 60000])._check_absence()
     judged(away_ms=9000)._check_absence()
     with pytest.raises(run.Void):

@@ -40,7 +40,7 @@ def server(tmp_path_factory):
 
 @pytest.mark.parametrize("example", examples.LINES)
 @pytest.mark.parametrize("name", LANGUAGES)
-def test_says_what_it_does(name, example, server):
+def test_prints_its_steps(name, example, server):
     if why := built(name):
         pytest.skip(why)
     language = examples.LANGUAGES[name]

@@ -71,7 +71,7 @@ def app(server, tmp_path):
     return App(server, tmp_path)
 
 
-def test_works_releases_and_keeps_what_failed(app):
+def test_processes_releases_and_keeps_failed_jobs(app):
     app.artisan("try:dispatch")
     waited_until = datetime.datetime.now() + datetime.timedelta(seconds=10)
     while len(app.lines()) < 7 and datetime.datetime.now() < waited_until:

@@ -39,7 +39,7 @@ def app(tmp_path, monkeypatch):
     assert server.terminate() == 0
 
 
-def test_works_later_releases_and_keeps_what_failed(app):
+def test_processes_later_releases_and_keeps_failed_jobs(app):
     app.artisan("try:dispatch")
     deadline = time.monotonic() + 20
     while len(app.lines()) < 7 and time.monotonic() < deadline:

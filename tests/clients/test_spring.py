@@ -35,7 +35,7 @@ def test_listeners_and_transactions_in_spring_boot(tmp_path):
         server.terminate()
 
 
-def test_the_page_shows_what_is_tried():
+def test_the_page_shows_the_tested_program():
     page = (REPO / "docs" / "frameworks.md").read_text(encoding="utf-8")
     shown = re.search(r"```java\n// Orders.java\n(.*?)```", page, re.DOTALL).group(1)
     assert shown == (MODULE / "src/test/java/shop/Orders.java").read_text(encoding="utf-8")

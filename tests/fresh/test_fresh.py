@@ -38,7 +38,7 @@ def test_the_other_groups_run_with_their_packages(fresh):
     print(fresh("python3 tests/fresh/first_tests.py test test_all").stdout)
 
 
-def test_root_runs_them_too(fresh):
+def test_root_can_run_the_tests(fresh):
     print(fresh("python3 tests/fresh/first_tests.py test test_all", user="root").stdout)
 
 

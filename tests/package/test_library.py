@@ -61,14 +61,14 @@ def test_lintian_finds_neither_errors_nor_warnings(builder, libraries):
     assert not re.search("^[EW]:", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_the_library_wants_what_it_is_linked_with_and_nothing_else(libraries):
+def test_the_library_depends_only_on_linked_libraries(libraries):
     by_name = {path.name.split("_")[0]: path for path in libraries[::2]}
     names = re.findall(r"([a-z0-9.+-]+) \(", run("dpkg-deb", "-f", by_name["libtarry1"], "Depends").stdout)
     assert "libc6" in names and set(names) <= {"libc6", "libuv1", "libxxhash0"}
     assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry1 (= {VERSION}-1), libuv1-dev, libxxhash-dev\n"
 
 
-def test_memcheck_finds_nothing_in_what_is_shipped(libraries, tmp_path):
+def test_memcheck_finds_nothing_in_the_shipped_library(libraries, tmp_path):
     for path in libraries[::2]:
         run("dpkg-deb", "-x", path, tmp_path)
     [archive] = tmp_path.rglob("libtarry.a")

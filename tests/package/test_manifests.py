@@ -33,7 +33,7 @@ def of_kind(manifests, *kinds):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_manifests_are_as_their_schemas_want_them(tools, name):
+def test_manifests_match_their_schemas(tools, name):
     assert " passed " in run(tools / "kubernetes-validate", "--strict", PLACE / f"{name}.yaml").stdout
 
 
@@ -82,7 +82,7 @@ def asked(url, **more):
         return error.code
 
 
-def test_a_server_with_that_configuration_answers_its_probes_and_asks_clients_for_tokens(manifests, builder, packages, tmp_path):
+def test_a_server_with_that_configuration_answers_probes_and_requires_tokens(manifests, builder, packages, tmp_path):
     program = builder.tree / "build-package/stripped/tarry"
     run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", "/CN=tarry.tarry.svc",
         "-keyout", tmp_path / "key", "-out", tmp_path / "crt")
@@ -124,7 +124,7 @@ def test_the_containerfile_has_no_fault(tools):
     run(tools / "hadolint", "--ignore", "DL3008", REPO / "packaging/Containerfile")  # versions are those of Debian 12, whatever its newest fixes
 
 
-def test_the_rpm_has_the_program_with_what_it_needs(builder, packages, tmp_path):
+def test_the_rpm_has_the_program_with_its_files(builder, packages, tmp_path):
     """Packed from the program that was built already; rpm has a root of its own, in which only files are put."""
     program = builder.tree / "build-package/stripped/tarry"
     spec = (REPO / "packaging/tarry.spec").read_text(encoding="utf-8")

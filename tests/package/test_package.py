@@ -79,13 +79,13 @@ def test_lintian_finds_neither_errors_nor_warnings(builder, packages):
     assert not re.search("^[EW]:", done.stdout, re.MULTILINE), done.stdout
 
 
-def test_the_package_depends_on_what_the_program_is_linked_with(packages):
+def test_the_package_depends_on_the_linked_libraries(packages):
     depends = run("dpkg-deb", "-f", packages[0], "Depends").stdout
     for library in ("libc6", "libcurl4", "libuv1", "librdkafka1", "libssl3"):
         assert library in depends
 
 
-def test_without_dpkg_dev_there_is_no_package_rather_than_one_without_dependencies(builder):
+def test_without_dpkg_dev_no_package_is_built(builder):
     tools = builder.home / "tools"
     tools.mkdir()
     for tool in ("bash", "dirname", "git", "date", "sed", "cat", "dpkg-deb", "strip", "cmake", "ninja"):
@@ -94,7 +94,7 @@ def test_without_dpkg_dev_there_is_no_package_rather_than_one_without_dependenci
     assert done.returncode == 1 and "no 'dpkg-shlibdeps'" in done.stderr and "apt-get install dpkg-dev" in done.stderr
 
 
-def test_the_archive_runs_where_it_is_unpacked_and_has_unit_and_configuration(builder):
+def test_the_archive_runs_after_unpacking_and_has_unit_and_configuration(builder):
     [archive] = (builder.tree / "build-package").glob("*.tar.gz")
     place = builder.home / "unpacked"
     builder("mkdir", place)
@@ -117,12 +117,12 @@ def test_two_builds_are_the_same_bytes(builder, packages, libraries, directory):
     assert str(other.tree).encode() not in (other.tree / "build-package/stripped/tarry").read_bytes()
 
 
-def test_the_program_is_no_larger_than_four_mib(builder, packages):
+def test_the_program_has_at_most_four_mib(builder, packages):
     """With all wings; the console is 0.28 of them, as it is and packed."""
     assert (builder.tree / "build-package/stripped/tarry").stat().st_size <= 4 << 20
 
 
-def test_the_list_of_parts_is_spdx_and_names_what_is_linked(builder, packages, tools):
+def test_the_list_of_parts_is_spdx_and_names_linked_libraries(builder, packages, tools):
     path = builder.tree / f"build-package/tarry-{VERSION}.spdx.json"
     run(tools / "pyspdxtools", "-i", path)
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -180,7 +180,7 @@ def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(
     assert (pending(machine, "orders"), pending(machine, "later")) == (JOBS, 5)
 
 
-def test_a_downgrade_within_a_format_goes_on(machine):
+def test_a_downgrade_within_a_format_works(machine):
     machine(f"{INSTALL} /root/tarry-2.deb")
     push(machine, "newer", 7)
     machine(f"{INSTALL} /root/tarry-1.deb")
@@ -200,7 +200,7 @@ def test_installing_starts_the_server_as_its_own_user(machine):
     assert pending(machine, "orders") == JOBS
 
 
-def test_pages_and_completions_are_where_debian_looks(machine):
+def test_pages_and_completions_are_in_the_directories_of_debian(machine):
     listed = machine("dpkg -L tarry").stdout
     for name in ("man/man1/tarry.1.gz", "man/man5/tarry.conf.5.gz", "doc/tarry/copyright", "doc/tarry/changelog.gz", "doc/tarry/changelog.Debian.gz",
                  "bash-completion/completions/tarry", "zsh/site-functions/_tarry", "fish/vendor_completions.d/tarry.fish"):
@@ -274,7 +274,7 @@ def test_a_unix_socket_and_tokens_work_in_the_sandbox(machine):
     machine("cp -p /root/tarry.conf.socket /etc/tarry/tarry.conf; rm /etc/tarry/tokens /root/token; systemctl restart tarry")
 
 
-def test_what_was_backed_up_is_there_after_the_documented_restore(machine):
+def test_the_documented_restore_returns_the_backup(machine):
     machine(documented("backup"))
     push(machine, "later", 5)
     machine(documented("restore"))
@@ -283,7 +283,7 @@ def test_what_was_backed_up_is_there_after_the_documented_restore(machine):
     machine("rm -r /var/lib/tarry.old /var/backups/tarry")
 
 
-def test_a_backup_that_root_made_is_restored_too(machine):
+def test_a_backup_made_by_root_is_restored(machine):
     machine("install -d /var/backups/tarry && tarry backup --copy /var/backups/tarry/2026-11-20 && chown -R root: /var/backups/tarry/")
     machine(documented("restore").replace("runuser -u tarry -- ", ""))
     assert pending(machine, "orders") == JOBS
@@ -359,7 +359,7 @@ def test_removing_stops_the_server_and_keeps_configuration_and_jobs(machine):
     machine("test -f /etc/tarry/tarry.conf && test -d /var/lib/tarry/shard-00")
 
 
-def test_a_purge_takes_the_configuration_and_says_that_jobs_are_left(machine):
+def test_a_purge_removes_the_configuration_and_reports_remaining_jobs(machine):
     done = machine("apt-get purge -q -y tarry 2>&1")
     assert "jobs are never purged" in done.stdout and "rm -r /var/lib/tarry" in done.stdout and "/etc/tarry is still there" in done.stdout
     machine("test ! -e /etc/tarry/tarry.conf && test -f /etc/tarry/policy && test -d /var/lib/tarry/shard-00")
@@ -374,7 +374,7 @@ def test_jobs_that_were_left_are_there_again_after_another_install(machine):
 
 # ---- other ways in ----
 
-def test_the_archive_is_a_service_as_its_note_says(machine, builder):
+def test_the_archive_becomes_a_service_as_documented(machine, builder):
     note = (REPO / "packaging/INSTALL").read_text(encoding="utf-8")
     [block] = re.findall(r"as root:\n\n(.*?)\n\n", note, re.DOTALL)
     [archive] = (builder.tree / "build-package").glob("*.tar.gz")

@@ -26,7 +26,7 @@ def test_a_lease_counts_once(shard):
     assert shard.answer((ACK, 0), (ACK, NONE), (RETURN, 4711)) == [(LEASE_ENDED, 0, 0, 0)] * 3
 
 
-def test_who_comes_after_the_end_of_his_lease_is_refused_before_anything_moved_it(shard):
+def test_an_answer_after_the_lease_end_is_rejected_before_the_job_moves(shard):
     lease = taken(shard, lease=1000)
     shard.jump(1002)
     for verb in (ACK, NACK, EXTEND, RETURN):
@@ -57,7 +57,7 @@ def test_a_nack_with_a_delay_waits_so_long(shard):
     assert (topic.retrying, topic.delayed, topic.nacked) == (1, 0, 1)
 
 
-def test_a_nack_without_delay_is_ready_at_once(shard):
+def test_a_nack_without_delay_makes_the_job_ready_immediately(shard):
     lease = taken(shard)
     assert shard.answer((NACK, lease.delivery, 0))[0][:2] == (OK, READY)
     assert shard.take("t")[0].attempt == 2
@@ -65,7 +65,7 @@ def test_a_nack_without_delay_is_ready_at_once(shard):
 
 @pytest.mark.parametrize("kind, attempt, nominal", [(FIXED, 1, 1000), (FIXED, 3, 1000), (EXPONENTIAL, 1, 1000), (EXPONENTIAL, 3, 4000), (EXPONENTIAL, 6, 8000),
                                                     (EXPONENTIAL, 70, 8000)])
-def test_backoff_grows_as_the_policy_says_within_its_jitter(shard, kind, attempt, nominal):
+def test_backoff_follows_the_policy_within_its_jitter(shard, kind, attempt, nominal):
     shard.push("t", *[job(f"j{n}", own={"backoff": kind, "first": 1000, "most": 8000, "attempts": 1000}, past=(0, attempt - 1, b"")) for n in range(100)])
     call = shard.turn([(NACK, lease.delivery) for lease in shard.take("t")], chance=2**48 - 5)
     waits = [due - call.now - 1 for _, _, due, _ in call.said]
@@ -102,7 +102,7 @@ def test_a_lease_extended_to_less_ends_earlier(shard):
     assert shard.answer((ACK, lease.delivery))[0][0] == LEASE_ENDED
 
 
-def test_what_is_returned_is_ready_in_its_old_place_and_the_attempt_does_not_count(shard):
+def test_a_returned_job_keeps_its_place_and_the_attempt_does_not_count(shard):
     shard.push("t", job("a"), job("b", own={"ttl": 5000}))
     first, second = shard.take("t")
     answers = shard.answer((RETURN, second.delivery), (RETURN, first.delivery))
@@ -140,7 +140,7 @@ def test_a_thousand_answers_are_one_call(shard):
     assert (topic.acked, topic.retrying, topic.leased, topic.ready) == (250, 250, 250, 250)
 
 
-def test_what_redis_lost_ends_a_lease_and_the_answers_beside_it_are_carried_out(shard):
+def test_lost_data_ends_one_lease_and_other_answers_are_executed(shard):
     shard.check = False
     shard.push("t", job("good"), job("bad"))
     shard.push("u", job("gone"))

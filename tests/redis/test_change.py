@@ -16,7 +16,7 @@ def test_a_cancelled_job_is_gone(shard):
 
 
 @pytest.mark.parametrize("change", VERBS)
-def test_what_is_not_there_is_not_found(shard, change):
+def test_missing_jobs_are_not_found(shard, change):
     assert shard.change("nobody", change) == [(NOT_FOUND, 0, 0)]
     shard.push("t", job("b"))
     assert shard.change("t", change) == [(NOT_FOUND, 0, 0)]
@@ -52,7 +52,7 @@ def test_a_dead_job_is_cancelled_only_if_it_is_the_one_meant(shard):
     assert shard.stats("t").dead == 0
 
 
-def test_reschedule_moves_the_due_either_way(shard):
+def test_reschedule_moves_the_due_time_in_both_directions(shard):
     shard.push("t", job("a", delay=5000))
     call = shard.change_jobs_call("t", (RESCHEDULE, "a", {"delay": 100}))
     assert call.items(">BBI6") == [(OK, DELAYED, call.now + 101)] and call.next == call.now + 101
@@ -76,7 +76,7 @@ def test_reschedule_to_an_instant_of_the_wall_clock(shard):
 
 
 @pytest.mark.parametrize("delay", [None, 5000])
-def test_reschedule_changes_the_priority_alone_where_no_due_is_given(shard, delay):
+def test_reschedule_without_a_due_time_changes_only_the_priority(shard, delay):
     shard.push("t", job("a", delay=delay), job("b", delay=delay))
     due = shard.get("t", "b").due
     assert shard.change("t", (RESCHEDULE, "b", {"priority": 3}))[0] == (OK, DELAYED if delay else READY, due)
@@ -100,7 +100,7 @@ def test_a_retry_that_is_moved_keeps_its_attempt(shard):
     assert (lease.attempt, lease.error) == (2, b"why")
 
 
-def test_a_cancelled_id_is_remembered_where_the_topic_says_so(shard):
+def test_a_cancelled_id_is_remembered_if_the_topic_is_set_so(shard):
     shard.topic(TOPIC_PUT, "t", settings(dedup=1000), 1)
     shard.push("t", job("a", delay=9))
     shard.change("t", (CANCEL, "a"))

@@ -159,7 +159,7 @@ def test_a_job_in_two_places_keeps_the_right_one(shard):
     assert shard.get("t", "dead").try_state == DEAD
 
 
-def test_ready_and_delayed_at_once_is_ended(shard):
+def test_a_job_that_is_ready_and_delayed_is_repaired(shard):
     fill(shard)
     [(member, due)] = [(member, due) for member, due in shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, -1, withscores=True) if member[6:] == b"delayed"]
     shard.client.zadd(f"{shard.tag}:ready:t:100", {member: due})
@@ -167,7 +167,7 @@ def test_ready_and_delayed_at_once_is_ended(shard):
     assert {found.id for found in shard.take("t")} == {b"expires", b"ready"}
 
 
-def test_fresh_and_packed_at_once_is_ended(shard):
+def test_a_job_that_is_fresh_and_packed_is_repaired(shard):
     fill(shard)
     [(member, due)] = shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, 0, withscores=True)
     shard.client.zadd(f"{shard.tag}:fresh:t", {member: due})
@@ -181,7 +181,7 @@ def test_a_fresh_job_by_another_due_is_hung_by_its_own(shard):
     assert only(must_be_mended(shard), "fresh", "delayed and hangs in fresh by")
 
 
-def test_far_jobs_that_nobody_would_pack_are_noted(shard):
+def test_far_jobs_outside_packing_are_noted(shard):
     fill(shard)
     shard.push("t", job("far", delay=500_000))
     shard.client.delete(f"{shard.tag}:unpacked")
@@ -242,7 +242,7 @@ def test_numbers_are_raised_above_every_one_given_out(shard):
     assert shard.get("t", "new").sequence > 1_000_000
 
 
-def test_a_lost_core_is_made_anew_above_every_number_ever_given_out(shard):
+def test_a_lost_core_is_recreated_above_every_issued_number(shard):
     fill(shard)
     shard.client.delete(shard.core)
     assert only(must_be_mended(shard), "the shard has no core")
@@ -278,7 +278,7 @@ def test_a_topic_that_does_not_exist_is_forgotten(shard):
     assert only(must_be_mended(shard), "ghost", "a topic that does not exist")
 
 
-def test_a_newer_version_is_left_alone(shard):
+def test_a_newer_version_is_not_changed(shard):
     fill(shard)
     state.core_change(shard.client, shard.tag, layout=state.LAYOUT + 1)
     with pytest.raises(Exception, match="newer tarry"):
@@ -294,7 +294,7 @@ def test_every_form_of_a_record_is_readable(shard):
     assert Check(shard, "repair").findings == [] and not shard.client.exists(f"{shard.tag}:broken:t")
 
 
-def test_a_record_nobody_can_read_is_kept_aside_and_the_others_are_delivered(shard):
+def test_an_unreadable_record_is_set_aside_and_others_are_delivered(shard):
     fill(shard)
     spoiled = hash_of(shard, "ready")[:9]
     set_hash(shard, "ready", spoiled)
@@ -317,7 +317,7 @@ def test_a_record_with_any_content_type_can_be_read(shard, content_type, meta):
 
 
 @pytest.mark.parametrize("spoiled", [b"short", b"\x09" + bytes(40), b"\0" + bytes(40)])
-def test_a_try_nobody_can_read_is_dropped_and_the_job_begins_again(shard, spoiled):
+def test_an_unreadable_try_is_dropped_and_the_job_restarts(shard, spoiled):
     fill(shard)
     set_hash(shard, "leased", spoiled, "try")
     assert only(must_be_mended(shard), "leased", "has a try that cannot be read")
@@ -333,7 +333,7 @@ def test_a_try_that_contradicts_itself_is_put_right(shard):
     assert only(found, "leased at attempt 0") and only(found, "not leased and has the end of a lease")
 
 
-def test_a_topic_that_lost_its_counts_is_set_up_anew_with_its_jobs(shard):
+def test_a_topic_without_counts_is_rebuilt_with_its_jobs(shard):
     fill(shard)
     shard.client.delete(f"{shard.tag}:topic:t")
     assert only(must_be_mended(shard), "no counts and settings")
@@ -342,7 +342,7 @@ def test_a_topic_that_lost_its_counts_is_set_up_anew_with_its_jobs(shard):
     assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
 
 
-def test_settings_nobody_can_read_are_dropped(shard):
+def test_unreadable_settings_are_dropped(shard):
     fill(shard)
     shard.client.append(f"{shard.tag}:topic:t", "x")
     assert only(must_be_mended(shard), "settings cannot be read")
@@ -367,7 +367,7 @@ SPOILED = {"short": lambda kept: kept[:-1], "long": lambda kept: kept + b"x", "e
 
 
 @pytest.mark.parametrize("how", SPOILED)
-def test_a_history_that_is_no_good_is_dropped_and_the_job_stays(shard, how):
+def test_an_invalid_history_is_dropped_and_the_job_stays(shard, how):
     with_history(shard)
     set_hash(shard, "failed", SPOILED[how](hash_of(shard, "failed", "history")), "history")
     says = "of another job" if how.startswith("another") else "cannot be read"
@@ -375,7 +375,7 @@ def test_a_history_that_is_no_good_is_dropped_and_the_job_stays(shard, how):
     assert shard.get("t", "failed").history == [] and len(shard.get("t", "gone").history) == 1
 
 
-def test_the_history_a_server_of_before_left_is_dropped(shard):
+def test_a_history_left_by_an_older_server_is_dropped(shard):
     with_history(shard)
     left = hash_of(shard, "gone", "history")
     shard.change("t", (CANCEL, "gone"))
@@ -387,7 +387,7 @@ def test_the_history_a_server_of_before_left_is_dropped(shard):
     assert shard.client.keys(f"{shard.tag}:*:t") == []
 
 
-def test_histories_that_nobody_looks_for_are_noted(shard):
+def test_unreferenced_histories_are_noted(shard):
     with_history(shard)
     shard.purge_all("t", READY)
     forget_flag(shard, state.HISTORIC)
@@ -397,7 +397,7 @@ def test_histories_that_nobody_looks_for_are_noted(shard):
 
 
 @pytest.mark.parametrize("most", [1, 200])
-def test_what_the_dead_take_is_counted(shard, most):
+def test_the_size_of_dead_jobs_is_counted(shard, most):
     fill(shard)
     shard.push("t", *[job(f"dead{n}", b"x" * n, past=(1, 1, b"")) for n in range(200)])
     right = shard.stats("t").dead_bytes
@@ -406,7 +406,7 @@ def test_what_the_dead_take_is_counted(shard, most):
     assert shard.stats("t").dead_bytes == right > 200 * 100
 
 
-def test_an_extension_that_is_too_long_is_dropped_and_told_of(shard):
+def test_an_overlong_extension_is_dropped_and_reported(shard):
     fill(shard)
     shard.client.set(f"{shard.tag}:extension:t", "{" * 4097)
     before = shard.counters()[0]
@@ -420,7 +420,7 @@ def test_a_finished_id_that_is_there_is_forgotten_as_finished(shard):
     assert only(must_be_mended(shard), "remembered as finished")
 
 
-def test_ready_jobs_of_a_priority_nobody_noted_are_found_by_their_key(shard):
+def test_ready_jobs_of_an_unrecorded_priority_are_found_by_their_key(shard):
     fill(shard)
     shard.client.delete(f"{shard.tag}:priorities:t")
     found = must_be_mended(shard)
@@ -428,7 +428,7 @@ def test_ready_jobs_of_a_priority_nobody_noted_are_found_by_their_key(shard):
     assert len(shard.take("t")) == 2
 
 
-def test_a_policy_the_topic_does_not_know_of_is_noted(shard):
+def test_a_policy_without_its_topic_flag_is_noted(shard):
     fill(shard)
     forget_flag(shard, state.SPECIAL)
     assert only(must_be_mended(shard), "a priority or policy of its own")
@@ -436,7 +436,7 @@ def test_a_policy_the_topic_does_not_know_of_is_noted(shard):
 
 @pytest.mark.parametrize("command", [("SET", "what:t", 1), ("SET", "core:t", 1), ("HSET", "leaf:t", 1, 1), ("ZADD", "ready:t:high", 1, 1), ("SET", "job", 1),
                                      ("SET", "finished:t", 1), ("SADD", "job:u", 1)])
-def test_keys_of_another_kind_are_named_and_left_alone(shard, command):
+def test_keys_of_another_kind_are_named_and_kept(shard, command):
     fill(shard)
     name, key, *words = command
     shard.client.execute_command(name, f"{shard.tag}:{key}", *words)
@@ -485,7 +485,7 @@ def test_steps_are_bounded_and_together_see_everything(shard, most):
     must_be_mended(shard, most=most)
 
 
-def test_a_walk_that_is_overtaken_again_and_again_says_so_and_raises_no_alarm(shard):
+def test_a_repeatedly_overtaken_check_is_reported_without_an_alarm(shard):
     fill_many(shard, 4000)
     names = iter(range(10**9))
     check = Check.__new__(Check)
@@ -608,7 +608,7 @@ def damaged(shard, seed):
 
 @pytest.mark.thorough("a quarter of a minute")
 @pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_TEST_SEEDS", 25))))
-def test_random_damage_is_mended_at_once(shard, seed):
+def test_random_damage_is_repaired_in_one_run(shard, seed):
     actor = damaged(shard, seed)
     kept = records(shard)
     most = actor.random.choice((1, 7, 200))

@@ -83,7 +83,7 @@ class _AskingClient:
         return replies[1]
 
 
-def test_a_move_in_the_midst_of_traffic_loses_nothing(cluster):
+def test_a_slot_move_under_traffic_loses_nothing(cluster):
     """A call that was refused is made again with its ticket until it is carried out: exactly once."""
     tag = "{tarry:moving}"
     slot = cluster.slot_of(tag)

@@ -50,7 +50,7 @@ def size_of(shard, *idents):
 
 
 @pytest.mark.parametrize("way", ["nacked", "refused", "lease ended", "expired", "imported"])
-def test_whoever_dies_is_counted_by_what_it_takes(shard, way):
+def test_dead_jobs_are_counted_with_their_size(shard, way):
     shard.topic(TOPIC_PUT, "t", settings(attempts=1, dead_letter_expired=True), 1)
     shard.push("t", job("a", b"x" * 1000, own={"ttl": 1000} if way == "expired" else None, past=(1, 1, b"") if way == "imported" else None))
     if way in ("nacked", "refused"):
@@ -65,7 +65,7 @@ def test_whoever_dies_is_counted_by_what_it_takes(shard, way):
 
 
 @pytest.mark.parametrize("way", ["cancelled", "redriven", "all redriven", "replaced", "purged", "deleted"])
-def test_whoever_is_dead_no_longer_is_not_counted(shard, way):
+def test_jobs_that_are_no_longer_dead_are_not_counted(shard, way):
     shard.push("t", job("a", b"x" * 1000, past=(1, 1, b"")), job("b", b"y" * 500, past=(1, 1, b"")))
     assert shard.stats("t").dead_bytes == size_of(shard, "a", "b")
     if way == "cancelled":
@@ -85,7 +85,7 @@ def test_whoever_is_dead_no_longer_is_not_counted(shard, way):
 
 # ---- who is told ----
 
-def test_other_settings_are_told_with_who_set_them_and_a_number(shard, news):
+def test_changed_settings_are_published_with_server_and_number(shard, news):
     shard.topic(TOPIC_PUT, "t", settings(), 1)
     shard.topic(TOPIC_PUT, "u", settings(), 1, extension=TEXT)
     server = shard.server.encode()
@@ -102,14 +102,14 @@ def test_other_settings_are_told_with_who_set_them_and_a_number(shard, news):
     assert news() == [] and shard.counters() == (3, 0)
 
 
-def test_the_same_ticket_tells_nothing_more(shard, news):
+def test_a_repeated_ticket_publishes_nothing(shard, news):
     ticket = shard.ticket()
     for _ in range(2):
         shard.topic(TOPIC_PUT, "t", settings(), 1, ticket=ticket)
     assert len(news()) == 1 and shard.counters() == (1, 0)
 
 
-def test_deaths_are_told_once_a_call_however_they_came(shard, news):
+def test_deaths_are_published_once_per_call(shard, news):
     shard.topic(TOPIC_PUT, "t", settings(attempts=1, dead_letter_expired=True), 1, extension=TEXT)
     shard.push("t", *[job(f"n{n}") for n in range(3)])
     leases = shard.take("t")
@@ -129,14 +129,14 @@ def test_deaths_are_told_once_a_call_however_they_came(shard, news):
     assert news(b"x") == [] and shard.counters() == (1, 4)
 
 
-def test_a_take_that_finds_who_expired_tells_it(shard, news):
+def test_a_take_publishes_expiries_that_it_finds(shard, news):
     shard.topic(TOPIC_PUT, "t", settings(dead_letter_expired=True), 1, extension=TEXT)
     shard.push("t", job("late", own={"ttl": 500}))
     shard.jump(502)
     assert shard.take("t") == [] and news(b"x") == [b"x1 t"]
 
 
-def test_nobody_is_told_of_deaths_nobody_looks_after(shard, news):
+def test_deaths_in_topics_without_rules_are_not_published(shard, news):
     for name, extension in (("t", b""), ("u", TEXT)):
         assert shard.topic(TOPIC_PUT, name, settings(attempts=1), 1, extension=extension)[0] == CREATED
         shard.push(name, job("a"), job("b"))
@@ -146,7 +146,7 @@ def test_nobody_is_told_of_deaths_nobody_looks_after(shard, news):
     assert news(b"x") == [] and shard.counters()[1] == 0
 
 
-def test_who_may_not_publish_is_told_by_numbers_alone(shard):
+def test_without_publish_rights_only_numbers_change(shard):
     shard.client.execute_command("ACL", "SETUSER", "mute", "on", "nopass", "~*", "&*", "+@all", "-spublish", "-publish")
     try:
         shard.client.execute_command("AUTH", "mute", "any")

@@ -46,7 +46,7 @@ def test_fresh_and_packed_jobs_are_counted_to_the_millisecond(shard, packed, cou
     assert shard.forecast("", bounds) == (OK, False, 0, 0, counted(bounds, dues))
 
 
-def test_what_is_ready_is_overdue_and_the_shards_clock_is_not_the_walls(shard):
+def test_ready_jobs_are_overdue_by_the_clock_of_the_shard(shard):
     wall = shard.hello().now
     shard.jump(5 * HOUR)
     shard.push("t", job("ready"), job("later", at=wall + HOUR))
@@ -89,7 +89,7 @@ def test_very_many_packed_jobs_are_estimated_and_the_work_of_a_call_is_bounded(s
     assert off < 0.03 * len(dues), off
 
 
-def test_a_moved_job_is_counted_where_it_is_now(shard):
+def test_a_moved_job_is_counted_at_its_new_time(shard):
     wall = shard.hello().now
     shard.push("t", job("a", at=wall + HOUR), job("b", at=wall + HOUR))
     shard.pack_all()

@@ -33,7 +33,7 @@ def test_without_a_core_every_call_is_refused_and_leaves_nothing(redis_server, n
     assert redis_server.call("DBSIZE") == 0
 
 
-def test_hello_makes_a_lost_core_anew_and_says_so_and_no_number_comes_again(shard):
+def test_hello_recreates_a_lost_core_and_reports_it_without_repeating_numbers(shard):
     shard.push("t", job("old"))
     [old] = shard.take("t")
     shard.push("t", job("waiting"))
@@ -46,7 +46,7 @@ def test_hello_makes_a_lost_core_anew_and_says_so_and_no_number_comes_again(shar
     assert [answer[0] for answer in shard.answer((ACK, old.delivery), (ACK, waiting.delivery))] == [OK, OK]
 
 
-def test_the_queues_name_is_drawn_once_and_kept_in_the_shard_that_is_asked_for_it(shard):
+def test_the_name_of_the_queue_is_chosen_once_and_kept(shard):
     assert shard.hello().name == b""
     assert shard.hello(name="a" * 32).name == b"a" * 32
     assert shard.hello(name="b" * 32).name == b"a" * 32

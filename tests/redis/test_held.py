@@ -22,7 +22,7 @@ def core(shard):
     return state.core_of(shard.client, shard.tag)
 
 
-def test_it_shows_where_it_was_put_and_every_head_says_that_it_stands(held):
+def test_a_held_clock_shows_its_time_and_every_head_marks_it(held):
     answer = held.hello()
     assert (answer.now, answer.adjust) == (START, HELD)
     assert (core(held).core_flags, core(held).adjust) == (state.HELD, START)
@@ -45,13 +45,13 @@ def test_nothing_is_due_before_it_is_moved_and_then_it_is(held):
     assert held.get("t", "a").state == DELAYED
 
 
-def test_it_goes_back_too_and_no_adjustment_of_a_clock_that_jumped_touches_it(held):
+def test_a_held_clock_can_go_back_and_ignores_adjustments(held):
     held.hold(START + HOUR_MS)
     assert held.hold(START).now == START
     assert held.change_call("adjust", 0, 5000).now == START and core(held).adjust == START
 
 
-def test_what_is_next_is_exact_once_it_was_looked_up(held):
+def test_the_next_event_is_exact_after_a_search(held):
     held.push("t", job("early", delay=1000), job("late", delay=HOUR_MS))
     held.change("t", (CANCEL, "early"))
     assert held.hello().next <= START + 1001
@@ -60,7 +60,7 @@ def test_what_is_next_is_exact_once_it_was_looked_up(held):
     assert held.hold().next == NONE
 
 
-def test_a_shard_whose_clock_goes_is_not_held_by_it(shard):
+def test_a_shard_with_a_running_clock_is_not_held(shard):
     before = shard.hello()
     assert shard.hold(START).adjust == 0 and shard.hello().now - before.now < HOUR_MS
     assert core(shard).core_flags == 0

@@ -38,7 +38,7 @@ def test_a_nack_adds_when_how_long_and_why(shard):
     assert before <= started <= wall(shard) - duration and 20 <= duration < 5000
 
 
-def test_the_end_of_a_lease_adds_how_long_it_was_whoever_notices_when(shard):
+def test_the_end_of_a_lease_records_its_length_independent_of_detection(shard):
     shard.push("t", job("a"))
     lease = take_one(shard, lease=1000)
     shard.jump(30_000)
@@ -65,7 +65,7 @@ def test_an_attempt_began_when_it_was_taken_however_often_it_was_extended(shard,
     assert shard.hello().now - began >= 2000 and kept(shard) == 1
 
 
-def test_for_good_is_dead_at_once_and_counts_as_nacked_and_died(shard):
+def test_a_final_nack_is_dead_and_counts_as_nacked_and_died(shard):
     shard.push("t", job("a"))
     assert shard.answer((REFUSE, take_one(shard).delivery, 0, b"gone"))[0][:2] == (OK, DEAD)
     found = shard.get("t", "a")
@@ -87,12 +87,12 @@ def test_the_last_eight_are_kept_however_long_their_errors_are(shard):
 
 @pytest.mark.parametrize("error, cut", [("x" * 98 + "ä" + "y", "x" * 98 + "ä"), ("x" * 99 + "ä", "x" * 99), ("x" * 98 + "€", "x" * 98), ("x" * 97 + "😀", "x" * 97),
                                         ("x" * 96 + "😀!", "x" * 96 + "😀"), ("", "")])
-def test_a_long_error_is_cut_where_a_character_ends(shard, error, cut):
+def test_a_long_error_is_cut_between_characters(shard, error, cut):
     shard.push("t", job("a"))
     assert fails(shard, 1, error.encode()).history[0][4] == cut.encode()
 
 
-def test_what_never_was_an_attempt_adds_nothing(shard):
+def test_returns_add_no_attempt(shard):
     shard.push("t", job("a"), job("past", past=(1, 3, b"then")))
     shard.answer((RETURN, take_one(shard).delivery))
     assert shard.get("t", "a").history == shard.get("t", "past").history == []
@@ -169,7 +169,7 @@ def forget_as_before(shard, ident):
     state.topic_change(shard.client, shard.tag, "t", leased=topic.leased - 1, acked=topic.acked + 1)
 
 
-def test_what_a_server_of_before_leaves_is_not_taken_for_the_next_jobs(shard):
+def test_leftovers_of_an_older_server_do_not_reach_the_next_job(shard):
     shard.check = False
     shard.push("t", job("a"))
     fails(shard)
@@ -186,7 +186,7 @@ def test_what_a_server_of_before_leaves_is_not_taken_for_the_next_jobs(shard):
     assert [attempt[4] for attempt in shard.get("t", "a").history] == [b"anew"]
 
 
-def test_an_attempt_of_a_server_of_before_is_missing_and_no_more(shard):
+def test_only_the_attempt_of_an_older_server_is_missing(shard):
     """Its try has no history behind, and what is there already stays."""
     shard.push("t", job("a"))
     first = fails(shard).history

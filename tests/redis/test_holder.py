@@ -46,7 +46,7 @@ def test_takes_of_many_and_of_several_names_keep_them_apart(shard, count):
     assert holder(shard, "000") == (b"one", False) and holder(shard, f"{2 * count - 1:03}") == (b"two", False)
 
 
-def test_the_error_of_an_attempt_and_the_history_stand_behind_the_name(shard):
+def test_error_and_history_follow_the_name(shard):
     first = leased(shard)
     shard.answer((NACK, first.delivery, 0, b"boom"))
     again = shard.take("t", consumer=b"second")[0]
@@ -59,7 +59,7 @@ def test_the_error_of_an_attempt_and_the_history_stand_behind_the_name(shard):
 
 
 @pytest.mark.parametrize("name", [NAME, None])
-def test_a_request_is_noted_once_and_told_with_every_extend(shard, name):
+def test_a_cancel_request_is_recorded_once_and_returned_by_every_extend(shard, name):
     shard.push("t", job("a"))
     delivery = shard.take("t", consumer=name)[0].delivery
     assert shard.answer((EXTEND, delivery, 5000))[0][1] == LEASED
@@ -72,7 +72,7 @@ def test_a_request_is_noted_once_and_told_with_every_extend(shard, name):
 
 @pytest.mark.parametrize("verb", [NACK, REFUSE, RETURN])
 @pytest.mark.parametrize("beside", [0, 2])
-def test_any_answer_but_an_ack_cancels_what_is_not_wanted(shard, verb, beside):
+def test_any_answer_except_an_ack_cancels_a_job_with_a_request(shard, verb, beside):
     if beside:
         shard.push("t", *[job(f"other{i}") for i in range(beside)])
     others = [(ACK, one.delivery) for one in shard.take("t")]
@@ -95,7 +95,7 @@ def test_the_end_of_the_lease_cancels_it(shard):
     assert shard.get("t", "a") is None and request(shard)[0] == NOT_FOUND
 
 
-def test_a_request_cancels_at_once_what_nobody_holds_and_a_cancel_asks_nobody(shard):
+def test_a_request_cancels_unleased_jobs_immediately(shard):
     shard.push("t", job("ready"), job("delayed", delay=60_000))
     assert [request(shard, ident)[0] for ident in ("ready", "delayed", "ready")] == [CANCELLED, CANCELLED, NOT_FOUND]
     leased(shard)
@@ -111,7 +111,7 @@ def test_a_call_sent_again_answers_the_same(shard):
 
 
 @pytest.mark.parametrize("spoiled", [lambda of: of[:37], lambda of: of[:38] + b"\xff" + of[39:]])
-def test_a_name_that_was_cut_short_is_a_try_nobody_can_read(shard, spoiled):
+def test_a_truncated_name_makes_the_try_unreadable(shard, spoiled):
     leased(shard)
     assert not Check(shard).findings
     set_hash(shard, "a", spoiled(hash_of(shard, "a", "try")), "try")

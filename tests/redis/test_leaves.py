@@ -60,7 +60,7 @@ def test_a_thousand_at_one_instant_share_a_leaf_and_their_neighbours_do_not(quie
 
 
 @pytest.mark.parametrize("order", ["as pushed", "backwards", "random"])
-def test_cancels_that_empty_leaves_leave_none_behind(quiet, order):
+def test_cancels_that_empty_leaves_remove_them(quiet, order):
     base, draw = quiet.hello().now + 100_000, random.Random(6)
     push_all(quiet, [base + draw.randrange(1_000_000) for _ in range(3000)], 1000)
     names = [f"j{n}" for n in range(3000)]

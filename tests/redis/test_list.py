@@ -35,7 +35,7 @@ def test_pages_show_every_job_once_by_due_then_push_order(shard, state, limit):
         shard.jump(66_500)  # due now, and not moved yet
 
 
-def test_bodies_only_where_they_are_wanted(shard):
+def test_bodies_are_returned_on_request_only(shard):
     shard.push("t", job("a", b"body", own={"lease": 500}, content_type=b"text/plain", meta=b"k\0v\0"), job("b", b"body"))
     shard.push("t", job("c", b"body", content_type=129, meta=b"m"), job("d", b"body", content_type=b"x" * 128))
     a, b, c, d = shard.list("t", body=False)[2]
@@ -44,7 +44,7 @@ def test_bodies_only_where_they_are_wanted(shard):
     assert shard.list("t")[2][0].body == b"body"
 
 
-def test_a_page_ends_before_it_grows_too_big_and_the_next_goes_on(shard):
+def test_a_page_ends_before_its_size_limit_and_the_next_one_continues(shard):
     body = b"x" * (1 << 20)
     for n in range(20):
         shard.push("t", job(f"j{n:02}", body))

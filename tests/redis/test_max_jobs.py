@@ -13,7 +13,7 @@ def test_a_batch_is_let_in_up_to_the_limit(shard):
     assert statuses(shard.push("t", job("j0"), job("new"), job("made", made=True))) == [REPLACED, TOPIC_FULL, TOPIC_FULL]
 
 
-def test_one_that_comes_twice_in_a_batch_counts_once(shard):
+def test_a_repeated_id_in_a_batch_counts_once(shard):
     shard.topic(TOPIC_PUT, "t", settings(max_jobs=16), 1)
     assert statuses(shard.push("t", job("a"), job("a"), job("b"), job("c"))) == [CREATED, REPLACED, CREATED, TOPIC_FULL]
 

@@ -27,7 +27,7 @@ def test_a_push_is_refused_whole(full):
     assert full.dump() == before
 
 
-def test_what_ends_or_moves_jobs_still_works(full):
+def test_calls_that_end_or_move_jobs_still_work(full):
     verbs = (ACK, NACK, EXTEND, RETURN)
     assert {status for status, *_ in full.answer(*[(verbs[at % 4], found.delivery) for at, found in enumerate(full.leases)])} == {OK}
     assert full.change("t", (CANCEL, "later0"))[0][0] == 4

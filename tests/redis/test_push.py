@@ -7,7 +7,7 @@ from abi import (AT_MAX_MS, BAD_OPTION, CONFLICT, CREATED, DEAD, DELAYED, EXISTE
                  REPLACED, TOO_MANY_TOPICS, TOPIC_PUT, job, results, settings)
 
 
-def test_a_job_without_delay_is_ready_and_shows_what_was_pushed(shard):
+def test_a_job_without_delay_is_ready_with_its_pushed_fields(shard):
     [(status, state, due)] = shard.push("t", job("a", b"body\0\xff", content_type=b"text/plain", meta=b"k\0v\0"))
     assert (status, state) == (CREATED, READY)
     found = shard.get("t", "a")
@@ -33,7 +33,7 @@ def test_an_absolute_due_in_the_past_means_now_and_in_the_future_waits_for_the_w
     assert (shard.get("t", "past").due, shard.get("t", "next").due) == (past[2], later[2])
 
 
-def test_what_became_of_jobs_that_were_simply_made_is_left_to_the_caller_to_tell_also_when_asked_again(shard):
+def test_plain_creations_have_a_short_answer_even_when_repeated(shard):
     ticket, jobs = shard.ticket(1), [job("a"), job("b", delay=7000), job("c", delay=0)]
     call = shard.push_call("t", *jobs, ticket=ticket)
     assert len(call.rest) == 6
@@ -45,7 +45,7 @@ def test_what_became_of_jobs_that_were_simply_made_is_left_to_the_caller_to_tell
 
 
 @pytest.mark.parametrize("where", [0, 3, 40, 99])
-def test_one_that_was_not_simply_made_makes_all_answers_be_written_out(shard, where):
+def test_one_special_push_makes_all_answers_explicit(shard, where):
     shard.push("t", job("old", delay=5000))
     jobs = [job(f"j{number}", delay=number * 1000) for number in range(100)]
     jobs[where] = job("old", on_conflict=KEEP)
@@ -82,7 +82,7 @@ def test_an_id_that_is_there_is_replaced_kept_or_refused(shard, delay, together)
     assert (topic.pushed, topic.replaced, topic.delayed, topic.ready) == (1, 1, 1, 0)
 
 
-def test_what_is_on_conflict_by_default_is_the_topics_setting(shard):
+def test_the_topic_setting_is_the_default_on_conflict(shard):
     shard.topic(TOPIC_PUT, "t", settings(on_conflict=REJECT), 1)
     assert [status for status, _, _ in shard.push("t", job("a"), job("a"), job("a", on_conflict=KEEP))] == [CREATED, CONFLICT, EXISTED]
 
@@ -108,7 +108,7 @@ def test_a_finished_id_is_remembered_for_the_dedup_window_and_not_longer(shard):
     assert shard.push("t", job("a"))[0][0] == CREATED
 
 
-def test_one_topic_too_many_is_refused_and_nothing_is_made(shard):
+def test_a_topic_beyond_the_limit_is_rejected_without_changes(shard):
     shard.push("t", job("a"), topics_max=1)
     before = shard.dump()
     assert shard.push("u", job("a"), job("b"), topics_max=1) == [(TOO_MANY_TOPICS, 0, 0)] * 2
@@ -140,7 +140,7 @@ def test_the_same_ticket_is_answered_the_same_and_does_nothing_more(shard):
     assert shard.dump() == before
 
 
-def test_a_ticket_is_of_its_slot_and_server_alone(shard):
+def test_a_ticket_belongs_to_its_slot_and_server(shard):
     first = shard.push("t", job("a"), ticket=shard.ticket(slot=0, number=5))
     shard.push("t", job("b"), ticket=shard.ticket(slot=1, number=5))
     shard.server = "0000000b"

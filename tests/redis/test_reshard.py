@@ -50,7 +50,7 @@ def test_each_step_is_taken_once_and_to_one_generation(shard):
     assert rest[:1] + rest[7:] == bytes([SEALED]) + b"4@1" and int.from_bytes(rest[1:7], "big") == shard.hello().sequence
 
 
-def test_numbers_of_the_next_generation_begin_above_those_of_before(shard, new):
+def test_numbers_of_the_next_generation_begin_above_earlier_ones(shard, new):
     sequence = shard.hello().sequence
     assert new.hello(shards=1).sequence > sequence + (1 << 32)
     far = 1 << 46
@@ -67,7 +67,7 @@ def test_numbers_of_the_next_generation_begin_above_those_of_before(shard, new):
     assert again.delivery > taken.delivery
 
 
-def test_a_sealed_shard_takes_no_new_id_and_knows_those_it_has(shard):
+def test_a_sealed_shard_rejects_new_ids_and_serves_existing_ones(shard):
     shard.topic(TOPIC_PUT, "t", settings(dedup=HOUR))
     shard.push("t", job("a", delay=HOUR), job("done"))
     [taken] = shard.take("t")
@@ -82,7 +82,7 @@ def test_a_sealed_shard_takes_no_new_id_and_knows_those_it_has(shard):
     assert [status for status, *_ in shard.change("t", (CANCEL, "a"), (CANCEL, "c"))] == [CANCELLED, NOT_FOUND]
 
 
-def test_who_does_not_know_is_refused_and_nothing_is_changed(shard):
+def test_a_server_that_has_not_noticed_is_rejected_without_changes(shard):
     shard.push("t", job("a", delay=HOUR))
     go(shard, "announce", "seal")
     before = shard.dump()
@@ -131,7 +131,7 @@ def test_a_page_arrives_once(shard, new):
     assert new.take("t") == [] and new.stats("t").pushed == 2 and new.stats("t").delayed == 1
 
 
-def test_one_server_is_enough_and_another_follows_one_that_is_gone(shard, redis_server):
+def test_one_server_is_enough_and_another_replaces_a_lost_one(shard, redis_server):
     other = Shard(redis_server.client(), server="0000000b")
     shard.push("t", job("a", delay=HOUR))
     go(shard, "announce", "seal", "leave", "adopt")
@@ -143,7 +143,7 @@ def test_one_server_is_enough_and_another_follows_one_that_is_gone(shard, redis_
     other.drop(page)
 
 
-def test_all_goes_along_as_it_was(shard, new):
+def test_everything_moves_unchanged(shard, new):
     put = settings(attempts=2, backoff=1, first=HOUR, most=HOUR, dedup=HOUR)
     for one in (shard, new):
         one.topic(TOPIC_PUT, "t", put)

@@ -11,7 +11,7 @@ from abi import ACK, DEAD, DELAYED, EXISTED, FIXED, LEASE_ENDED, NACK, OK, READY
 from redis_servers import RedisServer
 
 
-def test_the_first_hello_makes_the_shard_and_later_ones_tell_what_it_was_made_as(redis_server):
+def test_the_first_hello_creates_the_shard_and_later_ones_return_it(redis_server):
     redis_server.call("FLUSHALL")
     shard = Shard(redis_server.client())
     assert shard.hello("run", 4).shards == 4
@@ -37,7 +37,7 @@ def test_after_another_run_of_the_master_no_number_comes_again(shard):
     assert after.sequence + 1_000_000 <= more < after.sequence + 1_000_000 + 32 * 60_000
 
 
-def test_numbers_leave_more_undone_than_were_given_out_behind_and_stay_far_below_what_fits(shard):
+def test_numbers_jump_above_undone_ones_and_stay_far_below_the_limit(shard):
     """An older state is put back: its clock is that of Redis, so what was given out since is below."""
     before = shard.hello("run").sequence
     given = before + 3_000_000
@@ -54,7 +54,7 @@ def test_numbers_leave_more_undone_than_were_given_out_behind_and_stay_far_below
 
 
 @pytest.mark.parametrize("layout", [2, 255])
-def test_a_shard_of_a_newer_layout_is_refused_by_every_call_and_left_alone(shard, layout):
+def test_a_shard_of_a_newer_layout_is_rejected_by_every_call_unchanged(shard, layout):
     shard.push("t", job("a"))
     state.core_change(shard.client, shard.tag, layout=layout)
     before = shard.dump()
@@ -65,7 +65,7 @@ def test_a_shard_of_a_newer_layout_is_refused_by_every_call_and_left_alone(shard
     state.core_change(shard.client, shard.tag, layout=state.LAYOUT)
 
 
-def test_a_core_of_another_type_is_refused_by_every_call_and_left_alone(redis_server):
+def test_a_core_of_another_type_is_rejected_by_every_call_unchanged(redis_server):
     redis_server.call("FLUSHALL")
     shard = Shard(redis_server.client())
     shard.client.hset(shard.core, mapping={"version": 1, "shards": 8})
@@ -94,7 +94,7 @@ def test_old_tickets_are_forgotten_and_young_ones_not(shard):
     assert {key[-9:] for key in shard.client.keys(shard.tag + ":ticket:*")} == left
 
 
-def test_time_goes_as_redis_and_the_adjustment_say(shard):
+def test_time_is_the_clock_of_redis_plus_the_adjustment(shard):
     shard.jump(5000)
     seconds, micros = shard.client.time()
     assert 0 <= shard.hello().now - 5000 - (seconds * 1000 + micros // 1000) < 1000
@@ -126,7 +126,7 @@ def test_a_lease_that_ends_is_a_failed_attempt(shard):
     assert (topic.lease_ended, topic.died, topic.nacked) == (2, 1, 0)
 
 
-def test_an_advance_tells_which_topics_have_something_ready_and_had_nothing(shard):
+def test_an_advance_returns_topics_that_became_ready(shard):
     shard.push("had", job("a"), job("b", delay=10))
     shard.push("had-not", job("a", delay=10))
     shard.push("paused", job("a", delay=10))
@@ -139,7 +139,7 @@ def test_an_advance_tells_which_topics_have_something_ready_and_had_nothing(shar
     assert shard.stats("paused").ready == 1
 
 
-def test_steps_are_bounded_and_the_last_one_says_so(shard):
+def test_steps_are_bounded_and_the_last_one_is_marked(shard):
     shard.push("t", *[job(f"j{n}", delay=n % 50 + 1) for n in range(500)])
     shard.push("u", *[job(f"j{n}", own={"ttl": 10}) for n in range(50)])
     shard.jump(100)
@@ -176,7 +176,7 @@ def test_many_remembered_ids_are_forgotten_in_bounded_steps(shard):
     assert shard.client.zcard(shard.tag + ":finished:t") == 0
 
 
-def test_expired_jobs_go_or_die_as_the_topic_says(shard):
+def test_expired_jobs_end_or_die_by_the_topic_setting(shard):
     shard.topic(TOPIC_PUT, "dies", settings(ttl=1000, dead_letter_expired=True), 1)
     shard.topic(TOPIC_PUT, "goes", settings(ttl=1000), 1)
     for name in ("dies", "goes"):
@@ -190,7 +190,7 @@ def test_expired_jobs_go_or_die_as_the_topic_says(shard):
     assert (shard.stats("dies").dead, shard.stats("goes").expired) == (2, 2)
 
 
-def test_news_tell_of_an_earlier_event_and_of_nothing_else(shard):
+def test_messages_are_sent_only_for_an_earlier_event(shard):
     news = shard.client.pubsub()
     news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
@@ -211,7 +211,7 @@ def test_a_library_redis_forgot_is_loaded_again(shard):
     assert len(shard.take("t")) == 1
 
 
-def test_any_server_may_advance_take_and_answer_at_once(shard):
+def test_servers_may_advance_take_and_answer_in_parallel(shard):
     """Eight servers on one shard: every job is given and acked exactly once, and the shard is sound."""
     count, servers = 2000, 8
     shard.check = False
@@ -242,7 +242,7 @@ def test_any_server_may_advance_take_and_answer_at_once(shard):
 
 
 @pytest.mark.parametrize("aof", ["always", "everysec"])
-def test_what_the_scripts_did_is_the_same_after_a_restart(aof):
+def test_changes_of_the_scripts_survive_a_restart(aof):
     with RedisServer(aof=aof) as server:
         shard = Shard(server.client())
         shard.hello()
@@ -256,7 +256,7 @@ def test_what_the_scripts_did_is_the_same_after_a_restart(aof):
         shard.must_be_sound()
 
 
-def test_a_user_who_may_publish_nothing_changes_whole_all_the_same(shard):
+def test_changes_without_publish_rights_are_complete(shard):
     """Redis 7 gives a new user no channel unless told to. News are lost then; nothing is left half done."""
     shard.client.execute_command("ACL", "SETUSER", "mute", "reset", "on", ">sesame", "~*", "+@all")
     server = shard.client.connection_pool.connection_kwargs

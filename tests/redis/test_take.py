@@ -14,7 +14,7 @@ def test_jobs_come_by_priority_then_due_then_push_order(shard):
     assert ids(shard.take("t")) == ["high", "soon", "same", "late", "low"]
 
 
-def test_of_many_priorities_a_take_or_purge_looks_at_those_it_needs(shard):
+def test_a_take_or_purge_reads_only_necessary_priorities(shard):
     shard.check = False
     shard.push("t", *[job(f"j{number:03}", priority=number) for number in range(500)], job("last", priority=65535, delay=1))
     shard.jump(10)
@@ -42,7 +42,7 @@ def test_a_lease_shows_the_job_its_attempt_and_a_number_of_its_own(shard):
 
 
 @pytest.mark.parametrize("asked, own, topic, until", [(700, 0, 0, 700), (0, 800, 900, 800), (0, 0, 900, 900), (0, 0, 0, 60_000)])
-def test_the_lease_lasts_as_the_call_the_job_or_the_topic_says(shard, asked, own, topic, until):
+def test_the_lease_length_comes_from_call_job_or_topic(shard, asked, own, topic, until):
     shard.topic(TOPIC_PUT, "t", settings(lease=topic), 1)
     shard.push("t", job("a", own={"lease": own} if own else None))
     call = shard.take_call("t", lease=asked)
@@ -79,7 +79,7 @@ def test_the_bytes_hold_over_priorities(shard):
     assert len(shard.take("t")) == 8
 
 
-def test_an_unknown_or_paused_topic_has_none(shard):
+def test_an_unknown_or_paused_topic_has_no_jobs_to_take(shard):
     assert shard.take("nobody") == []
     shard.push("t", job("a"))
     shard.topic(TOPIC_PAUSE, "t")
@@ -88,7 +88,7 @@ def test_an_unknown_or_paused_topic_has_none(shard):
     assert ids(shard.take("t")) == ["a"]
 
 
-def test_what_fell_due_is_found_without_an_advance(shard):
+def test_due_jobs_are_found_without_an_advance(shard):
     shard.push("t", job("a", delay=1000))
     assert shard.take("t") == []
     shard.jump(1002)
@@ -106,7 +106,7 @@ def test_a_job_comes_not_one_millisecond_early(shard):
         assert call.now < due, "late: it was due and was not given"
 
 
-def test_what_became_ready_while_the_clock_was_ahead_is_not_given_before_its_due(shard):
+def test_jobs_made_ready_by_a_fast_clock_are_not_delivered_early(shard):
     shard.push("t", job("now"), job("later", delay=600_000))
     shard.jump(3_600_000)
     shard.advance_all()
@@ -124,7 +124,7 @@ def test_an_expired_job_is_not_given(shard):
     assert shard.stats("t").expired == 1
 
 
-def test_of_more_expired_jobs_than_one_call_may_move_none_is_given(shard):
+def test_expired_jobs_beyond_the_limit_of_a_call_are_not_delivered(shard):
     for first in range(0, 400, 100):
         shard.push("t", *[job(f"old-{number}", delay=1000, own={"ttl": 1000 + number % 7}) for number in range(first, first + 100)])
     shard.push("t", job("young", delay=1000, own={"ttl": 1_000_000}))
@@ -144,7 +144,7 @@ def test_the_same_ticket_shows_the_same_leases_and_takes_no_more(shard):
     assert shard.dump() == before
 
 
-def test_asked_again_a_take_shows_only_what_still_stands(shard):
+def test_a_repeated_take_returns_only_current_leases(shard):
     shard.push("t", job("a"), job("b"), job("c"))
     ticket = shard.ticket()
     first, second, _ = shard.take("t", ticket=ticket)
@@ -153,7 +153,7 @@ def test_asked_again_a_take_shows_only_what_still_stands(shard):
     assert again.words[::3] == [b"c"]
 
 
-def test_an_empty_take_asked_again_takes_at_most_once(shard):
+def test_a_repeated_empty_take_takes_at_most_once(shard):
     """It left no trace the first time, so it may as well be carried out now; then its ticket counts."""
     ticket = shard.ticket()
     assert shard.take("t", ticket=ticket) == []
@@ -176,7 +176,7 @@ def test_news_of_a_lease_that_ends_before_anything_else(shard):
     news.close()
 
 
-def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_too(shard):
+def test_jobs_made_ready_by_a_take_or_purge_are_reported_to_the_caller(shard):
     news = shard.client.pubsub()
     news.execute_command("SSUBSCRIBE", shard.tag + ":told")
     news.parse_response()
@@ -193,7 +193,7 @@ def test_what_a_take_or_purge_finds_due_and_leaves_ready_is_news_to_the_caller_t
     news.close()
 
 
-def test_what_changes_with_every_job_is_never_searched_from_end_to_end(shard):
+def test_keys_that_change_with_every_job_are_never_scanned(shard):
     shard.push("t", *[job(f"j{number}") for number in range(50)])
     shard.take("t", 20)
     kinds = {name: shard.client.object("encoding", f"{shard.tag}:{name}") for name in ("try:t", "leased", "leases", "held:t")}

@@ -19,7 +19,7 @@ def pause(shard, name, ms, **more):
     return topic.paused_until
 
 
-def test_it_ends_by_itself_in_the_first_turn_from_then_on_and_the_ready_are_told(shard):
+def test_a_timed_pause_ends_in_the_next_step_and_reports_ready_jobs(shard):
     shard.push("t", job("a"))
     now = shard.hello().now
     until = pause(shard, "t", 5000)
@@ -50,7 +50,7 @@ def test_its_end_is_the_shards_next_event(shard):
     news.close()
 
 
-def test_a_take_in_the_same_turn_gets_what_waited(shard):
+def test_a_take_in_the_same_step_gets_the_waiting_jobs(shard):
     shard.push("t", job("a"))
     pause(shard, "t", 1000)
     shard.jump(1500)
@@ -58,7 +58,7 @@ def test_a_take_in_the_same_turn_gets_what_waited(shard):
 
 
 @pytest.mark.parametrize("how", ["resume", "pause", "delete", "longer"])
-def test_what_comes_after_it_takes_its_place(shard, how):
+def test_a_later_pause_replaces_it(shard, how):
     shard.push("t", job("a"))
     pause(shard, "t", 1000)
     if how == "resume":
@@ -94,7 +94,7 @@ def test_the_first_pause_with_an_end_is_noted_in_the_core_for_good(shard):
     assert core_flags(shard) == state.PAUSES
 
 
-def test_many_end_at_once_in_steps(shard):
+def test_many_pauses_end_in_bounded_steps(shard):
     shard.check = False
     for n in range(30):
         shard.push(f"t{n}", job("a"))
@@ -109,7 +109,7 @@ def test_many_end_at_once_in_steps(shard):
     shard.must_be_sound()
 
 
-def test_one_that_nobody_ended_shows_until_when(shard):
+def test_an_unended_pause_shows_its_end(shard):
     shard.topic(TOPIC_PUT, "t")
     until = pause(shard, "t", 1000)
     assert shard.topic(TOPIC_GET, "t", ticket=b"")[1].paused_until == until

@@ -36,7 +36,7 @@ def test_a_topic_that_is_not_there_is_not_found_and_not_made(shard):
     assert shard.purge("t")[0] == shard.redrive("t")[0] == shard.purge("t", verb="delete")[0] == NOT_FOUND
 
 
-def test_a_topic_of_another_shard_is_made_here_where_the_server_says_so(shard):
+def test_a_topic_of_another_shard_is_created_on_request(shard):
     assert shard.topic(TOPIC_PAUSE, "t", makes=1)[0] == OK
     assert shard.stats("t").paused
     assert shard.topic(TOPIC_PUT, "u", settings(), 1, topics_max=1)[0] == TOO_MANY_TOPICS
@@ -62,7 +62,7 @@ def test_the_due_of_the_job_that_goes_next_is_shown(shard):
     assert shard.stats("t").oldest_due == urgent
 
 
-def test_news_when_a_paused_topic_with_ready_jobs_is_resumed_and_none_while_it_is_paused(shard):
+def test_resuming_a_topic_with_ready_jobs_sends_a_message_and_pausing_sends_none(shard):
     shard.push("t", job("a"))
     shard.topic(TOPIC_PAUSE, "t")
     assert shard.look("t") == []
@@ -111,7 +111,7 @@ def test_a_purge_of_the_ready_finds_all_that_are_due(shard):
     assert counts(shard)["delayed"] == 50
 
 
-def test_a_purged_id_is_free_at_once(shard):
+def test_a_purged_id_is_free_immediately(shard):
     shard.topic(TOPIC_PUT, "t", settings(dedup=60_000), 1)
     shard.push("t", job("a"))
     shard.purge_all("t")
@@ -132,7 +132,7 @@ def test_a_deleted_topic_leaves_nothing_and_its_leases_count_no_more(shard, most
     assert shard.push("t", job("finished"))[0][0] == CREATED
 
 
-def test_a_delete_asked_again_is_answered_the_same(shard):
+def test_a_repeated_delete_returns_the_same(shard):
     shard.push("t", job("a"))
     ticket = shard.ticket()
     first = shard.purge("t", verb="delete", ticket=ticket)
@@ -165,7 +165,7 @@ def test_one_dead_job_goes_round_by_its_id(shard):
     assert counts(shard)["dead"] == 3
 
 
-def test_who_died_of_expiry_lives_its_ttl_anew(shard):
+def test_a_redriven_expired_job_gets_a_new_ttl(shard):
     shard.topic(TOPIC_PUT, "t", settings(ttl=1000, dead_letter_expired=True), 1)
     shard.push("t", job("a"))
     shard.jump(1002)
@@ -192,7 +192,7 @@ def test_a_ttl_taken_back_or_changed_never_ends_a_lease(shard, later):
     assert shard.answer((ACK, lease.delivery))[0][0] == OK
 
 
-def test_a_ttl_given_later_counts_for_what_falls_due_later(shard):
+def test_a_later_ttl_counts_for_jobs_due_later(shard):
     shard.push("t", job("a", delay=100))
     shard.topic(TOPIC_PUT, "t", settings(ttl=1000))
     shard.jump(102)
@@ -202,7 +202,7 @@ def test_a_ttl_given_later_counts_for_what_falls_due_later(shard):
     assert shard.get("t", "a") is None and shard.stats("t").expired == 1
 
 
-def test_a_topics_priority_is_what_a_push_without_one_gets(shard):
+def test_a_push_without_a_priority_gets_that_of_its_topic(shard):
     shard.topic(TOPIC_PUT, "t", settings(priority=7), 1)
     shard.push("t", job("a", delay=10), job("b", delay=5, priority=100), job("c"))
     shard.jump(20)
@@ -214,7 +214,7 @@ def test_the_default_of_the_topic_decides_between_two_pushes_of_one_id(shard):
     assert [status for status, *_ in shard.push("t", job("a"), job("a"), job("a", on_conflict=REJECT))] == [CREATED, EXISTED, CONFLICT]
 
 
-def test_a_last_attempt_nacked_while_a_redrive_goes_on_waits_for_the_next(shard):
+def test_a_last_attempt_nacked_during_a_redrive_waits_for_the_next(shard):
     shard.push("t", job("a", past=(1, 1, b"")), job("b", past=(1, 1, b"")), job("c", own={"attempts": 1}))
     [lease] = shard.take("t")
     _, more, affected, left = shard.redrive("t", most=1)

@@ -35,7 +35,7 @@ def test_one_call_acks_a_job_and_leases_the_next_one(shard):
     assert (stats.leased, stats.acked, stats.delivered, stats.ready, stats.delayed) == (1, 1, 2, 0, 0)
 
 
-def test_what_an_answer_gives_back_a_take_of_the_same_turn_may_have(shard):
+def test_a_take_may_get_jobs_returned_in_the_same_step(shard):
     shard.push("t", job("a"), job("b"), job("c"))
     taken = shard.take("t")
     turn = shard.turn([(RETURN, taken[0].delivery), (NACK, taken[1].delivery, 0, b"why"), (ACK, taken[2].delivery)], [("t", 5)])
@@ -46,7 +46,7 @@ def test_what_an_answer_gives_back_a_take_of_the_same_turn_may_have(shard):
 
 
 @pytest.mark.parametrize("most", [0, 1, 100])
-def test_a_lease_that_is_over_ends_in_a_turn_that_lets_due_things_happen(shard, most):
+def test_an_expired_lease_ends_in_a_step_with_due_events(shard, most):
     shard.topic(TOPIC_PUT, "t", settings(backoff=FIXED, first=1, most=1), 1)
     shard.push("t", job("a"))
     [old] = shard.take("t", lease=500)
@@ -100,7 +100,7 @@ def test_due_jobs_are_leased_in_order_of_due_and_push_and_are_ready_at_no_time(s
     assert len(rest.jobs[0]) == 50 and not rest.more and rest.woken == [] and shard.stats("t").delayed == 0
 
 
-def test_what_takes_leave_becomes_ready_as_far_as_the_caller_asks(shard):
+def test_remaining_due_jobs_become_ready_up_to_the_requested_number(shard):
     due_jobs(shard, *[f"j{n}" for n in range(10)])
     turn = shard.turn(takes=[("t", 2)], most=3)
     assert (len(turn.jobs[0]), shard.stats("t").ready, turn.more, turn.woken) == (2, 3, True, [b"t"])
@@ -117,7 +117,7 @@ def test_a_topic_that_another_one_is_due_in_is_moved_in_the_same_turn(shard):
     assert shard.stats("u").ready == 2
 
 
-def test_packed_jobs_are_leased_directly_too(shard):
+def test_packed_jobs_are_leased_directly(shard):
     shard.push("t", *[job(f"p{n:03}", delay=100_000 + n) for n in range(250)])
     shard.pack_all()
     shard.jump(100_300)
@@ -158,7 +158,7 @@ def test_the_bytes_of_a_take_end_it_and_the_first_job_always_comes(shard):
     assert ids(shard.turn(takes=[("t", 6)]).jobs[0]) == ["j3", "j4", "j5"]
 
 
-def test_retrying_jobs_keep_what_they_went_through(shard):
+def test_retrying_jobs_keep_their_history(shard):
     shard.push("t", job("a"), job("b", delay=2000))
     [lease] = shard.take("t", 1)
     shard.turn([(NACK, lease.delivery, 20, b"first")])
@@ -180,7 +180,7 @@ def test_a_job_that_was_moved_keeps_its_new_due(shard):
 
 
 @pytest.mark.parametrize("kind", ["priorities", "ttl of the topic", "policy"])
-def test_jobs_that_need_a_look_take_the_other_way_and_come_right(shard, kind):
+def test_jobs_with_special_fields_take_the_general_path(shard, kind):
     if kind == "ttl of the topic":
         shard.topic(TOPIC_PUT, "t", settings(ttl=1000), 1)
     own = {"lease": 7000} if kind == "policy" else None
@@ -204,7 +204,7 @@ def test_a_job_that_died_does_not_come(shard):
 
 # ---- what is next ----
 
-def test_a_turn_says_when_to_come_next_and_for_whom(shard):
+def test_a_step_returns_the_next_event_and_its_topic(shard):
     shard.push("t", job("a", delay=1000))
     shard.push("u", job("b", delay=500))
     turn = shard.turn(takes=[("t", 1), ("u", 1)])
@@ -234,7 +234,7 @@ def test_only_an_earlier_event_is_news(shard):
 
 # ---- whether a take left some ----
 
-def test_a_take_says_whether_its_topic_may_have_more(shard):
+def test_a_take_returns_whether_its_topic_may_have_more(shard):
     def left(wanted, *more, **options):
         return shard.turn(takes=[("t", wanted, *more)], **options).leaves_some[0]
 
@@ -257,7 +257,7 @@ def other(shard):
     return Shard(shard.client, shard.tag, server="0000000b")
 
 
-def test_whoever_takes_is_the_mover_for_a_while_and_others_hear_of_it(shard):
+def test_the_server_that_takes_becomes_the_mover_and_others_are_notified(shard):
     shard.push("t", job("later", delay=60_000))
     assert not shard.turn(takes=[("t", 1)]).has_other
     assert not shard.turn(takes=[("t", 1)]).has_other
@@ -268,7 +268,7 @@ def test_whoever_takes_is_the_mover_for_a_while_and_others_hear_of_it(shard):
     assert shard.turn(takes=[("t", 1)]).has_other
 
 
-def test_whoever_takes_what_fell_due_before_the_mover_came_has_its_place(shard):
+def test_a_server_that_takes_due_jobs_before_the_mover_replaces_it(shard):
     second = other(shard)
     shard.turn(takes=[("t", 1)])
     shard.push("t", job("ready"), job("later", delay=100))
@@ -444,7 +444,7 @@ def test_by_turns_every_job_ends_once(shard, seed):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_turn_does_what_three_do_one_after_the_other(redis_server, seed):
+def test_a_step_equals_three_successive_calls(redis_server, seed):
     """Two shards with the same jobs and steps: the same jobs come, in the same order, and the same is counted."""
     redis_server.call("FLUSHALL")
     draw = random.Random(seed)

@@ -42,7 +42,7 @@ def test_a_clock_that_jumped_makes_nothing_ready_and_ends_no_lease(stepped):
     step(stepped, -HOUR_MS)
 
 
-def test_what_is_pushed_after_a_jump_is_due_as_if_there_had_been_none(stepped):
+def test_a_push_after_a_clock_jump_has_the_right_due_time(stepped):
     step(stepped, HOUR_MS)
     latest = int.from_bytes(stepped.window[6:], "big")
     stepped.push("t", job("soon", delay=1000), ticket=ticket(stepped))

@@ -49,7 +49,7 @@ def tarry(*words):
     return ended.returncode, ended.stdout + ended.stderr
 
 
-def test_says_what_it_has(build):
+def test_lists_its_features(build):
     wings, _ = build
     code, out = tarry("version", "--features", "--json")
     assert code == 0
@@ -59,7 +59,7 @@ def test_says_what_it_has(build):
     assert code == 0 and {line.split()[0] for line in out.splitlines()[1:] if line.split()[1] == "yes"} >= set(wings)
 
 
-def test_is_not_linked_with_what_only_a_wing_needs(build):
+def test_is_not_linked_with_libraries_of_missing_wings(build):
     wings, _ = build
     needed = done("objdump", "-p", BUILD / "tarry")
     symbols = done("nm", BUILD / "tarry")
@@ -69,7 +69,7 @@ def test_is_not_linked_with_what_only_a_wing_needs(build):
         assert (symbol in symbols) == (wing in wings), wing
 
 
-def test_refuses_what_it_is_without(build, tmp_path):
+def test_rejects_options_of_missing_wings(build, tmp_path):
     wings, _ = build
     without = "this build has no {}, take one that was made with TARRY_WITH_{}"
     policy = tmp_path / "policy"
@@ -102,7 +102,7 @@ def test_refuses_what_it_is_without(build, tmp_path):
         assert code == 1 and without.format("AMQP", "AMQP") in out
 
 
-def test_serves_what_is_left(build, tmp_path, monkeypatch):
+def test_serves_with_the_remaining_features(build, tmp_path, monkeypatch):
     wings, _ = build
     monkeypatch.setattr(serving, "BINARY", BUILD / "tarry")
     policy = tmp_path / "policy"
@@ -148,7 +148,7 @@ def test_passes_the_unit_tests_that_are_left(build):
         done(BUILD / "tests" / test)
 
 
-def test_a_library_without_directories_needs_no_libuv_and_says_so():
+def test_a_library_without_directories_needs_no_libuv_and_reports_that():
     done("cmake", "-S", REPO, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DTARRY_LIBRARY_DIRECTORY=OFF")
     try:
         done("cmake", "--build", BUILD, "--target", "tarry_shared")

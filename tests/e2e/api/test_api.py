@@ -39,7 +39,7 @@ def seconds_from_now(text):
 
 # ---- push ----
 
-def test_a_push_says_what_it_did(client):
+def test_a_push_returns_its_outcome(client):
     reply = client.call("PUT", "/v1/topics/t/jobs/a?delay=30m", b"x")
     assert reply.status == 201
     said = reply.json()
@@ -424,7 +424,7 @@ def test_dead_after_max_attempts_and_no_sooner(client):
     assert (job["state"], job["attempt"], job["last_error"]) == ("dead", 3, "failure 3")
 
 
-def test_a_job_expires_when_its_ttl_is_over(client):
+def test_a_job_expires_at_the_end_of_its_ttl(client):
     client.push("t", "a", ttl="100ms")
     client.push("t", "b", ttl="1h")
     time.sleep(0.3)
@@ -460,12 +460,12 @@ def test_an_envelope_names_the_job_of_its_path(client):
     ("", {"order": 5, "delay": "30m", "body": "x"}),  # a member that no option has
     ("", {"body": "x"}), ("", {"id": "1"}), ("", {"delay": "30m"}),
     ("?delay=0", ENVELOPE), ("?priority=3", ENVELOPE)])
-def test_what_is_not_an_envelope_is_the_body(query, body, client):
+def test_anything_but_an_envelope_is_the_body(query, body, client):
     answer = client.call("PUT", f"/v1/topics/envelopes/jobs/plain{query}", json.dumps(body).encode(), {"Content-Type": "application/json"})
     assert answer.status in (200, 201) and answer.json()["state"] == "ready" and client.get("envelopes", "plain")["body"] == body
 
 
-def test_a_form_is_refused_unless_an_option_says_that_it_is_the_body(client):
+def test_a_form_is_rejected_unless_an_option_declares_it_as_the_body(client):
     headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
     answer = client.call("POST", "/v1/topics/forms/jobs", b"delay=30m&body=x", headers)
     assert (answer.status, answer.json()["code"]) == (400, "bad_option") and "in the query, as in ?delay=30m" in answer.json()["detail"]
@@ -491,7 +491,7 @@ def test_zero_needs_no_unit(client):
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend", "return"])
 @pytest.mark.parametrize("body", [b"null", b"{}", b" { } "])
-def test_an_empty_body_beside_a_lease_is_none(body, verb, client):
+def test_an_empty_body_with_a_lease_counts_as_missing(body, verb, client):
     client.push("t", "a")
     lease = take_one(client, "t")["lease"]
     headers = {"Content-Type": "application/json"}
@@ -503,12 +503,12 @@ def test_an_empty_body_beside_a_lease_is_none(body, verb, client):
 @pytest.mark.parametrize("call", [
     ("GET", "/v1/load?topic="), ("GET", "/v1/load?topic=.x"), ("POST", "/v1/topics/.x/cancel", b'{"ids":[]}'), ("POST", "/v1/topics/.x/run", b'{"ids":[]}'),
     ("POST", "/v1/topics/.x/reschedule?delay=1s", b'{"ids":[]}'), ("POST", "/v1/topics/.x/redrive", b'{"ids":[]}')])
-def test_a_bad_topic_is_refused_also_where_there_is_nothing_to_do(call, client):
+def test_a_bad_topic_is_rejected_even_without_any_jobs(call, client):
     answer = client.call(*call)
     assert (answer.status, answer.json()["code"]) == (400, "bad_topic")
 
 
-def test_a_batch_of_none_has_no_results(client):
+def test_an_empty_batch_has_no_results(client):
     assert client.call("POST", "/v1/jobs", b"[]", {"Content-Type": "application/json"}).json() == {"results": []}
 
 
@@ -518,7 +518,7 @@ def levels(count):
 
 @pytest.mark.parametrize("framing", ["array", "lines"])
 @pytest.mark.parametrize("depth", [65, 66, 67, 200, 100_000])
-def test_an_item_that_is_nested_too_deep_is_refused_alone(depth, framing, client):
+def test_an_item_that_is_nested_too_deep_is_rejected_separately(depth, framing, client):
     items = [b'{"topic":"t","id":"a","body":1}', b'{"topic":"t","id":"deep","body":%s}' % levels(depth), b'{"topic":"t","id":"b","body":%s}' % levels(64)]
     body = b"[" + b",".join(items) + b"]" if framing == "array" else b"\n".join(items)
     results = client.call("POST", "/v1/jobs", body, {"Content-Type": "application/json" if framing == "array" else "application/x-ndjson"}).json()["results"]
@@ -526,7 +526,7 @@ def test_an_item_that_is_nested_too_deep_is_refused_alone(depth, framing, client
     assert client.get("t", "b")["body"] == json.loads(levels(64))
 
 
-def test_a_push_and_what_it_shows_have_one_limit_of_levels(client):
+def test_push_and_get_have_the_same_nesting_limit(client):
     headers = {"Content-Type": "application/json"}
     assert client.call("PUT", "/v1/topics/t/jobs/a", levels(64), headers).status == 201 and client.get("t", "a")["body"] == json.loads(levels(64))
     answer = client.call("PUT", "/v1/topics/t/jobs/b", levels(65), headers)

@@ -410,7 +410,7 @@ def test_item_of_a_batch(shared, item, code):
     assert_unharmed(shared)
 
 
-def test_an_unknown_member_is_named_and_so_are_the_known_ones(shared):
+def test_an_unknown_member_is_named_with_the_valid_ones(shared):
     client = shared.client()
     for reply, says in (
         (client.call("POST", "/v1/topics/bad/take", b'{"max":10}', JSON), "this call takes no body: give 'max' in the query"),
@@ -425,21 +425,21 @@ def test_an_unknown_member_is_named_and_so_are_the_known_ones(shared):
     assert "no option 'bdy'; did you mean 'body'; it has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
 
 
-def test_durations_of_iso_8601_are_those_of_ours(shared):
+def test_iso_8601_durations_equal_short_ones(shared):
     client = shared.client()
     settings = {"lease_for": "PT1H", "ttl": "P1DT12H", "backoff": "exp:PT1S..PT10M", "dedup_window": "P2W"}
     shown = client.good("PUT", "/v1/topics/iso", json.dumps(settings).encode(), JSON)["settings"]
     assert {name: shown[name] for name in settings} == {"lease_for": "1h", "ttl": "1d12h", "backoff": "exp:1s..10m", "dedup_window": "14d"}
 
 
-def test_the_refusal_of_seconds_says_what_to_write(shared):
+def test_the_rejection_of_bare_seconds_shows_the_right_form(shared):
     problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1800000000", b"x").json()
     assert "did you mean seconds? write '1800000000000'" in problem["detail"], problem
     problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # no time anybody means, by either
     assert "'at' is '1' but must be an RFC 3339 time" in problem["detail"] and "from 1973 on" in problem["detail"], problem
 
 
-def test_the_refusal_of_a_purge_of_leased_jobs_says_which_can_be(shared):
+def test_the_rejected_purge_of_leased_jobs_lists_the_valid_states(shared):
     problem = shared.client().call("POST", "/v1/topics/bad/purge?state=leased", b"").json()
     assert "'state' is 'leased' but must be delayed, ready or dead" in problem["detail"], problem
 
@@ -476,7 +476,7 @@ def test_requests_cut_off_anywhere_leave_nothing_behind(shared):
     assert shared.client().call("GET", "/v1/topics/cut/jobs/cut").status == 404
 
 
-def test_a_byte_at_a_time_is_as_good_as_all_at_once(shared):
+def test_requests_may_arrive_byte_by_byte(shared):
     connection = Connection(shared.port)
     for byte in put("?delay=1h", body=b"slow", ident="slow"):
         connection.send(bytes([byte]))

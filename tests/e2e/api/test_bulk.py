@@ -42,7 +42,7 @@ def push(client, topic, ids, **options):
     client.push_batch([{"topic": topic, "id": ident, "delay": "1h", **options} for ident in ids])
 
 
-def test_results_stand_in_the_order_of_the_ids(any_client, topic):
+def test_results_have_the_order_of_the_ids(any_client, topic):
     client = any_client
     push(client, topic, ["a", "b", "c", "d"])
     die(client, topic, {"gone": "x"})
@@ -61,7 +61,7 @@ def test_results_stand_in_the_order_of_the_ids(any_client, topic):
     assert counts == {"delayed": 1, "retrying": 0, "ready": 2, "leased": 1, "dead": 0}
 
 
-def test_a_thousand_are_moved_at_once(any_client, topic):
+def test_a_thousand_jobs_are_moved_in_one_call(any_client, topic):
     ids = [f"{n:04}" for n in range(1000)]
     push(any_client, topic, ids)
     said = bulk(any_client, topic, "reschedule", ids, at="2030-01-01T00:00:00Z", priority=7)
@@ -99,7 +99,7 @@ def test_a_body_that_names_no_jobs_changes_nothing(any_client, body, code):
     assert client.get("bad", "a")["state"] == "delayed" and client.topic("bad")["totals"]["cancelled"] == 0
 
 
-def test_a_redrive_with_a_wrong_body_is_none_of_all(any_client, topic):
+def test_a_redrive_with_a_wrong_body_redrives_no_job(any_client, topic):
     client = any_client
     die(client, topic, {"a": "x", "b": "y"})
     for body, code in ((b'{"id":["a"]}', "unknown_option"), (b'{"error":"x"}', "unknown_option"), (b'["a"]', "bad_request"), (b'{"ids":[""]}', "bad_item"), (b'{"ids":"a"}', "bad_json"),

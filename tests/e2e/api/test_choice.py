@@ -44,7 +44,7 @@ def cli(server, *arguments, code=OK):
 # ---- attempts without end ----
 
 
-def test_a_job_without_most_attempts_and_backoff_is_tried_at_once_and_for_ever(server):
+def test_without_a_limit_and_backoff_a_job_is_retried_immediately_without_end(server):
     client = server.client()
     client.push("tireless", "a", max_attempts="none", backoff="none")
     for attempt in range(1, 20):
@@ -212,7 +212,7 @@ def test_a_drained_server_refuses_new_jobs_and_nothing_else(server):
     client.push("drained", "again")
 
 
-def test_a_signal_drains_too_and_a_restart_ends_it(server):
+def test_a_signal_drains_and_a_restart_ends_the_drain(server):
     client = server.client()
     server.proc.send_signal(signal.SIGUSR1)
     eventually(lambda: client.good("GET", "/v1/info")["draining"])

@@ -45,7 +45,7 @@ def test_chunked_bodies(server, connection, sent, body):
     assert connection.call("GET", "/healthz").status == 200, "and the connection goes on"
 
 
-def test_lease_and_leases_are_told_apart(client):
+def test_lease_and_leases_are_distinguished(client):
     for target, body, advice in [("/v1/ack?leases=x", b"", "did you mean 'lease'"), ("/v1/ack", b'{"lease":"x"}', "did you mean 'leases'"),
                                  ("/v1/nack", b'{"leases":"x"}', "'leases' must be an array"), ("/v1/extend", b"{}", "'leases' is missing"),
                                  ("/v1/ack", b'{"leases":[{"leases":"x"}]}', "did you mean 'lease'")]:
@@ -53,7 +53,7 @@ def test_lease_and_leases_are_told_apart(client):
         assert reply.status == 400 and advice in reply.json()["detail"], (target, body, reply.body)
 
 
-def test_json_ends_with_a_line_end_and_bodies_as_they_are(client):
+def test_json_ends_with_a_newline_and_bodies_are_unchanged(client):
     """So that a prompt begins a line of its own; what was pushed gets nothing added."""
     client.push("t", "a", body=b'{"a":1}', content_type="application/json")
     client.push("t", "b", delay="1h")
@@ -93,13 +93,13 @@ def test_pipelined_requests_are_answered_in_order(server, connection):
     assert connection.read().json()["id"] == "behind"
 
 
-def test_more_pipelined_than_the_server_keeps_at_once(connection):
+def test_more_requests_can_be_pipelined_than_the_server_buffers(connection):
     sent = b"".join(put(b"q%d" % i) for i in range(3000))
     connection.send(sent)
     assert [connection.read().json()["id"] for _ in range(3000)] == [f"q{i}" for i in range(3000)]
 
 
-def test_a_client_that_does_not_read_is_not_read_from_either(server, connection):
+def test_the_server_stops_reading_from_a_client_that_does_not_read(server, connection):
     """Bounded: however much it asks for, the server keeps little for it, and others are served."""
     client = server.client()
     client.push("big", "a", b"b" * 500_000, delay="1h")
@@ -140,12 +140,12 @@ def test_expect_100_continue(server, connection):
     assert connection.read().status == 413
 
 
-def test_expect_with_the_body_at_once(connection):
+def test_expect_with_the_body_already_sent_works(connection):
     connection.send(put(b"e", b"hello", b"Expect: 100-continue\r\n"))
     assert connection.read().status == 201
 
 
-def test_a_connection_is_kept_until_told_otherwise(connection):
+def test_a_connection_is_kept_by_default(connection):
     for _ in range(3):
         assert connection.call("GET", "/healthz").headers.get("connection") is None
     connection.send(b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
@@ -185,12 +185,12 @@ def test_an_absolute_target(connection):
     assert connection.read().status == 200
 
 
-def test_empty_lines_before_a_request_are_passed_over(connection):
+def test_empty_lines_before_a_request_are_skipped(connection):
     connection.send(b"\r\n\r\nGET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
     assert connection.read().status == 200
 
 
-def test_405_names_what_the_path_has(connection):
+def test_405_lists_the_methods_of_the_path(connection):
     reply = connection.call("POST", "/v1/topics/h/jobs/a")
     assert reply.status == 405
     assert {method.strip() for method in reply.headers["allow"].split(",")} == {"GET", "HEAD", "PUT", "PATCH", "DELETE"}
@@ -215,7 +215,7 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_server):
     assert busy.read().json() == {"jobs": []}
 
 
-def test_a_request_that_takes_too_long_is_ended(start_server):
+def test_an_overlong_request_is_ended(start_server):
     server = start_server("--sync", "always", "--shards", "1", "--idle-timeout", "1s")
     slow = server.connection()
     begin = time.monotonic()

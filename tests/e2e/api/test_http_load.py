@@ -56,7 +56,7 @@ def connections(server, count=1):
 # ---- one connection ----
 
 @pytest.mark.parametrize("first", [b"", request_bytes("POST", "/v1/topics/none/take?wait=500ms")], ids=["lists", "lists-behind-a-wait"])
-def test_a_connection_that_asks_for_gigabytes_holds_one_answer(small, first):
+def test_a_connection_that_requests_gigabytes_holds_one_answer(small, first):
     fill(small)
     before, worst = small.resident_bytes(), 0
     with connections(small, 2) as made:
@@ -113,7 +113,7 @@ def test_lists_in_a_row_leave_others_served(small):
     assert len(took) >= 10, "they take turns"
 
 
-def test_what_a_client_asked_for_ends_with_it(small):
+def test_calls_of_a_disconnected_client_end(small):
     fill(small)
     with connections(small) as (connection,):
         connection.send(LIST * 200)
@@ -138,7 +138,7 @@ def test_pipelined_takes_are_answered_one_after_another(small):
 
 
 @pytest.mark.parametrize("ask", ["max=16", "max=16&wait=20s", "max=1"])
-def test_jobs_whose_answer_was_not_written_go_back(small, ask):
+def test_jobs_of_an_unsent_answer_return(small, ask):
     """Nobody has seen them, so it costs no attempt."""
     client = small.client()
     for i in range(32):
@@ -154,7 +154,7 @@ def test_jobs_whose_answer_was_not_written_go_back(small, ask):
     assert len(jobs) >= 23 and {job["attempt"] for job in jobs} == {1}
 
 
-def test_an_answer_that_waits_behind_another_gives_its_jobs_back_too(small):
+def test_jobs_of_an_answer_behind_an_unsent_one_return(small):
     client = small.client()
     with connections(small) as (connection,):
         connection.send(request_bytes("POST", "/v1/topics/none/take?wait=60s") + request_bytes("POST", "/v1/topics/some/take?wait=60s"))
@@ -182,7 +182,7 @@ def test_a_client_that_is_gone_holds_no_waiting_place(start_server):
 
 # ---- half-closed ----
 
-def test_what_came_before_the_end_is_answered(server):
+def test_requests_before_the_end_are_answered(server):
     """`printf … | nc`: the client says no more, and reads."""
     server.client().push("seen", "s", b"x", delay="1h")
     with connections(server) as (connection,):
@@ -238,7 +238,7 @@ def test_unfinished_bodies_stop_at_the_limit(small):
     eventually(lambda: info(small)["memory_bytes"] < MIB)
 
 
-def test_answers_nobody_reads_stop_at_the_limit_and_jobs_are_not_lost_to_it(small):
+def test_unread_answers_stop_at_the_limit_without_losing_jobs(small):
     client = small.client()
     fill(small)
     for i in range(4):
@@ -261,7 +261,7 @@ def test_answers_nobody_reads_stop_at_the_limit_and_jobs_are_not_lost_to_it(smal
         assert len(jobs) == 4 and {job["attempt"] for job in jobs} == {1}
 
 
-def test_the_limit_is_a_quarter_of_what_there_is(start_server):
+def test_the_default_limit_is_a_quarter_of_memory(start_server):
     with open("/proc/meminfo", encoding="ascii") as lines:
         total = int(next(lines).split()[1]) * 1024
     at_most = info(start_server("--shards", "1"))["limits"]["memory_bytes"]
@@ -270,7 +270,7 @@ def test_the_limit_is_a_quarter_of_what_there_is(start_server):
 
 # ---- a server that stood still ----
 
-def test_a_request_whose_client_went_while_the_server_stood_still_is_not_carried_out(start_server):
+def test_a_request_of_a_client_that_left_a_stopped_server_is_not_executed(start_server):
     server = start_server("--shards", "1")
     client = server.client()
     client.push("f", "a", b"old", delay="1h")

@@ -46,7 +46,7 @@ def test_a_batch_at_the_limit_is_taken_by_small_log_files_and_survives_a_crash(s
         assert client.get("large", item["id"])["body"] == item["body"]
 
 
-def test_items_that_name_the_same_job_are_carried_out_in_order_and_bad_ones_refused_alone(server):
+def test_items_for_one_job_are_executed_in_order_and_bad_ones_rejected_separately(server):
     client = server.client(timeout=120)
     items = [{"topic": "large", "id": "same", "body": str(n) * 900_000} for n in range(10)]
     items.insert(5, {"topic": "large", "id": "much", "body": "x" * (MIB + 1)})

@@ -63,14 +63,14 @@ def test_a_lease_outlives_a_restart(server):
     assert results(server.client(), "ack", leases.values()) == ["ok"] * JOBS
 
 
-def test_a_lease_of_another_store_is_none_here(start_server):
+def test_a_lease_of_another_store_is_invalid(start_server):
     one, other = (start_server("--sync", "never", "--shards", "1") for _ in range(2))
     here, there = take(one.client()), take(other.client())
     assert set(results(one.client(), "ack", there.values())) == {"lease_ended"}
     assert results(one.client(), "ack", here.values()) == ["ok"] * JOBS
 
 
-def test_a_lease_is_good_at_each_server_of_a_redis_and_at_none_of_another(start_server, start_redis):
+def test_a_lease_is_valid_at_all_servers_of_one_redis_only(start_server, start_redis):
     redis = start_redis()
     one, other = (start_server("--store", redis.url) for _ in range(2))
     assert results(other.client(), "ack", take(one.client(), 20).values()) == ["ok"] * 20
@@ -80,7 +80,7 @@ def test_a_lease_is_good_at_each_server_of_a_redis_and_at_none_of_another(start_
     assert set(results(one.client(), "ack", held.values())) == {"lease_ended"}
 
 
-def test_a_lease_of_a_backup_is_good_where_it_is_put_back(start_server, tmp_path):
+def test_a_lease_is_valid_after_a_restore(start_server, tmp_path):
     server = start_server("--sync", "always", "--shards", "1")
     leases = take(server.client())
     (tmp_path / "copy").mkdir()
@@ -110,7 +110,7 @@ def test_a_job_that_is_given_back_is_ready_again_and_costs_no_attempt(server):
     assert client.topic("back")["counts"]["dead"] == 1
 
 
-def test_bodies_come_byte_for_byte_where_that_is_asked_for(server):
+def test_raw_bodies_are_byte_for_byte(server):
     client = server.client()
     bodies = {"json": (b'{"a" : 1.0 }', "application/json"), "text": ("Grüße".encode(), "text/plain"), "bytes": (bytes(range(256)), "image/png"), "none": (b"", "text/plain")}
     for ident, (body, kind) in bodies.items():
@@ -121,7 +121,7 @@ def test_bodies_come_byte_for_byte_where_that_is_asked_for(server):
     assert client.call("POST", "/v1/topics/exact/take?body=false").code == "bad_option"
 
 
-def test_who_has_a_job_is_shown_and_who_works_on_its_topic(server):
+def test_the_holder_of_a_job_and_the_consumers_of_a_topic_are_shown(server):
     client = server.client()
     for name in ("a", "b", "c"):
         client.push("held", name, b"x")
@@ -150,7 +150,7 @@ def request(client, topic, ident, **more):
     return reply.status, reply.json().get("result", reply.json().get("code"))
 
 
-def test_a_cancel_is_asked_of_the_holder_and_an_ack_wins(server):
+def test_a_cancel_is_requested_from_the_holder_and_an_ack_wins(server):
     client = server.client()
     client.push("unwanted", "a", b"x")
     (job,) = client.take("unwanted", wait="5s")

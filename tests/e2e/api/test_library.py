@@ -24,7 +24,7 @@ in_this_process = pytest.mark.skipif(IS_SANITIZED, reason="the sanitizer's runti
 
 
 @pytest.mark.thorough("some ten seconds")
-def test_what_the_library_answered_survives_kill_9(tmp_path):
+def test_changes_answered_by_the_library_survive_kill_9(tmp_path):
     command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--library", "--kills", str(KILLS), "--pushes", str(PUSHES),
                "--seconds", str(SECONDS), "--shards", "2", "--directory", str(tmp_path / "run"), "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 5 + 200)
@@ -33,7 +33,7 @@ def test_what_the_library_answered_survives_kill_9(tmp_path):
 
 
 @pytest.mark.thorough("some ten seconds")
-def test_no_power_cut_loses_what_the_library_answered(tmp_path):
+def test_no_power_cut_loses_changes_answered_by_the_library(tmp_path):
     print(f"TARRY_TEST_LOOP_SEED={SEED}")
     traced = Traced(record(tmp_path, SEED, 18, kind=LibraryServer))
     assert traced.faults == []
@@ -181,7 +181,7 @@ REFUSALS = [
 
 @in_this_process
 @pytest.mark.parametrize("directory", [None, "data"])
-def test_an_import_says_which_line_is_refused(directory, tmp_path):
+def test_an_import_names_the_rejected_line(directory, tmp_path):
     queue, path = Library(SHARED).open(directory and tmp_path / directory), tmp_path / "lines"
     for line, code, lines in REFUSALS:
         path.write_text("".join(f"{text}\n" for text in lines), encoding="utf-8")

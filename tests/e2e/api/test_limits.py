@@ -19,7 +19,7 @@ def refusal(call, *args, **options):
     return refused.value
 
 
-def test_a_full_topic_refuses_the_next_job_and_says_why(client):
+def test_a_full_topic_rejects_the_next_job_with_a_reason(client):
     client.put_topic("full", max_jobs=3)
     for n in range(3):
         client.push("full", f"job{n}")
@@ -38,7 +38,7 @@ def test_a_batch_is_let_in_item_by_item(client):
     assert results[4]["limit"] == "max_jobs" and "max_jobs" in results[4]["detail"]
 
 
-def test_what_is_there_is_never_refused(client):
+def test_existing_jobs_are_never_rejected(client):
     client.put_topic("full", max_jobs=3, max_attempts=1)
     for n in range(3):
         client.push("full", f"job{n}")
@@ -74,7 +74,7 @@ def refused_by(reply, status, code, limit):
     return problem
 
 
-def test_a_topics_push_rate_lets_in_so_many_and_says_when_the_next(client):
+def test_a_push_rate_admits_its_number_and_returns_the_next_time(client):
     client.put_topic("slow", push_rate="4/h")
     client.put_topic("other")
 
@@ -89,7 +89,7 @@ def test_a_topics_push_rate_lets_in_so_many_and_says_when_the_next(client):
     eventually(lambda: client.call("POST", "/v1/topics/slow/jobs", b"x").status == 201, 5)
 
 
-def test_it_is_known_again_after_a_restart(start_server):
+def test_the_limit_survives_a_restart(start_server):
     server = start_server()
     client = Client(server.port)
     client.put_topic("slow", push_rate="1/h")
@@ -165,7 +165,7 @@ def test_a_batch_is_charged_by_its_jobs(tmp_path, start_server):
     assert [result["result"] for result in results] == ["created"] * 3 + ["too_many_requests"] * 2
 
 
-def test_a_callers_jobs_are_those_of_all_its_topics(tmp_path, start_server):
+def test_the_job_limit_of_a_caller_covers_all_its_topics(tmp_path, start_server):
     server, who = caller(tmp_path, start_server, "--max-jobs", "3")
     client = Client(server.port)
     assert [client.call("POST", f"/v1/topics/t{n}/jobs", b"x", who).status for n in range(4)] == [201] * 3 + [507]
@@ -178,7 +178,7 @@ def test_a_callers_jobs_are_those_of_all_its_topics(tmp_path, start_server):
 # ---- the command line ----
 
 
-def test_the_command_line_waits_as_long_as_it_is_asked_to(tmp_path, start_server):
+def test_the_command_line_waits_for_the_retry_time(tmp_path, start_server):
     server = start_server("--address-rate", "10/s")
     source = Client(start_server().port)
     for n in range(30):
@@ -204,7 +204,7 @@ def fill(client, batches, body):
     return None
 
 
-def test_a_server_out_of_memory_refuses_pushes_and_goes_on_with_all_else(start_server):
+def test_a_server_out_of_memory_rejects_only_pushes(start_server):
     """40 MB are few: an index of some hundred thousand jobs that are ready."""
     server = start_server("--max-memory", "40MiB", "--sync", "never")
     client = Client(server.port)
@@ -233,7 +233,7 @@ def table_of_limits():
     return [(int(status), code, limit.strip(" `")) for status, code, limit in rows]
 
 
-def test_the_table_of_limits_says_what_the_server_answers(client):
+def test_the_table_of_limits_matches_the_server(client):
     rows = table_of_limits()
     assert len(rows) > 25
     for status, code, _ in rows:
@@ -251,7 +251,7 @@ def test_the_table_of_limits_says_what_the_server_answers(client):
     (lambda client: client.push("t", "a", delay="3654d"), 400, "bad_option"), (lambda client: client.take("t", max=1001), 400, "bad_option"),
     (lambda client: client.take("t", wait="241s"), 400, "bad_option"), (lambda client: client.take("t", lease_for="99ms"), 400, "bad_option"),
     (lambda client: client.push("t", "a", b"x" * (1 << 20 | 1)), 413, "body_too_big"), (lambda client: client.push_batch([{"topic": "t"}] * 1001), 413, "too_many_items")])
-def test_one_above_each_fixed_limit_is_refused_as_the_table_says(client, call, status, code):
+def test_each_fixed_limit_is_enforced_as_documented(client, call, status, code):
     said = refusal(call, client)
     assert (said.status, said.code) == (status, code) and (status, code) in {row[:2] for row in table_of_limits()}
 

@@ -95,13 +95,13 @@ def test_first_come_first_served(server):
     assert [connection.read().json()["jobs"][0]["id"] for connection in connections] == [f"j{i}" for i in range(5)]
 
 
-def test_a_wait_that_is_over_is_answered_empty_and_not_before(server):
+def test_a_wait_ends_with_an_empty_answer_at_its_time(server):
     begin = time.monotonic()
     assert server.client().take("nothing", wait="300ms") == []
     assert 0.3 <= time.monotonic() - begin < 10 * slack()
 
 
-def test_a_wait_is_shorter_than_what_clients_wait(client):
+def test_the_longest_wait_is_shorter_than_client_timeouts(client):
     """Many give up after 300 s: a job that comes later would be handed to nobody."""
     assert client.good("GET", "/v1/info")["limits"]["wait_ms"] == 240_000
     client.push("t", "a")

@@ -47,7 +47,7 @@ assert yaml.safe_load(text) == yaml.load(text, Texts), "a word means something e
 LEFT_OUT = "^/v1/(events|live|drain)$"
 
 
-def test_answers_are_what_the_description_says(tools, start_delivering, endpoint, tmp_path):
+def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_path):
     server = start_delivering(*FLAGS, "--max-topics", "1000000")
     client = server.client()
     settle(client, "sent", deliver={"to": endpoint.url})

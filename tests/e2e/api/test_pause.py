@@ -64,7 +64,7 @@ def test_it_is_kept_over_a_restart(server):
     assert [job["id"] for job in client.call("POST", "/v1/topics/kept/take").json()["jobs"]] == ["a"]
 
 
-def test_what_is_wrong_is_refused(server):
+def test_invalid_values_are_rejected(server):
     client = server.client()
     client.push("wrong", "a")
     for lasts in ("0", "999ms", "11000d", "soon"):
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_refused(server):
     assert client.call("POST", "/v1/topics/wrong/resume?for=1s").code == "unknown_option"
 
 
-def test_the_command_line_knows_it_and_a_dump_takes_it_along(server):
+def test_the_command_line_sets_it_and_a_dump_keeps_it(server):
     client = server.client()
     client.push("told", "a", delay="1d")
     ended = server.cli("pause", "told", "--for", "30m")

@@ -84,7 +84,7 @@ def test_dead_jobs_are_found_by_a_part_of_their_error(any_client, topic):
     assert job["last_error"] == errors["b"] and job["body"] == "" and job["history"][0]["error"] == errors["b"]
 
 
-def test_hostile_ids_and_metas_are_found_as_they_are(any_client, topic):
+def test_hostile_ids_and_metas_are_found_unchanged(any_client, topic):
     for n, text in enumerate(HOSTILE):
         any_client.push(topic, text, json.dumps(text).encode(), "application/json", meta={"m": text}, delay=f"{n + 60}s")
     for text in HOSTILE:
@@ -95,7 +95,7 @@ def test_hostile_ids_and_metas_are_found_as_they_are(any_client, topic):
     assert len(shown) == len(HOSTILE) and all("body_base64" in job for job in shown)
 
 
-def test_a_call_looks_at_ten_thousand_jobs_and_goes_on_by_its_cursor(any_client, topic):
+def test_a_call_searches_ten_thousand_jobs_and_continues_at_its_cursor(any_client, topic):
     for first in range(0, 11000, 1000):
         any_client.push_batch([{"topic": topic, "id": f"x{n}", "delay": f"{100 + n}s"} for n in range(first, first + 1000)])
     any_client.push(topic, "last", delay="1d", meta={"found": "1"})
@@ -125,13 +125,13 @@ def test_a_call_looks_at_ten_thousand_jobs_and_goes_on_by_its_cursor(any_client,
     ({"meta": "a:" + "x" * 1100}, "bad_option"), ({"meta": ["a:1", "b:1"]}, "option_twice"), ({"error": ""}, "bad_option"), ({"id_prefix": ""}, "bad_option"),
     ({"id_prefix": "x" * 129}, "bad_option"), ({"id_prefix": "x", "cursor": "zz"}, "bad_cursor"), ({"id_prefix": "x", "cursor": "1" * 500}, "bad_cursor"),
     ({"id_prefix": "x", "limit": 0}, "bad_option")])
-def test_what_cannot_be_searched_for_is_refused(any_client, options, code):
+def test_invalid_searches_are_rejected(any_client, options, code):
     any_client.push("refused", "x", delay="1h")
     with pytest.raises(Refused, match=code):
         any_client.list("refused", **options)
 
 
-def test_a_search_of_no_topic_says_so(any_client):
+def test_a_search_in_an_unknown_topic_is_reported(any_client):
     with pytest.raises(Refused, match="there is no topic"):
         any_client.list("nobody", meta="a:")
 

@@ -66,7 +66,7 @@ def now(client):
 # ---- moving ----
 
 
-def test_time_stands_still_and_a_delay_is_over_when_the_clock_has_moved_by_it(client):
+def test_time_stands_still_and_a_delay_ends_when_the_clock_has_moved_by_it(client):
     assert now(client) == START
     assert client.push("a", "1", delay="30m")["due_at"] == "2030-01-01T00:30:00.001Z"
     assert advance(client, by="29m59s")["happened"] == 0
@@ -77,7 +77,7 @@ def test_time_stands_still_and_a_delay_is_over_when_the_clock_has_moved_by_it(cl
     client.ack(job["lease"])
 
 
-def test_every_answer_and_the_info_say_so(client):
+def test_every_answer_and_the_info_mark_the_test_clock(client):
     reply = client.call("GET", "/v1/topics/none")
     assert reply.status == 404 and reply.headers["tarry-test-clock"] == START
     info = client.good("GET", "/v1/info")
@@ -92,7 +92,7 @@ def test_a_job_with_a_time_is_due_at_it(client):
     assert [job["id"] for job in client.take("a")] == ["1"]
 
 
-def test_to_next_stops_where_something_happens_and_stays_where_nothing_will(client):
+def test_to_next_stops_at_the_next_event_and_stays_without_one(client):
     client.push("a", "far", delay="300d")
     client.push("a", "near", delay="10s")
     assert advance(client, to="next")["now"] == "2030-01-01T00:00:10.001Z"
@@ -167,7 +167,7 @@ def test_a_reset_drops_all_and_puts_the_clock_back(client):
     assert now(client) == "2030-01-01T00:10:00.001Z"
 
 
-def test_what_cannot_be_is_refused_in_words(client):
+def test_invalid_clock_commands_are_rejected_with_a_message(client):
     def refusal(target):
         reply = client.call("POST", target)
         return reply.status, reply.json()["code"]
@@ -189,7 +189,7 @@ def wait_for_taker(client, name):
     eventually(lambda: name in [one["consumer"] for one in client.good("GET", "/v1/topics/a/consumers")["consumers"]])
 
 
-def test_wait_idle_lets_deliveries_end_at_the_time_at_which_they_began(client, endpoint):
+def test_wait_idle_ends_deliveries_at_their_start_time(client, endpoint):
     """Four failures with an hour between them: each comes at its hour, though the endpoint takes its time."""
     clocks = {"1": [], "2": []}
 
@@ -219,7 +219,7 @@ def test_wait_idle_waits_for_a_delivery_that_was_under_way_already(client, endpo
     assert totals(client, "orders")["acked"] == 1 and totals(client, "orders")["lease_ended"] == 0 and len(endpoint.calls) == 1
 
 
-def test_wait_idle_waits_for_who_took_during_it_but_not_for_older_leases(client):
+def test_wait_idle_waits_for_new_leases_but_not_for_older_ones(client):
     client.push("a", "old")
     (old,) = client.take("a")
     client.push("a", "new", delay="10s")
@@ -251,7 +251,7 @@ def test_wait_idle_gives_up_in_words(client):
     assert now(client) == "2030-01-01T00:00:10.001Z"
 
 
-def test_auto_goes_on_by_itself_until_somebody_works(client):
+def test_auto_moves_the_clock_until_a_consumer_works(client):
     assert advance(client, auto="true")["auto"]
     client.push("a", "1", delay="3h")
     (job,) = client.take("a", wait="20s")
@@ -267,7 +267,7 @@ def test_auto_goes_on_by_itself_until_somebody_works(client):
 # ---- the server ----
 
 
-def test_it_goes_on_where_it_stood(place):
+def test_the_clock_continues_after_a_restart(place):
     server, _, flags = place
     client = server.client()
     reset(client)
@@ -356,7 +356,7 @@ def test_moving_it_takes_the_admin_scope(tmp_path):
     assert server.terminate() == 0
 
 
-def test_its_status_knows_of_the_clock(client):
+def test_the_status_shows_the_test_clock(client):
     """A ready job is as old as the test clock says, and all is well with what fell due in a year that is far away."""
     client.push("a", "1")
     advance(client, by="10s")

@@ -14,7 +14,7 @@ PAGE = "docs/testing.md"
 pytestmark = pytest.mark.plain("the page shows a server on loopback, without token")
 
 
-def test_its_commands_do_what_it_says(start_server, tmp_path):
+def test_the_commands_of_the_page_print_its_output(start_server, tmp_path):
     server = start_server(*FLAGS, "--test-clock=2030-01-01T00:00:00Z")
     count, wrong = run_page(PAGE, server, tmp_path)
     assert count == 6 and not wrong, "\n\n".join(wrong)
@@ -29,7 +29,7 @@ def run_pytest(directory, conftest, test):
                           capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_its_pytest_files_pass_and_fail_where_the_program_is_wrong(tmp_path):
+def test_the_pytest_files_of_the_page_pass_and_find_wrong_programs(tmp_path):
     conftest, test = ["\n".join(lines) + "\n" for _, language, lines in blocks(PAGE) if language == "python"]
     (tmp_path / "good").mkdir()
     good = run_pytest(tmp_path / "good", conftest, test)

@@ -150,7 +150,7 @@ WRONG = [
 ]
 
 
-def test_what_is_wrong_is_said(tarry):
+def test_errors_are_answered(tarry):
     for arguments, code, says in WRONG:
         assert says in tarry(*arguments, code=code), arguments
 
@@ -174,7 +174,7 @@ def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
     assert "error " in out and str(port) in out
 
 
-def test_a_server_that_does_not_deliver_says_so(start_server):
+def test_a_server_without_delivery_reports_that(start_server):
     server = start_server(*FLAGS)
     server.client().push("t", "a")
     assert server.client().good("GET", "/v1/info")["delivers"] is False

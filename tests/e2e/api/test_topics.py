@@ -78,7 +78,7 @@ def test_pause_and_resume(client):
     assert len(client.take("p", max=5)) == 2
 
 
-def test_resume_wakes_those_who_wait(server):
+def test_resume_wakes_waiting_takes(server):
     client, consumer = server.client(), server.connection()
     client.push("p", "a")
     client.topic_verb("p", "pause")
@@ -119,7 +119,7 @@ def test_redrive_sends_the_dead_round_again(client):
     assert client.topic_verb("r", "redrive")["jobs"] == 0
 
 
-def test_expired_jobs_are_dead_where_the_topic_says_so(client):
+def test_expired_jobs_become_dead_if_the_topic_is_set_so(client):
     client.put_topic("e", ttl="50ms", dead_letter_expired=True)
     client.push("e", "a")
     time.sleep(0.25)
@@ -165,7 +165,7 @@ def test_info_names_the_promise(client):
 
 
 @pytest.mark.parametrize("sync", ["50ms", "never"])
-def test_other_promises_are_named_too(start_server, sync):
+def test_other_durability_classes_are_reported(start_server, sync):
     client = start_server("--sync", sync, "--shards", "1").client()
     assert client.good("GET", "/v1/info")["sync"] == sync
     client.push("t", "a")

@@ -17,7 +17,7 @@ def run(program, *words):
     return done.stdout
 
 
-def test_scripts_calls_each_case_and_tells_the_fixed_part():
+def test_scripts_calls_each_case_and_prints_the_fixed_part():
     out = run("scripts", "--jobs", 200, "--batch", 1, "--batch", 20, "--inside", "--pending", 500)
     cases = re.findall(r"^(\w+) +1 ", out, re.M)
     assert {"plain", "push", "nothing", "take", "ack", "turn"} <= set(cases)
@@ -53,7 +53,7 @@ def test_peers_on_postgres_are_measured_in_turn(tmp_path):
     assert re.search(rf"^drain, tarry against pgmq: {FIGURE} ×, to reach 1.2 ×$", out, re.M), out
 
 
-def test_drain_tells_what_takes_and_acks_cost_everybody():
+def test_drain_prints_the_total_cost_of_takes_and_acks():
     out = run("sql/drain", "--binary", BINARY, "--against", BINARY, "--rounds", 1, "--jobs", 2000, "--shape", "2x100")
     for name in ("tarry", "the other tarry"):
         assert re.search(rf"^{name}, 2 x 100 +[\d,]+/s +database +{FIGURE} +server +{FIGURE} +client +{FIGURE} +all +{FIGURE} us$", out, re.M), out

@@ -62,7 +62,7 @@ def test_version():
     assert json.loads(local("version", "--json")[1]) == {"name": "tarry", "version": out.split()[1]}
 
 
-def test_features_are_told_to_people_and_programs():
+def test_features_are_printed_as_text_and_json():
     code, out, _ = local("version", "--features")
     assert code == OK
     rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
@@ -128,7 +128,7 @@ def test_an_unknown_variable_is_refused_like_an_unknown_option(command, name, ad
     assert code == USAGE and err.startswith(f"tarry: unknown variable '{name}', {advice}"), err
 
 
-def test_known_variables_and_empty_ones_are_not_in_the_way(server):
+def test_valid_and_empty_variables_are_accepted(server):
     known = {name: "1" for name in ("TARRY_MAX_BODY", "TARRY_TOPIC", "TARRY_LEASE", "TARRY_ALERT_DEAD", "TARRY_TEST_ANYTHING", "TARRYING", "tarry_x")}
     assert local("topics", env={**known, "TARRY_URL": server.url, "TARRY_FROBNICATE": ""})[0] == OK
     assert local("help", env={"TARRY_FROBNICATE": "1"})[0] == OK and local("version", env={"TARRY_FROBNICATE": "1"})[0] == OK
@@ -233,7 +233,7 @@ def test_a_lease_is_extended(tarry):
     assert tarry("ack", job["lease"]) == "acked 1\n"
 
 
-def test_cancel_tells_leased_and_unknown_apart(tarry):
+def test_cancel_distinguishes_leased_and_unknown_jobs(tarry):
     tarry("push", "t", "a", "--body", "x")
     take_one(tarry, "t")
     tarry("cancel", "t", "a", code=REFUSED)
@@ -242,7 +242,7 @@ def test_cancel_tells_leased_and_unknown_apart(tarry):
     assert "cancelled b" in tarry("cancel", "t", "nobody", "b", code=NOTHING)
 
 
-def test_a_cancel_is_requested_of_who_has_the_job(tarry, server):
+def test_a_cancel_is_requested_from_the_holder(tarry, server):
     for ident in ("a", "b", "c"):
         tarry("push", "t", ident, "--body", "x")
     tarry("take", "t", "--max", "2", "--consumer", "worker 1", "--lease-for", "1h")
@@ -255,7 +255,7 @@ def test_a_cancel_is_requested_of_who_has_the_job(tarry, server):
     assert many.stdout == b"cancelled 0\nrequested of their consumers: 2\n" and many.returncode == OK
 
 
-def test_a_body_is_printed_as_it_is(server):
+def test_a_body_is_printed_unchanged(server):
     for n, body in enumerate((bytes(range(256)) * 9, b"", b'{ "x" :1.50}', "grüß\n".encode())):
         server.client().push("t", f"b{n}", body=body, content_type="application/json", delay="1h")
         ended = server.cli("get", "t", f"b{n}", "--raw")
@@ -276,7 +276,7 @@ def test_a_list_shows_when_leases_end(tarry):
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/St_Johns"])
-def test_a_time_is_taken_as_it_is_printed(server, monkeypatch, zone):
+def test_printed_times_are_accepted_as_input(server, monkeypatch, zone):
     monkeypatch.setenv("TZ", zone)
     client = server.client()
     client.push("t", "a", delay="100d")
@@ -399,7 +399,7 @@ def test_a_topic_is_deleted_with_its_jobs(tarry):
     tarry("topic", "delete", "t", "--yes", code=NOTHING)
 
 
-def test_what_is_not_there_is_named(tarry):
+def test_missing_jobs_and_topics_are_named(tarry):
     tarry("push", "t", "a", "--delay", "1h", "--body", "x")
     for arguments, subject in [(("get", "t", "nobody"), "no job 'nobody' in topic 't'"), (("cancel", "t", "n/a"), "no job 'n/a' in topic 't'"),
                                (("run", "u", "a"), "no job 'a' in topic 'u'"), (("reschedule", "t", "b", "--delay", "1s"), "no job 'b' in topic 't'"),
@@ -411,7 +411,7 @@ def test_what_is_not_there_is_named(tarry):
         assert ended.returncode == NOTHING and ended.stderr.decode().startswith(f"tarry: there is {subject}"), (arguments, ended)
 
 
-def test_lists_go_on_at_a_cursor(tarry):
+def test_lists_continue_at_a_cursor(tarry):
     for n in range(5):
         tarry("push", "t", f"j{n}", "--delay", f"{n + 1}h", "--body", "x")
     first = json.loads(tarry("list", "t", "--limit", "3", "--json"))
@@ -523,7 +523,7 @@ def test_work_survives_a_restart_of_the_server(start_server, tmp_path):
     worker.stop()
 
 
-def test_work_says_that_a_command_cannot_be_run(server):
+def test_work_reports_a_command_that_cannot_run(server):
     server.client().push("t", "a")
     worker = Worker(server, "t", "--", "/nonexistent/command")
     worker.proc.wait(20)
@@ -544,6 +544,6 @@ def test_fsck_of_a_clean_directory(start_server):
     assert ended.returncode == OK, ended.stderr
 
 
-def test_fsck_of_what_is_no_directory(tmp_path):
+def test_fsck_rejects_a_path_that_is_not_a_directory(tmp_path):
     code, _, err = local("fsck", str(tmp_path / "nothing"))
     assert code == REFUSED and err.startswith("tarry: ")

@@ -149,7 +149,7 @@ def test_bash_completes_commands_and_their_options():
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_told_every_command_and_option(shell):
+def test_completions_of_other_shells_are_complete(shell):
     text = printed("help", "--completion", shell)
     for command in commands():
         for name in options(command):
@@ -159,6 +159,6 @@ def test_other_shells_are_told_every_command_and_option(shell):
 
 
 @pytest.mark.parametrize("args, why", [(("--man", "tary"), "no manual page 'tary'"), (("--completion", "csh"), "no completion for 'csh'")])
-def test_what_there_is_not_is_refused_by_name(args, why):
+def test_unknown_topics_of_the_manual_are_rejected_by_name(args, why):
     done = tarry("help", *args)
     assert done.returncode == 2 and why in done.stderr

@@ -71,7 +71,7 @@ def test_help_lists_every_option():
 # ---- start ----
 
 
-def test_the_start_line_tells_address_and_what_was_recovered(start_server):
+def test_the_start_line_has_address_and_recovered_jobs(start_server):
     server = start_server("--sync", "always", "--shards", "1")
     client = server.client()
     for n in range(5):
@@ -121,7 +121,7 @@ def test_another_number_of_shards_is_refused(start_server):
     assert "2" in ended.stderr and "shards" in ended.stderr
 
 
-def test_insecure_is_said_at_every_start(start_server):
+def test_insecure_is_logged_at_every_start(start_server):
     server = start_server("--insecure", "--listen", "0.0.0.0:0", started=False)
     server.launch()
     eventually(lambda: "event=listening" in server.log())
@@ -139,7 +139,7 @@ def test_listens_on_version_6(start_server):
     eventually(lambda: "address=[::1]:" in server.log())
 
 
-def test_systemd_is_told(start_server, tmp_path):
+def test_systemd_is_notified(start_server, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))
         notified.settimeout(20)
@@ -207,7 +207,7 @@ def test_logs_once_that_new_connections_cannot_be_refused(start_server, tmp_path
     assert server.log().count('event="new connections cannot be refused"') == (0 if refuses else 1)
 
 
-def test_an_idle_connection_holds_it_up_for_its_grace_alone(start_server):
+def test_an_idle_connection_delays_the_stop_only_for_its_grace(start_server):
     server = start_server("--grace", "4s")
     idle = server.connection()
     idle.call("GET", "/healthz")
@@ -226,7 +226,7 @@ def stuck_connection(server):
     return stuck
 
 
-def test_a_half_sent_request_holds_it_up_for_its_grace_alone(start_server):
+def test_a_half_sent_request_delays_the_stop_only_for_its_grace(start_server):
     server = start_server("--grace", "4s")
     slow = server.connection()
     slow.send(b"PUT /v1/topics/t/jobs/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
@@ -237,7 +237,7 @@ def test_a_half_sent_request_holds_it_up_for_its_grace_alone(start_server):
     slow.close()
 
 
-def test_a_client_that_reads_nothing_holds_it_up_for_its_grace_alone(start_server):
+def test_a_client_that_does_not_read_delays_the_stop_only_for_its_grace(start_server):
     server = start_server("--grace", "4s")
     slow = stuck_connection(server)
     started = time.monotonic()
@@ -246,7 +246,7 @@ def test_a_client_that_reads_nothing_holds_it_up_for_its_grace_alone(start_serve
     slow.close()
 
 
-def test_the_second_signal_stops_it_at_once(start_server):
+def test_the_second_signal_stops_it_immediately(start_server):
     server = start_server(started=False)
     server.start()
     slow = stuck_connection(server)
@@ -335,7 +335,7 @@ WHAT_IS_TOLD = [("topic settings changed", "ok", None), ("topic settings changed
                 ("topic purged", "not_found", "0"), ("topic deleted", "ok", "1")]
 
 
-def test_what_operators_change_is_told_in_the_log(start_server):
+def test_changes_by_operators_are_logged(start_server):
     server = start_server()
     change_a_topic(server)
     told = changes(server)
@@ -350,7 +350,7 @@ def test_and_so_it_is_on_redis(start_server, start_redis):
     assert [(line["action"], line["outcome"], line.get("jobs")) for line in changes(server)] == WHAT_IS_TOLD
 
 
-def test_the_change_of_a_client_that_is_gone_is_told_too(start_server):
+def test_changes_by_disconnected_clients_are_logged(start_server):
     server = start_server()
     server.client().push("orders", "o", delay="1h")
     connection = server.connection()

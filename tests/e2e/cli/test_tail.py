@@ -86,7 +86,7 @@ def test_json_kinds_and_a_number_of_them(server):
         assert tail.end() == OK
 
 
-def test_it_goes_on_after_a_restart_and_says_that_there_was_a_gap(start_server):
+def test_tail_continues_after_a_restart_and_reports_a_gap(start_server):
     server = start_server(*FLAGS, started=False)
     port = free_port()
     server.start(port)
@@ -107,7 +107,7 @@ def test_it_goes_on_after_a_restart_and_says_that_there_was_a_gap(start_server):
         assert tail.end(signal.SIGTERM) == OK
 
 
-def test_colours_are_for_terminals_alone(server):
+def test_colours_are_only_for_terminals(server):
     seen = {}
     for name, environment in (("colours", {"TERM": "xterm"}), ("none", {"TERM": "xterm", "NO_COLOR": "1"})):
         leader, follower = pty.openpty()
@@ -124,7 +124,7 @@ def test_colours_are_for_terminals_alone(server):
     assert b"\x1b[1;31mdead" in seen["colours"] and b"\x1b" not in seen["none"]
 
 
-def test_what_is_wrong_is_told(server):
+def test_errors_are_reported(server):
     for arguments, code, says in ((["mail", "--event", "sneezed"], REFUSED, "'event' is 'sneezed' but must be kinds of events"),
                                   (["no topic"], REFUSED, "bad_topic"), (["--count", "many"], USAGE, "bad value 'many' for '--count'")):
         with Tail(server, *arguments) as tail:

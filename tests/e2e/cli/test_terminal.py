@@ -18,7 +18,7 @@ NO_ANSWER = {
 }
 
 
-def test_each_command_that_answers_does_so_in_json_too():
+def test_each_command_with_output_supports_json():
     text = subprocess.run([BINARY, "help"], capture_output=True, text=True, timeout=30, check=True).stdout
     names = re.findall(r"^  ([a-z]+) ", text.partition("commands:")[2].partition("clients speak")[0], re.MULTILINE)
     assert len(names) > 25
@@ -27,7 +27,7 @@ def test_each_command_that_answers_does_so_in_json_too():
         assert ("\n  --json " in page) == (name not in NO_ANSWER), name
 
 
-def test_tokens_are_told_to_programs(tmp_path):
+def test_tokens_are_listed_as_json(tmp_path):
     def token(*arguments):
         done = subprocess.run([BINARY, "token", *arguments, "--tokens", tmp_path / "tokens", "--json"], capture_output=True, text=True, timeout=30, check=False)
         assert (done.returncode, done.stderr) == (0, "")
@@ -86,7 +86,7 @@ def slow():
         server.shutdown()
 
 
-def test_a_long_purge_says_how_far_it_has_come(slow):
+def test_a_long_purge_shows_its_progress(slow):
     with Terminal("purge", "t", "--yes", "--url", slow.url) as terminal:
         assert terminal.end() == 0
         assert re.search(rb"\r\x1b\[Kpurged [1-4]000 of 5000 jobs, \d+/s, \d0 %", terminal.raw), terminal.raw
@@ -94,7 +94,7 @@ def test_a_long_purge_says_how_far_it_has_come(slow):
 
 
 @pytest.mark.parametrize("terminal", ["dumb", None])
-def test_nothing_is_written_over_where_nobody_sees_it(slow, terminal):
+def test_without_a_terminal_no_line_is_overwritten(slow, terminal):
     slow.patience = 0
     slow.over.set()
     arguments = ("purge", "t", "--yes", "--url", slow.url)
@@ -108,7 +108,7 @@ def test_nothing_is_written_over_where_nobody_sees_it(slow, terminal):
 
 
 @pytest.mark.plain("the terminal shows one server, whatever is in front of it")
-def test_no_command_colours_or_erases_where_it_may_not(server, tmp_path):
+def test_no_command_uses_colours_without_a_terminal(server, tmp_path):
     client = server.client()
     client.push_batch([{"topic": "t", "id": str(n), "body": "x"} for n in range(20)])
     client.push("dying", "a", max_attempts=1)

@@ -69,7 +69,7 @@ def test_keys_sort_and_move_the_list(shop):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_the_terminal_as_it_was(shop, number):
+def test_a_signal_restores_the_terminal(shop, number):
     with top(shop, rows=10, columns=120) as terminal:
         terminal.until(lambda lines: any("pears" in line for line in lines))
         terminal.proc.send_signal(number)
@@ -105,7 +105,7 @@ def test_without_a_terminal_one_table_is_printed(shop):
         assert proc.wait(10) == 0
 
 
-def test_a_server_that_is_not_there_is_said_once():
+def test_an_unreachable_server_is_reported_once():
     ended = run(None, "top")
     assert ended.returncode == 3 and ended.stderr.startswith("tarry: cannot reach ") and not ended.stdout
 
@@ -133,7 +133,7 @@ def test_status_is_a_sentence_and_an_exit_code_for_monitors(start_server):
         assert terminal.end() == WARNINGS and b"\033" not in terminal.raw
 
 
-def test_status_is_critical_where_something_is(start_server, tmp_path):
+def test_status_is_critical_with_a_critical_problem(start_server, tmp_path):
     server = start_server(*FLAGS)
     server.data.rename(tmp_path / "elsewhere")
     server.client().call("PUT", "/v1/topics/t/jobs/a", b"x")
@@ -142,7 +142,7 @@ def test_status_is_critical_where_something_is(start_server, tmp_path):
     assert ended.returncode == CRITICAL and ended.stdout.startswith("the data directory was moved")
 
 
-def test_status_is_unknown_where_nobody_answers():
+def test_status_is_unknown_without_an_answer():
     ended = run(None, "status")
     assert ended.returncode == UNKNOWN and "cannot reach" in ended.stderr
     assert run(None, "status", "--nonsense").returncode == 2

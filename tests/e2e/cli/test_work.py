@@ -113,7 +113,7 @@ def start_of_the_binary(server, start, directory):
 @pytest.mark.parametrize("away", [kill, pytest.param(freeze, marks=pytest.mark.thorough("a minute with both"))])
 @pytest.mark.parametrize("workers", [start_of_the_page, start_of_the_binary])
 @pytest.mark.plain("the worker of the page has no token")
-def test_no_job_comes_twice_where_the_server_is_away_for_most_of_a_lease(workers, away, fixed, start, tmp_path):
+def test_no_job_comes_twice_if_the_server_is_away_for_most_of_a_lease(workers, away, fixed, start, tmp_path):
     """Acks fall into the time without a server, after up to a second of work and after more than a lease of it: who extends at half the lease only has lost some
     by then."""
     seconds = [0.01 * (n * 37 % 100) for n in range(90)] + [LEASE_SECONDS + 0.1 * n for n in range(8)]
@@ -140,7 +140,7 @@ def test_the_shell_worker_of_the_page(server, start, tmp_path):
 
 
 @pytest.mark.plain("the worker of the page has no token")
-def test_the_python_worker_of_the_page_nacks_with_what_was_raised(server, start, tmp_path):
+def test_the_python_worker_of_the_page_nacks_with_the_exception(server, start, tmp_path):
     path = program(tmp_path / "worker.py", block("python", "#!/usr/bin/env python3"))
     server.client().push("t", "bad", body=b"[]", content_type="application/json", max_attempts=1)
     start(server, sys.executable, path, "t")
@@ -151,7 +151,7 @@ def test_the_python_worker_of_the_page_nacks_with_what_was_raised(server, start,
 # ---- away ----
 
 
-def test_an_outage_is_said_once_and_its_end_once(fixed, start):
+def test_an_outage_and_its_end_are_reported_once(fixed, start):
     port, client = fixed.port, fixed.client()
     worker = start(fixed, str(BINARY), "work", "t", "--", "true")
     eventually(lambda: fixed.client().call("GET", "/metrics").body.count(b"tarry_waiting_takes 1") == 1)
@@ -170,7 +170,7 @@ def test_an_outage_is_said_once_and_its_end_once(fixed, start):
     assert acked == "acked t/a", worker.err
 
 
-def test_a_server_that_is_away_is_asked_ever_less_often(start):
+def test_an_unreachable_server_is_tried_with_growing_pauses(start):
     """Counted by who connects: a socket that closes each connection at once."""
     import socket
 
@@ -239,7 +239,7 @@ def test_the_last_words_of_a_command_are_its_error(server, start, tmp_path):
     assert "the bank is down" in worker.err and "nacked t/plain, exit 3: second; third; the bank is down" in worker.err
 
 
-def test_a_command_whose_job_is_not_wanted_any_more_is_told(server, start, tmp_path):
+def test_a_command_of_a_cancelled_job_is_notified(server, start, tmp_path):
     path = program(tmp_path / "do", "#!/usr/bin/env python3\nimport os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ['TARRY_ID'])))\n"
                                     f"open('{tmp_path}/up-' + os.environ['TARRY_ID'], 'w').close()\ntime.sleep(60)\n")
     client = server.client()
@@ -273,7 +273,7 @@ def test_a_command_that_closes_its_standard_error_costs_nothing(server, start, t
     worker.end()
 
 
-def test_a_command_inherits_the_standard_descriptors_alone(server, start, tmp_path):
+def test_a_command_inherits_only_the_standard_descriptors(server, start, tmp_path):
     path = shell(tmp_path / "do", f"ls -l /proc/$$/fd > {tmp_path}/open-$TARRY_ID.new\nmv {tmp_path}/open-$TARRY_ID.new {tmp_path}/open-$TARRY_ID\n")
     client = server.client()
     worker = start(server, str(BINARY), "work", "t", "--jobs", "2", "--", path)

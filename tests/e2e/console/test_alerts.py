@@ -134,7 +134,7 @@ def test_each_metric_of_the_rules_is_on_the_page(watched):
     assert not [name for name in names if not watch.query(name)]
 
 
-def test_a_topic_that_nobody_takes_is_stuck_and_then_late(watched):
+def test_a_topic_without_consumers_is_stuck_and_then_late(watched):
     here, _, _, watch = watched
     client = here.client()
     client.push_batch([{"topic": "left", "body": "x"} for _ in range(300)])
@@ -154,7 +154,7 @@ def test_a_topic_that_nobody_takes_is_stuck_and_then_late(watched):
     eventually(lambda: not any(alert["alertname"] == "TarryStuck" for alert in watch.firing()), 40)
 
 
-def test_jobs_that_die_are_told_of(watched):
+def test_dead_jobs_raise_an_alert(watched):
     here, _, _, watch = watched
     client = here.client()
 
@@ -166,11 +166,11 @@ def test_jobs_that_die_are_told_of(watched):
     eventually(one_more_dies, 40, pause=0.2)
 
 
-def test_an_endpoint_that_fails_is_told_of(watched):
+def test_a_failing_endpoint_raises_an_alert(watched):
     fires(watched[3], "TarryBreakerOpen")
 
 
-def test_a_store_that_is_full_is_told_of(watched):
+def test_a_full_store_raises_an_alert(watched):
     _, there, redis, watch = watched
     redis.client().config_set("maxmemory", redis.client().info("memory")["used_memory"])
     fires(watch, "TarryFull", instance=f"127.0.0.1:{there.port}")
@@ -178,7 +178,7 @@ def test_a_store_that_is_full_is_told_of(watched):
     eventually(lambda: not any(alert["alertname"] == "TarryFull" for alert in watch.firing()), 40)
 
 
-def test_a_redis_that_is_away_is_told_of_as_that(watched):
+def test_an_unreachable_redis_raises_its_own_alert(watched):
     _, there, redis, watch = watched
     redis.kill()
     fires(watch, "TarryRedisDown", instance=f"127.0.0.1:{there.port}")
@@ -186,7 +186,7 @@ def test_a_redis_that_is_away_is_told_of_as_that(watched):
     redis.start()
 
 
-def test_a_server_that_is_down_is_told_of(watched):
+def test_a_server_that_is_down_raises_an_alert(watched):
     here, _, _, watch = watched
     here.proc.send_signal(signal.SIGSTOP)
     try:

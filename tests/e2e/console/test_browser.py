@@ -84,7 +84,7 @@ def test_no_changing_call_is_left_out():
         assert any(one == method and path.match(target) for one, target, _ in CHANGES), (method, pattern, "has no row")
 
 
-def test_what_a_page_of_another_site_asks_is_refused(server):
+def test_requests_by_pages_of_other_sites_are_rejected(server):
     client = server.client()
     client.push("t", "kept", b"ours", delay="1h")
     before = client.topic("t")

@@ -26,7 +26,7 @@ def get(client, name, **headers):
     return client.call("GET", f"/console/{name}", b"", {key.replace("_", "-"): value for key, value in headers.items()})
 
 
-def test_serves_each_file_as_it_is_and_packed(client):
+def test_serves_each_file_plain_and_compressed(client):
     assert "index.html" in FILES and "main.js" in FILES
     for name in FILES:
         plain, packed = get(client, name), client.call("GET", f"/console/{name}", b"", GZIP)
@@ -44,7 +44,7 @@ def test_the_folder_is_the_page(client):
     assert (moved.status, moved.headers["location"]) == (308, "console/")
 
 
-def test_a_browser_may_do_with_it_what_it_needs_and_no_more(client):
+def test_the_content_policy_allows_only_necessary_sources(client):
     for name in ("", *FILES):
         fields = get(client, name).headers
         policy = dict(rule.strip().partition(" ")[::2] for rule in fields["content-security-policy"].split(";"))
@@ -56,7 +56,7 @@ def test_a_browser_may_do_with_it_what_it_needs_and_no_more(client):
         assert fields["cache-control"] == "no-cache" and "set-cookie" not in fields
 
 
-def test_what_the_browser_has_is_not_sent_again(client):
+def test_cached_files_are_not_sent_again(client):
     for coding in ({}, GZIP):
         first = client.call("GET", "/console/main.js", b"", coding)
         again = client.call("GET", "/console/main.js", b"", {**coding, "If-None-Match": first.headers["etag"]})

@@ -91,7 +91,7 @@ def test_the_first_view_is_small_and_quick(browser):
     assert 10 < len(entries) and 0 < sum(size for _, size, _ in entries) <= 100_000
 
 
-def test_it_says_what_is_not_well_and_what_to_do(browser, client):
+def test_the_overview_shows_problems_and_remedies(browser, client):
     fail(client, "bills", "b1", "http 410 gone")
     browser.open("#/", is_new=True)
     browser.wait(lambda: browser.find("#status").get_attribute("data-well") == "warning", "a warning")
@@ -128,7 +128,7 @@ def test_a_page_that_is_hidden_holds_no_stream(browser, client):
     eventually(lambda: open_streams() == 1, 20)
 
 
-def test_it_says_that_it_is_not_connected_and_comes_back(browser, server):
+def test_a_lost_connection_is_shown_and_restored(browser, server):
     browser.open("#/", is_new=True)
     browser.wait(lambda: browser.find("#live").text == "Live", "life")
     port = server.port
@@ -175,7 +175,7 @@ def test_a_topic_is_paused_for_a_time_and_resumed(browser, client):
     eventually(lambda: not client.topic("held")["paused"], 20)
 
 
-def test_purge_and_redrive_say_how_many(browser, client):
+def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
     for n in range(6):
         fail(client, "bin", f"d{n}", "http 410" if n < 4 else "timed out")
     client.push("bin", "later", delay="1h")
@@ -261,7 +261,7 @@ def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client)
     eventually(lambda: client.topic("try")["totals"]["cancelled"] == 1, 20)
 
 
-def test_who_has_a_job_is_shown_and_asked_to_give_it_up(browser, client):
+def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client):
     client.push("held", "one", b"x", "text/plain")
     (job,) = client.take("held", consumer="worker <b>1</b>", lease_for="1h")
     browser.open("#/topics/held/jobs/one", is_new=True)
@@ -273,7 +273,7 @@ def test_who_has_a_job_is_shown_and_asked_to_give_it_up(browser, client):
     assert client.nack(job["lease"])[0]["result"] == "cancelled"
 
 
-def test_bodies_are_shown_as_they_are(browser, client):
+def test_bodies_are_shown_unchanged(browser, client):
     client.push("bodies", "json", b'{"a":[1,2,{"b":null}]}', "application/json")
     client.push("bodies", "text", "Grüße\n<b>not bold</b>".encode())
     client.push("bodies", "bytes", bytes(range(256)), "application/octet-stream")
@@ -287,7 +287,7 @@ def test_bodies_are_shown_as_they_are(browser, client):
     browser.sees("00 01 02 03")
 
 
-def test_a_dead_job_tells_its_story_and_goes_round_with_another_body(browser, client):
+def test_a_dead_job_shows_its_history_and_is_redriven_with_another_body(browser, client):
     client.put_topic("story", backoff="fixed:100ms")
     client.push("story", "s1", b'{"amount":-1}', "application/json", meta={"customer": "c-17"})
     for error, final in (("bank is down", False), ("still down", False), ("amount is negative", True)):
@@ -309,7 +309,7 @@ def test_a_dead_job_tells_its_story_and_goes_round_with_another_body(browser, cl
     eventually(lambda: client.topic("story")["counts"]["ready"] == 1, 20)
 
 
-def test_what_is_copied_as_curl_does_it(browser, client):
+def test_the_copied_curl_command_works(browser, client):
     body = "it's \"quoted\" $HOME `id` \\ \n<&>"
     client.push("copy", "a'b", body.encode(), "text/plain", meta={"who": "O'Neil"}, delay="1h")
     browser.open("#/topics/copy/jobs/a%27b", is_new=True)
@@ -410,7 +410,7 @@ def test_the_server_page_shows_the_server(browser, client, server):
     client.call("POST", "/v1/topics/many/resume")
 
 
-def test_a_token_is_asked_for_kept_out_of_cookies_and_forgotten(tmp_path, tmp_path_factory):
+def test_a_token_is_requested_kept_out_of_cookies_and_forgotten(tmp_path, tmp_path_factory):
     reader = Token("reader", ["read"])
     TokenFile(tmp_path / "tokens", reader)
     server = Server(tmp_path / "server", [*FLAGS, "--tokens", tmp_path / "tokens"]).start()
@@ -536,7 +536,7 @@ def test_nothing_serious_keeps_people_out(browser, size, is_dark):
     assert not found, json.dumps(found, indent=1)
 
 
-def test_dialogs_keep_nobody_out_either(browser):
+def test_dialogs_are_accessible(browser):
     source = axe_text()
     for place, words in (("#/topics/story", "Push a job*"), ("#/topics/story", "Purge*"), ("#/topics/story", "Delete*"), ("#/topics/story", "Pause*")):
         browser.open(place, is_new=True)
@@ -545,7 +545,7 @@ def test_dialogs_keep_nobody_out_either(browser):
         assert not browser.axe(source), words
 
 
-def test_it_is_used_by_the_keyboard_alone(browser, client):
+def test_the_console_works_by_keyboard(browser, client):
     client.push("keys", "k1", delay="1h")
     browser.open("#/topics/keys", is_new=True)
     browser.script("document.body.focus(); document.activeElement.blur()")

@@ -45,7 +45,7 @@ class As:
 pytestmark = pytest.mark.plain("it has tokens of its own")
 
 
-def test_an_endpoint_tells_what_became_of_jobs(world):
+def test_an_endpoint_shows_the_outcomes_of_its_jobs(world):
     server, endpoint = world
     client = As(server.client(), ALL)
     client.put("orders", f'{{"backoff":"fixed:1ms","max_attempts":2,"deliver":{{"to":"{endpoint.url}/close?token=gEhEiM"}}}}')
@@ -72,7 +72,7 @@ def test_an_endpoint_tells_what_became_of_jobs(world):
     eventually(lambda: client.endpoints("orders")["endpoints"][0]["state"] == "closed", 20)
 
 
-def test_callbacks_of_all_topics_are_for_who_sees_all(world):
+def test_callbacks_of_all_topics_need_rights_to_all_topics(world):
     server, endpoint = world
     client = As(server.client(), ALL)
     with Endpoint() as other:
@@ -85,7 +85,7 @@ def test_callbacks_of_all_topics_are_for_who_sees_all(world):
     assert As(server.client(), MAIL).call("GET", "/v1/topics/orders/endpoints").status == 403
 
 
-def test_a_topic_without_a_target_has_none(world):
+def test_a_topic_without_a_target_has_no_endpoint(world):
     server, _ = world
     client = As(server.client(), ALL)
     client.put("plain", "{}")
@@ -93,7 +93,7 @@ def test_a_topic_without_a_target_has_none(world):
     assert client.call("GET", "/v1/topics/nowhere/endpoints").code == "not_found"
 
 
-def test_a_server_that_delivers_nothing_shows_the_target_alone(start_server, start_redis, tmp_path):
+def test_a_server_without_delivery_shows_only_the_target(start_server, start_redis, tmp_path):
     redis = start_redis()
     store = ("--store", redis.url, "--shards", "1")
     with Endpoint() as endpoint:

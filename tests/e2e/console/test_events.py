@@ -138,7 +138,7 @@ def test_topics(house):
     assert [said[kind] for kind in ("settings", "paused", "resumed", "deleted")] == [1, 1, 1, 1], said
 
 
-def test_deliveries_say_by_which_way(house):
+def test_deliveries_have_their_way(house):
     client = house.client()
     endpoint = Endpoint().start()
     try:
@@ -152,7 +152,7 @@ def test_deliveries_say_by_which_way(house):
         endpoint.stop()
 
 
-def test_what_was_not_asked_for_does_not_come(house):
+def test_unrequested_events_do_not_arrive(house):
     client = house.client()
     with listen(house, "one", "two", event="dead,cancelled") as some, listen(house) as every:
         for topic in ("one", "three", "two"):
@@ -164,13 +164,13 @@ def test_what_was_not_asked_for_does_not_come(house):
 
 @pytest.mark.parametrize("query, code", [("event=pushed,sneezed", "bad_option"), ("event=", "bad_option"), ("topic=a%00", "bad_topic"), ("topics=a", "unknown_option"),
                                          ("&".join(f"topic=t{n}" for n in range(65)), "too_many_items")])
-def test_what_cannot_be_asked_for_is_refused(house, query, code):
+def test_invalid_requests_are_rejected(house, query, code):
     with pytest.raises(Refused) as refused:
         Stream(house.port, "/v1/events?" + query)
     assert refused.value.code == code
 
 
-def test_more_than_there_is_room_for_is_told_as_a_gap(house):
+def test_events_beyond_the_buffer_are_reported_as_a_gap(house):
     """A burst: what is told and what is lost are together what happened, and what follows is told again."""
     client = house.client()
     with listen(house, "burst", event="pushed") as stream:
@@ -195,7 +195,7 @@ def test_a_stream_that_goes_is_forgotten(house):
     client.push("gone", "a")
 
 
-def test_who_may_see(tmp_path, start_server):
+def test_events_need_rights_to_their_topic(tmp_path, start_server):
     tokens = TokenFile(tmp_path / "tokens", READER, FOREIGN, ALL)
     server = start_server(*FLAGS, "--tokens", str(tokens.path))
     call = server.connection().call
@@ -240,7 +240,7 @@ def test_events_of_cold_jobs_have_their_ids(start_server):
     assert [(event, data["id"]) for event, data in events] == [("run", "first"), ("delivered", "first"), ("acked", "first")]
 
 
-def test_on_redis_what_other_servers_do_is_seen(start_server):
+def test_on_redis_events_of_other_servers_arrive(start_server):
     with RedisServer() as redis:
         here, other = (start_server("--store", redis.url, "--shards", "2") for _ in range(2))
         client = other.client()
@@ -287,7 +287,7 @@ def load_of(server, client, topic, pushes):
         return used, took, late.result()
 
 
-def test_streams_that_never_read_are_no_brake(start_server):
+def test_streams_that_never_read_do_not_slow_the_queue(start_server):
     """64 of them and none, in turns. What they cost is a small part of a processor, however much happens; jobs come as punctually, and memory
     comes back. By the processor's time, since others may be at work on this machine."""
     server = start_server("--sync", "never", "--shards", "1")

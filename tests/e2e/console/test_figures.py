@@ -83,7 +83,7 @@ def test_a_slow_disk_shows_in_syncs_and_in_larger_batches(world):
     assert last.get("tarry_log_written_bytes_total") > after.get("tarry_log_written_bytes_total") + 300 * 30
 
 
-def test_room_on_the_disk_is_what_the_system_says(world):
+def test_disk_space_matches_the_system(world):
     client = world.client()
     room = shutil.disk_usage(world.data)
     page = Page(client)
@@ -92,7 +92,7 @@ def test_room_on_the_disk_is_what_the_system_says(world):
     assert page.get("tarry_log_files") >= 1 and page.get("tarry_disk_used_bytes") > 0
 
 
-def test_a_process_that_stood_still_shows_in_lag(world):
+def test_a_stopped_process_shows_lag(world):
     client = world.client()
     client.push("lag", "late", delay="100ms")
     before = Page(client)

@@ -17,7 +17,7 @@ from tokens import Token, TokenFile
 RATES = {"pushed_per_s", "delivered_per_s", "acked_per_s", "nacked_per_s", "died_per_s", "cancelled_per_s", "expired_per_s"}
 
 
-def test_an_overview_begins_with_history_and_goes_on_once_a_second(server):
+def test_an_overview_begins_with_history_and_continues_each_second(server):
     client = server.client()
     client.push("far", "a", delay="1h")
     with Stream(server.port, "/v1/live") as live:
@@ -40,7 +40,7 @@ def test_an_overview_begins_with_history_and_goes_on_once_a_second(server):
         assert time.monotonic() - began < 4 * slack()
 
 
-def test_rates_add_up_to_what_happened(server):
+def test_rates_add_up_to_the_number_of_events(server):
     client = server.client()
     with Stream(server.port, "/v1/live?view=overview") as live:
         last, pushed = live.data("snapshot")["at"], 0.0
@@ -58,7 +58,7 @@ def stamp(text):
     return int(clock[0]) * 3600 + int(clock[1]) * 60 + float(clock[2])
 
 
-def test_all_who_listen_hear_the_same(server):
+def test_all_listeners_get_the_same(server):
     """One sample a second, however many listen: they are told of the same moments."""
     server.client().push("a", "a", delay="1h")
     streams = [Stream(server.port, "/v1/live") for _ in range(8)]
@@ -75,7 +75,7 @@ def test_all_who_listen_hear_the_same(server):
 
 
 @pytest.mark.shards
-def test_each_thread_of_a_server_tells_the_whole(start_server):
+def test_each_thread_reports_the_whole_server(start_server):
     server = start_server("--sync", "never", "--shards", "3")
     server.client().push_batch([{"topic": f"t{n}", "id": str(i), "body": "x"} for n in range(4) for i in range(30)])
     streams = [Stream(server.port, f"/v1/live{view}") for view in ("", "?view=topic&topic=t1", "?view=server") * 4]
@@ -91,7 +91,7 @@ def test_each_thread_of_a_server_tells_the_whole(start_server):
     assert server.terminate() == 0
 
 
-def test_one_topic_is_told_of_with_its_settings_and_that_it_is_not_there(server):
+def test_the_view_of_a_topic_has_its_settings_or_reports_it_missing(server):
     client = server.client()
     with Stream(server.port, "/v1/live?view=topic&topic=shop") as live:
         assert live.next()[1]["topic"] is None
@@ -107,7 +107,7 @@ def test_one_topic_is_told_of_with_its_settings_and_that_it_is_not_there(server)
         live.data("snapshot", lambda data: data["topic"] is None)
 
 
-def test_the_server_is_told_of_with_what_its_log_says(server):
+def test_the_view_of_the_server_has_its_log(server):
     with Stream(server.port, "/v1/live?view=server") as live:
         name, first = live.next()
         assert name == "snapshot" and set(server.client().good("GET", "/v1/server")) < set(first)
@@ -119,7 +119,7 @@ def test_the_server_is_told_of_with_what_its_log_says(server):
 
 @pytest.mark.parametrize("target, code", [("?view=all", "bad_option"), ("?view=topic", "option_missing"), ("?topic=a", "option_clash"), ("?view=topic&topic=.a", "bad_option"),
                                           ("?view=topic&topic=a&topic=b", "option_missing"), ("?limit=3", "unknown_option")])
-def test_a_view_that_is_none_is_refused(client, target, code):
+def test_an_unknown_view_is_rejected(client, target, code):
     reply = client.call("GET", "/v1/live" + target)
     assert (reply.status, reply.code) == (400, code)
 
@@ -136,7 +136,7 @@ def test_only_the_busiest_topics_are_listed(server):
     assert jobs == sorted(jobs, reverse=True)
 
 
-def test_what_happened_while_nobody_listened_is_in_the_history(start_server, tmp_path):
+def test_the_history_includes_the_time_without_listeners(start_server, tmp_path):
     clock = FakeClock(tmp_path / "clock")
     server = start_server(*FLAGS, env=clock.env(fake_time_library(tmp_path)))
     client = server.client()
@@ -156,7 +156,7 @@ def history_of(server):
         return live.data("history")["points"]
 
 
-def test_a_stop_does_not_wait_for_who_listens(start_server):
+def test_a_stop_does_not_wait_for_listeners(start_server):
     server = start_server(*FLAGS, "--grace", "30s")
     streams = [Stream(server.port, "/v1/live") for _ in range(3)]
     for stream in streams:
@@ -169,7 +169,7 @@ def test_a_stop_does_not_wait_for_who_listens(start_server):
         assert stream.retry_ms == 1000
 
 
-def test_nothing_is_done_once_nobody_listens(server):
+def test_without_listeners_no_work_is_done(server):
     server.client().push("a", "a", delay="1h")
     with Stream(server.port, "/v1/live") as live:
         live.data("snapshot")
@@ -219,7 +219,7 @@ def house(tmp_path_factory):
     assert house.server.terminate() == 0 and not house.server.sanitizer_report(), house.server.log()[-4000:]
 
 
-def test_each_caller_hears_of_his_topics_over_tls(house):
+def test_each_caller_gets_only_its_topics_over_tls(house):
     for topic in ("orders-1", "mail"):
         house.connection().call("PUT", f"/v1/topics/{topic}/jobs/a?delay=1h", b"x", house.every.headers)
     with house.listen(house.every) as live:
@@ -250,7 +250,7 @@ def test_a_stream_ends_with_its_token(house):
         other.data("snapshot")
 
 
-def test_a_server_with_many_tokens_is_told_of_by_those_that_fit(tmp_path, start_server):
+def test_a_server_with_many_tokens_shows_as_many_as_fit(tmp_path, start_server):
     every = Token("every")
     many = [Token(f"of-a-long-name-{n}", ["read", "push"], ("orders-europe-*", "orders-america-*", "mail-*")) for n in range(600)]
     TokenFile(tmp_path / "tokens", every, *many)
@@ -262,7 +262,7 @@ def test_a_server_with_many_tokens_is_told_of_by_those_that_fit(tmp_path, start_
     assert shown["count"] == len(shown["list"]) == 601 and [token["name"] for token in shown["list"][:50]] == [token["name"] for token in first["tokens"]["list"][:50]]
 
 
-def test_many_who_ask_at_once_are_answered_over_many_turns(tmp_path, start_server):
+def test_many_simultaneous_views_are_answered_over_several_iterations(tmp_path, start_server):
     """Each answer is a look at all topics: together they would hold the loop up."""
     every, some = Token("every"), Token("some", ["read"], ("t*",))
     TokenFile(tmp_path / "tokens", every, some)

@@ -78,7 +78,7 @@ def push_dues(client, topic, count, seed, spread, body="x"):
     return dues
 
 
-def test_it_is_what_was_pushed(server):
+def test_the_forecast_matches_the_pushed_jobs(server):
     client = server.client()
     near, far = push_dues(client, "near", 2000, 1, HOUR), push_dues(client, "far", 2000, 2, 9 * 24 * HOUR)
     check_exact(load(client, "near"), near)
@@ -106,7 +106,7 @@ def test_a_failed_job_is_counted_by_its_next_try(server):
     client.call("DELETE", "/v1/topics/tried")
 
 
-def test_what_is_wrong_is_refused(server):
+def test_invalid_values_are_rejected(server):
     client = server.client()
     assert client.call("GET", "/v1/load?topic=nobody").status == 404
     assert client.call("GET", "/v1/load?topic=.a").code == "bad_topic"
@@ -122,7 +122,7 @@ def cold_jobs(client):
     return sum(int(count) for count in re.findall(r"^tarry_store_run_jobs(?:\{.*\})? (\d+)", page, re.M))
 
 
-def test_cold_jobs_count_too_and_after_a_restart(tmp_path):
+def test_cold_jobs_count_even_after_a_restart(tmp_path):
     flags = ["--wal-file", "4MiB", "--sync", "never"]
     server = Server(tmp_path, flags).start()
     client = server.client()

@@ -79,7 +79,7 @@ def names():
 
 
 @pytest.mark.parametrize("name", [*NAMES, "README"])
-def test_what_a_page_names_is_there(name, names):
+def test_names_in_the_runbooks_exist(name, names):
     text = text_of(name)
     marked = {word.strip() for word in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))}
     assert {word for word in re.findall(r"\btarry_\w+", text)} <= names["metrics"]
@@ -311,7 +311,7 @@ CONDITIONS = [late, stuck, dead, full, redis_away, clock, certificate, store, do
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.__name__)
 @pytest.mark.plain("the pages show a server on loopback, without token")
-def test_what_a_page_tells_to_type_shows_what_it_says(condition, tmp_path):
+def test_commands_of_the_runbooks_print_their_output(condition, tmp_path):
     servers = []
 
     def mind(server):

@@ -34,7 +34,7 @@ def ask(server, path, token, code=200):
 
 
 @pytest.mark.plain("it has tokens of its own")
-def test_a_server_says_what_it_is(guarded):
+def test_a_server_describes_itself(guarded):
     said = ask(guarded, "/v1/server", guarded.all)
     assert said["store"] == "embedded" and said["durability_class"] == "always" and said["healthy"] and said["accepting"] and said["uptime_ms"] >= 0
     shard, = said["shards"]
@@ -63,7 +63,7 @@ def test_tokens_are_names_and_rights_and_no_secrets(guarded):
 
 @pytest.mark.plain("it has tokens of its own")
 @pytest.mark.parametrize("path", ["/v1/server", "/v1/log"])
-def test_both_are_for_who_may_look_at_all(guarded, path):
+def test_server_and_log_need_rights_to_all_topics(guarded, path):
     ask(guarded, path, guarded.some, 403)
     ask(guarded, path, guarded.writer, 403)
     ask(guarded, path, None, 401)
@@ -108,7 +108,7 @@ def test_connections_are_counted_by_listener(start_server, tmp_path):
     eventually(lambda: open_at_unix() == 0)
 
 
-def test_the_log_is_read_from_where_one_was(start_server):
+def test_the_log_continues_after_a_given_line(start_server):
     server = start_server(*FLAGS)
     client = server.client()
     first = client.good("GET", "/v1/log")
@@ -129,7 +129,7 @@ def test_the_log_is_read_from_where_one_was(start_server):
             client.good("GET", f"/v1/log?cursor={cursor}")
 
 
-def test_a_log_that_is_too_long_says_what_is_lost(start_server):
+def test_an_overlong_log_reports_the_lost_lines(start_server):
     server = start_server(*FLAGS)
     client = server.client()
     cursor = client.good("GET", "/v1/log")["cursor"]
@@ -147,7 +147,7 @@ def test_hostile_texts_are_data_in_the_log(start_server):
     assert any(HOSTILE.split("\x1b")[0] in str(line["fields"].get("topic")) for line in lines), lines[-2:]
 
 
-def test_redis_shards_are_told(start_server, start_redis):
+def test_redis_shards_are_listed(start_server, start_redis):
     redis = start_redis()
     server = start_server("--store", redis.url, "--shards", "2")
     client = server.client()
@@ -161,7 +161,7 @@ def test_redis_shards_are_told(start_server, start_redis):
     assert client.good("GET", "/v1/log?limit=5")["lines"], "the page is there while Redis is not"
 
 
-def test_the_disk_forecast_grows_with_what_is_written(start_server):
+def test_the_disk_forecast_grows_with_writes(start_server):
     """The first samples are a minute apart: here it is only said that nothing is known yet; the arithmetic is test_disk_growth.c's."""
     client = start_server(*FLAGS).client()
     begun = time.monotonic()

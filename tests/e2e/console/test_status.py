@@ -71,7 +71,7 @@ def test_dead_jobs_are_a_warning(house):
     assert house.status()["problems"] == []
 
 
-def test_of_many_topics_the_worst_are_told_of(house):
+def test_the_worst_of_many_topics_are_reported(house):
     for n in range(13):
         for i in range(n + 1):
             house.client.push(f"many-{n:02}", f"j{i}", max_attempts=1)
@@ -84,7 +84,7 @@ def test_of_many_topics_the_worst_are_told_of(house):
         house.client.good("DELETE", f"/v1/topics/many-{n:02}")
 
 
-def test_jobs_that_nobody_takes_are_stuck(house):
+def test_jobs_without_consumers_are_stuck(house):
     house.client.push("stuck", "a")
     assert house.status()["well"]
     house.clock.sleep(45)
@@ -115,7 +115,7 @@ def test_jobs_that_are_taken_too_slowly_are_late(house):
     house.client.good("DELETE", "/v1/topics/slow")
 
 
-def test_jobs_that_were_handed_out_late_are_told_of(house):
+def test_late_deliveries_are_reported(house):
     house.clock.sleep(100)  # of what was before nobody speaks any more
     house.client.push_batch([{"topic": "behind", "id": f"j{n}"} for n in range(120)])
     house.status()
@@ -134,7 +134,7 @@ def test_jobs_that_were_handed_out_late_are_told_of(house):
     assert house.problem("late") is None
 
 
-def test_a_topic_that_was_left_paused_is_told_of(house):
+def test_a_forgotten_pause_is_reported(house):
     house.client.push("paused", "a")
     house.client.good("POST", "/v1/topics/paused/pause")
     house.status()
@@ -148,7 +148,7 @@ def test_a_topic_that_was_left_paused_is_told_of(house):
     house.client.good("DELETE", "/v1/topics/paused")
 
 
-def test_a_full_topic_is_told_of(house):
+def test_a_full_topic_is_reported(house):
     house.client.put_topic("full", max_jobs=2)
     house.client.push("full", "a", delay="1h")
     assert house.problem("full", "full") is None
@@ -157,7 +157,7 @@ def test_a_full_topic_is_told_of(house):
     house.client.good("DELETE", "/v1/topics/full")
 
 
-def test_a_clock_that_was_set_is_told_of_for_ten_minutes(house):
+def test_a_changed_clock_is_reported_for_ten_minutes(house):
     house.client.push("timed", "a", delay="1h")
     house.clock.step(-90_000)
     house.client.push("timed", "b", delay="1h")
@@ -175,7 +175,7 @@ def test_options_and_other_methods_are_refused(house):
     assert house.client.call("HEAD", "/v1/status").status == 200
 
 
-def test_a_certificate_that_ends_soon_and_what_each_caller_sees(tmp_path):
+def test_an_ending_certificate_is_reported_to_callers_with_rights(tmp_path):
     authority = Authority(tmp_path)
     authority.sign("server", days=3)
     tokens = TokenFile(tmp_path / "tokens", every := Token("every"), own := Token("own", ["read"], ["orders-*"]))
@@ -193,7 +193,7 @@ def test_a_certificate_that_ends_soon_and_what_each_caller_sees(tmp_path):
         assert [problem["topic"] for problem in seen["problems"]] == ["orders-1"] and "mail" not in str(seen)
 
 
-def test_a_redis_that_is_away_is_told_of(tmp_path):
+def test_an_unreachable_redis_is_reported(tmp_path):
     with RedisServer() as redis, house_of(tmp_path, "--store", redis.url, "--shards", "1") as house:
         house.client.push("orders", "a")
         assert house.status()["sentence"] == "all is well: 1 topic, 1 job"

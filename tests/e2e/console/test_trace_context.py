@@ -56,7 +56,7 @@ def test_headers_twice_are_one_list_or_nothing(server):
         assert client.get("traced", job_id)["meta"] == expected
 
 
-def test_what_the_job_names_itself_wins(server):
+def test_the_context_of_the_job_wins(server):
     """And a push whose meta is full is not refused for its trace."""
     client = server.client()
     headers = {"traceparent": PARENT, "tracestate": STATE}

@@ -111,7 +111,7 @@ def test_a_callback_gets_the_span_of_its_delivery(start_traced, collector, endpo
     assert pushed.service["service.name"] == 'queue "7"'
 
 
-def test_who_says_what_is_sampled(start_traced, collector):
+def test_the_origin_of_a_trace_decides_sampling(start_traced, collector):
     """A context that is given says for itself; what a job's own meta names is left as it is."""
     server = start_traced("--trace-sample", "1")
     client = server.client()
@@ -144,7 +144,7 @@ def test_who_says_what_is_sampled(start_traced, collector):
     assert bad.status == "ERROR" and bad.attributes["error.type"] == "bad_topic"
 
 
-def test_a_span_tells_no_body_no_meta_and_no_path(start_traced, collector, endpoint):
+def test_a_span_contains_no_body_meta_or_path(start_traced, collector, endpoint):
     server = start_traced()
     client = server.client()
     settle(client, "out", deliver={"to": endpoint.url + "/hush-path?hush-query", "callback": True})
@@ -213,7 +213,7 @@ def test_two_servers_on_one_redis_make_one_trace(start_traced, start_redis, coll
 # ---- a collector that does not want them ----
 
 
-def test_a_collector_that_is_away_disturbs_nobody(start_traced):
+def test_an_unreachable_collector_does_not_disturb_requests(start_traced):
     server = start_traced(url=f"http://127.0.0.1:{free_port()}")
     client = server.client()
     for n in range(6000):
@@ -246,7 +246,7 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end(start_traced, collector
     over.set()
 
 
-def test_one_that_is_busy_is_asked_again_and_one_that_refuses_is_not(start_traced, collector):
+def test_a_busy_collector_is_retried_and_a_rejecting_one_is_not(start_traced, collector):
     answers = iter([(503, {"Retry-After": "1"}), 200, 400, 200])
     collector.answer = lambda call: next(answers, 200)
     server = start_traced()
@@ -271,7 +271,7 @@ def exporter_switches(server):
     raise AssertionError("there is no such thread")
 
 
-def test_where_nothing_waits_nothing_wakes(start_traced, collector):
+def test_without_spans_no_thread_wakes_up(start_traced, collector):
     server = start_traced()
     client = server.client()
     for n in range(512):
@@ -321,7 +321,7 @@ def test_headers_come_from_a_file_and_certificates_are_verified(start_traced, co
     (("--otlp", "http://c", "--trace-sample", "5%"), "give a number from 0 to 1"),
     (("--otlp", "http://c", "--otlp-headers-file", "/nowhere"), "cannot read the headers in '/nowhere'"),
 ])
-def test_what_cannot_be_is_refused(flags, said, tmp_path):
+def test_invalid_options_are_rejected(flags, said, tmp_path):
     ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, timeout=20, check=False)
     assert ended.returncode in (1, 2) and said in ended.stderr + ended.stdout and "secret@" not in ended.stderr
 

@@ -85,7 +85,7 @@ def test_destinations_of_odd_letters_are_found_and_cannot_be_two(broker, start_d
 
 
 @needs_broker
-def test_a_destination_that_is_forbidden_fails_and_holds_up_nobody(broker, start_delivering):
+def test_a_forbidden_destination_fails_without_delaying_others(broker, start_delivering):
     client = start_delivering().client()
     settle(client, "mixed", deliver={"to": broker.url, "destination": "/queue/{meta.where}"}, max_attempts=2, backoff="fixed:100ms")
     for at in range(40):
@@ -140,7 +140,7 @@ def test_a_login_comes_from_the_policy_file(strict, start_delivering):
 
 
 @needs_broker
-def test_without_a_login_it_is_told_why(strict, start_delivering):
+def test_a_missing_login_is_reported_with_a_reason(strict, start_delivering):
     server = start_delivering(policy=[f"credential = {strict.url} {activemq.USER} wrong-password"])
     client = server.client()
     settle(client, "login", deliver={"to": strict.url})
@@ -148,7 +148,7 @@ def test_without_a_login_it_is_told_why(strict, start_delivering):
     assert "wrong-password" not in server.log()
 
 
-def test_where_the_guard_refuses_nothing_connects(start_delivering):
+def test_nothing_connects_if_the_guard_rejects(start_delivering):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
         client = start_delivering(only=["allow-host = localhost"]).client()

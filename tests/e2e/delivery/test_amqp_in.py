@@ -98,7 +98,7 @@ def test_properties_and_headers_come_out_as_they_went_in(broker, start_in):
     assert own["tarry-topic"] == "amqp-in" and own["tarry-attempt"] == 1
 
 
-def test_every_way_to_say_when(broker, start_in):
+def test_every_delay_header_is_supported(broker, start_in):
     broker.queue("when-in"), broker.queue("when-out")
     start_in("when-in", more="&topic=elsewhere")
     now = time.time()
@@ -162,7 +162,7 @@ def test_a_topic_that_was_deleted_is_made_again(broker, start_in):
     assert [body for _, _, body, _ in broker.messages("gone-out", 1)] == [b"2"]
 
 
-def test_what_can_never_be_taken_is_dead_lettered_and_counted(broker, start_in):
+def test_invalid_messages_are_dead_lettered_and_counted(broker, start_in):
     broker.queue("never-dead")
     broker.queue("never-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "never-dead"})
     broker.queue("never-out")
@@ -204,7 +204,7 @@ def test_killed_again_and_again_it_loses_nothing_and_takes_no_message_twice(brok
     assert in_queue(broker, "crash-in") == 0
 
 
-def test_what_the_store_refuses_stays_with_the_broker_until_it_takes_it(broker, start_in):
+def test_messages_rejected_by_the_store_stay_at_the_broker(broker, start_in):
     broker.queue("refused-in"), broker.queue("refused-out")
     with RedisServer(aof="always") as redis:
         server = start_in("refused-in", "--store", redis.url, "--store-timeout", "1s", more="&prefetch=20")
@@ -294,7 +294,7 @@ def test_connections_that_end_before_a_message_are_one_outage_with_growing_pause
     eventually(lambda: server.log().count("amqp-in connected") == 2)
 
 
-def test_the_address_is_said_right_or_refused(start_server, tmp_path, broker):
+def test_an_invalid_address_is_rejected(start_server, tmp_path, broker):
     policy = write_policy(tmp_path / "policy")
     server = start_server("--deliver", policy, "--amqp-in", "amqp://user:secret@127.0.0.1/?queue=a", started=False).launch()
     assert server.proc.wait(20) != 0 and "policy file" in server.log() and "secret" not in server.log()

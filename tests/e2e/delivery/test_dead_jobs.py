@@ -44,7 +44,7 @@ def states(client, topic):
 # ---- how they came there ----
 
 
-def test_history_tells_how_attempts_ended(any_client):
+def test_history_has_the_outcome_of_each_attempt(any_client):
     client = any_client
     client.push("t", "a", backoff="fixed:1ms")
     client.nack(client.take("t", wait="5s")[0]["lease"], error="first é", delay="1ms")
@@ -150,7 +150,7 @@ def test_a_sweep_ends_with_its_client(server):
     assert said["jobs"] == 20_000 - redriven and said["complete"]
 
 
-def test_a_server_that_goes_down_ends_a_sweep_with_what_was_done(server):
+def test_a_stopping_server_ends_a_sweep_with_its_count(server):
     client, said = server.client(), []
     for batch in range(20):
         client.push_batch([{"topic": "t", "id": f"j{batch}-{n}", "state": "dead", "error": "x"} for n in range(1000)])
@@ -232,7 +232,7 @@ def with_editor(tarry, environment, *arguments):  # noqa: F811
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_the_editor_inherits_the_standard_descriptors_alone(tarry, tmp_path):  # noqa: F811
+def test_the_editor_inherits_only_the_standard_descriptors(tarry, tmp_path):  # noqa: F811
     die(tarry.server.client(), "t", {"a": "refused"})
     editor = script(tmp_path / "editor", f'ls -l /proc/$$/fd > {tmp_path}/open; echo changed > "$1"\n')
     with_editor(tarry, {"EDITOR": str(editor), "TMPDIR": str(tmp_path)}, "redrive", "t", "a", "--edit")
@@ -269,7 +269,7 @@ def test_get_shows_the_history(tarry):  # noqa: F811
     tarry("nack", lease, "--final", "--delay", "1s", code=REFUSED)
 
 
-def test_work_makes_a_job_dead_at_once_where_the_command_says_so(server, tmp_path):
+def test_work_makes_a_job_dead_if_the_command_requests_it(server, tmp_path):
     client = server.client()
     command = script(tmp_path / "do", "exit 65\n")
     worker = Worker(server, "t", "--", command)

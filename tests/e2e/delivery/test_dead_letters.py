@@ -61,7 +61,7 @@ def test_a_dead_job_goes_to_the_topic_that_is_named(client):
     assert eventually(lambda: figure(client, "tarry_dead_forwarded_total", topic="orders")) == 1
 
 
-def test_without_a_policy_file_topics_and_limits_work_and_what_leaves_the_server_is_refused(start_server):
+def test_without_a_policy_file_only_outgoing_rules_are_rejected(start_server):
     client = start_server().client()
     client.put_topic("orders", dead_letter={"to": "orders.dead"})
     die(client, "orders", "o-1")
@@ -127,7 +127,7 @@ def test_a_ring_of_topics_ends(start_delivering, endpoint):
     eventually(lambda: counts(client, "c")["dead"] == 1)
 
 
-def test_one_that_is_too_big_by_now_holds_up_no_other(start_delivering):
+def test_an_oversized_dead_letter_does_not_delay_others(start_delivering):
     server = start_delivering()
     die(server.client(), "mixed", "big", body=b"x" * 100_000)
     die(server.client(), "mixed", "small")
@@ -139,7 +139,7 @@ def test_one_that_is_too_big_by_now_holds_up_no_other(start_delivering):
     assert "dead letter stays" in server.log()
 
 
-def test_expired_jobs_that_are_dead_lettered_go_too(client):
+def test_expired_jobs_are_dead_lettered(client):
     client.put_topic("brief", dead_letter_expired=True, dead_letter={"to": "brief.dead"})
     client.push("brief", "late", ttl="10ms")
     eventually(lambda: counts(client, "brief.dead")["ready"] == 1)
@@ -199,7 +199,7 @@ def test_the_old_go_when_their_time_has_come_and_not_before(client):
     assert figure(client, "tarry_dead_dropped_total", topic="old", reason="age") == 2
 
 
-def test_what_is_to_be_forwarded_is_not_dropped_as_one_too_many(server):
+def test_jobs_to_be_forwarded_are_not_dropped_by_the_limit(server):
     client = server.client()
     client.put_topic("both", max_attempts=1, dead_letter={"to": "both.dead", "keep": {"count": 1}})
 
@@ -256,7 +256,7 @@ def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_delivering,
     assert {body["died"] for body in alerts(endpoint)} == {1}, "the hour is not over"
 
 
-def test_the_first_death_after_a_move_to_another_store_is_told(start_delivering, endpoint):
+def test_the_first_death_after_a_move_to_another_store_raises_an_alert(start_delivering, endpoint):
     """What was noted of the last alert moves along, the sums of the topic do not."""
     old, new = start_delivering().client(), start_delivering().client()
     old.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/old", "every": "1s"}})
@@ -311,7 +311,7 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
     assert len(runs.read_text()) == 1
 
 
-def test_commands_that_hang_hold_up_nobody(start_delivering, tmp_path):
+def test_hanging_commands_delay_no_other_alert(start_delivering, tmp_path):
     slow, quick, told = tmp_path / "slow", tmp_path / "quick", tmp_path / "told"
     slow.write_text("#!/bin/sh\nexec sleep 100\n")
     quick.write_text(f"#!/bin/sh\nexec touch {told}\n")
@@ -330,7 +330,7 @@ def test_commands_that_hang_hold_up_nobody(start_delivering, tmp_path):
     assert time.monotonic() - began < 10 * slack()
 
 
-def test_alerts_for_which_there_is_no_room_wait_quietly(start_delivering, tmp_path):
+def test_alerts_without_room_wait_quietly(start_delivering, tmp_path):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nexec sleep 100\n")
     slow.chmod(0o700)
@@ -359,7 +359,7 @@ def test_a_command_has_no_secret_of_the_server_in_its_environment(start_deliveri
     assert (found["TARRY_ALERT_TOPIC"], found["TARRY_ALERT_DIED"], found["TARRY_ALERT_DEAD"]) == ("noisy", "1", "1")
 
 
-def test_a_command_goes_with_what_it_started_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
+def test_a_command_ends_with_its_children_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
     program, told = tmp_path / "pager", tmp_path / "told"
     program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{told}.new && mv {told}.new {told}\nwait\n")
     program.chmod(0o700)
@@ -390,7 +390,7 @@ def test_a_dead_job_may_go_to_a_url(client, endpoint):
     eventually(lambda: counts(client, "orders")["dead"] == 0)
 
 
-def test_the_topic_of_callbacks_comes_back_where_somebody_deleted_or_changed_it(client, endpoint):
+def test_the_topic_of_callbacks_is_restored_after_a_delete_or_change(client, endpoint):
     client.put_topic("orders", dead_letter={"to": endpoint.url})
     eventually(lambda: counts(client, "tarry.callbacks").get("leased") == 0)
     client.call("DELETE", "/v1/topics/tarry.callbacks")
@@ -439,7 +439,7 @@ def test_the_topic_of_the_work_itself_is_not_delivered(client):
 
 # ---- several servers ----
 
-def test_of_two_servers_one_forwards_and_one_tells(start_redis, start_delivering, endpoint):
+def test_of_two_servers_one_forwards_and_one_alerts(start_redis, start_delivering, endpoint):
     redis = start_redis()
     servers = [start_delivering("--store", redis.url) for _ in range(2)]
     clients = [server.client() for server in servers]

@@ -59,7 +59,7 @@ def test_a_due_job_is_delivered_once_and_gone(server, endpoint):
     assert job(client, "orders", "42") is None
 
 
-def test_the_whole_job_goes_where_the_topic_wants_it(server, endpoint):
+def test_the_whole_job_goes_to_the_target_of_its_topic(server, endpoint):
     """The body is signed and counted as it goes out; many of them go together."""
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url + "/whole", "body": "job"})
@@ -91,7 +91,7 @@ def test_a_failed_delivery_comes_again_by_backoff(server, endpoint):
     assert totals(client, "orders")["nacked"] == 2
 
 
-def test_a_refused_one_is_dead_at_once_with_its_error(server, endpoint):
+def test_a_rejected_job_is_dead_immediately_with_its_error(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: 410
     settle(client, "orders", deliver={"to": endpoint.url})
@@ -114,7 +114,7 @@ def test_it_is_dead_after_its_last_attempt_with_its_history(server, endpoint):
     assert all("500" in entry["error"] for entry in history)
 
 
-def test_a_retry_after_that_is_over_already_does_not_use_up_the_attempts(server, endpoint):
+def test_a_retry_after_in_the_past_does_not_use_up_the_attempts(server, endpoint):
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     endpoint.answer = lambda call: (503, {"Retry-After": "0" if call.n == 1 else "Sun, 06 Nov 1994 08:49:37 GMT"})
@@ -148,7 +148,7 @@ def test_a_silent_endpoint_costs_an_attempt_after_the_timeout(server, endpoint):
 # ---- destinations ----
 
 
-def test_a_jobs_own_callback_is_used_where_the_topic_allows_it(server, endpoint):
+def test_a_jobs_own_callback_is_used_if_the_topic_allows_it(server, endpoint):
     client = server.client()
     other = Endpoint().start()
     try:
@@ -171,7 +171,7 @@ def test_a_callback_that_the_topic_does_not_allow_ends_the_job(server, endpoint)
     assert endpoint.calls == []
 
 
-def test_a_job_with_no_destination_is_dead_and_says_so(server, endpoint):
+def test_a_job_without_a_destination_is_dead_with_a_reason(server, endpoint):
     client = server.client()
     settle(client, "orders", deliver={"callback": True})
     push(client, "orders", "1")
@@ -179,7 +179,7 @@ def test_a_job_with_no_destination_is_dead_and_says_so(server, endpoint):
     assert job(client, "orders", "1")["last_error"].startswith("no destination")
 
 
-def test_what_the_policy_does_not_name_is_refused_when_it_is_set(server):
+def test_a_host_missing_from_the_policy_is_rejected_when_set(server):
     client = server.client()
     reply = client.call("PUT", "/v1/topics/orders", json.dumps({"deliver": {"to": "https://example.com/x"}}).encode(), JSON)
     assert reply.status == 400 and "example.com" in reply.json()["detail"] and "allow-host" in reply.json()["detail"]
@@ -225,7 +225,7 @@ def test_a_paused_topic_is_not_delivered_until_it_is_resumed(server, endpoint):
     eventually(lambda: totals(client, "orders")["acked"] == 1)
 
 
-def test_a_slow_endpoint_holds_up_nobody_else(server, endpoint):
+def test_a_slow_endpoint_does_not_delay_others(server, endpoint):
     client = server.client()
     may_answer = threading.Event()
     slow = Endpoint(lambda call: 200 if may_answer.wait(120) else 500).start()
@@ -292,7 +292,7 @@ def test_without_a_policy_file_nothing_is_delivered(start_delivering, endpoint, 
     assert server.log().count('event="delivery off" topic=orders') == 1
 
 
-def test_another_target_takes_over_and_none_ends_it(server, endpoint):
+def test_another_target_takes_over_and_removing_it_ends_delivery(server, endpoint):
     client = server.client()
     other = Endpoint().start()
     try:
@@ -325,7 +325,7 @@ def test_the_policy_is_read_again_on_sighup_and_a_bad_one_is_not(server, endpoin
     assert client.call("PUT", "/v1/topics/orders", asked, JSON).ok
 
 
-def test_a_topic_that_the_policy_file_does_not_allow_any_more_is_named_and_waits(start_delivering, endpoint, tmp_path):
+def test_a_topic_forbidden_by_a_new_policy_is_reported_and_waits(start_delivering, endpoint, tmp_path):
     server = start_delivering()
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url, "sign": "default"})
@@ -394,7 +394,7 @@ def test_a_kill_loses_nothing_and_duplicates_have_their_cause(start_delivering, 
     assert before < 200
 
 
-def test_a_stop_gives_back_what_is_under_way(start_delivering, endpoint):
+def test_a_stop_returns_jobs_in_delivery(start_delivering, endpoint):
     server = start_delivering(*FLAGS, "--grace", "5s")
     client = server.client()
     endpoint.answer = lambda call: time.sleep(8.0 if call.n == 1 else 0) or 200
@@ -409,7 +409,7 @@ def test_a_stop_gives_back_what_is_under_way(start_delivering, endpoint):
     assert [call.attempt for call in endpoint.calls] == [1, 1]  # what was given up does not count
 
 
-def test_a_stop_waits_for_what_is_under_way(start_delivering, endpoint):
+def test_a_stop_waits_for_deliveries_in_progress(start_delivering, endpoint):
     server = start_delivering()
     client = server.client()
     endpoint.answer = lambda call: time.sleep(0.5) or 200
@@ -468,7 +468,7 @@ def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_d
     assert metric(client, "tarry_deliver_lease_ended_total", topic="orders") == 0
 
 
-def test_a_job_under_way_that_is_not_wanted_any_more_is_not_tried_again(start_delivering, endpoint):
+def test_a_job_cancelled_during_delivery_is_not_retried(start_delivering, endpoint):
     server = start_delivering()
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
@@ -506,7 +506,7 @@ def test_one_of_two_servers_dies_and_the_other_delivers_all(start_redis, start_d
 # ---- rest ----
 
 
-def test_an_idle_topic_that_delivers_wakes_nobody(server, endpoint):
+def test_an_idle_delivering_topic_wakes_no_thread(server, endpoint):
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     push(client, "orders", "1")
@@ -519,7 +519,7 @@ def test_an_idle_topic_that_delivers_wakes_nobody(server, endpoint):
     eventually(is_idle)  # a new server still fills its next log file
 
 
-def test_the_demo_shows_what_it_says():
+def test_the_demo_prints_its_documented_output():
     done = subprocess.run([REPO / "scripts/demo", "1"], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "TARGET": "http", "TARRY_BIN": str(BINARY)})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -557,7 +557,7 @@ def test_a_message_has_one_id_over_attempts_and_restarts_and_another_in_another_
 # ---- credentials of the policy file ----
 
 
-def test_a_credential_goes_to_its_origin_alone(start_delivering, endpoint, tmp_path):
+def test_a_credential_goes_only_to_its_origin(start_delivering, endpoint, tmp_path):
     token = f"credential = {endpoint.url} tok-4711-en"
     server = start_delivering(policy=[token])
     client = server.client()

@@ -63,7 +63,7 @@ def p99(values):
     return values[len(values) * 99 // 100]
 
 
-def test_a_bad_endpoint_beside_ninety_nine_good_ones_holds_up_nobody(start_delivering, nginx, evil):
+def test_a_bad_endpoint_does_not_delay_ninety_nine_good_ones(start_delivering, nginx, evil):
     good = nginx(fields="$msec $http_tarry_due_at")
     server = start_delivering(policy=["allow-host = *"])
     client = server.client()
@@ -115,7 +115,7 @@ def tls(certificates):
 
 
 @pytest.mark.parametrize("listen, protocol", [("ssl http2", "HTTP/2.0"), ("ssl", "HTTP/1.1")])
-def test_http2_is_spoken_where_the_peer_does(start_delivering, nginx, certificates, listen, protocol):
+def test_http2_is_used_if_the_peer_supports_it(start_delivering, nginx, certificates, listen, protocol):
     peer = nginx(fields="$server_protocol $connection $http_webhook_signature", listen=listen, more=tls(certificates))
     client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"]).client()
     settle(client, "orders", deliver={"to": f"https://localhost:{peer.port}/{{id}}", "max_in_flight": 10})
@@ -128,7 +128,7 @@ def test_http2_is_spoken_where_the_peer_does(start_delivering, nginx, certificat
     assert all(line[2].startswith("v1,") for line in came)
 
 
-def test_an_endpoint_that_takes_http2_back_is_asked_by_http1(start_delivering, certificates):
+def test_an_endpoint_that_withdraws_http2_is_called_by_http1(start_delivering, certificates):
     """What it has refused by HTTP/2 it takes by HTTP/1.1, in the same attempt; later ones ask so at once."""
     peer = OldHttp(certificates)
     client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"]).client()
@@ -155,7 +155,7 @@ def test_a_certificate_that_proves_nothing_gets_nothing(start_delivering, nginx,
     assert peer.came() == []
 
 
-def test_proxies_of_the_environment_are_not_asked(start_delivering, nginx, evil):
+def test_proxies_of_the_environment_are_not_used(start_delivering, nginx, evil):
     peer = nginx(fields="$request_uri")
     environment = {name: evil.url for name in ("http_proxy", "https_proxy", "ALL_PROXY", "HTTPS_PROXY")}
     client = start_delivering(env={**os.environ, **environment}).client()

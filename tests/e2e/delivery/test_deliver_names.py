@@ -48,7 +48,7 @@ def test_names_that_take_long_hold_up_no_other(server):
 
 
 @pytest.mark.parametrize("scheme", ["http", "stomp"])
-def test_a_look_up_under_way_does_not_keep_the_server_from_its_end(server, scheme):
+def test_a_look_up_in_progress_does_not_prevent_the_stop(server, scheme):
     push_to_slow(server.client(), scheme, 3)
     began = time.monotonic()
     assert server.terminate() == 0

@@ -236,7 +236,7 @@ def test_the_policy_file_is_one(start_server, tmp_path):
     start_server("--deliver", str(policy))
 
 
-def test_every_network_that_cannot_be_reached_is_told():
+def test_every_unreachable_network_is_reported():
     section = PAGE.read_text(encoding="utf-8").split("\n## What cannot be reached\n")[1]
     told = [ipaddress.ip_network(text) for text in re.findall(r"[0-9a-f:.]+/\d+", section)]
     rows = re.findall(r'^    \{"([^"]+)", (CLOSED|HOLDS|RELAYS),', (REPO / "src" / "delivery" / "guard" / "network.c").read_text(encoding="utf-8"), re.MULTILINE)

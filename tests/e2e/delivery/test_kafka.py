@@ -53,7 +53,7 @@ def test_topic_and_key_are_filled_in_and_a_name_that_cannot_be_is_refused(broker
     assert [(record.key, record.id) for record in broker.receive("odd.new_1-a", 1)] == [(b"new_1-a/1", "1")]
 
 
-def test_a_body_of_a_mebibyte_arrives_where_the_topic_takes_it_and_is_dead_where_not(broker, start_delivering):
+def test_a_body_of_a_mebibyte_arrives_or_dies_by_the_limit_of_the_topic(broker, start_delivering):
     client = start_delivering().client()
     body = os.urandom(JOB_BYTES_MAX)
     broker.create("big", 2 * JOB_BYTES_MAX)
@@ -127,7 +127,7 @@ def test_a_login_that_changes_is_read_again_with_the_policy_file(broker, start_d
     assert sorted(record.id for record in broker.receive("rotated", 2)) == ["1", "2"]
 
 
-def test_a_login_that_is_wrong_is_told_and_nothing_is_lost(broker, start_delivering):
+def test_a_wrong_login_is_reported_and_no_job_is_lost(broker, start_delivering):
     server = start_delivering(policy=[f"credential = {broker.login_url} {kafka.USER} wrong-password"])
     client = server.client()
     settle(client, "nologin", deliver={"to": broker.login_url}, max_attempts=1)
@@ -150,7 +150,7 @@ def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(broker, start_deliv
     assert len(broker.receive("secret", 1)) == 1
 
 
-def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delivering):
+def test_the_guard_also_checks_brokers_named_by_the_cluster(broker, start_delivering):
     """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
     client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
     settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "3s"})
@@ -161,7 +161,7 @@ def test_brokers_that_the_cluster_names_are_asked_about_too(broker, start_delive
     assert totals(client, "named")["acked"] == 0
 
 
-def test_where_the_guard_refuses_nothing_connects(start_delivering):
+def test_nothing_connects_if_the_guard_rejects(start_delivering):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
         client = start_delivering(only=["allow-host = localhost"]).client()

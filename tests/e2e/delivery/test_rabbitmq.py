@@ -115,7 +115,7 @@ def is_free(port):
 # ---- what cannot arrive ----
 
 
-def test_an_unroutable_message_fails_until_there_is_a_queue_and_holds_up_nobody(broker, start_delivering):
+def test_an_unroutable_message_fails_until_there_is_a_queue_without_delaying_others(broker, start_delivering):
     client = start_delivering().client()
     settle(client, broker, broker.queue("routed"))
     settle(client, broker, "unrouted", routing_key="not-there-yet")
@@ -127,7 +127,7 @@ def test_an_unroutable_message_fails_until_there_is_a_queue_and_holds_up_nobody(
     assert bodies(broker.messages("not-there-yet", 1)) == {"late": 1}
 
 
-def test_a_missing_exchange_fails_its_own_messages_alone(broker, start_delivering):
+def test_a_missing_exchange_fails_only_its_own_messages(broker, start_delivering):
     client = start_delivering().client()
     settle(client, broker, "lost", exchange="no-such-exchange")
     settle(client, broker, broker.queue("found"))
@@ -145,7 +145,7 @@ def test_a_missing_exchange_fails_its_own_messages_alone(broker, start_deliverin
         channel.exchange_delete("no-such-exchange")
 
 
-def test_a_message_that_the_broker_will_not_have_dies_alone(broker, start_delivering):
+def test_a_message_rejected_by_the_broker_dies_separately(broker, start_delivering):
     client = start_delivering().client()
     settle(client, broker, broker.queue("poison"))
     client.topic_verb("poison", "pause")

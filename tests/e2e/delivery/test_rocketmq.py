@@ -59,7 +59,7 @@ def test_a_job_arrives_to_the_byte_with_tags_keys_and_properties_when_it_is_due(
     assert said["tarry-due-at"].startswith("20") and said["tarry-due-at"].endswith("Z")
 
 
-def test_topics_are_filled_in_and_what_rocketmq_cannot_take_is_refused(mq, start):
+def test_topics_are_filled_in_and_invalid_messages_are_rejected(mq, start):
     client = start(mq).client()
     settle(client, "odd", deliver={"to": mq.url, "topic": "odd-{meta.kind}"})
     client.push("odd", "1", b"x", meta={"kind": "new_1-a"})
@@ -74,7 +74,7 @@ def test_topics_are_filled_in_and_what_rocketmq_cannot_take_is_refused(mq, start
     assert [(message.keys, message.id) for message in mq.receive("odd-new_1-a", 1)] == [("1", "1")]
 
 
-def test_a_body_of_a_mebibyte_arrives_and_one_that_the_broker_refuses_is_dead(mq, start_delivering):
+def test_a_body_of_a_mebibyte_arrives_and_a_rejected_one_is_dead(mq, start_delivering):
     client = start_delivering("--max-body", "4MiB", policy=[f"credential = {mq.url} {ACCESS_KEY} {SECRET_KEY}"]).client()
     body = os.urandom(1 << 20)
     settle(client, "big", deliver={"to": mq.url})
@@ -118,7 +118,7 @@ def test_a_frozen_broker_gets_everything_when_it_wakes(mq, start):
     check_copies(mq.receive("frozen", 20), [str(at) for at in range(20)])
 
 
-def test_a_login_comes_from_the_policy_file_and_a_wrong_one_is_told(mq, start):
+def test_a_login_comes_from_the_policy_file_and_a_wrong_one_is_reported(mq, start):
     client = start(mq).client()
     settle(client, "login", deliver={"to": mq.url})
     client.push("login", "1", b"x")
@@ -154,7 +154,7 @@ def test_by_tls_a_job_arrives_and_a_stranger_is_sent_nothing(clusters, start_del
     assert "tls failed" in deliver_test(trusting_nobody, "secret")
 
 
-def test_name_servers_that_are_away_are_passed_over(clusters, start_delivering):
+def test_unreachable_name_servers_are_skipped(clusters, start_delivering):
     mq = clusters["4"].wait_ready()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         first = f"rocketmq://127.0.0.1:{silent.getsockname()[1]}"
@@ -165,7 +165,7 @@ def test_name_servers_that_are_away_are_passed_over(clusters, start_delivering):
         acked(client, "second", 1)
 
 
-def test_brokers_that_the_cluster_names_are_asked_about_too(clusters, start_delivering):
+def test_the_guard_also_checks_brokers_named_by_the_cluster(clusters, start_delivering):
     """The name in the URL is allowed; the address that the name server gives for its broker is not."""
     mq = clusters["4"].wait_ready()
     client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
@@ -174,7 +174,7 @@ def test_brokers_that_the_cluster_names_are_asked_about_too(clusters, start_deli
     assert '"done"' not in said and "not allowed" in said, said
 
 
-def test_where_the_guard_refuses_nothing_connects(start_delivering):
+def test_nothing_connects_if_the_guard_rejects(start_delivering):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.3)
         client = start_delivering(only=["allow-host = localhost"]).client()
@@ -184,7 +184,7 @@ def test_where_the_guard_refuses_nothing_connects(start_delivering):
             listener.accept()
 
 
-def test_a_destination_that_cannot_be_is_told(start_delivering):
+def test_an_invalid_destination_is_reported(start_delivering):
     client = start_delivering().client()
     for deliver, part in (({"to": "rocketmq://mq/orders"}, "no path"), ({"to": "rocketmq://mq", "exchange": "x"}, "amqp"),
                           ({"to": "kafka://mq", "tags": "x"}, "rocketmq"), ({"to": "rocketmq://mq", "tags": "{kind}"}, "{kind}")):

@@ -83,7 +83,7 @@ def test_a_job_is_one_of_the_queue(connect, server):
     assert one(f"kick-job {number}") == ["KICKED"] and one("reserve")[1:] == [str(number), b"\x00\xff binary"]
 
 
-def test_a_job_that_is_asked_for_by_http_goes_with_its_release(connect, server):
+def test_a_job_with_a_cancel_request_by_http_ends_with_its_release(connect, server):
     one = connect()
     for command in ("release {} 0 0", "bury {} 0"):
         number = one.put("a")
@@ -94,7 +94,7 @@ def test_a_job_that_is_asked_for_by_http_goes_with_its_release(connect, server):
 
 
 @STORES
-def test_whoever_closes_gives_back_and_that_counts(connect, server):
+def test_a_closed_connection_returns_its_jobs_and_that_counts(connect, server):
     one, two = connect(), connect()
     number = two.put("a")
     assert one("reserve")[1] == str(number)
@@ -105,7 +105,7 @@ def test_whoever_closes_gives_back_and_that_counts(connect, server):
 
 
 @STORES
-def test_a_job_without_a_ttr_of_its_own_is_held_as_its_topic_says(connect, server):
+def test_a_job_without_a_ttr_uses_the_lease_of_its_topic(connect, server):
     client = server.client()
     client.put_topic("mail", lease_for="1500ms", backoff="none")
     client.push("mail", "by-http", b"x")
@@ -118,7 +118,7 @@ def test_a_job_without_a_ttr_of_its_own_is_held_as_its_topic_says(connect, serve
 
 
 @SQL_TOO
-def test_a_waiting_client_is_told_at_once(connect):
+def test_a_waiting_client_is_answered_immediately(connect):
     one, two = connect(), connect()
     one.send("reserve\r\n")
     eventually(lambda: two.stats("stats")["current-waiting"] == "1")
@@ -127,7 +127,7 @@ def test_a_waiting_client_is_told_at_once(connect):
     assert one.answer()[0] == "RESERVED" and time.monotonic() - began < 2 * slack()
 
 
-def test_the_last_second_is_told(connect):
+def test_deadline_soon_is_sent_in_the_last_second(connect):
     one = connect()
     one.put("a", ttr=2)
     assert one("reserve")[0] == "RESERVED"
@@ -164,7 +164,7 @@ def test_a_paused_tube_gives_nothing(connect):
 
 
 @STORES
-def test_a_kick_of_delayed_jobs_goes_as_far_as_it_is_told(connect):
+def test_a_kick_of_delayed_jobs_respects_its_bound(connect):
     one = connect()
     one.send(b"".join(b"put 0 %d 60 0\r\n\r\n" % (1000 + i) for i in range(2500)))
     assert all(one.answer()[0] == "INSERTED" for _ in range(2500))
@@ -172,7 +172,7 @@ def test_a_kick_of_delayed_jobs_goes_as_far_as_it_is_told(connect):
     assert one("kick 4294967295") == ["KICKED", "300"] and one("kick 1") == ["KICKED", "0"]
 
 
-def test_what_is_wrong_is_said(connect):
+def test_errors_are_answered(connect):
     one = connect()
     for line, answer in {"nothing": "UNKNOWN_COMMAND", "reserve ": "BAD_FORMAT", "use -a": "BAD_FORMAT", "use " + "a" * 201: "BAD_FORMAT",
                          "peek x": "BAD_FORMAT", "x" * 500: "BAD_FORMAT", "delete 99": "NOT_FOUND", "kick-job 99": "NOT_FOUND",
@@ -201,7 +201,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_who_speaks_http_or_tls_puts_nothing(server, name):
+def test_http_and_tls_clients_put_nothing(server, name):
     with Connection(address(server)) as one:
         with contextlib.suppress(ConnectionError):
             one.send(FOREIGN[name])
@@ -243,7 +243,7 @@ def test_a_server_that_begins_drained_takes_no_job(start_server, tmp_path):
         assert one.stats("stats")["draining"] == "true"
 
 
-def test_numbers_go_on_behind_a_restart(start_server, tmp_path):
+def test_numbers_continue_after_a_restart(start_server, tmp_path):
     server = start_server("--beanstalk", f"unix:{tmp_path}/b", directory=tmp_path / "d")
     with Connection(f"{tmp_path}/b") as one:
         assert [one.put("x") for _ in range(3)] == [1, 2, 3]
@@ -253,7 +253,7 @@ def test_numbers_go_on_behind_a_restart(start_server, tmp_path):
         assert one.put("x") == 1001 and one("peek 3")[0] == "FOUND", "in the next block, so that no two servers meet"
 
 
-def test_many_at_once_in_one_packet(connect):
+def test_one_packet_may_have_many_commands(connect):
     one = connect()
     one.send(b"".join(b"put %d 0 60 2\r\nab\r\n" % i for i in range(3000)))
     assert [one.answer()[1] for _ in range(3000)] == [str(n) for n in range(1, 3001)]
@@ -337,7 +337,7 @@ def test_a_stop_ends_connections_and_gives_back(start_server, tmp_path):
     assert not Path(f"{tmp_path}/b").exists()
 
 
-def test_other_machines_reach_it_only_where_that_is_meant(start_server):
+def test_other_machines_reach_it_only_if_configured(start_server):
     server = start_server("--beanstalk", "0.0.0.0:0", started=False).launch()
     assert server.proc.wait(30) and "--insecure" in server.log()
     server.proc = None

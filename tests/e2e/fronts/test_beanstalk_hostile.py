@@ -105,7 +105,7 @@ def test_a_job_of_a_gibibyte_costs_no_memory(server):
         assert one.stats("stats-tube default")["total-jobs"] == "0"
 
 
-def test_bytes_that_are_no_text(server):
+def test_binary_bytes_are_rejected(server):
     with Good(server), Connection(address(server)) as one:
         for line in (b"\0", b"peek 1\0", b"use a\0b", b"\xff\xfe", b"put 0 0 60 1\0", b"use " + bytes(range(128, 160)), b"\r", b"\n", b"a\nb", b"reserve\n"):
             one.send(line + b"\r\n")
@@ -114,7 +114,7 @@ def test_bytes_that_are_no_text(server):
         assert one(f"peek {number}")[2] == bytes(range(256))
 
 
-def test_who_reserves_and_never_reads(server):
+def test_a_client_that_reserves_and_never_reads_is_bounded(server):
     """What it reserved goes back when it is cut; what it is owed stays bounded."""
     body = b"b" * 60_000
     with Connection(address(server)) as one:
@@ -171,7 +171,7 @@ def test_a_watch_list_has_an_end(server):
         assert len(one.stats("list-tubes")) < 70, "who leaves a tube leaves nothing behind"
 
 
-def test_a_million_commands_at_once(server):
+def test_a_million_pipelined_commands_are_bounded(server):
     count = 200_000 if IS_SANITIZED else 1_000_000
     with Good(server), raw(server) as one:
         def send():
@@ -186,7 +186,7 @@ def test_a_million_commands_at_once(server):
         assert seen == count * 15
 
 
-def test_who_holds_many_jobs_slows_nobody(server):
+def test_a_client_with_many_jobs_does_not_slow_others(server):
     count = 3000 if IS_SANITIZED else 20_000
     with Connection(address(server)) as one:
         one.send(b"put 0 0 600 1\r\nx\r\n" * count)

@@ -99,7 +99,7 @@ def test_reserved_jobs_stay_and_are_named_and_come_when_they_are_free(old, said,
     assert len(jobs_of(server, "default")) == 2 and left_at(said) == {"default": {}}
 
 
-def test_a_dry_run_shows_what_is_there_and_changes_nothing(old, said, server):
+def test_a_dry_run_shows_the_jobs_and_changes_nothing(old, said, server):
     put_many(said, "mail", 3, lambda n: 100)
     said.put(b"x")
     server.terminate()
@@ -121,7 +121,7 @@ def test_only_the_tubes_that_are_named_come(old, said, server):
     assert "there is no tube 'nobody'" in err
 
 
-def test_consumers_over_there_get_nothing_meanwhile_and_go_on_afterwards(old, said, server):
+def test_consumers_of_beanstalkd_pause_during_the_import_and_continue_afterwards(old, said, server):
     put_many(said, "mail", 200, lambda n: n % 2)
     said("watch mail")
     with Gate(server, up=5_000) as gate:
@@ -178,7 +178,7 @@ def test_killed_again_and_again_it_doubles_nothing_and_loses_nothing(old, said, 
     assert server.client().topic("mail")["counts"]["dead"] == 20
 
 
-def test_a_job_that_was_done_here_before_the_next_run_is_not_done_again_where_the_topic_remembers(old, said, server):
+def test_a_finished_job_is_not_imported_again_if_the_topic_remembers_ids(old, said, server):
     client = server.client()
     client.put_topic("default", dedup_window="1h")
     put_many(said, "default", 60, lambda n: 0)
@@ -204,7 +204,7 @@ def test_jobs_that_the_server_refuses_stay_and_are_named(old, said, start_server
     assert said.stats("stats-tube mail")["pause-time-left"] == "0"
 
 
-def test_it_gives_up_where_the_server_refuses_everything(old, said, start_server):
+def test_an_import_ends_if_the_server_rejects_everything(old, said, start_server):
     server = start_server("--sync", "always", "--shards", "1", "--max-body", "1KiB")
     body = b"x" * 2000
     for at in range(0, 3000, 500):
@@ -251,7 +251,7 @@ def test_a_job_that_is_deleted_there_on_its_way_is_named(old, said, server):
     assert running.returncode == OK and f"job {number} of tube 'default' was taken or deleted there meanwhile".encode() in err, err
 
 
-def test_where_the_server_goes_away_the_tubes_stay_paused_and_the_next_run_ends_it(old, said, server):
+def test_after_a_lost_server_the_tubes_stay_paused_until_the_next_run(old, said, server):
     put_many(said, "mail", 100, lambda n: 0)
     with Gate(server, down=len(server.client().call("GET", "/v1/info").body) + 2000) as gate:  # in the answer to the first batch
         running = begin(gate, "import", old.url, "--patience", "100ms")
@@ -268,7 +268,7 @@ def test_where_the_server_goes_away_the_tubes_stay_paused_and_the_next_run_ends_
 
 
 @pytest.mark.plain("what answers as no beanstalkd does is a server without TLS here")
-def test_what_cannot_be_is_told(old, server, tmp_path):
+def test_invalid_arguments_are_reported(old, server, tmp_path):
     for arguments, part in ((("beanstalk://",), "give one such as"), (("beanstalk://u:secret@127.0.0.1",), "give one such as"), (("beanstalk://127.0.0.1:1/path",), "give one such as"),
                             ((old.url, "--state", "x"), "are for files"), ((old.url, "--on-conflict", "replace"), "are for files"), (("--tube", "x"), "are for beanstalkd"),
                             ((str(tmp_path / "x"), "--dry-run"), "are for beanstalkd"), ((old.url, "--tube", "a b"), "the name of a tube")):

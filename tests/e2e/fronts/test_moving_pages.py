@@ -16,7 +16,7 @@ PAGE = "docs/moving/beanstalkd.md"
 
 @pytest.mark.plain("the page's worker knows neither the authority nor a token")
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
-def test_the_page_does_what_it_says(server, tmp_path):
+def test_the_commands_of_the_page_print_its_output(server, tmp_path):
     with Beanstalkd() as old, Connection(old.address) as said:
         said("use mail"), said("watch mail")
         for delay in (0, 0, 0, 600, 1200, 1800):
@@ -34,7 +34,7 @@ def test_the_page_does_what_it_says(server, tmp_path):
     assert (printed.count("sending"), printed.count("welcome 1001"), printed.count("welcome 7"), worker.returncode) == (3, 1, 2, 0), printed
 
 
-def test_lines_of_anything_else_are_imported_as_the_page_says(server, tmp_path):
+def test_other_lines_are_imported_as_documented(server, tmp_path):
     follow("docs/moving/README.md", tmp_path, server, {})
     first, second = (server.client().get("orders", ident) for ident in ("1001", "1002"))
     assert (first["state"], first["body"], first["due_at"]) == ("delayed", {"order": 1001}, "2033-05-18T03:33:20.000Z")

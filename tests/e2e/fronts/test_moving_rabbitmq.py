@@ -12,7 +12,7 @@ PAGE = "docs/moving/rabbitmq.md"
 TTL_S = 1800
 
 
-def test_what_waits_in_a_queue_with_a_ttl_goes_on_waiting_in_tarry(start_server, tmp_path):
+def test_messages_waiting_in_a_ttl_queue_continue_to_wait_in_tarry(start_server, tmp_path):
     broker = rabbitmq.shared()
     broker.queue("tarry-in"), broker.queue("moving-work")
     broker.queue("delay.30m", **{"x-message-ttl": TTL_S * 1000, "x-dead-letter-exchange": "moving-shop"})

@@ -24,7 +24,7 @@ def element(value, number=b"\x01\x02\x03\x04\x05\x06\x07\x08", old=False):
     return (b"" if old else b"\x08") + number + struct.pack("<Q", len(value)) + value
 
 
-def test_what_is_pending_in_redisson_comes_over_by_the_page(server, start_redis, tmp_path):
+def test_pending_jobs_of_redisson_are_moved_as_documented(server, start_redis, tmp_path):
     port = start_redis().port
     store, now_ms = redis.Redis(port=port), int(time.time() * 1000)
     odd = bytes(range(256))
@@ -105,13 +105,13 @@ def check_bullmq(server, port, tmp_path):
     assert b"0 created, 0 replaced, 6 existed; 0 refused" in again.stderr
 
 
-def test_what_redisson_has_put_there_comes_over_whatever_its_codec(server, start_redis, tmp_path):
+def test_jobs_of_redisson_are_moved_with_any_codec(server, start_redis, tmp_path):
     port = start_redis().port
     restore(redis.Redis(port=port), "redisson")
     check_redisson(server, port, tmp_path)
 
 
-def test_what_bullmq_has_put_there_comes_over_by_the_page(server, start_redis, tmp_path):
+def test_jobs_of_bullmq_are_moved_as_documented(server, start_redis, tmp_path):
     port = start_redis().port
     restore(redis.Redis(port=port), "bullmq")
     check_bullmq(server, port, tmp_path)

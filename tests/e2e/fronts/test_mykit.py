@@ -86,7 +86,7 @@ def test_without_an_id_one_is_made_and_the_same_id_replaces(start):
     assert client.get("t", "same")["body"] == "2" and counts(client, "t")["delayed"] == 2
 
 
-def test_bad_pushes_are_told_why_and_nothing_is_made(start):
+def test_bad_pushes_are_rejected_with_a_reason(start):
     mykit, client = start()
     for body, part in (({"id": "1"}, "topic"), ({"topic": "bad topic", "id": "1"}, "topic"), ({"topic": "t", "id": "é"}, "id"), ([1], "JSON object"), ({"topic": "t", "status": 3}, "status"),
                        ({"topic": "t", "delay": "soon"}, "'delay'"), ({"topic": ["t"]}, "'topic'"), ({"topic": "t", "bizKey": "a\nb"}, "'bizKey'"), ({"topic": "t", "delay": 1 << 62}, "years")):
@@ -94,7 +94,7 @@ def test_bad_pushes_are_told_why_and_nothing_is_made(start):
     assert client.good("GET", "/v1/topics")["topics"] == []
 
 
-def test_delete_needs_no_topic_and_is_good_where_there_is_no_job(start):
+def test_delete_needs_no_topic_and_succeeds_without_a_job(start):
     mykit, client = start()
     for topic in ("a", "b", "c"):
         mykit.good("POST", "/push", {"topic": topic, "id": "1", "delay": 60000})
@@ -134,7 +134,7 @@ def test_get_topic_waits_for_a_job(start):
     assert mykit.call("GET", "/get/topic", topic="t", wait="soon")[0] == 400
 
 
-def test_priority_decides_who_comes_first_and_ids_are_read_in_each_form_that_is_documented(start):
+def test_priority_decides_the_order_and_ids_are_read_in_each_documented_form(start):
     mykit, client = start()
     for ident, more in (("a", {}), ("b", {"priority": 7}), ("c", {"priority": "3"}), ("d", {"priority": None}), ("e", {"priority": 65535})):
         mykit.good("POST", "/push", {"topic": "t", "id": ident, "delay": 0, **more})
@@ -164,20 +164,20 @@ def test_restore_of_a_dead_job_sends_it_round_again(start):
     assert "Job" in mykit.error("GET", "/reStoreJob", jobId="none") and "Job" in mykit.error("GET", "/reStore/none")
 
 
-def test_what_they_never_did_and_what_needs_nothing(start):
+def test_unsupported_calls_are_answered_as_documented(start):
     mykit, _ = start()
     assert mykit.error("GET", "/finish", jobId="1") == "功能暂未开放"
     assert re.fullmatch(r"花费了\d+ ms，恢复 0 行数据", mykit.good("GET", "/reStore", expire="true"))
 
 
-def test_clear_all_is_off_unless_it_is_asked_for(start):
+def test_clear_all_is_off_by_default(start):
     mykit, client = start()
     mykit.good("POST", "/push", {"topic": "t", "id": "1", "delay": 60000})
     assert "--mykit-clear" in mykit.error("GET", "/clearAll")
     assert counts(client, "t")["delayed"] == 1
 
 
-def test_clear_all_drops_what_nobody_has(start):
+def test_clear_all_removes_unleased_jobs(start):
     mykit, client = start("--mykit-clear")
     for at in range(250):
         mykit.good("POST", "/push", {"topic": f"t{at % 130}", "id": str(at), "delay": 0 if at == 7 else 60000})
@@ -187,7 +187,7 @@ def test_clear_all_drops_what_nobody_has(start):
     assert sum(sum(topic["counts"][state] for state in ("delayed", "ready", "dead")) for topic in client.good("GET", "/v1/topics")["topics"]) == 0
 
 
-def test_they_are_at_their_address_alone_and_no_page_makes_them(start):
+def test_the_calls_exist_only_at_their_address_and_not_for_pages(start):
     mykit, client = start()
     assert Mykit(client.port).call("GET", "/delete", jobId="1")[0] == 404
     mykit.good("POST", "/push", {"topic": "t", "id": "1", "delay": 60000})
@@ -208,14 +208,14 @@ def test_a_server_without_them_has_no_such_path(start_server):
     assert Mykit(server.port).call("GET", "/delete", jobId="1")[0] == 404
 
 
-def test_options_that_cannot_be_are_told(tmp_path):
+def test_invalid_options_are_reported(tmp_path):
     for flags, part in ((["--mykit", "nowhere"], "--mykit"), (["--mykit-clear"], "without --mykit"), (["--mykit", "0.0.0.0:0"], "--insecure")):
         ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, timeout=20, check=False)
         assert ended.returncode != 0 and part in ended.stderr, ended.stderr
 
 
 @pytest.mark.thorough("needs MariaDB")
-def test_the_line_of_the_page_moves_what_is_pending_in_a_real_database(start, tmp_path):
+def test_the_command_of_the_page_moves_pending_jobs_of_a_real_database(start, tmp_path):
     """The tables are theirs; the command is the page's, to the letter."""
     mykit, client = start()
     now = int(time.time() * 1000)

@@ -121,7 +121,7 @@ SILENT = {
 }
 
 
-def test_what_is_unfinished_ends_at_each_listener(hasty):
+def test_unfinished_requests_end_at_each_listener(hasty):
     server = hasty
     server.addresses.update({"raw tls": server.addresses["tls"], "raw proxy": server.addresses["proxy"]})
     with contextlib.ExitStack() as stack:

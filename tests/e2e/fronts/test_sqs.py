@@ -92,7 +92,7 @@ def test_a_message_goes_and_comes_with_its_attributes_and_is_gone_once_deleted(s
     assert totals(server.client(), "orders")["acked"] == 1
 
 
-def test_only_what_is_asked_for_comes(start):
+def test_only_requested_attributes_are_returned(start):
     _, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={name: {"DataType": "String", "StringValue": name} for name in ("a.x", "a.y", "b")})
@@ -121,7 +121,7 @@ def test_delays_of_a_message_and_of_its_queue_go_to_years(start):
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", DelaySeconds=11 * 366 * 86400)[0] == "InvalidParameterValue"
 
 
-def test_a_long_poll_wakes_for_what_is_sent_meanwhile_and_comes_empty_when_it_is_over(start):
+def test_a_long_poll_returns_new_messages_or_an_empty_answer_at_its_end(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q", Attributes={"ReceiveMessageWaitTimeSeconds": "20"})["QueueUrl"]
     began = time.time()
@@ -131,7 +131,7 @@ def test_a_long_poll_wakes_for_what_is_sent_meanwhile_and_comes_empty_when_it_is
     assert "Messages" not in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1) and time.time() - began >= 0.95
 
 
-def test_batches_say_of_each_entry_what_became_of_it(start):
+def test_batches_have_a_result_for_each_entry(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     said = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "\x01" if at == 3 else f"body {at}", "DelaySeconds": 60 if at == 4 else 0} for at in range(10)])
@@ -164,7 +164,7 @@ def test_visibility_is_a_lease_and_without_a_redrive_policy_nothing_ever_dies(st
     assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=43201)[0] == "InvalidParameterValue"
 
 
-def test_a_handle_deletes_also_when_its_time_is_over_unless_somebody_else_has_the_message(start):
+def test_an_expired_handle_deletes_unless_another_consumer_has_the_message(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     client = server.client()
@@ -189,7 +189,7 @@ def test_a_handle_deletes_also_when_its_time_is_over_unless_somebody_else_has_th
     assert counts(client, "q")["ready"] == 0
 
 
-def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_queue(start):
+def test_a_redrive_policy_moves_messages_received_too_often(start):
     server, sqs = start()
     dead = sqs.create_queue(QueueName="q-dead")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -208,7 +208,7 @@ def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_q
     assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
 
 
-def test_a_dead_letter_names_its_source_and_goes_on_counting_receives(start):
+def test_a_dead_letter_names_its_source_and_continues_its_receive_count(start):
     server, sqs = start()
     dead = sqs.create_queue(QueueName="dlq")["QueueUrl"]
     source = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
@@ -244,7 +244,7 @@ def test_a_dead_letter_queue_must_exist_and_be_another_one(start):
     assert sqs.list_queues()["QueueUrls"] == [url] and server.client().call("GET", "/v1/topics/none").status == 404
 
 
-def test_a_standard_queue_keeps_the_group_of_a_message_and_refuses_what_is_of_fifo_queues(start):
+def test_a_standard_queue_keeps_message_groups_and_rejects_fifo_parameters(start):
     _, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     groups = ["tenant-1", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "x" * 128]
@@ -331,7 +331,7 @@ def test_attributes_are_settings_of_the_topic_and_outlive_a_restart(start):
     assert refused(sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["Nonsense"])[0] == "InvalidAttributeName"
 
 
-def test_settings_by_the_api_keep_what_sqs_keeps(start):
+def test_settings_by_the_api_keep_sqs_attributes(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "77"}, tags={"a": "b"})["QueueUrl"]
     server.client().good("PATCH", "/v1/topics/q", b'{"lease_for":"90s"}')
@@ -406,7 +406,7 @@ def test_lists_of_many_queues_come_page_by_page(start):
     assert refused(sqs.list_queues, MaxResults=5, NextToken="x" * 2000)[0] == "InvalidParameterValue"
 
 
-def test_what_is_not_here_is_refused_by_its_own_error(start):
+def test_missing_queues_are_rejected_with_the_sqs_error(start):
     _, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     assert refused(sqs.create_queue, QueueName="q.fifo", Attributes={"FifoQueue": "true"})[0] == "InvalidParameterValue"
@@ -461,7 +461,7 @@ def test_an_error_before_the_route_has_the_form_of_sqs(start):
     assert connection.getresponse().status == 200
 
 
-def test_a_dead_letter_arrives_at_once(start):
+def test_a_dead_letter_arrives_immediately(start):
     """It once waited up to a second behind the settings of its queue, in each new one."""
     server, sqs = start()
     dead = sqs.create_queue(QueueName="dlq")["QueueUrl"]
@@ -511,7 +511,7 @@ def test_a_server_without_it_has_no_such_calls(start_server):
     assert raw(server.port, b"{}", Authorization="x", X_Amz_Target="AmazonSQS.ListQueues")[0].status in (404, 405)
 
 
-def test_the_pages_program_does_what_it_says(start):
+def test_the_program_of_the_page_prints_its_output(start):
     server, _ = start()
     program = re.search(r"```python\n(import boto3.*?)```", (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8"), re.S).group(1)
     done = subprocess.run([sys.executable, "-c", program.replace("127.0.0.1:8279", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60, check=False,
@@ -520,20 +520,20 @@ def test_the_pages_program_does_what_it_says(start):
     assert counts(server.client(), "reminders") == {**counts(server.client(), "reminders"), "delayed": 1, "leased": 0}
 
 
-def test_what_the_page_shows_for_celery_is_what_was_tried():
+def test_the_page_shows_the_tested_celery_program():
     (snippet,) = re.findall(r"```python\n(import math.*?)```", (REPO / "docs/moving/sqs.md").read_text(encoding="utf-8"), re.S)
     tried = (REPO / "tests/sqs/celery/shop.py").read_text(encoding="utf-8")
     shown = snippet[snippet.index("from celery"):snippet.index("app = Celery")]
     assert shown in tried
 
 
-def test_a_bad_option_is_told(tmp_path):
+def test_a_bad_option_is_reported(tmp_path):
     for value in ("us-east-1", "/1", "us east/1", "x/" + "1" * 40):
         ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--sqs", value], capture_output=True, text=True, timeout=20, check=False)
         assert ended.returncode != 0 and "us-east-1/000000000000" in ended.stdout + ended.stderr, ended
 
 
-def test_by_a_test_clock_a_month_passes_at_once(start):
+def test_with_a_test_clock_a_month_passes_immediately(start):
     """Delays, visibility, retention and the times that are shown go by it; the 20 s of a receive are the client's own."""
     server, sqs = start("--test-clock=2030-01-01T00:00:00.000Z")
     client = server.client()

@@ -119,7 +119,7 @@ def many_queues(port):
     return []
 
 
-def test_who_is_good_notices_nothing(start):
+def test_good_clients_are_not_affected(start):
     server, _ = start("--max-topics", str(QUEUES + 100))
     good, held = GoodClient(server.port), []
     good.start()

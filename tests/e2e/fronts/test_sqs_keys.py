@@ -73,7 +73,7 @@ def connect(port):
 # ---- claims ----
 
 
-def test_a_key_lets_the_sdk_in_and_to_its_topics_alone(house):
+def test_a_key_admits_the_sdk_only_to_its_topics(house):
     every, shop = house.sdk(), house.sdk("shop", SECRET)
     urls = [every.create_queue(QueueName=name)["QueueUrl"] for name in ("orders-eu", "mail")]
     shop.send_message(QueueUrl=urls[0], MessageBody="grüße" * 1000, DelaySeconds=0)
@@ -186,7 +186,7 @@ def test_forged_handles_delete_nothing(house):
     assert numbers() == ("0", "10")
 
 
-def test_a_connection_knows_a_token_again_and_no_signature(house):
+def test_a_connection_remembers_a_token_but_no_signature(house):
     port = house.server.port
     connection = connect(port)
     bearer = {**Token("bearer").headers, "X-Amz-Target": "AmazonSQS.ListQueues"}
@@ -245,7 +245,7 @@ def test_nothing_of_a_signed_call_can_be_changed(house):
     assert post(connection, body, good, f"/{ACCOUNT}/q")[0] == 403
 
 
-def test_a_long_body_is_not_read_for_who_is_nobody_and_is_signed_as_a_whole(house):
+def test_a_long_body_is_not_read_for_unknown_callers_and_is_signed_as_a_whole(house):
     port = house.server.port
     house.sdk().create_queue(QueueName="orders-1")
     body = json.dumps({"QueueUrl": f"http://127.0.0.1:{port}/{ACCOUNT}/orders-1", "MessageBody": "x" * 900_000}).encode()
@@ -303,7 +303,7 @@ def scrape(house):
         return connection.getresponse().read()
 
 
-def test_without_access_keys_a_signature_says_nothing(start_server, tmp_path):
+def test_without_access_keys_a_signature_has_no_effect(start_server, tmp_path):
     """Where the listener asks for nobody it passes, elsewhere it is told what to do."""
     port = free_port()
     server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(TokenFile(tmp_path / "tokens", Token("bearer")).path), "--listen", f"127.0.0.1:{port},no-token", *FLAGS)

@@ -98,7 +98,7 @@ def test_messages_go_to_a_queue_that_is_named_at_a_rate_until_it_is_cancelled(st
     assert len(tasks(sqs, most=1)) == 1 and drain(sqs, other) == [str(n) for n in range(5)]
 
 
-def test_what_cannot_be_moved_is_told(start):
+def test_unmovable_messages_are_reported(start):
     server, sqs = start()
     urls = make(sqs, "a", "b")
     for fields, code in (({"SourceArn": arn("a")}, "InvalidParameterValue"), ({"SourceArn": arn("nowhere")}, "ResourceNotFoundException"), ({"SourceArn": "dead"}, "InvalidParameterValue"),
@@ -139,7 +139,7 @@ def test_a_destination_that_is_full_takes_no_more_and_the_rest_stays(start):
     assert task["ApproximateNumberOfMessagesMoved"] == len(moved) == 4 and sorted(moved + left) == [str(n) for n in range(10)]
 
 
-def test_no_message_of_ones_own_goes_where_one_may_not_push(start_server, tmp_path):
+def test_a_move_needs_push_rights_to_the_destination(start_server, tmp_path):
     """A message says itself in which topic it died; that counts only where the topic's dead letters do go here."""
     tokens = TokenFile(tmp_path / "tokens", "access-key all scope=push,consume,read,admin topics=* secret=secret-of-all-there-is", Token("api"),
                        "access-key few scope=push,consume,read topics=dead,a secret=secret-of-a-few-topics")
@@ -161,7 +161,7 @@ def test_no_message_of_ones_own_goes_where_one_may_not_push(start_server, tmp_pa
 
 
 @pytest.mark.parametrize("round_", range(int(os.environ.get("TARRY_TEST_MOVE_KILLS", "1"))))
-def test_a_server_that_dies_while_it_moves_goes_on_and_loses_and_doubles_nothing(start, round_):
+def test_a_move_continues_after_a_crash_without_loss_or_duplicates(start, round_):
     server, sqs = start()
     urls = make(sqs, "a")
     fill(sqs, urls["dead"], 300)
@@ -176,7 +176,7 @@ def test_a_server_that_dies_while_it_moves_goes_on_and_loses_and_doubles_nothing
     assert sorted(there + left) == sorted(str(n) for n in range(300)) and len(left) <= 10
 
 
-def test_a_job_in_the_topic_of_tasks_that_is_no_task_moves_nothing(start):
+def test_a_foreign_job_in_the_topic_of_tasks_moves_nothing(start):
     """Whoever may push there must not move others' messages."""
     server, sqs = start()
     urls = make(sqs, "a")

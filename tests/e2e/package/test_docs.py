@@ -32,7 +32,7 @@ def run_page(page, server, directory):
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.plain("the pages show a server on loopback, without token")
-def test_every_example_does_what_it_says(page, server, tmp_path):
+def test_every_example_prints_its_output(page, server, tmp_path):
     count, wrong = run_page(page, server, tmp_path)
     print(f"{page}: {count} commands run")
     assert count, f"{page} has no examples to run"

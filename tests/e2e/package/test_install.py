@@ -32,7 +32,7 @@ def prefix(tmp_path):
     return tmp_path / "tarry"
 
 
-def test_what_is_installed_runs_and_is_complete(prefix):
+def test_the_installation_runs_and_is_complete(prefix):
     assert subprocess.run([prefix / "bin/tarry", "version"], capture_output=True, text=True, check=True).stdout.startswith("tarry ")
     wanted = {"lib/systemd/system/tarry.service", "lib/systemd/system/tarry.socket", "lib/sysusers.d/tarry.conf", "lib/tmpfiles.d/tarry.conf", "share/man/man1/tarry-push.1", "etc/tarry/tarry.conf", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
               "share/bash-completion/completions/tarry", "share/zsh/site-functions/_tarry", "share/fish/vendor_completions.d/tarry.fish", "share/doc/tarry/LICENSE",
@@ -91,7 +91,7 @@ def open_tree():
         yield pathlib.Path(path) / "tree"
 
 
-def test_a_user_without_rights_is_told_what_to_do(open_tree):
+def test_a_user_without_rights_gets_advice(open_tree):
     done = make("install", "PREFIX=/usr/local", user=NOBODY, check=False, tree=open_tree, program="/bin/true")
     assert done.returncode != 0 and "cannot write to '/usr/local" in done.stderr
     assert "sudo make install" in done.stderr and "make install PREFIX=$HOME/.local" in done.stderr
@@ -99,7 +99,7 @@ def test_a_user_without_rights_is_told_what_to_do(open_tree):
     assert done.returncode != 0 and "sudo make uninstall" in done.stderr
 
 
-def test_installing_builds_nothing_and_leaves_the_tree_as_it_is(open_tree, tmp_path):
+def test_installing_builds_nothing_and_keeps_the_tree_unchanged(open_tree, tmp_path):
     tree = open_tree
     before = files(tree)
     make("install", f"PREFIX={tmp_path}/there", tree=tree)
@@ -110,6 +110,6 @@ def test_installing_builds_nothing_and_leaves_the_tree_as_it_is(open_tree, tmp_p
     assert files(tree) == before and not (tmp_path / "other").exists()
 
 
-def test_a_prefix_that_is_no_whole_path_is_refused():
+def test_a_relative_prefix_is_rejected():
     done = make("install", "PREFIX=here", check=False)
     assert done.returncode != 0 and "does not begin with /" in done.stderr

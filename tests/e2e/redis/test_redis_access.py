@@ -37,7 +37,7 @@ def test_a_configuration_without_a_password_may_be_read_by_all(tmp_path, start_s
         works(start_server("--config", conf))
 
 
-def test_the_password_may_stand_in_a_file(tmp_path, start_server):
+def test_the_password_may_be_in_a_file(tmp_path, start_server):
     password = "p@ss:w/ord %41?"
     file = tmp_path / "password"
     secret_file(file, password)
@@ -51,7 +51,7 @@ def test_the_password_may_stand_in_a_file(tmp_path, start_server):
         assert "remove one" in refused("--store", f"redis://:x@127.0.0.1:{server.port}", "--redis-password-file", str(file))
 
 
-def test_the_store_may_stand_in_the_environment_and_is_logged_without_its_password(start_server):
+def test_the_store_may_come_from_the_environment_and_is_logged_without_its_password(start_server):
     with RedisServer(aof="always") as server:
         server.config("requirepass", "opensesami")
         started = start_server("--max-topics", "100", env={"TARRY_STORE": f"redis://:opensesami@127.0.0.1:{server.port}/3"})
@@ -85,7 +85,7 @@ def life_of_everything(server, topic):
 
 
 @pytest.mark.parametrize("sees", [False, True])
-def test_the_acl_rule_of_the_documents_is_enough_and_nothing_it_asks_for_is_denied(start_server, tmp_path, sees):
+def test_the_documented_acl_rule_is_sufficient(start_server, tmp_path, sees):
     file = secret_file(tmp_path / "password", "PASSWORD")
     with RedisServer(aof="always") as server:
         server.call(*acl_rule("tarry fsck", *(["reading the durability"] if sees else [])))

@@ -66,7 +66,7 @@ def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_serve
         assert (answer.status, answer.code) == (503, "unavailable") and time.monotonic() - began < 4 * slack()
 
 
-def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
+def test_a_server_without_redis_stops_cleanly(start_server):
     with RedisServer(aof="always") as server:
         started = start_server("--store", server.url, "--store-timeout", "2s")
         server.kill()

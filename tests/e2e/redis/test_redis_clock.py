@@ -133,7 +133,7 @@ def test_a_slewed_clock_makes_nothing_early(world, ppm, loaded):
     assert late[0] >= -0.5 and statistics.median(late) < 400
 
 
-def test_what_a_server_missed_while_it_was_away_makes_nothing_early(world):
+def test_clock_steps_during_an_absence_make_no_job_early(world):
     _, clock, servers = world
     one, other = servers
     delays = [2000 + 10 * number for number in range(10)]
@@ -166,7 +166,7 @@ def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
     assert late[0] >= 0 and late[-1] < 500
 
 
-def test_what_was_set_is_said_once_and_counted(world):
+def test_a_changed_clock_is_logged_once_and_counted(world):
     _, clock, servers = world
     clock.step(300)
     eventually(lambda: any("redis clock jumped" in server.log() for server in servers), 3)

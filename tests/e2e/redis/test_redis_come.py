@@ -85,7 +85,7 @@ def test_three_servers_with_consumers_share_one_topic_without_a_stampede(redis, 
     assert used < 14 * JOBS, "the take, the ack, the next take and its look; the others once each, and looks"
 
 
-def test_jobs_are_on_time_where_each_topic_has_its_consumers_at_another_server(redis, servers):
+def test_jobs_are_on_time_if_topics_have_consumers_at_different_servers(redis, servers):
     """Whoever knows that a topic's job is next has nobody who waits for it."""
     came = {}
     consumers = [Consumer(servers[0], "x", came), Consumer(servers[1], "y", came)]
@@ -94,7 +94,7 @@ def test_jobs_are_on_time_where_each_topic_has_its_consumers_at_another_server(r
     assert best(ms for ident, ms in late.items() if ident[0] == "y") < 8 * slack()
 
 
-def test_a_server_that_asks_in_vain_for_another_topic_holds_nobody_up(redis, servers):
+def test_a_server_with_idle_takes_does_not_delay_others(redis, servers):
     came = {}
     consumers = [Consumer(servers[0], "other", {}, wait="5ms"), Consumer(servers[1], "t", came)]
     late, _ = lateness(redis, servers[2], ONE_BY_ONE, consumers, came)
@@ -145,7 +145,7 @@ def test_a_paused_topic_with_consumers_costs_next_to_nothing(redis, servers):
         consumer.done = True
 
 
-def test_servers_whose_consumers_wait_for_nothing_ask_once_a_second(redis, servers):
+def test_servers_with_idle_takes_check_once_a_second(redis, servers):
     consumers = [Consumer(server, "t", {}) for server in servers]
     servers[0].client().push("t", "far", delay="1h")
     time.sleep(1)

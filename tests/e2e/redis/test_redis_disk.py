@@ -90,7 +90,7 @@ def test_everysec_all_changes_are_refused_and_nothing_answered_is_lost(start_ser
 
 
 @pytest.mark.skipif(not mounts(), reason="neither root nor user namespaces")
-def test_an_idle_server_tells_that_the_disk_of_redis_is_full(start_server):
+def test_an_idle_server_reports_a_full_disk_of_redis(start_server):
     with SmallDisk("everysec") as redis:
         server = start_server("--store", redis.url, "--shards", "2")
         for number in range(100):

@@ -109,7 +109,7 @@ def logs(shell):
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_the_page_does_what_it_says(name, shell):
+def test_the_commands_of_the_page_print_its_output(name, shell):
     ports, steps = {}, section(name)
     assert sum(command.count("\n") + 1 for _, command, _ in steps) >= 8, steps
     for number, command, expected in steps:

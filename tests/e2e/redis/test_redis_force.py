@@ -12,7 +12,7 @@ def redis():
         yield server
 
 
-def test_an_eviction_policy_set_while_servers_run_is_said_and_takes_them_out_of_service(redis, start_server):
+def test_an_eviction_policy_set_at_run_time_is_reported_and_stops_service(redis, start_server):
     server = start_server("--store", redis.url, "--shards", "2")
     redis.config("maxmemory-policy", "allkeys-random")
     eventually(lambda: ready(server) == 503, 3)
@@ -35,7 +35,7 @@ def test_required_durability_is_held_against_an_eviction_policy(redis, start_ser
     works(server)
 
 
-def test_what_redis_keeps_is_read_again_at_each_greeting(redis, start_server):
+def test_the_durability_of_redis_is_read_again_at_each_greeting(redis, start_server):
     server = start_server("--store", redis.url, "--shards", "2")
     redis.config("appendfsync", "everysec")
     redis.cut_connections()
@@ -59,7 +59,7 @@ def test_required_durability_is_held_after_a_failover(start_server):
         works(server)
 
 
-def test_a_full_redis_is_told_before_a_push_is_refused(redis, start_server):
+def test_a_full_redis_is_reported_before_a_push_is_rejected(redis, start_server):
     server = start_server("--store", redis.url, "--shards", "2")
     assert push_answer(server, "t", "a").status == 201
     redis.config("maxmemory", 1)

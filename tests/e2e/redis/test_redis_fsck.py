@@ -204,7 +204,7 @@ def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
     must_be_clean(redis.url)
 
 
-def test_servers_at_work_deliver_what_a_repair_hung_up_again(queue):
+def test_running_servers_deliver_repaired_jobs(queue):
     """They are told; nobody need start anew."""
     redis, server = queue
     client = redis.client()
@@ -217,7 +217,7 @@ def test_servers_at_work_deliver_what_a_repair_hung_up_again(queue):
     assert [job["id"] for job in server.client().take("now", wait="10s")] == ["soon"]
 
 
-def test_what_people_have_to_decide_is_named_and_left_alone(queue):
+def test_damage_that_needs_a_decision_is_reported_and_kept(queue):
     redis, server = queue
     server.terminate()
     client = redis.client()
@@ -252,7 +252,7 @@ def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
 @pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores say 8"),
                                           (lambda client: client.set("{tarry}:shards", 5), "says 5, and the cores say 8"),
                                           (lambda client: client.set("{tarry}:shards", "many"), "is no number of shards")])
-def test_the_number_of_shards_is_known_by_the_cores(queue, damage, says):
+def test_the_number_of_shards_is_read_from_the_cores(queue, damage, says):
     redis, server = queue
     server.terminate()
     client = redis.client()
@@ -269,7 +269,7 @@ def test_the_number_of_shards_is_known_by_the_cores(queue, damage, says):
 
 # ---- what cannot be checked ----
 
-def test_errors_name_what_is_wrong_with_the_command_line(shared, tmp_path):
+def test_command_line_errors_are_named(shared, tmp_path):
     shared.client().flushall()
     port = free_port()
     for store, code, words in ((f"redis://127.0.0.1:{port}", UNREACHABLE, f"cannot reach redis at '127.0.0.1:{port}'"), ("redi://x", USAGE, "did you mean 'redis://'"),
@@ -378,7 +378,7 @@ def test_failovers_in_the_middle_are_waited_out(cluster, start_server):
         assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 4000, (report, said)
 
 
-def test_what_a_topic_says_of_delivery_is_the_same_in_all_shards(queue):
+def test_delivery_settings_of_a_topic_are_equal_in_all_shards(queue):
     shared, _ = queue
     client, extension = shared.client(), '{"dead_letter":{"keep":{"count":10}}}'
     at = tags(client)

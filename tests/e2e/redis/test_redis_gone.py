@@ -35,7 +35,7 @@ def says_gone(server):
     return server.log().count('event="the queue is gone"')
 
 
-def test_after_flushall_the_queue_is_made_anew_by_whoever_notices_and_is_one(fresh, start_server):
+def test_after_flushall_the_first_server_to_notice_recreates_the_queue(fresh, start_server):
     one = start_server("--store", fresh.url, "--shards", "2")
     one.client().put_topic("paused", lease_for="5s")
     assert push_answer(one, "t", "before").status == 201
@@ -66,7 +66,7 @@ def test_an_idle_server_notices_within_a_second_or_two(fresh, start_server):
     works(server)
 
 
-def test_one_core_that_is_deleted_is_made_anew_and_jobs_of_the_shard_are_still_there(fresh, start_server):
+def test_a_deleted_core_is_recreated_and_the_jobs_remain(fresh, start_server):
     server = start_server("--store", fresh.url, "--shards", "1")
     assert push_answer(server, "t", "a").status == 201
     assert fresh.client().delete("{tarry:0}:core") == 1
@@ -75,7 +75,7 @@ def test_one_core_that_is_deleted_is_made_anew_and_jobs_of_the_shard_are_still_t
     assert says_gone(server) == 1
 
 
-def test_a_restart_of_redis_that_kept_nothing_is_said_too(start_server):
+def test_a_restart_of_redis_without_data_is_reported(start_server):
     with RedisServer() as redis:
         server = start_server("--store", redis.url, "--shards", "2")
         redis.kill()
@@ -95,7 +95,7 @@ def test_a_server_that_finds_its_queue_under_another_number_of_shards_takes_noth
     assert not fresh.client().keys("*:core")
 
 
-def test_cores_that_do_not_tell_the_number_are_not_passed_by(fresh, start_server):
+def test_cores_without_a_shard_number_are_reported(fresh, start_server):
     fresh.client().set("{tarry:0}:core", b"\2")
     said = refused("--store", fresh.url)
     assert "does not tell how many shards there are" in said and "--shards" in said
@@ -137,7 +137,7 @@ def restore_by_replica(redis, backup):
 
 
 @pytest.mark.parametrize("restore", (restore_by_restart, restore_by_replica))
-def test_a_lease_from_before_a_snapshot_was_restored_is_nobody_elses(restore, start_server, tmp_path):
+def test_a_lease_from_before_a_restored_snapshot_stays_unique(restore, start_server, tmp_path):
     with RedisServer() as redis:
         server = start_server("--store", redis.url, "--shards", "1")
         client = server.client()

@@ -15,7 +15,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("kind", LOOPS)
-def test_what_was_answered_survives_what_breaks_servers_and_redis(kind, tmp_path):
+def test_answered_changes_survive_crashes_of_servers_and_redis(kind, tmp_path):
     """single: all of it. sentinel, cluster: but for what a replica lacked that took over, which is counted."""
     assert BINARY.exists(), f"no server at {BINARY}"
     seed = ("--seed", os.environ["TARRY_TEST_LOOP_SEED"]) if "TARRY_TEST_LOOP_SEED" in os.environ else ()

@@ -5,7 +5,7 @@ from redis_servers import RedisServer
 
 
 @pytest.mark.parametrize("shards", ["1", "8"])
-def test_whether_the_id_has_a_job_is_asked_only_where_the_producer_gave_it(shards, start_server):
+def test_existing_ids_are_checked_only_for_ids_of_the_producer(shards, start_server):
     with RedisServer() as server:
         client, control = start_server("--store", server.url, "--shards", shards).client(), server.client()
 

@@ -38,7 +38,7 @@ def test_refuses_a_wrong_password_and_never_shows_it():
         assert "wants a password" in said and "--redis-password-file" in said
 
 
-def test_refuses_a_password_where_there_is_none():
+def test_rejects_a_password_if_redis_has_none():
     with RedisServer() as server:
         said = refused("--store", f"redis://:needless@127.0.0.1:{server.port}")
         assert "has no password" in said and "needless" not in said
@@ -57,7 +57,7 @@ def test_refuses_to_have_jobs_evicted(policy):
         server.config("maxmemory-policy", "noeviction")
 
 
-def test_refuses_to_have_jobs_evicted_where_only_info_tells():
+def test_rejects_an_eviction_policy_known_only_from_info():
     with RedisServer("--maxmemory-policy", "allkeys-lru", "--rename-command", "CONFIG", "") as server:
         assert "allkeys-lru" in refused("--store", server.url)
 
@@ -66,7 +66,7 @@ def test_refuses_to_have_jobs_evicted_where_only_info_tells():
     (None, "no", "CONFIG SET appendonly yes"), (None, "always", "CONFIG SET appendfsync always"),
     ("everysec", "always", "CONFIG SET appendfsync always"), ("no", "everysec", "CONFIG SET appendfsync everysec"),
 ])
-def test_refuses_less_durability_than_required_and_says_what_to_change(aof, required, change, start_server):
+def test_rejects_insufficient_durability_with_advice(aof, required, change, start_server):
     with RedisServer(aof=aof) as server:
         said = refused("--store", server.url, "--require-durability", required)
         assert f"promises less than --require-durability {required}" in said and f"it is '{aof or 'memory'}'" in said and change in said
@@ -117,7 +117,7 @@ class OldRedis(threading.Thread):
             connection.recv(4096)
 
 
-def test_refuses_a_redis_that_is_too_old():
+def test_rejects_an_outdated_redis():
     old = OldRedis()
     old.start()
     said = refused("--store", f"redis://127.0.0.1:{old.port}")

@@ -45,7 +45,7 @@ def jobs_of(server, topic):
             return found
 
 
-def test_refuses_what_makes_no_sense(redis_server, start_server):
+def test_rejects_invalid_numbers(redis_server, start_server):
     store = url_of(redis_server, "refused")
     assert "no queue is kept under 'refused'" in reshard(store, 2, code=1)
     start_server("--store", store, "--shards", "2")
@@ -57,7 +57,7 @@ def test_refuses_what_makes_no_sense(redis_server, start_server):
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 1), (1, 3), (2, 5)])
-def test_takes_all_along_and_keeps_it_as_it_was(redis_server, start_server, before, after):
+def test_moves_everything_unchanged(redis_server, start_server, before, after):
     store = url_of(redis_server, f"along{before}{after}")
     servers = [start_server("--store", store, "--shards", str(before)), start_server("--store", store)]
     client = servers[0].client()
@@ -128,7 +128,7 @@ def test_wherever_redis_is_and_the_check_finds_nothing_amiss_afterwards(kind, st
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_goes_on_where_it_was_killed(redis_server, start_server):
+def test_continues_after_a_kill(redis_server, start_server):
     store = url_of(redis_server, "killed")
     servers = [start_server("--store", store, "--shards", "4") for _ in range(2)]
     client = servers[0].client()
@@ -147,7 +147,7 @@ def test_goes_on_where_it_was_killed(redis_server, start_server):
     assert len(jobs_of(servers[0], "work")) == 2000
 
 
-def test_calls_go_on_meanwhile(redis_server, start_server):
+def test_calls_continue_meanwhile(redis_server, start_server):
     store = url_of(redis_server, "meanwhile")
     servers = [start_server("--store", store, "--shards", "3") for _ in range(2)]
     for number in range(3000):

@@ -31,7 +31,7 @@ def test_another_number_of_shards_is_refused_and_both_are_named(fresh, start_ser
     assert info(start_server("--store", fresh.url))["shards"] == 4
 
 
-def test_the_number_of_shards_is_known_from_the_shards_where_its_key_is_lost(fresh, start_server):
+def test_a_lost_number_of_shards_is_read_from_the_shards(fresh, start_server):
     start_server("--store", fresh.url, "--shards", "3").terminate()
     assert fresh.client().delete("{tarry}:shards") == 1
     assert "3 shards" in refused("--store", fresh.url, "--shards", "8")
@@ -68,7 +68,7 @@ def test_a_new_queue_has_a_shard_for_each_master_and_an_old_one_keeps_its_own(fr
 @pytest.mark.parametrize("aof, durability, words", [
     ("always", "always", ["on the disk"]), ("everysec", "everysec", ["two seconds"]), ("no", "no", ["half minute"]), (None, "memory", ["every job"]),
 ])
-def test_info_tells_the_durability_in_force(aof, durability, words, start_server):
+def test_info_has_the_durability_in_force(aof, durability, words, start_server):
     with RedisServer(aof=aof) as server:
         started = start_server("--store", server.url)
         said = info(started)
@@ -81,7 +81,7 @@ def test_info_tells_the_durability_in_force(aof, durability, words, start_server
         assert started.terminate() == 0
 
 
-def test_a_configuration_that_cannot_be_read_is_unknown_and_said_so(start_server):
+def test_an_unreadable_configuration_is_reported_as_unknown(start_server):
     with RedisServer("--rename-command", "CONFIG", "", aof="always") as server:
         started = start_server("--store", server.url)
         assert info(started)["durability_class"] == "unknown" and "unknown" in info(started)["durability"]
@@ -93,7 +93,7 @@ def test_a_configuration_that_cannot_be_read_is_unknown_and_said_so(start_server
         assert info(start_server("--store", server.url))["durability_class"] == "memory"
 
 
-def test_metrics_count_what_goes_to_redis(fresh, start_server):
+def test_metrics_count_calls_to_redis(fresh, start_server):
     started = start_server("--store", fresh.url)
     before = metric(started, "tarry_redis_items_total")
     for number in range(20):

@@ -21,7 +21,7 @@ def sentinel():
         yield group
 
 
-def test_refuses_what_is_not_what_the_url_says(cluster, sentinel):
+def test_rejects_a_server_that_differs_from_the_url(cluster, sentinel):
     with RedisServer() as server:
         node = cluster.servers[0]
         said = refused("--store", f"redis-cluster://127.0.0.1:{server.port}")
@@ -37,7 +37,7 @@ def test_refuses_what_is_not_what_the_url_says(cluster, sentinel):
 
 # ---- sentinel, replicas ----
 
-def test_an_old_master_that_lives_is_left_when_sentinel_says_so(sentinel, start_server):
+def test_a_live_old_master_is_left_after_a_failover_of_sentinel(sentinel, start_server):
     """It says it is master for some 10 s more, and what it takes meanwhile is thrown away."""
     started = start_server("--store", sentinel.url)
     works(started, "before")
@@ -68,7 +68,7 @@ def test_a_sentinel_that_is_gone_does_not_stop_a_start(sentinel, start_server):
     works(start_server("--store", url))
 
 
-def test_too_few_replicas_are_told_and_changes_are_refused(start_server):
+def test_too_few_replicas_are_reported_and_changes_rejected(start_server):
     with RedisServer(aof="always") as server:
         started = start_server("--store", server.url, "--wait-replicas", "1", "--store-timeout", "1s")
         assert "too few replicas" in started.log()
@@ -80,7 +80,7 @@ def test_too_few_replicas_are_told_and_changes_are_refused(start_server):
 
 # ---- a cluster ----
 
-def test_refuses_a_cluster_of_which_a_part_is_missing():
+def test_rejects_an_incomplete_cluster():
     with Cluster(masters=3) as servers:
         owner = servers.owner(16000)
         owner.call("CLUSTER", "DELSLOTS", 16000)
@@ -127,7 +127,7 @@ def test_a_node_of_the_cluster_that_is_gone_does_not_stop_a_start(cluster, start
     works(start_server("--store", url), "one-gone")
 
 
-def test_the_shards_of_other_masters_go_on_where_one_is_lost(start_server):
+def test_the_shards_of_other_masters_continue_if_one_is_lost(start_server):
     with Cluster("--cluster-require-full-coverage", "no", masters=3, aof="always") as servers:
         started = start_server("--store", servers.url, "--store-timeout", "2s")
         client = started.client()
@@ -143,7 +143,7 @@ def test_the_shards_of_other_masters_go_on_where_one_is_lost(start_server):
         assert sorted(job["id"] for job in client.take("others", max=12)) == sorted(made)
 
 
-def test_databases_of_one_redis_hear_nothing_of_each_other(start_server):
+def test_databases_of_one_redis_are_independent(start_server):
     with RedisServer() as redis:
         first, second = (start_server("--store", f"redis://127.0.0.1:{redis.port}/{number}") for number in range(2))
         with Stream(first.port, "/v1/events") as ours, Stream(second.port, "/v1/events") as theirs:

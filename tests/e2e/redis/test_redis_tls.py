@@ -53,7 +53,7 @@ def test_a_queue_on_one_redis(start_server, authority, asks_clients):
         works(start_server("--store", redis.url))
 
 
-def test_a_queue_under_sentinel_goes_on_after_a_failover(start_server, authority):
+def test_a_queue_under_sentinel_continues_after_a_failover(start_server, authority):
     with with_tls(authority), Sentinel(replicas=1, aof="everysec") as group:
         server = start_server("--store", group.url)
         works(server)
@@ -72,7 +72,7 @@ def test_a_queue_on_a_cluster(start_server, authority):
         works(server)
 
 
-def test_whom_it_does_not_believe_and_why(authority, tmp_path):
+def test_untrusted_certificates_are_rejected_with_a_reason(authority, tmp_path):
     other = Authority(tmp_path / "other")
     with with_tls(authority) as tls, RedisServer() as redis:
         address = f"rediss://127.0.0.1:{redis.port}"
@@ -86,7 +86,7 @@ def test_whom_it_does_not_believe_and_why(authority, tmp_path):
         assert "if it speaks plain Redis at this port, write redis://" in refused("--store", f"rediss://127.0.0.1:{plain.port}?ca={authority.file}")
 
 
-def test_one_without_a_certificate_is_told_to_show_one(authority):
+def test_a_missing_client_certificate_is_reported(authority):
     with with_tls(authority, asks_clients=True) as tls, RedisServer() as redis:
         assert "give cert and key in the URL" in refused("--store", f"rediss://127.0.0.1:{redis.port}?ca={tls.ca}")
 

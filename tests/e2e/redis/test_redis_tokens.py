@@ -28,7 +28,7 @@ def redis(start_redis):
     return start_redis(aof="always")
 
 
-def test_two_servers_follow_what_is_made_and_revoked(redis, start_server):
+def test_two_servers_follow_created_and_revoked_tokens(redis, start_server):
     servers = [start_server("--store", redis.url, "--tokens", "store") for _ in range(2)]
     assert all(call(server, None).status == 401 for server in servers)
     secret = new(redis, "shop")
@@ -44,7 +44,7 @@ def test_two_servers_follow_what_is_made_and_revoked(redis, start_server):
     assert secret.encode() not in redis.client().hget("{tarry}:tokens", "text")
 
 
-def test_a_server_that_is_told_nothing_asks_for_the_tokens_there_are(redis, start_server):
+def test_a_server_without_a_token_option_reads_the_tokens_of_the_store(redis, start_server):
     assert call(start_server("--store", redis.url), None).status == 201
     secret = new(redis, "shop")
     server = start_server("--store", redis.url)
@@ -63,7 +63,7 @@ def test_tokens_stay_in_force_while_redis_is_away_and_are_followed_after(redis, 
     becomes(server, secret, 401, 8)
 
 
-def test_commands_at_once_lose_nothing(redis):
+def test_simultaneous_commands_lose_no_token(redis):
     threads = [threading.Thread(target=new, args=(redis, f"t{i}")) for i in range(12)]
     for thread in threads:
         thread.start()
@@ -72,7 +72,7 @@ def test_commands_at_once_lose_nothing(redis):
     assert {entry["name"] for entry in json.loads(stored(redis, "list", "--json"))["tokens"]} == {f"t{i}" for i in range(12)}
 
 
-def test_what_cannot_be_read_leaves_the_old_ones(redis, start_server):
+def test_an_unreadable_list_keeps_the_old_tokens(redis, start_server):
     secret = new(redis, "shop")
     server = start_server("--store", redis.url, "--tokens", "store")
     redis.client().hset("{tarry}:tokens", mapping={"text": "nonsense\n", "version": "x"})
@@ -96,7 +96,7 @@ def test_the_servers_user_may_read_and_not_write(redis, start_server, tmp_path):
     becomes(server, secret, 401)
 
 
-def test_a_cluster_and_sentinel_keep_them_too(start_redis, start_server):
+def test_a_cluster_and_sentinel_keep_tokens(start_redis, start_server):
     for kind in (start_redis.cluster, start_redis.sentinel):
         redis = kind()
         secret = new(redis, "shop")
@@ -115,7 +115,7 @@ def test_by_tls_as_well(start_server, tmp_path):
         becomes(server, secret, 401)
 
 
-def test_fsck_knows_the_key(redis, start_server):
+def test_fsck_accepts_the_key_of_tokens(redis, start_server):
     new(redis, "shop")
     start_server("--store", redis.url).terminate()
     fsck = [str(BINARY), "fsck", "--store", redis.url]

@@ -174,7 +174,7 @@ def test_the_table(house, listener):
     assert house.look() == before, "a foreign topic is as it was"
 
 
-def test_every_call_was_asked_for(house):
+def test_every_call_is_covered(house):
     """A route that openapi.yaml does not know would have been asked for by nobody."""
     page = house.all.call("GET", "/metrics").body.decode()
     counts = {}
@@ -184,7 +184,7 @@ def test_every_call_was_asked_for(house):
     assert re.search(r'tarry_access_denied_total\{reason="scope"\} [1-9]', page) and re.search(r'tarry_access_denied_total\{reason="topic"\} [1-9]', page)
 
 
-def test_what_is_not_there_is_refused_like_what_is(house):
+def test_missing_topics_are_rejected_like_existing_ones(house):
     """Same status, same fields, same words but for the name; whatever is asked of it."""
     client = {token: Client(house.on("require-token"), token) for token in LIMITED}
     for token, call in itertools.product(LIMITED, CALLS):
@@ -200,7 +200,7 @@ def test_what_is_not_there_is_refused_like_what_is(house):
         assert seen[0] == seen[1]
 
 
-def test_nobody_learns_what_paths_there_are(house):
+def test_unauthenticated_callers_do_not_learn_paths(house):
     nobody, one = Client(house.on("require-token"), NOBODY), Client(house.on("require-token"), LIMITED[0])
     for method, path in (("GET", "/none"), ("PATCH", "/v1/info"), ("GET", "/v1/topics//jobs"), ("DELETE", "/"), ("POST", "/healthz")):
         assert nobody.call(method, path).status == 401
@@ -218,7 +218,7 @@ def test_a_take_of_several_topics_needs_them_all(house, how):
     assert house.look() == before
 
 
-def test_a_batch_refuses_foreign_items_alone(house):
+def test_a_batch_rejects_only_foreign_items(house):
     client = Client(house.on("require-token"), Token("push", ["push"], OWN))
     before = house.look()
     items = [{"topic": topic, "id": "b", "body": "x", "delay": "1h"} for topic in ("orders", FOREIGN, "orders-1", "ordersx", "orders\0", "orders-\0", "ORDERS")]
@@ -230,7 +230,7 @@ def test_a_batch_refuses_foreign_items_alone(house):
     client.call("DELETE", "/v1/topics/orders/jobs/b")
 
 
-def test_lists_show_what_one_may_see(house):
+def test_lists_show_only_permitted_topics(house):
     for name in ("orders-a", "orders-b", "orders-c", "ordersx", "aaa", "zzz"):
         house.all.call("PUT", f"/v1/topics/{name}")
     client = Client(house.on("require-token"), Token("read", ["read"], OWN))
@@ -261,7 +261,7 @@ def test_metrics_have_topics_of_ones_own_and_no_sums_of_all(house):
     assert {"bytes_on_disk", "memory_bytes"} < set(house.all.call("GET", "/v1/info").json())
 
 
-def test_a_lease_may_be_answered_by_who_holds_it(house):
+def test_the_holder_of_a_lease_may_answer_it(house):
     """It is proof of a take; but not without the scope."""
     client = Client(house.on("require-token"), Token("push", ["push"], OWN))
     assert client.call("POST", f"/v1/extend?lease={house.lease}").status == 403
@@ -270,7 +270,7 @@ def test_a_lease_may_be_answered_by_who_holds_it(house):
 
 
 @pytest.mark.parametrize("at", range(0, 42, 3))
-def test_a_token_with_one_byte_changed_is_none(house, at):
+def test_a_token_with_one_changed_byte_is_rejected(house, at):
     secret = ALL.secret
     other = secret[:at] + ("A" if secret[at] != "A" else "B") + secret[at + 1:]
     reply = house.on("require-token").call("GET", "/v1/topics", headers={"Authorization": "Bearer " + other})
@@ -292,14 +292,14 @@ def test_a_header_counts_before_a_certificate(house):
     assert connection.call("GET", "/v1/info").json()["caller"]["name"] == "push.example"
 
 
-def test_two_headers_are_no_caller(house):
+def test_two_authorization_headers_are_rejected(house):
     connection = house.on("require-token")
     one, other = ALL.headers["Authorization"], LIMITED[0].headers["Authorization"]
     connection.send(f"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nAuthorization: {one}\r\nAuthorization: {other}\r\n\r\n".encode())
     assert connection.read().status == 400
 
 
-def test_a_refused_call_of_a_known_caller_is_audited_and_one_without_a_token_is_not(house):
+def test_a_rejected_call_is_audited_only_for_known_callers(house):
     target = f"/v1/topics/{FOREIGN}/purge?state=dead"
 
     def purges(caller):
@@ -319,7 +319,7 @@ def test_no_secret_is_in_the_log_or_the_audit(house):
     assert not [token for token in TOKENS if token.secret in text or token.secret[6:] in text]
 
 
-def test_info_says_who_asks_and_what_each_call_needs(house):
+def test_info_shows_the_caller_and_the_scope_of_each_call(house):
     for token in (ALL, LIMITED[0], LIMITED[4]):
         info = Client(house.on("require-token"), token).call("GET", "/v1/info").json()
         assert info["caller"] == {"name": token.name, "kind": "token", "scopes": [scope for scope in SCOPES if scope in token.scopes], "topics": list(token.topics)}
@@ -340,7 +340,7 @@ def rows(page, first):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in itertools.takewhile(lambda line: line.startswith("|"), lines)]
 
 
-def test_the_pages_say_the_scope_of_each_call():
+def test_the_pages_document_the_scope_of_each_call():
     wanted = {f"{call.method} {call.path}": {"": "any", None: "none"}.get(call.scope, call.scope) for call in CALLS}
     reference = {call: scope for calls, scope, _ in rows("api.md", "| call | scope | purpose |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
     assert reference == wanted
@@ -366,7 +366,7 @@ def test_pipelined_requests_of_different_callers_are_never_mixed_up(house):
     house.all.call("DELETE", f"/v1/topics/{FOREIGN}/jobs/pipelined")
 
 
-def test_a_refused_body_is_not_read_where_it_is_large(house):
+def test_a_large_rejected_body_is_not_read(house):
     connection = house.on("require-token")
     connection.send(b"PUT /v1/topics/orders/jobs/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n" + b"x" * 1000)
     reply = connection.read("PUT")
@@ -382,7 +382,7 @@ def test_a_refused_body_that_is_short_keeps_the_connection(house):
 
 
 @pytest.mark.parametrize("token", [NOBODY, LIMITED[0]])
-def test_who_waits_to_be_asked_for_the_body_is_refused_before_it(house, token):
+def test_a_client_that_waits_for_100_continue_is_rejected_before_the_body(house, token):
     connection = house.on("require-token")
     head = request_bytes("PUT", f"/v1/topics/{FOREIGN}/jobs/1", b"", {**(token.headers if token else {}), "Expect": "100-continue"})
     connection.send(head.replace(b"Content-Length: 0", b"Content-Length: 1000"))
@@ -392,7 +392,7 @@ def test_who_waits_to_be_asked_for_the_body_is_refused_before_it(house, token):
     assert reply.status == (403 if token else 401) and reply.closes
 
 
-def test_who_may_is_asked_for_it(house):
+def test_a_permitted_client_gets_100_continue(house):
     connection = house.on("require-token")
     connection.send(request_bytes("PUT", "/v1/topics/orders/jobs/expected?delay=1h", b"", {**ALL.headers, "Expect": "100-continue"}).replace(b"Content-Length: 0", b"Content-Length: 1"))
     assert connection.socket.recv(25).startswith(b"HTTP/1.1 100 ")
@@ -400,7 +400,7 @@ def test_who_may_is_asked_for_it(house):
     assert connection.read("PUT").status == 201
 
 
-def test_chunks_of_who_may_not_are_not_read(house):
+def test_chunks_of_unauthorised_callers_are_not_read(house):
     connection = house.on("require-token")
     connection.send(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
     reply = connection.read("POST")

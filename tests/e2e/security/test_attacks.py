@@ -61,7 +61,7 @@ def status_with(server, name):
         return None
 
 
-def test_a_certificate_is_no_token_and_only_its_authority_makes_it(house, tmp_path):
+def test_a_certificate_is_not_a_token_and_needs_its_authority(house, tmp_path):
     sign = house.authority.sign
     sign("billing", names="DNS:billing")
     assert status_with(house, "billing") in (200, 201)
@@ -78,7 +78,7 @@ def test_a_certificate_is_no_token_and_only_its_authority_makes_it(house, tmp_pa
     assert status_with(house, "forged") is None
 
 
-def test_the_certificate_of_another_server_is_no_client(house):
+def test_the_certificate_of_another_server_is_not_accepted_as_client(house):
     """Whoever steals a server's key from a machine beside is not let in by it."""
     directory = house.authority.directory
     openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj", "/CN=billing", "-addext", "extendedKeyUsage=serverAuth",
@@ -87,7 +87,7 @@ def test_the_certificate_of_another_server_is_no_client(house):
     assert status_with(house, "stolen") is None
 
 
-def test_all_who_are_nobody_get_the_same_answer(house):
+def test_all_unknown_callers_get_the_same_answer(house):
     """Not whether a token is expired, revoked, misspelt or was never there."""
     revoked, expired = Token("revoked", revoked="2026-01-02T00:00:00.000Z"), Token("expired", expires="2026-01-02T00:00:00.000Z")
     house.tokens.write(ALL, MINE, revoked, expired)
@@ -103,7 +103,7 @@ def test_all_who_are_nobody_get_the_same_answer(house):
 
 
 @pytest.mark.parametrize("first, second", [(FOREIGN, "mine"), ("mine", FOREIGN)])
-def test_an_item_with_two_topics_reaches_none_that_is_foreign(house, first, second):
+def test_an_item_with_two_topics_reaches_no_foreign_topic(house, first, second):
     assert call(house, ALL, "PUT", f"/v1/topics/{FOREIGN}", b"").ok
     for body in (f'[{{"topic":"{first}","topic":"{second}","id":"a","body":"x"}}]', f'[{{"topic":"{first}","t\\u006fpic":"{second}","id":"b","body":"x"}}]'):
         call(house, MINE, "POST", "/v1/jobs", body.encode(), {"Content-Type": "application/json"})
@@ -113,7 +113,7 @@ def test_an_item_with_two_topics_reaches_none_that_is_foreign(house, first, seco
     assert json.loads(call(house, ALL, "GET", f"/v1/topics/{FOREIGN}/jobs").body)["jobs"] == []
 
 
-def test_a_list_and_its_cursor_tell_nothing_of_foreign_topics(house):
+def test_a_list_and_its_cursor_reveal_no_foreign_topics(house):
     for at in range(40):
         assert call(house, ALL, "PUT", f"/v1/topics/{'mine-' if at % 8 == 0 else WORD}{at:02}", b"").ok
     seen, cursor = [], ""
@@ -130,7 +130,7 @@ def test_a_list_and_its_cursor_tell_nothing_of_foreign_topics(house):
     assert seen == [f"mine-{at:02}" for at in range(0, 40, 8)]
 
 
-def test_no_header_of_a_client_says_who_or_where_he_is(house):
+def test_client_headers_set_neither_identity_nor_address(house):
     """What proxies of others add is believed from nobody: only --proxy-protocol at a listener of its own says who came."""
     claims = {"X-Forwarded-For": "9.9.9.9", "Forwarded": "for=9.9.9.9", "X-Real-IP": "9.9.9.9", "X-Client-Cert": "billing", "X-SSL-Client-S-DN": "CN=billing",
               "X-Forwarded-User": "operator", "X-Remote-User": "operator", "Remote-User": "operator", "X-Forwarded-Client-Cert": "Subject=\"CN=billing\"",
@@ -142,7 +142,7 @@ def test_no_header_of_a_client_says_who_or_where_he_is(house):
     assert line["peer"].startswith("127.0.0.1:") and line["caller"] == "operator" and "9.9.9.9" not in json.dumps(line)
 
 
-def test_a_connection_remembers_nobody_for_the_next_request(house):
+def test_a_connection_keeps_no_identity_for_the_next_request(house):
     """One header after another on one connection, of the same length, alike but for a byte, none at all."""
     connection = house.connection()
     near = ALL.secret[:-1] + ("a" if ALL.secret[-1] != "a" else "b")
@@ -221,7 +221,7 @@ def test_a_stranger_holds_up_no_revocation(tmp_path):
         os.waitpid(child, 0)
 
 
-def test_two_who_change_tokens_at_once_lose_none(tmp_path):
+def test_simultaneous_token_changes_lose_nothing(tmp_path):
     path = tmp_path / "tokens"
     running = [subprocess.Popen([str(BINARY), "token", "new", f"t{at}", "--scope", "read", "--topics", "*", "--tokens", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for at in range(20)]
     for process in running:

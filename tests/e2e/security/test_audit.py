@@ -60,7 +60,7 @@ def test_each_is_one_event_in_log_and_file(call, audited):
     assert [(event["action"], event["outcome"]) for event in audited.audit()[1:]] == [(call.audit, "unknown_option")]
 
 
-def test_other_calls_and_dry_runs_are_none(audited):
+def test_other_calls_and_dry_runs_are_not_audited(audited):
     client = audited.client()
     client.push("orders", "1")
     for call in CALLS:
@@ -92,7 +92,7 @@ def test_nothing_secret_is_in_it(audited):
     assert secret not in audited.audit_path.read_text() and secret not in audited.log()
 
 
-def test_a_sweep_says_how_many_also_where_its_client_is_gone(audited):
+def test_a_sweep_is_audited_with_its_count_after_a_disconnect(audited):
     client = audited.client()
     client.call("PUT", "/v1/topics/orders?max_attempts=1")
     for n in range(3):

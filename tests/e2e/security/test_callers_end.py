@@ -46,7 +46,7 @@ def test_a_revoked_token_is_refused_at_the_next_request(doors):
     assert status_of(other, ALL) == 200 and status_of(connection, ALL) == 200
 
 
-def test_so_is_one_that_is_gone_from_the_file_and_one_with_other_rights_has_those(doors):
+def test_a_removed_token_ends_waiting_takes_and_changed_rights_apply(doors):
     server = doors(ALL, WORKER, Token("other", ["consume"], ["orders"]))
     connection, other = server.connection(), server.connection()
     assert status_of(connection, WORKER) == status_of(other, Token("other")) == 200
@@ -77,7 +77,7 @@ def test_a_take_that_waits_for_a_revoked_caller_ends(doors, how):
     assert len(pipelined.read("POST").json()["jobs"]) == len(kept.read("POST").json()["jobs"]) == 1
 
 
-def test_no_job_goes_to_who_expires_while_he_waits(doors):
+def test_no_job_goes_to_a_caller_that_expires_while_waiting(doors):
     server = doors(ALL, Token("worker", ["consume"], ["orders"], expires=after(1.5)))
     connection = server.connection()
     connection.send(request_bytes("POST", "/v1/topics/orders/take?wait=60s", headers=WORKER.headers))
@@ -90,7 +90,7 @@ def test_no_job_goes_to_who_expires_while_he_waits(doors):
     assert job["state"] == "ready" and job["attempt"] == 0
 
 
-def test_nor_between_his_end_and_the_look_at_it(doors):
+def test_no_job_goes_to_an_expired_caller_before_the_check(doors):
     """Jobs come all the time: those pushed once the token has ended stay with the queue, and cost no attempt."""
     server = doors(ALL, Token("worker", ["consume"], ["orders"], expires=(end := after(1.2))))
     ends = datetime.datetime.fromisoformat(end.replace("Z", "+00:00")).timestamp()
@@ -114,7 +114,7 @@ def test_a_rotated_token_has_two_secrets_until_the_old_one_ends(doors):
     assert status_of(by_old, new) == 200
 
 
-def test_a_request_whose_body_comes_slowly_is_asked_again(doors):
+def test_a_request_with_a_slow_body_is_checked_again(doors):
     """Admitted with its head, revoked before its last byte."""
     server = doors(ALL, Token("pusher", ["push"], ["orders"]))
     connection = server.connection()
@@ -159,7 +159,7 @@ def test_many_change_while_many_call(doors):
 # ---- from one topic to another ----
 
 
-def test_dead_letters_go_where_one_may_change_things_too(doors, start_delivering):
+def test_dead_letters_need_admin_rights_to_the_destination(doors, start_delivering):
     both, one = Token("both", ["admin"], ["orders", "graves"]), Token("one", ["admin"], ["orders"])
     server = doors(ALL, both, one, start=start_delivering)
     client = server.client()
@@ -188,7 +188,7 @@ def test_dead_letters_go_where_one_may_change_things_too(doors, start_delivering
 # ---- the command line ----
 
 
-def test_export_import_and_work_need_what_the_page_says(doors, tmp_path):
+def test_export_import_and_work_need_the_documented_scopes(doors, tmp_path):
     """docs/api.md, "Who may call"."""
     tokens = {scope: Token(f"only-{scope}", [scope], ["orders", "mail"]) for scope in ("read", "push", "consume", "admin")}
     both = Token("both", ["push", "admin"], ["orders", "mail"])

@@ -48,7 +48,7 @@ def refused(*flags):
     return ended.stderr
 
 
-def test_files_that_will_not_do_are_told_at_the_start(authority, files, tmp_path):
+def test_invalid_files_are_reported_at_the_start(authority, files, tmp_path):
     certificate, key = files
     other = authority.sign("other")[1]
     data = ("--data", tmp_path / "data")
@@ -115,7 +115,7 @@ def test_no_request_fails_while_certificates_change(server, files, authority):
     assert not failed and len(shown) >= 5
 
 
-def test_one_that_ends_soon_is_told(start_server, authority):
+def test_an_ending_certificate_is_reported(start_server, authority):
     files = authority.sign("server", days=3)
     server = start_server("--listen", "127.0.0.1:0,tls", "--tls-cert", files[0], "--tls-key", files[1])
     assert re.search(r'level=warn event="certificate expires soon" .*days_left=[23]', server.log())
@@ -126,7 +126,7 @@ def is_open(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_what_the_readme_shows_of_a_network(authority, tmp_path):
+def test_the_network_example_of_the_readme_works(authority, tmp_path):
     """Its commands as they stand, but for the port and the name of the machine."""
     page = (REPO / "README.md").read_text(encoding="utf-8")
     block = re.search(r"## On a network\n.*?```text\n(.*?)```", page, re.DOTALL).group(1)

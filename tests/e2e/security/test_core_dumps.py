@@ -76,7 +76,7 @@ def test_an_ordinary_user_reads_no_key_in_the_servers_memory_and_gets_no_core(lo
     assert not found["core"]
 
 
-def test_core_dumps_are_allowed_where_the_operator_says_so(look):
+def test_core_dumps_are_allowed_by_an_option(look):
     found = look("--core-dumps")
     assert found["owner"] == found["user"] and "fault" not in found
     assert found["keys"] > 0  # so the test above looks in the right place

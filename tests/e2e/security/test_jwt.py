@@ -124,7 +124,7 @@ def test_a_new_key_at_the_issuer_is_followed(start_server, issuer):
         assert push(server, issuer.token(new)).status == 201
 
 
-def test_unknown_keys_are_asked_for_once_a_minute(start_server, issuer, tmp_path):
+def test_unknown_keys_are_fetched_once_a_minute(start_server, issuer, tmp_path):
     key, stranger = issuer.key(), Issuer(tmp_path / "stranger").key("ES256", "no")
     with issuer.serve() as url:
         server = start_server(*flags_of(issuer, url))
@@ -181,7 +181,7 @@ def test_without_keys_yet_it_is_503_and_a_stop_is_quick(start_server, issuer):
         assert time.monotonic() - began < 4 * slack()
 
 
-def test_keys_come_by_https_from_who_has_the_right_certificate(start_server, issuer, tmp_path):
+def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer, tmp_path):
     issuer.key()
     certificate, key = tmp_path / "cert.pem", tmp_path / "cert.key"
     openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(key), "-out", str(certificate),

@@ -87,7 +87,7 @@ def test_names_are_checked_at_each_listener(start_server, tmp_path):
     assert server.log().count("event=insecure") == 1 and f"event=insecure address=0.0.0.0:{port}" in server.log()
 
 
-def test_who_finds_no_descriptor_left_waits_for_one(start_server, tmp_path):
+def test_connections_wait_for_a_free_descriptor(start_server, tmp_path):
     path = tmp_path / "tarry.sock"
     server = start_server("--listen", f"unix:{path}", started=False)
     server.prefix = ["prlimit", "--nofile=100:100"]
@@ -105,7 +105,7 @@ def test_who_finds_no_descriptor_left_waits_for_one(start_server, tmp_path):
 # ---- unix sockets ----
 
 
-def test_only_those_whom_the_mode_lets_in_may_connect(start_server, tmp_path):
+def test_only_users_permitted_by_the_mode_can_connect(start_server, tmp_path):
     own, shared = tmp_path / "own.sock", tmp_path / "shared.sock"
     group = os.getgroups()[0] if os.getgroups() else os.getgid()
     start_server("--listen", f"unix:{own}", "--listen", f"unix:{shared},mode=0660,group={group}")
@@ -122,7 +122,7 @@ def test_only_those_whom_the_mode_lets_in_may_connect(start_server, tmp_path):
             assert (ended.returncode == 0) == works, (groups, path, ended.stderr)
 
 
-def test_who_changes_what_over_a_unix_socket_is_told_by_user(start_server, tmp_path):
+def test_changes_over_a_unix_socket_are_audited_with_the_user(start_server, tmp_path):
     path = tmp_path / "tarry.sock"
     server = start_server("--listen", f"unix:{path}")
     Client(path).push("t", "1")
@@ -147,7 +147,7 @@ def test_a_socket_file_of_a_dead_server_is_replaced_and_no_other(start_server, t
     assert path.read_text() == "a file of somebody's"
 
 
-def test_what_replaced_the_socket_file_stays(start_server, tmp_path):
+def test_a_file_that_replaced_the_socket_stays(start_server, tmp_path):
     path = tmp_path / "tarry.sock"
     first = start_server("--listen", f"unix:{path}")
     path.unlink()
@@ -237,7 +237,7 @@ def test_systemd_hands_a_socket_over(start_server):
     connection.close()
 
 
-def test_a_socket_that_nobody_serves_is_told_of(start_server):
+def test_an_unserved_passed_socket_is_reported(start_server):
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         server = start_server("--listen", "fd:one", started=False)
         hand_over(server, [one, other], ["one", "other"])
@@ -352,7 +352,7 @@ def start_behind_proxy(start_server):
     return server, ("127.0.0.2", listening(server, "127.0.0.2"))
 
 
-def test_a_header_says_who_the_client_is(start_server):
+def test_the_proxy_header_names_the_client(start_server):
     server, place = start_behind_proxy(start_server)
     v2 = SIGNATURE + b"\x21\x21\0\x24" + socket.inet_pton(socket.AF_INET6, "2001:db8::7") * 2 + b"\x30\x39\0\x50"
     for header, peer in ((b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n", "192.0.2.7:12345"), (v2, "[2001:db8::7]:12345")):
@@ -373,7 +373,7 @@ def test_a_header_says_who_the_client_is(start_server):
     assert metric(server, "tarry_http_connections_failed_total", f"127.0.0.2:{place[1]}") == 0
 
 
-def test_without_a_header_nobody_is_served(start_server):
+def test_connections_without_a_proxy_header_are_not_served(start_server):
     server, place = start_behind_proxy(start_server)
     bad = [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"PROXY TCP4 nonsense\r\n", SIGNATURE + b"\x21\x12\0\x0c" + b"\0" * 12, b"\x16\x03\x01" * 30]
     for sent in bad:

@@ -21,7 +21,7 @@ def check(*words, env=None):
 # ---- serve --check ----
 
 
-def test_all_faults_are_told_and_nothing_is_started(tmp_path):
+def test_all_faults_are_reported_and_nothing_is_started(tmp_path):
     path = tmp_path / "tarry.conf"
     path.write_text("data = /nowhere\nsink = 3\nmax-body = huge\n\nno equals sign\nshards = 1\nshards = 2\n")
     said = check("--check", "--config", path, "--grace", "soon", env={"TARRY_LOG_LEVEL": "loud"})
@@ -41,7 +41,7 @@ def test_files_that_it_names_are_read(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_good_one_says_what_would_be_served(tmp_path):
+def test_a_valid_configuration_prints_its_listeners(tmp_path):
     said = check("--check", "--data", tmp_path / "data", "--listen", "127.0.0.1:8279", "--listen", f"unix:{tmp_path}/s,mode=0660", "--grace", "9s")
     assert said.returncode == 0 and said.stderr == ""
     assert "listens on 127.0.0.1:8279\n" in said.stdout and f"listens on unix:{tmp_path}/s" in said.stdout
@@ -77,7 +77,7 @@ def status_of_host(server, name):
     return connection.read().status
 
 
-def test_what_can_change_changes_and_the_rest_is_named(configured):
+def test_live_options_change_and_the_rest_is_named(configured):
     server, write = configured
     assert status_of_host(server, "queue.internal") == 421
     kept = Connection(server.port)
@@ -112,7 +112,7 @@ def test_more_connections_are_let_in_after_a_reload(configured):
     assert Connection(server.port).call("GET", "/healthz").status == 200
 
 
-def test_each_option_is_live_or_told_to_want_a_restart(start_server, tmp_path):
+def test_each_option_is_live_or_reported_to_need_a_restart(start_server, tmp_path):
     """A new option decides: one that changes and is in neither list is a fault of its author's."""
     values = {"switch": "true", "N": "7", "SIZE": "64MiB", "TIME": "7s"}
     special = {"max-body": "2MiB", "sync": "never", "listen": "127.0.0.2:0", "mykit": "127.0.0.1:0", "beanstalk": "127.0.0.1:0", "beanstalk-max-job": "1MiB", "allowed-host": "a.example", "cors-origin": "https://a.example",
@@ -148,7 +148,7 @@ def manager(tmp_path):
         yield str(path), lambda: end.recv(4096).decode()
 
 
-def test_a_reload_is_told_from_its_beginning_to_its_end(start_server, manager):
+def test_systemd_is_notified_of_the_start_and_end_of_a_reload(start_server, manager):
     path, told = manager
     server = start_server(env={"NOTIFY_SOCKET": path})
     assert told() == "READY=1"
@@ -160,7 +160,7 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(start_server, manager):
 
 
 @pytest.mark.shards
-def test_the_watchdog_hears_of_a_server_that_turns(start_server, manager):
+def test_the_watchdog_is_notified_by_a_running_server(start_server, manager):
     path, told = manager
     server = start_server("--shards", "3", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
     heard = [told() for _ in range(6)]
@@ -173,7 +173,7 @@ def test_the_watchdog_hears_of_a_server_that_turns(start_server, manager):
 # ---- a stop ----
 
 
-def test_a_stop_ends_what_is_under_way_and_keeps_its_time(start_server):
+def test_a_stop_ends_requests_in_progress_within_its_time(start_server):
     server = start_server("--grace", "2s")
     half = Connection(server.port)
     half.send(b"PUT /v1/topics/t/jobs/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")

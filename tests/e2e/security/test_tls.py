@@ -94,7 +94,7 @@ def test_jobs_of_all_sizes_go_through(start_server, authority, version):
     connection.close()
 
 
-def test_many_requests_at_once_are_answered_in_order(start_server, authority):
+def test_many_pipelined_requests_are_answered_in_order(start_server, authority):
     server = start(start_server, authority)
     connection = Sealed(server.tls_port, authority)
     connection.send(b"".join(request_bytes("PUT", f"/v1/topics/t/jobs/{i}", b"x" * 2000) for i in range(500)))
@@ -116,7 +116,7 @@ def test_bytes_one_by_one_are_as_good(start_server, authority):
     bare.wire.close()
 
 
-def test_the_server_says_when_it_ends(start_server, authority):
+def test_the_server_sends_close_notify(start_server, authority):
     server = start(start_server, authority, "--idle-timeout", "1s")
     connection = Sealed(server.tls_port, authority)
     assert connection.call("GET", "/healthz").status == 200
@@ -141,7 +141,7 @@ def test_a_client_that_ends_is_answered_first(start_server, authority):
     bare.wire.close()
 
 
-def test_a_ticket_goes_on_where_it_ended(start_server, authority):
+def test_a_session_ticket_resumes(start_server, authority):
     server = start(start_server, authority)
     context = authority.context()
     sessions = []
@@ -154,7 +154,7 @@ def test_a_ticket_goes_on_where_it_ended(start_server, authority):
         wire.close()
 
 
-def test_who_reads_late_gets_all_of_it(start_server, authority):
+def test_a_late_reader_gets_everything(start_server, authority):
     """More answers than the socket holds: what is sealed waits, and nothing is read meanwhile."""
     server = start(start_server, authority)
     connection = Sealed(server.tls_port, authority)
@@ -167,7 +167,7 @@ def test_who_reads_late_gets_all_of_it(start_server, authority):
         assert connection.read().json()["body"].encode() == bodies[i % 3]
 
 
-def test_what_was_not_read_goes_back(start_server, authority):
+def test_unread_jobs_return(start_server, authority):
     """The client is gone while jobs are on their way to it: those that it cannot have read cost no attempt."""
     server = start(start_server, authority)
     for i in range(60):
@@ -183,7 +183,7 @@ def test_what_was_not_read_goes_back(start_server, authority):
 
 
 @pytest.mark.parametrize("shards", ["1", "3"])
-def test_a_proxy_in_front_says_who_it_is_before(start_server, authority, shards):
+def test_a_proxy_header_precedes_tls(start_server, authority, shards):
     server = start(start_server, authority, "--shards", shards, words="tls,proxy-protocol")
     wire = dial(server.tls_port, 30.0)
     for byte in b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n":
@@ -205,7 +205,7 @@ def test_a_proxy_in_front_says_who_it_is_before(start_server, authority, shards)
 # ---- who does not speak it ----
 
 
-def test_plain_http_at_a_tls_port_is_told_so(start_server, authority):
+def test_plain_http_at_a_tls_port_gets_an_explanation(start_server, authority):
     server = start(start_server, authority)
     connection = Connection(server.tls_port)
     reply = connection.call("GET", "/v1/info")
@@ -213,7 +213,7 @@ def test_plain_http_at_a_tls_port_is_told_so(start_server, authority):
     assert connection.at_end()
 
 
-def test_tls_at_a_plain_port_is_told_so(start_server, authority):
+def test_tls_at_a_plain_port_gets_an_explanation(start_server, authority):
     server = start(start_server, authority)
     with pytest.raises(ssl.SSLError):
         Sealed(server.port, authority)
@@ -225,7 +225,7 @@ def test_tls_at_a_plain_port_is_told_so(start_server, authority):
 
 @pytest.mark.parametrize("sent", [b"\0", b"\x16\x03\x01", HELLO_BEGUN, os.urandom(300), b"\x15\x03\x01\x00\x02\x02\x28", b"\x17\x03\x03\x40\x00" + b"a" * 16384,
                                   b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10"])
-def test_what_is_no_handshake_ends_without_harm(start_server, authority, sent):
+def test_an_invalid_handshake_ends_without_harm(start_server, authority, sent):
     server = start(start_server, authority)
     wire = dial(server.tls_port, 30.0)
     wire.sendall(sent)
@@ -254,7 +254,7 @@ def test_damaged_and_cut_off_records_end_it(start_server, authority):
     assert server.client().call("GET", "/v1/topics/t/jobs/1").status == 404
 
 
-def test_nobody_negotiates_anew(start_server, authority):
+def test_renegotiation_is_rejected(start_server, authority):
     server = start(start_server, authority)
     client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-tls1_2", "-CAfile", str(authority.file)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -269,7 +269,7 @@ def test_nobody_negotiates_anew(start_server, authority):
 # ---- those who never finish ----
 
 
-def test_half_handshakes_starve_nobody(start_server, authority):
+def test_half_handshakes_do_not_starve_clients(start_server, authority):
     """10,000 connections that say the beginning of a handshake, or nothing: a client that means it gets in, and is served."""
     count = 1_000 if IS_SANITIZED else 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -311,7 +311,7 @@ def tokens_for(tmp_path, *names):
     return path
 
 
-def test_a_certificate_is_who_calls(start_server, authority, tmp_path):
+def test_a_certificate_identifies_the_caller(start_server, authority, tmp_path):
     authority.sign("billing", names="DNS:billing.internal,DNS:other.internal")
     authority.sign("unknown", names="DNS:unknown.internal")
     server = start(start_server, authority, "--tls-client-ca", str(authority.file), "--tls-client-auth", "request",

@@ -69,14 +69,14 @@ def test_tokens_are_not_alike(tokens):
     assert len(set(secrets)) == 20 and len({secret[6:14] for secret in secrets}) == 20
 
 
-def test_output_goes_to_a_file_of_the_owners_alone(tokens, tmp_path):
+def test_output_goes_to_a_file_readable_only_by_its_owner(tokens, tmp_path):
     out = tmp_path / "secret"
     out.touch(0o644)
     done = token("new", "shop", "--scope", "push", "--topics", "*", "--output", str(out), tokens=tokens)
     assert done.stdout == "" and FORM.fullmatch(out.read_text().strip()) and stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
-def test_where_the_secret_cannot_be_written_nothing_is_made(tokens, tmp_path):
+def test_no_token_is_created_if_its_secret_cannot_be_written(tokens, tmp_path):
     done = token("new", "shop", "--scope", "push", "--topics", "*", "--output", str(tmp_path / "no" / "secret"), tokens=tokens)
     assert done.returncode == 1 and "nothing was changed" in done.stderr and not tokens.exists()
 
@@ -128,7 +128,7 @@ def test_comments_and_other_lines_stay_byte_for_byte(tokens):
     assert tokens.read_text().splitlines()[2].endswith("# who: Ann")
 
 
-def test_twenty_commands_at_once_lose_nothing(tokens):
+def test_twenty_simultaneous_commands_lose_nothing(tokens):
     threads = [threading.Thread(target=new, args=(tokens, f"t{i}")) for i in range(20)]
     for thread in threads:
         thread.start()
@@ -173,7 +173,7 @@ def guarded(start_server, tokens):
     return start_server(*FLAGS, "--tokens", str(tokens)), secret
 
 
-def test_what_is_made_revoked_and_rotated_is_followed(guarded, tokens):
+def test_created_revoked_and_rotated_tokens_take_effect(guarded, tokens):
     server, secret = guarded
     assert call(server, secret).status == 201 and call(server, None).status == 401
     other = new(tokens, "other")
@@ -215,7 +215,7 @@ def test_a_waiting_take_of_an_expired_or_revoked_one_ends(start_server, tokens):
             token("revoke", "long", tokens=tokens)
 
 
-def test_a_broken_file_leaves_the_old_tokens_and_is_said_once(guarded, tokens):
+def test_a_broken_file_keeps_the_old_tokens_and_is_logged_once(guarded, tokens):
     server, secret = guarded
     good = tokens.read_text()
     tokens.write_text(good + "token broken scope=push\n")
@@ -230,7 +230,7 @@ def test_a_broken_file_leaves_the_old_tokens_and_is_said_once(guarded, tokens):
 
 
 @pytest.mark.parametrize("harm", ["gone", "open"])
-def test_a_file_that_is_gone_or_open_lets_nobody_in(guarded, tokens, harm):
+def test_a_missing_or_world_readable_file_admits_no_caller(guarded, tokens, harm):
     server, secret = guarded
     tokens.rename(tokens.with_name("kept")) if harm == "gone" else tokens.chmod(0o644)
     becomes(server, secret, 401, 5)
@@ -238,7 +238,7 @@ def test_a_file_that_is_gone_or_open_lets_nobody_in(guarded, tokens, harm):
     becomes(server, secret, 201, 5)
 
 
-def test_metrics_tell_of_tokens_and_refusals(guarded):
+def test_metrics_count_tokens_and_rejections(guarded):
     server, secret = guarded
     for _ in range(3):
         call(server, "tarry_no")
@@ -262,7 +262,7 @@ def test_a_name_in_a_path_is_not_a_token(guarded):
     assert call(server, None, "GET", f"/v1/topics?token={urllib.parse.quote(secret)}").status == 401
 
 
-def test_every_example_of_the_page_does_what_it_says(start_server, tmp_path, tokens):
+def test_every_example_of_the_page_prints_its_output(start_server, tmp_path, tokens):
     tokens.touch(0o600)
     server = start_server(*FLAGS, "--tokens", str(tokens))
     environment = {**ENVIRONMENT, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}

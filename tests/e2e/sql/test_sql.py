@@ -42,7 +42,7 @@ def pair(postgres, start_server):
 
 # ---- the schema ----
 
-def test_the_schema_is_made_once_and_asked_for():
+def test_the_schema_is_created_once_and_required():
     with PostgresServer("fsync=off") as empty:
         assert "tarry sql migrate" in refused("--store", empty.url)
         assert tarry("sql", "migrate", empty.url).returncode == 0
@@ -95,7 +95,7 @@ def test_the_schema_can_be_made_by_hand_and_by_a_start(start_server):
 
 # ---- what is due, and transactions that are open ----
 
-def test_a_late_commit_of_what_is_due_much_later_is_delivered_in_time(pair, postgres):
+def test_a_late_commit_of_a_far_job_is_delivered_in_time(pair, postgres):
     """It took its number before the servers last looked, and is not told: a server that believes that nothing is new would miss it."""
     client = pair[0].client()
     waiting = threading.Thread(target=lambda: got.extend(client.take("late", wait="20s")))
@@ -142,7 +142,7 @@ def test_an_idle_server_sends_one_statement_a_second(start_server):
         eventually(lambda: not all(each.is_alive() for each in waiting))
 
 
-def test_priorities_that_nobody_uses_go_and_no_job_with_them(pair, postgres):
+def test_unused_priorities_are_removed_without_losing_a_job(pair, postgres):
     client = pair[0].client()
     lanes = "SELECT count(*)::int FROM tarry.lane l JOIN tarry.topic t ON t.topic = l.topic WHERE t.name = 'lanes'"
     for priority in range(20):
@@ -161,7 +161,7 @@ def test_priorities_that_nobody_uses_go_and_no_job_with_them(pair, postgres):
     assert [job["id"] for job in client.take("lanes", wait="10s")] == ["again"]
 
 
-def test_who_take_by_priority_at_once_get_each_job_once_and_the_best_first(pair, postgres):
+def test_simultaneous_takes_by_priority_get_each_job_once_in_order(pair, postgres):
     """As eight servers would: between what one of them looks for and what it locks the others take."""
     pair[0].client().push_batch([{"topic": f"best{i % 3}", "id": f"j{i}", "priority": i * 7919 % 10, "body": i} for i in range(800)])
     got = [[] for _ in range(8)]
@@ -185,7 +185,7 @@ def test_who_take_by_priority_at_once_get_each_job_once_and_the_best_first(pair,
     assert all(priority <= after for jobs in got for (_, priority), (_, after) in zip(jobs, jobs[1:]))
 
 
-def test_a_take_by_priority_passes_over_what_an_open_transaction_holds(pair, postgres):
+def test_a_take_by_priority_skips_rows_of_an_open_transaction(pair, postgres):
     client = pair[0].client()
     client.push("held0", "best", priority=1)
     client.push("held1", "next", priority=2)
@@ -197,7 +197,7 @@ def test_a_take_by_priority_passes_over_what_an_open_transaction_holds(pair, pos
     assert [job["id"] for job in client.take("held0", "held1", order="priority", wait="5s")] == ["best"]
 
 
-def test_a_take_passes_over_what_an_open_transaction_holds_and_forgets_none_of_it(pair, postgres):
+def test_a_take_skips_rows_of_an_open_transaction_and_returns_to_them(pair, postgres):
     client = pair[0].client()
     for name in "abcde":
         client.push("passed", name)
@@ -212,7 +212,7 @@ def test_a_take_passes_over_what_an_open_transaction_holds_and_forgets_none_of_i
     assert [job["id"] for job in client.take("passed", max=5, wait="5s")] == ["a", "c"]
 
 
-def test_takes_that_come_together_share_what_is_there_in_its_order(pair):
+def test_simultaneous_takes_share_jobs_in_order(pair):
     """They go as one statement; nobody gets more than he wanted, nothing is given twice, and the last ones get what is left."""
     server, takers, rounds = pair[0], 8, 10
     client, begun = server.client(), {name: metric(server, f"tarry_sql_{name}_total") for name in ("turns", "calls")}
@@ -241,7 +241,7 @@ def test_takes_that_come_together_share_what_is_there_in_its_order(pair):
     assert client.topic("together")["totals"]["delivered"] == rounds * 30
 
 
-def test_takes_that_come_together_go_again_where_bodies_leave_no_room_for_them(pair):
+def test_simultaneous_takes_are_repeated_if_bodies_leave_no_room(pair):
     """A statement brings 16 MiB of bodies; there is a job for everybody, so nobody comes away with nothing."""
     client, count = pair[0].client(), 40
     for i in range(count):
@@ -286,7 +286,7 @@ def test_an_ack_finds_jobs_that_lie_elsewhere_by_now(pair, postgres):
     assert topic["totals"]["acked"] == 4 and topic["counts"]["leased"] == 0
 
 
-def test_a_lease_whose_place_another_job_has_by_now_ends_nothing(pair, postgres):
+def test_a_lease_whose_place_was_reused_ends_no_job(pair, postgres):
     client = pair[0].client()
     postgres.do("VACUUM FULL tarry.job")
     client.push("place", "first")
@@ -321,7 +321,7 @@ def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(p
     assert pair[0].client().ack(taken[0]["lease"])[0]["result"] == "ok"
 
 
-def test_a_server_that_connects_anew_ends_its_own_leases_that_it_does_not_know_of(postgres, start_server):
+def test_a_reconnecting_server_ends_its_unknown_leases(postgres, start_server):
     """As of a take that was committed, and refused before its server heard of it."""
     server = start_server("--store", postgres.url)
     client = server.client()
@@ -334,7 +334,7 @@ def test_a_server_that_connects_anew_ends_its_own_leases_that_it_does_not_know_o
     assert client.take("forgotten", wait="10s")[0]["attempt"] == 2
 
 
-def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgres, start_server):
+def test_a_server_that_was_considered_dead_registers_before_it_takes(postgres, start_server):
     client = start_server("--store", postgres.url).client()
     client.push("revived", "a")
     number = postgres.do("SELECT server FROM tarry.server ORDER BY server DESC LIMIT 1")
@@ -348,7 +348,7 @@ def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgre
     assert client.take("revived")
 
 
-def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
+def test_a_hanging_commit_does_not_block_calls_permanently(start_server):
     """The standby that each commit waits for is not there. Calls are answered in time, and once it goes on nothing was done twice."""
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
@@ -380,7 +380,7 @@ def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
         assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
 
 
-def test_new_jobs_whose_one_statement_was_committed_unheard_are_answered_by_their_ticket(start_server):
+def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_server):
     """The backend is killed while it waits for a standby with a commit that is done: nobody has heard what became of the pushes."""
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
@@ -439,7 +439,7 @@ def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postg
     assert postgres.do("SELECT connection FROM tarry.ticket WHERE server = %s", number) > before
 
 
-def test_pushes_of_a_batch_that_are_not_new_or_have_no_room_leave_the_others_as_they_are(postgres, start_server):
+def test_existing_or_rejected_pushes_do_not_affect_others_of_the_batch(postgres, start_server):
     """The batch is inserted in the hope that all are new; the second time its server looks first, and of a topic with a limit goes one by one."""
     client = start_server("--store", postgres.url).client()
     client.put_topic("mixed-full", max_jobs=2)
@@ -458,7 +458,7 @@ def test_pushes_of_a_batch_that_are_not_new_or_have_no_room_leave_the_others_as_
     assert [job["id"] for job in client.take("mixed-full", max=10)] == ["z-1", "b-1"]
 
 
-def test_a_push_that_waits_for_the_end_of_its_job_knows_of_it(postgres, start_server):
+def test_a_push_that_waits_for_the_end_of_its_job_sees_it(postgres, start_server):
     """Within the window in which ids are remembered: of a server, which then goes on, alone and among others, and of a user's transaction."""
     client = start_server("--store", postgres.url).client()
     client.put_topic("ends", dedup_window="1h")
@@ -508,7 +508,7 @@ def test_an_open_transaction_makes_no_other_new_topic_wait(postgres):
         assert postgres.do("SET lock_timeout = '1s'; SELECT tarry.push('new-b', 'b')") == "created"
 
 
-def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start_server):
+def test_an_expired_job_in_a_transaction_is_retried_at_intervals(start_server):
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client()
@@ -522,7 +522,7 @@ def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start
         eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
 
 
-def test_a_job_without_a_topic_does_not_stop_what_expires(pair, postgres):
+def test_a_job_without_a_topic_does_not_stop_expiry(pair, postgres):
     client = pair[0].client()
     client.push("lost", "a", ttl="1s")
     client.push("stays", "b", ttl="3s")
@@ -643,7 +643,7 @@ def test_bad_input_raises_and_changes_nothing(postgres, call):
 
 
 @pytest.mark.parametrize("call", ["cancel('race', 'a')", "reschedule('race', 'a', interval '1 h')", "run('race', 'a')", "push('race', 'a')"])
-def test_who_meets_a_take_under_way_does_not_hold_up_its_ack(postgres, call):
+def test_a_waiter_on_a_take_in_progress_does_not_delay_its_ack(postgres, call):
     postgres.do("DELETE FROM tarry.job WHERE id = 'a' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'race')")
     postgres.do("SELECT tarry.push('race', 'a')")
     answers = []
@@ -673,7 +673,7 @@ def _wait_until_all_know_who_listens(postgres, since=0):
     eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
 
-def test_events_come_from_all_servers_and_from_transactions_that_ask_for_it(pair, postgres):
+def test_events_come_from_all_servers_and_from_transactions_on_request(pair, postgres):
     first, client = pair[0], pair[1].client()
     with Stream(first.port, "/v1/events?topic=told") as stream:
         _wait_until_all_know_who_listens(postgres)
@@ -715,7 +715,7 @@ def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, pos
 
 # ---- a failover ----
 
-def test_a_replica_whose_clock_is_an_hour_ahead_fires_nothing_early(start_server, ahead_s=3600):
+def test_a_replica_with_a_clock_an_hour_ahead_fires_nothing_early(start_server, ahead_s=3600):
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-clock-", dir="/tmp"))  # the database's user reads it
     directory.chmod(0o755)
     library = fake_time_library(directory)

@@ -59,7 +59,7 @@ def test_temporary_objects_of_a_caller_are_not_taken_for_postgresql_s_own(postgr
                 cursor.execute(refused_)
 
 
-def test_rights_are_those_of_the_role_that_is_set(postgres):
+def test_rights_are_those_of_the_current_role(postgres):
     postgres.do("CREATE ROLE web LOGIN; CREATE ROLE web_a; CREATE ROLE web_b; GRANT web_a, web_b TO web; CREATE ROLE leaves;"
                 "GRANT USAGE ON SCHEMA tarry TO web, web_a, web_b; INSERT INTO tarry.rights VALUES ('leaves', 'x'), ('web_a', 'a'), ('web_b', 'b')")
     postgres.do("DROP ROLE leaves")  # its row in tarry.rights stays
@@ -71,7 +71,7 @@ def test_rights_are_those_of_the_role_that_is_set(postgres):
             cursor.execute("SELECT tarry.push('b', 'by-role')")
 
 
-def test_a_reader_needs_the_view_alone(postgres):
+def test_a_reader_needs_only_the_view(postgres):
     postgres.do("CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA tarry TO reader; GRANT SELECT ON tarry.jobs TO reader")
     postgres.do("SELECT tarry.push('read', 'now'), tarry.push('read', 'later', interval '1 h')")
     with session_of(postgres, "reader") as cursor:

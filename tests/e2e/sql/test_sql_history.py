@@ -20,7 +20,7 @@ def pair(postgres, start_server):
     return [start_server("--store", postgres.url) for _ in range(2)]
 
 
-def test_history_says_what_became_of_a_job_that_is_gone(pair, postgres):
+def test_history_has_the_outcome_of_a_finished_job(pair, postgres):
     client, other = (server.client() for server in pair)
     client.put_topic("closed", history="30d", max_attempts=2, backoff="fixed:1ms")
     client.push("closed", "1001")
@@ -48,7 +48,7 @@ def test_history_says_what_became_of_a_job_that_is_gone(pair, postgres):
     assert client.call("GET", "/v1/topics/closed/jobs/none/history").status == 404
 
 
-def test_topics_that_want_no_history_have_none(pair, postgres):
+def test_topics_without_history_record_nothing(pair, postgres):
     client = pair[0].client()
     client.push("plain", "1")
     client.ack(client.take("plain", wait="5s")[0]["lease"])

@@ -69,7 +69,7 @@ def test_defaults_of_a_database_change_nothing(start_server):
 
 # ---- the schema ----
 
-def test_the_schema_is_made_once_and_asked_for(start_server):
+def test_the_schema_is_created_once_and_required(start_server):
     with DatabaseServer("innodb-flush-log-at-trx-commit=2") as empty:
         assert "tarry sql migrate" in refused("--store", empty.url)
         works(start_server("--store", empty.url, "--migrate"))
@@ -99,7 +99,7 @@ def test_a_bad_url_is_refused_with_a_reason(url, why):
 
 # ---- what is due, and transactions that are open ----
 
-def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair, mariadb):
+def test_an_immediate_take_gets_jobs_committed_behind_the_bound(pair, mariadb):
     """The take before the commit saw nothing up to its own moment, which is after the job's due."""
     client = pair[1].client()
     for i in range(3):
@@ -172,7 +172,7 @@ def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
     assert second.client().take("back", wait="10s")[0]["id"] == "a"
 
 
-def test_calls_that_an_open_transaction_blocks_are_done_once_it_is_over(start_server):
+def test_calls_blocked_by_an_open_transaction_continue_after_it(start_server):
     with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client()
@@ -263,7 +263,7 @@ def test_a_row_that_a_user_holds_among_others_holds_up_no_take_and_no_ack(pair, 
     assert _waited_ms(mariadb) - waited_ms < most_ms
 
 
-def test_a_job_that_came_back_among_others_is_no_part_of_their_acks(pair, mariadb):
+def test_a_returned_job_between_others_is_not_acked_with_them(pair, mariadb):
     """Also one that ends otherwise, one that is named twice, and those of another take between them."""
     client = pair[0].client()
     ids = _pushed(client, "in-between", 100)
@@ -298,7 +298,7 @@ def _waits_to_lease(mariadb):
     return mariadb.do("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'") > 0
 
 
-def test_a_job_that_is_let_go_among_those_of_a_take_under_way_is_no_part_of_it(pair, mariadb):
+def test_a_released_job_between_rows_of_a_take_is_not_taken_with_them(pair, mariadb):
     client = pair[0].client()
     ids = _pushed(client, "meanwhile", 60)
     got = []
@@ -318,7 +318,7 @@ def test_a_job_that_is_let_go_among_those_of_a_take_under_way_is_no_part_of_it(p
     assert (topic["counts"]["leased"], topic["totals"]["delivered"], topic["totals"]["acked"]) == (0, 60, 60)
 
 
-def test_a_job_that_is_taken_by_its_id_is_no_part_of_a_take_of_many_in_the_same_turn(mariadb, start_server):
+def test_a_job_taken_by_id_is_not_part_of_a_take_in_the_same_transaction(mariadb, start_server):
     server = start_server("--store", mariadb.url)
     client = server.client()
     ids = _pushed(client, "same-turn", 60)
@@ -404,7 +404,7 @@ def test_bad_input_is_refused_and_changes_nothing(mariadb, call):
     assert mariadb.do("SELECT count(*) FROM tarry.jobs") == before
 
 
-def test_who_finds_a_job_leased_does_not_hold_up_its_ack(pair, mariadb):
+def test_a_call_on_a_leased_job_does_not_delay_its_ack(pair, mariadb):
     client = pair[0].client()
     client.push("race", "a")
     lease = client.take("race", wait="5s")[0]["lease"]
@@ -489,7 +489,7 @@ def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
     eventually(lambda: mariadb.do("SELECT MAX(heard) FROM tarry.server") == 0)
 
 
-def test_a_job_that_goes_from_server_to_server_is_told_in_its_order(mariadb, start_server):
+def test_events_of_a_job_on_several_servers_arrive_in_order(mariadb, start_server):
     servers = [start_server("--store", mariadb.url) for _ in range(3)]
     clients = [server.client() for server in servers]
     with Stream(servers[0].port, "/v1/events?topic=passed") as stream:  # it passes the job on, too
@@ -514,7 +514,7 @@ def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, mar
         assert stream.until(lambda event, data: data.get("id") == "late")[0] == ("gap", {"lost": 1})
 
 
-def test_events_cost_a_turn_one_statement_and_none_while_nobody_listens(pair, mariadb):
+def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, mariadb):
     client, before = pair[1].client(), mariadb.do("SELECT COUNT(*) FROM tarry.message")
     client.push("counted", "first", delay="1h")
     mariadb.do("SET GLOBAL log_output = 'TABLE'")

@@ -89,7 +89,7 @@ def test_a_reader_sees_the_views_and_no_more(granted):
 
 # ---- TLS ----
 
-def test_a_server_is_believed_by_its_certificate_and_name(start_server, tmp_path):
+def test_a_server_is_trusted_by_its_certificate_and_name(start_server, tmp_path):
     ours, others = Authority(tmp_path / "ours"), Authority(tmp_path / "others")
     certificate, key = ours.sign("server")
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -26,7 +26,7 @@ def directory():
     shutil.rmtree(path)
 
 
-def test_a_replica_whose_clock_is_an_hour_ahead_and_that_lost_the_tail_fires_nothing_early(start_server, directory, ahead_s=3600):
+def test_a_replica_an_hour_ahead_with_a_lost_tail_fires_nothing_early(start_server, directory, ahead_s=3600):
     clock = FakeClock(directory / "clock", ahead_ms=ahead_s * 1000)
     env = {name: value for name, value in clock.env(fake_time_library(directory)).items() if name != "ASAN_OPTIONS"}
     ports = free_port(), free_port()
@@ -64,7 +64,7 @@ def test_a_replica_whose_clock_is_an_hour_ahead_and_that_lost_the_tail_fires_not
 
 
 @pytest.mark.parametrize("setting", ["read_only", "tx_read_only"])
-def test_a_database_that_lets_nobody_write_for_a_while_is_waited_for(start_server, setting):
+def test_a_temporarily_read_only_database_is_waited_for(start_server, setting):
     with MariadbServer() as own:
         assert tarry("sql", "migrate", own.url).returncode == 0
         own.do("CREATE USER tarry_server")
@@ -85,7 +85,7 @@ def test_a_database_that_lets_nobody_write_for_a_while_is_waited_for(start_serve
         server.terminate()
 
 
-def test_a_turn_that_came_to_nothing_makes_no_job_expire_unheard(start_server):
+def test_a_failed_transaction_loses_no_expiry_event(start_server):
     """The first one of a server reads of which topic such a job is, not yet which that is, and fails: the next one must not take the topic for gone."""
     with MariadbServer() as own:
         first = start_server("--store", own.url, "--migrate")

@@ -31,7 +31,7 @@ def pair(mariadb, start_server):
 
 # ---- history ----
 
-def test_history_says_what_became_of_a_job_that_is_gone(pair, mariadb):
+def test_history_has_the_outcome_of_a_finished_job(pair, mariadb):
     client, other = (server.client() for server in pair)
     client.put_topic("closed", history="30d", max_attempts=2, backoff="fixed:1ms")
     assert client.good("GET", "/v1/topics/closed")["settings"]["history"] == "30d"
@@ -68,7 +68,7 @@ def _told(mariadb, ident):
     return list(mariadb.rows("SELECT event, consumer, error FROM tarry.job_history WHERE id = %s ORDER BY number", ident))
 
 
-def test_each_way_that_a_job_goes_is_told(pair, mariadb):
+def test_history_has_each_kind_of_end(pair, mariadb):
     client, other = (server.client() for server in pair)
     client.put_topic("ways", history="1d", max_attempts=1)
     for way in ("replaced", "cancelled", "wanted", "purged", "redriven"):
@@ -91,7 +91,7 @@ def test_each_way_that_a_job_goes_is_told(pair, mariadb):
                     "purged": ["purged"], "redriven": ["nacked", "died", "redriven", "acked"], "expired": ["expired"]}
 
 
-def test_topics_that_want_no_history_have_none(pair, mariadb):
+def test_topics_without_history_record_nothing(pair, mariadb):
     client = pair[0].client()
     client.push("plain", "1")
     client.ack(client.take("plain", wait="5s")[0]["lease"])
@@ -189,7 +189,7 @@ def fill(client):
 
 
 @pytest.mark.parametrize("damage,text,jobs,is_mended", DAMAGES)
-def test_fsck_finds_what_was_damaged_and_mends_counts_and_priorities(filled, damage, text, jobs, is_mended):
+def test_fsck_finds_damage_and_repairs_counts_and_priorities(filled, damage, text, jobs, is_mended):
     copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "lane", "tally", "tally_add")}
     filled.do(damage.replace("%", "%%"))
     found = tarry("fsck", "--store", filled.url, "--json")
@@ -234,7 +234,7 @@ def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, ma
 
 # ---- backups ----
 
-def test_what_was_dumped_is_there_again_and_numbers_of_deliveries_go_on(start_server):
+def test_a_restored_dump_has_its_jobs_and_delivery_numbers_continue(start_server):
     page = (REPO / "docs/sql.md").read_text()
     dump = re.search(r"^mariadb-dump (.*) > tarry.sql$", page, re.MULTILINE).group(1)
     with MariadbServer() as own, MariadbServer() as other:

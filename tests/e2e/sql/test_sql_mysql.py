@@ -11,9 +11,9 @@ from redis_serving import refused, works
 from server import free_port
 from sql_serving import tarry
 from test_sql_mariadb import (  # pylint: disable=unused-import
-    database, pair, test_a_call_about_one_job_reads_no_others, test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound, test_answers_are_the_api_s_words, test_bad_input_is_refused_and_changes_nothing,
+    database, pair, test_a_call_about_one_job_reads_no_others, test_an_immediate_take_gets_jobs_committed_behind_the_bound, test_answers_are_the_api_s_words, test_bad_input_is_refused_and_changes_nothing,
     test_no_take_passes_over_a_job_while_leases_are_adopted, test_the_caller_s_last_id_stays, test_the_upkeep_waits_for_no_transaction_of_a_user,
-    test_two_servers_are_one_queue, test_what_is_rolled_back_was_never_there_and_what_is_committed_comes)
+    test_two_servers_are_one_queue, test_only_committed_jobs_are_delivered)
 
 pytestmark = pytest.mark.skipif(not find_server()[0], reason=find_server()[1])
 
@@ -41,7 +41,7 @@ def test_a_password_is_proven_over_each_way_to_the_server(mariadb, start_server,
     works(start_server("--store", f"mysql://by_{way}:a%20b%26c@{places[way]}"))
 
 
-def test_who_may_not_make_functions_is_told_what_to_do():
+def test_missing_rights_to_create_functions_are_reported_with_advice():
     """MySQL has a binary log where nothing is said, and with one only SUPER may make functions."""
     with MysqlServer() as empty:
         empty.do("CREATE USER maker")

@@ -38,7 +38,7 @@ def new(database, name, *more):
     return stored(database, "new", name, "--scope", "push,read", "--topics", "*", *more)
 
 
-def test_two_servers_follow_what_is_made_and_revoked_also_after_the_database_was_away(database, start_server):
+def test_two_servers_follow_token_changes_even_after_an_outage(database, start_server):
     servers = [start_server("--store", database.url, "--tokens", "store"), start_server("--store", database.url)]
     assert call(servers[0], None).status == 401 and call(servers[1], None).status == 201, "there are none yet"
     secret = new(database, "shop")
@@ -57,7 +57,7 @@ def test_two_servers_follow_what_is_made_and_revoked_also_after_the_database_was
         becomes(server, secret, 401, 8)
 
 
-def test_commands_at_once_lose_nothing_and_what_cannot_be_read_leaves_the_old_ones(database, start_server):
+def test_simultaneous_commands_lose_nothing_and_an_unreadable_list_keeps_the_old_tokens(database, start_server):
     threads = [threading.Thread(target=new, args=(database, f"t{i}")) for i in range(8)]
     for thread in threads:
         thread.start()

@@ -143,7 +143,7 @@ def test_under_load_it_is_the_state_of_a_moment(start_server, tmp_path, flags):
     expect_clean(server.data)
 
 
-def test_shared_files_stay_as_they_were_while_the_server_goes_on(start_server, tmp_path):
+def test_shared_files_stay_unchanged_while_the_server_continues(start_server, tmp_path):
     """Space of finished jobs is given back in the server's own files, not in the backup's."""
     server = start_server(*FLAGS)
     with Load(server) as load:
@@ -232,7 +232,7 @@ def hit_while_copying(server, tmp_path, hit, again=lambda: None):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_backup_that_was_killed_is_refused_and_the_server_goes_on(start_server, tmp_path, number):
+def test_a_killed_backup_is_rejected_and_the_server_continues(start_server, tmp_path, number):
     server = start_server(*FLAGS)
     with Load(server):
         checkpointed(server)
@@ -254,7 +254,7 @@ def test_a_server_that_dies_meanwhile_leaves_no_backup(start_server, tmp_path):
     expect_clean(server.data)
 
 
-def test_a_target_that_takes_no_more_is_said_so(start_server, tmp_path):
+def test_a_full_target_is_reported(start_server, tmp_path):
     server = start_server(*FLAGS)
     push_many(server.client(), "a", 150)
 
@@ -275,14 +275,14 @@ def test_the_directory_must_be_here(start_server, tmp_path):
     assert made.returncode == 1 and "is not here" in made.stderr and not (tmp_path / "copy").exists()
 
 
-def test_without_a_server_there_is_none(tmp_path):
+def test_without_a_server_no_backup_is_made(tmp_path):
     made = subprocess.run([str(BINARY), "backup", str(tmp_path / "copy"), "--url", "http://127.0.0.1:1"], capture_output=True, text=True, check=False)
     assert made.returncode == 3 and not (tmp_path / "copy").exists()
 
 
 # ---- the calls ----
 
-def test_the_calls_say_what_to_copy(server):
+def test_the_calls_list_the_files_to_copy(server):
     client = server.client()
     begun = client.good("POST", "/v1/backup")
     assert pathlib.Path(begun["data"]) == server.data.resolve() and begun["pid"] == server.proc.pid
@@ -332,7 +332,7 @@ def test_files_are_held_until_the_end(start_server):
     eventually(is_gone, seconds=20, pause=0.05)
 
 
-def test_space_comes_back_at_the_end_also_where_nothing_else_happens(start_server):
+def test_space_is_freed_at_the_end_even_on_an_idle_server(start_server):
     server = start_server(*FLAGS)
     client = server.client()
     run = server.data / "shard-00" / "run"

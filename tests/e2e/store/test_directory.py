@@ -145,7 +145,7 @@ def test_a_directory_that_is_renamed_while_another_server_takes_its_place(first,
     assert seconds <= all_ids(second.start().client())
 
 
-def test_whoever_asks_whether_it_is_ready_makes_it_noticed(first):
+def test_a_readiness_check_detects_the_move(first):
     """Nobody changes anything meanwhile, and an idle server looks at nothing by itself."""
     aside = first.data.with_name("data.old")
     first.data.rename(aside)
@@ -246,7 +246,7 @@ def test_a_restore_beside_a_running_server(first, start_server):
     assert known | seconds <= all_ids(second.start().client())
 
 
-def test_a_restore_of_what_is_in_the_directory(first):
+def test_a_restore_into_the_directory_is_detected(first):
     """The directory itself stays, and with it the lock; the first server writes nothing over what was put there."""
     known = pushing(first, "first").stop()
     backup = backed_up(first)
@@ -372,7 +372,7 @@ def test_runs_that_are_moved_stop_the_next_checkpoint(first, tmp_path):
 # ---- whose it is ----
 
 
-def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(start_server, tmp_path):
+def test_a_lock_that_is_a_link_is_rejected_and_its_target_kept(start_server, tmp_path):
     data, target = tmp_path / "home" / "data", tmp_path / "target"
     data.mkdir(parents=True, mode=0o700)
     target.write_text("dear to somebody")
@@ -408,7 +408,7 @@ def everyone_may_pass(path):
 
 
 @needs_root
-def test_a_directory_of_somebody_else_is_refused(tmp_path):
+def test_a_directory_of_another_user_is_rejected(tmp_path):
     everyone_may_pass(tmp_path)
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
@@ -418,7 +418,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
 
 
 @needs_root
-def test_what_root_makes_in_a_users_directory_belongs_to_the_user(start_server, tmp_path):
+def test_files_created_by_root_belong_to_the_owner_of_the_directory(start_server, tmp_path):
     data = tmp_path / "home" / "data"
     data.mkdir(parents=True, mode=0o700)
     os.chown(data, NOBODY, NOBODY)

@@ -178,7 +178,7 @@ def every_call_works(start_server, data):
 
 
 @pytest.mark.parametrize("which", ["header", "first record", "a record in the middle", "directory, first block", "directory, last block", "topics", "footer"])
-def test_every_call_works_on_what_is_saved_of_a_damaged_run(start_server, data, which):
+def test_every_call_works_on_a_salvaged_run(start_server, data, which):
     run = newest(data, "*.run")
     flip(run, regions(run)[which])
     new, _ = salvage(data)
@@ -187,7 +187,7 @@ def test_every_call_works_on_what_is_saved_of_a_damaged_run(start_server, data, 
 
 
 @pytest.mark.parametrize("how", ["block", "filter", "footer", "missing", "short"])
-def test_a_damaged_table_of_keys_is_written_anew(start_server, data, how):
+def test_a_damaged_table_of_keys_is_rewritten(start_server, data, how):
     table = newest(data, "*.keys")
     size = table.stat().st_size
     if how == "missing":
@@ -247,7 +247,7 @@ def test_a_damaged_log_is_named_with_file_and_byte(data):
     assert found and (found[0]["file"], found[0]["at"], found[0]["cure"]) == (f"wal/{first:08}.log", 4096, "restore"), found
 
 
-def test_what_is_whole_behind_damage_of_the_log_is_saved(start_server, data):
+def test_whole_batches_behind_damage_of_the_log_are_saved(start_server, data):
     """A job whose end stood in the damaged batch comes back; none is lost but those that were pushed there."""
     first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
     flip(data / "shard-00" / "wal" / f"{first:08}.log", 4096 + 300)
@@ -266,7 +266,7 @@ def test_a_sound_directory_is_saved_whole(start_server, data):
 
 
 @pytest.mark.parametrize("which", ["table", "run", "log", "catalog"])
-def test_the_page_says_what_to_do_about_what_is_said(data, which):
+def test_the_page_has_a_remedy_for_each_finding(data, which):
     """The advice that ends a finding is in the table of docs/operations/recovery.md."""
     first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
     if which == "catalog":
@@ -279,7 +279,7 @@ def test_the_page_says_what_to_do_about_what_is_said(data, which):
     assert said and all(f"| `{line.rpartition('; ')[2]}" in page for line in said), said
 
 
-def test_where_nothing_can_be_saved_to(data, tmp_path):
+def test_salvage_rejects_an_unusable_target(data, tmp_path):
     before = digest(data)
     full = tmp_path / "full"
     full.mkdir()
@@ -291,7 +291,7 @@ def test_where_nothing_can_be_saved_to(data, tmp_path):
     assert digest(data) == before and [path.name for path in full.iterdir()] == ["mine"]
 
 
-def test_what_was_not_saved_to_its_end_is_no_data_directory(start_server, data, tmp_path):
+def test_an_incomplete_salvage_is_not_a_data_directory(start_server, data, tmp_path):
     """The disk fills up, or the process is killed: neither fsck nor a server takes what is there."""
     new = tmp_path / "small" / "data"
     new.parent.mkdir()
@@ -314,7 +314,7 @@ def test_files_that_nothing_names_are_notes(data):
     assert not (runs(data) / "CATALOG-00000000.tmp").exists()
 
 
-def test_any_flipped_bit_in_what_counts_is_found_or_harmless(data, made):
+def test_any_flipped_bit_in_live_data_is_found_or_harmless(data, made):
     """Where it is not found, the server is not told anything else than before: the flip hit what counts no more."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -337,7 +337,7 @@ def test_repair_is_not_for_a_directory_in_use(start_server):
     assert ended.returncode == 1 and "in use by process" in ended.stderr
 
 
-def test_what_is_no_directory_is_not_made_one(tmp_path):
+def test_a_path_that_is_not_a_directory_is_not_created(tmp_path):
     ended = fsck(tmp_path / "nothing", "--repair")
     assert ended.returncode == 1 and not (tmp_path / "nothing").exists()
     (tmp_path / "other").mkdir()
@@ -428,7 +428,7 @@ def test_answered_jobs_that_are_missing_are_found_and_no_server_starts(halves, t
 
 
 @pytest.mark.parametrize("how", ["missing", "empty", "longer", "shorter", "copy", "zeroed"])
-def test_a_damaged_log_file_costs_only_what_was_in_it(halves, tmp_path, how):
+def test_a_damaged_log_file_loses_only_its_own_jobs(halves, tmp_path, how):
     data = tmp_path / "data"
     shutil.copytree(halves[0], data)
     logs = [log for log in sorted((data / "shard-00" / "wal").glob("*.log")) if log.stat().st_size]

@@ -13,7 +13,7 @@ SECONDS = float(os.environ.get("TARRY_TEST_SECONDS", 20))
 
 
 @pytest.mark.parametrize("shards, doors", [(1, ()), pytest.param(2, ("--doors",), marks=pytest.mark.thorough("half a minute more"))], ids=["1", "2-doors"])
-def test_what_was_answered_survives_kill_9(shards, doors, tmp_path):
+def test_answered_changes_survive_kill_9(shards, doors, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
     command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--kills", str(KILLS), "--pushes", str(PUSHES), "--seconds",
                str(SECONDS), "--shards", str(shards), "--directory", str(tmp_path / "run"), "--quiet", *doors]

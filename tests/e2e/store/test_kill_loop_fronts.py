@@ -14,7 +14,7 @@ LOOPS = {
 
 @pytest.mark.plain("SDKs of SQS know no token, and the beanstalk protocol no TLS")
 @pytest.mark.parametrize("store", LOOPS)
-def test_what_was_answered_over_each_protocol_survives_kill_9(store, tmp_path):
+def test_changes_answered_over_each_protocol_survive_kill_9(store, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
     script, *arguments = LOOPS[store]
     command = [sys.executable, str(REPO / "tests/e2e/support" / script), "--fronts", *arguments, "--directory", str(tmp_path / "run")]

@@ -9,7 +9,7 @@ from migration import (APART_MS, any_target, assert_same, assert_sums_add_up, ev
                        jobs_in, load, moved, ms_of, push_many, source, states, take_by_id, target)  # noqa: F401, F811: fixtures
 
 
-def test_every_kind_of_job_comes_over_as_it_was(source, any_target):
+def test_every_kind_of_job_is_moved_unchanged(source, any_target):
     target = any_target
     fill(source)
     before = everything(source)
@@ -21,7 +21,7 @@ def test_every_kind_of_job_comes_over_as_it_was(source, any_target):
     assert target.client().topic("orders")["counts"] == {"delayed": 2, "retrying": 1, "ready": 1, "leased": 0, "dead": 1}
 
 
-def test_what_came_over_outlives_a_restart(source, target):
+def test_moved_jobs_survive_a_restart(source, target):
     fill(source)
     load(target, export(source))
     before = everything(target)
@@ -30,7 +30,7 @@ def test_what_came_over_outlives_a_restart(source, target):
     assert_sums_add_up(target)
 
 
-def test_there_and_back_is_where_it_began(source, any_target, start_server):
+def test_moving_there_and_back_changes_nothing(source, any_target, start_server):
     fill(source)
     load(any_target, export(source))
     third = start_server("--sync", "never", "--shards", "3")
@@ -44,7 +44,7 @@ def test_there_and_back_is_where_it_began(source, any_target, start_server):
     assert comparable(export(third)) == comparable(dump)
 
 
-def test_attempts_go_on_counting(source, any_target):
+def test_attempts_continue_counting(source, any_target):
     client = source.client()
     client.push("t", "j", max_attempts=2)
     client.nack(client.take("t")[0]["lease"], delay="1ms")
@@ -93,7 +93,7 @@ def test_a_job_of_the_largest_size_comes_over(source, any_target, target):
     assert_same(everything(source), everything(target))
 
 
-def test_the_largest_job_comes_over_where_jobs_may_be_as_large_as_a_batch(start_server):
+def test_the_largest_job_is_moved_if_the_limits_allow_it(start_server):
     flags = ("--max-body", "13MiB", "--wal-file", "64MiB", "--sync", "never", "--shards", "1")
     source, target = start_server(*flags), start_server(*flags)
     body = os.urandom(13 << 20)

@@ -22,7 +22,7 @@ def test_refused_lines_are_named_and_kept(target, tmp_path):
     assert target.client().topic("t")["totals"]["pushed"] == 1
 
 
-def test_a_body_the_target_does_not_take_is_refused_alone(source, start_server):
+def test_a_body_rejected_by_the_target_is_rejected_separately(source, start_server):
     small = start_server("--max-body", "1KiB")
     source.client().push("t", "big", b"x" * 2000, delay="1h")
     source.client().push("t", "small", b"x", delay="1h")
@@ -31,7 +31,7 @@ def test_a_body_the_target_does_not_take_is_refused_alone(source, start_server):
 
 
 @pytest.mark.parametrize("on_conflict", ["keep", "replace"])
-def test_an_import_that_gives_up_counts_what_the_server_accepted(target, on_conflict):
+def test_an_aborted_import_counts_accepted_jobs(target, on_conflict):
     """The server accepts four jobs of the batch, and refuses the others until the waiting time ends."""
     target.client().call("PUT", "/v1/topics/t?max_jobs=4")
     lines = b"".join(b'{"topic":"t","id":"%d","delay":"1h","body":"x"}\n' % number for number in range(10))
@@ -90,7 +90,7 @@ def test_exit_codes(source, tmp_path):
     tarry(source, "import", str(tmp_path / "none"), code=REFUSED)
 
 
-def test_a_list_shows_bodies_where_it_is_asked_to(source):
+def test_a_list_shows_bodies_on_request(source):
     client = source.client()
     client.push("t", "j", b'{"a": 1}', content_type="application/json", delay="1h")
     assert "body" not in client.list("t")["jobs"][0] and "body" not in client.list("t", body="false")["jobs"][0]
@@ -101,7 +101,7 @@ def test_a_list_shows_bodies_where_it_is_asked_to(source):
     assert refused.value.code == "bad_option"
 
 
-def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
+def test_a_page_with_large_bodies_is_cut_and_the_next_one_continues(start_server):
     for shards in ("1", "3"):
         server = start_server("--shards", shards, "--sync", "never")
         client = server.client()
@@ -136,7 +136,7 @@ def test_a_pushed_past_has_its_limits(source):
     assert_sums_add_up(source)
 
 
-def test_an_export_says_what_is_to_come_and_that_nothing_is_missing(source):
+def test_an_export_declares_its_content_and_its_end(source):
     push_many(source, 3)
     head, *_, end = lines_of(export(source))
     assert head["tarry_export"] == 1 and head["topics"] == ["t0", "t1", "t2"]

@@ -63,7 +63,7 @@ def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms
     assert "3300 created" in load(target, path.read_bytes())
 
 
-def test_nothing_is_left_of_what_is_gone_when_it_is_gone_on_with(source, tmp_path):
+def test_a_continued_export_drops_removed_jobs(source, tmp_path):
     push_many(source, 5000, spread_ms=20)
     path = tmp_path / "dump"
     export(source, "--output", str(path))
@@ -76,7 +76,7 @@ def test_nothing_is_left_of_what_is_gone_when_it_is_gone_on_with(source, tmp_pat
     assert len(again) < len(whole) and lines_of(again)[-1]["jobs"] == len(jobs_in(again)) < 5000
 
 
-def test_an_export_whose_server_dies_is_gone_on_with_after_its_restart(source, tmp_path):
+def test_an_export_is_continued_after_a_crash_of_the_server(source, tmp_path):
     push_many(source, 5000, spread_ms=50, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
     with Gate(source, down=2_500_000) as gate:
@@ -131,7 +131,7 @@ def test_an_import_cut_short_is_gone_on_with_by_skip(source, target, tmp_path):
     assert_sums_add_up(target)
 
 
-def test_an_import_that_is_interrupted_says_where_to_go_on(source, target, tmp_path):
+def test_an_interrupted_import_prints_where_to_continue(source, target, tmp_path):
     push_many(source, 3000)
     lines = export(source).splitlines(keepends=True)
     running = subprocess.Popen([str(BINARY), "import", "--url", target.url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -237,7 +237,7 @@ def test_an_interrupted_export_is_gone_on_with(source, tmp_path):
     assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 5000
 
 
-def test_a_full_disk_is_said_and_gone_on_from(source, tmp_path):
+def test_an_export_reports_a_full_disk_and_continues_later(source, tmp_path):
     push_many(source, 5000)
     path = tmp_path / "dump"
 
@@ -285,7 +285,7 @@ def test_an_import_that_is_killed_and_started_again_brings_each_job_once(source,
     assert pushed(any_target) == 8000 and not (tmp_path / "state").exists()
 
 
-def test_what_was_finished_meanwhile_does_not_come_again_with_a_state(source, target, tmp_path):
+def test_with_a_state_jobs_finished_meanwhile_do_not_return(source, target, tmp_path):
     push_many(source, 3000)
     lines, state = export(source).splitlines(keepends=True), tmp_path / "state"
     running = begin(target, "import", "--state", str(state), stdin=subprocess.PIPE)
@@ -332,7 +332,7 @@ def sleeps(process):
     return all(look() for _ in range(5))
 
 
-def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
+def test_progress_is_shown_only_on_a_terminal(source, tmp_path):
     push_many(source, 5000, meta={"pad": "x" * 900})
     path, (near, far) = tmp_path / "dump", os.openpty()
     with Gate(source, down=2_500_000) as gate:

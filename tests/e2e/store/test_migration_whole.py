@@ -39,13 +39,13 @@ def test_a_missing_topic_is_counted(dump, target):
 
 
 @pytest.mark.parametrize("skip", [0, 5, 300])
-def test_jobs_missing_before_where_it_is_gone_on_are_counted_too(dump, target, skip):
+def test_jobs_missing_before_the_continuation_are_counted(dump, target, skip):
     first = jobs_at(dump)[0]
     said = load(target, b"".join(dump[:first] + dump[first + 1:]), "--skip", str(skip), code=REFUSED)
     assert f"there are {JOBS - 1} of" in said
 
 
-def test_an_end_line_in_the_middle_is_no_end(dump, target):
+def test_an_end_line_in_the_middle_is_rejected(dump, target):
     at = jobs_at(dump)[200]
     said = load(target, b"".join(dump[:at] + dump[-1:] + dump[at:-1]), code=REFUSED)
     assert "is not a whole export" in said
@@ -53,17 +53,17 @@ def test_an_end_line_in_the_middle_is_no_end(dump, target):
     assert "its end line stands in the middle" in moved and f"line {len(dump) + 1} follows it" in moved
 
 
-def test_an_export_without_its_first_line_is_told(dump, target):
+def test_an_export_without_its_first_line_is_reported(dump, target):
     assert "not the first line of an export" in load(target, b"".join(dump[1:]), code=REFUSED)
 
 
-def test_an_export_that_another_one_cuts_short_is_told(dump, target):
+def test_an_export_truncated_by_another_is_reported(dump, target):
     half = dump[:len(dump) // 2]
     assert f"another one begins at line {len(half) + 1}" in load(target, b"".join(half + dump), code=REFUSED)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\n"])
-def test_an_empty_file_is_no_import(target, tmp_path, content):
+def test_an_empty_file_is_rejected(target, tmp_path, content):
     path = tmp_path / "nothing"
     path.write_bytes(content)
     assert f"'{path}' is empty" in tarry(target, "import", str(path), code=REFUSED)[1]
@@ -78,7 +78,7 @@ def mode_of(path):
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_an_export_is_its_owners_alone_whatever_the_umask(source, tmp_path, umask):
+def test_an_export_is_readable_only_by_its_owner_with_any_umask(source, tmp_path, umask):
     push_many(source, 3)
     path = tmp_path / "dump"
     ended = subprocess.run([str(BINARY), "export", "--url", source.url, "--output", str(path)], umask=umask, capture_output=True, check=False)
@@ -86,13 +86,13 @@ def test_an_export_is_its_owners_alone_whatever_the_umask(source, tmp_path, umas
     assert mode_of(path) == 0o600
 
 
-def test_refused_lines_and_the_state_are_their_owners_alone(target, tmp_path):
+def test_rejected_lines_and_the_state_are_readable_only_by_their_owner(target, tmp_path):
     rejects = tmp_path / "rejects"
     load(target, b'{"topic":"t","id":"a b"}\n', "--rejects", str(rejects), code=REFUSED)
     assert mode_of(rejects) == 0o600 and rejects.read_bytes()
 
 
-def test_an_export_that_is_gone_on_with_becomes_its_owners_alone(source, tmp_path, dump):
+def test_a_continued_export_becomes_readable_only_by_its_owner(source, tmp_path, dump):
     path = tmp_path / "dump"
     path.write_bytes(b"".join(dump[:-1]))
     path.chmod(0o644)

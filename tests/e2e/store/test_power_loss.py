@@ -27,7 +27,7 @@ def test_every_answer_comes_after_the_sync_that_covers_it(traced):
     assert traced.faults == []
 
 
-def test_no_power_cut_loses_what_was_answered(traced):
+def test_no_power_cut_loses_answered_changes(traced):
     power = PowerLoss(traced, SEED, IMAGES)
     assert power.run() == []
     print(report(traced, power))
@@ -62,7 +62,7 @@ def test_a_sync_that_did_not_happen_is_found(tmp_path):
     assert "L: lost" in found or "first ended with 1" in found  # a log whose later batches say that the lost one was synced is refused
 
 
-def test_an_answer_to_what_was_never_written_is_found(tmp_path, monkeypatch):
+def test_an_answer_to_an_unwritten_change_is_found(tmp_path, monkeypatch):
     """A log without its acks."""
     jobs = Order._batch
 

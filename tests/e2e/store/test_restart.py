@@ -105,7 +105,7 @@ def test_sigterm_under_load_loses_nothing(start_server):
     assert len(told) > 100 and kept >= set(told)
 
 
-def test_sigterm_answers_those_who_wait(start_server):
+def test_sigterm_answers_waiting_takes(start_server):
     server = start_server(*FLAGS)
     connection = server.connection()
     connection.send(request_bytes("POST", "/v1/topics/none/take?wait=4m"))
@@ -130,7 +130,7 @@ def test_time_spent_down_counts_towards_the_delay(start_server):
     assert 1.5 <= took < 2.5 * slack()
 
 
-def test_overdue_jobs_come_at_once(start_server):
+def test_overdue_jobs_come_immediately(start_server):
     server = start_server(*FLAGS)
     server.client().push("overdue", "a", delay="200ms")
     server.kill()
@@ -210,7 +210,7 @@ def test_the_directory_is_private(start_server):
     assert stat.S_IMODE(os.stat(server.data).st_mode) == 0o700
 
 
-def test_a_second_signal_stops_at_once(start_server):
+def test_a_second_signal_stops_immediately(start_server):
     server = start_server(*FLAGS)
     server.client().push("a", "b")
     server.proc.terminate()

@@ -63,7 +63,7 @@ def test_a_long_poll_on_any_shard_is_woken(server):
         consumer.close()
 
 
-def test_all_at_once(server):
+def test_all_shards_work_in_parallel(server):
     """Everything the API has, by many threads; at the end the figures add up and each job was taken by one."""
     end = time.monotonic() + SECONDS
     taken, lock = [], threading.Lock()

@@ -26,7 +26,7 @@ def test_two_servers_are_one_queue(pair, database):
     assert second.client().topic("shared")["totals"]["acked"] == 1
 
 
-def test_a_take_that_waits_finds_the_other_server_s_pushes_and_those_of_users(pair, database):
+def test_a_waiting_take_finds_pushes_of_other_servers_and_users(pair, database):
     first, second = pair
     late_ms = []
     for round_ in range(6):
@@ -89,7 +89,7 @@ def test_leases_of_a_killed_server_end_all_the_same(database, start_server):
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
 
 
-def test_leases_that_no_living_server_knows_of_end_all_the_same(database, start_server):
+def test_leases_unknown_to_all_servers_end(database, start_server):
     """Of a server without a row: another one had taken it for dead, then it took, and died."""
     first = start_server("--store", database.url)
     first.client().push("unknown", "unknown")
@@ -153,7 +153,7 @@ def test_nothing_is_left_of_a_deleted_topic(pair, database):
 
 # ---- in the user's own transaction ----
 
-def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, database):
+def test_only_committed_jobs_are_delivered(pair, database):
     client = pair[1].client()
     with transaction(database, False) as cursor:
         assert database.call("push", "orders", "rolled-back", 0, b"x", cursor=cursor) == "created"
@@ -187,7 +187,7 @@ def test_answers_are_the_api_s_words(pair, database):
     assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
 
 
-def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, database):
+def test_a_job_with_an_open_cancel_is_skipped_and_delivered_after_a_rollback(pair, database):
     client = pair[0].client()
     client.push("open", "a")
     with transaction(database, False) as cursor:
@@ -196,7 +196,7 @@ def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, database
     assert client.take("open", wait="10s")[0]["id"] == "a"
 
 
-def test_random_transactions_leave_exactly_what_was_committed(pair, database):
+def test_random_transactions_leave_exactly_the_committed_jobs(pair, database):
     """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
     seed = random.randrange(2 ** 32)
     print("seed", seed)
