@@ -1,5 +1,6 @@
 /* The answers of consumers: ack, nack, extend and return. */
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/trace.h"

@@ -1,5 +1,6 @@
 #include "http/bulk.h"
 
+#include "http/api_routes.h"
 #include "http/job_json.h"
 #include "queue/filter.h"
 #include "queue/status.h"

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 
 enum { IDLE_TIMEOUT_MS = 30 * 1000 };

@@ -1,5 +1,6 @@
 #include "http/console.h"
 
+#include "http/api_routes.h"
 #include "http/console_files.h"
 #include "http/exchange.h"
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/table.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "queue/search.h"
 

@@ -1,4 +1,5 @@
 /* Dead jobs: purge and redrive of all, of one, or of those that match a filter. */
+#include "http/api_routes.h"
 #include "http/bulk.h"
 #include "queue/status.h"
 #include "queue/sweep.h"

@@ -1,6 +1,7 @@
 /* The last errors of a topic's dead jobs, the most frequent first. */
 #include "base/json_write.h"
 #include "base/table.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "queue/search.h"
 

@@ -1,6 +1,7 @@
 /* The endpoints that receive a topic's jobs, and their state. */
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 
 /* Returns the member `deliver` of the topic's extension, or JSON_NONE. */

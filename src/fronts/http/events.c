@@ -1,6 +1,7 @@
 /* Events of jobs and topics as a live stream (feed/feed.h). */
 #include "base/json_write.h"
 #include "feed/feed.h"
+#include "http/api_routes.h"
 #include "http/stream.h"
 
 #include <stdio.h>

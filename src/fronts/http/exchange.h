@@ -138,8 +138,6 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
 uint16_t http_status_at(size_t index);
 /* Buckets of request durations, in microseconds. */
 extern const struct bucket_bounds http_duration_bounds;
-/* Cancels metrics pages in progress when the front ends. */
-void http_metrics_end(struct http_front *front);
 
 /* ---- queue of long requests: lists, and pages over all topics ---- */
 

@@ -1,13 +1,10 @@
 /* A front: its listeners, its loop iterations and its end; and the state that all fronts of a
  * server share. */
 #include "http/connection.h"
-#include "http/consumers.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "http/listening.h"
-#include "http/live.h"
-#include "http/sampler.h"
 #include "http/stream.h"
 #include "trace/carry.h"
 
@@ -40,15 +37,10 @@ struct http_shared *http_shared_new(const char *version)
         return NULL;
     shared->version = version;
     shared->started_ms = clock_wall_ms();
-    shared->route_count = http_routes_list(shared->routes);
     http_shared_set_memory(shared, 0);
     shared->metrics_topics = METRICS_TOPICS;
     pthread_mutex_init(&shared->lock, NULL);
     pthread_mutex_init(&shared->tls_lock, NULL);
-    if (!(shared->consumers = http_consumers_new())) {
-        http_shared_free(shared);
-        return NULL;
-    }
     return shared;
 }
 
@@ -59,9 +51,24 @@ void http_shared_free(struct http_shared *shared)
     pthread_mutex_destroy(&shared->lock);
     pthread_mutex_destroy(&shared->tls_lock);
     tls_context_release(shared->tls);
-    http_sampler_free(shared->sampler);
-    http_consumers_free(shared->consumers);
+    for (uint32_t i = shared->part_count; i-- > 0;)
+        if (shared->parts[i]->free)
+            shared->parts[i]->free(shared);
     free(shared);
+}
+
+void http_shared_add_part(struct http_shared *shared, const struct http_part *part)
+{
+    assert(shared->part_count < HTTP_PARTS_MAX);
+    shared->parts[shared->part_count++] = part;
+    for (size_t i = 0; part->tables && part->tables[i]; i++)
+        for (const struct http_route *row = part->tables[i]; row->pattern; row++) {
+            bool has_topic = strstr(row->pattern, "{topic}") != NULL;
+            assert(row->scope && row->topics && has_topic == (row->topics == HTTP_TOPICS_PATH));
+            assert((row->scope == ACCESS_ADMIN) == (row->audit != NULL));
+            (void)has_topic;
+            http_shared_add_routes(shared, (const struct http_route[]){*row, {0}}, NULL);
+        }
 }
 
 void http_shared_add_routes(struct http_shared *shared, const struct http_route *rows,
@@ -140,12 +147,6 @@ void http_shared_note_memory(struct http_shared *shared, uint64_t bytes, bool is
 {
     atomic_store_explicit(&shared->process_bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&shared->is_memory_spent, is_spent, memory_order_relaxed);
-}
-
-bool http_shared_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue)
-{
-    shared->sampler = http_sampler_new(shared, reactor, queue);
-    return shared->sampler;
 }
 
 void http_shared_note_certificate(struct http_shared *shared, int64_t ends_s)
@@ -236,8 +237,9 @@ static bool on_front_turn_end(void *ctx)
         http_front_wake_by(front, http_front_now_ms(front) + LOOK_MS);
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
-    if (front->shared->sampler)
-        http_sampler_look(front->shared->sampler, front);
+    for (uint32_t i = 0; i < front->shared->part_count; i++)
+        if (front->shared->parts[i]->turn_end)
+            front->shared->parts[i]->turn_end(front);
     if (front->now_ms)
         front->turn_ms = front->now_ms;
     front->now_ms = 0;
@@ -247,6 +249,21 @@ static bool on_front_turn_end(void *ctx)
 }
 
 /* ---- life ---- */
+
+static bool open_parts(struct http_front *front)
+{
+    bool is_open = true;
+    for (uint32_t i = 0; is_open && i < front->shared->part_count; i++)
+        is_open = !front->shared->parts[i]->open || front->shared->parts[i]->open(front);
+    return is_open;
+}
+
+static void close_parts(struct http_front *front)
+{
+    for (uint32_t i = front->shared->part_count; i-- > 0;)
+        if (front->shared->parts[i]->close)
+            front->shared->parts[i]->close(front);
+}
 
 /* Returns the limit of a batch: at least the largest job in base64 with all its options. */
 static uint64_t batch_bytes_max(uint64_t job_bytes)
@@ -321,7 +338,6 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     list_init(&front->connections);
     list_init(&front->streams);
     list_init(&front->dirty);
-    list_init(&front->scrapes);
     for (int i = 0; i < HTTP_PHASE_COUNT; i++)
         list_init(&front->timed[i]);
     slab_init(&front->exchanges, sizeof(struct http_exchange));
@@ -336,11 +352,11 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
     front->stream_alarm = deadline_new(reactor, http_streams_ping, front);
-    front->live = http_live_new(front);
+    bool has_parts = open_parts(front);
     reactor_at_turn_end(reactor, on_front_turn_end, front);
     /* The buffers never grow beyond this size, so slices into them stay valid. */
     bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
-                      front->stream_alarm && front->live &&
+                      front->stream_alarm && has_parts &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
     if (!has_memory || !enter_shared(front)) {
         http_front_free(front);
@@ -396,8 +412,7 @@ void http_front_free(struct http_front *front)
     deadline_free(front->alarm);
     deadline_free(front->expiry);
     deadline_free(front->stream_alarm);
-    http_metrics_end(front);
-    http_live_free(front->live);
+    close_parts(front);
     for (uint32_t i = 0; i < front->spare_count; i++)
         buffer_fini(&front->spares[i]);
     for (uint32_t id = 1; id <= front->exchanges.top; id++) {

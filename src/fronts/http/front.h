@@ -6,7 +6,7 @@
  * from any thread.
  *
  * Life
- *   1. http_shared_new, before the reactors run.
+ *   1. http_shared_new, then api_open and monitor_open, before the reactors run.
  *   2. http_front_new for each reactor, on its thread or before it runs. It listens immediately and
  *      answers requests from the first loop iteration on. /readyz returns 503 until
  *      http_shared_set_ready(.., true).
@@ -31,6 +31,7 @@
 
 struct feed_desk;
 struct http_front;
+struct http_route;
 struct http_shared;
 
 /* Options of a front. Zero means the default given beside the member. */
@@ -61,9 +62,20 @@ struct budget *http_shared_budget(struct http_shared *shared);
  * distinguishes (without it 200) and sums up the rest. Call it before the reactors run; `lateness`
  * must outlive the fronts. */
 void http_shared_set_lateness(struct http_shared *shared, struct lateness *lateness);
-/* Adds routes of another API after those of this API. Rows are as in route.h, each with `about`,
+/* A part of the server above this room, with its calls and its own state. Members may be NULL. */
+struct http_part {
+    const struct http_route *const
+        *tables; /* its calls (route.h), most frequent first, then NULL */
+    bool (*open)(struct http_front *front);     /* of a new front; false if out of memory */
+    void (*turn_end)(struct http_front *front); /* at the end of each loop iteration */
+    void (*close)(struct http_front *front);    /* of an ending front, also if `open` failed */
+    void (*free)(struct http_shared *shared);
+};
+/* Adds a part, whose calls come after those of earlier parts. `part` must outlive `shared`. Call it
+ * before the first front is created. */
+void http_shared_add_part(struct http_shared *shared, const struct http_part *part);
+/* Adds routes of another API after those of the parts. Rows are as in route.h, each with `about`,
  * which must outlive the fronts. Call it before the reactors run. */
-struct http_route;
 void http_shared_add_routes(struct http_shared *shared, const struct http_route *rows,
                             const void *about);
 /* Sets the result of /readyz. Any thread. */
@@ -94,9 +106,6 @@ void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer);
  * reactors run; `quota` must outlive the fronts. */
 struct quota;
 void http_shared_set_quota(struct http_shared *shared, struct quota *quota);
-/* Starts the sampler (sampler.h) on this reactor and its queue. Without it there are no live
- * streams and no status. Call it before the reactors run. Returns false if out of memory. */
-bool http_shared_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue);
 /* Sets the expiry of the certificate that clients see, in Unix time, or 0. Any thread. */
 void http_shared_note_certificate(struct http_shared *shared, int64_t ends_s);
 /* Sets the memory limit of the process; 0: no limit. Call it before the reactors run. */

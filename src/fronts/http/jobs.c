@@ -1,5 +1,6 @@
 /* Calls for one job (get, reschedule, cancel, run), and the list of a topic's jobs. */
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/meta.h"

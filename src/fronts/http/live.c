@@ -3,6 +3,7 @@
 #include "base/json_write.h"
 #include "base/log_ring.h"
 #include "base/vector.h"
+#include "http/monitor_routes.h"
 #include "http/server_state.h"
 #include "http/snapshot.h"
 #include "http/stream.h"

@@ -1,6 +1,7 @@
 /* The upcoming load: when waiting jobs fall due. */
 #include "base/clock.h"
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 
 enum { MINUTE_MS = 60000, HOUR_MS = 3600000 };

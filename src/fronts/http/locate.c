@@ -1,5 +1,6 @@
 /* Finds jobs with a given id in all topics that the caller may see. */
 #include "queue/locate.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "queue/queue.h"

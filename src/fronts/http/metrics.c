@@ -1,6 +1,7 @@
 /* /metrics. The page is built over many short loop iterations: topics are read page by page, and
  * the text is written piece by piece into a buffer of its own. The metrics are defined in the
  * metrics_*.c files, each with its rows. */
+#include "http/metrics.h"
 #include "base/metric.h"
 #include "http/consumers.h"
 #include "http/exchange.h"
@@ -8,6 +9,7 @@
 #include "http/metrics_requests.h"
 #include "http/metrics_server.h"
 #include "http/metrics_topics.h"
+#include "http/monitor_routes.h"
 #include "queue/lateness.h"
 
 #include <stdlib.h>

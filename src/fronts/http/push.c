@@ -4,6 +4,7 @@
 #include "base/json_levels.h"
 #include "base/json_write.h"
 #include "base/text.h"
+#include "http/api_routes.h"
 #include "http/connection.h"
 #include "http/exchange.h"
 #include "http/job_json.h"

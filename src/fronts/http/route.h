@@ -1,8 +1,8 @@
 /*
  * route: a call of the API: its method and path, its options, and its handler.
  *
- * The file of each noun ends with the table of its calls; routes.c joins the tables. A table ends
- * with a row without a pattern.
+ * The file of each noun ends with the table of its calls; a part joins the tables (front.h). A
+ * table ends with a row without a pattern.
  */
 #ifndef TARRY_HTTP_ROUTE_H
 #define TARRY_HTTP_ROUTE_H
@@ -64,7 +64,7 @@ enum http_topics {
     HTTP_TOPICS_ALL       /* "*" */
 };
 
-/* A row of the table. A row without `scope` and `topics` is not offered (http_routes_list). */
+/* A row of the table. A row without `scope` and `topics` is not offered (http_shared_add_part). */
 struct http_route {
     enum http_method method;
     uint8_t scope; /* enum access_scope, or HTTP_FOR_… */
@@ -73,7 +73,7 @@ struct http_route {
     enum http_answer_kind answer;
     uint64_t options; /* OPTION_BIT of each option */
     bool takes_meta;
-    uint8_t head_bytes;  /* of the pattern before its first word; set by http_routes_list */
+    uint8_t head_bytes;  /* of the pattern before its first word; set by http_shared_add_part */
     uint8_t verb;        /* distinguishes calls of one handler; defined by the handler */
     const char *pattern; /* "/v1/topics/{topic}/jobs/{id}" */
     const char *name;    /* name in metrics */
@@ -91,29 +91,5 @@ struct http_route {
 #define HTTP_TOPIC_PATH "/v1/topics/{topic}"
 #define HTTP_JOBS_PATH HTTP_TOPIC_PATH "/jobs"
 #define HTTP_JOB_PATH HTTP_JOBS_PATH "/{id}"
-
-extern const struct http_route http_push_routes[];
-extern const struct http_route http_answers_routes[];
-extern const struct http_route http_take_routes[];
-extern const struct http_route http_jobs_routes[];
-extern const struct http_route http_locate_routes[];
-extern const struct http_route http_bulk_routes[];
-extern const struct http_route http_endpoints_routes[];
-extern const struct http_route http_dead_errors_routes[];
-extern const struct http_route http_consumers_routes[];
-extern const struct http_route http_topics_routes[];
-extern const struct http_route http_dead_routes[];
-extern const struct http_route http_system_routes[];
-extern const struct http_route http_clock_routes[];
-extern const struct http_route http_server_state_routes[];
-extern const struct http_route http_metrics_routes[];
-extern const struct http_route http_load_routes[];
-extern const struct http_route http_live_routes[];
-extern const struct http_route http_console_routes[];
-extern const struct http_route http_runbooks_routes[];
-extern const struct http_route http_events_routes[];
-
-/* Writes the rows of all calls, noun by noun. Returns their number. */
-uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX]);
 
 #endif

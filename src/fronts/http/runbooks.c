@@ -1,6 +1,7 @@
 /* Serves the runbooks, the instructions for problems, from the affected server as text. They are
  * public, since a user who follows the link of an alert has no token at hand. */
 #include "http/exchange.h"
+#include "http/monitor_routes.h"
 #include "http/runbook_texts.h"
 
 static const struct runbook {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "http/caller_json.h"
 #include "http/exchange.h"
+#include "http/monitor_routes.h"
 
 enum { LOG_LINES = 200, TOKENS_SHOWN = 1000, TOKENS_BYTES = 8 << 20 };
 

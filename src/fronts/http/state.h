@@ -34,7 +34,8 @@ enum {
     HTTP_CLASSES = 4,   /* classes of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
-    HTTP_FRONTS_MAX = 256
+    HTTP_FRONTS_MAX = 256,
+    HTTP_PARTS_MAX = 2
 };
 
 /* The event that the front waits for on a connection; it determines the timeout. */
@@ -170,6 +171,8 @@ struct http_shared {
     pthread_mutex_t lock;    /* guards `fronts` */
     struct http_front *fronts[HTTP_FRONTS_MAX];
     uint32_t front_count;
+    const struct http_part *parts[HTTP_PARTS_MAX];
+    uint32_t part_count;
     struct http_route routes[HTTP_ROUTES_MAX]; /* the last row counts requests without a route */
     uint32_t route_count;
 };

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/feature.h"
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/caller_json.h"
 #include "http/clock.h"
 #include "http/exchange.h"

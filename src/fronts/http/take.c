@@ -1,6 +1,7 @@
 /* Takes: jobs are handed to consumers, immediately or when jobs become ready. */
 #include "base/clock.h"
 #include "base/timestamp.h"
+#include "http/api_routes.h"
 #include "http/connection.h"
 #include "http/consumers.h"
 #include "http/job_json.h"

@@ -2,6 +2,7 @@
 
 #include "base/duration.h"
 #include "base/json_write.h"
+#include "http/api_routes.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/json_shape.h"

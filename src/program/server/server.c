@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/timestamp.h"
 #include "base/trouble.h"
+#include "http/api.h"
 #include "http/front.h"
+#include "http/monitor.h"
 #include "net/thread.h"
 #include "queue/door.h"
 #include "server/backend.h"
@@ -557,8 +559,9 @@ static bool open_fronts(struct server *server)
     char error[TLS_ERROR_BYTES] = "";
     server->http = http_shared_new(TARRY_VERSION);
     server->lateness = lateness_new(server->config.now->metrics_topics);
-    if (!server->http || !server->lateness)
+    if (!server->http || !server->lateness || !api_open(server->http))
         return start_failed("out of memory");
+    monitor_open(server->http);
     http_shared_set_access(server->http, server->callers.access);
     if (!limits_open(&server->limits, server->config.now))
         return start_failed("out of memory");
@@ -587,8 +590,8 @@ static bool open_fronts(struct server *server)
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
-    return http_shared_look(server->http, server->per_reactor[0].reactor,
-                            server->per_reactor[0].queue) ||
+    return monitor_look(server->http, server->per_reactor[0].reactor,
+                        server->per_reactor[0].queue) ||
            start_failed("out of memory");
 }
 

@@ -3,7 +3,9 @@
 #ifndef TARRY_TESTS_FRONT_RIG_H
 #define TARRY_TESTS_FRONT_RIG_H
 
+#include "http/api.h"
 #include "http/front.h"
+#include "http/monitor.h"
 
 #include "unit/cases.h"
 
@@ -39,6 +41,8 @@ static inline void front_rig_open(struct front_rig *rig, struct queue *queue,
     rig->reactor = reactor_new(0);
     rig->waiters = waiters_new(queue, options.waiting_max ? options.waiting_max : 10);
     rig->shared = http_shared_new("test");
+    assert_true(api_open(rig->shared));
+    monitor_open(rig->shared);
     http_shared_set_ready(rig->shared, true);
     assert_int_equal(http_front_new(rig->reactor, queue, rig->waiters, &options, rig->shared,
                                     &rig->front, error),
