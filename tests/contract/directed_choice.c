@@ -69,7 +69,7 @@ static void of_one_priority_the_one_due_first_comes_first(void **state)
     assert_true(slice_is(take_best("t", "u", 1)->jobs[0].job.id, "late"));
 }
 
-static void a_take_by_priority_passes_over_topics_that_are_paused_or_not_there(void **state)
+static void a_take_by_priority_skips_paused_and_missing_topics(void **state)
 {
     (void)state;
     if (!can_choose())
@@ -447,7 +447,7 @@ static void a_job_is_located_over_all_topics_that_may_be_looked_at(void **state)
 const struct CMUnitTest directed_choice[] = {
     CLAIM(the_best_of_all_topics_comes_first_whichever_is_named_first),
     CLAIM(of_one_priority_the_one_due_first_comes_first),
-    CLAIM(a_take_by_priority_passes_over_topics_that_are_paused_or_not_there),
+    CLAIM(a_take_by_priority_skips_paused_and_missing_topics),
     CLAIM(many_are_taken_in_the_order_of_their_priorities),
     CLAIM(a_take_by_priority_waits_for_the_first_of_its_topics),
     CLAIM(a_job_is_taken_by_its_id_however_many_come_before_it),

@@ -83,3 +83,31 @@ def test_reads_console_words_in_english_only(tmp_path):
     words = tmp_path / "words.js"
     words.write_text("export const WORDS = {\n  pause: ['Pause the topic now', '现在暂停主题 told'],\n  b: \"nobody takes any\",\n};\n")
     assert [body for _, body in prose.english_of(words)] == ["nobody takes any"]
+
+
+def names_of(path):
+    return [(line, name, bool(prose.NAME_HABIT.search(name))) for _, line, name in prose.test_names([path])]
+
+
+def test_reads_names_of_python_tests(tmp_path):
+    source = tmp_path / "test_a.py"
+    source.write_text("def test_what_is_no_id_is_refused():\n    pass\n\n\nasync def test_rejects_invalid_ids():\n    pass\n\n\ndef helper_told():\n    pass\n")
+    assert names_of(source) == [(1, "what_is_no_id_is_refused", True), (5, "rejects_invalid_ids", False)]
+
+
+def test_reads_names_of_c_tests(tmp_path):
+    source = tmp_path / "test_a.c"
+    source.write_text("static void one_that_goes_alone_goes_alone(void **state)\n{\n}\n\nstatic void single_push_is_not_batched(void **state)\n{\n}\n\n"
+                      "static void nobody_helper(int told)\n{\n}\n")
+    assert names_of(source) == [(1, "one_that_goes_alone_goes_alone", True), (5, "single_push_is_not_batched", False)]
+
+
+@pytest.mark.parametrize("name", ["a_full_disk_is_told_once", "the_wait_is_over", "a_secret_is_no_token", "it_goes_on_where_it_was", "a_key_for_its_topics_alone",
+                                  "a_missing_table_is_written_anew", "who_waits_gets_the_job", "jobs_that_nobody_takes"])
+def test_finds_habits_in_names_of_tests(name):
+    assert prose.NAME_HABIT.search(name)
+
+
+@pytest.mark.parametrize("name", ["too_many_names_are_postponed", "jobs_that_are_no_longer_dead_are_skipped", "never_fires_early", "the_clock_stands_still"])
+def test_accepts_plain_names_of_tests(name):
+    assert not prose.NAME_HABIT.search(name)

@@ -29,7 +29,7 @@ def test_settings_are_kept_as_given_and_replaced_as_a_whole(shard):
     assert shard.stats("t").settings == two
 
 
-def test_a_topic_that_is_not_there_is_not_found_and_not_made(shard):
+def test_a_missing_topic_is_not_found_and_not_created(shard):
     for verb in (TOPIC_GET, TOPIC_PAUSE, TOPIC_RESUME):
         assert shard.topic(verb, "t") == (NOT_FOUND, None)
     assert shard.topics() == (False, {})
@@ -62,7 +62,7 @@ def test_the_due_of_the_job_that_goes_next_is_shown(shard):
     assert shard.stats("t").oldest_due == urgent
 
 
-def test_resuming_a_topic_with_ready_jobs_sends_a_message_and_pausing_sends_none(shard):
+def test_resuming_a_topic_with_ready_jobs_sends_a_message_and_pausing_does_not(shard):
     shard.push("t", job("a"))
     shard.topic(TOPIC_PAUSE, "t")
     assert shard.look("t") == []

@@ -210,7 +210,7 @@ def test_wait_idle_ends_deliveries_at_their_start_time(client, endpoint):
         assert at[0] - seconds(START) < 86401 and all(0.8 * 3600 <= wait < 1.25 * 3600 for wait in waits), waits
 
 
-def test_wait_idle_waits_for_a_delivery_that_was_under_way_already(client, endpoint):
+def test_wait_idle_waits_for_a_delivery_in_progress(client, endpoint):
     endpoint.answer = lambda call: time.sleep(0.3) or 200
     settle(client, "orders", deliver={"to": endpoint.url + "/{id}"})
     client.push("orders", "1")

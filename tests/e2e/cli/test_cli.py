@@ -115,7 +115,7 @@ def test_no_arguments_show_the_help():
     assert code == USAGE and "usage: tarry COMMAND" in err
 
 
-def test_a_server_that_is_not_there():
+def test_an_unreachable_server_is_reported():
     code, _, err = local("topics", "--url", f"http://127.0.0.1:{free_port()}")
     assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err
 

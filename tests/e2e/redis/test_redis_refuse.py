@@ -38,7 +38,7 @@ def test_refuses_a_wrong_password_and_never_shows_it():
         assert "wants a password" in said and "--redis-password-file" in said
 
 
-def test_rejects_a_password_if_redis_has_none():
+def test_rejects_a_password_that_redis_does_not_need():
     with RedisServer() as server:
         said = refused("--store", f"redis://:needless@127.0.0.1:{server.port}")
         assert "has no password" in said and "needless" not in said

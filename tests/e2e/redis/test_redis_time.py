@@ -282,7 +282,7 @@ def settable(ahead):
 
 
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
-def test_redis_clock_that_is_set_while_calls_are_under_way_makes_nothing_early(settable, step_ms, start_server):
+def test_a_redis_clock_set_during_calls_makes_no_job_early(settable, step_ms, start_server):
     redis, set_to = settable
     first, second = (start_server("--store", redis.url).client() for _ in range(2))
     for round_number in range(4):

@@ -286,7 +286,7 @@ def test_an_ack_finds_jobs_that_lie_elsewhere_by_now(pair, postgres):
     assert topic["totals"]["acked"] == 4 and topic["counts"]["leased"] == 0
 
 
-def test_a_lease_whose_place_was_reused_ends_no_job(pair, postgres):
+def test_a_lease_with_a_reused_place_ends_no_job(pair, postgres):
     client = pair[0].client()
     postgres.do("VACUUM FULL tarry.job")
     client.push("place", "first")

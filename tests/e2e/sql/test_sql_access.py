@@ -59,7 +59,7 @@ def test_temporary_objects_of_a_caller_are_not_taken_for_postgresql_s_own(postgr
                 cursor.execute(refused_)
 
 
-def test_rights_are_those_of_the_current_role(postgres):
+def test_rights_follow_the_current_role(postgres):
     postgres.do("CREATE ROLE web LOGIN; CREATE ROLE web_a; CREATE ROLE web_b; GRANT web_a, web_b TO web; CREATE ROLE leaves;"
                 "GRANT USAGE ON SCHEMA tarry TO web, web_a, web_b; INSERT INTO tarry.rights VALUES ('leaves', 'x'), ('web_a', 'a'), ('web_b', 'b')")
     postgres.do("DROP ROLE leaves")  # its row in tarry.rights stays

@@ -137,7 +137,7 @@ def test_the_upkeep_waits_for_no_transaction_of_a_user(mariadb):
     mariadb.do("DELETE FROM tarry.server WHERE server = 1000000")
 
 
-def test_no_take_passes_over_a_job_while_leases_are_adopted(pair, mariadb):
+def test_no_take_skips_a_job_while_leases_are_adopted(pair, mariadb):
     """What a server does once for another one's leases is done all the time here: it holds no row that waits."""
     first, second = (server.client() for server in pair)
     first.push("adopted", "warm-up")

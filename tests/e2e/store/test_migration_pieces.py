@@ -45,7 +45,7 @@ def test_replace_brings_the_exported_job_back(source, any_target):
 
 
 @pytest.mark.parametrize("spread_ms", [0, 20])  # due all at once; over 100 s
-def test_an_export_cut_short_is_gone_on_with(source, target, tmp_path, spread_ms):
+def test_an_export_cut_short_is_continued(source, target, tmp_path, spread_ms):
     push_many(source, 3300, spread_ms)
     path = tmp_path / "dump"
     export(source, "--output", str(path))
@@ -114,7 +114,7 @@ def test_an_incomplete_export_is_not_taken_for_a_whole_one(source, target):
     assert "ends before the export did" in torn and "refused: bad_json, the line is not a JSON object" in torn
 
 
-def test_an_import_cut_short_is_gone_on_with_by_skip(source, target, tmp_path):
+def test_an_import_cut_short_is_continued_with_skip(source, target, tmp_path):
     push_many(source, 8000)
     path = tmp_path / "dump"
     path.write_bytes(export(source))
@@ -131,7 +131,7 @@ def test_an_import_cut_short_is_gone_on_with_by_skip(source, target, tmp_path):
     assert_sums_add_up(target)
 
 
-def test_an_interrupted_import_prints_where_to_continue(source, target, tmp_path):
+def test_an_interrupted_import_prints_its_position(source, target, tmp_path):
     push_many(source, 3000)
     lines = export(source).splitlines(keepends=True)
     running = subprocess.Popen([str(BINARY), "import", "--url", target.url], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -222,7 +222,7 @@ def test_an_export_to_standard_output_ends_with_the_server(source, tmp_path):
     assert jobs_in((tmp_path / "out").read_bytes()) and b"tarry_export_end" not in (tmp_path / "out").read_bytes()
 
 
-def test_an_interrupted_export_is_gone_on_with(source, tmp_path):
+def test_an_interrupted_export_is_continued(source, tmp_path):
     push_many(source, 5000, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
     with Gate(source, down=2_500_000) as gate:

@@ -114,7 +114,7 @@ static void creation_without_memory_leaves_no_engine(void **state)
     end(engine);
 }
 
-static void a_topic_that_was_refused_is_not_there(void **state)
+static void a_rejected_topic_is_not_created(void **state)
 {
     const struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
     enum queue_status status = QUEUE_NO_MEMORY;
@@ -399,7 +399,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(creation_without_memory_leaves_no_engine),
-        cmocka_unit_test(a_topic_that_was_refused_is_not_there),
+        cmocka_unit_test(a_rejected_topic_is_not_created),
         cmocka_unit_test(settings_that_were_refused_change_nothing),
         cmocka_unit_test(a_push_that_was_refused_has_left_nothing),
         cmocka_unit_test(a_job_without_memory_to_be_ready_is_so_a_second_later),

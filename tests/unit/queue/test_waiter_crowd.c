@@ -55,7 +55,7 @@ static void idle_waiters_make_no_calls(void **state)
     stage_end(stage);
 }
 
-static void a_backlog_is_handed_out_with_several_takes_under_way(void **state)
+static void a_backlog_is_delivered_with_several_takes_in_flight(void **state)
 {
     struct stage *stage = stage_new(2000);
     size_t most = 0;
@@ -187,7 +187,7 @@ int main(void)
         cmocka_unit_test(first_come_first_served),
         cmocka_unit_test(one_job_wakes_one_of_a_thousand),
         cmocka_unit_test(idle_waiters_make_no_calls),
-        cmocka_unit_test(a_backlog_is_handed_out_with_several_takes_under_way),
+        cmocka_unit_test(a_backlog_is_delivered_with_several_takes_in_flight),
         cmocka_unit_test(nothing_is_lost_in_a_crowd),
     };
 

@@ -53,7 +53,7 @@ static void calls_are_timed_for_their_shard_and_by_script(void **state)
     redis_server_free(server);
 }
 
-static void no_more_calls_are_under_way_than_there_are_slots(void **state)
+static void at_most_one_call_per_slot_is_in_flight(void **state)
 {
     enum { PUSHES = 200, GETS = 300 };
     struct redis_server *server = redis_server_new(NULL);
@@ -222,7 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_answered),
         cmocka_unit_test(calls_are_timed_for_their_shard_and_by_script),
-        cmocka_unit_test(no_more_calls_are_under_way_than_there_are_slots),
+        cmocka_unit_test(at_most_one_call_per_slot_is_in_flight),
         cmocka_unit_test(stopping_ends_calls_in_flight_and_waiting_ones),
         cmocka_unit_test(a_change_on_too_few_replicas_is_not_confirmed),
         cmocka_unit_test(a_repeated_change_also_waits_for_its_replicas),

@@ -220,7 +220,7 @@ static void answers_and_takes_of_any_topics_are_one_call(void **state)
     rig_free(rig);
 }
 
-static void the_next_turn_grows_while_one_is_under_way(void **state)
+static void the_next_step_grows_while_one_is_in_flight(void **state)
 {
     struct rig *rig = rig_new();
 
@@ -233,7 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_and_takes_of_any_topics_are_one_call),
-        cmocka_unit_test(the_next_turn_grows_while_one_is_under_way),
+        cmocka_unit_test(the_next_step_grows_while_one_is_in_flight),
     };
 
     log_open(NULL, LOG_ERROR, false);

@@ -53,7 +53,7 @@ static void a_password_is_the_first_line_of_its_file(void **state)
     }
 }
 
-static void a_file_that_is_not_there_is_named(void **state)
+static void a_missing_file_is_named(void **state)
 {
     char secret[16], error[256];
     (void)state;
@@ -143,7 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_password_is_the_first_line_of_its_file),
-        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(a_file_that_others_may_read_is_refused),
         cmocka_unit_test(a_file_readable_by_this_user_through_an_acl_is_accepted),
         cmocka_unit_test(the_url_gets_the_password_and_reads_back_the_same),

@@ -131,7 +131,7 @@ static void epoch_and_sequence_rise(void **state)
     end(scene);
 }
 
-static void answers_carry_on_while_a_commit_is_under_way(void **state)
+static void answers_continue_during_a_commit(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
 
@@ -468,7 +468,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(returns_committed_records_after_reopening),
         cmocka_unit_test(epoch_and_sequence_rise),
-        cmocka_unit_test(answers_carry_on_while_a_commit_is_under_way),
+        cmocka_unit_test(answers_continue_during_a_commit),
         cmocka_unit_test(batch_and_file_have_their_limits),
         cmocka_unit_test(batch_never_spans_two_files),
         cmocka_unit_test(reads_from_open_batch_recent_ones_and_disk),

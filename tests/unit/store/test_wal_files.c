@@ -316,7 +316,7 @@ static void extents_end_with_the_last_committed_byte(void **state)
 
 /* ---- closing in the middle ---- */
 
-static void a_commit_under_way_is_carried_out_before_it_closes(void **state)
+static void a_commit_in_progress_ends_before_the_close(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
@@ -379,7 +379,7 @@ int main(void)
         cmocka_unit_test(a_log_without_its_catalog_is_rejected),
         cmocka_unit_test(a_beginning_fits_the_manifest_or_is_refused),
         cmocka_unit_test(extents_end_with_the_last_committed_byte),
-        cmocka_unit_test(a_commit_under_way_is_carried_out_before_it_closes),
+        cmocka_unit_test(a_commit_in_progress_ends_before_the_close),
         cmocka_unit_test(an_interrupted_upkeep_is_completed_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

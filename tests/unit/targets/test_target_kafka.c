@@ -133,7 +133,7 @@ static void a_job_arrives_with_key_headers_and_body(void **state)
     finish(cluster);
 }
 
-static void many_are_under_way_at_a_time(void **state)
+static void many_messages_are_in_flight_together(void **state)
 {
     (void)state;
     enum { MANY = 2000 };
@@ -379,7 +379,7 @@ int main(void)
         cmocka_unit_test(errors_have_their_meaning),
         cmocka_unit_test(places_are_read),
         cmocka_unit_test(a_job_arrives_with_key_headers_and_body),
-        cmocka_unit_test(many_are_under_way_at_a_time),
+        cmocka_unit_test(many_messages_are_in_flight_together),
         cmocka_unit_test(the_broker_reply_decides),
         cmocka_unit_test(a_passing_fault_is_got_over_inside),
         cmocka_unit_test(a_broken_producer_is_replaced),

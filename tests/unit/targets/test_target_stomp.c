@@ -216,7 +216,7 @@ static void a_field_cannot_name_a_second_destination(void **state)
     finish(broker);
 }
 
-static void many_are_under_way_at_a_time(void **state)
+static void many_messages_are_in_flight_together(void **state)
 {
     (void)state;
     enum { MANY = 500 };
@@ -478,7 +478,7 @@ int main(void)
         cmocka_unit_test(a_message_is_done_on_its_receipt_and_not_before),
         cmocka_unit_test(a_frame_has_its_headers_and_body),
         cmocka_unit_test(a_field_cannot_name_a_second_destination),
-        cmocka_unit_test(many_are_under_way_at_a_time),
+        cmocka_unit_test(many_messages_are_in_flight_together),
         cmocka_unit_test(the_guard_checks_before_anything_connects),
         cmocka_unit_test(sent_messages_without_a_receipt_fail_with_the_connection),
         cmocka_unit_test(messages_that_never_left_are_unsent),
