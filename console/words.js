@@ -393,6 +393,7 @@ const WORDS = {
     "deliver.callback": ["A push may name a URL of its own", "推入时可指定自己的网址"],
     "deliver.sign": ["HTTP: name of a key of the policy file; false: not signed", "HTTP：策略文件中的密钥名；false 为不签名"],
     "deliver.dead_on": ["HTTP: statuses on which a job is dead at once, such as [410, \"400-404\"]", "HTTP：直接成为死信的状态码，例如 [410, \"400-404\"]"],
+    "deliver.headers": ["HTTP: further headers, such as {\"ce-id\": \"{id}\"}", "HTTP：附加请求头，例如 {\"ce-id\": \"{id}\"}"],
     "deliver.exchange": ["RabbitMQ", "RabbitMQ 交换机"],
     "deliver.routing_key": ["RabbitMQ", "RabbitMQ 路由键"],
     "deliver.topic": ["Kafka, RocketMQ", "Kafka、RocketMQ 主题"],

@@ -98,8 +98,8 @@ static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
     int64_t next_ms = INT64_MAX;
     if (!dispatcher->setting.to || dispatcher->setting.allows_callback)
         return want;
-    switch (
-        endpoints_ask(dispatcher->all->env.endpoints, slice_of(dispatcher->endpoint), &next_ms)) {
+    switch (endpoints_ask(dispatcher->all->env.endpoints, slice_of(dispatcher->endpoint),
+                          slice_of(dispatcher->setting.to), &next_ms)) {
     case BREAKER_PASS:
         return want;
     case BREAKER_PROBE:

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -185,10 +186,9 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
 
 /* ---- sending ---- */
 
-static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct endpoint *endpoint,
-                                     int64_t now_ms)
+static int64_t breaker_rest_wait_ms(struct endpoints *endpoints, const struct breaker *breaker,
+                                    int64_t now_ms)
 {
-    const struct breaker *breaker = &endpoint->breaker;
     int64_t next_ms = breaker_next_ms(breaker, now_ms);
     int64_t wait_ms = next_ms == INT64_MAX ? 0 : next_ms - now_ms;
     /* Spread the retries over the pause, so that they do not arrive simultaneously. */
@@ -270,16 +270,40 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     return true;
 }
 
-/* Decides whether the request may be sent now; sets its is_probe. */
+enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
+                                   int64_t *next_ms)
+{
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock);
+    const struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
+    const struct path *path = paths_find(&endpoints->paths, path_key(to));
+    const struct breaker *breakers[] = {endpoint ? &endpoint->breaker : NULL,
+                                        path ? &path->breaker : NULL};
+    enum breaker_verdict verdict = BREAKER_PASS;
+    *next_ms = now_ms;
+    for (size_t i = 0; i < sizeof breakers / sizeof breakers[0]; i++) {
+        enum breaker_verdict one = breakers[i] ? breaker_ask(breakers[i], now_ms) : BREAKER_PASS;
+        verdict = one > verdict ? one : verdict; /* they are ordered */
+        int64_t one_ms = one == BREAKER_WAIT ? breaker_next_ms(breakers[i], now_ms) : now_ms;
+        *next_ms = one_ms > *next_ms ? one_ms : *next_ms;
+    }
+    return verdict;
+}
+
+/* Decides whether the request may be sent now; sets whether it is a probe. */
 static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct endpoint *endpoint,
                                             struct endpoint_request *request, int64_t *wait_ms)
 {
     int64_t now_ms = clock_inner_ms_of(endpoints->clock);
+    const struct path *path = paths_find(&endpoints->paths, request->path);
     enum breaker_verdict verdict =
         request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
+    enum breaker_verdict path_verdict =
+        request->insists || !path ? BREAKER_PASS : breaker_ask(&path->breaker, now_ms);
     request->is_probe = verdict == BREAKER_PROBE;
-    if (verdict == BREAKER_WAIT) {
-        *wait_ms = endpoint_rest_wait_ms(endpoints, endpoint, now_ms);
+    request->is_path_probe = path_verdict == BREAKER_PROBE;
+    if (verdict == BREAKER_WAIT || path_verdict == BREAKER_WAIT) {
+        *wait_ms = breaker_rest_wait_ms(
+            endpoints, verdict == BREAKER_WAIT ? &endpoint->breaker : &path->breaker, now_ms);
         return ENDPOINT_RESTS;
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
@@ -308,6 +332,7 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
         if (!endpoint)
             return ENDPOINT_LATER;
     }
+    request->path = path_key(message->to);
     enum endpoint_verdict verdict = endpoint_judge(endpoints, endpoint, request, wait_ms);
     if (verdict != ENDPOINT_SENT)
         return verdict;
@@ -315,6 +340,8 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
         return ENDPOINT_LATER;
     if (request->is_probe)
         breaker_probe(&endpoint->breaker);
+    if (request->is_path_probe)
+        breaker_probe(&paths_find(&endpoints->paths, request->path)->breaker);
     if (request->is_probe)
         endpoint_show(endpoints, endpoint);
     return ENDPOINT_SENT;
@@ -349,10 +376,42 @@ static void endpoint_log_change(struct endpoints *endpoints, const struct endpoi
         log_event(LOG_INFO, "endpoint works again", LOG_TEXT("endpoint", endpoint->name));
 }
 
-/* Updates the breaker and the pace from a report. */
-static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoint, bool was_probe,
+/* Rests after a report, if the peer asked for it. */
+static void breaker_learn_rest(struct breaker *breaker, const struct target_report *report,
+                               int64_t now_ms)
+{
+    if (report->retry_after_ms > 0)
+        breaker_rest(breaker, now_ms + (report->retry_after_ms < ENDPOINT_REST_MS_MAX
+                                            ? report->retry_after_ms
+                                            : ENDPOINT_REST_MS_MAX));
+}
+
+/* Updates the breaker of the URL. Returns true if it opened, closed or was probed. */
+static bool path_learn(struct endpoints *endpoints, const struct endpoint_request *request,
+                       const struct target_report *report, int64_t now_ms)
+{
+    struct path *path = report->is_limited ? paths_claim(&endpoints->paths, request->path)
+                                           : paths_find(&endpoints->paths, request->path);
+    if (!path)
+        return false;
+    /* Another URL may have had its place meanwhile. */
+    bool was_probe = request->is_path_probe && path->breaker.is_probing, changed = false;
+    if (report->outcome != TARGET_UNSENT)
+        changed = breaker_report(&path->breaker, was_probe, report->is_limited, now_ms,
+                                 &endpoints->random);
+    else if (was_probe)
+        breaker_void_probe(&path->breaker, now_ms);
+    if (report->is_limited)
+        breaker_learn_rest(&path->breaker, report, now_ms);
+    return changed || was_probe;
+}
+
+/* Updates the breakers and the pace from a report. */
+static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoint,
+                           const struct endpoint_request *request,
                            const struct target_report *report, double took_ms)
 {
+    bool was_probe = request->is_probe;
     int64_t now_ms = clock_inner_ms_of(endpoints->clock), process_ms = clock_inner_ms();
     bool changed = false;
     /* A message that was not sent, without a fault of the endpoint, does not count as a success. */
@@ -361,13 +420,11 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
                                  &endpoints->random);
     else if (was_probe)
         breaker_void_probe(&endpoint->breaker, now_ms);
-    if (report->is_ailing && report->retry_after_ms > 0)
-        breaker_rest(&endpoint->breaker, now_ms + (report->retry_after_ms < ENDPOINT_REST_MS_MAX
-                                                       ? report->retry_after_ms
-                                                       : ENDPOINT_REST_MS_MAX));
+    if (report->is_ailing)
+        breaker_learn_rest(&endpoint->breaker, report, now_ms);
     if (changed)
         endpoint_log_change(endpoints, endpoint, report, now_ms);
-    if (changed || was_probe)
+    if (path_learn(endpoints, request, report, now_ms) || changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
     endpoint_show(endpoints, endpoint);
     crowd_learn(&endpoint->crowd, took_ms, process_ms);
@@ -410,7 +467,7 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     endpoint_tally_report(&endpoints->tallies, request->endpoint->tally, report, took_us,
                           clock_inner_ms());
     if (request->endpoint->target)
-        endpoint_learn(endpoints, request->endpoint, request->is_probe, report, took_ms);
+        endpoint_learn(endpoints, request->endpoint, request, report, took_ms);
     endpoint_unload(endpoints, request->endpoint, request->window > 0);
     request->reported(request, report, (int64_t)took_ms);
 }
@@ -437,11 +494,17 @@ int64_t endpoints_next_ms(const struct endpoints *endpoints)
          at = endpoint_table_next(&endpoints->table, at))
         if (at->breaker.wait_until_ms > now_ms && at->breaker.wait_until_ms < next_ms)
             next_ms = at->breaker.wait_until_ms;
+    for (size_t i = 0; i < PATHS_MAX; i++) {
+        int64_t until_ms = endpoints->paths.at[i].breaker.wait_until_ms;
+        if (until_ms > now_ms && until_ms < next_ms)
+            next_ms = until_ms;
+    }
     return next_ms;
 }
 
 void endpoints_forgive(struct endpoints *endpoints)
 {
+    memset(&endpoints->paths, 0, sizeof endpoints->paths);
     for (struct endpoint *at = endpoint_table_first(&endpoints->table); at;
          at = endpoint_table_next(&endpoints->table, at)) {
         endpoints->resting -= at->breaker.is_open;

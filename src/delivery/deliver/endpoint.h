@@ -17,6 +17,7 @@
 #include "base/slab.h"
 #include "base/table.h"
 #include "deliver/endpoint_tally.h"
+#include "deliver/path.h"
 #include "guard/resolve.h"
 #include "targets/target.h"
 
@@ -61,6 +62,7 @@ struct endpoints {
     struct clock *clock;
     struct endpoint_table table;
     struct list idle;            /* the one idle for the longest first */
+    struct paths paths;
     struct endpoint_crowd crowd; /* messages that found all endpoints in use */
     struct slab flights;         /* messages sent and not reported yet */
     uint32_t generation;
@@ -97,14 +99,15 @@ struct endpoint_request {
     uint32_t window;
     bool insists; /* sent even if the endpoint rests: a sample */
     /* private to endpoint.c */
-    bool is_probe;
+    bool is_probe, is_path_probe;
+    uint64_t path; /* path_key of its URL */
     struct endpoint *endpoint;
     int64_t sent_us;
 };
 
 enum endpoint_verdict {
     ENDPOINT_SENT = 1,
-    ENDPOINT_RESTS,   /* its breaker is open, or the endpoint asked to wait: retry after *wait_ms */
+    ENDPOINT_RESTS,   /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
     ENDPOINT_CROWDED, /* the window is full: retry after *wait_ms */
     ENDPOINT_LATER,   /* too many endpoints, or out of memory: retry after *wait_ms */
     ENDPOINT_UNKNOWN  /* no target of this build supports it */
@@ -124,18 +127,10 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
                                      int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
-/* Returns whether a message may be sent to `name`. After BREAKER_WAIT, *next_ms is the time to ask
- * again, on the queue's inner clock. */
-static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoints,
-                                                 struct slice name, int64_t *next_ms)
-{
-    int64_t now_ms = clock_inner_ms_of(endpoints->clock);
-    const struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
-    if (!endpoint)
-        return BREAKER_PASS;
-    *next_ms = breaker_next_ms(&endpoint->breaker, now_ms);
-    return breaker_ask(&endpoint->breaker, now_ms);
-}
+/* Returns whether a message for the URL `to` may be sent to `name`. After BREAKER_WAIT, *next_ms is
+ * the time to ask again, on the queue's inner clock. */
+enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
+                                   int64_t *next_ms);
 
 /* Returns the time when the first resting endpoint may be retried, on the queue's inner clock;
  * INT64_MAX: no endpoint rests. */

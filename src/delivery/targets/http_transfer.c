@@ -27,7 +27,8 @@ enum {
     LIFE_MAX_S = 120, /* maximum age of a connection, after which its address is checked again */
     TEXT_BYTES_KEPT = 2048,
     PATH_BYTES_MAX = 8192,
-    HEADERS_BYTES_MAX = 32 * 1024,
+    HEADER_VALUE_BYTES_MAX = 4096, /* of a header of the topic's settings */
+    HEADERS_BYTES_MAX = 32 * 1024 + TARGET_HEADER_LINES_MAX * (HEADER_VALUE_BYTES_MAX + 128),
     EXPECT_BYTES = 64 * 1024, /* well below libcurl's own limit for Expect */
     DATE_BYTES_MAX = 64
 };
@@ -142,7 +143,8 @@ void target_answer_judge(const struct target_answer *answer, const struct target
         out->outcome = TARGET_REFUSED;
         return;
     }
-    out->is_ailing = status >= 500 || status == 429;
+    out->is_ailing = status >= 500;
+    out->is_limited = status == 429;
     if (is_busy && answer->has_retry_after)
         out->retry_after_ms = answer->retry_after_ms;
 }
@@ -508,6 +510,28 @@ static bool add_signature(struct target_transfer *transfer, const struct target_
     return true;
 }
 
+/* Adds the headers of the topic's settings, filled in from the job. */
+static bool add_headers(struct target_transfer *transfer, const struct target_message *message)
+{
+    struct buffer value;
+    bool is_good = true;
+    buffer_init(&value, SIZE_MAX / 2);
+    for (size_t i = 0; is_good && i < message->setting->header_count; i++) {
+        const struct target_header *header = &message->setting->headers[i];
+        buffer_clear(&value);
+        is_good = template_fill(slice_of(header->value), message->job, TEMPLATE_PLAIN,
+                                HEADER_VALUE_BYTES_MAX, &value);
+        if (is_good)
+            add_line(transfer, header->name, buffer_slice(&value));
+    }
+    is_good = is_good || refuse_request(transfer, value.failed ? TARGET_UNSENT : TARGET_REFUSED,
+                                        value.failed ? "out of memory"
+                                                     : "a header of the topic's settings is too "
+                                                       "long once its template is filled");
+    buffer_fini(&value);
+    return is_good;
+}
+
 /* Writes URL, headers and body. Returns false with `report` set on failure. */
 static bool write_request(struct target_transfer *transfer, const struct target_message *message,
                           struct webhook *webhook, struct slice origin, struct slice path)
@@ -521,7 +545,7 @@ static bool write_request(struct target_transfer *transfer, const struct target_
         return false;
     add_authorization(transfer, origin);
     add_lines(transfer, job);
-    if (!add_signature(transfer, message, webhook))
+    if (!add_headers(transfer, message) || !add_signature(transfer, message, webhook))
         return false;
     transfer->body_at = text->len;
     transfer->body_bytes = job->body.len;

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum {
     SIGN_BYTES_MAX = GUARD_NAME_BYTES_MAX,
@@ -248,6 +249,80 @@ static bool read_dead_on(const struct setting_reader *reader)
     return true;
 }
 
+/* ---- headers ---- */
+
+static const char token_bytes[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/* Returns true if tarry writes the header itself, if it belongs to the connection, or if it is a
+ * credential, which the policy file keeps from readers of the settings. A '*' ends a prefix. */
+static bool is_reserved_header(const char *name)
+{
+    static const char *const reserved[] = {
+        "authorization", "connection", "content-length", "content-type", "cookie",
+        "expect", "host", "keep-alive", "proxy-*", "tarry-*",
+        "te", "traceparent", "tracestate", "trailer", "transfer-encoding",
+        "upgrade", "webhook-*"};
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        size_t len = strlen(reserved[i]);
+        bool is_prefix = reserved[i][len - 1] == '*';
+        if (is_prefix ? strncasecmp(name, reserved[i], len - 1) == 0
+                      : strcasecmp(name, reserved[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_header_name(const struct setting_reader *reader, struct slice raw, char **out)
+{
+    struct setting_reader key = *reader;
+    key.value = (struct json_value){.kind = JSON_STRING, .raw = raw};
+    char *name = read_string(&key, TARGET_HEADER_NAME_BYTES_MAX);
+    if (!name)
+        return false;
+    *out = name;
+    if (!name[0] || name[strspn(name, token_bytes)])
+        return refuse_value(reader, "a header's name has letters, digits and '-'");
+    if (is_reserved_header(name))
+        return refuse_value(reader, "'%s' is set by the server or the policy file, leave it out",
+                            name);
+    return true;
+}
+
+static bool has_header(const struct target_setting *setting, const char *name)
+{
+    for (size_t i = 0; i < setting->header_count; i++)
+        if (strcasecmp(setting->headers[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool read_headers(const struct setting_reader *reader)
+{
+    struct target_setting *out = reader->out;
+    struct json_cursor cursor = {0};
+    struct setting_reader item = *reader;
+    struct slice name;
+    if (reader->value.kind != JSON_OBJECT)
+        return refuse_value(reader, "it is an object such as {\"ce-id\": \"{id}\"}");
+    while (json_next_member(reader->value, &cursor, &name, &item.value)) {
+        if (out->header_count == TARGET_HEADER_LINES_MAX)
+            return refuse_value(reader, "it has at most %d headers", TARGET_HEADER_LINES_MAX);
+        struct target_header *header = &out->headers[out->header_count];
+        bool is_right = read_header_name(reader, name, &header->name);
+        bool is_double = is_right && has_header(out, header->name);
+        if (header->name)
+            out->header_count++; /* target_setting_fini frees it */
+        if (!is_right)
+            return false;
+        if (is_double)
+            return refuse_value(reader, "'%s' is given twice, remove one", header->name);
+        if (!read_template(&item, &header->value, TARGET_TEMPLATE_BYTES_MAX))
+            return false;
+    }
+    return true;
+}
+
 /* ---- members ---- */
 
 #define TEMPLATE_MEMBER(NAME)                                                                      \
@@ -278,6 +353,7 @@ static const struct member {
     {"body", read_body, NULL, NULL},
     {"sign", read_sign, "http", NULL},
     {"dead_on", read_dead_on, "http", NULL},
+    {"headers", read_headers, "http", NULL},
     {"exchange", read_exchange, "amqp", NULL},
     {"routing_key", read_routing_key, "amqp", NULL},
     {"topic", read_topic, "kafka", "rocketmq"},
@@ -313,7 +389,7 @@ static bool refuse_member(struct slice raw, char *error)
     else
         (void)snprintf(error, TARGET_ERROR_BYTES,
                        "unknown member '%s', there are to, callback, max_in_flight, rate, timeout, "
-                       "body, sign, dead_on, and those of a kind of target",
+                       "body, sign, dead_on, headers, and those of a kind of target",
                        word);
     return false;
 }
@@ -413,5 +489,9 @@ void target_setting_fini(struct target_setting *setting)
     free(setting->tags);
     free(setting->keys);
     free(setting->destination);
+    for (size_t i = 0; i < setting->header_count; i++) {
+        free(setting->headers[i].name);
+        free(setting->headers[i].value);
+    }
     *setting = (struct target_setting){0};
 }

@@ -9,6 +9,7 @@
  *                                                if there is such a key, else unsigned
  *    "body": "job",                              the job as JSON instead of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: statuses that make a job dead; 410 always
+ *    "headers": {"ce-id": "{id}"},               http: further headers
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
  *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq
@@ -32,11 +33,17 @@ enum {
     TARGET_TIMEOUT_MS = 10 * 1000,
     TARGET_TIMEOUT_MS_MIN = 100,
     TARGET_TIMEOUT_MS_MAX = 300 * 1000,
-    TARGET_DEAD_ON_MAX = 16
+    TARGET_DEAD_ON_MAX = 16,
+    TARGET_HEADER_LINES_MAX = 16,
+    TARGET_HEADER_NAME_BYTES_MAX = 64
 };
 
 struct target_codes { /* range of HTTP statuses, inclusive */
     uint16_t from, to;
+};
+
+struct target_header {
+    char *name, *value; /* the value is a template */
 };
 
 /* The settings. All zero: no delivery. */
@@ -51,6 +58,8 @@ struct target_setting {
     int64_t timeout_ms;
     struct target_codes dead_on[TARGET_DEAD_ON_MAX];
     size_t dead_on_count;
+    struct target_header headers[TARGET_HEADER_LINES_MAX];
+    size_t header_count;
 };
 
 /* Parses the object `json`. Returns false with `error` (TARGET_ERROR_BYTES), which names the member

@@ -136,6 +136,33 @@ def test_retry_after_is_obeyed_for_the_job_and_the_endpoint(server, endpoint):
     assert all(call.at - begun >= 0.95 for call in endpoint.calls[1:])
 
 
+def test_a_429_delays_its_own_url_and_no_other_one_of_the_host(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: (429, {"Retry-After": 30}) if call.path == "/limited" else 200
+    settle(client, "limited", deliver={"to": endpoint.url + "/limited"}, backoff="fixed:10ms")
+    settle(client, "free", deliver={"to": endpoint.url + "/free"})
+    push(client, "limited", "first")
+    eventually(lambda: totals(client, "limited")["nacked"] == 1)
+    push(client, "limited", "second")
+    for n in range(5):
+        push(client, "free", str(n))
+    eventually(lambda: totals(client, "free")["acked"] == 5)
+    assert [call.id for call in endpoint.calls if call.path == "/limited"] == ["first"]
+
+
+def test_repeated_429s_without_a_time_open_the_breaker_of_the_url_alone(server, endpoint):
+    client = server.client()
+    endpoint.answer = lambda call: 429 if call.path == "/limited" else 200
+    settle(client, "limited", deliver={"to": endpoint.url + "/limited", "max_in_flight": 1}, backoff="fixed:1h")
+    settle(client, "free", deliver={"to": endpoint.url + "/free"})
+    for n in range(30):
+        push(client, "limited", str(n))
+    eventually(lambda: totals(client, "limited")["nacked"] >= 5)
+    push(client, "free", "1")
+    eventually(lambda: totals(client, "free")["acked"] == 1)
+    assert len([call for call in endpoint.calls if call.path == "/limited"]) < 10
+
+
 def test_a_silent_endpoint_costs_an_attempt_after_the_timeout(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: time.sleep(1.0) if call.n == 1 else 200
@@ -143,6 +170,20 @@ def test_a_silent_endpoint_costs_an_attempt_after_the_timeout(server, endpoint):
     push(client, "orders", "1")
     eventually(lambda: totals(client, "orders")["acked"] == 1)
     assert [call.attempt for call in endpoint.calls] == [1, 2]
+
+
+# ---- headers ----
+
+
+def test_a_topic_may_add_headers_such_as_those_of_a_cloud_event(server, endpoint):
+    client = server.client()
+    headers = {"ce-specversion": "1.0", "ce-id": "{topic}/{id}", "ce-source": "https://shop.example/tarry", "ce-type": "{meta.kind}", "x-empty": "{meta.none}"}
+    settle(client, "orders", deliver={"to": endpoint.url, "headers": headers})
+    client.push("orders", "1", b"x", meta={"kind": "order.closed"})
+    eventually(lambda: totals(client, "orders")["acked"] == 1)
+    (one,) = endpoint.calls
+    assert {name: one.headers[name] for name in headers} == {
+        "ce-specversion": "1.0", "ce-id": "orders/1", "ce-source": "https://shop.example/tarry", "ce-type": "order.closed", "x-empty": ""}
 
 
 # ---- destinations ----

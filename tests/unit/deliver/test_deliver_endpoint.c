@@ -161,7 +161,8 @@ static void a_repeatedly_failing_endpoint_pauses(void **state)
     assert_int_equal(stage->endpoints.resting, 1);
     assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_RESTS);
     assert_in_range(wait_ms, 500, 3000);
-    assert_int_equal(endpoints_ask(&stage->endpoints, slice_of("http://127.0.0.1:9"), &next_ms),
+    assert_int_equal(endpoints_ask(&stage->endpoints, slice_of("http://127.0.0.1:9"),
+                                   slice_of("http://127.0.0.1:9/x"), &next_ms),
                      BREAKER_WAIT);
     assert_true(next_ms > clock_inner_ms());
     const struct endpoint_tally *tally =

@@ -23,7 +23,7 @@ static const struct {
     {"HTTP/1.1 452 Law", "", TARGET_FAILED, false, -1},
     {"HTTP/1.1 500 Bad", "Retry-After: 5", TARGET_FAILED, true, -1},
     {"HTTP/1.1 503 Busy", "Retry-After: 5", TARGET_FAILED, true, 5000},
-    {"HTTP/1.1 429 Slow", "RETRY-AFTER:\t 0 \r\n", TARGET_FAILED, true, 0},
+    {"HTTP/1.1 429 Slow", "RETRY-AFTER:\t 0 \r\n", TARGET_FAILED, false, 0},
     {"HTTP/1.1 503 Busy", "Retry-After: 99999999999999999999", TARGET_FAILED, true, 86400000},
     {"HTTP/1.1 503 Busy", "Retry-After: -5", TARGET_FAILED, true, -1},
     {"HTTP/1.1 503 Busy", "Retry-After: soon", TARGET_FAILED, true, -1},
@@ -49,6 +49,7 @@ static void the_status_decides(void **state)
         target_answer_judge(&answer, dead_on, COUNT_OF(dead_on), &report);
         CASE_HOLDS(sentence, report.outcome == answers[i].outcome);
         CASE_HOLDS(sentence, report.is_ailing == answers[i].is_ailing);
+        CASE_HOLDS(sentence, report.is_limited == (report.code == 429));
         CASE_HOLDS(sentence, report.retry_after_ms == answers[i].retry_after_ms);
         CASE_HOLDS(sentence, (report.outcome == TARGET_DONE) == (report.error[0] == '\0'));
     }
