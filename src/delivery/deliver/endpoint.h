@@ -61,7 +61,7 @@ struct endpoints {
     /* clock of the breakers: that of the queue; the process clock unless set */
     struct clock *clock;
     struct endpoint_table table;
-    struct list idle;            /* the one idle for the longest first */
+    struct list idle; /* the one idle for the longest first */
     struct paths paths;
     struct endpoint_crowd crowd; /* messages that found all endpoints in use */
     struct slab flights;         /* messages sent and not reported yet */
@@ -107,7 +107,7 @@ struct endpoint_request {
 
 enum endpoint_verdict {
     ENDPOINT_SENT = 1,
-    ENDPOINT_RESTS,   /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
+    ENDPOINT_RESTS, /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
     ENDPOINT_CROWDED, /* the window is full: retry after *wait_ms */
     ENDPOINT_LATER,   /* too many endpoints, or out of memory: retry after *wait_ms */
     ENDPOINT_UNKNOWN  /* no target of this build supports it */

@@ -258,11 +258,12 @@ static const char token_bytes[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrst
  * credential, which the policy file keeps from readers of the settings. A '*' ends a prefix. */
 static bool is_reserved_header(const char *name)
 {
-    static const char *const reserved[] = {
-        "authorization", "connection", "content-length", "content-type", "cookie",
-        "expect", "host", "keep-alive", "proxy-*", "tarry-*",
-        "te", "traceparent", "tracestate", "trailer", "transfer-encoding",
-        "upgrade", "webhook-*"};
+    static const char *const reserved[] = {"authorization", "connection", "content-length",
+                                           "content-type",  "cookie",     "expect",
+                                           "host",          "keep-alive", "proxy-*",
+                                           "tarry-*",       "te",         "traceparent",
+                                           "tracestate",    "trailer",    "transfer-encoding",
+                                           "upgrade",       "webhook-*"};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
         size_t len = strlen(reserved[i]);
         bool is_prefix = reserved[i][len - 1] == '*';

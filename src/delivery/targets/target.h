@@ -49,9 +49,9 @@ struct target_report {
     /* The endpoint is at fault (no connection, timeout, 5xx), not the message: the breaker counts
      * it. */
     bool is_ailing;
-    bool is_limited; /* this exact URL asked for fewer requests (429), the endpoint works */
-    int64_t retry_after_ms;         /* FAILED, UNSENT: delay requested by the peer, or -1 */
-    uint32_t code;                  /* HTTP status, AMQP reply code, or 0 */
+    bool is_limited;        /* this exact URL asked for fewer requests (429), the endpoint works */
+    int64_t retry_after_ms; /* FAILED, UNSENT: delay requested by the peer, or -1 */
+    uint32_t code;          /* HTTP status, AMQP reply code, or 0 */
     char error[TARGET_ERROR_BYTES]; /* short, for users: "http 500", "timed out after 10s" */
 };
 
