@@ -5,6 +5,7 @@
 enum { TOPICS = 3, IDS = 6, ITEMS_MAX = 5 };
 
 static const char *const topics[TOPICS] = {"a", "b", "c"};
+static const char *const ids[IDS] = {"0", "1", "2", "3", "4", "order-5!"};
 
 /* Picks one of the arguments. */
 #define ONE_OF(RANDOM, ...)                                                                        \
@@ -23,23 +24,20 @@ static struct slice any_topic(struct random *random)
 
 static struct slice any_id(struct random *random)
 {
-    static const char *const ids[IDS] = {"0", "1", "2", "3", "4", "order-5!"};
-
     return slice_of(ids[random_below(random, IDS)]);
 }
 
 /* ---- drawing ---- */
 
-void steps_draw(struct random *random, struct step *steps, size_t count)
-{
-    static const struct {
-        enum step_kind kind;
-        uint64_t weight;
-    } weights[] = {
-        {STEP_PUSH, 28}, {STEP_TAKE, 20}, {STEP_ANSWER, 18},  {STEP_CHANGE, 10},
-        {STEP_TOPIC, 7}, {STEP_LIST, 3},  {STEP_ADVANCE, 12}, {STEP_REOPEN, 2},
-    };
+/* A kind of step; the weights of all rows add up to 100. */
+struct weight {
+    enum step_kind kind;
+    uint64_t weight;
+};
 
+static void draw(struct random *random, const struct weight *weights, struct step *steps,
+                 size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         uint64_t pick = random_below(random, 100);
         size_t row = 0;
@@ -48,6 +46,26 @@ void steps_draw(struct random *random, struct step *steps, size_t count)
             pick -= weights[row++].weight;
         steps[i] = (struct step){weights[row].kind, random_next(random)};
     }
+}
+
+void steps_draw(struct random *random, struct step *steps, size_t count)
+{
+    static const struct weight weights[] = {
+        {STEP_PUSH, 28}, {STEP_TAKE, 20}, {STEP_ANSWER, 18},  {STEP_CHANGE, 10},
+        {STEP_TOPIC, 7}, {STEP_LIST, 3},  {STEP_ADVANCE, 12}, {STEP_REOPEN, 2},
+    };
+
+    draw(random, weights, steps, count);
+}
+
+void steps_draw_churn(struct random *random, struct step *steps, size_t count)
+{
+    static const struct weight weights[] = {
+        {STEP_PUSH, 24},  {STEP_TAKE, 12}, {STEP_ANSWER, 10},  {STEP_CHANGE, 6},
+        {STEP_CHURN, 30}, {STEP_TOPIC, 4}, {STEP_ADVANCE, 10}, {STEP_REOPEN, 4},
+    };
+
+    draw(random, weights, steps, count);
 }
 
 /* ---- push ---- */
@@ -341,6 +359,34 @@ static void perform_topic(struct world *world, struct random *random)
     world_topic(world, &call);
 }
 
+/* Deletes or purges a topic, then pushes its ids again. */
+static void perform_churn(struct world *world, struct random *random)
+{
+    struct queue_topic_call call = {
+        .verb = chance(random, 45) ? QUEUE_TOPIC_DELETE : QUEUE_TOPIC_PURGE,
+        .topic = any_topic(random)};
+    struct queue_push pushes[IDS];
+
+    if (call.verb == QUEUE_TOPIC_PURGE && chance(random, 40))
+        call.state = (enum job_state)ONE_OF(random, JOB_DELAYED, JOB_READY, JOB_DEAD);
+    if (chance(random, 20))
+        world_topic(world, &(struct queue_topic_call){.verb = QUEUE_TOPIC_PUT,
+                                                      .topic = call.topic,
+                                                      .settings = {.dedup_window_ms = 10000}});
+    world_topic(world, &call);
+    if (chance(random, 30))
+        return;
+    for (size_t i = 0; i < IDS; i++)
+        pushes[i] = (struct queue_push){
+            .topic = call.topic,
+            .id = slice_of(ids[i]),
+            .when = {.due = QUEUE_DUE_DELAY,
+                     .ms = ONE_OF(random, 0, 1000, 60000, 3600000, POLICY_DELAY_MS_MAX)},
+            .priority = -1,
+            .body = slice_of("pushed again")};
+    world_push(world, pushes, 1 + random_below(random, IDS));
+}
+
 static void perform_list(struct world *world, struct random *random)
 {
     struct queue_list list = {.topic = any_topic(random),
@@ -418,6 +464,9 @@ void step_perform(struct world *world, const struct step *step)
         break;
     case STEP_REOPEN:
         world_reopen(world);
+        break;
+    case STEP_CHURN:
+        perform_churn(world, &random);
         break;
     }
 }

@@ -18,7 +18,8 @@ enum step_kind {
     STEP_TOPIC,
     STEP_LIST,
     STEP_ADVANCE,
-    STEP_REOPEN
+    STEP_REOPEN,
+    STEP_CHURN
 };
 
 struct step {
@@ -27,6 +28,8 @@ struct step {
 };
 
 void steps_draw(struct random *random, struct step *steps, size_t count);
+/* Draws a sequence in which whole topics are deleted and purged, and their ids pushed again. */
+void steps_draw_churn(struct random *random, struct step *steps, size_t count);
 void step_perform(struct world *world, const struct step *step);
 
 /* Runs a sequence in a fresh world. False, and the fault in words, where queue and model differ. */
