@@ -583,11 +583,14 @@ static int write_marks(struct backup *backup, const char *manifest)
 /* Completes the backup. Only afterwards is it a valid data directory. */
 static int complete(struct backup *backup)
 {
-    char from[PATH_MAX], into[PATH_MAX], mark[PATH_MAX];
+    char from[PATH_MAX], into[PATH_MAX], copy[PATH_MAX], mark[PATH_MAX];
     snprintf(from, sizeof from, "%s/MANIFEST", backup->from);
     snprintf(into, sizeof into, "%s/MANIFEST", backup->into);
+    snprintf(copy, sizeof copy, "%s/" DATADIR_MANIFEST_COPY, backup->into);
     snprintf(mark, sizeof mark, "%s/" DATADIR_INCOMPLETE, backup->into);
-    int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    int result = backup_copy(&backup->copying, from, copy, UINT64_MAX, 0);
+    if (result == 0)
+        result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
     if (result == -ENOENT)
         return cli_error("'%s' is gone", from);
     int exit_code = result < 0 ? say_copy_error(backup) : write_marks(backup, into);

@@ -119,7 +119,10 @@ static const char *advice(const struct fsck_finding *finding)
 
 static void emit_finding(struct buffer *out, const struct fsck_finding *finding)
 {
-    buffer_append_format(out, "shard %02" PRIu32, finding->shard);
+    if (finding->is_of_directory)
+        buffer_append_text(out, "directory");
+    else
+        buffer_append_format(out, "shard %02" PRIu32, finding->shard);
     if (finding->file[0])
         buffer_append_format(out, ", %s", finding->file);
     if (finding->at)
@@ -202,7 +205,8 @@ static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsc
 static void emit_finding_json(struct buffer *out, const struct fsck_finding *finding)
 {
     buffer_append_byte(out, '{');
-    json_write_member_number(out, "shard", finding->shard);
+    if (!finding->is_of_directory)
+        json_write_member_number(out, "shard", finding->shard);
     if (finding->file[0]) {
         json_write_member_text(out, "file", slice_of(finding->file));
         json_write_member_number(out, "at", finding->at);

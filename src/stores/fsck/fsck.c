@@ -652,6 +652,33 @@ static int visit_shard(struct visit *visit, uint32_t shard)
     return result;
 }
 
+/* Reports that a manifest of the directory is missing or damaged. Repair writes both again. */
+static int visit_manifests(struct visit *visit)
+{
+    const struct datadir_manifest *manifest = &visit->manifest;
+    struct fsck_report *report = visit->report;
+    struct fsck_finding *finding;
+    int result;
+
+    if (!manifest->fault && !manifest->copy_fault)
+        return 0;
+    finding = &report->finding[report->finding_count++];
+    *finding = (struct fsck_finding){.is_of_directory = true, .cure = FSCK_REPAIR};
+    snprintf(finding->file, sizeof finding->file, "%s",
+             manifest->fault ? "MANIFEST" : DATADIR_MANIFEST_COPY);
+    if (manifest->fault)
+        snprintf(finding->text, sizeof finding->text, "it %s, and its copy was read",
+                 manifest->fault);
+    else
+        snprintf(finding->text, sizeof finding->text, "it %s", manifest->copy_fault);
+    if (!visit->options->repair)
+        return 0;
+    result = datadir_write(visit->datadir, manifest);
+    finding->is_mended = result == 0;
+    report->mended += finding->is_mended;
+    return result;
+}
+
 int fsck_run_with(const char *data_dir, const struct fsck_options *options,
                   struct fsck_report *report)
 {
@@ -664,7 +691,9 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
         return result;
     report->shards = visit.manifest.shards;
     visit_read_marks(&visit);
-    result = visit_find_owners(&visit);
+    result = visit_manifests(&visit);
+    if (result == 0)
+        result = visit_find_owners(&visit);
     if (result == 0 && options->salvage)
         result = fsck_salvage_begin(options, data_dir, visit.manifest.shards, report);
     for (uint32_t i = 0; result == 0 && i < visit.manifest.shards; i++)

@@ -141,26 +141,37 @@ int fsck_salvage_begin(const struct fsck_options *options, const char *data_dir,
     return result < 0 ? salvage_failed(report, into, result) : 0;
 }
 
-static int write_manifest(const struct fs *fs, const char *into,
-                          const struct datadir_manifest *manifest)
+static int write_text(const struct fs *fs, const char *into, const char *name, struct slice text)
 {
-    struct datadir_manifest made = *manifest;
-    char fresh[PATH_MAX], path[PATH_MAX], text[MANIFEST_BYTES_MAX];
-    size_t len;
+    char fresh[PATH_MAX], path[PATH_MAX];
     int fd, result;
 
-    made.format = DATADIR_FORMAT;
-    len = manifest_emit(&made, text);
     snprintf(fresh, sizeof fresh, "%s/MANIFEST.tmp", into);
-    snprintf(path, sizeof path, "%s/MANIFEST", into);
+    snprintf(path, sizeof path, "%s/%s", into, name);
     fd = fs->ops->open(fs->ctx, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fd;
-    result = fs_pwrite_whole(fs, fd, text, len, 0);
+    result = fs_pwrite_whole(fs, fd, text.at, text.len, 0);
     if (result == 0)
         result = fs->ops->fdatasync(fs->ctx, fd);
     (void)fs->ops->close(fs->ctx, fd);
     return result < 0 ? result : fs_give_name(fs, into, fresh, path, NULL);
+}
+
+/* Writes the manifest and its copy. */
+static int write_manifest(const struct fs *fs, const char *into,
+                          const struct datadir_manifest *manifest)
+{
+    struct datadir_manifest made = *manifest;
+    char bytes[MANIFEST_BYTES_MAX];
+    struct slice text;
+    int result = 0;
+
+    made.format = DATADIR_FORMAT;
+    text = slice_make(bytes, manifest_emit(&made, bytes));
+    if (made.is_opened)
+        result = write_text(fs, into, DATADIR_MANIFEST_COPY, text);
+    return result < 0 ? result : write_text(fs, into, "MANIFEST", text);
 }
 
 static int by_topic(const void *a, const void *b)

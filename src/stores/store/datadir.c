@@ -125,15 +125,23 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
 
 /* ---- the manifest ---- */
 
-/* Reads the manifest. Returns -ENOENT without an error message if it does not exist. */
-static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, char *error,
-                         size_t error_bytes)
+static void set_manifest_fd(struct datadir *datadir, int fd)
+{
+    if (datadir->manifest_fd >= 0)
+        close(datadir->manifest_fd);
+    datadir->manifest_fd = fd;
+}
+
+/* Reads a manifest and sets *fd to its file. Returns -ENOENT without an error message if it does
+ * not exist. */
+static int read_text(const struct datadir *datadir, const char *name, int *fd,
+                     struct datadir_manifest *out, char *error, size_t error_bytes)
 {
     char path[PATH_MAX], text[MANIFEST_BYTES_MAX];
     ssize_t got;
     int result;
 
-    path_of(datadir, "MANIFEST", path);
+    path_of(datadir, name, path);
     result = datadir->fs.ops->open(datadir->fs.ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     if (result == -ENOENT)
         return -ENOENT;
@@ -145,8 +153,8 @@ static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, 
     if (result < 0)
         return error_result(result, error, error_bytes, "cannot open '%s': %s", path,
                             strerror(-result));
-    datadir->manifest_fd = result;
-    got = fs_pread_some(&datadir->fs, datadir->manifest_fd, true, text, sizeof text, 0);
+    *fd = result;
+    got = fs_pread_some(&datadir->fs, *fd, true, text, sizeof text, 0);
     if (got < 0)
         return error_result((int)got, error, error_bytes, "cannot read '%s': %s", path,
                             strerror((int)-got));
@@ -165,11 +173,57 @@ static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, 
         path);
 }
 
-static void set_manifest_fd(struct datadir *datadir, int fd)
+static bool is_incomplete(const struct datadir *datadir)
 {
-    if (datadir->manifest_fd >= 0)
-        close(datadir->manifest_fd);
-    datadir->manifest_fd = fd;
+    return faccessat(fs_dir_fd(datadir->dir), DATADIR_INCOMPLETE, F_OK, 0) == 0;
+}
+
+/* Reads the copy of the manifest. Returns false if it is missing or damaged. */
+static bool read_copy(const struct datadir *datadir, struct datadir_manifest *out)
+{
+    char ignored[256];
+    int fd = -1;
+    bool is_good = read_text(datadir, DATADIR_MANIFEST_COPY, &fd, out, ignored, sizeof ignored) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return is_good;
+}
+
+/* Notes whether the copy of an intact manifest is missing or belongs to another one. Clocks may
+ * differ after a crash between the two. */
+static void check_copy(const struct datadir *datadir, struct datadir_manifest *manifest)
+{
+    struct datadir_manifest copy = {0};
+
+    if (!manifest->is_opened)
+        return;
+    if (!read_copy(datadir, &copy))
+        manifest->copy_fault = "is missing or damaged";
+    else if (copy.shards != manifest->shards || copy.hash_seed != manifest->hash_seed ||
+             strcmp(copy.name, manifest->name) != 0)
+        manifest->copy_fault = "is not a copy of this MANIFEST";
+}
+
+/* Reads the manifest, or its copy if it is missing or damaged. A backup that was not completed is
+ * not opened by the copy. Returns -ENOENT without an error message if neither exists. */
+static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, char *error,
+                         size_t error_bytes)
+{
+    struct datadir_manifest copy = {0};
+    int result =
+        read_text(datadir, "MANIFEST", &datadir->manifest_fd, out, error, error_bytes);
+
+    if (result == 0)
+        check_copy(datadir, out);
+    if ((result != -ENOENT && result != -EBADMSG) || is_incomplete(datadir) ||
+        !read_copy(datadir, &copy))
+        return result;
+    *out = copy;
+    out->fault = result == -ENOENT ? "is missing" : "is damaged";
+    if (error_bytes)
+        *error = '\0';
+    return 0;
 }
 
 /* Writes a new manifest. *is_named: it has replaced the MANIFEST, although syncing the directory
@@ -198,9 +252,29 @@ static bool manifest_is_ours(const struct datadir *datadir)
             there.st_dev == ours.st_dev);
 }
 
+/* Replaces the copy. The sync of the directory that follows MANIFEST covers its name. */
+static int write_copy(const struct datadir *datadir, struct slice text)
+{
+    const struct fs *fs = &datadir->fs;
+    char path[PATH_MAX], fresh[PATH_MAX];
+    int result, fd;
+
+    path_of(datadir, DATADIR_MANIFEST_COPY, path);
+    path_of(datadir, "MANIFEST.tmp", fresh);
+    fd = fs->ops->open(fs->ctx, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return fd;
+    result = fs_pwrite_whole(fs, fd, text.at, text.len, 0);
+    if (result == 0)
+        result = fs->ops->fdatasync(fs->ctx, fd);
+    close(fd);
+    return result < 0 ? result : fs->ops->rename(fs->ctx, fresh, path);
+}
+
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest)
 {
     struct datadir_manifest current = *manifest;
+    size_t len;
     const struct fs *fs = &datadir->fs;
     char path[PATH_MAX], fresh[PATH_MAX], text[MANIFEST_BYTES_MAX];
     bool is_named = false;
@@ -211,11 +285,13 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
     path_of(datadir, "MANIFEST.tmp", fresh);
     if (!manifest_is_ours(datadir))
         return -ESTALE;
+    len = manifest_emit(&current, text);
+    if (current.is_opened && (result = write_copy(datadir, slice_make(text, len))) < 0)
+        return result;
     fd = fs->ops->open(fs->ctx, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return fd;
-    result = write_fresh(datadir, fd, fresh, path, slice_make(text, manifest_emit(&current, text)),
-                         &is_named);
+    result = write_fresh(datadir, fd, fresh, path, slice_make(text, len), &is_named);
     if (is_named)
         set_manifest_fd(datadir, fd);
     else
@@ -228,7 +304,7 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
 /* Rejects an incomplete backup, whose manifest is written last. */
 static int refuse_incomplete(const struct datadir *datadir, char *error, size_t error_bytes)
 {
-    if (faccessat(fs_dir_fd(datadir->dir), DATADIR_INCOMPLETE, F_OK, 0) < 0)
+    if (!is_incomplete(datadir))
         return 0;
     return error_result(-EBADMSG, error, error_bytes,
                         "'%s' is a backup that was not completed; use another one (nothing was "

@@ -9,6 +9,8 @@
  *   DIR/LOCK        the only lock of earlier versions; contains the process id
  *   DIR/MANIFEST    the description of the directory (manifest.h). Replaced as a whole (temporary
  *                   file, fsync, rename, directory fsync), never edited
+ *   DIR/MANIFEST.copy  the same text, from the first completed start on. It is read if MANIFEST is
+ *                   missing or damaged, and replaced before MANIFEST
  *   DIR/MARKS       the progress of each shard (marks.h)
  *   DIR/shard-00/   one per shard, created before the manifest: a manifest is rejected if
  *                   directories of its shards are missing or if there are more
@@ -27,6 +29,7 @@ static inline uint32_t datadir_shard_of(struct hash128 key, uint32_t shards)
     return (uint32_t)(((key.high >> 32) * shards) >> 32);
 }
 
+#define DATADIR_MANIFEST_COPY "MANIFEST.copy"
 /* A file that marks a backup that was not completed. */
 #define DATADIR_INCOMPLETE "INCOMPLETE"
 

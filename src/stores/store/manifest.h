@@ -36,6 +36,9 @@ struct datadir_manifest {
      * test clocks rejects only the others. */
     int64_t test_start_ms, test_inner_ms;
     bool is_new; /* just created; not in the text */
+    /* What is wrong with MANIFEST, which was read from its copy, or with the copy: "is missing".
+     * NULL: nothing. Not in the text. */
+    const char *fault, *copy_fault;
 };
 
 /* Writes the text in the manifest's format. Returns its length, below MANIFEST_BYTES_MAX. */

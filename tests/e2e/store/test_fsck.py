@@ -427,6 +427,29 @@ def test_answered_jobs_that_are_missing_are_found_and_no_server_starts(halves, t
     assert report["saved"]["jobs"] == 1200 if how is swap else report["saved"]["jobs"] < 1200
 
 
+@pytest.mark.parametrize("content", [None, b"", b"nonsense\n"], ids=["missing", "empty", "damaged"])
+@pytest.mark.parametrize("name", ["MANIFEST", "MANIFEST.copy"])
+def test_one_of_two_copies_of_the_manifest_is_enough(start_server, halves, tmp_path, name, content):
+    data = tmp_path / "data"
+    shutil.copytree(halves[0], data)
+
+    def harm():
+        (data / name).unlink()
+        if content is not None:
+            (data / name).write_bytes(content)
+
+    harm()
+    assert [(found["file"], found["cure"], "shard" in found) for found in findings(data)] == [(name, "repair", False)]
+    assert json.loads(fsck(data, "--json", "--salvage", str(tmp_path / "saved")).stdout)["saved"]["jobs"] == 1200
+    assert findings(tmp_path / "saved") == []
+    assert [one["mended"] for one in findings(data, "--repair")] == [True] and findings(data) == []
+    harm()
+    server = start_server(*SHARDS, "--data", str(data))
+    assert server.client().topic("orders")["counts"]["delayed"] == 1200
+    assert ("the manifest is restored from its copy" in server.log()) == (name == "MANIFEST")
+    assert (data / name).read_bytes().startswith(b"# written by tarry")
+
+
 @pytest.mark.parametrize("how", ["missing", "empty", "longer", "shorter", "copy", "zeroed"])
 def test_a_damaged_log_file_loses_only_its_own_jobs(halves, tmp_path, how):
     data = tmp_path / "data"

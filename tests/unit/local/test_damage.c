@@ -432,7 +432,7 @@ static int class_of(const char *name)
     const char *last = strrchr(name, '/');
 
     if (!last)
-        return strcmp(name, "MANIFEST") == 0 ? 0 : strcmp(name, "MARKS") == 0 ? 1 : 2;
+        return strncmp(name, "MANIFEST", 8) == 0 ? 0 : strcmp(name, "MARKS") == 0 ? 1 : 2;
     if (strstr(name, "/wal/"))
         return strcmp(last, "/MANIFEST") == 0 ? 3 : 4;
     return strstr(name, "CATALOG") ? 5 : strstr(name, ".run") ? 6 : 7;
@@ -875,13 +875,15 @@ static void tell(const struct damage *damage, const char *text, struct loss loss
 /* Nothing of the jobs is in these, or what is there is there twice. */
 static bool costs_nothing(const struct damage *damage)
 {
-    static const char *const files[] = {"MARKS", "LOCK", "wal/MANIFEST", "CATALOG", "*.keys"};
+    static const char *const files[] = {"MANIFEST",     "MARKS",   "LOCK",
+                                       "wal/MANIFEST", "CATALOG", "*.keys"};
     const enum kind kind = damage->kind;
 
     if (damage->class == OF_SHARDS)
         return kind == SHARDS_SWAPPED;
     if (damage->class == 4)
-        return kind == LONGER || kind == SWAPPED || kind == HEADER_ZEROED;
+        return kind == LONGER || kind == SWAPPED || kind == HEADER_ZEROED ||
+               kind == SWAPPED_WITH_OTHER_SHARD;
     if (damage->class == 6)
         return kind == LONGER || kind == HEADER_ZEROED;
     for (size_t i = 0; i < COUNT_OF(files); i++)
@@ -959,7 +961,7 @@ static void judge(const struct damage *damage)
             tell(damage, "saved", loss);
             fail_msg("what was saved is not clean");
         }
-    } else if (damage->class > 2 || verdict != REFUSED) {
+    } else {
         tell(damage, "not saved", loss);
         fail_msg("not saved: %s", strerror(-result));
     }

@@ -228,6 +228,53 @@ static void an_invalid_manifest_is_rejected_and_kept(void **state)
     assert_int_equal(manifest.hash_seed, 16);
 }
 
+/* From the first completed start on. */
+static struct datadir *open_opened(void)
+{
+    struct datadir *datadir = open_well(3);
+
+    manifest.is_opened = true;
+    manifest.boot_offset_ms = 1790000000000;
+    assert_int_equal(datadir_write(datadir, &manifest), 0);
+    return datadir;
+}
+
+static void a_lost_or_damaged_manifest_is_read_from_its_copy(void **state)
+{
+    char path[256], copy[256], text[768];
+    struct datadir *datadir = open_opened();
+    const struct datadir_manifest was = manifest;
+
+    (void)state;
+    datadir_close(datadir);
+    snprintf(path, sizeof path, "%s/MANIFEST", dir);
+    snprintf(copy, sizeof copy, "%s/MANIFEST.copy", dir);
+    for (int round = 0; round < 4; round++) {
+        if (round == 0)
+            assert_int_equal(unlink(path), 0);
+        else
+            write_manifest(round == 1 ? "" : round == 2 ? "nonsense\n" : HEAD "format=1\n");
+        datadir = open_well(0);
+        assert_string_equal(manifest.fault, round == 0 ? "is missing" : "is damaged");
+        assert_string_equal(manifest.name, was.name);
+        assert_true(manifest.hash_seed == was.hash_seed && manifest.is_opened);
+        assert_int_equal(manifest.shards, 3);
+        assert_true(manifest.boot_offset_ms == was.boot_offset_ms);
+        assert_int_equal(datadir_write(datadir, &manifest), 0);
+        datadir_close(datadir);
+        datadir = open_well(0);
+        assert_null(manifest.fault);
+        assert_null(manifest.copy_fault);
+        datadir_close(datadir);
+    }
+    assert_true(read_manifest(text, sizeof text) > 100);
+    assert_int_equal(unlink(copy), 0);
+    datadir = open_well(0);
+    assert_null(manifest.fault);
+    assert_non_null(manifest.copy_fault);
+    datadir_close(datadir);
+}
+
 static void every_single_bit_of_the_manifest_counts(void **state)
 {
     char text[512];
@@ -457,6 +504,7 @@ int main(void)
         ROW(second_opening_is_refused_with_the_pid_of_the_first),
         ROW(another_number_of_shards_is_refused),
         ROW(an_invalid_manifest_is_rejected_and_kept),
+        ROW(a_lost_or_damaged_manifest_is_read_from_its_copy),
         ROW(every_single_bit_of_the_manifest_counts),
         ROW(its_name_is_drawn_once),
         ROW(the_shards_are_the_existing_directories),
