@@ -78,7 +78,7 @@ static void begin_case(void)
 
 static void fill_topic(enum job_state state)
 {
-    char id[16];
+    char id[24];
     struct topic_settings settings = {.max_jobs = 3};
     if (state == JOB_FINISHED)
         settings.dedup_window_ms = 60 * HOUR_MS;
