@@ -362,9 +362,9 @@ static void perform_topic(struct world *world, struct random *random)
 /* Deletes or purges a topic, then pushes its ids again. */
 static void perform_churn(struct world *world, struct random *random)
 {
-    struct queue_topic_call call = {
-        .verb = chance(random, 45) ? QUEUE_TOPIC_DELETE : QUEUE_TOPIC_PURGE,
-        .topic = any_topic(random)};
+    struct queue_topic_call call = {.verb =
+                                        chance(random, 45) ? QUEUE_TOPIC_DELETE : QUEUE_TOPIC_PURGE,
+                                    .topic = any_topic(random)};
     struct queue_push pushes[IDS];
 
     if (call.verb == QUEUE_TOPIC_PURGE && chance(random, 40))

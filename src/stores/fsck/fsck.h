@@ -40,9 +40,9 @@ enum fsck_cure {
 struct fsck_finding {
     uint32_t shard;
     bool is_of_directory; /* it concerns no shard */
-    char file[48]; /* path within the shard: "wal/00000001.log"; or empty */
-    uint64_t at;   /* byte offset in it */
-    uint32_t slot; /* slot of a run */
+    char file[48];        /* path within the shard: "wal/00000001.log"; or empty */
+    uint64_t at;          /* byte offset in it */
+    uint32_t slot;        /* slot of a run */
     bool has_slot;
     enum fsck_cure cure;
     bool is_unread; /* the disk failed to read it: the data may be intact */

@@ -623,8 +623,8 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
     }
     local->shard_count = local->manifest.shards;
     if (local->manifest.fault)
-        log_event(LOG_WARN, "the manifest is restored from its copy",
-                  LOG_TEXT("file", "MANIFEST"), LOG_TEXT("fault", local->manifest.fault));
+        log_event(LOG_WARN, "the manifest is restored from its copy", LOG_TEXT("file", "MANIFEST"),
+                  LOG_TEXT("fault", local->manifest.fault));
     failed = claim_clock(local, error, error_bytes);
     if (!failed)
         failed = read_marks(local, error, error_bytes);

@@ -183,7 +183,8 @@ static bool read_copy(const struct datadir *datadir, struct datadir_manifest *ou
 {
     char ignored[256];
     int fd = -1;
-    bool is_good = read_text(datadir, DATADIR_MANIFEST_COPY, &fd, out, ignored, sizeof ignored) == 0;
+    bool is_good =
+        read_text(datadir, DATADIR_MANIFEST_COPY, &fd, out, ignored, sizeof ignored) == 0;
 
     if (fd >= 0)
         close(fd);
@@ -211,8 +212,7 @@ static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, 
                          size_t error_bytes)
 {
     struct datadir_manifest copy = {0};
-    int result =
-        read_text(datadir, "MANIFEST", &datadir->manifest_fd, out, error, error_bytes);
+    int result = read_text(datadir, "MANIFEST", &datadir->manifest_fd, out, error, error_bytes);
 
     if (result == 0)
         check_copy(datadir, out);

@@ -876,7 +876,7 @@ static void tell(const struct damage *damage, const char *text, struct loss loss
 static bool costs_nothing(const struct damage *damage)
 {
     static const char *const files[] = {"MANIFEST",     "MARKS",   "LOCK",
-                                       "wal/MANIFEST", "CATALOG", "*.keys"};
+                                        "wal/MANIFEST", "CATALOG", "*.keys"};
     const enum kind kind = damage->kind;
 
     if (damage->class == OF_SHARDS)
