@@ -53,6 +53,12 @@ int64_t clock_wall_ms(void)
     return current->wall_ms;
 }
 
+int64_t clock_inner_us_of(struct clock *clock)
+{
+    (void)clock;
+    return clock_inner_us();
+}
+
 int64_t clock_inner_ms_of(struct clock *clock)
 {
     (void)clock;
