@@ -91,7 +91,7 @@ struct redis_session_options {
     struct redis_tally *tally; /* of the shard; may be NULL */
     struct buckets *script_us; /* call durations by script; may be NULL */
     /* Receives a notification about the shard, sent by another server or caused by a call from here
-     * (scripts/README.md, "News"). Never runs inside a call. */
+     * (scripts/README.md, "Messages"). Never runs inside a call. */
     void (*message)(void *ctx, struct slice message);
     /* Called with true each time the session comes up, and each time notifications may have been
      * missed while it was up; with false when it goes down. Calls can be submitted at any time. */
