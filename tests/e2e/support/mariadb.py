@@ -105,7 +105,11 @@ class MariadbServer:
         """As a trigger of an application does."""
         self.do(f"CREATE TRIGGER tarry.shop BEFORE INSERT ON tarry.job FOR EACH ROW IF NEW.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
 
-    def accept_inserts(self):
+    def refuse_deletes(self, ident):
+        """As a trigger of an application does, for one job."""
+        self.do(f"CREATE TRIGGER tarry.shop BEFORE DELETE ON tarry.job FOR EACH ROW IF OLD.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
+
+    def accept_all(self):
         self.do("DROP TRIGGER tarry.shop")
 
     def kill(self):

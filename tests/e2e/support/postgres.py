@@ -115,7 +115,12 @@ class PostgresServer:
         self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN NEW; END $$;
             CREATE TRIGGER shop BEFORE INSERT ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
 
-    def accept_inserts(self):
+    def refuse_deletes(self, ident):
+        """As a trigger of an application does, for one job."""
+        self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN OLD; END $$;
+            CREATE TRIGGER shop BEFORE DELETE ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
+
+    def accept_all(self):
         self.do("DROP FUNCTION public.shop() CASCADE")
 
     def cut(self, connection):

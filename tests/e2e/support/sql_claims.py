@@ -262,7 +262,7 @@ def test_a_call_that_a_trigger_refuses_is_a_problem_of_the_status(pair, database
         assert metric(server, 'tarry_background_failing_seconds{work="database_calls"}') > 0
         client.push("trigger", "accepted", b"x")
     finally:
-        database.accept_inserts()
+        database.accept_all()
 
 
 def test_a_row_that_breaks_the_rules_is_not_delivered_and_is_a_problem_of_the_status(pair, database):
@@ -280,3 +280,18 @@ def test_a_row_that_breaks_the_rules_is_not_delivered_and_is_a_problem_of_the_st
     assert found.returncode == 1 and "rows break the rules of a push" in found.stdout
     database.do("UPDATE tarry.job SET content_type = 'text/plain' WHERE id = 'bad'")
     assert client.get("past", "bad")["state"] == "leased"
+
+
+def test_a_purge_that_the_database_stops_reports_what_it_did(pair, database):
+    client = pair[0].client()
+    for first in range(0, 5000, 1000):
+        client.push_batch([{"topic": "stopped", "id": f"s{first + i}", "delay": "1h", "body": "x"} for i in range(1000)])
+    database.refuse_deletes("s3500")
+    try:
+        answer = client.call("POST", "/v1/topics/stopped/purge")
+        left = client.topic("stopped")["counts"]["delayed"]
+        assert answer.status == 503 and 0 < left < 5000, (answer.body, left)
+        assert answer.json()["jobs"] == 5000 - left and f"stopped after {5000 - left} jobs" in answer.json()["detail"]
+    finally:
+        database.accept_all()
+    assert client.call("POST", "/v1/topics/stopped/purge").json()["jobs"] == left
