@@ -285,6 +285,35 @@ static void each_way_of_not_being_well_has_its_code(void **state)
     buffer_fini(&text);
 }
 
+static void each_party_of_background_work_is_reported(void **state)
+{
+    struct http_status status;
+    struct buffer text;
+
+    (void)state;
+    buffer_init(&text, 1 << 16);
+    judge(&judgements[0], &text); /* a topic in which nothing is wrong */
+    struct http_status_input input = {
+        .sample = &sample, .caller = access_anyone(), .wall_ms = sample.wall_ms};
+    input.troubles_ms[TROUBLE_CHECKPOINT][0] = 11000;
+    input.troubles_ms[TROUBLE_CHECKPOINT][2] = 11 * MINUTE;
+    input.troubles_ms[TROUBLE_CHECKPOINT][5] = 9000; /* below the limit */
+    input.troubles_ms[TROUBLE_INTAKE][0] = 11000;
+    input.troubles_ms[TROUBLE_INTAKE][1] = 12000;
+    input.troubles_ms[TROUBLE_DATABASE_UPKEEP][2] = 11000;
+    buffer_clear(&text);
+    http_status_judge(&status, &input);
+    http_status_write(&text, &status);
+    buffer_append_byte(&text, '\0');
+    assert_int_equal(client_count_of(text.at, "\"code\""), 5);
+    assert_non_null(strstr(text.at, "checkpoints of shard 02 have failed for 11 min"));
+    assert_non_null(strstr(text.at, "checkpoints of shard 00 have failed for 11 s"));
+    assert_non_null(strstr(text.at, "no connection to its broker for 11 s"));
+    assert_non_null(strstr(text.at, "accepted no message of the intake for 12 s"));
+    assert_non_null(strstr(text.at, "refused the server's ends of leases for 11 s"));
+    buffer_fini(&text);
+}
+
 static void each_row_has_a_code(void **state)
 {
     uint32_t count = 0;
@@ -303,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_status_is_built_at_most_ten_times_a_second),
         cmocka_unit_test(the_end_of_the_front_ends_listening),
         cmocka_unit_test(each_way_of_not_being_well_has_its_code),
+        cmocka_unit_test(each_party_of_background_work_is_reported),
         cmocka_unit_test(each_row_has_a_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
