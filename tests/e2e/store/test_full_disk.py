@@ -57,7 +57,7 @@ def purge(client, count):
     while time.monotonic() < limit:
         reply = client.call("POST", "/v1/topics/full/purge")
         left = jobs_of(client)
-        assert reply.json()["jobs"] == count - left, reply.body
+        assert reply.json().get("jobs", 0) == count - left, reply.body  # without `jobs`: nothing was done
         if reply.ok:
             assert left == 0
             return
