@@ -71,6 +71,7 @@ struct sql_call {
     struct sql_sights sights; /* TAKE, LOOK: applied after the commit */
     bool listens;             /* UPKEEP: a consumer of this server listens to events */
     bool is_heard;            /* UPKEEP: a consumer of another server listens to events */
+    bool part_failed;         /* UPKEEP: a part failed, the rest was done */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
     /* UPKEEP: number of changes so far that made jobs wait, if all of them are visible by now. An
      * unchanged number means that there is nothing new. 0: unknown */

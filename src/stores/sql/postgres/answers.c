@@ -1,8 +1,12 @@
 #include "sql/postgres/answers.h"
 
+#include "base/log.h"
+#include "base/trouble.h"
 #include "queue/cursor.h"
 #include "sql/postgres/row.h"
 #include "sql/topic_figures.h"
+
+#include <stdio.h>
 
 /* Columns of tarry._did. */
 enum {
@@ -689,6 +693,17 @@ bool postgres_step_read(const struct postgres_step *step, struct postgres_link *
     return is_good;
 }
 
+/* Logs a failed part of the upkeep, the first time of several in a row. */
+static void report_failed_part(struct slice message)
+{
+    char text[256];
+    if (trouble_party_lasts_ms(TROUBLE_DATABASE_UPKEEP, SQL_CALL_UPKEEP))
+        return;
+    (void)snprintf(text, sizeof text, "%.*s", (int)message.len, message.at);
+    log_event(LOG_WARN, "a part of the database's upkeep failed, it is repeated every second",
+              LOG_TEXT("store", "postgres"), LOG_TEXT("message", text));
+}
+
 static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result)
 {
@@ -731,6 +746,9 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         call->mark = sql_row_number(result, 0, 3);
         link->context->now_ms = sql_row_number(result, 0, 4);
         call->is_heard = sql_row_flag(result, 0, 5);
+        call->part_failed = !sql_row_is_null(result, 0, 6);
+        if (call->part_failed)
+            report_failed_part(sql_row_text(result, 0, 6));
         return true;
     case SQL_ADOPT:
         read_adopt(link, result);

@@ -10,9 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Settings on which the meaning of tarry's SQL depends, for every connection. A database or a role
- * may have other defaults. */
+/* Settings on which the meaning of tarry's SQL depends, and time limits, for every connection. A
+ * database or a role may have other defaults. The first statements of each session. */
 static const char terms[] =
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
+    "SET idle_session_timeout = 0;"
+    "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings "
+    "WHERE name = 'transaction_timeout';" /* PostgreSQL 17 */
     "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
     "SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';"
     "SET extra_float_digits = 1; SET array_nulls = on; SET transform_null_equals = off;"

@@ -3,7 +3,10 @@
 -- Names that begin with an underscore are the servers' own. Times are milliseconds since 1970 of
 -- tarry.now_ms(), due dates are rounded up. Everything a job is decided by is in its row, so each
 -- change is conditional on that; servers remember only where to look.
-CREATE SCHEMA IF NOT EXISTS tarry;
+-- A schema that already exists is used as it is: CREATE SCHEMA IF NOT EXISTS would require a right on the database.
+DO $$ BEGIN
+  IF to_regnamespace('tarry') IS NULL THEN CREATE SCHEMA tarry; END IF;
+END $$;
 
 CREATE TABLE tarry.schema_version (
   version int PRIMARY KEY,
@@ -80,7 +83,10 @@ CREATE INDEX finished_until ON tarry.finished (until);
 -- counts: 1 waiting and never tried, 2 waiting for a retry, 3 leased, 4 dead, 5 bytes of the dead; totals: 6 pushed, 7 acked,
 -- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven.
 CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIMARY KEY (topic, slot)) WITH (fillfactor = 20);
-CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
+-- Counts of transactions that must not share a row; the upkeep adds them to slot 0. A table without a key needs a replica identity: a
+-- publication for all tables would otherwise reject each DELETE.
+CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL);
+ALTER TABLE tarry.tally_add REPLICA IDENTITY FULL;
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL,
@@ -222,6 +228,8 @@ CREATE TABLE tarry.history (
 ) PARTITION BY RANGE (at);
 CREATE INDEX history_job ON tarry.history (topic, id, at);
 CREATE TABLE tarry.history_rest PARTITION OF tarry.history DEFAULT;
+ALTER TABLE tarry.history REPLICA IDENTITY FULL;
+ALTER TABLE tarry.history_rest REPLICA IDENTITY FULL;
 
 CREATE FUNCTION tarry._note(t tarry.topic, j tarry.job, p_event text, p_now bigint, p_error bytea, p_consumer text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -240,6 +248,7 @@ BEGIN
     name := 'history_' || to_char(to_timestamp(d * 86400), 'YYYYMMDD');
     CONTINUE WHEN to_regclass('tarry.' || name) IS NOT NULL OR EXISTS (SELECT FROM tarry.history_rest WHERE at >= d * day AND at < (d + 1) * day);
     EXECUTE format('CREATE TABLE tarry.%I (LIKE tarry.history INCLUDING ALL)', name);
+    EXECUTE format('ALTER TABLE tarry.%I REPLICA IDENTITY FULL', name);
     EXECUTE format('ALTER TABLE tarry.history ATTACH PARTITION tarry.%I FOR VALUES FROM (%s) TO (%s)', name, d * day, (d + 1) * day);
   END LOOP;
   DELETE FROM tarry.history_rest WHERE at < (today * day) - coalesce(kept, 0);
@@ -1175,14 +1184,56 @@ BEGIN
   END LOOP;
 END $$;
 
+-- A part of the upkeep, numbered from 1. False: there is no such part.
+CREATE FUNCTION tarry._chore(p_part int, p_own bigint, p_fresh boolean, p_now bigint, p_oldest xid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE gone int;
+BEGIN
+  IF p_part = 1 THEN
+    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+      WHERE f.topic = o.topic AND f.id = o.id;
+  ELSIF p_part = 2 THEN
+    WITH d AS (
+      DELETE FROM tarry.tally_add WHERE ctid = ANY (ARRAY(SELECT ctid FROM tarry.tally_add LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING topic, counts c
+    ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
+        sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
+      FROM d GROUP BY topic) x INTO gone;
+  ELSIF p_part = 3 THEN
+    -- A push that was in progress when its topic was deleted may still leave a job: the number stays for a minute, and until all
+    -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) have ended.
+    FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
+        AND (t.paused_until < p_now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
+      DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+        WHERE j.topic = o.topic AND j.id = o.id;
+      CONTINUE WHEN FOUND;
+      DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+        WHERE f.topic = o.topic AND f.id = o.id;
+      CONTINUE WHEN FOUND;
+      DELETE FROM tarry.tally WHERE topic = gone;
+      DELETE FROM tarry.tally_add WHERE topic = gone;
+      DELETE FROM tarry.lane WHERE topic = gone;
+      DELETE FROM tarry.topic WHERE topic = gone AND paused_until < p_now - 60000 AND age(xmin) > age(p_oldest)
+        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
+    END LOOP;
+  ELSIF p_part = 4 THEN
+    IF p_fresh THEN PERFORM tarry._lanes_tidy(p_own); END IF;
+  ELSIF p_part = 5 THEN
+    IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
+  ELSIF p_part = 6 THEN
+    DELETE FROM tarry.ticket k WHERE k.at < p_now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
+  ELSE
+    RETURN false;
+  END IF;
+  RETURN true;
+END $$;
+
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 -- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
 -- a number as a transaction before; this one gets its own afterwards, so they are below it.
 -- is_heard: whether somebody listens to events at another server; 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
-  OUT is_heard boolean)
+  OUT is_heard boolean, OUT failed text)
 LANGUAGE plpgsql AS $$
-DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
+DECLARE part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -1204,32 +1255,14 @@ BEGIN
     INTO others, silent, is_heard FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
   IF NOT locked THEN RETURN; END IF;
-  DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
-    WHERE f.topic = o.topic AND f.id = o.id;
-  WITH d AS (
-    DELETE FROM tarry.tally_add WHERE ctid = ANY (ARRAY(SELECT ctid FROM tarry.tally_add LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING topic, counts c
-  ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
-      sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
-    FROM d GROUP BY topic) x INTO gone;
-  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute, and until all
-  -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) are over.
-  FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
-      AND (t.paused_until < now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
-    DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
-      WHERE j.topic = o.topic AND j.id = o.id;
-    CONTINUE WHEN FOUND;
-    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
-      WHERE f.topic = o.topic AND f.id = o.id;
-    CONTINUE WHEN FOUND;
-    DELETE FROM tarry.tally WHERE topic = gone;
-    DELETE FROM tarry.tally_add WHERE topic = gone;
-    DELETE FROM tarry.lane WHERE topic = gone;
-    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000 AND age(xmin) > age(oldest)
-      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
+  -- Each part by itself: one that fails undoes neither the beat nor the other parts, and is reported.
+  LOOP
+    part := part + 1;
+    BEGIN
+      EXIT WHEN NOT tarry._chore(part, own, fresh, now, oldest);
+    EXCEPTION WHEN OTHERS THEN failed := format('part %s: %s', part, SQLERRM);
+    END;
   END LOOP;
-  IF fresh THEN PERFORM tarry._lanes_tidy(own); END IF;
-  IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
-  DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
 
 -- What a user's transaction made due is told when it commits, however long it was open, where it is due within the servers' look ahead.
@@ -1320,6 +1353,7 @@ END $$;
 CREATE FUNCTION tarry._when(p_delay interval, p_at timestamptz, OUT kind int, OUT ms bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF p_delay IS NOT NULL AND p_at IS NOT NULL THEN RAISE EXCEPTION 'both delay and at are given' USING ERRCODE = '22023', HINT = 'give one'; END IF;
+  IF NOT isfinite(p_at) THEN RAISE EXCEPTION 'at is infinite' USING ERRCODE = '22023', HINT = 'give a date within 10 years'; END IF;
   kind := CASE WHEN p_delay IS NOT NULL THEN 2 WHEN p_at IS NOT NULL THEN 3 ELSE 1 END;
   ms := coalesce(CASE kind WHEN 2 THEN ceil(extract(epoch FROM p_delay) * 1000) WHEN 3 THEN ceil(extract(epoch FROM p_at) * 1000) END, 0);
   IF kind = 2 AND (ms < 0 OR ms > 315619200000) THEN RAISE EXCEPTION 'delay % is not between 0 and 10 years', p_delay USING ERRCODE = '22023'; END IF;
@@ -1358,9 +1392,8 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
-  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
+  content_type text, priority int, on_conflict text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
@@ -1379,13 +1412,22 @@ BEGIN
   RETURN tarry._word(r);
 END $$;
 
-CREATE FUNCTION tarry.push(topic text, id text, delay interval, body text, at timestamptz DEFAULT NULL,
+-- The forms of a push. A literal without a type, and a parameter whose type a driver leaves open, become text, which has a default for every
+-- parameter. The forms for bytea and jsonb need a delay, which may be NULL: with a default there, a push without a body would match all three.
+CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body text DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
-LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict) $$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict); END $$;
+
+CREATE FUNCTION tarry.push(topic text, id text, delay interval, body bytea, at timestamptz DEFAULT NULL,
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
   priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
-LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict); END $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1432,15 +1474,22 @@ END $$;
 
 -- ---- for people ----
 
+-- Bytes that a client sent, as text. Bytes that are not text in the encoding of the database are escaped, so that one row never makes a view fail.
+CREATE FUNCTION tarry.readable(bytes bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN convert_from(bytes, 'UTF8');
+EXCEPTION WHEN OTHERS THEN RETURN encode(bytes, 'escape');
+END $$;
+
 CREATE VIEW tarry.jobs AS
   SELECT t.name AS topic, j.id,
-    CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
+    CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
       ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
-    to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
+    to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, tarry.readable(j.error) AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
 
 CREATE VIEW tarry.topics AS
-  SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms) AS paused,
+  SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms) AS paused,
     coalesce(c.waiting, 0)::bigint AS waiting, coalesce(c.leased, 0)::bigint AS leased, coalesce(c.dead, 0)::bigint AS dead,
     coalesce(c.pushed, 0)::bigint AS pushed, coalesce(c.acked, 0)::bigint AS acked, coalesce(c.cancelled, 0)::bigint AS cancelled,
     coalesce(c.expired, 0)::bigint AS expired, coalesce(c.died, 0)::bigint AS died
@@ -1452,16 +1501,16 @@ CREATE VIEW tarry.topics AS
 
 CREATE VIEW tarry.job_history AS
   SELECT t.name AS topic, h.id, to_timestamp(h.at / 1000.0) AS at, h.event, h.attempt, to_timestamp(h.started / 1000.0) AS started,
-    h.consumer, convert_from(h.error, 'UTF8') AS error
+    h.consumer, tarry.readable(h.error) AS error
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
-  WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms - t.history;
+  WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms - t.history;
 
 -- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
 -- gone its history tells, which has no body; when a job was pushed is not kept.
 CREATE VIEW tarry.mykit_delay_queue_job AS
   SELECT j.id, NULL::text AS bizkey, t.name AS topic, NULL::text AS subtopic, NULL::bigint AS delay, NULL::bigint AS create_time,
     encode(j.body, 'escape') AS body,
-    CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 1 ELSE 2 END AS status,
+    CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms THEN 1 ELSE 2 END AS status,
     (coalesce(j.ttl, nullif(t.ttl, 0)) / 1000)::int AS ttl, to_timestamp(greatest(j.taken, j.due) / 1000.0) AS update_time
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL
   UNION ALL
