@@ -186,8 +186,7 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
     struct sql_hints *hints = keeping->hints;
     int64_t again_ms = database_ms(keeping) + SQL_RETRY_MS_MAX;
     if (call->kind != SQL_CALL_COMMAND)
-        trouble_note(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind,
-                     !is_good || call->part_failed);
+        trouble_note(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind, !is_good || call->part_failed);
     switch (call->kind) {
     case SQL_CALL_END:
         keeping->end_under_way = false;
