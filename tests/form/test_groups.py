@@ -9,13 +9,14 @@ import pytest
 RUNNER = pathlib.Path(__file__).resolve().parents[2] / "scripts/test"
 
 TESTS = """
-import pathlib, pytest
+import pathlib, pytest, time
 def test_good(): pass
 def test_bad(): assert 1 == 2, "one is not two"
 def test_once():
     first = pathlib.Path(__file__).with_suffix(".first")
     if not first.exists():
         first.touch()
+        while "named" in __file__ and time.process_time() < 1.5: pass
         raise ValueError("only the first time")
 @pytest.mark.skip(reason="no broker here")
 def test_skipped(): pass
@@ -87,6 +88,8 @@ def test_names_tests_that_pass_only_when_repeated(run):
     code, out = run("rest_named")
     assert code == 1 and out.splitlines()[-1] == "3 passed, 1 failed, 1 skipped"
     assert "NOT STEADY: test_named::test_once (rest_named)" in out and "test_bad (" not in out
+    row = next(line for line in out.splitlines() if line.startswith("rest_named  "))
+    assert int(row.split()[6]) >= 2, "the processor time of both runs"
 
 
 def test_folder_of_a_group_leaves_out_files_that_others_name(run):
