@@ -27,7 +27,7 @@ in_this_process = pytest.mark.skipif(IS_SANITIZED, reason="the sanitizer's runti
 def test_changes_answered_by_the_library_survive_kill_9(tmp_path):
     command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--library", "--kills", str(KILLS), "--pushes", str(PUSHES),
                "--seconds", str(SECONDS), "--shards", "2", "--directory", str(tmp_path / "run"), "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 5 + 200)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 21 + 300)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0
 

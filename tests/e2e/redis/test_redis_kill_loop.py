@@ -21,6 +21,6 @@ def test_answered_changes_survive_crashes_of_servers_and_redis(kind, tmp_path):
     seed = ("--seed", os.environ["TARRY_TEST_LOOP_SEED"]) if "TARRY_TEST_LOOP_SEED" in os.environ else ()
     command = [sys.executable, str(REPO / "tests/e2e/support/redis_kill_loop.py"), "--kind", kind, *LOOPS[kind], *seed, "--directory",
                str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0

@@ -18,6 +18,6 @@ def test_changes_answered_over_each_protocol_survive_kill_9(store, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
     script, *arguments = LOOPS[store]
     command = [sys.executable, str(REPO / "tests/e2e/support" / script), "--fronts", *arguments, "--directory", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0
