@@ -24,7 +24,7 @@ def declarations(header: str) -> str:
 
 
 def functions(header: str) -> str:
-    """Those of binding.h."""
+    """The declarations of binding.h."""
     return "\n".join(f"{one};" for one in re.findall(r"^static (\w+ \*?binding_\w+\([^)]*\))\n\{", header, flags=re.M))
 
 

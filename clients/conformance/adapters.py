@@ -15,7 +15,7 @@ ADAPTERS = {
     "php": ("php", ["php", "conformance.php"], ["php"]),
     "go": ("go", ["./build/conformance"], ["go"]),
 }
-# What makes the adapter of a client whose language is compiled.
+# Builds of the adapters in compiled languages.
 BUILD = {
     "node": ["bash", "-c", "npm install --silent --no-audit --no-fund && npm run --silent build"],
     "java": ["mvn", "-q", "-B", "test-compile"],

@@ -40,7 +40,7 @@ class Proxy:
             request_queue_size = 512
 
             def handle_error(self, request, client_address):
-                pass  # cut, as a rule wants it
+                pass  # cut, as a rule requires
 
         self.listener = Listener(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.listener.server_address[1]}"

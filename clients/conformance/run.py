@@ -41,7 +41,7 @@ class Failed(AssertionError):
 
 
 class Void(Exception):
-    """The play proves nothing: the machine did not do what the scenario says."""
+    """The run proves nothing: the machine did not follow the scenario."""
 
 
 def has_fake_clock():
@@ -108,7 +108,7 @@ class Adapter:
 
 
 def fits(wanted, found, where=""):
-    """None where `found` has all that is wanted; else what it lacks."""
+    """None if `found` has everything expected; otherwise the missing part."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return f"{where or 'it'} is {found!r}, not an object"
@@ -133,7 +133,7 @@ class Play:
         self.away_ms = 0  # the server, at most: what it needs to start depends on the machine
         self.leases_ms = []  # of its workers
         self.kills_s = []  # by the adapter's time
-        self.notes = []  # what is no failure, and has to be told
+        self.notes = []  # notes, which are not failures
 
     def close(self):
         self.adapter.stop()
@@ -280,7 +280,7 @@ class Play:
         self.adapter.wait_event(wanted, step["seconds"])
 
     def _events(self, kind, step):
-        """What the adapter tells may come a little after the server has it."""
+        """Events of the adapter may arrive a little after the server has the change."""
         wanted = step.get("each_id_once", 0)
 
         def events():
@@ -299,7 +299,7 @@ class Play:
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 
     def _was_forgotten(self, id, count):
-        """A take is answered before its record is on the disk: of one in the moment of a kill the server may know nothing once it is back, and gives the job anew."""
+        """A take is answered before its record is on the disk: the server may have forgotten one in the moment of a kill, and delivers the job again."""
         began = sorted(event["at_s"] for event in self.adapter.events if event["event"] == "began" and event["id"] == id)
         if len(began) != count or not all(any(abs(at - kill) < KILL_S for kill in self.kills_s) for at in began[:-1]):
             return False
@@ -321,7 +321,7 @@ class Play:
 
 
 def play(client, name, tries=3):
-    """None, or what failed. What is void is played again: Void, where it is so each time."""
+    """None, or the failure. A void round is repeated; raises Void if all rounds are void."""
     for left in reversed(range(tries)):
         try:
             return _play(client, name)

@@ -1,5 +1,5 @@
 /* The same order, closed in time even if the program ends meanwhile: durable_timeout DIR [SECONDS], 1800 by default. Stop it
- * as you like and start it again: it goes on where it was. */
+ * as you like and start it again: it continues. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tarry.h>

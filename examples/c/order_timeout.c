@@ -13,7 +13,7 @@ static void check(int code, const char *what)
     exit(1);
 }
 
-/* The job has the order's own number: whoever knows the order can cancel it. */
+/* The job has the order's own number, so any code with the order can cancel it. */
 static void place(const char *order, int64_t delay_ms)
 {
     struct tarry_push push = TARRY_PUSH_INIT;

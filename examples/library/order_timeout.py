@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An order that is not paid within half an hour is closed, by a queue inside the program. Half an hour passes at once: its clock is a test clock."""
+"""An order that is not paid within half an hour is closed, by a queue inside the program. Half an hour passes immediately: its clock is a test clock."""
 
 import libtarry
 
@@ -9,7 +9,7 @@ class Orders:
         self.queue = queue
 
     def place(self, number):
-        """The job has the order's own number: whoever knows the order can cancel it."""
+        """The job has the order's own number, so any code with the order can cancel it."""
         self.queue.push("orders", {"order": number}, id=number, delay=30 * 60)
         print(f"order {number} placed")
 
@@ -18,7 +18,7 @@ class Orders:
             print(f"order {number} paid, nothing to close")
 
     def close_overdue(self):
-        """A worker of yours goes on for ever: without `wait` it waits for the next order."""
+        """A real worker runs without end: without `wait` it waits for the next order."""
         for job in self.queue.take_each("orders", wait=0):
             print(f"order {job.json()['order']} closed: not paid in time")
             job.ack()

@@ -35,7 +35,7 @@ def call(job):
             raise  # tried again by the job's own backoff
         print(f"call {job.attempt}: 503, again later", flush=True)
         raise tarry.Retry(after=delay, error="the service answered 503") from None
-    worker.stop(wait=False)  # a worker of yours goes on until SIGTERM
+    worker.stop(wait=False)  # a real worker runs until SIGTERM
 
 
 service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)

@@ -16,7 +16,7 @@ def save(client, version):
 
 def index(job):
     print(f"indexing version {job.json()['version']}", flush=True)
-    worker.stop(wait=False)  # a worker of yours goes on until SIGTERM
+    worker.stop(wait=False)  # a real worker runs until SIGTERM
 
 
 with tarry.Client() as client:

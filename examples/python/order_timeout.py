@@ -9,7 +9,7 @@ delay = float(sys.argv[1]) if len(sys.argv) > 1 else 1800.0
 
 
 def place(client, order):
-    """The job has the order's own number: whoever knows the order can cancel it."""
+    """The job has the order's own number, so any code with the order can cancel it."""
     client.push("orders", {"order": order}, id=order, delay=delay)
     print(f"order {order} placed", flush=True)
 
@@ -21,7 +21,7 @@ def pay(client, order):
 
 def close(job):
     print(f"order {job.json()['order']} closed: not paid in time", flush=True)
-    worker.stop(wait=False)  # a worker of yours goes on until SIGTERM
+    worker.stop(wait=False)  # a real worker runs until SIGTERM
 
 
 with tarry.Client() as client:

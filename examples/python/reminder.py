@@ -11,7 +11,7 @@ delay = datetime.timedelta(seconds=float(sys.argv[1]) if len(sys.argv) > 1 else 
 
 def remind(job):
     print(f"reminder: {job.text}", flush=True)
-    worker.stop(wait=False)  # a worker of yours goes on until SIGTERM
+    worker.stop(wait=False)  # a real worker runs until SIGTERM
 
 
 with tarry.Client() as client:

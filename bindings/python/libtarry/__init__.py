@@ -1,4 +1,4 @@
-"""libtarry: the delay queue tarry inside a process. A job goes in now and comes out when it is due; docs/bindings-python.md tells how."""
+"""libtarry: the delay queue tarry inside a process. A job goes in now and comes out when it is due; docs/bindings-python.md describes the calls."""
 
 from .errors import Closed, Conflict, Forked, Full, LeaseEnded, NotFound, OutOfMemory, Refused, TarryError, Unavailable
 from .job import Attempt, Job, Pushed

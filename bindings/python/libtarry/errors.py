@@ -1,4 +1,4 @@
-"""What a call can fail with: one class for each kind of refusal, the code of tarry.h in `code`."""
+"""Errors of calls: one class for each kind of rejection, with the code of tarry.h in `code`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Conflict(TarryError):
 
 
 class LeaseEnded(TarryError):
-    """The lease is not the job's any more: it is over, or was answered."""
+    """The lease has ended, or was answered."""
 
 
 class Refused(TarryError):
@@ -84,7 +84,7 @@ def name_of(code: int) -> str:
 
 
 def error_of(code: int, result: Any = None, detail: str = "") -> TarryError:
-    """What the code means; `result` is the item's tarry_result, where there is one."""
+    """The meaning of the code; `result` is the item's tarry_result, if any."""
     if result is not None and result.detail != ffi.NULL:
         detail = ffi.string(result.detail).decode()
     text = ffi.string(lib.tarry_strerror(code)).decode()

@@ -1,4 +1,4 @@
-"""What a push answers, and a job that came out."""
+"""The result of a push, and a delivered job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTCOMES = {1: "failed", 2: "lease_ended", 3: "refused"}
 
 
 class Pushed:
-    """What became of a push. `result`: created, replaced, or existed, where nothing was changed."""
+    """The outcome of a push. `result`: created, replaced, or existed (nothing was changed)."""
 
     __slots__ = ("id", "result", "due_ms")
 
@@ -48,7 +48,7 @@ class Job:
     """
     A job as it was taken, or as it stood when it was looked at. One thread at a time.
 
-    A taken job wants an answer before its lease ends: ack(), nack(), extend(), again() or give_back(). One that is dropped without is
+    A taken job requires an answer before its lease ends: ack(), nack(), extend(), again() or give_back(). One that is dropped without is
     delivered again.
     """
 
@@ -106,7 +106,7 @@ class Job:
 
     @property
     def delivery(self) -> int:
-        """Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late."""
+        """A number that rises with every delivery of the job. Store it with your data to fence off late writes."""
         return int(lib.tarry_job_delivery(self._job))
 
     @property
@@ -136,7 +136,7 @@ class Job:
 
     @property
     def consumer(self) -> str | None:
-        """Who has it, as he calls himself."""
+        """The name of the consumer that holds the job."""
         return _text(lib.tarry_job_consumer, self._job).decode() or None
 
     @property
@@ -164,15 +164,15 @@ class Job:
         self._queue.nack(self, delay=delay, error=error, final=final)
 
     def extend(self, lease: Duration | None = None) -> bool:
-        """It takes longer: the lease counts anew from now. True: somebody asked that the job be cancelled."""
+        """Extends the lease, counted from now. Returns True if a cancel of the job was requested."""
         return self._queue.extend(self, lease)
 
     def give_back(self) -> None:
-        """Not begun: it is ready again at once, and the attempt does not count."""
+        """Returns the job unprocessed: it is ready again immediately, and the attempt does not count."""
         self._queue.give_back(self)
 
     def again(self, body: Any = None, *, delay: Duration | None = None, at: Moment | None = None) -> None:
-        """Done, and due anew with the same id, in one step; `body` None: with the body that it has."""
+        """Finishes the job and makes it due again with the same id, in one step; `body` None keeps the body."""
         self._queue.again(self, body, delay=delay, at=at)
 
 

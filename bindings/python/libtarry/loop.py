@@ -16,7 +16,7 @@ _waiting: dict[int, "Call"] = {}
 
 
 class Call:
-    """One that was submitted. `read` makes its result of the reply, during the callback; `undo` is given it where nobody waits any more."""
+    """A submitted call. `read` converts the reply to a result during the callback; `undo` gets it if no task waits for it."""
 
     def __init__(self, future: asyncio.Future[Any], read: Callable[[Any], Any], undo: Callable[[Any], None] | None) -> None:
         self.future = future
@@ -65,7 +65,7 @@ class LoopCalls:
         return loop
 
     def detach(self) -> None:
-        """Before the descriptor is closed the loop must have let go of it: where that runs on another thread, it is waited for."""
+        """Removes the descriptor from the loop before it is closed. If the loop runs on another thread, waits for that."""
         loop, self.loop = self.loop, None
         if loop is None or loop.is_closed():
             return
@@ -77,7 +77,7 @@ class LoopCalls:
         removed.wait(10)
 
     async def submit(self, call: Any, read: Callable[[Any], Any], undo: Callable[[Any], None] | None = None, tag: int = 0) -> Any:
-        """Its result, once it is there. Where the task is cancelled a take with this tag is interrupted, and what came all the same is undone."""
+        """Returns the result once it arrives. If the task is cancelled, interrupts a take with this tag and undoes a result that arrives anyway."""
         loop = self._attach()
         number = next(_numbers)
         future: asyncio.Future[Any] = loop.create_future()
@@ -99,7 +99,7 @@ class LoopCalls:
             self.numbers.discard(number)
 
     def close(self) -> None:
-        """Before the queue is: nobody waits for answers that will not come."""
+        """Closes the loop before the queue, so that no task waits for answers that will not arrive."""
         self.closed = True
         for number in tuple(self.numbers):
             if (call := _waiting.pop(number, None)) and not call.future.done():

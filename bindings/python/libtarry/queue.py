@@ -69,7 +69,7 @@ class Queue:
         test_clock: bool | Moment = False,
     ) -> None:
         self._handle: Any = _NULL
-        self._results: list[Any] = []  # tarry_result structs that nobody uses just now
+        self._results: list[Any] = []  # tarry_result structs that are not in use
         keep: list[Any] = []
         options = ffi.new("struct tarry_options *", {"size": ffi.sizeof("struct tarry_options")})
         options.memory_max, options.body_max, options.topics_max = memory_max, body_max, topics_max
@@ -130,7 +130,7 @@ class Queue:
         Hands over a job, due after `delay` or at `at`; without an id it gets one.
 
         body: bytes as they are, text as UTF-8, anything else as JSON. on_conflict, where the id exists: replace (the default), keep,
-        reject. What is not said is the topic's setting, else the default.
+        reject. Missing options have the topic's setting, otherwise the default.
         """
         if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is meta is None):  # type: ignore[comparison-overlap]
             given = {name: value for name, value in locals().items() if name != "self"}
@@ -194,12 +194,12 @@ class Queue:
         return self._change(lib.binding_cancel, topic, id, missing_is_none=True) is not None
 
     def request_cancel(self, topic: str, id: str) -> str | None:
-        """"cancelled"; or "requested" where a consumer holds the job: extend() tells him, and every end of his lease but an ack cancels it. None: there is no such job."""
+        """"cancelled"; or "requested" if a consumer holds the job: its extend() reports the request, and every end of its lease except an ack cancels the job. None: the job does not exist."""
         found = self._change(lib.binding_cancel, topic, id, missing_is_none=True, flags=lib.TARRY_REQUEST)
         return None if found is None else name_of(found.code)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> builtins.list[TarryError | None]:
-        """None for each that was cancelled; else why not."""
+        """None for each cancelled job; otherwise the error."""
         wanted = builtins.list(ids)
         keep: builtins.list[Any] = []
         out: builtins.list[TarryError | None] = []
@@ -240,7 +240,7 @@ class Queue:
         return result
 
     def get(self, topic: str, id: str) -> Job | None:
-        """The job as it stands; None: there is none, or it has finished."""
+        """The current job; None if it does not exist or has finished."""
         out = ffi.new("tarry_job **")
         code = lib.binding_get(self._handle, text_bytes(topic, "topic"), text_bytes(id, "id"), out)
         if code == lib.TARRY_NOT_FOUND:
@@ -273,15 +273,15 @@ class Queue:
         self, *topics: str, max: int = 1, wait: Duration | None = None, lease: Duration | None = None, consumer: str | None = None
     ) -> builtins.list[Job]:
         """
-        Up to `max` jobs under a lease, as soon as one is ready, of the topic named first first. Each wants an answer.
+        Up to `max` jobs under a lease, as soon as one is ready, of the first named topic first. Each requires an answer.
 
-        wait None: for ever; 0: not at all. When the wait is over: an empty list. Other threads go on meanwhile; a signal is handled at
+        wait None: without end; 0: no wait. After the wait: an empty list. Other threads continue meanwhile; a signal is handled at
         once, and Ctrl-C ends the wait with KeyboardInterrupt.
         """
         return self._take(False, topics, max, wait, lease, consumer)
 
     def pop(self, *topics: str, max: int = 1, wait: Duration | None = None) -> builtins.list[Job]:
-        """Take and ack in one: the jobs are gone from the queue, and want no answer. At most once."""
+        """Takes and acks in one step: the jobs leave the queue, and require no answer. At most once."""
         return self._take(True, topics, max, wait, None, None)
 
     def _take(
@@ -321,7 +321,7 @@ class Queue:
     async def take_async(
         self, *topics: str, max: int = 1, wait: Duration | None = None, lease: Duration | None = None, consumer: str | None = None
     ) -> builtins.list[Job]:
-        """As take(), awaited. Where the task is cancelled no job is lost: what had come goes back, and the attempt does not count."""
+        """Like take(), awaited. If the task is cancelled, no job is lost: jobs that had arrived return, and the attempt does not count."""
         keep: builtins.list[Any] = []
         take = take_struct(topics, max, lease, consumer, keep)
         call = call_struct(lib.TARRY_CALL_TAKE, take, 1)
@@ -368,7 +368,7 @@ class Queue:
             self._answer(lib.binding_ack, job)
 
     def ack_many(self, jobs: Iterable[Job | str]) -> builtins.list[TarryError | None]:
-        """None for each that counts; else why not."""
+        """None for each answer that counts; otherwise the error."""
         return self._answers(lib.binding_ack, jobs)
 
     def nack(self, job: Job | str, *, delay: Duration | None = None, error: str = "", final: bool = False) -> None:
@@ -383,15 +383,15 @@ class Queue:
         self._answer(lib.binding_nack, job, **fields)
 
     def extend(self, job: Job | str, lease: Duration | None = None) -> bool:
-        """It takes longer: the lease counts anew from now. True: somebody asked that the job be cancelled."""
+        """Extends the lease, counted from now. Returns True if a cancel of the job was requested."""
         return bool(self._answer(lib.binding_extend, job, lease_ms=0 if lease is None else milliseconds(lease)).cancel_requested)
 
     def give_back(self, job: Job | str) -> None:
-        """Not begun: it is ready again at once, and the attempt does not count."""
+        """Returns the job unprocessed: it is ready again immediately, and the attempt does not count."""
         self._answer(lib.binding_return, job)
 
     def again(self, job: Job, body: Any = None, *, delay: Duration | None = None, at: Moment | None = None) -> None:
-        """Done, and due anew with the same id, in one step; `body` None: with the body that it has."""
+        """Finishes the job and makes it due again with the same id, in one step; `body` None keeps the body."""
         keep: builtins.list[Any] = []
         item = ffi.new("struct tarry_again *", {"size": ffi.sizeof("struct tarry_again"), "job": job._job})
         if body is not None:
@@ -455,7 +455,7 @@ class Queue:
         return settings_of(data)
 
     def delete_topic(self, topic: str) -> int:
-        """With all its jobs, leased ones too; how many those were."""
+        """Deletes the topic with all its jobs, including leased ones. Returns their number."""
         return self._affected(lib.binding_topic_delete, topic)
 
     def pause(self, topic: str, duration: Duration = 0) -> None:
@@ -490,7 +490,7 @@ class Queue:
         return int(now_ms) / 1000
 
     def advance(self, duration: Duration) -> None:
-        """Moves the test clock, from event to event. A delay of D ms is over when D + 1 ms have passed, as on every clock."""
+        """Moves the test clock, from event to event. A delay of D ms ends when D + 1 ms have passed, as on every clock."""
         check(lib.binding_advance(self._handle, milliseconds(duration)))
 
 
@@ -515,7 +515,7 @@ def _pushed(result: Any) -> Pushed:
 
 
 def _each(jobs: list[Job]) -> Iterator[Job]:
-    """One by one, and none is held once it was handed out."""
+    """Yields the jobs one by one, without keeping a reference."""
     jobs.reverse()
     while jobs:
         yield jobs.pop()

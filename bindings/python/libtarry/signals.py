@@ -1,5 +1,5 @@
 """
-Signals that come while the main thread waits in the library: Python's handlers run there alone, and not before the wait is over.
+Signals that come while the main thread waits in the library: Python's handlers run only there, and only after the wait.
 
 The interpreter writes a byte to a socket when a signal comes (signal.set_wakeup_fd). A thread of this module reads it and
 interrupts the wait; then the handlers run, and KeyboardInterrupt comes from where it was waited. The thread is started with the
@@ -42,7 +42,7 @@ class _Relay:
                 time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Whether there was a signal. Who listened before this wait hears of it, too."""
+        """Whether there was a signal. The previous listener is notified as well."""
         try:
             data = self.reader.recv(4096)
         except BlockingIOError:

@@ -17,7 +17,7 @@ class Topic:
     name: str
     is_paused: bool
     paused_until: datetime.datetime | None
-    """None: not paused, or until it is resumed."""
+    """None: not paused, or paused until it is resumed."""
     delayed: int
     retrying: int
     ready: int
@@ -54,7 +54,7 @@ def topic_of(data: Any) -> Topic:
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for jobs of a topic that do not say otherwise. None: the default."""
+    """Defaults for the jobs of a topic. None: the general default."""
 
     lease: Duration | None = None
     ttl: Duration | None = None

@@ -33,12 +33,12 @@ def moment_ms(at: Moment) -> int:
 
 
 def time_of(ms: int) -> datetime.datetime | None:
-    """0 is none."""
+    """0 means no value."""
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc) if ms else None
 
 
 def text_bytes(text: str, what: str) -> bytes:
-    """As the library reads it, up to a NUL: so there must be none inside."""
+    """The library reads up to a NUL, so a NUL inside is rejected."""
     if not isinstance(text, str):
         raise TypeError(f"bad {what}: give a str, not {type(text).__name__}")
     if "\0" in text:

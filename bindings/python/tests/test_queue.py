@@ -16,7 +16,7 @@ def queue():
 
 
 def pass_time(queue, seconds):
-    """A delay of D ms is over when D + 1 have passed."""
+    """A delay of D ms ends when D + 1 have passed."""
     queue.advance(seconds + 0.001)
 
 

@@ -1,4 +1,4 @@
-"""Threads, signals and forks: who waits holds nobody up, and nothing that comes at a bad moment is lost or crashes."""
+"""Threads, signals and forks: waiting takes delay no other thread, and no event at a bad moment is lost or crashes."""
 
 import os
 import random
@@ -136,7 +136,7 @@ def test_who_listened_for_signals_before_listens_afterwards():
         signal.set_wakeup_fd(-1)
 
 
-def test_a_child_process_is_told_and_the_parent_keeps_its_jobs():
+def test_a_child_process_gets_an_error_and_the_parent_keeps_its_jobs():
     with libtarry.open() as queue:
         queue.push("t", "1")
         child = os.fork()

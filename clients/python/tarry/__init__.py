@@ -1,4 +1,4 @@
-"""tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md says what it does, and why."""
+"""tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md describes the calls."""
 
 from .client import Client
 from .errors import Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable

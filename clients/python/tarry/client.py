@@ -129,7 +129,7 @@ class Client:
         return self._cancel(topic, id, (), tries) is not None or bool(tries)  # an earlier try may have done it
 
     def request_cancel(self, topic: str, id: str) -> str | None:
-        """"cancelled"; or "requested" where a consumer holds the job: he is told, and it is cancelled unless he acks it. None: there is no such job (any more)."""
+        """"cancelled"; or "requested" if a consumer holds the job: the consumer is notified, and the job is cancelled unless it is acked. None: the job does not exist or has finished."""
         return self._cancel(topic, id, (("request", "true"),), [])
 
     def _cancel(self, topic: str, id: str, query: Query, tries: Tries) -> str | None:
@@ -210,7 +210,7 @@ class Client:
         return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
 
     def ack(self, *leases: str) -> Outcomes:
-        """None for each that counts; else why not. One that an earlier try may have acked counts."""
+        """None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts."""
         return self._answers("ack", [{"lease": lease} for lease in leases])
 
     def nack(self, *leases: str, delay: Duration | None = None, error: str = "", final: bool = False) -> Outcomes:
@@ -224,7 +224,7 @@ class Client:
         return self._answers("extend", [{"lease": one, **options} for one in leases])
 
     def give_back(self, *leases: str) -> Outcomes:
-        """Not begun: the job is ready again at once, and the attempt does not count."""
+        """Returns jobs unprocessed: they are ready again immediately, and the attempt does not count."""
         return self._answers("return", [{"lease": lease} for lease in leases])
 
     def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], on_result: Callable[[int, Mapping[str, Any]], object] | None = None, **how: Any) -> Outcomes:

@@ -1,10 +1,10 @@
-"""What a call can fail with. docs/clients.md says which code is which kind."""
+"""Errors of calls. docs/clients.md lists the codes of each kind."""
 
 from __future__ import annotations
 
 
 class TarryError(Exception):
-    """A refusal of the server: `code` is stable, `detail` says what to do."""
+    """A rejection by the server: `code` is stable, `detail` describes what to do."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Conflict(TarryError):
 
 
 class LeaseEnded(TarryError):
-    """The lease is not the job's any more: it is over, or was answered."""
+    """The lease has ended, or was answered."""
 
 
 class Refused(TarryError):
@@ -45,7 +45,7 @@ class Refused(TarryError):
 
 
 class Denied(TarryError):
-    """The server does not know who calls, or he may not do this."""
+    """The caller is unknown, or lacks the right."""
 
 
 class Full(TarryError):
@@ -53,7 +53,7 @@ class Full(TarryError):
 
 
 class Unavailable(TarryError):
-    """The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known."""
+    """The server cannot be reached, or did not answer within the retries. The outcome of the call is unknown."""
 
 
 _BY_CODE: dict[str, type[TarryError]] = {
@@ -111,7 +111,7 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """A handler raises it: no further attempt can help, the job is dead at once."""
+    """Raised by a handler if no further attempt can help: the job is dead immediately."""
 
     def __init__(self, error: str = "") -> None:
         super().__init__(error)

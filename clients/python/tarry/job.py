@@ -1,4 +1,4 @@
-"""What is pushed, and what comes back."""
+"""A pushed job, and a delivered one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def time_of(text: object) -> datetime.datetime | None:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of a push. `result`: created, replaced, or existed, where nothing was changed."""
+    """The outcome of a push. `result`: created, replaced, or existed (nothing was changed)."""
 
     id: str
     result: str
@@ -69,7 +69,7 @@ class Job:
     meta: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 0
     delivery: int = 0
-    """Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late."""
+    """A number that rises with every delivery of the job. Store it with your data to fence off late writes."""
     priority: int = 100
     state: str = "leased"
     due_at: datetime.datetime | None = None
@@ -77,9 +77,9 @@ class Job:
     lease_until: datetime.datetime | None = None
     last_error: str | None = None
     consumer: str | None = None
-    """Who holds it, as he calls himself."""
+    """The name of the consumer that holds the job."""
     cancel_requested: bool = False
-    """Leased, and nobody wants it any more: unless it is acked, it is cancelled when the lease ends."""
+    """Whether a cancel was requested while the job was leased: unless it is acked, it is cancelled when the lease ends."""
 
     @property
     def text(self) -> str:

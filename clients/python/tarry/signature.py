@@ -21,7 +21,7 @@ class BadSignature(Exception):
 def verify(secrets: str | Iterable[str], headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> Job:
     """
     The job of a callback. `secrets`: one or several (while they change), as in the policy file, with or without `whsec_`. `body`: the bytes as
-    they came. The signature covers id, time and body; trust the other headers, and so the job's topic and id, on https alone.
+    they came. The signature covers id, time and body; trust the other headers, and so the job's topic and id, only on https.
     """
     found = {name.lower(): value for name, value in headers.items()}
     message, stamp = found.get("webhook-id", ""), found.get("webhook-timestamp", "")

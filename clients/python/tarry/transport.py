@@ -39,7 +39,7 @@ class Answer:
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """Seconds, however the header says it. A date is held against the answer's own Date: the clock here may be wrong."""
+    """Seconds from either form of the header. A date is compared with the answer's own Date, because the local clock may be wrong."""
     text = headers.get("Retry-After")
     if text is None:
         return None
@@ -94,7 +94,7 @@ class Cut:
 
 
 class Transport:
-    """Any number of threads may use it at once; a connection serves one request at a time, and is kept for the next."""
+    """Any number of threads may use it in parallel; a connection serves one request at a time, and is kept for the next."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retry_for: float, context: ssl.SSLContext | None) -> None:
         self.places = [Place(one.strip()) for one in url.split(",") if one.strip()]

@@ -1,7 +1,7 @@
 """
-A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number.
+A worker: takes jobs, runs a handler for each, extends their leases, and reports the results. docs/clients.md has the rules by number.
 
-Three threads beside the handlers': the one that called run() takes, the heartbeat extends, the answerer acks and nacks. What they share is
+Three threads in addition to the handlers': the one that called run() takes, the heartbeat extends, the answerer acks and nacks. What they share is
 under one lock.
 """
 
@@ -38,8 +38,8 @@ AsyncHandler = Callable[["Taken"], Awaitable[object]]
 
 class Taken(Job):
     """
-    A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well. It is set, too,
-    once somebody asks to cancel the job: then `cancel_requested` is true, and what the handler returns counts.
+    A job under its lease. `lost` is set once the lease is lost: another worker may process the job from then on. It is also set
+    when a user requests a cancel: then `cancel_requested` is true, and the result of the handler still counts.
     """
 
     lost: threading.Event
@@ -98,7 +98,7 @@ class Worker:
         self.consumer = consumer or consumer_name(socket.gethostname(), os.getpid())
         self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
         lock = threading.RLock()
-        self._changed = threading.Condition(lock)  # slots and the worker's life, for whoever takes or stops
+        self._changed = threading.Condition(lock)  # slots and the worker's state, for taking and stopping
         self._begins = threading.Condition(lock)  # for handlers: one of them is woken for a job, not all
         self._answerable = threading.Condition(lock)
         self._beating = threading.Condition(lock)
@@ -201,7 +201,7 @@ class Worker:
         with self._changed:
             if not self._stopping and self._free() <= 0:
                 self._changed.wait_for(lambda: self._stopping or self._free() > 0)
-                # slots get free together; else a take would go out for the first alone
+                # slots become free together; otherwise a take would be sent for the first one only
                 self._changed.wait_for(lambda: self._stopping or 2 * self._free() >= self.concurrency, SLOTS_LINGER)
             return 0 if self._stopping else self._free()
 
@@ -286,7 +286,7 @@ class Worker:
             self._ended(one, None)
 
     def _ended(self, one: _Held, fault: BaseException | None) -> None:
-        """The handler is over."""
+        """The handler has ended."""
         options: dict[str, Any] = {}
         if isinstance(fault, Retry):
             verb, options = NACK, {"error": fault.error} | ({"delay": _milliseconds(fault.after)} if fault.after is not None else {})
@@ -339,7 +339,7 @@ class Worker:
             for one in unwanted:
                 if not one.verb and not one.job.cancel_requested:
                     object.__setattr__(one.job, "cancel_requested", True)
-                    self._lose(one)  # its lease goes on, and what the handler returns counts
+                    self._lose(one)  # its lease continues, and the result of the handler counts
             for at, one in enumerate(due):
                 result = results[at] if results and at < len(results) else None
                 if results and result is None:
@@ -354,7 +354,7 @@ class Worker:
                         self._drop(one)
 
     def _drop(self, one: _Held) -> None:
-        """Its lease is lost: the handler is told, and what it returns is thrown away."""
+        """Its lease is lost: notifies the handler, and discards its result."""
         self._lose(one)
         self._finish(one, "lost")
 

@@ -1,4 +1,4 @@
-"""What needs no server: ids, times, bodies, Retry-After, signatures."""
+"""Parts that need no server: ids, times, bodies, Retry-After, signatures."""
 
 import base64
 import contextlib
