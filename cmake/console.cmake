@@ -1,5 +1,5 @@
 # Puts the files of a folder into TARGET for the console: each as it is and packed by gzip, with its type and a tag of its bytes.
-#   tarry_console(TARGET FOLDER)   gives http/console_files.h with their table
+#   tarry_console(TARGET FOLDER)   gives api/console_files.h with their table
 # The same file is the script that makes the C file of one of them while building (-P).
 if(CMAKE_SCRIPT_MODE_FILE)
     function(bytes_of FILE VARIABLE)
@@ -24,7 +24,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     bytes_of(${OUTPUT}.gz PACKED)
     file(SHA256 ${INPUT} TAG)
     string(SUBSTRING ${TAG} 0 24 TAG)
-    file(WRITE ${OUTPUT} "#include \"http/console_files.h\"\n\nstatic const char plain[] = {\n${PLAIN}\n};\n"
+    file(WRITE ${OUTPUT} "#include \"api/console_files.h\"\n\nstatic const char plain[] = {\n${PLAIN}\n};\n"
          "static const char packed[] = {\n${PACKED}\n};\n"
          "const struct http_console_file ${SYMBOL} = {\"${NAME}\", \"${TYPE_${KIND}}\", \"${TAG}\", plain, packed, sizeof plain, sizeof packed};\n")
     return()
@@ -33,12 +33,12 @@ endif()
 function(tarry_console TARGET FOLDER)
     find_program(GZIP gzip REQUIRED)
     file(GLOB FILES CONFIGURE_DEPENDS ${FOLDER}/*)
-    set(DECLARED "/* Made by cmake/console.cmake. */\n#include \"http/console.h\"\n\n")
+    set(DECLARED "/* Made by cmake/console.cmake. */\n#include \"api/console.h\"\n\n")
     set(ROWS "\n#define CONSOLE_FILES(ROW)")
     foreach(FILE ${FILES})
         get_filename_component(NAME ${FILE} NAME)
         string(MAKE_C_IDENTIFIER http_console_${NAME} SYMBOL)
-        set(OUTPUT ${CMAKE_BINARY_DIR}/generated/http/${SYMBOL}.c)
+        set(OUTPUT ${CMAKE_BINARY_DIR}/generated/api/${SYMBOL}.c)
         add_custom_command(OUTPUT ${OUTPUT}
                            COMMAND ${CMAKE_COMMAND} -DINPUT=${FILE} -DOUTPUT=${OUTPUT} -DSYMBOL=${SYMBOL} -DGZIP=${GZIP}
                                    -P ${CMAKE_SOURCE_DIR}/cmake/console.cmake
@@ -48,5 +48,5 @@ function(tarry_console TARGET FOLDER)
         string(APPEND DECLARED "extern const struct http_console_file ${SYMBOL};\n")
         string(APPEND ROWS " \\\n    ROW(${SYMBOL})")
     endforeach()
-    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/http/console_files.h CONTENT "${DECLARED}${ROWS}\n" @ONLY)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/api/console_files.h CONTENT "${DECLARED}${ROWS}\n" @ONLY)
 endfunction()

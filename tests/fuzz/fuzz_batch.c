@@ -2,7 +2,7 @@
  * first byte picks the content type. */
 #include "claim.h"
 
-#include "http/push.h"
+#include "api/push.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

@@ -2,9 +2,9 @@
  */
 #include "claim.h"
 
+#include "api/push.h"
+#include "api/topics.h"
 #include "http/meta.h"
-#include "http/push.h"
-#include "http/topics.h"
 #include "queue/door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);

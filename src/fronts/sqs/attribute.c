@@ -1,8 +1,8 @@
 #include "sqs/attribute.h"
 
+#include "api/json_shape.h"
 #include "base/hex.h"
 #include "base/text.h"
-#include "http/json_shape.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* The operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter
  * sources. */
+#include "api/topics.h"
 #include "base/json_write.h"
-#include "http/topics.h"
 #include "queue/cursor.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"

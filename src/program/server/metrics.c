@@ -2,8 +2,8 @@
 
 #include "access/access.h"
 #include "access/quota.h"
+#include "api/consumers.h"
 #include "audit/audit.h"
-#include "http/consumers.h"
 #include "http/front.h"
 #include "net/reactor.h"
 #include "queue/lateness.h"

@@ -1,9 +1,9 @@
 /* What an export writes of a job, an item of a batch is read as: the same job. */
 #include "cli/dump.h"
 
+#include "api/job_json.h"
+#include "api/push.h"
 #include "base/json_read.h"
-#include "http/job_json.h"
-#include "http/push.h"
 
 #include "unit/cases.h"
 #include "unit/seed.h"

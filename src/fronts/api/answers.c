@@ -1,0 +1,305 @@
+/* The answers of consumers: ack, nack, extend and return. */
+#include "api/job_json.h"
+#include "api/routes.h"
+#include "api/trace.h"
+#include "base/json_write.h"
+#include "http/exchange.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+/* ---- leases and their answers ---- */
+
+struct answers_reading {
+    struct http_call *call;
+    struct queue_answer *answers; /* room for QUEUE_BATCH_MAX */
+    uint32_t count;
+    struct queue_answer common; /* values that each answer starts from */
+    struct http_fault *fault;
+};
+
+/* Adds the answer for one more lease. */
+static bool add_answer(struct answers_reading *reading, struct queue_answer answer)
+{
+    if (reading->count == QUEUE_BATCH_MAX)
+        return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "too many leases in one call, at most %d: make several",
+                              QUEUE_BATCH_MAX);
+    reading->answers[reading->count++] = answer;
+    return true;
+}
+
+/* Applies options given for one lease or for all. */
+static void apply_fields(const struct http_fields *fields, struct queue_answer *answer)
+{
+    if (http_fields_have(fields, OPTION_DELAY))
+        answer->delay_ms = fields->delay_ms;
+    if (http_fields_have(fields, OPTION_ERROR))
+        answer->error = fields->error;
+    if (http_fields_have(fields, OPTION_LEASE_FOR))
+        answer->lease_ms = fields->policy.lease_ms;
+    if (http_fields_have(fields, OPTION_FINAL))
+        answer->final = fields->final;
+    if (http_fields_have(fields, OPTION_PRIORITY)) {
+        answer->has_priority = true;
+        answer->priority = (uint16_t)fields->priority;
+    }
+}
+
+static bool read_lease(struct answers_reading *reading, struct json_value value, struct slice *out)
+{
+    if (value.kind != JSON_STRING)
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "a lease must be a string");
+    if (!json_string_bytes(value.raw, &reading->call->front->arena, out))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return true;
+}
+
+/* Reads an item: "lease" or {"lease":"…","delay":"10s","error":"…","final":true,"priority":0}. */
+static bool read_answer(struct answers_reading *reading, struct json_value item)
+{
+    static const char *const beside[] = {"lease", NULL};
+    struct queue_answer answer = reading->common;
+    struct http_fields fields = {0};
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    uint64_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    if (item.kind != JSON_OBJECT)
+        return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
+    while (json_next_member(item, &cursor, &key, &value)) {
+        if (json_string_is(key, "lease") && !answer.lease.at) {
+            if (!read_lease(reading, value, &answer.lease))
+                return false;
+        } else if (!http_option_set_member(&fields, allowed, beside, key, value,
+                                           &reading->call->front->arena, reading->fault)) {
+            return false;
+        }
+    }
+    if (!answer.lease.at)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                              "'lease' is missing, write {\"lease\":\"...\"}");
+    if (!http_fields_check(&fields, reading->fault))
+        return false;
+    apply_fields(&fields, &answer);
+    return add_answer(reading, answer);
+}
+
+static bool read_leases(struct answers_reading *reading, struct json_value leases)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    if (leases.kind != JSON_ARRAY)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "'leases' must be an array such as [\"...\"]");
+    while (json_next_item(leases, &cursor, &item))
+        if (!read_answer(reading, item))
+            return false;
+    return true;
+}
+
+/* Reads the body: {"leases":[…]}, and next to it the options for all of them. */
+static bool read_answers_body(struct answers_reading *reading)
+{
+    static const char *const beside[] = {"leases", NULL};
+    struct http_call *call = reading->call;
+    struct json_value object, value, leases = {0};
+    struct json_cursor cursor = {0};
+    struct slice key, body = call->request->body;
+    size_t error_at;
+    uint64_t allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    struct buffer *arena = &call->front->arena;
+
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!json_check(body, &object, &error_at))
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu",
+                              error_at);
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be {\"leases\":[\"...\"]}");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (json_string_is(key, "leases") && !leases.kind)
+            leases = value;
+        else if (!http_option_set_member(&call->query->fields, allowed, beside, key, value, arena,
+                                         reading->fault))
+            return false;
+    }
+    if (!http_fields_check(&call->query->fields, reading->fault))
+        return false;
+    apply_fields(&call->query->fields, &reading->common);
+    if (!leases.kind)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                              "'leases' is missing, write {\"leases\":[\"...\"]}");
+    return read_leases(reading, leases);
+}
+
+/* Returns whether the body is null or {}, which generated clients send for an unset optional
+ * body. */
+static bool is_nothing(struct slice body)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value, member;
+    struct slice key;
+    return !body.len ||
+           (json_check(body, &value, NULL) &&
+            (value.kind == JSON_NULL ||
+             (value.kind == JSON_OBJECT && !json_next_member(value, &cursor, &key, &member))));
+}
+
+static bool read_answers(struct answers_reading *reading)
+{
+    struct http_call *call = reading->call;
+    apply_fields(&call->query->fields, &reading->common);
+    for (uint32_t i = 0; i < call->query->lease_count; i++) {
+        reading->common.lease = call->query->leases[i];
+        if (!add_answer(reading, reading->common))
+            return false;
+    }
+    reading->common.lease = (struct slice){0};
+    bool is_named = reading->count > 0; /* given in the query */
+    if (call->request->body.len && !(is_named && is_nothing(call->request->body)) &&
+        !read_answers_body(reading))
+        return false;
+    return reading->count || http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                                            "'lease' is missing: name the lease that take gave");
+}
+
+/* ---- results ---- */
+
+/* Stores the leases in the note, since the answer lists them and the request is gone by then. */
+static bool note_leases(struct http_exchange *exchange, const struct answers_reading *reading)
+{
+    struct buffer *note = &exchange->note;
+    http_front_lend(exchange->front, note);
+    for (uint32_t i = 0; i < reading->count; i++) {
+        struct slice lease = reading->answers[i].lease;
+        uint16_t len =
+            (uint16_t)(lease.len < QUEUE_LEASE_TEXT_BYTES_MAX ? lease.len
+                                                              : QUEUE_LEASE_TEXT_BYTES_MAX);
+        buffer_append(note, &len, sizeof len);
+        buffer_append(note, lease.at, len);
+    }
+    return !note->failed;
+}
+
+/* Returns the next lease of the note and advances *at. */
+static struct slice noted_lease(const struct http_exchange *exchange, size_t *at)
+{
+    uint16_t len;
+    memcpy(&len, exchange->note.at + *at, sizeof len);
+    struct slice lease = slice_make(exchange->note.at + *at + sizeof len, len);
+    *at += sizeof len + len;
+    return lease;
+}
+
+static void write_result(struct buffer *out, struct slice lease, const struct queue_result *result)
+{
+    buffer_append_text(out, "{\"lease\":");
+    json_write_string(out, lease);
+    if (result->id.len) {
+        buffer_append_text(out, ",\"id\":");
+        json_write_string(out, result->id);
+    }
+    buffer_append_text(out, ",\"result\":\"");
+    buffer_append_text(out, queue_status_code(result->status));
+    buffer_append_byte(out, '"');
+    if (result->state && result->state != JOB_FINISHED) {
+        buffer_append_text(out, ",\"state\":\"");
+        buffer_append_text(out, job_state_name(result->state));
+        buffer_append_byte(out, '"');
+    }
+    if (result->due_ms) {
+        buffer_append_text(out, ",\"due_at\":");
+        json_write_time(out, result->due_ms);
+    }
+    if (result->lease_until_ms) {
+        buffer_append_text(out, ",\"lease_until\":");
+        json_write_time(out, result->lease_until_ms);
+    }
+    if (result->cancel_requested)
+        buffer_append_text(out, ",\"cancel_requested\":true");
+    if (!queue_status_is_success(result->status))
+        http_refusal_members_write(out, result->status, result->detail, 0, 0);
+    buffer_append_byte(out, '}');
+}
+
+/* Ends the deliveries in the trace. */
+static void trace_answers(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    enum queue_verb verb = (enum queue_verb)exchange->route->verb;
+    size_t at = 0;
+    for (size_t i = 0; i < reply->result_count; i++)
+        http_trace_answered(exchange->front, verb, noted_lease(exchange, &at), &reply->results[i]);
+}
+
+static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    const struct queue_result *results = reply->results;
+    if (!exchange)
+        return;
+    if (exchange->front->shared->tracer)
+        trace_answers(exchange, reply);
+    if (exchange->is_single && !queue_status_is_success(results->status)) {
+        http_answer_refusal(exchange, results->status, results->detail, results->state);
+        return;
+    }
+    struct buffer *out = http_answer_start(exchange);
+    size_t at = 0;
+    buffer_append_text(out, "{\"results\":[");
+    for (size_t i = 0; i < reply->result_count; i++) {
+        struct slice lease = noted_lease(exchange, &at);
+        if (i)
+            buffer_append_byte(out, ',');
+        write_result(out, lease, &results[i]);
+    }
+    buffer_append_text(out, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+/* Handles ack, nack, extend and return. The verb of the route is the enum queue_verb. */
+static void answer_leases(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    struct http_fault fault;
+    if (!front->answers)
+        front->answers = calloc(QUEUE_BATCH_MAX, sizeof *front->answers);
+    struct answers_reading reading = {
+        .call = call,
+        .answers = front->answers,
+        .common = {.verb = (enum queue_verb)call->exchange->route->verb, .delay_ms = -1},
+        .fault = &fault};
+    bool done = front->answers != NULL;
+    if (!done)
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    done = done && read_answers(&reading);
+    if (done && !note_leases(call->exchange, &reading))
+        done = http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!done) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
+    if (front->shared->tracer)
+        http_trace_answering(front, reading.answers, reading.count);
+    queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
+}
+
+#define ANSWER(PATTERN, NAME, VERB, OPTIONS)                                                       \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = (NAME), .handle = answer_leases, \
+        .verb = (VERB), .options = OPTION_BIT(OPTION_LEASE) | (OPTIONS), .body = HTTP_BODY_SMALL,  \
+        .scope = ACCESS_CONSUME, .topics = HTTP_TOPICS_LEASE                                       \
+    }
+
+const struct http_route http_answers_routes[] = {
+    ANSWER("/v1/ack", "ack", QUEUE_ACK, 0),
+    ANSWER("/v1/nack", "nack", QUEUE_NACK,
+           OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |
+               OPTION_BIT(OPTION_PRIORITY)),
+    ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
+    ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
+    {0},
+};

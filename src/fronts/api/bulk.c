@@ -1,0 +1,321 @@
+#include "api/bulk.h"
+
+#include "api/job_json.h"
+#include "api/routes.h"
+#include "queue/filter.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+enum { REDRIVES_AT_ONCE = 200 };
+
+/* ---- the body: {"ids":[…]}, and next to it the options of the call ---- */
+
+bool http_bulk_is_named(struct slice body)
+{
+    struct json_value object;
+    return body.len && json_check(body, &object, NULL) && json_member(object, "ids").kind;
+}
+
+struct ids_reading {
+    struct http_call *call;
+    struct slice *ids; /* room for QUEUE_BATCH_MAX */
+    uint32_t count;
+    struct http_fault *fault;
+};
+
+static bool read_id(struct ids_reading *reading, struct json_value value)
+{
+    if (reading->count == QUEUE_BATCH_MAX)
+        return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "too many ids in one call, at most %d: make several",
+                              QUEUE_BATCH_MAX);
+    if (value.kind != JSON_STRING)
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "an id must be a string");
+    return json_string_bytes(value.raw, &reading->call->front->arena,
+                             &reading->ids[reading->count++]) ||
+           http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+static bool read_ids(struct ids_reading *reading, struct json_value ids)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    if (!ids.kind)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                              "'ids' is missing, write {\"ids\":[\"...\"]}");
+    if (ids.kind != JSON_ARRAY)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "'ids' must be an array such as [\"...\"]");
+    while (json_next_item(ids, &cursor, &item))
+        if (!read_id(reading, item))
+            return false;
+    return true;
+}
+
+static bool read_body(struct ids_reading *reading)
+{
+    static const char *const beside[] = {"ids", NULL};
+    struct http_call *call = reading->call;
+    struct json_value object, value, ids = {0};
+    struct json_cursor cursor = {0};
+    struct slice key, body = call->request->body;
+    size_t error_at;
+    struct buffer *arena = &call->front->arena;
+
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!body.len)
+        return read_ids(reading, ids);
+    if (!json_check(body, &object, &error_at))
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu",
+                              error_at);
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be {\"ids\":[\"...\"]}");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (json_string_is(key, "ids") && !ids.kind)
+            ids = value;
+        else if (!http_option_set_member(&call->query->fields, call->exchange->route->options,
+                                         beside, key, value, arena, reading->fault))
+            return false;
+    }
+    return http_fields_check(&call->query->fields, reading->fault) && read_ids(reading, ids);
+}
+
+/* Returns the front's room for the ids of one call, or NULL if out of memory. */
+static struct slice *ids_room(struct http_front *front)
+{
+    if (!front->ids)
+        front->ids = calloc(QUEUE_BATCH_MAX, sizeof *front->ids);
+    return front->ids;
+}
+
+static bool read_call(struct ids_reading *reading)
+{
+    reading->ids = ids_room(reading->call->front);
+    return reading->ids ? read_body(reading)
+                        : http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+/* ---- results, in the order of the ids ---- */
+
+static void write_result(struct buffer *out, const struct queue_result *result)
+{
+    buffer_append_byte(out, '{');
+    http_result_members_write(out, result);
+    if (!queue_status_is_success(result->status))
+        http_refusal_members_write(out, result->status, result->detail, 0, 0);
+    buffer_append_byte(out, '}');
+}
+
+static void answer_results(struct http_exchange *exchange, const struct queue_result *results,
+                           size_t count)
+{
+    struct buffer *out = http_answer_start(exchange);
+    buffer_append_text(out, "{\"results\":[");
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        write_result(out, &results[i]);
+    }
+    buffer_append_text(out, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+/* ---- cancel, run, reschedule ---- */
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (exchange)
+        answer_results(exchange, reply->results, reply->result_count);
+}
+
+/* Fills in the change that applies to each job. */
+static bool change_of(const struct http_call *call, struct queue_change *out,
+                      struct http_fault *fault)
+{
+    const struct http_fields *fields = &call->query->fields;
+    *out = (struct queue_change){
+        .verb = (enum queue_change_verb)call->exchange->route->verb,
+        .topic = call->topic,
+        .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
+        .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                              : QUEUE_PRIORITY_UNSET,
+        .request = fields->request,
+    };
+    return out->verb != QUEUE_RESCHEDULE || fields->set ||
+           http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
+                          "nothing to change: give 'delay', 'at' or 'priority'");
+}
+
+static bool change_all(const struct ids_reading *reading)
+{
+    struct http_call *call = reading->call;
+    struct queue_change change;
+    if (!change_of(call, &change, reading->fault))
+        return false;
+    struct queue_change *changes = calloc(reading->count ? reading->count : 1, sizeof *changes);
+    if (!changes)
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    for (uint32_t i = 0; i < reading->count; i++) {
+        changes[i] = change;
+        changes[i].id = reading->ids[i];
+    }
+    if (reading->count)
+        queue_change(call->front->queue, changes, reading->count, http_reply_to(call, on_changed));
+    else
+        answer_results(call->exchange, NULL, 0);
+    free(changes);
+    return true;
+}
+
+/* Handles changes to many jobs. The verb of the route is the enum queue_change_verb. */
+static void change_jobs(struct http_call *call)
+{
+    struct http_fault fault;
+    struct ids_reading reading = {.call = call, .fault = &fault};
+    if (!job_topic_is_valid(call->topic)) { /* the queue checks the topic only if there are ids */
+        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
+        return;
+    }
+    if (!read_call(&reading) || !change_all(&reading))
+        http_answer_fault(call->exchange, &fault);
+}
+
+/* ---- redrive ---- */
+
+/* A redrive in progress. A queue redrives one job by its id, or all jobs. So the jobs are redriven
+ * one by one, a few at the same time. */
+struct bulk_redrive {
+    struct http_front *front;
+    uint64_t tag;
+    struct slice topic;
+    uint32_t count, next, under_way;
+    struct queue_result *results;
+    char text[];
+};
+
+static void redrive_some(struct bulk_redrive *redrive);
+
+static void redrive_finish(struct bulk_redrive *redrive)
+{
+    struct http_exchange *exchange = http_exchange_find(redrive->front, redrive->tag);
+    uint64_t jobs = 0;
+    for (uint32_t i = 0; i < redrive->count; i++)
+        jobs += redrive->results[i].status == QUEUE_OK;
+    if (exchange) {
+        http_change_count(exchange, jobs);
+        answer_results(exchange, redrive->results, redrive->count);
+    }
+    free(redrive->results);
+    free(redrive);
+}
+
+/* Records the result of one job. The tag is the index of the job. */
+static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct bulk_redrive *redrive = owner;
+    struct queue_result *result = &redrive->results[tag];
+    result->status = reply->status;
+    if (reply->status == QUEUE_OK && !reply->affected)
+        result->status = QUEUE_NOT_FOUND;
+    if (result->status == QUEUE_OK)
+        result->state = JOB_READY;
+    if (--redrive->under_way)
+        return;
+    if (redrive->next < redrive->count)
+        redrive_some(redrive);
+    else
+        redrive_finish(redrive);
+}
+
+static void redrive_some(struct bulk_redrive *redrive)
+{
+    uint32_t end = redrive->count - redrive->next < REDRIVES_AT_ONCE
+                       ? redrive->count
+                       : redrive->next + REDRIVES_AT_ONCE;
+    redrive->under_way = end - redrive->next;
+    for (; redrive->next < end; redrive->next++) {
+        struct queue_topic_call call = {.verb = QUEUE_TOPIC_REDRIVE,
+                                        .topic = redrive->topic,
+                                        .id = redrive->results[redrive->next].id};
+        queue_topic(
+            redrive->front->queue, &call,
+            (struct queue_reply_to){.done = on_redriven, .owner = redrive, .tag = redrive->next});
+    }
+}
+
+static bool redrive_begin(const struct ids_reading *reading)
+{
+    struct http_call *call = reading->call;
+    size_t bytes = call->topic.len;
+    for (uint32_t i = 0; i < reading->count; i++)
+        bytes += reading->ids[i].len;
+    struct bulk_redrive *redrive = calloc(1, sizeof *redrive + bytes);
+    struct queue_result *results = calloc(reading->count, sizeof *results);
+    if (!redrive || !results) {
+        free(redrive);
+        free(results);
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    }
+    char *at = redrive->text;
+    redrive->front = call->front;
+    redrive->tag = http_exchange_tag(call->exchange);
+    redrive->topic = queue_text_move(&at, call->topic);
+    redrive->count = reading->count;
+    redrive->results = results;
+    for (uint32_t i = 0; i < reading->count; i++)
+        results[i] = (struct queue_result){.topic = redrive->topic,
+                                           .id = queue_text_move(&at, reading->ids[i])};
+    redrive_some(redrive);
+    return true;
+}
+
+/* Returns whether all jobs have ids; a redrive without an id would apply to all jobs. */
+static bool ids_are_named(const struct ids_reading *reading)
+{
+    for (uint32_t i = 0; i < reading->count; i++)
+        if (!reading->ids[i].len)
+            return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
+                                  "an id is empty: give those of the dead jobs that are meant");
+    return true;
+}
+
+void http_bulk_redrive(struct http_call *call)
+{
+    struct http_fault fault;
+    struct ids_reading reading = {.call = call, .fault = &fault};
+    if (!job_topic_is_valid(call->topic)) {
+        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
+        return;
+    }
+    bool done = read_call(&reading) && ids_are_named(&reading);
+    if (done && call->query->fields.set)
+        done = http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
+                              "'ids' and other options are both given: only one can say which are "
+                              "meant");
+    if (done && !reading.count) {
+        http_change_count(call->exchange, 0);
+        answer_results(call->exchange, NULL, 0);
+    } else if (!done || !redrive_begin(&reading)) {
+        http_answer_fault(call->exchange, &fault);
+    }
+}
+
+#define BULK(PATTERN, NAME, VERB, OPTIONS)                                                         \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = HTTP_TOPIC_PATH PATTERN, .name = (NAME),            \
+        .handle = change_jobs, .verb = (VERB), .options = (OPTIONS), .body = HTTP_BODY_SMALL,      \
+        .scope = ACCESS_PUSH, .topics = HTTP_TOPICS_PATH                                           \
+    }
+
+const struct http_route http_bulk_routes[] = {
+    BULK("/cancel", "cancel_many", QUEUE_CANCEL, OPTION_BIT(OPTION_REQUEST)),
+    BULK("/run", "run_many", QUEUE_RUN, 0),
+    BULK("/reschedule", "reschedule_many", QUEUE_RESCHEDULE,
+         OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY)),
+    {0},
+};

@@ -1,0 +1,388 @@
+#include "api/consumers.h"
+
+#include "api/routes.h"
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "base/table.h"
+#include "http/exchange.h"
+#include "queue/search.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct consumer {
+    struct table_entry entry; /* by name, within its topic */
+    uint64_t taken;
+    int64_t seen_ms;
+    char name[];
+};
+TABLE_DECLARE(consumer_table, struct consumer, entry)
+
+struct consumer_topic {
+    struct table_entry entry; /* by name */
+    struct consumer_table consumers;
+    char name[];
+};
+TABLE_DECLARE(consumer_topic_table, struct consumer_topic, entry)
+
+struct http_consumers {
+    pthread_mutex_t lock;
+    struct consumer_topic_table topics;
+    size_t count;
+    int64_t swept_ms; /* time of the last sweep */
+};
+
+enum { SWEEP_MS = 60 * 1000 };
+
+struct http_consumers *http_consumers_new(void)
+{
+    struct http_consumers *consumers = calloc(1, sizeof *consumers);
+    if (consumers)
+        pthread_mutex_init(&consumers->lock, NULL);
+    return consumers;
+}
+
+/* Removes the consumers of the topic that were not seen since, and the topic if it is empty. */
+static void topic_sweep(struct http_consumers *consumers, struct consumer_topic *topic,
+                        int64_t since_ms)
+{
+    struct consumer *next;
+    for (struct consumer *at = consumer_table_first(&topic->consumers); at; at = next) {
+        next = consumer_table_next(&topic->consumers, at);
+        if (at->seen_ms >= since_ms)
+            continue;
+        consumer_table_remove(&topic->consumers, at);
+        consumers->count--;
+        free(at);
+    }
+    if (topic->consumers.table.count)
+        return;
+    consumer_topic_table_remove(&consumers->topics, topic);
+    consumer_table_fini(&topic->consumers);
+    free(topic);
+}
+
+static void consumers_sweep(struct http_consumers *consumers, int64_t since_ms)
+{
+    struct consumer_topic *next;
+    for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
+         at = next) {
+        next = consumer_topic_table_next(&consumers->topics, at);
+        topic_sweep(consumers, at, since_ms);
+    }
+}
+
+void http_consumers_free(struct http_consumers *consumers)
+{
+    if (!consumers)
+        return;
+    consumers_sweep(consumers, INT64_MAX);
+    consumer_topic_table_fini(&consumers->topics);
+    pthread_mutex_destroy(&consumers->lock);
+    free(consumers);
+}
+
+/* Returns the topic, created if necessary, or NULL if out of memory. */
+static struct consumer_topic *topic_of(struct http_consumers *consumers, struct slice name)
+{
+    struct consumer_topic *topic = consumer_topic_table_find(&consumers->topics, name);
+    if (topic || !(topic = calloc(1, sizeof *topic + name.len)))
+        return topic;
+    memcpy(topic->name, name.at, name.len);
+    topic->entry.key = slice_make(topic->name, name.len);
+    consumer_topic_table_add(&consumers->topics, topic);
+    return topic;
+}
+
+/* Returns the consumer, created if necessary, or NULL if there are too many or out of memory. */
+static struct consumer *consumer_of(struct http_consumers *consumers, struct slice topic_name,
+                                    struct slice name)
+{
+    struct consumer_topic *topic = topic_of(consumers, topic_name);
+    if (!topic)
+        return NULL;
+    struct consumer *consumer = consumer_table_find(&topic->consumers, name);
+    if (consumer)
+        return consumer;
+    if (consumers->count < HTTP_CONSUMERS_MAX &&
+        topic->consumers.table.count < HTTP_CONSUMERS_OF_TOPIC_MAX)
+        consumer = calloc(1, sizeof *consumer + name.len);
+    if (!consumer) {
+        if (!topic->consumers.table.count) /* newly created */
+            topic_sweep(consumers, topic, INT64_MIN);
+        return NULL;
+    }
+    memcpy(consumer->name, name.at, name.len);
+    consumer->entry.key = slice_make(consumer->name, name.len);
+    consumer_table_add(&topic->consumers, consumer);
+    consumers->count++;
+    return consumer;
+}
+
+void http_consumers_note(struct http_consumers *consumers, struct slice topic, struct slice name,
+                         uint64_t taken, int64_t now_ms)
+{
+    pthread_mutex_lock(&consumers->lock);
+    if (now_ms - consumers->swept_ms >= SWEEP_MS || now_ms < consumers->swept_ms) {
+        consumers_sweep(consumers, now_ms - HTTP_CONSUMERS_FORGOTTEN_MS);
+        consumers->swept_ms = now_ms;
+    }
+    struct consumer *consumer = consumer_of(consumers, topic, name);
+    if (consumer) {
+        consumer->taken += taken;
+        consumer->seen_ms = now_ms;
+    }
+    pthread_mutex_unlock(&consumers->lock);
+}
+
+/* ---- GET /v1/topics/{topic}/consumers ---- */
+
+enum {
+    HOLDERS_MAX = 2 * HTTP_CONSUMERS_OF_TOPIC_MAX /* in one answer, which is incomplete above it */
+};
+
+/* The figures of a consumer in one call. */
+struct holder {
+    struct table_entry entry; /* by name */
+    uint64_t leased, taken;
+    int64_t seen_ms; /* 0: not seen by this server */
+    char name[];
+};
+TABLE_DECLARE(holder_table, struct holder, entry)
+
+/* A call in progress. */
+struct holder_census {
+    struct http_front *front;
+    bool is_without_memory, is_cut;
+    uint64_t unnamed; /* leases taken without a name */
+    struct holder_table holders;
+    size_t topic_bytes;
+    char topic[JOB_TOPIC_BYTES_MAX];
+};
+
+static void census_free(struct holder_census *census)
+{
+    struct holder *next;
+    for (struct holder *at = holder_table_first(&census->holders); at; at = next) {
+        next = holder_table_next(&census->holders, at);
+        free(at);
+    }
+    holder_table_fini(&census->holders);
+    free(census);
+}
+
+/* Returns the entry of a consumer, created if necessary. Returns NULL, and records that, if there
+ * are too many or out of memory. */
+static struct holder *census_holder(struct holder_census *census, struct slice name)
+{
+    struct holder *holder = holder_table_find(&census->holders, name);
+    if (holder)
+        return holder;
+    if (census->holders.table.count >= HOLDERS_MAX) {
+        census->is_cut = true;
+        return NULL;
+    }
+    if (!(holder = calloc(1, sizeof *holder + name.len))) {
+        census->is_without_memory = true;
+        return NULL;
+    }
+    memcpy(holder->name, name.at, name.len);
+    holder->entry.key = slice_make(holder->name, name.len);
+    holder_table_add(&census->holders, holder);
+    return holder;
+}
+
+static void on_leased_found(void *owner, uint64_t tag, const struct queue_job *found)
+{
+    struct holder_census *census = owner;
+    (void)tag;
+    struct slice name = found->job.consumer;
+    struct holder *holder = name.len ? census_holder(census, name) : NULL;
+    if (holder)
+        holder->leased++;
+    else if (!name.len)
+        census->unnamed++;
+}
+
+static bool census_is_wanted(void *owner, uint64_t tag)
+{
+    const struct holder_census *census = owner;
+    return !census->is_without_memory && http_exchange_is_wanted(census->front, tag);
+}
+
+/* Adds the consumers seen by this server. */
+static void census_add_seen(struct holder_census *census, struct http_consumers *consumers,
+                            int64_t now_ms)
+{
+    pthread_mutex_lock(&consumers->lock);
+    const struct consumer_topic *topic = consumer_topic_table_find(
+        &consumers->topics, slice_make(census->topic, census->topic_bytes));
+    for (struct consumer *at = topic ? consumer_table_first(&topic->consumers) : NULL; at;
+         at = consumer_table_next(&topic->consumers, at)) {
+        if (at->seen_ms < now_ms - HTTP_CONSUMERS_FORGOTTEN_MS)
+            continue;
+        struct holder *holder = census_holder(census, at->entry.key);
+        if (!holder)
+            continue;
+        holder->taken = at->taken;
+        holder->seen_ms = at->seen_ms;
+    }
+    pthread_mutex_unlock(&consumers->lock);
+}
+
+/* Compares by number of leases, descending, then by name. */
+static int compare_holders(const void *left, const void *right)
+{
+    const struct holder *a = *(const struct holder *const *)left,
+                        *b = *(const struct holder *const *)right;
+    if (a->leased != b->leased)
+        return a->leased < b->leased ? 1 : -1;
+    return slice_compare(a->entry.key, b->entry.key);
+}
+
+static void write_holder(struct buffer *out, const struct holder *holder)
+{
+    buffer_append_text(out, "{\"consumer\":");
+    json_write_string(out, holder->entry.key);
+    json_write_member_number(out, "leased", holder->leased);
+    json_write_member_number(out, "taken", holder->taken);
+    json_write_member(out, "seen_at");
+    if (holder->seen_ms)
+        json_write_time(out, holder->seen_ms);
+    else
+        buffer_append_text(out, "null");
+    buffer_append_byte(out, '}');
+}
+
+/* Writes the consumers. Returns false if out of memory. */
+static bool write_holders(struct buffer *out, const struct holder_census *census)
+{
+    size_t count = 0, total = census->holders.table.count;
+    const struct holder **sorted = calloc(total ? total : 1, sizeof *sorted);
+    if (!sorted || census->is_without_memory) {
+        free(sorted);
+        return false;
+    }
+    for (struct holder *at = holder_table_first(&census->holders); at;
+         at = holder_table_next(&census->holders, at))
+        sorted[count++] = at;
+    qsort(sorted, count, sizeof *sorted, compare_holders);
+    buffer_append_text(out, "{\"consumers\":[");
+    for (size_t i = 0; i < count; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        write_holder(out, sorted[i]);
+    }
+    buffer_append_byte(out, ']');
+    json_write_member_number(out, "unnamed", census->unnamed);
+    free(sorted);
+    return true;
+}
+
+static void census_answer(struct http_exchange *exchange, struct holder_census *census,
+                          const struct search_result *result)
+{
+    if (result->status != QUEUE_OK) {
+        http_answer_refusal(exchange, result->status, NULL, 0);
+        return;
+    }
+    census_add_seen(census, census->front->shared->consumers, clock_wall_ms());
+    struct buffer *body = http_answer_start(exchange);
+    if (!write_holders(body, census)) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    buffer_append_text(body, result->cursor.len || census->is_cut ? ",\"complete\":false}"
+                                                                  : ",\"complete\":true}");
+    http_answer_end_json(exchange, 200);
+}
+
+static void on_leased_searched(void *owner, uint64_t tag, const struct search_result *result)
+{
+    struct holder_census *census = owner;
+    struct http_exchange *exchange = http_exchange_find(census->front, tag);
+    if (exchange)
+        census_answer(exchange, census, result);
+    census_free(census);
+}
+
+static void list_consumers(struct http_call *call)
+{
+    /* Long pages: if the store is in memory, each page is a walk over all jobs. */
+    struct search_order order = {
+        .topic = call->topic, .state = JOB_LEASED, .page_jobs = QUEUE_LIST_MAX};
+    struct holder_census *census = calloc(1, sizeof *census);
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    struct search_listener listener = {.found = on_leased_found,
+                                       .wanted = census_is_wanted,
+                                       .done = on_leased_searched,
+                                       .owner = census,
+                                       .tag = http_exchange_tag(call->exchange)};
+    if (census) {
+        census->front = call->front;
+        census->topic_bytes =
+            call->topic.len < sizeof census->topic ? call->topic.len : sizeof census->topic;
+        memcpy(census->topic, call->topic.at, census->topic_bytes);
+        if (search_start(call->front->queue, &order, &listener))
+            return;
+    }
+    free(census);
+    http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+const struct http_route http_consumers_routes[] = {
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_TOPIC_PATH "/consumers",
+     .name = "consumers",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = list_consumers,
+     .answer = HTTP_ANSWER_LONG},
+    {0},
+};
+
+/* ---- metrics ---- */
+
+static uint64_t topic_count(const struct consumer_topic *topic, int64_t since_ms)
+{
+    uint64_t count = 0;
+    for (struct consumer *at = consumer_table_first(&topic->consumers); at;
+         at = consumer_table_next(&topic->consumers, at))
+        count += at->seen_ms >= since_ms;
+    return count;
+}
+
+void http_consumers_emit(struct http_consumers *consumers, struct metric_page *page, int64_t now_ms,
+                         http_consumers_shows *shows, void *ctx)
+{
+    uint64_t others = 0;
+    uint32_t shown = 0;
+    metric_begin(page, &http_consumers_metrics[0]);
+    pthread_mutex_lock(&consumers->lock);
+    for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
+         at = consumer_topic_table_next(&consumers->topics, at)) {
+        uint64_t count = topic_count(at, now_ms - HTTP_CONSUMERS_FORGOTTEN_MS);
+        if (!count || (shows && !shows(ctx, at->entry.key)))
+            continue;
+        if (shown < page->topics_max) {
+            metric_sample(page, METRIC_LABELS(at->entry.key), count);
+            shown++;
+        } else {
+            others += count;
+        }
+    }
+    pthread_mutex_unlock(&consumers->lock);
+    if (others && !shows)
+        metric_sample(page, METRIC_LABELS(slice_of(METRIC_OTHERS)), others);
+}
+
+const struct metric http_consumers_metrics[] = {
+    {.name = "tarry_consumers",
+     .type = PROMETHEUS_GAUGE,
+     .labels = {"topic"},
+     .help = "Consumers that gave a name and asked this server for jobs in the last 5 minutes.",
+     .meaning = "The consumers of the topic: `GET /v1/topics/TOPIC/consumers` lists "
+                "them. Falls: workers died or lost the server. Takes without `consumer` "
+                "are not included.",
+     .when = "once a take gave a name"},
+    METRIC_END};

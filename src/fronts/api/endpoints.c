@@ -1,0 +1,60 @@
+/* The endpoints that receive a topic's jobs, and their state. */
+#include "api/routes.h"
+#include "base/json_read.h"
+#include "base/json_write.h"
+#include "http/exchange.h"
+
+/* Returns the member `deliver` of the topic's extension, or JSON_NONE. */
+static struct json_value deliver_of(struct slice extension)
+{
+    struct json_value object = {0};
+    if (extension.len)
+        (void)json_check(extension, &object, NULL);
+    return json_member(object, "deliver");
+}
+
+static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_front *front = owner;
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    const struct http_hooks *hooks = front->shared->hooks;
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || !reply->topic_count) {
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    struct slice extension = reply->topics[0].settings.extension;
+    struct json_value target = deliver_of(extension);
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"target\":");
+    if (target.kind)
+        buffer_append_slice(body, target.raw);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_text(body, ",\"delivers\":");
+    buffer_append_text(body, http_delivery_is_on(hooks) ? "true" : "false");
+    buffer_append_text(body, ",\"endpoints\":[");
+    if (target.kind && http_delivery_is_on(hooks) && hooks->write_endpoints)
+        hooks->write_endpoints(hooks->ctx, extension, exchange->caller->has_all_topics, body);
+    buffer_append_text(body, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+static void get_endpoints(struct http_call *call)
+{
+    struct queue_topic_call topic = {.verb = QUEUE_TOPIC_GET, .topic = call->topic};
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    http_gate_keep(call->exchange, call->caller);
+    queue_topic(call->front->queue, &topic, http_reply_to(call, on_topic));
+}
+
+const struct http_route http_endpoints_routes[] = {
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_TOPIC_PATH "/endpoints",
+     .name = "endpoints",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = get_endpoints},
+    {0},
+};

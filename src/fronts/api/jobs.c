@@ -1,0 +1,352 @@
+/* Calls for one job (get, reschedule, cancel, run), and the list of a topic's jobs. */
+#include "api/job_json.h"
+#include "api/routes.h"
+#include "base/json_write.h"
+#include "http/exchange.h"
+#include "http/meta.h"
+#include "queue/search.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+/* ---- get and list ---- */
+
+static enum http_view view_of(enum http_bodies bodies)
+{
+    return bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
+           : bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
+                                          : HTTP_VIEW_LISTED;
+}
+
+static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || reply->job_count == 0) {
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    enum http_view view = exchange->bodies ? view_of(exchange->bodies) : HTTP_VIEW_WHOLE;
+    http_job_write(http_answer_start(exchange), &reply->jobs[0], view);
+    http_answer_end_json(exchange, 200);
+}
+
+static void get_job(struct http_call *call)
+{
+    call->exchange->bodies = call->query->fields.bodies;
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
+    queue_get(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
+}
+
+/* ---- history ---- */
+
+bool http_keeps_history(struct http_exchange *exchange)
+{
+    struct queue_info info = {0};
+    queue_info(exchange->front->queue, &info);
+    if (!info.keeps_history)
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "this store keeps no history, take one that does: postgres, mysql");
+    return info.keeps_history;
+}
+
+static void write_time_member(struct buffer *body, const char *key, int64_t ms)
+{
+    buffer_append_byte(body, ',');
+    json_write_key(body, key);
+    json_write_time(body, ms);
+}
+
+static void write_text_member(struct buffer *body, const char *key, struct slice text)
+{
+    if (!text.len)
+        return;
+    buffer_append_byte(body, ',');
+    json_write_key(body, key);
+    json_write_string(body, text);
+}
+
+static void write_event(struct buffer *body, const struct job *entry)
+{
+    buffer_append_text(body, "{\"event\":");
+    json_write_string(body, entry->content_type);
+    write_time_member(body, "at", entry->due_ms);
+    buffer_append_text(body, ",\"attempt\":");
+    buffer_append_u64(body, entry->attempt);
+    if (entry->taken_ms)
+        write_time_member(body, "taken_at", entry->taken_ms);
+    write_text_member(body, "by", entry->consumer);
+    write_text_member(body, "error", entry->error);
+    buffer_append_byte(body, '}');
+}
+
+static void on_history(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"history\":[");
+    for (size_t i = 0; i < reply->job_count; i++) {
+        if (i)
+            buffer_append_byte(body, ',');
+        write_event(body, &reply->jobs[i].job);
+    }
+    buffer_append_text(body, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+static void get_history(struct http_call *call)
+{
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
+    if (http_keeps_history(call->exchange))
+        queue_history(call->front->queue, call->topic, call->id, http_reply_to(call, on_history));
+}
+
+static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"jobs\":[");
+    for (size_t i = 0; i < reply->job_count; i++) {
+        if (i)
+            buffer_append_byte(body, ',');
+        http_job_write(body, &reply->jobs[i], view_of(exchange->bodies));
+    }
+    buffer_append_text(body, "],\"cursor\":");
+    if (reply->cursor.len)
+        json_write_string(body, reply->cursor);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_byte(body, '}');
+    http_answer_end_json(exchange, 200);
+}
+
+static uint32_t limit_of(const struct http_fields *fields)
+{
+    enum { LIMIT = 100 };
+    return http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT;
+}
+
+static void list_all(struct http_call *call)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct queue_list list = {
+        .topic = call->topic,
+        .state = fields->state,
+        .limit = limit_of(fields),
+        .cursor = fields->cursor,
+        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
+    };
+    queue_list(call->front->queue, &list, http_reply_to(call, on_listed));
+}
+
+/* ---- search ---- */
+
+enum { SEARCH_ANSWER_BYTES_MAX = 512 << 10 }; /* the rest goes to the next page */
+
+/* The results so far of a search. */
+struct job_search {
+    struct http_front *front;
+    struct buffer jobs;
+    enum http_view view;
+};
+
+static void on_job_found(void *owner, uint64_t tag, const struct queue_job *job)
+{
+    struct job_search *search = owner;
+    (void)tag;
+    if (search->jobs.len)
+        buffer_append_byte(&search->jobs, ',');
+    http_job_write(&search->jobs, job, search->view);
+}
+
+static bool search_is_wanted(void *owner, uint64_t tag)
+{
+    const struct job_search *search = owner;
+    return search->jobs.len < SEARCH_ANSWER_BYTES_MAX && !search->jobs.failed &&
+           http_exchange_is_wanted(search->front, tag);
+}
+
+static void write_found(struct buffer *body, const struct job_search *search,
+                        const struct search_result *result)
+{
+    buffer_append_text(body, "{\"jobs\":[");
+    buffer_append_slice(body, buffer_slice(&search->jobs));
+    buffer_append_text(body, "],\"cursor\":");
+    if (result->cursor.len)
+        json_write_string(body, result->cursor);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_text(body, ",\"seen\":");
+    buffer_append_u64(body, result->seen);
+    buffer_append_byte(body, '}');
+    if (search->jobs.failed)
+        body->failed = true;
+}
+
+static void on_searched(void *owner, uint64_t tag, const struct search_result *result)
+{
+    struct job_search *search = owner;
+    struct http_exchange *exchange = http_exchange_find(search->front, tag);
+    if (exchange && result->status != QUEUE_OK) {
+        http_answer_refusal(exchange, result->status, NULL, 0);
+    } else if (exchange) {
+        write_found(http_answer_start(exchange), search, result);
+        http_answer_end_json(exchange, 200);
+    }
+    buffer_fini(&search->jobs);
+    free(search);
+}
+
+static bool begin_search(struct http_call *call, struct http_fault *fault)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct search_order order = {
+        .topic = call->topic,
+        .state = fields->state,
+        .filter = {.id_prefix = fields->id_prefix, .error = fields->error},
+        .cursor = fields->cursor,
+        .limit = limit_of(fields),
+        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
+    };
+    (void)http_meta_split(fields->meta, &order.filter.meta_name, &order.filter.meta_value);
+    if (!http_error_filter_check(fields, fault))
+        return false;
+    struct job_search *search = calloc(1, sizeof *search);
+    if (!search)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    search->front = call->front;
+    search->view = view_of(fields->bodies);
+    buffer_init(&search->jobs, HTTP_OUT_BYTES_MAX);
+    struct search_listener listener = {.found = on_job_found,
+                                       .wanted = search_is_wanted,
+                                       .done = on_searched,
+                                       .owner = search,
+                                       .tag = http_exchange_tag(call->exchange)};
+    if (search_start(call->front->queue, &order, &listener))
+        return true;
+    free(search);
+    return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+static void list_jobs(struct http_call *call)
+{
+    struct http_fault fault;
+    call->exchange->bodies = call->query->fields.bodies;
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    if (!(call->query->fields.set & OPTIONS_SEARCH))
+        list_all(call);
+    else if (!begin_search(call, &fault))
+        http_answer_fault(call->exchange, &fault);
+}
+
+/* ---- changes ---- */
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    const struct queue_result *result = reply->results;
+    if (!exchange)
+        return;
+    if (!queue_status_is_success(result->status)) {
+        http_answer_result(exchange, result);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_byte(body, '{');
+    http_result_members_write(body, result);
+    buffer_append_byte(body, '}');
+    http_answer_end_json(exchange, result->status == QUEUE_REQUESTED ? 202 : 200);
+}
+
+static void change_job(struct http_call *call, struct queue_change change)
+{
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
+    change.topic = call->topic;
+    change.id = call->id;
+    queue_change(call->front->queue, &change, 1, http_reply_to(call, on_changed));
+}
+
+static void reschedule_job(struct http_call *call)
+{
+    const struct http_fields *fields = &call->query->fields;
+    if (!fields->set) {
+        http_answer_problem(call->exchange, PROBLEM_OPTION_MISSING, 0,
+                            "nothing to change: give 'delay', 'at' or 'priority'");
+        return;
+    }
+    change_job(call,
+               (struct queue_change){
+                   .verb = QUEUE_RESCHEDULE,
+                   .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
+                   .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                                         : QUEUE_PRIORITY_UNSET,
+               });
+}
+
+/* Handles cancel and run. The verb of the route is the enum queue_change_verb. */
+static void call_job(struct http_call *call)
+{
+    change_job(call,
+               (struct queue_change){.verb = (enum queue_change_verb)call->exchange->route->verb,
+                                     .when = {.due = QUEUE_DUE_UNCHANGED},
+                                     .priority = QUEUE_PRIORITY_UNSET,
+                                     .request = call->query->fields.request});
+}
+
+#define LIST                                                                                       \
+    (OPTION_BIT(OPTION_STATE) | OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR) |             \
+     OPTION_BIT(OPTION_BODY) | OPTIONS_SEARCH)
+
+const struct http_route http_jobs_routes[] = {
+    {.method = HTTP_METHOD_DELETE,
+     .pattern = HTTP_JOB_PATH,
+     .name = "cancel",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = call_job,
+     .options = OPTION_BIT(OPTION_REQUEST),
+     .verb = QUEUE_CANCEL},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOB_PATH,
+     .name = "get",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = get_job,
+     .options = OPTION_BIT(OPTION_BODY),
+     .answer = HTTP_ANSWER_JOB},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOB_PATH "/history",
+     .name = "history",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = get_history,
+     .answer = HTTP_ANSWER_LONG},
+    {.method = HTTP_METHOD_PATCH,
+     .pattern = HTTP_JOB_PATH,
+     .name = "reschedule",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = reschedule_job,
+     .options = OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY)},
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_JOB_PATH "/run",
+     .name = "run",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = call_job,
+     .verb = QUEUE_RUN},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOBS_PATH,
+     .name = "list",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = list_jobs,
+     .options = LIST,
+     .answer = HTTP_ANSWER_LONG},
+    {0},
+};

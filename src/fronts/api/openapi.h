@@ -1,0 +1,10 @@
+/* openapi: the description of the API, embedded by cmake/embed.cmake. */
+#ifndef TARRY_API_OPENAPI_H
+#define TARRY_API_OPENAPI_H
+
+#include <stddef.h>
+
+extern const char http_openapi_text[];
+extern const size_t http_openapi_bytes;
+
+#endif

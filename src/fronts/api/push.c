@@ -1,0 +1,811 @@
+#include "api/push.h"
+
+#include "api/job_json.h"
+#include "api/routes.h"
+#include "api/trace.h"
+#include "base/clock.h"
+#include "base/json_levels.h"
+#include "base/json_write.h"
+#include "base/text.h"
+#include "http/connection.h"
+#include "http/exchange.h"
+#include "http/media.h"
+#include "http/meta.h"
+#include "job/json.h"
+#include "queue/status.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+/* ---- options and callback ---- */
+
+/* Cuts a text at `bytes_max` or before, never within a character. */
+static struct slice cut_text(struct slice text, size_t bytes_max)
+{
+    if (text.len <= bytes_max)
+        return text;
+    while (bytes_max && ((unsigned char)text.at[bytes_max] & 0xc0) == 0x80)
+        bytes_max--;
+    return slice_make(text.at, bytes_max);
+}
+
+void http_fields_push(const struct http_fields *fields, struct queue_push *push)
+{
+    push->when = http_fields_when(fields, QUEUE_DUE_NOW);
+    push->priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                               : QUEUE_PRIORITY_UNSET;
+    push->on_conflict = fields->on_conflict;
+    push->policy = fields->policy;
+    push->past = (struct queue_past){.attempt = fields->attempt,
+                                     .dead = fields->state == JOB_DEAD,
+                                     .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
+}
+
+bool http_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
+                       struct http_fault *fault)
+{
+    char error[HTTP_HOOK_ERROR_BYTES] = "";
+    if (!http_delivery_is_on(hooks))
+        return http_delivery_refuse(fault, "a callback");
+    if (!hooks->check_callback(hooks->ctx, url, error))
+        return http_fault_set(fault, PROBLEM_BAD_CALLBACK, 0, "%s", error);
+    switch (job_meta_add(meta, slice_of(JOB_META_CALLBACK), url)) {
+    case JOB_META_OK:
+        return true;
+    case JOB_META_TOO_MUCH:
+        return http_fault_set(fault, PROBLEM_BAD_META, JOB_META_BYTES_MAX,
+                              "meta and the callback together may hold at most %d pairs and %d "
+                              "bytes",
+                              JOB_META_PAIRS_MAX, JOB_META_BYTES_MAX);
+    default:
+        return http_fault_set(fault, PROBLEM_BAD_CALLBACK, HTTP_CALLBACK_BYTES_MAX,
+                              "'callback' must be UTF-8 without control characters, at most %d "
+                              "bytes",
+                              HTTP_CALLBACK_BYTES_MAX);
+    }
+}
+
+/* ---- one item of a batch ---- */
+
+static bool check_item_fields(const struct http_fields *fields, struct http_fault *fault)
+{
+    if (http_fields_have(fields, OPTION_STATE) && fields->state != JOB_DEAD)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'state' is '%s' but can only be dead: the due time tells the others",
+                              job_state_name(fields->state));
+    return http_fields_check(fields, fault);
+}
+
+/* Adds all members of {"name":"value",...}. Unescapes into `scratch`. */
+static bool add_meta_object(struct buffer *meta, struct json_value object, struct buffer *scratch,
+                            struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key, name, text;
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_META, 0, "'meta' must be an object of strings");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (value.kind != JSON_STRING)
+            return http_fault_set(fault, PROBLEM_BAD_META, 0,
+                                  "the value of meta %s must be a string", http_quotable(key, 64));
+        if (!json_string_bytes(key, scratch, &name) ||
+            !json_string_bytes(value.raw, scratch, &text))
+            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        if (!http_meta_add(meta, name, text, fault))
+            return false;
+    }
+    return true;
+}
+
+enum member {
+    MEMBER_TOPIC = 1,
+    MEMBER_ID = 2,
+    MEMBER_BODY = 4,
+    MEMBER_BODY_BASE64 = 8,
+    MEMBER_CONTENT_TYPE = 16,
+    MEMBER_META = 32,
+    MEMBER_CALLBACK = 64
+};
+
+struct item {
+    struct queue_push *push;
+    struct buffer *arena, *meta;
+    const struct http_hooks *hooks;
+    struct http_fault *fault;
+    struct json_value body;
+    struct http_fields fields;
+    uint32_t seen; /* bit set of enum member */
+};
+
+static const struct {
+    const char *quoted;
+    size_t len;
+    enum member member;
+} members[] = {
+#define MEMBER(NAME, BIT)                                                                          \
+    {                                                                                              \
+        "\"" NAME "\"", sizeof(NAME) + 1, BIT                                                      \
+    }
+    MEMBER("topic", MEMBER_TOPIC),       MEMBER("id", MEMBER_ID),
+    MEMBER("body", MEMBER_BODY),         MEMBER("content_type", MEMBER_CONTENT_TYPE),
+    MEMBER("meta", MEMBER_META),         MEMBER("body_base64", MEMBER_BODY_BASE64),
+    MEMBER("callback", MEMBER_CALLBACK),
+#undef MEMBER
+};
+
+static uint32_t member_of(struct slice key)
+{
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (members[i].len == key.len && memcmp(members[i].quoted, key.at, key.len) == 0)
+            return members[i].member;
+    return 0;
+}
+
+static bool refuse_item_memory(struct item *item)
+{
+    return http_fault_set(item->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+static bool read_item_text(struct item *item, struct slice key, struct json_value value,
+                           struct slice *out)
+{
+    if (value.kind != JSON_STRING)
+        return http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0, "%s must be a string",
+                              http_quotable(key, 40));
+    return json_string_bytes(value.raw, item->arena, out) || refuse_item_memory(item);
+}
+
+/* Decodes a base64 body in place. The arena has only room for the length of the item, so the
+ * unescaped text is overwritten: the output position never passes the input position. */
+static bool read_base64(struct item *item, struct slice key, struct json_value value)
+{
+    struct slice text;
+    size_t start = item->arena->len;
+    if (!read_item_text(item, key, value, &text))
+        return false;
+    item->arena->len = start;
+    if (!text_base64_decode(text, item->arena))
+        return item->arena->failed
+                   ? refuse_item_memory(item)
+                   : http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                                    "'body_base64' is not base64 (RFC 4648, padded)");
+    item->push->body = slice_make(item->arena->at + start, item->arena->len - start);
+    return true;
+}
+
+/* Reads the pairs into a separate buffer, which detects duplicates. */
+static bool read_item_meta(struct item *item, struct json_value value)
+{
+    size_t start = item->arena->len;
+    bool done = add_meta_object(item->meta, value, item->arena, item->fault);
+    item->arena->len = start;
+    return done;
+}
+
+static bool read_item_callback(struct item *item, struct slice key, struct json_value value)
+{
+    struct slice url;
+    size_t start = item->arena->len;
+    bool done = read_item_text(item, key, value, &url) &&
+                http_callback_add(item->meta, url, item->hooks, item->fault);
+    item->arena->len = start;
+    return done;
+}
+
+/* Copies the pairs to the arena. The stored name of a callback is longer than its member, but an
+ * item always has a topic, which leaves enough room. */
+static bool keep_item_meta(struct item *item)
+{
+    size_t start = item->arena->len;
+    if (!item->meta->len)
+        return true;
+    buffer_append_slice(item->arena, buffer_slice(item->meta));
+    if (item->arena->failed)
+        return refuse_item_memory(item);
+    item->push->meta = slice_make(item->arena->at + start, item->arena->len - start);
+    return true;
+}
+
+static bool read_item_member(struct item *item, struct slice key, struct json_value value)
+{
+    static const char *const beside[] = {"topic",        "id",   "body", "body_base64",
+                                         "content_type", "meta", NULL};
+    struct queue_push *push = item->push;
+    uint32_t member = member_of(key);
+    if (member & item->seen)
+        return http_fault_set(item->fault, PROBLEM_OPTION_TWICE, 0, "%s is given more than once",
+                              http_quotable(key, 40));
+    item->seen |= member;
+    switch (member) {
+    case MEMBER_TOPIC:
+        return read_item_text(item, key, value, &push->topic);
+    case MEMBER_ID:
+        return read_item_text(item, key, value, &push->id);
+    case MEMBER_CONTENT_TYPE:
+        return read_item_text(item, key, value, &push->content_type) &&
+               (http_media_is_valid(push->content_type) ||
+                http_fault_set(item->fault, PROBLEM_BAD_ITEM, 0,
+                               "'content_type' must be printable ASCII"));
+    case MEMBER_META:
+        return read_item_meta(item, value);
+    case MEMBER_CALLBACK:
+        return read_item_callback(item, key, value);
+    case MEMBER_BODY_BASE64:
+        return read_base64(item, key, value);
+    case MEMBER_BODY:
+        item->body = value;
+        return true;
+    default:
+        return http_option_set_member(&item->fields, OPTIONS_ITEM, beside, key, value, item->arena,
+                                      item->fault);
+    }
+}
+
+/* Reads the body. A string is its text, unless the type declares it as JSON; any other value is
+ * stored as JSON text. */
+static bool read_item_body(struct item *item)
+{
+    struct queue_push *push = item->push;
+    if (!(item->seen & MEMBER_BODY))
+        return true;
+    if (item->seen & MEMBER_BODY_BASE64)
+        return http_fault_set(item->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'body' and 'body_base64' are both given, choose one");
+    if (item->body.kind == JSON_STRING && !job_type_is_json(push->content_type)) {
+        if (!push->content_type.len)
+            push->content_type = slice_of("text/plain; charset=utf-8");
+        return json_string_bytes(item->body.raw, item->arena, &push->body) ||
+               refuse_item_memory(item);
+    }
+    if (!push->content_type.len)
+        push->content_type = slice_of("application/json");
+    push->body = item->body.raw;
+    return true;
+}
+
+/* Checks the nesting of a body: a taken job would show a deeper one as text. `above` is the number
+ * of enclosing levels. */
+static enum json_finding check_levels(struct slice text, int above, struct json_value *value,
+                                      size_t *error_at)
+{
+    return json_check_levels(text, JSON_DEPTH_MAX + above, value, error_at);
+}
+
+static bool refuse_depth(struct http_fault *fault)
+{
+    return http_fault_set(
+        fault, PROBLEM_BAD_ITEM, JSON_DEPTH_MAX,
+        "a JSON body is nested deeper than %d levels, make it flatter or push it as "
+        "text or bytes",
+        JSON_DEPTH_MAX);
+}
+
+/* Checks the nesting of a JSON body, whichever member or call it came in. */
+static bool check_body_levels(const struct queue_push *push, struct http_fault *fault)
+{
+    struct json_value ignored;
+    return !job_type_is_json(push->content_type) ||
+           check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+}
+
+/* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
+ * contain pairs of the call. */
+static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
+                       struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                       struct http_fault *fault)
+{
+    struct item item = {.push = out, .arena = arena, .meta = meta, .hooks = hooks, .fault = fault};
+    struct json_cursor cursor = {0};
+    struct json_value member;
+    struct slice key;
+    *out = (struct queue_push){0};
+    if (value.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                              "an item must be an object such as "
+                              "{\"topic\":\"mail\",\"delay\":\"30m\",\"body\":\"...\"}");
+    while (json_next_member(value, &cursor, &key, &member))
+        if (!read_item_member(&item, key, member))
+            return false;
+    if (!(item.seen & MEMBER_TOPIC))
+        out->topic = topic;
+    if (!out->topic.len && !(item.seen & MEMBER_TOPIC))
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
+    if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
+        return false;
+    if (item.seen & MEMBER_BODY_BASE64 && !check_body_levels(out, fault))
+        return false;
+    http_fields_push(&item.fields, out);
+    return true;
+}
+
+bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
+                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+{
+    buffer_clear(meta);
+    return parse_item(value, (struct slice){0}, out, arena, meta, hooks, fault);
+}
+
+/* ---- a batch ---- */
+
+static bool refuse_count(struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                          "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
+}
+
+static bool begin_item(struct http_batch *batch, struct http_fault *fault)
+{
+    if (batch->item_count == QUEUE_BATCH_MAX)
+        return refuse_count(fault);
+    batch->item_count++;
+    return true;
+}
+
+/* Records the fault of the current item, for its place in the answer. */
+static void set_aside(struct http_batch *batch, const struct http_fault *fault)
+{
+    struct http_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
+    buffer_append(batch->faults, &item, sizeof item);
+}
+
+/* Adds the request's trace context to the current item, whose pairs are still in `meta`. */
+static void carry_item(struct http_batch *batch, struct queue_push *push)
+{
+    struct buffer *arena = batch->arena;
+    size_t before = batch->meta->len;
+    if (batch->carry && trace_meta_add(batch->meta, batch->carry))
+        batch->carried++;
+    if (batch->notes_pushed && trace_meta_is_sampled(buffer_slice(batch->meta)))
+        trace_meta_add_pushed(batch->meta, clock_wall_us());
+    if (batch->meta->len == before)
+        return;
+    arena->len -= push->meta.len; /* the part added last */
+    push->meta = slice_make(arena->at + arena->len, batch->meta->len);
+    buffer_append_slice(arena, buffer_slice(batch->meta));
+}
+
+static void add_item(struct http_batch *batch, struct json_value value)
+{
+    struct http_fault fault;
+    struct queue_push *push = &batch->pushes[batch->push_count];
+    if (http_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
+        (!batch->allows || batch->allows(batch->ctx, push->topic, &fault))) {
+        if (batch->carry || batch->notes_pushed)
+            carry_item(batch, push);
+        batch->push_count++;
+    } else {
+        set_aside(batch, &fault);
+    }
+}
+
+static bool refuse_json(struct http_fault *fault, size_t at)
+{
+    return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
+}
+
+/* Adds an item, or sets it aside if it is nested too deeply. */
+static void add_item_of(struct http_batch *batch, struct json_value value, bool is_too_deep)
+{
+    struct http_fault fault;
+    if (!is_too_deep) {
+        add_item(batch, value);
+        return;
+    }
+    (void)refuse_depth(&fault);
+    set_aside(batch, &fault);
+}
+
+/* Parses one line. Returns false if the whole body is refused. A line that is not JSON is set aside
+ * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that
+ * the body is malformed. */
+static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
+                       struct http_fault *fault)
+{
+    struct json_value value;
+    struct http_fault item_fault;
+    size_t error_at;
+    if (!begin_item(batch, fault))
+        return false;
+    enum json_finding finding = check_levels(line, 1, &value, &error_at);
+    if (finding != JSON_MALFORMED && (value.kind == JSON_OBJECT || !is_json)) {
+        add_item_of(batch, value, finding == JSON_TOO_DEEP);
+        return true;
+    }
+    if (is_json)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "the body must be a JSON array of jobs, or one object a line");
+    (void)refuse_json(&item_fault, error_at);
+    set_aside(batch, &item_fault);
+    return true;
+}
+
+static bool parse_lines(struct slice body, bool is_json, struct http_batch *batch,
+                        struct http_fault *fault)
+{
+    const char *at = body.at, *end = body.at + body.len;
+    while (at < end) {
+        const char *lf = memchr(at, '\n', (size_t)(end - at));
+        struct slice line = slice_make(at, (size_t)((lf ? lf : end) - at));
+        at = lf ? lf + 1 : end;
+        if (line.len && line.at[line.len - 1] == '\r')
+            line.len--;
+        if (line.len && !parse_line(line, is_json, batch, fault))
+            return false;
+    }
+    return batch->item_count || !is_json || refuse_json(fault, body.len);
+}
+
+/* Returns whether the array has more items than a batch may have, by a quick scan of its first
+ * part. So a huge array is refused before it is checked completely. */
+static bool has_too_many(struct slice body)
+{
+    enum { LOOK_BYTES = 256 * 1024 };
+    size_t len = body.len < LOOK_BYTES ? body.len : LOOK_BYTES, commas = 0;
+    uint32_t depth = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < len && commas < QUEUE_BATCH_MAX; i++) {
+        char c = body.at[i];
+        if (in_text) {
+            i += c == '\\';
+            in_text = c != '"';
+        } else if (c == '"') {
+            in_text = true;
+        } else if (c == '[' || c == '{') {
+            depth++;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        } else {
+            commas += c == ',' && depth == 1;
+        }
+    }
+    return commas >= QUEUE_BATCH_MAX;
+}
+
+static bool parse_array(struct slice body, struct http_batch *batch, struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value array, value;
+    size_t error_at;
+    if (has_too_many(body))
+        return refuse_count(fault);
+    enum json_finding finding = check_levels(body, 2, &array, &error_at), item = JSON_SOUND;
+    if (finding == JSON_MALFORMED)
+        return refuse_json(fault, error_at);
+    while (json_next_item(array, &cursor, &value)) {
+        if (!begin_item(batch, fault))
+            return false;
+        struct json_value ignored;
+        if (finding == JSON_TOO_DEEP) /* at least one item */
+            item = check_levels(value.raw, 1, &ignored, NULL);
+        add_item_of(batch, value, item != JSON_SOUND);
+    }
+    return true;
+}
+
+/* Returns whether the first non-blank byte begins an array. */
+static bool begins_array(struct slice body)
+{
+    size_t i = 0;
+    while (i < body.len &&
+           (body.at[i] == ' ' || body.at[i] == '\t' || body.at[i] == '\r' || body.at[i] == '\n'))
+        i++;
+    return i < body.len && body.at[i] == '[';
+}
+
+bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
+                      struct http_fault *fault)
+{
+    batch->push_count = batch->item_count = batch->carried = 0;
+    buffer_clear(batch->arena);
+    buffer_clear(batch->faults);
+    /* Unescaped or copied text is always shorter than its source in the body. */
+    bool carries = batch->carry || batch->notes_pushed;
+    size_t carried = carries ? (size_t)QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX : 0;
+    if (!buffer_reserve(batch->arena, body.len + 1 + carried))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    const char *arena_at = batch->arena->at;
+    bool parsed = begins_array(body) && !http_media_is_lines(type)
+                      ? parse_array(body, batch, fault)
+                      : parse_lines(body, job_type_is_json(type), batch, fault);
+    assert(batch->arena->at == arena_at);
+    (void)arena_at;
+    if (parsed && batch->faults->failed)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    return parsed;
+}
+
+/* ---- push of one job ---- */
+
+/* Writes the URL of the job. */
+static void write_location(struct http_exchange *exchange, const struct queue_result *result)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    char path[64 + JOB_TOPIC_BYTES_MAX + 3 * JOB_ID_BYTES_MAX];
+    struct slice topic = result->topic, id = result->id;
+    size_t len = 0;
+    if (topic.len > JOB_TOPIC_BYTES_MAX || id.len > JOB_ID_BYTES_MAX)
+        return;
+    memcpy(path, "/v1/topics/", 11);
+    memcpy(path + 11, topic.at, topic.len);
+    len = 11 + topic.len;
+    memcpy(path + len, "/jobs/", 6);
+    len += 6;
+    for (size_t i = 0; i < id.len; i++) {
+        unsigned char c = (unsigned char)id.at[i];
+        if (text_is_unreserved(id.at[i])) {
+            path[len++] = id.at[i];
+        } else {
+            path[len++] = '%';
+            path[len++] = hex[c >> 4];
+            path[len++] = hex[c & 15];
+        }
+    }
+    http_answer_field(exchange, "Location", slice_make(path, len));
+}
+
+static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    const struct queue_result *result = reply->results;
+    if (!exchange)
+        return;
+    if (exchange->span)
+        http_trace_pushed(exchange, result, 1);
+    if (!queue_status_is_success(result->status)) {
+        http_answer_result(exchange, result);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
+    bool is_new = result->status != QUEUE_EXISTED;
+    buffer_append_byte(body, '{');
+    http_result_members_write(body, result);
+    buffer_append_byte(body, '}');
+    if (is_new)
+        write_location(exchange, result);
+    http_answer_end_json(exchange, is_new ? 201 : 200);
+}
+
+/* Returns whether every member of the object is one of a batch item, including a body and a member
+ * that no plain body has: an id or an option. */
+static bool is_envelope(struct json_value object)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    uint32_t seen = 0;
+    bool has_options = false;
+    while (json_next_member(object, &cursor, &key, &value)) {
+        uint32_t member = member_of(key);
+        bool is_option = http_option_is_allowed(OPTIONS_ITEM, slice_make(key.at + 1, key.len - 2));
+        if (!member && !is_option)
+            return false;
+        seen |= member;
+        has_options = has_options || is_option;
+    }
+    return seen & (MEMBER_BODY | MEMBER_BODY_BASE64) && (has_options || seen & MEMBER_ID);
+}
+
+/* Checks the topic of an envelope, which must be that of the path. */
+static bool check_envelope(const struct http_call *call, struct queue_push *push,
+                           struct http_fault *fault)
+{
+    bool is_same_topic = slice_equals(push->topic, call->topic);
+    if (!is_same_topic || (push->id.len && call->id.len && !slice_equals(push->id, call->id)))
+        return http_fault_set(
+            fault, PROBLEM_OPTION_CLASH, 0,
+            "'%s' in the body is not the one in the path, leave it out of the body",
+            is_same_topic ? "id" : "topic");
+    if (call->id.len)
+        push->id = call->id;
+    return true;
+}
+
+/* Reads an envelope: a job without options in the request may have them in its body, as an item of
+ * a batch. Storing the envelope as a body would silently lose the delay. On false, *fault is
+ * set. */
+static bool read_envelope(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+{
+    struct http_front *front = call->front;
+    struct slice type = push->content_type, body = push->body;
+    bool is_form = http_media_is_form(type);
+    struct json_value object;
+    if (call->query->fields.set)
+        return true;
+    if ((!type.len || is_form || job_type_is_json(type)) &&
+        check_levels(body, 1, &object, NULL) == JSON_SOUND && object.kind == JSON_OBJECT) {
+        if (!is_envelope(object))
+            return true;
+        buffer_clear(&front->arena);
+        if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
+            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        if (!parse_item(object, call->topic, push, &front->arena, &front->meta,
+                        front->shared->hooks, fault))
+            return false;
+        push->meta = buffer_slice(&front->meta);
+        return check_envelope(call, push, fault);
+    }
+    if (is_form && body.len && memchr(body.at, '=', body.len))
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "the body is a form, and a form's fields are no options of a push: give them in the "
+            "query, as in ?delay=30m, or as JSON with 'Content-Type: application/json'; to push "
+            "the "
+            "form itself give an option, as in ?delay=0");
+    return true;
+}
+
+/* Reads the job from query, headers and body. */
+static bool read_push(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+{
+    if (!http_media_is_valid(push->content_type))
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
+            "name*=UTF-8''%%C3%%A4");
+    http_fields_push(&call->query->fields, push);
+    if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
+        if (!http_callback_add(&call->front->meta, call->query->fields.callback,
+                               call->front->shared->hooks, fault))
+            return false;
+        push->meta = buffer_slice(&call->front->meta);
+    }
+    return read_envelope(call, push, fault) && check_body_levels(push, fault);
+}
+
+/* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */
+static void push_one(struct http_call *call)
+{
+    struct queue_push push = {.topic = call->topic,
+                              .id = call->id,
+                              .content_type = call->request->content_type,
+                              .meta = buffer_slice(&call->front->meta),
+                              .body = call->request->body};
+    struct http_fault fault;
+    if (!read_push(call, &push, &fault)) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    if (http_trace_is_on(call)) {
+        http_trace_push(call, &call->front->meta);
+        push.meta = buffer_slice(&call->front->meta);
+    }
+    queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
+}
+
+/* ---- push of many jobs ---- */
+
+static void write_item_result(struct http_exchange *exchange, struct buffer *out,
+                              const struct queue_result *result)
+{
+    buffer_append_byte(out, '{');
+    http_result_members_write(out, result);
+    if (!queue_status_is_success(result->status)) {
+        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG
+                             ? exchange->front->options.body_bytes_max
+                             : result->limit;
+        http_quota_note_refusal(exchange->front, result->status);
+        http_refusal_members_write(out, result->status, result->detail, 0, limit);
+    }
+    buffer_append_byte(out, '}');
+}
+
+/* Answers with the results of the queue and the faults found here, in the order of the items. */
+static void answer_batch(struct http_exchange *exchange, const struct queue_result *results,
+                         size_t count)
+{
+    const struct http_item_fault *fault = (const void *)exchange->note.at;
+    const struct http_item_fault *faults_end =
+        (const void *)(exchange->note.at + exchange->note.len);
+    struct buffer *out = http_answer_start(exchange);
+    bool lines = exchange->wants_lines;
+    size_t next = 0;
+    if (!lines)
+        buffer_append_text(out, "{\"results\":[");
+    for (uint32_t i = 0; i < exchange->count; i++) {
+        if (i && !lines)
+            buffer_append_byte(out, ',');
+        if (exchange->note.len && fault < faults_end && fault->index == i) {
+            http_fault_item_write(out, &fault++->fault);
+        } else {
+            assert(next < count);
+            write_item_result(exchange, out, &results[next++]);
+        }
+        if (lines)
+            buffer_append_byte(out, '\n');
+    }
+    if (!lines)
+        buffer_append_text(out, "]}");
+    if (lines)
+        http_answer_end(exchange, 200, "application/x-ndjson");
+    else
+        http_answer_end_json(exchange, 200);
+}
+
+static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    if (exchange->span)
+        http_trace_pushed(exchange, reply->results, reply->result_count);
+    answer_batch(exchange, reply->results, reply->result_count);
+}
+
+static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
+{
+    const struct http_call *call = ctx;
+    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
+}
+
+/* Marks restored jobs of tarry's internal topics. The door of the queue checks whether the caller
+ * may push them. */
+static void restore_own(struct queue_push *pushes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pushes[i].is_own = job_topic_is_own(pushes[i].topic);
+}
+
+/* Handles POST /v1/jobs: many jobs in one body. */
+static void push_many(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    struct http_exchange *exchange = call->exchange;
+    struct http_fault fault;
+    struct trace_carry carry;
+    if (!front->pushes)
+        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
+    buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
+    struct http_batch batch = {
+        .pushes = front->pushes,
+        .faults = &exchange->note,
+        .arena = &front->arena,
+        .meta = &front->meta,
+        .hooks = front->shared->hooks,
+        .carry = http_trace_is_on(call) && http_trace_batch(call, &carry) ? &carry : NULL,
+        .notes_pushed = front->shared->tracer,
+        .allows = batch_allows,
+        .ctx = call};
+    if (!front->pushes)
+        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!front->pushes ||
+        !http_batch_parse(call->request->body, call->request->content_type, &batch, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return;
+    }
+    if (exchange->span)
+        http_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
+    if (call->query->fields.restore)
+        restore_own(front->pushes, batch.push_count);
+    exchange->count = batch.item_count;
+    exchange->wants_lines = http_media_is_lines(call->request->accept);
+    if (batch.push_count)
+        queue_push(front->queue, front->pushes, batch.push_count,
+                   http_reply_to(call, on_batch_pushed));
+    else
+        answer_batch(exchange, NULL, 0);
+    if (front->arena.cap > HTTP_READ_BYTES)
+        buffer_shrink(&front->arena, HTTP_READ_BYTES);
+}
+
+#define PUSH(METHOD, PATTERN)                                                                      \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
+        .options = OPTIONS_PUSH, .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,  \
+        .topics = HTTP_TOPICS_PATH                                                                 \
+    }
+
+const struct http_route http_push_routes[] = {
+    PUSH(PUT, HTTP_JOB_PATH),
+    PUSH(POST, HTTP_JOBS_PATH),
+    {.method = HTTP_METHOD_POST,
+     .pattern = "/v1/jobs",
+     .name = "batch",
+     .scope = ACCESS_PUSH,
+     .topics = HTTP_TOPICS_EACH,
+     .handle = push_many,
+     .options = OPTION_BIT(OPTION_RESTORE),
+     .body = HTTP_BODY_BATCH},
+    {0},
+};

@@ -1,0 +1,160 @@
+#include "monitor/metrics_server.h"
+
+#include "audit/audit.h"
+#include "base/feature.h"
+#include "base/trouble.h"
+#include "http/state.h"
+
+enum {
+    STORE_INFO,
+    STORE_HEALTHY,
+    STORE_ACCEPTING,
+    DISK_USED,
+    RUN_JOBS,
+    RUNS,
+    CHECKPOINTS,
+    CHECKPOINT_FAILURES
+};
+
+enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT, FAILING };
+
+/* ---- the store ---- */
+
+void http_metrics_server_write_store(struct queue *queue, struct metric_page *page)
+{
+    struct queue_info info = {0};
+    queue_info(queue, &info);
+    const char *class = info.durability_class ? info.durability_class : "none";
+    metric_begin(page, &http_store_metrics[STORE_INFO]);
+    metric_sample(page,
+                  METRIC_LABELS(slice_of(info.store ? info.store : "none"), slice_of(class),
+                                slice_of(info.sync ? info.sync : "none")),
+                  1);
+    metric_write(page, &http_store_metrics[STORE_HEALTHY], info.healthy);
+    metric_write(page, &http_store_metrics[STORE_ACCEPTING], info.accepting);
+    metric_write(page, &http_store_metrics[DISK_USED], info.bytes_on_disk);
+    if (!http_store_is_embedded(&info))
+        return;
+    metric_write(page, &http_store_metrics[RUN_JOBS], info.cold_jobs);
+    metric_write(page, &http_store_metrics[RUNS], info.runs);
+    metric_write(page, &http_store_metrics[CHECKPOINTS], info.checkpoints);
+    metric_write(page, &http_store_metrics[CHECKPOINT_FAILURES], info.checkpoints_failed);
+}
+
+/* ---- the server ---- */
+
+/* Writes the optional parts of this build, as "redis,kafka". */
+static void write_build(struct metric_page *page, const char *version)
+{
+    char text[256];
+    struct buffer wings = {.at = text, .cap = sizeof text, .bytes_max = sizeof text};
+    size_t count;
+    const struct feature *features = feature_all(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (!features[i].is_built)
+            continue;
+        if (wings.len)
+            buffer_append_byte(&wings, ',');
+        buffer_append_text(&wings, features[i].name);
+    }
+    metric_begin(page, &http_server_metrics[BUILD]);
+    metric_sample(page, METRIC_LABELS(slice_of(version), buffer_slice(&wings)), 1);
+}
+
+void http_metrics_server_write(struct http_shared *shared, struct metric_page *page)
+{
+    write_build(page, shared->version);
+    metric_write_time(page, &http_server_metrics[STARTED], shared->started_ms, 1000);
+    metric_write(page, &http_server_metrics[MEMORY], counter_get(&shared->process_bytes));
+    metric_write(page, &http_server_metrics[MEMORY_MAX], shared->process_bytes_max);
+    metric_write(page, &http_server_metrics[MEMORY_SPENT],
+                 atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
+    metric_begin(page, &http_server_metrics[FAILING]);
+    for (int trouble = 1; trouble < TROUBLES; trouble++)
+        metric_sample_time(page, METRIC_LABELS(slice_of(trouble_name((enum trouble)trouble))),
+                           trouble_lasts_ms((enum trouble)trouble), 1000);
+    audit_emit_metrics(page);
+}
+
+/* ---- rows ---- */
+
+const struct metric http_store_metrics[] = {
+    [STORE_INFO] = {.name = "tarry_store_info",
+                    .type = PROMETHEUS_INFO,
+                    .labels = {"store", "durability", "sync"},
+                    .help = "The store of the jobs and what an answered push survives, as labels.",
+                    .meaning = "A different `durability` than before: the persistence of Redis, or "
+                               "`--sync`, was changed."},
+    [STORE_HEALTHY] = {.name = "tarry_store_healthy",
+                       .type = PROMETHEUS_GAUGE,
+                       .help = "0 if the store has failed or cannot be reached.",
+                       .meaning = "Worth an alert: nothing is pushed or delivered. Runbook pages "
+                                  "*store*, *Redis away*."},
+    [STORE_ACCEPTING] =
+        {.name = "tarry_store_accepting",
+         .type = PROMETHEUS_GAUGE,
+         .help = "0 if pushes are rejected because of missing space.",
+         .meaning = "Alert on it: runbook page *full*. Existing jobs are still processed."},
+    [DISK_USED] = {.name = "tarry_disk_used_bytes",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "Bytes that the store takes.",
+                   .meaning = "On the disk of the data directory; for Redis, its memory. Its slope "
+                              "predicts when it will be full."},
+#define EMBEDDED .when = "with the embedded store"
+    [RUN_JOBS] = {.name = "tarry_store_run_jobs",
+                  .type = PROMETHEUS_GAUGE,
+                  .help = "Jobs that outlived the log: in runs on the disk.",
+                  .meaning = "Jobs due in the far future, which use no memory.",
+                  EMBEDDED},
+    [RUNS] = {.name = "tarry_store_runs",
+              .type = PROMETHEUS_GAUGE,
+              .help = "Files of these jobs.",
+              .meaning = "Some dozens. Hundreds: merging does not keep up with a slow disk.",
+              EMBEDDED},
+    [CHECKPOINTS] = {.name = "tarry_store_checkpoints_total",
+                     .type = PROMETHEUS_COUNTER,
+                     .help = "Times the log's oldest files were made unnecessary.",
+                     .meaning = "One for each log file or so that is written.",
+                     EMBEDDED},
+    [CHECKPOINT_FAILURES] =
+        {.name = "tarry_store_checkpoint_failures_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Failed checkpoints, which are retried.",
+         .meaning = "Grows: log files cannot be released and the disk fills. The server's "
+                    "log has the reason.",
+         EMBEDDED},
+    METRIC_END};
+
+const struct metric http_server_metrics[] = {
+    [BUILD] = {.name = "tarry_build_info",
+               .type = PROMETHEUS_INFO,
+               .labels = {"version", "wings"},
+               .help = "The version and the parts of this build, as labels.",
+               .meaning = "Several versions at the same time: an upgrade is in progress."},
+    [STARTED] = {.name = "process_start_time_seconds",
+                 .type = PROMETHEUS_GAUGE,
+                 .help = "When the process started, in seconds since 1970.",
+                 .meaning = "Changes: it was started again; all counters begin at 0."},
+    [MEMORY] = {.name = "tarry_memory_bytes",
+                .type = PROMETHEUS_GAUGE,
+                .help = "Private memory of the process.",
+                .meaning = "Grows with jobs due soon, connections and requests."},
+    [MEMORY_MAX] = {.name = "tarry_memory_max_bytes",
+                    .type = PROMETHEUS_GAUGE,
+                    .help = "Limit of that memory (--max-memory).",
+                    .meaning = "0: there is no limit."},
+    [MEMORY_SPENT] = {.name = "tarry_memory_spent",
+                      .type = PROMETHEUS_GAUGE,
+                      .help = "1 while pushes are rejected because of missing memory.",
+                      .meaning =
+                          "Alert on it: due jobs are not taken fast enough, or `--max-memory` is "
+                          "too small. Runbook page *full*."},
+    [FAILING] =
+        {.name = "tarry_background_failing_seconds",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"work"},
+         .help =
+             "For how long each kind of background work has failed again and again; 0: it works.",
+         .meaning =
+             "Worth an alert above 60: `/v1/status` names the problem. Runbook page *background*."},
+    METRIC_END};

@@ -1,0 +1,341 @@
+/* What a server sees of itself: samples of many topics in turns of their own, and what a sample means. */
+#include "http/state.h"
+#include "monitor/monitor.h"
+#include "monitor/status.h"
+#include "unit/api/front_client.h"
+
+#define STATUS "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
+#define LIVE "GET /v1/live HTTP/1.1\r\nHost: a\r\n\r\n"
+
+/* ---- a queue with so many topics, which answers at the end of the turn ---- */
+
+static struct many {
+    struct queue queue;
+    int topics;
+    atomic_bool is_away;      /* nothing is answered, and the store is not well */
+    struct queue_reply_to to; /* of the page that was asked for; done NULL: none was */
+    struct queue_topics_page page;
+    char after[JOB_TOPIC_BYTES_MAX];
+    atomic_int asked, most_in_turn, in_turn;
+} many;
+
+static void many_submit(struct queue *queue, const struct command *command,
+                        struct queue_reply_to to)
+{
+    (void)queue;
+    assert_int_equal(command->kind, COMMAND_TOPICS);
+    assert_null(many.to.done);
+    many.to = to;
+    many.page = command->topics;
+    if (many.page.after.len) /* it is good during the call only */
+        memcpy(many.after, many.page.after.at, many.page.after.len);
+    many.page.after.at = many.after;
+    atomic_fetch_add(&many.asked, 1);
+    if (atomic_fetch_add(&many.in_turn, 1) + 1 > many.most_in_turn)
+        many.most_in_turn = many.in_turn;
+}
+
+static void many_info(struct queue *queue, struct queue_info *out)
+{
+    (void)queue;
+    *out = (struct queue_info){.store = "fake", .healthy = !many.is_away, .accepting = true};
+}
+
+static const struct queue_ops many_ops = {
+    .submit = many_submit, .watch = front_rig_watch, .info = many_info};
+
+static void many_answer_page(void)
+{
+    static char names[1000][16];
+    static struct queue_topic topics[1000];
+    size_t count = 0;
+    for (int i = 0; i < many.topics && count < many.page.limit; i++) {
+        int len = snprintf(names[count], sizeof names[0], "topic-%05d", i);
+        struct slice name = slice_make(names[count], (size_t)len);
+        if (many.page.after.len && slice_compare(name, many.page.after) <= 0)
+            continue;
+        topics[count++] = (struct queue_topic){
+            .name = name, .counts = {.delayed = 2}, .totals = {.pushed = (uint64_t)many.asked}};
+    }
+    struct queue_reply_to to = many.to;
+    struct queue_reply reply = {.topics = topics, .topic_count = count};
+    many.to.done = NULL;
+    to.done(to.owner, to.tag, &reply);
+}
+
+/* As the store does: what is asked for by an answer is answered in the same turn. */
+static bool many_answer(void *ctx)
+{
+    (void)ctx;
+    while (many.to.done && !many.is_away)
+        many_answer_page();
+    many.in_turn = 0;
+    return false;
+}
+
+static void many_start(struct server *server, int topics)
+{
+    memset(server, 0, sizeof *server);
+    memset(&many, 0, sizeof many);
+    many.queue.ops = &many_ops;
+    many.topics = topics;
+    front_rig_add = monitor_open;
+    front_rig_open(&server->rig, &many.queue, (struct http_options){0});
+    assert_true(monitor_look(server->rig.shared, server->rig.reactor, &many.queue));
+    reactor_at_turn_end(server->rig.reactor, many_answer, NULL);
+    assert_int_equal(reactor_start(server->rig.reactor), 0);
+}
+
+static void many_stop(struct server *server)
+{
+    front_rig_halt(&server->rig);
+    front_rig_close(&server->rig);
+}
+
+/* ---- claims about samples ---- */
+
+static void many_topics_are_read_in_pages_over_several_iterations(void **state)
+{
+    enum { TOPICS = 2100 };
+    static struct server server;
+    struct client client;
+    char text[100];
+
+    (void)state;
+    many_start(&server, TOPICS);
+    client_dial(&client, &server);
+    client_say(&client, STATUS);
+    client_hear_answers(&client, 1);
+    (void)snprintf(text, sizeof text, "all is well: %d topics, %d jobs", TOPICS, 2 * TOPICS);
+    assert_non_null(strstr(client.text, text));
+    assert_true(many.asked >= TOPICS / 250);
+    assert_int_equal(many.most_in_turn, 1);
+    client_hang_up(&client);
+    many_stop(&server);
+}
+
+static void a_store_out_of_reach_is_not_waited_for(void **state)
+{
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    many_start(&server, 3);
+    client_dial(&client, &server);
+    client_say(&client, STATUS);
+    client_hear_answers(&client, 1);
+    assert_non_null(strstr(client.text, "\"well\":true"));
+    many.is_away = true;
+    client_say(&client, STATUS);
+    client_hear_answers(&client, 2);
+    assert_non_null(strstr(client.text, "\"code\":\"store_failed\",\"severity\":\"critical\""));
+    client_hang_up(&client);
+    many.is_away = false;
+    many_stop(&server);
+}
+
+static void a_status_is_built_at_most_ten_times_a_second(void **state)
+{
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    many_start(&server, 3);
+    client_dial(&client, &server);
+    int64_t began_us = clock_boot_us();
+    for (int i = 0; i < 200; i++)
+        client_say(&client, STATUS);
+    while (client_count_of(client.text, "\"well\":true") < 200)
+        assert_true(client_hear(&client, 5000));
+    assert_true(many.asked <= 3 + (clock_boot_us() - began_us) / 100000);
+    client_hang_up(&client);
+    many_stop(&server);
+}
+
+/* A front may go while somebody listens to it. */
+static void the_end_of_the_front_ends_listening(void **state)
+{
+    static struct server server;
+    struct client client;
+
+    (void)state;
+    many_start(&server, 600);
+    client_dial(&client, &server);
+    client_say(&client, LIVE);
+    while (!strstr(client.text, "event: snapshot"))
+        assert_true(client_hear(&client, 5000));
+    assert_non_null(strstr(client.text, "event: history"));
+    assert_non_null(strstr(client.text, "\"topics_left_out\":550"));
+    many_stop(&server);
+    client_hang_up(&client);
+}
+
+/* ---- claims about what a sample means ---- */
+
+static struct http_sample_topic topic = {.name = {.at = "t", .len = 1}};
+static struct http_sample sample = {.wall_ms = 10000000,
+                                    .inner_ms = 10000000,
+                                    .is_whole = true,
+                                    .is_healthy = true,
+                                    .is_accepting = true,
+                                    .topics = &topic,
+                                    .topic_count = 1};
+
+#define MINUTE 60000
+
+static const struct judged {
+    const char *sentence;
+    uint64_t ready, dead;
+    int64_t due_ms, taken_ms, paused_ms; /* ago */
+    bool delivers, is_away, is_redis, is_full, is_moved;
+    int64_t late_ms;
+    uint64_t late_count, process_bytes;
+    bool is_memory_spent;
+    int64_t ends_s, stepped_ms; /* ends_s: from now; stepped_ms: ago */
+    const char *code, *says;    /* NULL: all is well */
+    bool is_critical;
+} judgements[] = {
+    {.sentence = "nothing"},
+    {"ready since now", .ready = 1, .due_ms = 100},
+    {"ready for a while", .ready = 1, .due_ms = 9000},
+    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .says = "more slowly"},
+    {"slow for long, but taken", .ready = 1, .due_ms = 9 * MINUTE, .taken_ms = 50000,
+     .code = "late", .says = "9 min ago"},
+    {"stuck", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
+     .says = "nobody takes", .is_critical = true},
+    {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
+     .code = "stuck", .says = "do not get to its target", .is_critical = true},
+    {"nothing taken, nothing ready", .taken_ms = 99 * MINUTE},
+    {"paused", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
+     .paused_ms = 59 * MINUTE},
+    {"paused for long", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
+     .paused_ms = 61 * MINUTE, .code = "stuck", .says = "paused for 61 min"},
+    {"paused for long, and empty", .paused_ms = 61 * MINUTE},
+    {"dead", .dead = 1, .code = "dead", .says = "'t' has 1 job that died"},
+    {"failed", .is_away = true, .code = "store_failed", .is_critical = true},
+    {"away", .is_away = true, .is_redis = true, .code = "redis_away", .is_critical = true},
+    {"full", .is_full = true, .code = "full", .is_critical = true},
+    {"moved", .is_full = true, .is_moved = true, .code = "store_failed", .is_critical = true},
+    {"late", .late_ms = 1500, .late_count = 5, .code = "late", .says = "1.5 s late"},
+    {"not late", .late_ms = 1000, .late_count = 5000},
+    {"very late, few", .late_ms = 2 * MINUTE, .late_count = 99, .code = "late"},
+    {"very late", .late_ms = 2 * MINUTE, .late_count = 100, .code = "late", .says = "2 min late",
+     .is_critical = true},
+    {"memory is short", .process_bytes = 95 << 20, .code = "memory", .says = "95.0 MiB"},
+    {"memory is not short", .process_bytes = 85 << 20},
+    {"memory is spent", .process_bytes = 99 << 20, .is_memory_spent = true, .code = "memory",
+     .is_critical = true},
+    {"a certificate", .ends_s = 8 * 86400},
+    {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .says = "in 6 days"},
+    {"a certificate ends now", .ends_s = 7200, .code = "certificate", .is_critical = true},
+    {"a certificate ended", .ends_s = -86400, .code = "certificate", .is_critical = true},
+    {"the clock was set", .stepped_ms = 9 * MINUTE, .code = "clock", .says = "set by 5.0 s"},
+    {"the clock was set long ago", .stepped_ms = 11 * MINUTE},
+};
+
+static void judge(const struct judged *judged, struct buffer *out)
+{
+    struct http_status status;
+    topic.figures.counts = (struct queue_counts){.ready = judged->ready, .dead = judged->dead};
+    topic.figures.oldest_ready_due_ms = judged->ready ? sample.wall_ms - judged->due_ms : 0;
+    topic.taken_ms = sample.inner_ms - judged->taken_ms;
+    topic.paused_ms = judged->paused_ms ? sample.inner_ms - judged->paused_ms : 0;
+    topic.delivers = judged->delivers;
+    sample.is_healthy = !judged->is_away;
+    sample.is_redis = judged->is_redis;
+    sample.is_accepting = !judged->is_full;
+    sample.is_moved = judged->is_moved;
+    struct http_status_input input = {
+        .sample = &sample,
+        .caller = access_anyone(),
+        .wall_ms = sample.wall_ms,
+        .lateness = {.p50_ms = 0, .p99_ms = judged->late_ms, .count = judged->late_count},
+        .process_bytes = judged->process_bytes,
+        .process_bytes_max = 100 << 20,
+        .is_memory_spent = judged->is_memory_spent,
+        .certificate_ends_s = judged->ends_s ? sample.wall_ms / 1000 + judged->ends_s : 0,
+        .steps = {.count = judged->stepped_ms != 0,
+                  .last_ms = -5000,
+                  .last_at_ms = sample.inner_ms - judged->stepped_ms}};
+    http_status_judge(&status, &input);
+    buffer_clear(out);
+    http_status_write(out, &status);
+    buffer_append_byte(out, '\0');
+}
+
+static void each_way_of_not_being_well_has_its_code(void **state)
+{
+    struct buffer text;
+    char code[64];
+
+    (void)state;
+    buffer_init(&text, 1 << 16);
+    for (size_t i = 0; i < COUNT_OF(judgements); i++) {
+        const struct judged *judged = &judgements[i];
+        judge(judged, &text);
+        bool is_well = strstr(text.at, "{\"well\":true") != NULL;
+        CASE_HOLDS(judged->sentence, is_well == !judged->is_critical);
+        CASE_HOLDS(judged->sentence,
+                   client_count_of(text.at, "\"code\"") == (judged->code != NULL));
+        CASE_HOLDS(judged->sentence, judged->code || strstr(text.at, "all is well: 1 topic, "));
+        (void)snprintf(code, sizeof code, "\"code\":\"%s\",\"severity\":\"%s\"",
+                       judged->code ? judged->code : "",
+                       judged->is_critical ? "critical" : "warning");
+        CASE_HOLDS(judged->sentence, !judged->code || strstr(text.at, code));
+        CASE_HOLDS(judged->sentence, !judged->says || strstr(text.at, judged->says));
+    }
+    buffer_fini(&text);
+}
+
+static void each_party_of_background_work_is_reported(void **state)
+{
+    struct http_status status;
+    struct buffer text;
+
+    (void)state;
+    buffer_init(&text, 1 << 16);
+    judge(&judgements[0], &text); /* a topic in which nothing is wrong */
+    struct http_status_input input = {
+        .sample = &sample, .caller = access_anyone(), .wall_ms = sample.wall_ms};
+    input.troubles_ms[TROUBLE_CHECKPOINT][0] = 11000;
+    input.troubles_ms[TROUBLE_CHECKPOINT][2] = 11 * MINUTE;
+    input.troubles_ms[TROUBLE_CHECKPOINT][5] = 9000; /* below the limit */
+    input.troubles_ms[TROUBLE_INTAKE][0] = 11000;
+    input.troubles_ms[TROUBLE_INTAKE][1] = 12000;
+    input.troubles_ms[TROUBLE_DATABASE_UPKEEP][2] = 11000;
+    buffer_clear(&text);
+    http_status_judge(&status, &input);
+    http_status_write(&text, &status);
+    buffer_append_byte(&text, '\0');
+    assert_int_equal(client_count_of(text.at, "\"code\""), 5);
+    assert_non_null(strstr(text.at, "checkpoints of shard 02 have failed for 11 min"));
+    assert_non_null(strstr(text.at, "checkpoints of shard 00 have failed for 11 s"));
+    assert_non_null(strstr(text.at, "no connection to its broker for 11 s"));
+    assert_non_null(strstr(text.at, "accepted no message of the intake for 12 s"));
+    assert_non_null(strstr(text.at, "refused the server's ends of leases for 11 s"));
+    buffer_fini(&text);
+}
+
+static void each_row_has_a_code(void **state)
+{
+    uint32_t count = 0;
+
+    (void)state;
+    while (http_status_code(count))
+        count++;
+    assert_true(count > 10 && count <= HTTP_STATUS_ROWS_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_topics_are_read_in_pages_over_several_iterations),
+        cmocka_unit_test(a_store_out_of_reach_is_not_waited_for),
+        cmocka_unit_test(a_status_is_built_at_most_ten_times_a_second),
+        cmocka_unit_test(the_end_of_the_front_ends_listening),
+        cmocka_unit_test(each_way_of_not_being_well_has_its_code),
+        cmocka_unit_test(each_party_of_background_work_is_reported),
+        cmocka_unit_test(each_row_has_a_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
