@@ -26,7 +26,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     string(SUBSTRING ${TAG} 0 24 TAG)
     file(WRITE ${OUTPUT} "#include \"api/console_files.h\"\n\nstatic const char plain[] = {\n${PLAIN}\n};\n"
          "static const char packed[] = {\n${PACKED}\n};\n"
-         "const struct http_console_file ${SYMBOL} = {\"${NAME}\", \"${TYPE_${KIND}}\", \"${TAG}\", plain, packed, sizeof plain, sizeof packed};\n")
+         "const struct api_console_file ${SYMBOL} = {\"${NAME}\", \"${TYPE_${KIND}}\", \"${TAG}\", plain, packed, sizeof plain, sizeof packed};\n")
     return()
 endif()
 
@@ -37,7 +37,7 @@ function(tarry_console TARGET FOLDER)
     set(ROWS "\n#define CONSOLE_FILES(ROW)")
     foreach(FILE ${FILES})
         get_filename_component(NAME ${FILE} NAME)
-        string(MAKE_C_IDENTIFIER http_console_${NAME} SYMBOL)
+        string(MAKE_C_IDENTIFIER api_console_${NAME} SYMBOL)
         set(OUTPUT ${CMAKE_BINARY_DIR}/generated/api/${SYMBOL}.c)
         add_custom_command(OUTPUT ${OUTPUT}
                            COMMAND ${CMAKE_COMMAND} -DINPUT=${FILE} -DOUTPUT=${OUTPUT} -DSYMBOL=${SYMBOL} -DGZIP=${GZIP}
@@ -45,7 +45,7 @@ function(tarry_console TARGET FOLDER)
                            DEPENDS ${FILE} ${CMAKE_SOURCE_DIR}/cmake/console.cmake
                            VERBATIM)
         target_sources(${TARGET} PRIVATE ${OUTPUT})
-        string(APPEND DECLARED "extern const struct http_console_file ${SYMBOL};\n")
+        string(APPEND DECLARED "extern const struct api_console_file ${SYMBOL};\n")
         string(APPEND ROWS " \\\n    ROW(${SYMBOL})")
     endforeach()
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/api/console_files.h CONTENT "${DECLARED}${ROWS}\n" @ONLY)

@@ -46,15 +46,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct http_fault fault = {0};
     if (len == 0)
         return 0;
-    buffer_init(&faults, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
+    buffer_init(&faults, QUEUE_BATCH_MAX * sizeof(struct api_item_fault));
     buffer_init(&arena, 1 << 24);
     buffer_init(&meta, JOB_META_BYTES_MAX);
-    struct http_batch batch = {
+    struct api_batch batch = {
         .pushes = pushes, .faults = &faults, .arena = &arena, .meta = &meta, .hooks = &hooks};
-    if (http_batch_parse(slice_make(bytes + 1, len - 1), slice_of(types[bytes[0] & 3]), &batch,
-                         &fault)) {
-        size_t fault_count = faults.len / sizeof(struct http_item_fault);
-        const struct http_item_fault *items = (const void *)faults.at;
+    if (api_batch_parse(slice_make(bytes + 1, len - 1), slice_of(types[bytes[0] & 3]), &batch,
+                        &fault)) {
+        size_t fault_count = faults.len / sizeof(struct api_item_fault);
+        const struct api_item_fault *items = (const void *)faults.at;
         CLAIM("every item is good or bad", batch.push_count + fault_count == batch.item_count);
         CLAIM("a batch has a limit", batch.item_count <= QUEUE_BATCH_MAX);
         for (uint32_t i = 0; i < batch.push_count; i++)

@@ -14,8 +14,8 @@ static void check_fields(const struct http_fields *fields)
     struct queue_push push = {.topic = slice_of("t")};
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = slice_of("t")};
     const char *detail = NULL;
-    http_fields_push(fields, &push);
-    http_fields_settings(fields, &put.settings);
+    api_fields_push(fields, &push);
+    api_fields_settings(fields, &put.settings);
     CLAIM("no option passes that the queue would refuse",
           queue_check_push(&push, 0, &detail) == QUEUE_OK);
     CLAIM("nor a setting", queue_check_topic(&put, &detail) == QUEUE_OK);

@@ -22,13 +22,13 @@ static bool read_one(struct slice json, struct read *out)
     buffer_init(&out->extension, ROOM);
     buffer_init(&out->shown, ROOM);
     CLAIM("there is room", buffer_reserve(&out->scratch, json.len + 1));
-    if (!http_settings_read(json, &fields, &out->scratch, &out->extension, &fault)) {
+    if (!api_settings_read(json, &fields, &out->scratch, &out->extension, &fault)) {
         CLAIM("a refusal has its problem", fault.problem > PROBLEM_NONE && fault.detail[0]);
         return false;
     }
-    http_fields_settings(&fields, &out->settings);
+    api_fields_settings(&fields, &out->settings);
     out->settings.extension = buffer_slice(&out->extension);
-    http_settings_write(&out->shown, &out->settings);
+    api_settings_write(&out->shown, &out->settings);
     return true;
 }
 
@@ -64,7 +64,7 @@ static void check_patch(const struct topic_settings *held, struct slice patch)
     struct json_value value;
     struct read patched;
     buffer_init(&merged, ROOM);
-    if (http_settings_patch(held, patch, &merged, &fault)) {
+    if (api_settings_patch(held, patch, &merged, &fault)) {
         CLAIM("a patch makes JSON", json_check(buffer_slice(&merged), &value, NULL));
         if (read_one(buffer_slice(&merged), &patched))
             check_read(&patched);
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct slice settings = slice_make(bytes, len), patch = {.at = ""};
     const uint8_t *end = len ? memchr(bytes, 0, len) : NULL;
     struct read read;
-    if (len > HTTP_PATCH_BYTES_MAX)
+    if (len > API_PATCH_BYTES_MAX)
         return 0;
     if (end) {
         settings.len = (size_t)(end - bytes);

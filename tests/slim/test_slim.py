@@ -23,7 +23,7 @@ WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "bean
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
 BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")}
 # Unit tests of rooms that have wings, or stand where one was.
-TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
+TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", "test_target_setting", "test_text")
 
 
 @pytest.fixture(scope="module", params=BUILDS)
@@ -143,7 +143,7 @@ def test_serves_with_the_remaining_features(build, tmp_path, monkeypatch):
 
 def test_passes_the_unit_tests_that_are_left(build):
     _, tests = build
-    assert "test_http_front" in tests
+    assert "test_api_front" in tests
     for test in tests:
         done(BUILD / "tests" / test)
 

@@ -231,7 +231,7 @@ static void trace_answers(struct http_exchange *exchange, const struct queue_rep
     enum queue_verb verb = (enum queue_verb)exchange->route->verb;
     size_t at = 0;
     for (size_t i = 0; i < reply->result_count; i++)
-        http_trace_answered(exchange->front, verb, noted_lease(exchange, &at), &reply->results[i]);
+        api_trace_answered(exchange->front, verb, noted_lease(exchange, &at), &reply->results[i]);
 }
 
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -283,7 +283,7 @@ static void answer_leases(struct http_call *call)
     }
     call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
     if (front->shared->tracer)
-        http_trace_answering(front, reading.answers, reading.count);
+        api_trace_answering(front, reading.answers, reading.count);
     queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
 }
 
@@ -294,7 +294,7 @@ static void answer_leases(struct http_call *call)
         .scope = ACCESS_CONSUME, .topics = HTTP_TOPICS_LEASE                                       \
     }
 
-const struct http_route http_answers_routes[] = {
+const struct http_route api_answers_routes[] = {
     ANSWER("/v1/ack", "ack", QUEUE_ACK, 0),
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
            OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |

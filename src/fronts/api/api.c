@@ -6,33 +6,33 @@
 
 static void free_consumers(struct http_shared *shared)
 {
-    http_consumers_free(shared->consumers);
+    api_consumers_free(shared->consumers);
 }
 
 bool api_open(struct http_shared *shared)
 {
     /* By noun, most frequent first. */
     static const struct http_route *const tables[] = {
-        http_push_routes,
-        http_answers_routes,
-        http_take_routes,
-        http_jobs_routes,
-        http_topics_routes,
-        http_dead_routes,
-        http_system_routes,
-        http_console_routes,
-        http_bulk_routes,
-        http_events_routes,
-        http_load_routes,
-        http_endpoints_routes,
-        http_dead_errors_routes,
-        http_consumers_routes,
-        http_clock_routes,
-        http_locate_routes,
+        api_push_routes,
+        api_answers_routes,
+        api_take_routes,
+        api_jobs_routes,
+        api_topics_routes,
+        api_dead_routes,
+        api_system_routes,
+        api_console_routes,
+        api_bulk_routes,
+        api_events_routes,
+        api_load_routes,
+        api_endpoints_routes,
+        api_dead_errors_routes,
+        api_consumers_routes,
+        api_clock_routes,
+        api_locate_routes,
         NULL,
     };
     static const struct http_part part = {.tables = tables, .free = free_consumers};
-    shared->consumers = http_consumers_new();
+    shared->consumers = api_consumers_new();
     http_shared_add_part(shared, &part);
     return shared->consumers != NULL;
 }

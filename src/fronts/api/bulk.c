@@ -11,7 +11,7 @@ enum { REDRIVES_AT_ONCE = 200 };
 
 /* ---- the body: {"ids":[…]}, and next to it the options of the call ---- */
 
-bool http_bulk_is_named(struct slice body)
+bool api_bulk_is_named(struct slice body)
 {
     struct json_value object;
     return body.len && json_check(body, &object, NULL) && json_member(object, "ids").kind;
@@ -104,7 +104,7 @@ static bool read_call(struct ids_reading *reading)
 static void write_result(struct buffer *out, const struct queue_result *result)
 {
     buffer_append_byte(out, '{');
-    http_result_members_write(out, result);
+    api_result_members_write(out, result);
     if (!queue_status_is_success(result->status))
         http_refusal_members_write(out, result->status, result->detail, 0, 0);
     buffer_append_byte(out, '}');
@@ -284,7 +284,7 @@ static bool ids_are_named(const struct ids_reading *reading)
     return true;
 }
 
-void http_bulk_redrive(struct http_call *call)
+void api_bulk_redrive(struct http_call *call)
 {
     struct http_fault fault;
     struct ids_reading reading = {.call = call, .fault = &fault};
@@ -312,7 +312,7 @@ void http_bulk_redrive(struct http_call *call)
         .scope = ACCESS_PUSH, .topics = HTTP_TOPICS_PATH                                           \
     }
 
-const struct http_route http_bulk_routes[] = {
+const struct http_route api_bulk_routes[] = {
     BULK("/cancel", "cancel_many", QUEUE_CANCEL, OPTION_BIT(OPTION_REQUEST)),
     BULK("/run", "run_many", QUEUE_RUN, 0),
     BULK("/reschedule", "reschedule_many", QUEUE_RESCHEDULE,

@@ -6,9 +6,9 @@
 #include "http/exchange.h"
 
 /* Returns whether the body has the form above. If not, it may be empty or malformed. */
-bool http_bulk_is_named(struct slice body);
+bool api_bulk_is_named(struct slice body);
 
 /* Redrives dead jobs. Answers the call before or after it returns. */
-void http_bulk_redrive(struct http_call *call);
+void api_bulk_redrive(struct http_call *call);
 
 #endif

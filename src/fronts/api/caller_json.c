@@ -9,7 +9,7 @@ static void write_word(struct buffer *out, bool follows, struct slice word)
     json_write_string(out, word);
 }
 
-void http_caller_members_write(struct buffer *out, const struct access_caller *caller)
+void api_caller_members_write(struct buffer *out, const struct access_caller *caller)
 {
     struct slice topics = caller->topics;
     bool follows = false;

@@ -6,6 +6,6 @@
 
 /* Writes `"name":…,"kind":…,"scopes":[…],"topics":[…]`, and `expires_at` if the caller expires;
  * without braces. */
-void http_caller_members_write(struct buffer *out, const struct access_caller *caller);
+void api_caller_members_write(struct buffer *out, const struct access_caller *caller);
 
 #endif

@@ -17,7 +17,7 @@ static void write_members(struct buffer *out, const struct http_clock_hooks *hoo
     buffer_append_text(out, hooks->is_auto(hooks->ctx) ? "true" : "false");
 }
 
-void http_clock_write(struct buffer *out, const struct http_clock_hooks *hooks)
+void api_clock_write(struct buffer *out, const struct http_clock_hooks *hooks)
 {
     buffer_append_byte(out, '{');
     write_members(out, hooks);
@@ -41,7 +41,7 @@ static void get_clock(struct http_call *call)
     const struct http_clock_hooks *hooks = test_clock_of(call);
     if (!hooks)
         return;
-    http_clock_write(http_answer_start(call->exchange), hooks);
+    api_clock_write(http_answer_start(call->exchange), hooks);
     http_answer_end_json(call->exchange, 200);
 }
 
@@ -137,7 +137,7 @@ static void post_reset(struct http_call *call)
     call_clock(call, &(struct http_clock_call){.verb = HTTP_CLOCK_RESET, .by_ms = -1, .to_ms = -1});
 }
 
-const struct http_route http_clock_routes[] = {
+const struct http_route api_clock_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/clock",
      .name = "clock",

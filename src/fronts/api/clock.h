@@ -7,6 +7,6 @@
 #include "http/front.h"
 
 /* Writes {"now":…,"start":…,"auto":…}. */
-void http_clock_write(struct buffer *out, const struct http_clock_hooks *hooks);
+void api_clock_write(struct buffer *out, const struct http_clock_hooks *hooks);
 
 #endif

@@ -8,13 +8,13 @@
 
 enum { TAG_BYTES_MAX = 80 };
 
-static const struct http_console_file *const files[] = {
+static const struct api_console_file *const files[] = {
 #define ROW(SYMBOL) &SYMBOL,
     CONSOLE_FILES(ROW)
 #undef ROW
 };
 
-static const struct http_console_file *console_find(struct slice name)
+static const struct api_console_file *console_find(struct slice name)
 {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (slice_is(name, files[i]->name))
@@ -31,7 +31,7 @@ static const char policy[] =
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
 /* Writes the ETag of the bytes that are sent; a compressed file has its own. */
-static struct slice tag_write(char tag[TAG_BYTES_MAX], const struct http_console_file *file,
+static struct slice tag_write(char tag[TAG_BYTES_MAX], const struct api_console_file *file,
                               bool is_packed)
 {
     int len = snprintf(tag, TAG_BYTES_MAX, "\"%s%s\"", file->tag, is_packed ? "-gzip" : "");
@@ -45,7 +45,7 @@ static bool tag_is_known(struct slice known, struct slice tag)
     return known.len >= tag.len && memmem(known.at, known.len, tag.at, tag.len) != NULL;
 }
 
-static void answer_file(struct http_call *call, const struct http_console_file *file)
+static void answer_file(struct http_call *call, const struct api_console_file *file)
 {
     struct http_exchange *exchange = call->exchange;
     char text[TAG_BYTES_MAX];
@@ -82,7 +82,7 @@ static void get_page(struct http_call *call)
 
 static void get_file(struct http_call *call)
 {
-    const struct http_console_file *file = console_find(call->id);
+    const struct api_console_file *file = console_find(call->id);
     if (file)
         answer_file(call, file);
     else
@@ -106,7 +106,7 @@ static void get_folder(struct http_call *call)
         .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE, .handle = (HANDLE)                \
     }
 
-const struct http_route http_console_routes[] = {
+const struct http_route api_console_routes[] = {
     CONSOLE_CALL("/console/", get_page),
     CONSOLE_CALL("/console/{file}", get_file),
     CONSOLE_CALL("/console", get_folder),

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-struct http_console_file {
+struct api_console_file {
     const char *name; /* "main.js" */
     const char *type; /* its content type */
     const char *tag;  /* ETag: hash of its bytes in hexadecimal digits */

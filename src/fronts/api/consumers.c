@@ -25,7 +25,7 @@ struct consumer_topic {
 };
 TABLE_DECLARE(consumer_topic_table, struct consumer_topic, entry)
 
-struct http_consumers {
+struct api_consumers {
     pthread_mutex_t lock;
     struct consumer_topic_table topics;
     size_t count;
@@ -34,16 +34,16 @@ struct http_consumers {
 
 enum { SWEEP_MS = 60 * 1000 };
 
-struct http_consumers *http_consumers_new(void)
+struct api_consumers *api_consumers_new(void)
 {
-    struct http_consumers *consumers = calloc(1, sizeof *consumers);
+    struct api_consumers *consumers = calloc(1, sizeof *consumers);
     if (consumers)
         pthread_mutex_init(&consumers->lock, NULL);
     return consumers;
 }
 
 /* Removes the consumers of the topic that were not seen since, and the topic if it is empty. */
-static void topic_sweep(struct http_consumers *consumers, struct consumer_topic *topic,
+static void topic_sweep(struct api_consumers *consumers, struct consumer_topic *topic,
                         int64_t since_ms)
 {
     struct consumer *next;
@@ -62,7 +62,7 @@ static void topic_sweep(struct http_consumers *consumers, struct consumer_topic 
     free(topic);
 }
 
-static void consumers_sweep(struct http_consumers *consumers, int64_t since_ms)
+static void consumers_sweep(struct api_consumers *consumers, int64_t since_ms)
 {
     struct consumer_topic *next;
     for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
@@ -72,7 +72,7 @@ static void consumers_sweep(struct http_consumers *consumers, int64_t since_ms)
     }
 }
 
-void http_consumers_free(struct http_consumers *consumers)
+void api_consumers_free(struct api_consumers *consumers)
 {
     if (!consumers)
         return;
@@ -83,7 +83,7 @@ void http_consumers_free(struct http_consumers *consumers)
 }
 
 /* Returns the topic, created if necessary, or NULL if out of memory. */
-static struct consumer_topic *topic_of(struct http_consumers *consumers, struct slice name)
+static struct consumer_topic *topic_of(struct api_consumers *consumers, struct slice name)
 {
     struct consumer_topic *topic = consumer_topic_table_find(&consumers->topics, name);
     if (topic || !(topic = calloc(1, sizeof *topic + name.len)))
@@ -95,7 +95,7 @@ static struct consumer_topic *topic_of(struct http_consumers *consumers, struct 
 }
 
 /* Returns the consumer, created if necessary, or NULL if there are too many or out of memory. */
-static struct consumer *consumer_of(struct http_consumers *consumers, struct slice topic_name,
+static struct consumer *consumer_of(struct api_consumers *consumers, struct slice topic_name,
                                     struct slice name)
 {
     struct consumer_topic *topic = topic_of(consumers, topic_name);
@@ -104,8 +104,8 @@ static struct consumer *consumer_of(struct http_consumers *consumers, struct sli
     struct consumer *consumer = consumer_table_find(&topic->consumers, name);
     if (consumer)
         return consumer;
-    if (consumers->count < HTTP_CONSUMERS_MAX &&
-        topic->consumers.table.count < HTTP_CONSUMERS_OF_TOPIC_MAX)
+    if (consumers->count < API_CONSUMERS_MAX &&
+        topic->consumers.table.count < API_CONSUMERS_OF_TOPIC_MAX)
         consumer = calloc(1, sizeof *consumer + name.len);
     if (!consumer) {
         if (!topic->consumers.table.count) /* newly created */
@@ -119,12 +119,12 @@ static struct consumer *consumer_of(struct http_consumers *consumers, struct sli
     return consumer;
 }
 
-void http_consumers_note(struct http_consumers *consumers, struct slice topic, struct slice name,
-                         uint64_t taken, int64_t now_ms)
+void api_consumers_note(struct api_consumers *consumers, struct slice topic, struct slice name,
+                        uint64_t taken, int64_t now_ms)
 {
     pthread_mutex_lock(&consumers->lock);
     if (now_ms - consumers->swept_ms >= SWEEP_MS || now_ms < consumers->swept_ms) {
-        consumers_sweep(consumers, now_ms - HTTP_CONSUMERS_FORGOTTEN_MS);
+        consumers_sweep(consumers, now_ms - API_CONSUMERS_FORGOTTEN_MS);
         consumers->swept_ms = now_ms;
     }
     struct consumer *consumer = consumer_of(consumers, topic, name);
@@ -138,7 +138,7 @@ void http_consumers_note(struct http_consumers *consumers, struct slice topic, s
 /* ---- GET /v1/topics/{topic}/consumers ---- */
 
 enum {
-    HOLDERS_MAX = 2 * HTTP_CONSUMERS_OF_TOPIC_MAX /* in one answer, which is incomplete above it */
+    HOLDERS_MAX = 2 * API_CONSUMERS_OF_TOPIC_MAX /* in one answer, which is incomplete above it */
 };
 
 /* The figures of a consumer in one call. */
@@ -211,7 +211,7 @@ static bool census_is_wanted(void *owner, uint64_t tag)
 }
 
 /* Adds the consumers seen by this server. */
-static void census_add_seen(struct holder_census *census, struct http_consumers *consumers,
+static void census_add_seen(struct holder_census *census, struct api_consumers *consumers,
                             int64_t now_ms)
 {
     pthread_mutex_lock(&consumers->lock);
@@ -219,7 +219,7 @@ static void census_add_seen(struct holder_census *census, struct http_consumers 
         &consumers->topics, slice_make(census->topic, census->topic_bytes));
     for (struct consumer *at = topic ? consumer_table_first(&topic->consumers) : NULL; at;
          at = consumer_table_next(&topic->consumers, at)) {
-        if (at->seen_ms < now_ms - HTTP_CONSUMERS_FORGOTTEN_MS)
+        if (at->seen_ms < now_ms - API_CONSUMERS_FORGOTTEN_MS)
             continue;
         struct holder *holder = census_holder(census, at->entry.key);
         if (!holder)
@@ -330,7 +330,7 @@ static void list_consumers(struct http_call *call)
     http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
 
-const struct http_route http_consumers_routes[] = {
+const struct http_route api_consumers_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_TOPIC_PATH "/consumers",
      .name = "consumers",
@@ -352,16 +352,16 @@ static uint64_t topic_count(const struct consumer_topic *topic, int64_t since_ms
     return count;
 }
 
-void http_consumers_emit(struct http_consumers *consumers, struct metric_page *page, int64_t now_ms,
-                         http_consumers_shows *shows, void *ctx)
+void api_consumers_emit(struct api_consumers *consumers, struct metric_page *page, int64_t now_ms,
+                        api_consumers_shows *shows, void *ctx)
 {
     uint64_t others = 0;
     uint32_t shown = 0;
-    metric_begin(page, &http_consumers_metrics[0]);
+    metric_begin(page, &api_consumers_metrics[0]);
     pthread_mutex_lock(&consumers->lock);
     for (struct consumer_topic *at = consumer_topic_table_first(&consumers->topics); at;
          at = consumer_topic_table_next(&consumers->topics, at)) {
-        uint64_t count = topic_count(at, now_ms - HTTP_CONSUMERS_FORGOTTEN_MS);
+        uint64_t count = topic_count(at, now_ms - API_CONSUMERS_FORGOTTEN_MS);
         if (!count || (shows && !shows(ctx, at->entry.key)))
             continue;
         if (shown < page->topics_max) {
@@ -376,7 +376,7 @@ void http_consumers_emit(struct http_consumers *consumers, struct metric_page *p
         metric_sample(page, METRIC_LABELS(slice_of(METRIC_OTHERS)), others);
 }
 
-const struct metric http_consumers_metrics[] = {
+const struct metric api_consumers_metrics[] = {
     {.name = "tarry_consumers",
      .type = PROMETHEUS_GAUGE,
      .labels = {"topic"},

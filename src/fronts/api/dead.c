@@ -116,8 +116,8 @@ static void redrive(struct http_call *call)
 {
     static const uint64_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
-    if (http_bulk_is_named(call->request->body)) {
-        http_bulk_redrive(call);
+    if (api_bulk_is_named(call->request->body)) {
+        api_bulk_redrive(call);
         return;
     }
     if (!body_says_nothing(call))
@@ -138,7 +138,7 @@ static void redrive(struct http_call *call)
 
 #define SWEEP (OPTIONS_FILTER | OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_DRY_RUN))
 
-const struct http_route http_dead_routes[] = {
+const struct http_route api_dead_routes[] = {
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/purge",
      .name = "purge",

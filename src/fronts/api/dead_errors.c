@@ -182,7 +182,7 @@ static void get_dead_errors(struct http_call *call)
     http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
 
-const struct http_route http_dead_errors_routes[] = {
+const struct http_route api_dead_errors_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_TOPIC_PATH "/dead-errors",
      .name = "dead_errors",

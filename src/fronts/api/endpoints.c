@@ -49,7 +49,7 @@ static void get_endpoints(struct http_call *call)
     queue_topic(call->front->queue, &topic, http_reply_to(call, on_topic));
 }
 
-const struct http_route http_endpoints_routes[] = {
+const struct http_route api_endpoints_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_TOPIC_PATH "/endpoints",
      .name = "endpoints",

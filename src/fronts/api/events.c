@@ -171,7 +171,7 @@ static void stream_events(struct http_call *call)
         events_end(events);
 }
 
-const struct http_route http_events_routes[] = {
+const struct http_route api_events_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/events",
      .name = "events",

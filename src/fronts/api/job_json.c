@@ -93,7 +93,7 @@ static void write_duration(struct buffer *out, const char *key, int64_t ms)
     buffer_append_byte(out, '"');
 }
 
-void http_policy_write(struct buffer *out, const struct policy *policy)
+void api_policy_write(struct buffer *out, const struct policy *policy)
 {
     write_duration(out, "lease_for", policy->lease_ms);
     write_duration(out, "ttl", policy->ttl_ms);
@@ -135,31 +135,31 @@ static void write_kept(struct buffer *out, const struct job *job)
         json_write_string(out, job->error);
     }
     write_history(out, job->history);
-    http_policy_write(out, &job->policy);
+    api_policy_write(out, &job->policy);
 }
 
-void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view)
+void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view)
 {
     PUT(out, "{\"topic\":");
     json_write_string(out, job->job.topic);
     PUT(out, ",\"id\":");
     json_write_string(out, job->job.id);
-    if (view == HTTP_VIEW_TAKEN || view == HTTP_VIEW_TAKEN_EXACT)
+    if (view == API_VIEW_TAKEN || view == API_VIEW_TAKEN_EXACT)
         write_taken(out, job);
     else
         write_kept(out, &job->job);
     job_json_content_type(out, job->job.content_type);
     write_meta(out, job->job.meta);
-    if (view == HTTP_VIEW_EXACT || view == HTTP_VIEW_TAKEN_EXACT) {
+    if (view == API_VIEW_EXACT || view == API_VIEW_TAKEN_EXACT) {
         PUT(out, ",\"body_base64\":");
         json_write_base64(out, job->job.body);
-    } else if (view != HTTP_VIEW_LISTED) {
+    } else if (view != API_VIEW_LISTED) {
         job_json_body(out, &job->job);
     }
     buffer_append_byte(out, '}');
 }
 
-void http_result_members_write(struct buffer *out, const struct queue_result *result)
+void api_result_members_write(struct buffer *out, const struct queue_result *result)
 {
     PUT(out, "\"topic\":");
     json_write_string(out, result->topic);

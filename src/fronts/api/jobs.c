@@ -11,11 +11,11 @@
 
 /* ---- get and list ---- */
 
-static enum http_view view_of(enum http_bodies bodies)
+static enum api_view view_of(enum http_bodies bodies)
 {
-    return bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
-           : bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
-                                          : HTTP_VIEW_LISTED;
+    return bodies == HTTP_BODIES_SHOWN    ? API_VIEW_WHOLE
+           : bodies == HTTP_BODIES_BASE64 ? API_VIEW_EXACT
+                                          : API_VIEW_LISTED;
 }
 
 static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -27,8 +27,8 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
         return;
     }
-    enum http_view view = exchange->bodies ? view_of(exchange->bodies) : HTTP_VIEW_WHOLE;
-    http_job_write(http_answer_start(exchange), &reply->jobs[0], view);
+    enum api_view view = exchange->bodies ? view_of(exchange->bodies) : API_VIEW_WHOLE;
+    api_job_write(http_answer_start(exchange), &reply->jobs[0], view);
     http_answer_end_json(exchange, 200);
 }
 
@@ -114,7 +114,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     for (size_t i = 0; i < reply->job_count; i++) {
         if (i)
             buffer_append_byte(body, ',');
-        http_job_write(body, &reply->jobs[i], view_of(exchange->bodies));
+        api_job_write(body, &reply->jobs[i], view_of(exchange->bodies));
     }
     buffer_append_text(body, "],\"cursor\":");
     if (reply->cursor.len)
@@ -139,7 +139,7 @@ static void list_all(struct http_call *call)
         .state = fields->state,
         .limit = limit_of(fields),
         .cursor = fields->cursor,
-        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
+        .with_body = view_of(fields->bodies) != API_VIEW_LISTED,
     };
     queue_list(call->front->queue, &list, http_reply_to(call, on_listed));
 }
@@ -152,7 +152,7 @@ enum { SEARCH_ANSWER_BYTES_MAX = 512 << 10 }; /* the rest goes to the next page 
 struct job_search {
     struct http_front *front;
     struct buffer jobs;
-    enum http_view view;
+    enum api_view view;
 };
 
 static void on_job_found(void *owner, uint64_t tag, const struct queue_job *job)
@@ -161,7 +161,7 @@ static void on_job_found(void *owner, uint64_t tag, const struct queue_job *job)
     (void)tag;
     if (search->jobs.len)
         buffer_append_byte(&search->jobs, ',');
-    http_job_write(&search->jobs, job, search->view);
+    api_job_write(&search->jobs, job, search->view);
 }
 
 static bool search_is_wanted(void *owner, uint64_t tag)
@@ -211,7 +211,7 @@ static bool begin_search(struct http_call *call, struct http_fault *fault)
         .filter = {.id_prefix = fields->id_prefix, .error = fields->error},
         .cursor = fields->cursor,
         .limit = limit_of(fields),
-        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
+        .with_body = view_of(fields->bodies) != API_VIEW_LISTED,
     };
     (void)http_meta_split(fields->meta, &order.filter.meta_name, &order.filter.meta_value);
     if (!http_error_filter_check(fields, fault))
@@ -258,7 +258,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
     }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_byte(body, '{');
-    http_result_members_write(body, result);
+    api_result_members_write(body, result);
     buffer_append_byte(body, '}');
     http_answer_end_json(exchange, result->status == QUEUE_REQUESTED ? 202 : 200);
 }
@@ -302,7 +302,7 @@ static void call_job(struct http_call *call)
     (OPTION_BIT(OPTION_STATE) | OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR) |             \
      OPTION_BIT(OPTION_BODY) | OPTIONS_SEARCH)
 
-const struct http_route http_jobs_routes[] = {
+const struct http_route api_jobs_routes[] = {
     {.method = HTTP_METHOD_DELETE,
      .pattern = HTTP_JOB_PATH,
      .name = "cancel",

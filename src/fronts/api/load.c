@@ -65,7 +65,7 @@ static void get_load(struct http_call *call)
     queue_forecast(call->front->queue, &forecast, http_reply_to(call, on_load));
 }
 
-const struct http_route http_load_routes[] = {
+const struct http_route api_load_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/load",
      .name = "load",

@@ -13,7 +13,7 @@ enum { LOCATE_JOBS = 100, LOCATE_ANSWER_BYTES_MAX = 8 << 20 };
 struct locating {
     struct http_front *front;
     struct buffer jobs;
-    enum http_view view;
+    enum api_view view;
 };
 
 static bool locate_looks_at(void *owner, uint64_t tag, struct slice topic)
@@ -29,7 +29,7 @@ static void locate_on_found(void *owner, uint64_t tag, const struct queue_job *j
     (void)tag;
     if (locating->jobs.len)
         buffer_append_byte(&locating->jobs, ',');
-    http_job_write(&locating->jobs, job, locating->view);
+    api_job_write(&locating->jobs, job, locating->view);
 }
 
 static bool locate_is_wanted(void *owner, uint64_t tag)
@@ -69,9 +69,9 @@ static void locate_job(struct http_call *call)
     struct locating *locating = calloc(1, sizeof *locating);
     if (locating) {
         locating->front = call->front;
-        locating->view = fields->bodies == HTTP_BODIES_SHOWN    ? HTTP_VIEW_WHOLE
-                         : fields->bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_EXACT
-                                                                : HTTP_VIEW_LISTED;
+        locating->view = fields->bodies == HTTP_BODIES_SHOWN    ? API_VIEW_WHOLE
+                         : fields->bodies == HTTP_BODIES_BASE64 ? API_VIEW_EXACT
+                                                                : API_VIEW_LISTED;
         buffer_init(&locating->jobs, HTTP_OUT_BYTES_MAX);
         http_gate_keep(exchange, call->caller);
         const struct locate_listener listener = {.looks_at = locate_looks_at,
@@ -89,7 +89,7 @@ static void locate_job(struct http_call *call)
     http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
 
-const struct http_route http_locate_routes[] = {
+const struct http_route api_locate_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/jobs/{id}",
      .name = "locate",

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-extern const char http_openapi_text[];
-extern const size_t http_openapi_bytes;
+extern const char api_openapi_text[];
+extern const size_t api_openapi_bytes;
 
 #endif

@@ -30,7 +30,7 @@ static struct slice cut_text(struct slice text, size_t bytes_max)
     return slice_make(text.at, bytes_max);
 }
 
-void http_fields_push(const struct http_fields *fields, struct queue_push *push)
+void api_fields_push(const struct http_fields *fields, struct queue_push *push)
 {
     push->when = http_fields_when(fields, QUEUE_DUE_NOW);
     push->priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
@@ -42,8 +42,8 @@ void http_fields_push(const struct http_fields *fields, struct queue_push *push)
                                      .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
 }
 
-bool http_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
-                       struct http_fault *fault)
+bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
+                      struct http_fault *fault)
 {
     char error[HTTP_HOOK_ERROR_BYTES] = "";
     if (!http_delivery_is_on(hooks))
@@ -189,7 +189,7 @@ static bool read_item_callback(struct item *item, struct slice key, struct json_
     struct slice url;
     size_t start = item->arena->len;
     bool done = read_item_text(item, key, value, &url) &&
-                http_callback_add(item->meta, url, item->hooks, item->fault);
+                api_callback_add(item->meta, url, item->hooks, item->fault);
     item->arena->len = start;
     return done;
 }
@@ -316,12 +316,12 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         return false;
     if (item.seen & MEMBER_BODY_BASE64 && !check_body_levels(out, fault))
         return false;
-    http_fields_push(&item.fields, out);
+    api_fields_push(&item.fields, out);
     return true;
 }
 
-bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
-                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+bool api_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
+                    struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
 {
     buffer_clear(meta);
     return parse_item(value, (struct slice){0}, out, arena, meta, hooks, fault);
@@ -335,7 +335,7 @@ static bool refuse_count(struct http_fault *fault)
                           "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
 }
 
-static bool begin_item(struct http_batch *batch, struct http_fault *fault)
+static bool begin_item(struct api_batch *batch, struct http_fault *fault)
 {
     if (batch->item_count == QUEUE_BATCH_MAX)
         return refuse_count(fault);
@@ -344,14 +344,14 @@ static bool begin_item(struct http_batch *batch, struct http_fault *fault)
 }
 
 /* Records the fault of the current item, for its place in the answer. */
-static void set_aside(struct http_batch *batch, const struct http_fault *fault)
+static void set_aside(struct api_batch *batch, const struct http_fault *fault)
 {
-    struct http_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
+    struct api_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
     buffer_append(batch->faults, &item, sizeof item);
 }
 
 /* Adds the request's trace context to the current item, whose pairs are still in `meta`. */
-static void carry_item(struct http_batch *batch, struct queue_push *push)
+static void carry_item(struct api_batch *batch, struct queue_push *push)
 {
     struct buffer *arena = batch->arena;
     size_t before = batch->meta->len;
@@ -366,11 +366,11 @@ static void carry_item(struct http_batch *batch, struct queue_push *push)
     buffer_append_slice(arena, buffer_slice(batch->meta));
 }
 
-static void add_item(struct http_batch *batch, struct json_value value)
+static void add_item(struct api_batch *batch, struct json_value value)
 {
     struct http_fault fault;
     struct queue_push *push = &batch->pushes[batch->push_count];
-    if (http_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
+    if (api_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
         (!batch->allows || batch->allows(batch->ctx, push->topic, &fault))) {
         if (batch->carry || batch->notes_pushed)
             carry_item(batch, push);
@@ -386,7 +386,7 @@ static bool refuse_json(struct http_fault *fault, size_t at)
 }
 
 /* Adds an item, or sets it aside if it is nested too deeply. */
-static void add_item_of(struct http_batch *batch, struct json_value value, bool is_too_deep)
+static void add_item_of(struct api_batch *batch, struct json_value value, bool is_too_deep)
 {
     struct http_fault fault;
     if (!is_too_deep) {
@@ -400,7 +400,7 @@ static void add_item_of(struct http_batch *batch, struct json_value value, bool 
 /* Parses one line. Returns false if the whole body is refused. A line that is not JSON is set aside
  * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that
  * the body is malformed. */
-static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
+static bool parse_line(struct slice line, bool is_json, struct api_batch *batch,
                        struct http_fault *fault)
 {
     struct json_value value;
@@ -421,7 +421,7 @@ static bool parse_line(struct slice line, bool is_json, struct http_batch *batch
     return true;
 }
 
-static bool parse_lines(struct slice body, bool is_json, struct http_batch *batch,
+static bool parse_lines(struct slice body, bool is_json, struct api_batch *batch,
                         struct http_fault *fault)
 {
     const char *at = body.at, *end = body.at + body.len;
@@ -463,7 +463,7 @@ static bool has_too_many(struct slice body)
     return commas >= QUEUE_BATCH_MAX;
 }
 
-static bool parse_array(struct slice body, struct http_batch *batch, struct http_fault *fault)
+static bool parse_array(struct slice body, struct api_batch *batch, struct http_fault *fault)
 {
     struct json_cursor cursor = {0};
     struct json_value array, value;
@@ -494,8 +494,8 @@ static bool begins_array(struct slice body)
     return i < body.len && body.at[i] == '[';
 }
 
-bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
-                      struct http_fault *fault)
+bool api_batch_parse(struct slice body, struct slice type, struct api_batch *batch,
+                     struct http_fault *fault)
 {
     batch->push_count = batch->item_count = batch->carried = 0;
     buffer_clear(batch->arena);
@@ -552,7 +552,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     if (!exchange)
         return;
     if (exchange->span)
-        http_trace_pushed(exchange, result, 1);
+        api_trace_pushed(exchange, result, 1);
     if (!queue_status_is_success(result->status)) {
         http_answer_result(exchange, result);
         return;
@@ -560,7 +560,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     struct buffer *body = http_answer_start(exchange);
     bool is_new = result->status != QUEUE_EXISTED;
     buffer_append_byte(body, '{');
-    http_result_members_write(body, result);
+    api_result_members_write(body, result);
     buffer_append_byte(body, '}');
     if (is_new)
         write_location(exchange, result);
@@ -644,10 +644,10 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
             fault, PROBLEM_BAD_OPTION, 0,
             "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
             "name*=UTF-8''%%C3%%A4");
-    http_fields_push(&call->query->fields, push);
+    api_fields_push(&call->query->fields, push);
     if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
-        if (!http_callback_add(&call->front->meta, call->query->fields.callback,
-                               call->front->shared->hooks, fault))
+        if (!api_callback_add(&call->front->meta, call->query->fields.callback,
+                              call->front->shared->hooks, fault))
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
@@ -667,8 +667,8 @@ static void push_one(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
         return;
     }
-    if (http_trace_is_on(call)) {
-        http_trace_push(call, &call->front->meta);
+    if (api_trace_is_on(call)) {
+        api_trace_push(call, &call->front->meta);
         push.meta = buffer_slice(&call->front->meta);
     }
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
@@ -680,7 +680,7 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
                               const struct queue_result *result)
 {
     buffer_append_byte(out, '{');
-    http_result_members_write(out, result);
+    api_result_members_write(out, result);
     if (!queue_status_is_success(result->status)) {
         uint64_t limit = result->status == QUEUE_BODY_TOO_BIG
                              ? exchange->front->options.body_bytes_max
@@ -695,8 +695,8 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
 static void answer_batch(struct http_exchange *exchange, const struct queue_result *results,
                          size_t count)
 {
-    const struct http_item_fault *fault = (const void *)exchange->note.at;
-    const struct http_item_fault *faults_end =
+    const struct api_item_fault *fault = (const void *)exchange->note.at;
+    const struct api_item_fault *faults_end =
         (const void *)(exchange->note.at + exchange->note.len);
     struct buffer *out = http_answer_start(exchange);
     bool lines = exchange->wants_lines;
@@ -729,7 +729,7 @@ static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply 
     if (!exchange)
         return;
     if (exchange->span)
-        http_trace_pushed(exchange, reply->results, reply->result_count);
+        api_trace_pushed(exchange, reply->results, reply->result_count);
     answer_batch(exchange, reply->results, reply->result_count);
 }
 
@@ -756,26 +756,26 @@ static void push_many(struct http_call *call)
     struct trace_carry carry;
     if (!front->pushes)
         front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
-    buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
-    struct http_batch batch = {
+    buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct api_item_fault));
+    struct api_batch batch = {
         .pushes = front->pushes,
         .faults = &exchange->note,
         .arena = &front->arena,
         .meta = &front->meta,
         .hooks = front->shared->hooks,
-        .carry = http_trace_is_on(call) && http_trace_batch(call, &carry) ? &carry : NULL,
+        .carry = api_trace_is_on(call) && api_trace_batch(call, &carry) ? &carry : NULL,
         .notes_pushed = front->shared->tracer,
         .allows = batch_allows,
         .ctx = call};
     if (!front->pushes)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!front->pushes ||
-        !http_batch_parse(call->request->body, call->request->content_type, &batch, &fault)) {
+        !api_batch_parse(call->request->body, call->request->content_type, &batch, &fault)) {
         http_answer_fault(exchange, &fault);
         return;
     }
     if (exchange->span)
-        http_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
+        api_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
     if (call->query->fields.restore)
         restore_own(front->pushes, batch.push_count);
     exchange->count = batch.item_count;
@@ -796,7 +796,7 @@ static void push_many(struct http_call *call)
         .topics = HTTP_TOPICS_PATH                                                                 \
     }
 
-const struct http_route http_push_routes[] = {
+const struct http_route api_push_routes[] = {
     PUSH(PUT, HTTP_JOB_PATH),
     PUSH(POST, HTTP_JOBS_PATH),
     {.method = HTTP_METHOD_POST,

@@ -12,28 +12,28 @@
 #include "trace/carry.h"
 
 /* Copies the options of a push into the queue's command. */
-void http_fields_push(const struct http_fields *fields, struct queue_push *push);
+void api_fields_push(const struct http_fields *fields, struct queue_push *push);
 
 /* Checks a callback and adds it to the job's meta. */
-bool http_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
-                       struct http_fault *fault);
+bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
+                      struct http_fault *fault);
 
 /* Parses one item. `arena` and `meta` are scratch. Unescaped text goes to the arena, which must
  * have room for the length of the item, since growing it would invalidate earlier slices. Slices of
  * *out point into both texts. `hooks` check callbacks. */
-bool http_item_parse(struct json_value item, struct queue_push *out, struct buffer *arena,
-                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault);
+bool api_item_parse(struct json_value item, struct queue_push *out, struct buffer *arena,
+                    struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault);
 
-struct http_item_fault {
+struct api_item_fault {
     uint32_t index; /* index of the item */
     struct http_fault fault;
 };
 
-struct http_batch {
+struct api_batch {
     struct queue_push *pushes; /* room for QUEUE_BATCH_MAX; receives the valid items in order */
     uint32_t push_count;
     uint32_t item_count;
-    struct buffer *faults; /* receives a struct http_item_fault for each invalid item, in order */
+    struct buffer *faults; /* receives a struct api_item_fault for each invalid item, in order */
     struct buffer *arena, *meta;
     const struct http_hooks *hooks; /* may be NULL */
     /* Returns whether a job may be pushed to this topic. On false, *fault gives the reason. NULL:
@@ -48,7 +48,7 @@ struct http_batch {
 
 /* Parses a batch. `type` is the body's content type. Returns false if the whole body is invalid;
  * *fault describes the problem. */
-bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
-                      struct http_fault *fault);
+bool api_batch_parse(struct slice body, struct slice type, struct api_batch *batch,
+                     struct http_fault *fault);
 
 #endif

@@ -118,7 +118,7 @@ static void get_info(struct http_call *call)
     json_write_time(body, queue_wall_ms(front->queue));
     buffer_append_text(body, ",\"test_clock\":");
     if (front->shared->clock)
-        http_clock_write(body, front->shared->clock);
+        api_clock_write(body, front->shared->clock);
     else
         buffer_append_text(body, "null");
     buffer_append_text(body, ",\"store\":");
@@ -156,7 +156,7 @@ static void get_info(struct http_call *call)
     }
     buffer_append_text(body, ",\"caller\":");
     buffer_append_byte(body, '{');
-    http_caller_members_write(body, call->caller);
+    api_caller_members_write(body, call->caller);
     buffer_append_byte(body, '}');
     buffer_append_text(body, ",\"scopes\":");
     write_scopes(body, front->shared);
@@ -192,7 +192,7 @@ static void get_readyz(struct http_call *call)
 static void get_openapi(struct http_call *call)
 {
     answer_text(call->exchange, 200, "application/yaml",
-                slice_make(http_openapi_text, http_openapi_bytes));
+                slice_make(api_openapi_text, api_openapi_bytes));
 }
 
 static void get_problem(struct http_call *call)
@@ -286,7 +286,7 @@ static void call_drain(struct http_call *call)
         .scope = ACCESS_ADMIN, .topics = HTTP_TOPICS_ALL, .handle = call_drain, .verb = (ON)       \
     }
 
-const struct http_route http_system_routes[] = {
+const struct http_route api_system_routes[] = {
     GET_CALL("/healthz", "healthz", EVERYBODY, get_healthz),
     GET_CALL("/readyz", "readyz", EVERYBODY, get_readyz),
     GET_CALL("/v1/info", "info", CALLERS, get_info),

@@ -85,14 +85,14 @@ static const char *write_raw(struct http_exchange *exchange, const struct queue_
 static size_t write_json(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
 {
     struct buffer *body = http_answer_start(exchange);
-    enum http_view view =
-        exchange->bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_TAKEN_EXACT : HTTP_VIEW_TAKEN;
+    enum api_view view =
+        exchange->bodies == HTTP_BODIES_BASE64 ? API_VIEW_TAKEN_EXACT : API_VIEW_TAKEN;
     size_t i = 0;
     buffer_append_text(body, "{\"jobs\":[");
     for (; i < count && (i == 0 || body->len < HTTP_TAKE_BYTES_MAX); i++) {
         if (i)
             buffer_append_byte(body, ',');
-        http_job_write(body, &jobs[i], view);
+        api_job_write(body, &jobs[i], view);
     }
     buffer_append_text(body, "]}\n");
     return i;
@@ -155,8 +155,8 @@ static void note_consumer(struct http_front *front, const struct queue_job *jobs
     for (size_t i = 0, first = 0; i <= count; i++) {
         if (i < count && slice_equals(jobs[i].job.topic, jobs[first].job.topic))
             continue;
-        http_consumers_note(front->shared->consumers, jobs[first].job.topic,
-                            jobs[first].job.consumer, i - first, now_ms);
+        api_consumers_note(front->shared->consumers, jobs[first].job.topic,
+                           jobs[first].job.consumer, i - first, now_ms);
         first = i;
     }
 }
@@ -191,7 +191,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     if (used && reply->jobs[0].job.consumer.len)
         note_consumer(front, reply->jobs, used);
     if (used && front->shared->tracer)
-        http_trace_taken(front, reply->jobs, used);
+        api_trace_taken(front, reply->jobs, used);
     return_jobs(front, reply->jobs + used, reply->job_count - used);
 }
 
@@ -264,8 +264,8 @@ static void take_jobs(struct http_call *call)
         http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }
     for (size_t i = 0; i < take.topic_count && take.consumer.len; i++)
-        http_consumers_note(front->shared->consumers, take.topics[i], take.consumer, 0,
-                            clock_wall_ms());
+        api_consumers_note(front->shared->consumers, take.topics[i], take.consumer, 0,
+                           clock_wall_ms());
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
                                    http_exchange_tag(exchange));
@@ -287,7 +287,7 @@ static void take_jobs(struct http_call *call)
         .topics = HTTP_TOPICS_##TOPICS                                                             \
     }
 
-const struct http_route http_take_routes[] = {
+const struct http_route api_take_routes[] = {
     TAKE_ROUTE(HTTP_TOPIC_PATH "/take", TAKE, PATH),
     TAKE_ROUTE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC), EACH),
     TAKE_ROUTE(HTTP_JOB_PATH "/take", TAKE_ONE, PATH),

@@ -92,8 +92,8 @@ static bool begins_with_deliver(struct slice extension)
     return extension.len >= sizeof begin - 1 && memcmp(extension.at, begin, sizeof begin - 1) == 0;
 }
 
-bool http_extension_check(const struct http_hooks *hooks, struct slice topic,
-                          struct slice extension, struct http_fault *fault)
+bool api_extension_check(const struct http_hooks *hooks, struct slice topic, struct slice extension,
+                         struct http_fault *fault)
 {
     char error[HTTP_HOOK_ERROR_BYTES] = "";
     if (!extension.len)
@@ -124,8 +124,8 @@ static bool read_settings_members(struct json_value object, struct http_fields *
     return true;
 }
 
-bool http_settings_read(struct slice json, struct http_fields *fields, struct buffer *scratch,
-                        struct buffer *extension, struct http_fault *fault)
+bool api_settings_read(struct slice json, struct http_fields *fields, struct buffer *scratch,
+                       struct buffer *extension, struct http_fault *fault)
 {
     struct extension members = {0};
     struct json_value object;
@@ -142,7 +142,7 @@ bool http_settings_read(struct slice json, struct http_fields *fields, struct bu
 
 /* ---- settings: writing ---- */
 
-void http_settings_write(struct buffer *out, const struct topic_settings *settings)
+void api_settings_write(struct buffer *out, const struct topic_settings *settings)
 {
     static const char *const conflicts[] = {NULL, "replace", "keep", "reject"};
     struct slice extension = settings->extension;
@@ -167,7 +167,7 @@ void http_settings_write(struct buffer *out, const struct topic_settings *settin
         buffer_append_text(out, conflicts[settings->on_conflict]);
         buffer_append_byte(out, '"');
     }
-    http_policy_write(out, &settings->policy);
+    api_policy_write(out, &settings->policy);
     if (settings->max_jobs) {
         buffer_append_text(out, ",\"max_jobs\":");
         buffer_append_u64(out, settings->max_jobs);
@@ -196,8 +196,8 @@ static bool refuse_patch(struct http_fault *fault, struct slice twice)
                           JSON_SHAPE_MEMBERS_MAX);
 }
 
-bool http_settings_patch(const struct topic_settings *settings, struct slice patch,
-                         struct buffer *out, struct http_fault *fault)
+bool api_settings_patch(const struct topic_settings *settings, struct slice patch,
+                        struct buffer *out, struct http_fault *fault)
 {
     struct json_value target, change;
     struct buffer now;
@@ -209,8 +209,8 @@ bool http_settings_patch(const struct topic_settings *settings, struct slice pat
         return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
                               "the body must be an object of the settings to change such as "
                               "{\"max_attempts\":5,\"ttl\":null}");
-    buffer_init(&now, HTTP_PATCH_BYTES_MAX);
-    http_settings_write(&now, settings);
+    buffer_init(&now, API_PATCH_BYTES_MAX);
+    api_settings_write(&now, settings);
     bool done = json_check(buffer_slice(&now), &target, NULL);
     if (!done)
         (void)http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "the topic's settings cannot be read");
@@ -222,7 +222,7 @@ bool http_settings_patch(const struct topic_settings *settings, struct slice pat
     return done;
 }
 
-void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings)
+void api_fields_settings(const struct http_fields *fields, struct topic_settings *settings)
 {
     *settings = (struct topic_settings){
         .policy = fields->policy,
@@ -286,7 +286,7 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
     else
         buffer_append_text(out, "null");
     buffer_append_text(out, ",\"settings\":");
-    http_settings_write(out, &topic->settings);
+    api_settings_write(out, &topic->settings);
     buffer_append_byte(out, '}');
 }
 
@@ -461,8 +461,7 @@ static bool check_topic_extension(struct http_exchange *exchange, struct slice t
 {
     return slice_equals(settings->extension, held) ||
            (check_forward(exchange, settings->extension, held, fault) &&
-            http_extension_check(exchange->front->shared->hooks, topic, settings->extension,
-                                 fault));
+            api_extension_check(exchange->front->shared->hooks, topic, settings->extension, fault));
 }
 
 /* ---- put ---- */
@@ -499,7 +498,7 @@ static bool read_settings(struct http_call *call, struct buffer *extension,
     buffer_clear(arena);
     if (!buffer_reserve(arena, body.len + 1))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    return http_settings_read(body, &call->query->fields, arena, extension, fault);
+    return api_settings_read(body, &call->query->fields, arena, extension, fault);
 }
 
 static void put_topic(struct http_call *call)
@@ -507,11 +506,11 @@ static void put_topic(struct http_call *call)
     struct buffer extension;
     struct noted_settings noted = {0};
     struct http_fault fault;
-    buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
+    buffer_init(&extension, API_EXTENSION_TEXT_MAX);
     if (!read_settings(call, &extension, &fault)) {
         http_answer_fault(call->exchange, &fault);
     } else {
-        http_fields_settings(&call->query->fields, &noted.settings);
+        api_fields_settings(&call->query->fields, &noted.settings);
         if (extension.len)
             look_up(call, noted, buffer_slice(&extension), on_put_looked_up);
         else
@@ -529,13 +528,13 @@ static bool merge_settings(const struct topic_settings *held, struct slice patch
 {
     struct http_fields fields = {0};
     struct buffer scratch;
-    buffer_init(&scratch, 2 * HTTP_PATCH_BYTES_MAX);
-    bool done = buffer_reserve(&scratch, 2 * HTTP_PATCH_BYTES_MAX) != NULL ||
+    buffer_init(&scratch, 2 * API_PATCH_BYTES_MAX);
+    bool done = buffer_reserve(&scratch, 2 * API_PATCH_BYTES_MAX) != NULL ||
                 http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    done = done && http_settings_patch(held, patch, merged, fault) &&
-           http_settings_read(buffer_slice(merged), &fields, &scratch, extension, fault);
+    done = done && api_settings_patch(held, patch, merged, fault) &&
+           api_settings_read(buffer_slice(merged), &fields, &scratch, extension, fault);
     if (done)
-        http_fields_settings(&fields, out);
+        api_fields_settings(&fields, out);
     buffer_fini(&scratch);
     return done;
 }
@@ -547,8 +546,8 @@ static void send_patch(struct http_exchange *exchange, const struct topic_settin
     struct buffer merged, extension;
     struct http_fault fault;
     (void)read_note(exchange, &topic, &text);
-    buffer_init(&merged, 2 * HTTP_PATCH_BYTES_MAX);
-    buffer_init(&extension, HTTP_EXTENSION_TEXT_MAX);
+    buffer_init(&merged, 2 * API_PATCH_BYTES_MAX);
+    buffer_init(&extension, API_EXTENSION_TEXT_MAX);
     bool done = merge_settings(held, text, &merged, &extension, &settings, &fault);
     settings.extension = buffer_slice(&extension);
     if (done && check_topic_extension(exchange, topic, &settings, held->extension, &fault))
@@ -573,9 +572,9 @@ static void on_patch_looked_up(void *owner, uint64_t tag, const struct queue_rep
 static void patch_topic(struct http_call *call)
 {
     struct slice body = call->request->body;
-    if (body.len > HTTP_PATCH_BYTES_MAX) {
-        http_answer_problem(call->exchange, PROBLEM_BODY_TOO_BIG, HTTP_PATCH_BYTES_MAX,
-                            "a patch of settings has at most %d bytes", HTTP_PATCH_BYTES_MAX);
+    if (body.len > API_PATCH_BYTES_MAX) {
+        http_answer_problem(call->exchange, PROBLEM_BODY_TOO_BIG, API_PATCH_BYTES_MAX,
+                            "a patch of settings has at most %d bytes", API_PATCH_BYTES_MAX);
         return;
     }
     look_up(call, (struct noted_settings){0}, body, on_patch_looked_up);
@@ -624,7 +623,7 @@ static void test_delivery(struct http_call *call)
         .topics = HTTP_TOPICS_PATH, .handle = call_topic, .verb = QUEUE_TOPIC_##VERB               \
     }
 
-const struct http_route http_topics_routes[] = {
+const struct http_route api_topics_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/topics",
      .name = "topics",

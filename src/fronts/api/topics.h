@@ -13,30 +13,30 @@
 #include "http/front.h"
 #include "http/query.h"
 
-enum { HTTP_PATCH_BYTES_MAX = 16 * 1024 }; /* of a patch, and of its result */
+enum { API_PATCH_BYTES_MAX = 16 * 1024 }; /* of a patch, and of its result */
 
 /* Size of the buffer for an extension. It is larger than TOPIC_EXTENSION_BYTES_MAX, so that a
  * refusal can report the excess. */
-enum { HTTP_EXTENSION_TEXT_MAX = JOB_BODY_BYTES_MAX + 64 };
+enum { API_EXTENSION_TEXT_MAX = JOB_BODY_BYTES_MAX + 64 };
 
 /* Reads a JSON object of settings, in the format of GET, on top of the values in `fields`.
  * Unescapes into `scratch`, which has room for the text; appends `deliver` and `dead_letter` to
  * `extension`. */
-bool http_settings_read(struct slice json, struct http_fields *fields, struct buffer *scratch,
-                        struct buffer *extension, struct http_fault *fault);
+bool api_settings_read(struct slice json, struct http_fields *fields, struct buffer *scratch,
+                       struct buffer *extension, struct http_fault *fault);
 
 /* Copies the settings given by options; without extension. */
-void http_fields_settings(const struct http_fields *fields, struct topic_settings *settings);
+void api_fields_settings(const struct http_fields *fields, struct topic_settings *settings);
 
 /* Checks an extension with the hooks. An empty one is always valid. One with `deliver` is invalid
  * if delivery is disabled; dead letters can be configured without delivery. */
-bool http_extension_check(const struct http_hooks *hooks, struct slice topic,
-                          struct slice extension, struct http_fault *fault);
+bool api_extension_check(const struct http_hooks *hooks, struct slice topic, struct slice extension,
+                         struct http_fault *fault);
 /* Writes the object of GET. */
-void http_settings_write(struct buffer *out, const struct topic_settings *settings);
+void api_settings_write(struct buffer *out, const struct topic_settings *settings);
 
-/* Applies a merge patch to `settings`: appends an object for http_settings_read to `out`. */
-bool http_settings_patch(const struct topic_settings *settings, struct slice patch,
-                         struct buffer *out, struct http_fault *fault);
+/* Applies a merge patch to `settings`: appends an object for api_settings_read to `out`. */
+bool api_settings_patch(const struct topic_settings *settings, struct slice patch,
+                        struct buffer *out, struct http_fault *fault);
 
 #endif

@@ -31,7 +31,7 @@ static bool find_parent(const struct http_request *request, struct slice *out)
     return count == 1;
 }
 
-bool http_trace_read(const struct http_request *request, struct trace_carry *out)
+bool api_trace_read(const struct http_request *request, struct trace_carry *out)
 {
     struct slice parent;
     struct buffer states;
@@ -56,7 +56,7 @@ static void begin_push(struct http_exchange *exchange, const struct trace_contex
         exchange->span->start_us = clock_wall_us() - (clock_boot_us() - exchange->started_us);
 }
 
-void http_trace_push(struct http_call *call, struct buffer *meta)
+void api_trace_push(struct http_call *call, struct buffer *meta)
 {
     struct http_exchange *exchange = call->exchange;
     struct trace_context own;
@@ -69,7 +69,7 @@ void http_trace_push(struct http_call *call, struct buffer *meta)
         begin_push(exchange, &own, state);
         if (own.is_sampled)
             trace_meta_add_pushed(meta, clock_wall_us());
-    } else if (http_trace_batch(call, &carry) && trace_meta_add(meta, &carry) && exchange->span) {
+    } else if (api_trace_batch(call, &carry) && trace_meta_add(meta, &carry) && exchange->span) {
         trace_meta_add_pushed(meta, clock_wall_us());
     }
     if (exchange->span)
@@ -78,10 +78,10 @@ void http_trace_push(struct http_call *call, struct buffer *meta)
         exchange->span->body_bytes = call->request->body.len;
 }
 
-bool http_trace_batch(struct http_call *call, struct trace_carry *out)
+bool api_trace_batch(struct http_call *call, struct trace_carry *out)
 {
     struct http_exchange *exchange = call->exchange;
-    bool is_given = http_trace_read(call->request, out);
+    bool is_given = api_trace_read(call->request, out);
     if (!call->front->shared->tracer)
         return is_given;
     begin_push(exchange, is_given ? &out->context : NULL,
@@ -94,8 +94,8 @@ bool http_trace_batch(struct http_call *call, struct trace_carry *out)
     return true;
 }
 
-void http_trace_batch_read(struct http_exchange *exchange, const struct queue_push *pushes,
-                           size_t count, uint32_t carried)
+void api_trace_batch_read(struct http_exchange *exchange, const struct queue_push *pushes,
+                          size_t count, uint32_t carried)
 {
     bool is_one_topic = true;
     if (!carried) { /* each of its jobs has a trace of its own */
@@ -110,8 +110,8 @@ void http_trace_batch_read(struct http_exchange *exchange, const struct queue_pu
     exchange->span->jobs = (uint32_t)count;
 }
 
-void http_trace_pushed(struct http_exchange *exchange, const struct queue_result *results,
-                       size_t count)
+void api_trace_pushed(struct http_exchange *exchange, const struct queue_result *results,
+                      size_t count)
 {
     struct trace_span *span = exchange->span;
     const struct queue_result *worst = results;
@@ -126,22 +126,21 @@ void http_trace_pushed(struct http_exchange *exchange, const struct queue_result
 
 /* ---- consumers ---- */
 
-void http_trace_taken(struct http_front *front, const struct queue_job *jobs, size_t count)
+void api_trace_taken(struct http_front *front, const struct queue_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         tracer_taken(front->shared->tracer, &jobs[i].job, jobs[i].lease);
 }
 
-void http_trace_answering(struct http_front *front, const struct queue_answer *answers,
-                          size_t count)
+void api_trace_answering(struct http_front *front, const struct queue_answer *answers, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (answers[i].verb == QUEUE_NACK && answers[i].error.len)
             tracer_lease_error(front->shared->tracer, answers[i].lease, answers[i].error);
 }
 
-void http_trace_answered(struct http_front *front, enum queue_verb verb, struct slice lease,
-                         const struct queue_result *result)
+void api_trace_answered(struct http_front *front, enum queue_verb verb, struct slice lease,
+                        const struct queue_result *result)
 {
     struct tracer *tracer = front->shared->tracer;
     if (result->status == QUEUE_LEASE_ENDED)

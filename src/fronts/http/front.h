@@ -89,8 +89,8 @@ void http_shared_add_metrics(struct http_shared *shared,
                              bool (*emit)(void *ctx, struct metric_page *page, uint32_t part),
                              void *ctx);
 /* The metrics that this room writes. */
-extern const struct metric http_topic_metrics[], http_store_metrics[], http_metrics[],
-    http_server_metrics[];
+extern const struct metric monitor_topic_metrics[], monitor_store_metrics[], monitor_metrics[],
+    monitor_server_metrics[];
 
 /* Sets the access rules; without them every caller has all rights. Call it before the reactors run;
  * `access` must outlive the fronts. */

@@ -96,8 +96,8 @@ struct http_front {
     struct list streams;   /* open answers, longest quiet first; see stream.h */
     uint32_t stream_count;
     struct deadline *stream_alarm;
-    struct http_live *live;          /* see live.h */
-    struct http_sample_box *samples; /* its own box, if it receives samples */
+    struct monitor_live *live;          /* see live.h */
+    struct monitor_sample_box *samples; /* its own box, if it receives samples */
     struct slab exchanges;
     uint32_t serial;
     int64_t now_ms;  /* of this iteration; 0: not read yet */
@@ -146,7 +146,7 @@ struct http_shared {
     atomic_bool is_refusal_logged;
     uint32_t metrics_topics;   /* number of topics with samples of their own at /metrics */
     struct lateness *lateness; /* NULL: no figures */
-    struct http_consumers *consumers;
+    struct api_consumers *consumers;
     bool (*emit)(void *ctx, struct metric_page *page, uint32_t part);
     void *emit_ctx;
     atomic_bool wants_wake; /* a thread waits for bytes to arrive */
@@ -156,7 +156,7 @@ struct http_shared {
     struct quota *quota;                /* NULL: nothing is counted */
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */
-    struct http_sampler *sampler;       /* NULL: no sampling */
+    struct monitor_sampler *sampler;    /* NULL: no sampling */
     _Atomic int64_t certificate_ends_s; /* in Unix time, or 0 */
     _Atomic uint64_t process_bytes;
     uint64_t process_bytes_max;             /* 0: no limit */

@@ -24,12 +24,12 @@ struct asked {
 };
 VECTOR_DECLARE(asked_list, struct asked)
 
-struct http_live {
-    struct http_sample_box box;
+struct monitor_live {
+    struct monitor_sample_box box;
     struct letter rest;                 /* continues with viewers that have not received `last` */
     bool is_rest_posted, is_box_posted; /* is_box_posted is checked when the front is gone */
     struct http_front *front;           /* NULL: gone */
-    struct http_sample *last;
+    struct monitor_sample *last;
     struct list viewers; /* least recently served first */
     struct asked_list asked;
     /* The text of `last` for callers that may see all topics; empty: not written yet. */
@@ -39,7 +39,7 @@ struct http_live {
 
 struct viewer {
     struct list node; /* in live->viewers */
-    struct http_live *live;
+    struct monitor_live *live;
     struct http_stream *stream;
     uint64_t tag;  /* tag of its exchange */
     uint64_t told; /* serial of the sample that it received last */
@@ -65,11 +65,11 @@ static uint64_t sum_counter(struct http_shared *shared, size_t offset)
     return sum;
 }
 
-static void read_status(struct http_status_input *input, const struct http_live *live,
+static void read_status(struct monitor_status_input *input, const struct monitor_live *live,
                         const struct access_caller *caller)
 {
     struct http_shared *shared = live->front->shared;
-    *input = (struct http_status_input){
+    *input = (struct monitor_status_input){
         .sample = live->last,
         .caller = caller,
         .wall_ms = live->last->wall_ms,
@@ -81,7 +81,7 @@ static void read_status(struct http_status_input *input, const struct http_live 
             atomic_load_explicit(&shared->certificate_ends_s, memory_order_relaxed),
     };
     if (caller->has_all_topics)
-        input->lateness = http_sample_lateness(shared, (struct slice){0});
+        input->lateness = monitor_sample_lateness(shared, (struct slice){0});
     clock_steps(&input->steps);
     for (int trouble = 1; trouble < TROUBLES; trouble++)
         for (uint32_t party = 0; party < TROUBLE_PARTIES; party++)
@@ -89,11 +89,11 @@ static void read_status(struct http_status_input *input, const struct http_live 
                 trouble_party_lasts_ms((enum trouble)trouble, party);
 }
 
-static void read_snapshot(struct http_snapshot_input *input, const struct http_live *live,
+static void read_snapshot(struct monitor_snapshot_input *input, const struct monitor_live *live,
                           const struct access_caller *caller)
 {
     struct http_shared *shared = live->front->shared;
-    *input = (struct http_snapshot_input){
+    *input = (struct monitor_snapshot_input){
         .shared = shared,
         .waiting_takes = sum_counter(shared, offsetof(struct http_counters, waiting)),
         .connections = sum_counter(shared, offsetof(struct http_counters, connections)),
@@ -105,15 +105,15 @@ static void read_snapshot(struct http_snapshot_input *input, const struct http_l
 
 static void tell_overview(struct viewer *viewer)
 {
-    struct http_live *live = viewer->live;
+    struct monitor_live *live = viewer->live;
     const struct access_caller *caller = http_stream_caller(viewer->stream);
     struct buffer *text = caller->has_all_topics ? &live->overview : &live->text;
     if (!caller->has_all_topics)
         buffer_clear(text);
     if (!text->len) {
-        struct http_snapshot_input input;
+        struct monitor_snapshot_input input;
         read_snapshot(&input, live, caller);
-        http_snapshot_write(text, &input);
+        monitor_snapshot_write(text, &input);
     }
     if (!text->failed)
         http_stream_send(viewer->stream, "snapshot", buffer_slice(text));
@@ -135,14 +135,14 @@ static void on_topic_shown(void *owner, uint64_t tag, const struct queue_reply *
     if (!viewer || !front->live->last ||
         (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND))
         return;
-    struct http_live *live = viewer->live;
-    struct http_snapshot_input input;
+    struct monitor_live *live = viewer->live;
+    struct monitor_snapshot_input input;
     const struct queue_topic *shown =
         reply->status == QUEUE_OK && reply->topic_count ? reply->topics : NULL;
     read_snapshot(&input, live, http_stream_caller(viewer->stream));
     buffer_clear(&live->text);
-    http_snapshot_topic_write(&live->text, &input, slice_make(viewer->topic, viewer->topic_len),
-                              shown);
+    monitor_snapshot_topic_write(&live->text, &input, slice_make(viewer->topic, viewer->topic_len),
+                                 shown);
     if (!live->text.failed)
         http_stream_send(viewer->stream, "snapshot", buffer_slice(&live->text));
 }
@@ -160,13 +160,13 @@ static void tell_topic(struct viewer *viewer)
 /* Sends the state of the server as in GET /v1/server, and new lines of the log. */
 static void tell_server(struct viewer *viewer)
 {
-    struct http_live *live = viewer->live;
+    struct monitor_live *live = viewer->live;
     struct buffer *text = &live->text;
     uint64_t lost, next = 0;
     buffer_clear(text);
     buffer_append_text(text, "{\"at\":");
     json_write_time(text, live->last->wall_ms);
-    http_server_state_write(text, live->front, TOKENS_BYTES);
+    monitor_server_state_write(text, live->front, TOKENS_BYTES);
     json_write_member(text, "log");
     buffer_append_byte(text, '[');
     size_t start = text->len;
@@ -184,7 +184,7 @@ static void tell_server(struct viewer *viewer)
 
 static void tell(struct viewer *viewer)
 {
-    struct http_live *live = viewer->live;
+    struct monitor_live *live = viewer->live;
     list_remove(&viewer->node);
     list_add_last(&live->viewers, &viewer->node);
     viewer->told = live->last->serial;
@@ -196,7 +196,7 @@ static void tell(struct viewer *viewer)
         tell_overview(viewer);
 }
 
-static void post_rest(struct http_live *live)
+static void post_rest(struct monitor_live *live)
 {
     if (live->is_rest_posted)
         return;
@@ -205,7 +205,7 @@ static void post_rest(struct http_live *live)
 }
 
 /* Sends the newest sample to all viewers without it, within the time limit of the iteration. */
-static void tell_all(struct http_live *live)
+static void tell_all(struct monitor_live *live)
 {
     int64_t until_us = clock_boot_us() + TURN_US;
     while (!list_is_empty(&live->viewers)) {
@@ -222,17 +222,17 @@ static void tell_all(struct http_live *live)
 
 /* ---- status ---- */
 
-static void write_status(struct buffer *text, const struct http_live *live,
+static void write_status(struct buffer *text, const struct monitor_live *live,
                          const struct access_caller *caller)
 {
-    struct http_status_input input;
-    struct http_status status;
+    struct monitor_status_input input;
+    struct monitor_status status;
     read_status(&input, live, caller);
-    http_status_judge(&status, &input);
-    http_status_write(text, &status);
+    monitor_status_judge(&status, &input);
+    monitor_status_write(text, &status);
 }
 
-static void answer_status(struct http_live *live, struct http_exchange *exchange)
+static void answer_status(struct monitor_live *live, struct http_exchange *exchange)
 {
     const struct access_caller *caller = exchange->caller;
     if (!http_gate_holds(exchange)) {
@@ -253,7 +253,7 @@ static void answer_status(struct http_live *live, struct http_exchange *exchange
 
 /* Answers all status requests for which the newest sample is fresh enough, within the time limit of
  * the iteration. Each answer is evaluated over all topics. */
-static void answer_asked(struct http_live *live)
+static void answer_asked(struct monitor_live *live)
 {
     int64_t until_us = clock_boot_us() + TURN_US;
     size_t kept = 0;
@@ -275,10 +275,10 @@ static void answer_asked(struct http_live *live)
 
 /* ---- arrival of samples ---- */
 
-static void live_free(struct http_live *live)
+static void live_free(struct monitor_live *live)
 {
-    http_sample_release(atomic_exchange(&live->box.next, NULL));
-    http_sample_release(live->last);
+    monitor_sample_release(atomic_exchange(&live->box.next, NULL));
+    monitor_sample_release(live->last);
     asked_list_fini(&live->asked);
     buffer_fini(&live->overview);
     buffer_fini(&live->status);
@@ -287,13 +287,13 @@ static void live_free(struct http_live *live)
 }
 
 /* Detaches the state from its front, which is gone. */
-static void live_end(struct http_live *live)
+static void live_end(struct monitor_live *live)
 {
     if (!live->is_box_posted && !live->is_rest_posted)
         live_free(live);
 }
 
-static void set_open(struct http_live *live)
+static void set_open(struct monitor_live *live)
 {
     bool is_open = !list_is_empty(&live->viewers) || live->asked.count;
     atomic_store_explicit(&live->box.is_open, is_open, memory_order_release);
@@ -301,14 +301,14 @@ static void set_open(struct http_live *live)
 
 static void on_sample(struct letter *letter)
 {
-    struct http_live *live = (struct http_live *)(void *)letter;
+    struct monitor_live *live = (struct monitor_live *)(void *)letter;
     if (!live->front) {
         live->is_box_posted = false;
         live_end(live);
         return;
     }
-    struct http_sample *sample = atomic_exchange(&live->box.next, NULL);
-    http_sample_release(live->last);
+    struct monitor_sample *sample = atomic_exchange(&live->box.next, NULL);
+    monitor_sample_release(live->last);
     live->last = sample;
     buffer_clear(&live->overview);
     buffer_clear(&live->status);
@@ -319,8 +319,8 @@ static void on_sample(struct letter *letter)
 
 static void on_rest(struct letter *letter)
 {
-    struct http_live *live =
-        (struct http_live *)(void *)((char *)letter - offsetof(struct http_live, rest));
+    struct monitor_live *live =
+        (struct monitor_live *)(void *)((char *)letter - offsetof(struct monitor_live, rest));
     live->is_rest_posted = false;
     if (!live->front) {
         live_end(live);
@@ -331,10 +331,10 @@ static void on_rest(struct letter *letter)
     set_open(live);
 }
 
-struct http_live *http_live_new(struct http_front *front)
+struct monitor_live *monitor_live_new(struct http_front *front)
 {
     enum { TEXT_BYTES_MAX = 1024 * 1024 };
-    struct http_live *live = calloc(1, sizeof *live);
+    struct monitor_live *live = calloc(1, sizeof *live);
     if (!live)
         return NULL;
     live->box.letter.run = on_sample;
@@ -349,7 +349,7 @@ struct http_live *http_live_new(struct http_front *front)
 }
 
 /* Frees it, or leaves that to a letter that is still in transit. */
-void http_live_free(struct http_live *live)
+void monitor_live_free(struct monitor_live *live)
 {
     if (!live)
         return;
@@ -372,7 +372,7 @@ static bool must_look(struct http_call *call)
 
 static void get_status(struct http_call *call)
 {
-    struct http_live *live = call->front->live;
+    struct monitor_live *live = call->front->live;
     struct asked asked = {.tag = http_exchange_tag(call->exchange)};
     if (!must_look(call))
         return;
@@ -382,7 +382,7 @@ static void get_status(struct http_call *call)
         return;
     }
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
-    asked.serial = http_sampler_want(call->front->shared->sampler);
+    asked.serial = monitor_sampler_want(call->front->shared->sampler);
     (void)asked_list_add(&live->asked, asked);
 }
 
@@ -416,7 +416,7 @@ static void on_viewer_gone(void *ctx)
 {
     struct viewer *viewer = ctx;
     list_remove(&viewer->node);
-    http_sampler_leave(viewer->live->front->shared->sampler);
+    monitor_sampler_leave(viewer->live->front->shared->sampler);
     set_open(viewer->live);
     free(viewer);
 }
@@ -424,22 +424,22 @@ static void on_viewer_gone(void *ctx)
 /* Sends the history. It covers all topics, so only callers that may see all of them get it. */
 static void tell_history(struct viewer *viewer)
 {
-    struct http_live *live = viewer->live;
-    struct http_history_point points[HTTP_HISTORY_POINTS];
+    struct monitor_live *live = viewer->live;
+    struct monitor_history_point points[MONITOR_HISTORY_POINTS];
     size_t count = 0;
     if (http_stream_caller(viewer->stream)->has_all_topics)
-        count = http_sampler_history(live->front->shared->sampler, points);
+        count = monitor_sampler_history(live->front->shared->sampler, points);
     buffer_clear(&live->text);
-    http_history_write(&live->text, points, count);
+    monitor_history_write(&live->text, points, count);
     http_stream_send(viewer->stream, "history", buffer_slice(&live->text));
 }
 
 static void begin_viewing(struct viewer *viewer)
 {
-    struct http_live *live = viewer->live;
+    struct monitor_live *live = viewer->live;
     list_add_last(live->viewers.next, &viewer->node); /* ahead of all others */
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
-    http_sampler_listen(live->front->shared->sampler);
+    monitor_sampler_listen(live->front->shared->sampler);
     if (viewer->view == HTTP_LIVE_OVERVIEW)
         tell_history(viewer);
     /* The first snapshot is sent immediately: the one that other viewers have, or one made for
@@ -448,7 +448,7 @@ static void begin_viewing(struct viewer *viewer)
         http_front_now_ms(live->front) - live->last->inner_ms < RECENT_MS)
         post_rest(live);
     else
-        (void)http_sampler_want(live->front->shared->sampler);
+        (void)monitor_sampler_want(live->front->shared->sampler);
 }
 
 static void get_live(struct http_call *call)
@@ -476,7 +476,7 @@ static void get_live(struct http_call *call)
         free(viewer);
 }
 
-const struct http_route http_live_routes[] = {
+const struct http_route monitor_live_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/live",
      .name = "live",

@@ -10,11 +10,11 @@
 #define TARRY_MONITOR_LIVE_H
 
 struct http_front;
-struct http_live;
+struct monitor_live;
 
 /* Creates the live state of a front. Returns NULL if out of memory. */
-struct http_live *http_live_new(struct http_front *front);
+struct monitor_live *monitor_live_new(struct http_front *front);
 /* Frees it after its streams have ended; NULL is allowed. */
-void http_live_free(struct http_live *live);
+void monitor_live_free(struct monitor_live *live);
 
 #endif

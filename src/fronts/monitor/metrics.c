@@ -35,7 +35,7 @@ struct scrape {
     struct metric_page page;
     size_t bytes_counted; /* size of `out` in the budget */
 
-    struct http_metrics_topics topics;
+    struct monitor_metrics_topics topics;
     uint32_t page_topics;
     int64_t now_ms;
     char after[JOB_TOPIC_BYTES_MAX];
@@ -43,7 +43,7 @@ struct scrape {
 
     scrape_step *const *step;
     uint32_t at; /* position within the step */
-    struct http_metrics_requests requests;
+    struct monitor_metrics_requests requests;
 };
 
 static void scrape_count_bytes(struct scrape *scrape)
@@ -58,11 +58,11 @@ static void scrape_free(struct scrape *scrape)
     reactor_cancel_at_turn_end(&scrape->next);
     http_budget_remove(scrape->front, scrape->bytes_counted);
     buffer_fini(&scrape->out);
-    http_metrics_topics_fini(&scrape->topics);
+    monitor_metrics_topics_fini(&scrape->topics);
     free(scrape);
 }
 
-void http_metrics_end(struct http_front *front)
+void monitor_metrics_end(struct http_front *front)
 {
     while (!list_is_empty(&front->scrapes))
         scrape_free(list_entry(front->scrapes.next, struct scrape, list));
@@ -116,7 +116,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     const struct queue_topic *topics = reply->topics + from;
     for (size_t i = 0; i < count; i++)
         if (access_may(exchange->caller, exchange->route->scope, topics[i].name) &&
-            !http_metrics_topics_add(&scrape->topics, &topics[i])) {
+            !monitor_metrics_topics_add(&scrape->topics, &topics[i])) {
             scrape_fail(scrape, exchange);
             return;
         }
@@ -127,7 +127,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         scrape_in_next_turn(scrape, run_ask);
         return;
     }
-    http_metrics_topics_end(&scrape->topics, is_good);
+    monitor_metrics_topics_end(&scrape->topics, is_good);
     scrape_in_next_turn(scrape, run_write);
 }
 
@@ -155,7 +155,7 @@ static void run_ask(struct turn_end_call *call)
 
 static bool step_topics(struct scrape *scrape, struct metric_page *page)
 {
-    return http_metrics_topics_write(&scrape->topics, page, &scrape->at, scrape->now_ms);
+    return monitor_metrics_topics_write(&scrape->topics, page, &scrape->at, scrape->now_ms);
 }
 
 /* Returns whether the caller may see the topic. */
@@ -177,44 +177,44 @@ static bool step_lateness(struct scrape *scrape, struct metric_page *page)
 static bool step_consumers(struct scrape *scrape, struct metric_page *page)
 {
     struct http_exchange *exchange = http_exchange_find(scrape->front, scrape->tag);
-    http_consumers_emit(scrape->front->shared->consumers, page, clock_wall_ms(),
-                        exchange->caller->has_all_topics ? NULL : shows_topic, exchange);
+    api_consumers_emit(scrape->front->shared->consumers, page, clock_wall_ms(),
+                       exchange->caller->has_all_topics ? NULL : shows_topic, exchange);
     return true;
 }
 
 static bool step_store(struct scrape *scrape, struct metric_page *page)
 {
-    http_metrics_server_write_store(scrape->front->queue, page);
+    monitor_metrics_server_write_store(scrape->front->queue, page);
     return true;
 }
 
 static bool step_gather(struct scrape *scrape, struct metric_page *page)
 {
     (void)page;
-    return http_metrics_requests_gather(&scrape->requests, scrape->front->shared, &scrape->at);
+    return monitor_metrics_requests_gather(&scrape->requests, scrape->front->shared, &scrape->at);
 }
 
 static bool step_requests(struct scrape *scrape, struct metric_page *page)
 {
-    return http_metrics_requests_write_counts(&scrape->requests, scrape->front->shared, page,
-                                              &scrape->at);
+    return monitor_metrics_requests_write_counts(&scrape->requests, scrape->front->shared, page,
+                                                 &scrape->at);
 }
 
 static bool step_durations(struct scrape *scrape, struct metric_page *page)
 {
-    return http_metrics_requests_write_durations(&scrape->requests, scrape->front->shared, page,
-                                                 &scrape->at);
+    return monitor_metrics_requests_write_durations(&scrape->requests, scrape->front->shared, page,
+                                                    &scrape->at);
 }
 
 static bool step_fronts(struct scrape *scrape, struct metric_page *page)
 {
-    http_metrics_requests_write_rest(&scrape->requests, scrape->front->shared, page);
+    monitor_metrics_requests_write_rest(&scrape->requests, scrape->front->shared, page);
     return true;
 }
 
 static bool step_server(struct scrape *scrape, struct metric_page *page)
 {
-    http_metrics_server_write(scrape->front->shared, page);
+    monitor_metrics_server_write(scrape->front->shared, page);
     return true;
 }
 
@@ -270,7 +270,7 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
         return NULL;
     scrape->front = front;
     scrape->tag = http_exchange_tag(exchange);
-    scrape->page_topics = http_store_is_embedded(info) ? PAGE_TOPICS : PAGE_TOPICS_AWAY;
+    scrape->page_topics = monitor_store_is_embedded(info) ? PAGE_TOPICS : PAGE_TOPICS_AWAY;
     scrape->now_ms = queue_wall_ms(front->queue);
     scrape->step = exchange->caller->has_all_topics ? steps : own_steps;
     list_init(&scrape->next.list);
@@ -303,7 +303,7 @@ static void get_metrics(struct http_call *call)
         scrape_in_next_turn(scrape, run_write);
 }
 
-const struct http_route http_metrics_routes[] = {
+const struct http_route monitor_metrics_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/metrics",
      .name = "metrics",

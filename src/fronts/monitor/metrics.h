@@ -5,6 +5,6 @@
 struct http_front;
 
 /* Cancels pages in progress when the front ends. */
-void http_metrics_end(struct http_front *front);
+void monitor_metrics_end(struct http_front *front);
 
 #endif

@@ -25,7 +25,7 @@ enum {
 
 /* ---- collecting ---- */
 
-static void add_front(struct http_metrics_requests *sums, struct http_front *front)
+static void add_front(struct monitor_metrics_requests *sums, struct http_front *front)
 {
     const struct http_counters *counters = &front->counters;
     for (size_t route = 0; route < HTTP_ROUTES_MAX; route++) {
@@ -51,8 +51,8 @@ static void add_front(struct http_metrics_requests *sums, struct http_front *fro
     }
 }
 
-bool http_metrics_requests_gather(struct http_metrics_requests *sums, struct http_shared *shared,
-                                  uint32_t *at)
+bool monitor_metrics_requests_gather(struct monitor_metrics_requests *sums,
+                                     struct http_shared *shared, uint32_t *at)
 {
     pthread_mutex_lock(&shared->lock);
     bool is_front = *at < shared->front_count;
@@ -94,7 +94,7 @@ static bool is_of(const struct http_shared *shared, uint32_t index, uint32_t fir
                               strcmp(shared->routes[index].name, shared->routes[first].name) == 0);
 }
 
-static void write_route_counts(const struct http_metrics_requests *sums,
+static void write_route_counts(const struct monitor_metrics_requests *sums,
                                const struct http_shared *shared, struct metric_page *page,
                                uint32_t first, const char *name)
 {
@@ -115,7 +115,7 @@ static void write_route_counts(const struct http_metrics_requests *sums,
     }
 }
 
-static void write_route_durations(const struct http_metrics_requests *sums,
+static void write_route_durations(const struct monitor_metrics_requests *sums,
                                   const struct http_shared *shared, struct metric_page *page,
                                   uint32_t first, const char *name)
 {
@@ -131,70 +131,70 @@ static void write_route_durations(const struct http_metrics_requests *sums,
     }
 }
 
-bool http_metrics_requests_write_counts(const struct http_metrics_requests *sums,
-                                        const struct http_shared *shared, struct metric_page *page,
-                                        uint32_t *at)
+bool monitor_metrics_requests_write_counts(const struct monitor_metrics_requests *sums,
+                                           const struct http_shared *shared,
+                                           struct metric_page *page, uint32_t *at)
 {
     const char *name;
     if (*at == 0)
-        metric_begin(page, &http_metrics[REQUESTS]);
+        metric_begin(page, &monitor_metrics[REQUESTS]);
     if (!next_route(shared, at, &name))
         return true;
     write_route_counts(sums, shared, page, (*at)++, name);
     return false;
 }
 
-bool http_metrics_requests_write_durations(const struct http_metrics_requests *sums,
-                                           const struct http_shared *shared,
-                                           struct metric_page *page, uint32_t *at)
+bool monitor_metrics_requests_write_durations(const struct monitor_metrics_requests *sums,
+                                              const struct http_shared *shared,
+                                              struct metric_page *page, uint32_t *at)
 {
     const char *name;
     if (*at == 0)
-        metric_begin(page, &http_metrics[DURATION]);
+        metric_begin(page, &monitor_metrics[DURATION]);
     if (!next_route(shared, at, &name))
         return true;
     write_route_durations(sums, shared, page, (*at)++, name);
     return false;
 }
 
-static void write_listeners(struct metric_page *page, const struct http_metrics_requests *sums)
+static void write_listeners(struct metric_page *page, const struct monitor_metrics_requests *sums)
 {
-    metric_begin(page, &http_metrics[ACCEPTED]);
+    metric_begin(page, &monitor_metrics[ACCEPTED]);
     for (uint32_t i = 0; i < sums->listener_count; i++)
         metric_sample(page, METRIC_LABELS(slice_of(sums->listeners[i].name)),
                       sums->listeners[i].accepted);
-    metric_begin(page, &http_metrics[FAILED]);
+    metric_begin(page, &monitor_metrics[FAILED]);
     for (uint32_t i = 0; i < sums->listener_count; i++)
         metric_sample(page, METRIC_LABELS(slice_of(sums->listeners[i].name)),
                       sums->listeners[i].ungreeted);
 }
 
-void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
-                                      struct http_shared *shared, struct metric_page *page)
+void monitor_metrics_requests_write_rest(const struct monitor_metrics_requests *sums,
+                                         struct http_shared *shared, struct metric_page *page)
 {
     static const char *const denials[HTTP_DENIALS] = {
         [HTTP_DENIED_SCOPE] = "scope",
         [HTTP_DENIED_TOPIC] = "topic",
     };
-    metric_write(page, &http_metrics[CONNECTIONS], sums->connections);
-    metric_write(page, &http_metrics[REFUSED], sums->refused);
+    metric_write(page, &monitor_metrics[CONNECTIONS], sums->connections);
+    metric_write(page, &monitor_metrics[REFUSED], sums->refused);
     write_listeners(page, sums);
-    metric_write(page, &http_metrics[RECEIVED], sums->bytes_in);
-    metric_write(page, &http_metrics[SENT], sums->bytes_out);
-    metric_write(page, &http_metrics[REQUEST_MEMORY], http_budget_used(shared));
-    metric_write(page, &http_metrics[REQUEST_MEMORY_MAX], shared->budget.bytes_max);
-    metric_write(page, &http_metrics[MEMORY_REFUSED], counter_get(&shared->budget.refused));
-    metric_write(page, &http_metrics[WAITING_TAKES], sums->waiting);
-    metric_write(page, &http_metrics[STREAMS], sums->streams);
-    metric_write(page, &http_metrics[STREAM_EVENTS_LOST], sums->events_lost);
-    metric_begin(page, &http_metrics[DENIED]);
+    metric_write(page, &monitor_metrics[RECEIVED], sums->bytes_in);
+    metric_write(page, &monitor_metrics[SENT], sums->bytes_out);
+    metric_write(page, &monitor_metrics[REQUEST_MEMORY], http_budget_used(shared));
+    metric_write(page, &monitor_metrics[REQUEST_MEMORY_MAX], shared->budget.bytes_max);
+    metric_write(page, &monitor_metrics[MEMORY_REFUSED], counter_get(&shared->budget.refused));
+    metric_write(page, &monitor_metrics[WAITING_TAKES], sums->waiting);
+    metric_write(page, &monitor_metrics[STREAMS], sums->streams);
+    metric_write(page, &monitor_metrics[STREAM_EVENTS_LOST], sums->events_lost);
+    metric_begin(page, &monitor_metrics[DENIED]);
     for (size_t i = 0; i < HTTP_DENIALS; i++)
         metric_sample(page, METRIC_LABELS(slice_of(denials[i])), sums->denied[i]);
 }
 
 /* ---- rows ---- */
 
-const struct metric http_metrics[] = {
+const struct metric monitor_metrics[] = {
     [REQUESTS] = {.name = "tarry_http_requests_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"route", "code"},

@@ -10,7 +10,7 @@
 #include "base/metric.h"
 #include "http/state.h"
 
-struct http_metrics_requests {
+struct monitor_metrics_requests {
     uint64_t requests[HTTP_ROUTES_MAX][HTTP_STATUSES];
     struct buckets durations[HTTP_ROUTES_MAX][HTTP_CLASSES];
     uint64_t denied[HTTP_DENIALS];
@@ -26,17 +26,17 @@ struct http_metrics_requests {
  * step. */
 
 /* Adds the counters of one front per step. */
-bool http_metrics_requests_gather(struct http_metrics_requests *sums, struct http_shared *shared,
-                                  uint32_t *at);
+bool monitor_metrics_requests_gather(struct monitor_metrics_requests *sums,
+                                     struct http_shared *shared, uint32_t *at);
 /* Writes one route per step. */
-bool http_metrics_requests_write_counts(const struct http_metrics_requests *sums,
-                                        const struct http_shared *shared, struct metric_page *page,
-                                        uint32_t *at);
-bool http_metrics_requests_write_durations(const struct http_metrics_requests *sums,
+bool monitor_metrics_requests_write_counts(const struct monitor_metrics_requests *sums,
                                            const struct http_shared *shared,
                                            struct metric_page *page, uint32_t *at);
+bool monitor_metrics_requests_write_durations(const struct monitor_metrics_requests *sums,
+                                              const struct http_shared *shared,
+                                              struct metric_page *page, uint32_t *at);
 /* Writes the metrics without a route in one call. */
-void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
-                                      struct http_shared *shared, struct metric_page *page);
+void monitor_metrics_requests_write_rest(const struct monitor_metrics_requests *sums,
+                                         struct http_shared *shared, struct metric_page *page);
 
 #endif

@@ -20,25 +20,25 @@ enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT, FAILING };
 
 /* ---- the store ---- */
 
-void http_metrics_server_write_store(struct queue *queue, struct metric_page *page)
+void monitor_metrics_server_write_store(struct queue *queue, struct metric_page *page)
 {
     struct queue_info info = {0};
     queue_info(queue, &info);
     const char *class = info.durability_class ? info.durability_class : "none";
-    metric_begin(page, &http_store_metrics[STORE_INFO]);
+    metric_begin(page, &monitor_store_metrics[STORE_INFO]);
     metric_sample(page,
                   METRIC_LABELS(slice_of(info.store ? info.store : "none"), slice_of(class),
                                 slice_of(info.sync ? info.sync : "none")),
                   1);
-    metric_write(page, &http_store_metrics[STORE_HEALTHY], info.healthy);
-    metric_write(page, &http_store_metrics[STORE_ACCEPTING], info.accepting);
-    metric_write(page, &http_store_metrics[DISK_USED], info.bytes_on_disk);
-    if (!http_store_is_embedded(&info))
+    metric_write(page, &monitor_store_metrics[STORE_HEALTHY], info.healthy);
+    metric_write(page, &monitor_store_metrics[STORE_ACCEPTING], info.accepting);
+    metric_write(page, &monitor_store_metrics[DISK_USED], info.bytes_on_disk);
+    if (!monitor_store_is_embedded(&info))
         return;
-    metric_write(page, &http_store_metrics[RUN_JOBS], info.cold_jobs);
-    metric_write(page, &http_store_metrics[RUNS], info.runs);
-    metric_write(page, &http_store_metrics[CHECKPOINTS], info.checkpoints);
-    metric_write(page, &http_store_metrics[CHECKPOINT_FAILURES], info.checkpoints_failed);
+    metric_write(page, &monitor_store_metrics[RUN_JOBS], info.cold_jobs);
+    metric_write(page, &monitor_store_metrics[RUNS], info.runs);
+    metric_write(page, &monitor_store_metrics[CHECKPOINTS], info.checkpoints);
+    metric_write(page, &monitor_store_metrics[CHECKPOINT_FAILURES], info.checkpoints_failed);
 }
 
 /* ---- the server ---- */
@@ -57,19 +57,19 @@ static void write_build(struct metric_page *page, const char *version)
             buffer_append_byte(&wings, ',');
         buffer_append_text(&wings, features[i].name);
     }
-    metric_begin(page, &http_server_metrics[BUILD]);
+    metric_begin(page, &monitor_server_metrics[BUILD]);
     metric_sample(page, METRIC_LABELS(slice_of(version), buffer_slice(&wings)), 1);
 }
 
-void http_metrics_server_write(struct http_shared *shared, struct metric_page *page)
+void monitor_metrics_server_write(struct http_shared *shared, struct metric_page *page)
 {
     write_build(page, shared->version);
-    metric_write_time(page, &http_server_metrics[STARTED], shared->started_ms, 1000);
-    metric_write(page, &http_server_metrics[MEMORY], counter_get(&shared->process_bytes));
-    metric_write(page, &http_server_metrics[MEMORY_MAX], shared->process_bytes_max);
-    metric_write(page, &http_server_metrics[MEMORY_SPENT],
+    metric_write_time(page, &monitor_server_metrics[STARTED], shared->started_ms, 1000);
+    metric_write(page, &monitor_server_metrics[MEMORY], counter_get(&shared->process_bytes));
+    metric_write(page, &monitor_server_metrics[MEMORY_MAX], shared->process_bytes_max);
+    metric_write(page, &monitor_server_metrics[MEMORY_SPENT],
                  atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
-    metric_begin(page, &http_server_metrics[FAILING]);
+    metric_begin(page, &monitor_server_metrics[FAILING]);
     for (int trouble = 1; trouble < TROUBLES; trouble++)
         metric_sample_time(page, METRIC_LABELS(slice_of(trouble_name((enum trouble)trouble))),
                            trouble_lasts_ms((enum trouble)trouble), 1000);
@@ -78,7 +78,7 @@ void http_metrics_server_write(struct http_shared *shared, struct metric_page *p
 
 /* ---- rows ---- */
 
-const struct metric http_store_metrics[] = {
+const struct metric monitor_store_metrics[] = {
     [STORE_INFO] = {.name = "tarry_store_info",
                     .type = PROMETHEUS_INFO,
                     .labels = {"store", "durability", "sync"},
@@ -125,7 +125,7 @@ const struct metric http_store_metrics[] = {
          EMBEDDED},
     METRIC_END};
 
-const struct metric http_server_metrics[] = {
+const struct metric monitor_server_metrics[] = {
     [BUILD] = {.name = "tarry_build_info",
                .type = PROMETHEUS_INFO,
                .labels = {"version", "wings"},

@@ -15,12 +15,12 @@
 
 /* Returns whether the jobs are in this process, so that reading their figures needs no call to
  * another one. */
-static inline bool http_store_is_embedded(const struct queue_info *info)
+static inline bool monitor_store_is_embedded(const struct queue_info *info)
 {
     return info->store && strcmp(info->store, "embedded") == 0;
 }
 
-void http_metrics_server_write_store(struct queue *queue, struct metric_page *page);
-void http_metrics_server_write(struct http_shared *shared, struct metric_page *page);
+void monitor_metrics_server_write_store(struct queue *queue, struct metric_page *page);
+void monitor_metrics_server_write(struct http_shared *shared, struct metric_page *page);
 
 #endif

@@ -28,11 +28,11 @@ enum {
 
 static int by_name(const void *a, const void *b)
 {
-    return slice_compare(http_shown_topic_name(*(struct http_shown_topic *const *)a),
-                         http_shown_topic_name(*(struct http_shown_topic *const *)b));
+    return slice_compare(monitor_shown_topic_name(*(struct monitor_shown_topic *const *)a),
+                         monitor_shown_topic_name(*(struct monitor_shown_topic *const *)b));
 }
 
-static void show_topic(struct http_shown_topic *shown, const struct queue_topic *topic)
+static void show_topic(struct monitor_shown_topic *shown, const struct queue_topic *topic)
 {
     shown->counts = topic->counts;
     shown->totals = topic->totals;
@@ -44,7 +44,8 @@ static void show_topic(struct http_shown_topic *shown, const struct queue_topic 
     memcpy(shown->name, topic->name.at, topic->name.len);
 }
 
-static void add_to_others(struct http_shown_topic *others, const struct http_shown_topic *topic)
+static void add_to_others(struct monitor_shown_topic *others,
+                          const struct monitor_shown_topic *topic)
 {
     uint64_t *sums = (uint64_t *)(void *)&others->totals;
     const uint64_t *own = (const uint64_t *)(const void *)&topic->totals;
@@ -61,7 +62,7 @@ static void add_to_others(struct http_shown_topic *others, const struct http_sho
 }
 
 /* Drops all topics, since an incomplete list would be misleading. */
-static void drop_topics(struct http_metrics_topics *topics)
+static void drop_topics(struct monitor_metrics_topics *topics)
 {
     for (size_t i = 0; i < topics->largest.count; i++)
         free(topics->largest.at[i]);
@@ -69,32 +70,33 @@ static void drop_topics(struct http_metrics_topics *topics)
     topics->has_others = false;
 }
 
-void http_metrics_topics_fini(struct http_metrics_topics *topics)
+void monitor_metrics_topics_fini(struct monitor_metrics_topics *topics)
 {
     drop_topics(topics);
-    http_largest_topics_fini(&topics->largest);
+    monitor_largest_topics_fini(&topics->largest);
     free(topics->spare);
 }
 
-bool http_metrics_topics_add(struct http_metrics_topics *topics, const struct queue_topic *topic)
+bool monitor_metrics_topics_add(struct monitor_metrics_topics *topics,
+                                const struct queue_topic *topic)
 {
-    struct http_largest_topics *largest = &topics->largest;
-    struct http_shown_topic *shown = topics->spare ? topics->spare : malloc(sizeof *shown);
+    struct monitor_largest_topics *largest = &topics->largest;
+    struct monitor_shown_topic *shown = topics->spare ? topics->spare : malloc(sizeof *shown);
     topics->spare = NULL;
     if (!shown)
         return false;
     show_topic(shown, topic);
     topics->count++;
     if (largest->count < topics->shown_max) {
-        if (http_largest_topics_add(largest, shown))
+        if (monitor_largest_topics_add(largest, shown))
             return true;
         free(shown);
         return false;
     }
-    if (largest->count && http_shown_topic_is_larger(shown, largest->at[0])) {
-        struct http_shown_topic *dropped = largest->at[0];
+    if (largest->count && monitor_shown_topic_is_larger(shown, largest->at[0])) {
+        struct monitor_shown_topic *dropped = largest->at[0];
         largest->at[0] = shown;
-        http_largest_topics_changed(largest, 0);
+        monitor_largest_topics_changed(largest, 0);
         shown = dropped;
     }
     topics->has_others = true;
@@ -103,9 +105,9 @@ bool http_metrics_topics_add(struct http_metrics_topics *topics, const struct qu
     return true;
 }
 
-void http_metrics_topics_end(struct http_metrics_topics *topics, bool is_whole)
+void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_whole)
 {
-    struct http_largest_topics *largest = &topics->largest;
+    struct monitor_largest_topics *largest = &topics->largest;
     topics->is_whole = is_whole;
     if (!is_whole)
         drop_topics(topics);
@@ -139,7 +141,7 @@ static void write_states(struct metric_page *page, struct slice name,
 }
 
 static void write_topic(struct metric_page *page, uint32_t which, struct slice name,
-                        const struct http_shown_topic *topic, int64_t now_ms)
+                        const struct monitor_shown_topic *topic, int64_t now_ms)
 {
     int64_t age_ms = topic->oldest_ready_due_ms ? now_ms - topic->oldest_ready_due_ms : 0;
     switch (which) {
@@ -162,22 +164,23 @@ static void write_topic(struct metric_page *page, uint32_t which, struct slice n
     }
 }
 
-bool http_metrics_topics_write(const struct http_metrics_topics *topics, struct metric_page *page,
-                               uint32_t *at, int64_t now_ms)
+bool monitor_metrics_topics_write(const struct monitor_metrics_topics *topics,
+                                  struct metric_page *page, uint32_t *at, int64_t now_ms)
 {
-    const struct http_largest_topics *largest = &topics->largest;
+    const struct monitor_largest_topics *largest = &topics->largest;
     uint32_t rows = (uint32_t)largest->count + 1, which = *at / rows;
     uint32_t row = *at % rows;
     if (row == 0)
-        metric_begin(page, &http_topic_metrics[which]);
+        metric_begin(page, &monitor_topic_metrics[which]);
     if (row + 1 < rows)
-        write_topic(page, which, http_shown_topic_name(largest->at[row]), largest->at[row], now_ms);
+        write_topic(page, which, monitor_shown_topic_name(largest->at[row]), largest->at[row],
+                    now_ms);
     else if (topics->has_others)
         write_topic(page, which, slice_of(METRIC_OTHERS), &topics->others, now_ms);
     if (++*at < TOPIC_METRICS * rows)
         return false;
     if (topics->is_whole)
-        metric_write(page, &http_topic_metrics[TOPICS], topics->count);
+        metric_write(page, &monitor_topic_metrics[TOPICS], topics->count);
     return true;
 }
 
@@ -185,7 +188,7 @@ bool http_metrics_topics_write(const struct http_metrics_topics *topics, struct 
 
 #define HAS_TOPICS .when = "once there is a topic"
 
-const struct metric http_topic_metrics[] = {
+const struct metric monitor_topic_metrics[] = {
     [JOBS] = {.name = "tarry_jobs",
               .type = PROMETHEUS_GAUGE,
               .labels = {"topic", "state"},

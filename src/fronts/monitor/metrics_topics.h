@@ -12,7 +12,7 @@
 #include "base/metric.h"
 #include "queue/queue.h"
 
-struct http_shown_topic {
+struct monitor_shown_topic {
     struct queue_counts counts;
     struct topic_totals totals;
     int64_t oldest_ready_due_ms;
@@ -22,46 +22,47 @@ struct http_shown_topic {
     char name[JOB_TOPIC_BYTES_MAX];
 };
 
-static inline struct slice http_shown_topic_name(const struct http_shown_topic *topic)
+static inline struct slice monitor_shown_topic_name(const struct monitor_shown_topic *topic)
 {
     return slice_make(topic->name, topic->name_bytes);
 }
 
 /* Returns whether `one` ranks above `other`: by jobs, then by pushes, then by name. */
-static inline bool http_shown_topic_is_larger(const struct http_shown_topic *one,
-                                              const struct http_shown_topic *other)
+static inline bool monitor_shown_topic_is_larger(const struct monitor_shown_topic *one,
+                                                 const struct monitor_shown_topic *other)
 {
     if (one->jobs != other->jobs)
         return one->jobs > other->jobs;
     if (one->totals.pushed != other->totals.pushed)
         return one->totals.pushed > other->totals.pushed;
-    return slice_compare(http_shown_topic_name(one), http_shown_topic_name(other)) < 0;
+    return slice_compare(monitor_shown_topic_name(one), monitor_shown_topic_name(other)) < 0;
 }
 
-static inline bool http_shown_topic_is_dropped_before(struct http_shown_topic *const *one,
-                                                      struct http_shown_topic *const *other)
+static inline bool monitor_shown_topic_is_dropped_before(struct monitor_shown_topic *const *one,
+                                                         struct monitor_shown_topic *const *other)
 {
-    return http_shown_topic_is_larger(*other, *one);
+    return monitor_shown_topic_is_larger(*other, *one);
 }
-HEAP_DECLARE(http_largest_topics, struct http_shown_topic *, http_shown_topic_is_dropped_before,
-             heap_place_unused)
+HEAP_DECLARE(monitor_largest_topics, struct monitor_shown_topic *,
+             monitor_shown_topic_is_dropped_before, heap_place_unused)
 
-struct http_metrics_topics {
+struct monitor_metrics_topics {
     uint32_t shown_max; /* number of topics with samples of their own */
     uint64_t count;
-    struct http_largest_topics largest; /* heap, smallest at the root; finally by name */
-    struct http_shown_topic others, *spare;
+    struct monitor_largest_topics largest; /* heap, smallest at the root; finally by name */
+    struct monitor_shown_topic others, *spare;
     bool has_others;
     bool is_whole; /* all existing topics were added */
 };
 
 /* Adds a topic. Returns false if out of memory. */
-bool http_metrics_topics_add(struct http_metrics_topics *topics, const struct queue_topic *topic);
+bool monitor_metrics_topics_add(struct monitor_metrics_topics *topics,
+                                const struct queue_topic *topic);
 /* Ends the adding of topics. If not `is_whole`, no topic is reported, since the rest is unknown. */
-void http_metrics_topics_end(struct http_metrics_topics *topics, bool is_whole);
+void monitor_metrics_topics_end(struct monitor_metrics_topics *topics, bool is_whole);
 /* Writes one to five samples from `*at` on, 0 at first. Returns true after the last one. */
-bool http_metrics_topics_write(const struct http_metrics_topics *topics, struct metric_page *page,
-                               uint32_t *at, int64_t now_ms);
-void http_metrics_topics_fini(struct http_metrics_topics *topics);
+bool monitor_metrics_topics_write(const struct monitor_metrics_topics *topics,
+                                  struct metric_page *page, uint32_t *at, int64_t now_ms);
+void monitor_metrics_topics_fini(struct monitor_metrics_topics *topics);
 
 #endif

@@ -9,31 +9,35 @@
 static bool open_front(struct http_front *front)
 {
     list_init(&front->scrapes);
-    front->live = http_live_new(front);
+    front->live = monitor_live_new(front);
     return front->live != NULL;
 }
 
 static void look(struct http_front *front)
 {
     if (front->shared->sampler)
-        http_sampler_look(front->shared->sampler, front);
+        monitor_sampler_look(front->shared->sampler, front);
 }
 
 static void close_front(struct http_front *front)
 {
-    http_metrics_end(front);
-    http_live_free(front->live);
+    monitor_metrics_end(front);
+    monitor_live_free(front->live);
 }
 
 static void free_sampler(struct http_shared *shared)
 {
-    http_sampler_free(shared->sampler);
+    monitor_sampler_free(shared->sampler);
 }
 
 void monitor_open(struct http_shared *shared)
 {
     static const struct http_route *const tables[] = {
-        http_metrics_routes, http_runbooks_routes, http_server_state_routes, http_live_routes, NULL,
+        monitor_metrics_routes,
+        monitor_runbooks_routes,
+        monitor_server_state_routes,
+        monitor_live_routes,
+        NULL,
     };
     static const struct http_part part = {.tables = tables,
                                           .open = open_front,
@@ -45,6 +49,6 @@ void monitor_open(struct http_shared *shared)
 
 bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue)
 {
-    shared->sampler = http_sampler_new(shared, reactor, queue);
+    shared->sampler = monitor_sampler_new(shared, reactor, queue);
     return shared->sampler;
 }

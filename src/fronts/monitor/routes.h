@@ -4,9 +4,9 @@
 
 #include "http/route.h"
 
-extern const struct http_route http_server_state_routes[];
-extern const struct http_route http_metrics_routes[];
-extern const struct http_route http_live_routes[];
-extern const struct http_route http_runbooks_routes[];
+extern const struct http_route monitor_server_state_routes[];
+extern const struct http_route monitor_metrics_routes[];
+extern const struct http_route monitor_live_routes[];
+extern const struct http_route monitor_runbooks_routes[];
 
 #endif

@@ -4,22 +4,22 @@
 
 #include <stddef.h>
 
-#define HTTP_RUNBOOK(name)                                                                         \
-    extern const char http_runbook_##name##_text[];                                                \
-    extern const size_t http_runbook_##name##_bytes
+#define MONITOR_RUNBOOK(name)                                                                      \
+    extern const char monitor_runbook_##name##_text[];                                             \
+    extern const size_t monitor_runbook_##name##_bytes
 
-HTTP_RUNBOOK(README);
-HTTP_RUNBOOK(late);
-HTTP_RUNBOOK(stuck);
-HTTP_RUNBOOK(dead);
-HTTP_RUNBOOK(full);
-HTTP_RUNBOOK(redis_away);
-HTTP_RUNBOOK(store);
-HTTP_RUNBOOK(background);
-HTTP_RUNBOOK(clock);
-HTTP_RUNBOOK(certificate);
-HTTP_RUNBOOK(down);
+MONITOR_RUNBOOK(README);
+MONITOR_RUNBOOK(late);
+MONITOR_RUNBOOK(stuck);
+MONITOR_RUNBOOK(dead);
+MONITOR_RUNBOOK(full);
+MONITOR_RUNBOOK(redis_away);
+MONITOR_RUNBOOK(store);
+MONITOR_RUNBOOK(background);
+MONITOR_RUNBOOK(clock);
+MONITOR_RUNBOOK(certificate);
+MONITOR_RUNBOOK(down);
 
-#undef HTTP_RUNBOOK
+#undef MONITOR_RUNBOOK
 
 #endif

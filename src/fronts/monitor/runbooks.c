@@ -10,7 +10,7 @@ static const struct runbook {
 } runbooks[] = {
 #define RUNBOOK(NAME, SYMBOL)                                                                      \
     {                                                                                              \
-        NAME, http_runbook_##SYMBOL##_text, &http_runbook_##SYMBOL##_bytes                         \
+        NAME, monitor_runbook_##SYMBOL##_text, &monitor_runbook_##SYMBOL##_bytes                   \
     }
     RUNBOOK("late", late),
     RUNBOOK("stuck", stuck),
@@ -34,7 +34,7 @@ static void answer_page(struct http_exchange *exchange, const char *text, size_t
 
 static void get_list(struct http_call *call)
 {
-    answer_page(call->exchange, http_runbook_README_text, http_runbook_README_bytes);
+    answer_page(call->exchange, monitor_runbook_README_text, monitor_runbook_README_bytes);
 }
 
 static void get_runbook(struct http_call *call)
@@ -59,7 +59,7 @@ static void get_runbook(struct http_call *call)
         .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE                                    \
     }
 
-const struct http_route http_runbooks_routes[] = {
+const struct http_route monitor_runbooks_routes[] = {
     GET_CALL("/runbooks", get_list),
     GET_CALL("/runbooks/{id}", get_runbook),
     {0},

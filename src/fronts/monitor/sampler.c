@@ -15,7 +15,7 @@ enum {
     PAGE_TOPICS = 250
 };
 
-struct http_sampler {
+struct monitor_sampler {
     struct letter call;
     struct letter more; /* requests the next page in a separate loop iteration */
     atomic_bool is_called;
@@ -32,26 +32,26 @@ struct http_sampler {
     bool is_redis;
     bool is_more_posted; /* the letter is in transit, perhaps for an abandoned sample */
 
-    struct http_sample *last;   /* newest complete sample, or NULL */
-    struct http_sample *making; /* sample in progress, or NULL */
-    size_t last_at;             /* index of the next topic in `last` */
+    struct monitor_sample *last;   /* newest complete sample, or NULL */
+    struct monitor_sample *making; /* sample in progress, or NULL */
+    size_t last_at;                /* index of the next topic in `last` */
     size_t after_len;
     char after[JOB_TOPIC_BYTES_MAX]; /* start of the next page */
     int64_t began_ms, ended_ms;
     bool has_news;  /* differs from `last` */
     uint32_t quiet; /* consecutive samples without changes */
 
-    double moved[HTTP_RATES]; /* changes since the last point of the history */
+    double moved[MONITOR_RATES]; /* changes since the last point of the history */
     int64_t moved_ms;
     int64_t recorded_ms;  /* time of that point, inner clock */
     pthread_mutex_t lock; /* guards the history */
-    struct http_history_point points[HTTP_HISTORY_POINTS];
+    struct monitor_history_point points[MONITOR_HISTORY_POINTS];
     size_t point_count, point_at; /* point_at: index of the next one */
 };
 
 /* ---- figures ---- */
 
-void http_figures_add(struct http_figures *sum, const struct http_figures *more)
+void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figures *more)
 {
     sum->counts.delayed += more->counts.delayed;
     sum->counts.retrying += more->counts.retrying;
@@ -59,7 +59,7 @@ void http_figures_add(struct http_figures *sum, const struct http_figures *more)
     sum->counts.leased += more->counts.leased;
     sum->counts.dead += more->counts.dead;
     sum->counts.dead_bytes += more->counts.dead_bytes;
-    for (size_t i = 0; i < HTTP_RATES; i++)
+    for (size_t i = 0; i < MONITOR_RATES; i++)
         sum->rates[i] += more->rates[i];
     if (more->oldest_ready_due_ms &&
         (!sum->oldest_ready_due_ms || more->oldest_ready_due_ms < sum->oldest_ready_due_ms))
@@ -73,21 +73,21 @@ static double rate_of(uint64_t now, uint64_t before, int64_t ms)
     return now > before && ms > 0 ? (double)(now - before) * 1000 / (double)ms : 0;
 }
 
-static void set_rates(double rates[HTTP_RATES], const struct topic_totals *now,
+static void set_rates(double rates[MONITOR_RATES], const struct topic_totals *now,
                       const struct topic_totals *before, int64_t ms)
 {
-    rates[HTTP_RATE_PUSHED] = rate_of(now->pushed, before->pushed, ms);
-    rates[HTTP_RATE_DELIVERED] = rate_of(now->delivered, before->delivered, ms);
-    rates[HTTP_RATE_ACKED] = rate_of(now->acked, before->acked, ms);
-    rates[HTTP_RATE_NACKED] = rate_of(now->nacked, before->nacked, ms);
-    rates[HTTP_RATE_DIED] = rate_of(now->died, before->died, ms);
-    rates[HTTP_RATE_CANCELLED] = rate_of(now->cancelled, before->cancelled, ms);
-    rates[HTTP_RATE_EXPIRED] = rate_of(now->expired, before->expired, ms);
+    rates[MONITOR_RATE_PUSHED] = rate_of(now->pushed, before->pushed, ms);
+    rates[MONITOR_RATE_DELIVERED] = rate_of(now->delivered, before->delivered, ms);
+    rates[MONITOR_RATE_ACKED] = rate_of(now->acked, before->acked, ms);
+    rates[MONITOR_RATE_NACKED] = rate_of(now->nacked, before->nacked, ms);
+    rates[MONITOR_RATE_DIED] = rate_of(now->died, before->died, ms);
+    rates[MONITOR_RATE_CANCELLED] = rate_of(now->cancelled, before->cancelled, ms);
+    rates[MONITOR_RATE_EXPIRED] = rate_of(now->expired, before->expired, ms);
 }
 
-struct http_lateness http_sample_lateness(struct http_shared *shared, struct slice topic)
+struct monitor_lateness monitor_sample_lateness(struct http_shared *shared, struct slice topic)
 {
-    struct http_lateness out = {.p50_ms = -1, .p99_ms = -1};
+    struct monitor_lateness out = {.p50_ms = -1, .p99_ms = -1};
     struct buckets recent = {0};
     if (!shared->lateness)
         return out;
@@ -102,13 +102,13 @@ struct http_lateness http_sample_lateness(struct http_shared *shared, struct sli
 
 /* ---- samples ---- */
 
-struct http_sample *http_sample_hold(struct http_sample *sample)
+struct monitor_sample *monitor_sample_hold(struct monitor_sample *sample)
 {
     atomic_fetch_add_explicit(&sample->holders, 1, memory_order_relaxed);
     return sample;
 }
 
-void http_sample_release(struct http_sample *sample)
+void monitor_sample_release(struct monitor_sample *sample)
 {
     if (!sample || atomic_fetch_sub_explicit(&sample->holders, 1, memory_order_acq_rel) != 1)
         return;
@@ -117,8 +117,8 @@ void http_sample_release(struct http_sample *sample)
     free(sample);
 }
 
-const struct http_sample_topic *http_sample_find(const struct http_sample *sample,
-                                                 struct slice name)
+const struct monitor_sample_topic *monitor_sample_find(const struct monitor_sample *sample,
+                                                       struct slice name)
 {
     size_t low = 0, high = sample->topic_count;
     while (low < high) {
@@ -136,11 +136,12 @@ const struct http_sample_topic *http_sample_find(const struct http_sample *sampl
 
 /* Returns the topic in the previous sample, or NULL if it is new. Topics must be looked up in
  * order. */
-static const struct http_sample_topic *topic_before(struct http_sampler *sampler, struct slice name)
+static const struct monitor_sample_topic *topic_before(struct monitor_sampler *sampler,
+                                                       struct slice name)
 {
-    const struct http_sample *last = sampler->last;
+    const struct monitor_sample *last = sampler->last;
     while (last && sampler->last_at < last->topic_count) {
-        const struct http_sample_topic *topic = &last->topics[sampler->last_at];
+        const struct monitor_sample_topic *topic = &last->topics[sampler->last_at];
         int order = slice_compare(topic->name, name);
         if (order == 0)
             return topic;
@@ -151,8 +152,8 @@ static const struct http_sample_topic *topic_before(struct http_sampler *sampler
     return NULL;
 }
 
-static bool topic_is_as_before(const struct http_sample_topic *topic,
-                               const struct http_sample_topic *before)
+static bool topic_is_as_before(const struct monitor_sample_topic *topic,
+                               const struct monitor_sample_topic *before)
 {
     return memcmp(&topic->totals, &before->totals, sizeof topic->totals) == 0 &&
            memcmp(&topic->figures.counts, &before->figures.counts, sizeof topic->figures.counts) ==
@@ -169,11 +170,11 @@ static bool begins_with_deliver(struct slice extension)
 
 /* Adds a topic. Returns false if out of memory. Until the sample is complete names have only a
  * length, since their memory may move. */
-static bool add_topic(struct http_sampler *sampler, const struct queue_topic *shown)
+static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic *shown)
 {
     static const struct topic_totals none;
-    struct http_sample *sample = sampler->making;
-    const struct http_sample_topic *before = topic_before(sampler, shown->name);
+    struct monitor_sample *sample = sampler->making;
+    const struct monitor_sample_topic *before = topic_before(sampler, shown->name);
     if (sample->topic_count == sample->topic_cap) {
         void *grown = vector_grow(sample->topics, sizeof *sample->topics, sample->topic_count + 1,
                                   &sample->topic_cap);
@@ -181,19 +182,19 @@ static bool add_topic(struct http_sampler *sampler, const struct queue_topic *sh
             return false;
         sample->topics = grown;
     }
-    struct http_sample_topic *topic = &sample->topics[sample->topic_count];
+    struct monitor_sample_topic *topic = &sample->topics[sample->topic_count];
     int64_t now_ms = sample->inner_ms;
     *topic =
-        (struct http_sample_topic){.name = slice_make(NULL, shown->name.len),
-                                   .figures = {.counts = shown->counts,
-                                               .oldest_ready_due_ms = queue_process_wall_ms(
-                                                   sampler->queue, shown->oldest_ready_due_ms)},
-                                   .totals = shown->totals,
-                                   .max_jobs = shown->settings.max_jobs,
-                                   .taken_ms = now_ms,
-                                   .paused_ms = shown->paused ? now_ms : 0,
-                                   .paused_until_ms = shown->paused_until_ms,
-                                   .delivers = begins_with_deliver(shown->settings.extension)};
+        (struct monitor_sample_topic){.name = slice_make(NULL, shown->name.len),
+                                      .figures = {.counts = shown->counts,
+                                                  .oldest_ready_due_ms = queue_process_wall_ms(
+                                                      sampler->queue, shown->oldest_ready_due_ms)},
+                                      .totals = shown->totals,
+                                      .max_jobs = shown->settings.max_jobs,
+                                      .taken_ms = now_ms,
+                                      .paused_ms = shown->paused ? now_ms : 0,
+                                      .paused_until_ms = shown->paused_until_ms,
+                                      .delivers = begins_with_deliver(shown->settings.extension)};
     if (sampler->last)
         set_rates(topic->figures.rates, &topic->totals, before ? &before->totals : &none,
                   now_ms - sampler->last->inner_ms);
@@ -202,13 +203,13 @@ static bool add_topic(struct http_sampler *sampler, const struct queue_topic *sh
     if (before && before->paused_ms && topic->paused_ms)
         topic->paused_ms = before->paused_ms;
     sampler->has_news |= !before || !topic_is_as_before(topic, before);
-    http_figures_add(&sample->sums, &topic->figures);
+    monitor_figures_add(&sample->sums, &topic->figures);
     buffer_append_slice(&sample->names, shown->name);
     sample->topic_count++;
     return !sample->names.failed;
 }
 
-static void set_names(struct http_sample *sample)
+static void set_names(struct monitor_sample *sample)
 {
     size_t at = 0;
     for (size_t i = 0; i < sample->topic_count; i++) {
@@ -219,43 +220,44 @@ static void set_names(struct http_sample *sample)
 
 /* ---- history ---- */
 
-static void record_history(struct http_sampler *sampler, const struct http_sample *sample,
+static void record_history(struct monitor_sampler *sampler, const struct monitor_sample *sample,
                            int64_t past_ms)
 {
     int64_t since_ms = sample->inner_ms - sampler->recorded_ms;
-    for (size_t i = 0; i < HTTP_RATES; i++)
+    for (size_t i = 0; i < MONITOR_RATES; i++)
         sampler->moved[i] += sample->sums.rates[i] * (double)past_ms / 1000;
     sampler->moved_ms += past_ms;
-    if (since_ms < HTTP_HISTORY_MS)
+    if (since_ms < MONITOR_HISTORY_MS)
         return;
-    struct http_history_point point = {
+    struct monitor_history_point point = {
         .wall_ms = sample->wall_ms,
         .sums = sample->sums,
-        .lateness_p99_ms = http_sample_lateness(sampler->shared, (struct slice){0}).p99_ms};
-    for (size_t i = 0; i < HTTP_RATES; i++) {
+        .lateness_p99_ms = monitor_sample_lateness(sampler->shared, (struct slice){0}).p99_ms};
+    for (size_t i = 0; i < MONITOR_RATES; i++) {
         point.sums.rates[i] =
             sampler->moved_ms ? sampler->moved[i] * 1000 / (double)sampler->moved_ms : 0;
         sampler->moved[i] = 0;
     }
     sampler->moved_ms = 0;
     /* Points are at multiples of the period, regardless of the duration of samples. */
-    sampler->recorded_ms =
-        since_ms < 2 * HTTP_HISTORY_MS ? sampler->recorded_ms + HTTP_HISTORY_MS : sample->inner_ms;
+    sampler->recorded_ms = since_ms < 2 * MONITOR_HISTORY_MS
+                               ? sampler->recorded_ms + MONITOR_HISTORY_MS
+                               : sample->inner_ms;
     pthread_mutex_lock(&sampler->lock);
     sampler->points[sampler->point_at] = point;
-    sampler->point_at = (sampler->point_at + 1) % HTTP_HISTORY_POINTS;
-    sampler->point_count += sampler->point_count < HTTP_HISTORY_POINTS;
+    sampler->point_at = (sampler->point_at + 1) % MONITOR_HISTORY_POINTS;
+    sampler->point_count += sampler->point_count < MONITOR_HISTORY_POINTS;
     pthread_mutex_unlock(&sampler->lock);
 }
 
-size_t http_sampler_history(struct http_sampler *sampler,
-                            struct http_history_point out[HTTP_HISTORY_POINTS])
+size_t monitor_sampler_history(struct monitor_sampler *sampler,
+                               struct monitor_history_point out[MONITOR_HISTORY_POINTS])
 {
-    int64_t oldest_ms = clock_wall_ms() - HTTP_HISTORY_POINTS * (int64_t)HTTP_HISTORY_MS;
+    int64_t oldest_ms = clock_wall_ms() - MONITOR_HISTORY_POINTS * (int64_t)MONITOR_HISTORY_MS;
     size_t count = 0;
     pthread_mutex_lock(&sampler->lock);
     for (size_t i = sampler->point_count; i > 0; i--) {
-        size_t at = (sampler->point_at + HTTP_HISTORY_POINTS - i) % HTTP_HISTORY_POINTS;
+        size_t at = (sampler->point_at + MONITOR_HISTORY_POINTS - i) % MONITOR_HISTORY_POINTS;
         if (sampler->points[at].wall_ms >= oldest_ms)
             out[count++] = sampler->points[at];
     }
@@ -265,21 +267,21 @@ size_t http_sampler_history(struct http_sampler *sampler,
 
 /* ---- making a sample ---- */
 
-static void ask_page(struct http_sampler *sampler);
+static void ask_page(struct monitor_sampler *sampler);
 
 /* Sends the sample to each front that wants it, replacing an earlier one that the front has not
  * read. */
-static void publish(struct http_sampler *sampler, struct http_sample *sample)
+static void publish(struct monitor_sampler *sampler, struct monitor_sample *sample)
 {
     struct http_shared *shared = sampler->shared;
     pthread_mutex_lock(&shared->lock);
     for (uint32_t i = 0; i < shared->front_count; i++) {
-        struct http_sample_box *box = shared->fronts[i]->samples;
+        struct monitor_sample_box *box = shared->fronts[i]->samples;
         if (!atomic_load_explicit(&box->is_open, memory_order_acquire))
             continue;
-        struct http_sample *unseen = atomic_exchange(&box->next, http_sample_hold(sample));
+        struct monitor_sample *unseen = atomic_exchange(&box->next, monitor_sample_hold(sample));
         if (unseen)
-            http_sample_release(unseen);
+            monitor_sample_release(unseen);
         else
             reactor_post(shared->fronts[i]->reactor, &box->letter);
     }
@@ -287,7 +289,7 @@ static void publish(struct http_sampler *sampler, struct http_sample *sample)
 }
 
 /* Plans the next sample by the requests for it. */
-static void plan_next(struct http_sampler *sampler)
+static void plan_next(struct monitor_sampler *sampler)
 {
     int64_t at_ms = INT64_MAX, due_ms = INT64_MAX, quiet_ms = INT64_MAX;
     int64_t rest_ms = (sampler->ended_ms - sampler->began_ms) * LOAD;
@@ -297,10 +299,10 @@ static void plan_next(struct http_sampler *sampler)
     else if (atomic_load(&sampler->listeners))
         at_ms = sampler->began_ms + (rest_ms > PERIOD_MS ? rest_ms : PERIOD_MS);
     else if (keeps_history && sampler->has_news)
-        at_ms = due_ms = sampler->began_ms + HTTP_HISTORY_MS;
+        at_ms = due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
     else if (keeps_history) {
-        int64_t quiet = (int64_t)HTTP_HISTORY_MS << (sampler->quiet < 4 ? sampler->quiet : 4);
-        due_ms = sampler->began_ms + HTTP_HISTORY_MS;
+        int64_t quiet = (int64_t)MONITOR_HISTORY_MS << (sampler->quiet < 4 ? sampler->quiet : 4);
+        due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
         quiet_ms = sampler->began_ms + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
     }
     atomic_store(&sampler->due_ms, due_ms);
@@ -308,9 +310,9 @@ static void plan_next(struct http_sampler *sampler)
     deadline_set(sampler->alarm, at_ms);
 }
 
-static void finish_sample(struct http_sampler *sampler, bool is_whole)
+static void finish_sample(struct monitor_sampler *sampler, bool is_whole)
 {
-    struct http_sample *sample = sampler->making, *last = sampler->last;
+    struct monitor_sample *sample = sampler->making, *last = sampler->last;
     sampler->making = NULL;
     sampler->ended_ms = clock_inner_ms();
     sample->is_whole = is_whole;
@@ -319,13 +321,13 @@ static void finish_sample(struct http_sampler *sampler, bool is_whole)
         sampler->has_news |= !last || last->topic_count != sample->topic_count;
         sampler->quiet = sampler->has_news ? 0 : sampler->quiet + 1;
         record_history(sampler, sample, last ? sample->inner_ms - last->inner_ms : 0);
-        sampler->last = http_sample_hold(sample);
-        http_sample_release(last);
+        sampler->last = monitor_sample_hold(sample);
+        monitor_sample_release(last);
     } else {
         sampler->has_news = false;
     }
     publish(sampler, sample);
-    http_sample_release(sample);
+    monitor_sample_release(sample);
     plan_next(sampler);
 }
 
@@ -333,7 +335,7 @@ static void finish_sample(struct http_sampler *sampler, bool is_whole)
  * a page has no new topic. */
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    struct http_sampler *sampler = owner;
+    struct monitor_sampler *sampler = owner;
     struct slice after = slice_make(sampler->after, sampler->after_len), last = {0};
     if (!sampler->making || sampler->making->serial != tag)
         return;
@@ -355,7 +357,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     reactor_post(sampler->reactor, &sampler->more);
 }
 
-static void ask_page(struct http_sampler *sampler)
+static void ask_page(struct monitor_sampler *sampler)
 {
     const struct queue_topics_page page = {.after = slice_make(sampler->after, sampler->after_len),
                                            .limit = PAGE_TOPICS};
@@ -366,8 +368,8 @@ static void ask_page(struct http_sampler *sampler)
 
 static void run_more(struct letter *letter)
 {
-    struct http_sampler *sampler =
-        (struct http_sampler *)(void *)((char *)letter - offsetof(struct http_sampler, more));
+    struct monitor_sampler *sampler =
+        (struct monitor_sampler *)(void *)((char *)letter - offsetof(struct monitor_sampler, more));
     sampler->is_more_posted = false;
     if (sampler->making)
         ask_page(sampler);
@@ -375,10 +377,10 @@ static void run_more(struct letter *letter)
         plan_next(sampler);
 }
 
-static void begin_sample(struct http_sampler *sampler)
+static void begin_sample(struct monitor_sampler *sampler)
 {
     struct queue_info info = {0};
-    struct http_sample *sample = calloc(1, sizeof *sample);
+    struct monitor_sample *sample = calloc(1, sizeof *sample);
     sampler->began_ms = sampler->ended_ms = clock_inner_ms();
     atomic_store(&sampler->is_wanted, false);
     if (!sample) { /* clients that wait for it get the next one */
@@ -409,7 +411,7 @@ static void begin_sample(struct http_sampler *sampler)
 /* Begins a sample, or ends the one in progress if its store has become unreachable. */
 static void on_alarm(void *ctx)
 {
-    struct http_sampler *sampler = ctx;
+    struct monitor_sampler *sampler = ctx;
     struct queue_info info = {0};
     if (!sampler->making && !sampler->is_more_posted) {
         begin_sample(sampler);
@@ -431,7 +433,7 @@ static void on_alarm(void *ctx)
  * when it ends. */
 static void run_call(struct letter *letter)
 {
-    struct http_sampler *sampler = (struct http_sampler *)(void *)letter;
+    struct monitor_sampler *sampler = (struct monitor_sampler *)(void *)letter;
     bool is_due = atomic_exchange(&sampler->is_due, false);
     atomic_store(&sampler->is_called, false);
     if (sampler->making || sampler->is_more_posted)
@@ -442,24 +444,24 @@ static void run_call(struct letter *letter)
         plan_next(sampler);
 }
 
-static void call_sampler(struct http_sampler *sampler)
+static void call_sampler(struct monitor_sampler *sampler)
 {
     if (!atomic_exchange(&sampler->is_called, true))
         reactor_post(sampler->reactor, &sampler->call);
 }
 
-void http_sampler_listen(struct http_sampler *sampler)
+void monitor_sampler_listen(struct monitor_sampler *sampler)
 {
     if (atomic_fetch_add(&sampler->listeners, 1) == 0)
         call_sampler(sampler);
 }
 
-void http_sampler_leave(struct http_sampler *sampler)
+void monitor_sampler_leave(struct monitor_sampler *sampler)
 {
     atomic_fetch_sub(&sampler->listeners, 1);
 }
 
-uint64_t http_sampler_want(struct http_sampler *sampler)
+uint64_t monitor_sampler_want(struct monitor_sampler *sampler)
 {
     uint64_t serial = atomic_load(&sampler->begun) + 1;
     atomic_store(&sampler->is_wanted, true);
@@ -467,7 +469,7 @@ uint64_t http_sampler_want(struct http_sampler *sampler)
     return serial;
 }
 
-void http_sampler_look(struct http_sampler *sampler, const struct http_front *front)
+void monitor_sampler_look(struct monitor_sampler *sampler, const struct http_front *front)
 {
     _Atomic int64_t *due = front->now_ms ? &sampler->due_ms : &sampler->quiet_due_ms;
     int64_t due_ms = atomic_load_explicit(due, memory_order_relaxed);
@@ -481,10 +483,10 @@ void http_sampler_look(struct http_sampler *sampler, const struct http_front *fr
 
 /* ---- life ---- */
 
-struct http_sampler *http_sampler_new(struct http_shared *shared, struct reactor *reactor,
-                                      struct queue *queue)
+struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct reactor *reactor,
+                                            struct queue *queue)
 {
-    struct http_sampler *sampler = calloc(1, sizeof *sampler);
+    struct monitor_sampler *sampler = calloc(1, sizeof *sampler);
     struct queue_info info = {0};
     if (!sampler)
         return NULL;
@@ -507,13 +509,13 @@ struct http_sampler *http_sampler_new(struct http_shared *shared, struct reactor
     return sampler;
 }
 
-void http_sampler_free(struct http_sampler *sampler)
+void monitor_sampler_free(struct monitor_sampler *sampler)
 {
     if (!sampler)
         return;
     deadline_free(sampler->alarm);
-    http_sample_release(sampler->last);
-    http_sample_release(sampler->making);
+    monitor_sample_release(sampler->last);
+    monitor_sample_release(sampler->making);
     pthread_mutex_destroy(&sampler->lock);
     free(sampler);
 }

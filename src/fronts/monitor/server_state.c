@@ -106,7 +106,7 @@ static void write_token(void *ctx, const struct access_caller *caller, int64_t s
         return;
     writing->count++;
     buffer_append_text(writing->out, writing->count > 1 ? ",{" : "{");
-    http_caller_members_write(writing->out, caller);
+    api_caller_members_write(writing->out, caller);
     write_time(writing->out, "last_used_at", shown_ms);
     buffer_append_byte(writing->out, '}');
 }
@@ -161,7 +161,7 @@ static void write_clock(struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
-void http_server_state_write(struct buffer *out, struct http_front *front, size_t tokens_bytes)
+void monitor_server_state_write(struct buffer *out, struct http_front *front, size_t tokens_bytes)
 {
     struct http_shared *shared = front->shared;
     write_words(out, "version", shared->version);
@@ -182,7 +182,7 @@ static void get_server(struct http_call *call)
 {
     struct buffer *body = http_answer_start(call->exchange);
     buffer_append_byte(body, '{');
-    http_server_state_write(body, call->front, TOKENS_BYTES);
+    monitor_server_state_write(body, call->front, TOKENS_BYTES);
     buffer_append_byte(body, '}');
     http_answer_end_json(call->exchange, 200);
 }
@@ -209,7 +209,7 @@ static void get_log(struct http_call *call)
     http_answer_end_json(call->exchange, 200);
 }
 
-const struct http_route http_server_state_routes[] = {
+const struct http_route monitor_server_state_routes[] = {
     {.method = HTTP_METHOD_GET,
      .pattern = "/v1/server",
      .name = "server",

@@ -10,6 +10,6 @@
 
 /* Writes the members of GET /v1/server, without braces: `"version":…,…`. Lists as many tokens as
  * fit into `tokens_bytes`, and counts all. */
-void http_server_state_write(struct buffer *out, struct http_front *front, size_t tokens_bytes);
+void monitor_server_state_write(struct buffer *out, struct http_front *front, size_t tokens_bytes);
 
 #endif

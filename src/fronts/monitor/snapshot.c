@@ -34,17 +34,17 @@ static void write_rate(struct buffer *out, const char *key, double rate)
         buffer_append_format(out, rate < 1 ? "%.3f" : "%.1f", rate);
 }
 
-static void write_rates(struct buffer *out, const double rates[HTTP_RATES])
+static void write_rates(struct buffer *out, const double rates[MONITOR_RATES])
 {
-    static const char *const names[HTTP_RATES] = {
-        [HTTP_RATE_PUSHED] = "pushed_per_s",   [HTTP_RATE_DELIVERED] = "delivered_per_s",
-        [HTTP_RATE_ACKED] = "acked_per_s",     [HTTP_RATE_NACKED] = "nacked_per_s",
-        [HTTP_RATE_DIED] = "died_per_s",       [HTTP_RATE_CANCELLED] = "cancelled_per_s",
-        [HTTP_RATE_EXPIRED] = "expired_per_s",
+    static const char *const names[MONITOR_RATES] = {
+        [MONITOR_RATE_PUSHED] = "pushed_per_s",   [MONITOR_RATE_DELIVERED] = "delivered_per_s",
+        [MONITOR_RATE_ACKED] = "acked_per_s",     [MONITOR_RATE_NACKED] = "nacked_per_s",
+        [MONITOR_RATE_DIED] = "died_per_s",       [MONITOR_RATE_CANCELLED] = "cancelled_per_s",
+        [MONITOR_RATE_EXPIRED] = "expired_per_s",
     };
     json_write_member(out, "rates");
     buffer_append_byte(out, '{');
-    for (size_t i = 0; i < HTTP_RATES; i++)
+    for (size_t i = 0; i < MONITOR_RATES; i++)
         write_rate(out, names[i], rates[i]);
     buffer_append_byte(out, '}');
 }
@@ -54,7 +54,7 @@ static void write_age(struct buffer *out, int64_t wall_ms, int64_t due_ms)
     write_null_or(out, "oldest_ready_age_ms", due_ms != 0, wall_ms > due_ms ? wall_ms - due_ms : 0);
 }
 
-static void write_lateness(struct buffer *out, struct http_lateness lateness)
+static void write_lateness(struct buffer *out, struct monitor_lateness lateness)
 {
     json_write_member(out, "lateness");
     buffer_append_byte(out, '{');
@@ -65,11 +65,11 @@ static void write_lateness(struct buffer *out, struct http_lateness lateness)
 }
 
 /* Writes a topic without the end of its object. */
-static void write_topic(struct buffer *out, const struct http_snapshot_input *input,
-                        const struct http_sample_topic *topic, const struct queue_counts *counts)
+static void write_topic(struct buffer *out, const struct monitor_snapshot_input *input,
+                        const struct monitor_sample_topic *topic, const struct queue_counts *counts)
 {
     int64_t wall_ms = input->status.wall_ms;
-    struct http_lateness lateness = http_sample_lateness(input->shared, topic->name);
+    struct monitor_lateness lateness = monitor_sample_lateness(input->shared, topic->name);
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
     buffer_append_text(out, topic->paused_ms ? ",\"paused\":true" : ",\"paused\":false");
@@ -90,23 +90,23 @@ static void write_topic(struct buffer *out, const struct http_snapshot_input *in
 
 /* ---- selection of topics ---- */
 
-static double activity_of(const struct http_sample_topic *topic)
+static double activity_of(const struct monitor_sample_topic *topic)
 {
     double sum = 0;
-    for (size_t i = 0; i < HTTP_RATES; i++)
+    for (size_t i = 0; i < MONITOR_RATES; i++)
         sum += topic->figures.rates[i];
     return sum;
 }
 
-static uint64_t jobs_of(const struct http_sample_topic *topic)
+static uint64_t jobs_of(const struct monitor_sample_topic *topic)
 {
     const struct queue_counts *counts = &topic->figures.counts;
     return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
 }
 
 /* Returns whether the first topic is dropped before the other. */
-static inline bool is_less_busy(const struct http_sample_topic *const *one,
-                                const struct http_sample_topic *const *other)
+static inline bool is_less_busy(const struct monitor_sample_topic *const *one,
+                                const struct monitor_sample_topic *const *other)
 {
     double activity = activity_of(*one), others = activity_of(*other);
     if (activity < others || activity > others)
@@ -115,11 +115,11 @@ static inline bool is_less_busy(const struct http_sample_topic *const *one,
         return jobs_of(*one) < jobs_of(*other);
     return slice_compare((*one)->name, (*other)->name) > 0;
 }
-HEAP_DECLARE(busy_topics, const struct http_sample_topic *, is_less_busy, heap_place_unused)
+HEAP_DECLARE(busy_topics, const struct monitor_sample_topic *, is_less_busy, heap_place_unused)
 
-static void offer_topic(struct busy_topics *busy, const struct http_sample_topic *topic)
+static void offer_topic(struct busy_topics *busy, const struct monitor_sample_topic *topic)
 {
-    if (busy->count < HTTP_SNAPSHOT_TOPICS_MAX) {
+    if (busy->count < MONITOR_SNAPSHOT_TOPICS_MAX) {
         (void)busy_topics_add(busy, topic);
     } else if (is_less_busy(&busy->at[0], &topic)) {
         busy->at[0] = topic;
@@ -128,10 +128,10 @@ static void offer_topic(struct busy_topics *busy, const struct http_sample_topic
 }
 
 /* Writes the topics of the heap, the busiest first, and empties the heap. */
-static void write_topics(struct buffer *out, const struct http_snapshot_input *input,
+static void write_topics(struct buffer *out, const struct monitor_snapshot_input *input,
                          struct busy_topics *busy)
 {
-    const struct http_sample_topic *topics[HTTP_SNAPSHOT_TOPICS_MAX];
+    const struct monitor_sample_topic *topics[MONITOR_SNAPSHOT_TOPICS_MAX];
     size_t count = busy->count;
     for (size_t i = count; i > 0; i--)
         topics[i - 1] = busy_topics_take_first(busy);
@@ -148,33 +148,33 @@ static void write_topics(struct buffer *out, const struct http_snapshot_input *i
 
 /* ---- snapshots ---- */
 
-static void write_start(struct buffer *out, const struct http_snapshot_input *input)
+static void write_start(struct buffer *out, const struct monitor_snapshot_input *input)
 {
     buffer_append_text(out, "{\"at\":");
     json_write_time(out, input->status.wall_ms);
 }
 
-void http_snapshot_write(struct buffer *out, const struct http_snapshot_input *input)
+void monitor_snapshot_write(struct buffer *out, const struct monitor_snapshot_input *input)
 {
-    const struct http_sample *sample = input->status.sample;
+    const struct monitor_sample *sample = input->status.sample;
     const struct access_caller *caller = input->status.caller;
     struct busy_topics busy = {0};
-    struct http_figures sums = {0};
-    struct http_status status;
+    struct monitor_figures sums = {0};
+    struct monitor_status status;
     uint64_t seen = 0;
-    (void)busy_topics_reserve(&busy, HTTP_SNAPSHOT_TOPICS_MAX);
+    (void)busy_topics_reserve(&busy, MONITOR_SNAPSHOT_TOPICS_MAX);
     for (size_t i = 0; i < sample->topic_count; i++) {
-        const struct http_sample_topic *topic = &sample->topics[i];
+        const struct monitor_sample_topic *topic = &sample->topics[i];
         if (!caller->has_all_topics && !access_may(caller, ACCESS_READ, topic->name))
             continue;
         seen++;
-        http_figures_add(&sums, &topic->figures);
+        monitor_figures_add(&sums, &topic->figures);
         offer_topic(&busy, topic);
     }
-    http_status_judge(&status, &input->status);
+    monitor_status_judge(&status, &input->status);
     write_start(out, input);
     json_write_member(out, "status");
-    http_status_write(out, &status);
+    monitor_status_write(out, &status);
     json_write_member(out, "totals");
     buffer_append_byte(out, '{');
     write_counts(out, &sums.counts);
@@ -192,11 +192,11 @@ void http_snapshot_write(struct buffer *out, const struct http_snapshot_input *i
     busy_topics_fini(&busy);
 }
 
-void http_snapshot_topic_write(struct buffer *out, const struct http_snapshot_input *input,
-                               struct slice name, const struct queue_topic *shown)
+void monitor_snapshot_topic_write(struct buffer *out, const struct monitor_snapshot_input *input,
+                                  struct slice name, const struct queue_topic *shown)
 {
-    const struct http_sample_topic *topic = http_sample_find(input->status.sample, name);
-    struct http_sample_topic fresh = {.name = name};
+    const struct monitor_sample_topic *topic = monitor_sample_find(input->status.sample, name);
+    struct monitor_sample_topic fresh = {.name = name};
     write_start(out, input);
     json_write_member(out, "topic");
     if (!shown) {
@@ -209,23 +209,24 @@ void http_snapshot_topic_write(struct buffer *out, const struct http_snapshot_in
         fresh.figures.oldest_ready_due_ms = shown->oldest_ready_due_ms;
         write_topic(out, input, &fresh, &shown->counts);
         json_write_member(out, "settings");
-        http_settings_write(out, &shown->settings);
+        api_settings_write(out, &shown->settings);
         buffer_append_byte(out, '}');
     }
-    write_lateness(out, http_sample_lateness(input->shared, name));
+    write_lateness(out, monitor_sample_lateness(input->shared, name));
     buffer_append_byte(out, '}');
 }
 
-void http_history_write(struct buffer *out, const struct http_history_point *points, size_t count)
+void monitor_history_write(struct buffer *out, const struct monitor_history_point *points,
+                           size_t count)
 {
-    buffer_append_format(out, "{\"interval_ms\":%d,\"points\":[", HTTP_HISTORY_MS);
+    buffer_append_format(out, "{\"interval_ms\":%d,\"points\":[", MONITOR_HISTORY_MS);
     for (size_t i = 0; i < count; i++) {
-        const struct http_history_point *point = &points[i];
+        const struct monitor_history_point *point = &points[i];
         buffer_append_text(out, i ? ",{\"at\":" : "{\"at\":");
         json_write_time(out, point->wall_ms);
-        write_rate(out, "pushed_per_s", point->sums.rates[HTTP_RATE_PUSHED]);
-        write_rate(out, "delivered_per_s", point->sums.rates[HTTP_RATE_DELIVERED]);
-        write_rate(out, "acked_per_s", point->sums.rates[HTTP_RATE_ACKED]);
+        write_rate(out, "pushed_per_s", point->sums.rates[MONITOR_RATE_PUSHED]);
+        write_rate(out, "delivered_per_s", point->sums.rates[MONITOR_RATE_DELIVERED]);
+        write_rate(out, "acked_per_s", point->sums.rates[MONITOR_RATE_ACKED]);
         json_write_member_number(out, "ready", point->sums.counts.ready);
         write_null_or(out, "lateness_p99_ms", point->lateness_p99_ms >= 0, point->lateness_p99_ms);
         write_age(out, point->wall_ms, point->sums.oldest_ready_due_ms);

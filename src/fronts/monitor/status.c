@@ -52,118 +52,119 @@ enum problem_row {
     ROW_CLOCK,
     ROWS
 };
-_Static_assert((int)ROWS <= (int)HTTP_STATUS_ROWS_MAX, "a status has room for all rows");
+_Static_assert((int)ROWS <= (int)MONITOR_STATUS_ROWS_MAX, "a status has room for all rows");
 
 /* A row of the table, which is ordered by severity. {topic}, {shard}, {operation}, {value} and
  * {limit} in the sentence are replaced. */
-struct http_problem_row {
+struct monitor_problem_row {
     const char *code, *runbook;
-    enum http_severity severity;
+    enum monitor_severity severity;
     enum kind kind;
     int64_t limit; /* problem above it, or below it for an end; 0: none, or `max` applies */
     const char *sentence;
 };
 
-static const struct http_problem_row rows[ROWS] = {
-    [ROW_STORE_FAILED] = {"store_failed", "store", HTTP_CRITICAL, KIND_NONE, 0,
+static const struct monitor_problem_row rows[ROWS] = {
+    [ROW_STORE_FAILED] = {"store_failed", "store", MONITOR_CRITICAL, KIND_NONE, 0,
                           "the store has failed: nothing is pushed or handed out"},
-    [ROW_REDIS_AWAY] = {"redis_away", "redis-away", HTTP_CRITICAL, KIND_NONE, 0,
+    [ROW_REDIS_AWAY] = {"redis_away", "redis-away", MONITOR_CRITICAL, KIND_NONE, 0,
                         "Redis is out of reach: nothing is pushed or handed out"},
-    [ROW_MOVED] = {"store_failed", "store", HTTP_CRITICAL, KIND_NONE, 0,
+    [ROW_MOVED] = {"store_failed", "store", MONITOR_CRITICAL, KIND_NONE, 0,
                    "the data directory was moved: nothing may be changed"},
-    [ROW_FULL] = {"full", "full", HTTP_CRITICAL, KIND_NONE, 0,
+    [ROW_FULL] = {"full", "full", MONITOR_CRITICAL, KIND_NONE, 0,
                   "the store has no room: pushes are refused"},
-    [ROW_MEMORY_SPENT] = {"memory", "full", HTTP_CRITICAL, KIND_BYTES, 0,
+    [ROW_MEMORY_SPENT] = {"memory", "full", MONITOR_CRITICAL, KIND_BYTES, 0,
                           "memory is used up, {value}: pushes are refused"},
-    [ROW_STUCK] = {"stuck", "stuck", HTTP_CRITICAL, KIND_TIME, MINUTE_MS,
+    [ROW_STUCK] = {"stuck", "stuck", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
                    "nobody takes the ready jobs of '{topic}': the oldest was due {value} ago"},
     [ROW_STUCK_TARGET] =
-        {"stuck", "stuck", HTTP_CRITICAL, KIND_TIME, MINUTE_MS,
+        {"stuck", "stuck", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
          "the ready jobs of '{topic}' do not get to its target: the oldest was due "
          "{value} ago"},
-    [ROW_VERY_LATE] = {"late", "late", HTTP_CRITICAL, KIND_TIME, MINUTE_MS,
+    [ROW_VERY_LATE] = {"late", "late", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
                        "one job in a hundred is handed out {value} late or later"},
-    [ROW_CERTIFICATE_ENDED] = {"certificate", "certificate", HTTP_CRITICAL, KIND_TIME, 0,
+    [ROW_CERTIFICATE_ENDED] = {"certificate", "certificate", MONITOR_CRITICAL, KIND_TIME, 0,
                                "the certificate ended {value} ago"},
-    [ROW_CERTIFICATE_ENDS_NOW] = {"certificate", "certificate", HTTP_CRITICAL, KIND_TIME, DAY_MS,
+    [ROW_CERTIFICATE_ENDS_NOW] = {"certificate", "certificate", MONITOR_CRITICAL, KIND_TIME, DAY_MS,
                                   "the certificate ends in {value}"},
     [ROW_CHECKPOINTS_STOPPED] =
-        {"checkpoint", "background", HTTP_CRITICAL, KIND_TIME, 10 * MINUTE_MS,
+        {"checkpoint", "background", MONITOR_CRITICAL, KIND_TIME, 10 * MINUTE_MS,
          "checkpoints of shard {shard} have failed for {value}: the log grows until the disk is "
          "full"},
-    [ROW_LATE] = {"late", "late", HTTP_WARNING, KIND_TIME, SECOND_MS,
+    [ROW_LATE] = {"late", "late", MONITOR_WARNING, KIND_TIME, SECOND_MS,
                   "one job in a hundred is handed out {value} late or later"},
-    [ROW_SLOW] = {"late", "late", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_SLOW] = {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                   "jobs of '{topic}' are taken more slowly than they fall due: the oldest was due "
                   "{value} ago"},
-    [ROW_TOPIC_FULL] = {"full", "full", HTTP_WARNING, KIND_COUNT, 0,
+    [ROW_TOPIC_FULL] = {"full", "full", MONITOR_WARNING, KIND_COUNT, 0,
                         "'{topic}' is full with {value}: pushes to it are refused"},
-    [ROW_MEMORY] = {"memory", "full", HTTP_WARNING, KIND_BYTES, 0,
+    [ROW_MEMORY] = {"memory", "full", MONITOR_WARNING, KIND_BYTES, 0,
                     "memory is nearly used up, {value}"},
-    [ROW_PAUSED] = {"stuck", "stuck", HTTP_WARNING, KIND_TIME, HOUR_MS,
+    [ROW_PAUSED] = {"stuck", "stuck", MONITOR_WARNING, KIND_TIME, HOUR_MS,
                     "'{topic}' has ready jobs and has been paused for {value}"},
-    [ROW_DEAD] = {"dead", "dead", HTTP_WARNING, KIND_COUNT, 0, "'{topic}' has {value} that died"},
-    [ROW_CERTIFICATE_ENDS] = {"certificate", "certificate", HTTP_WARNING, KIND_TIME, 7 * DAY_MS,
+    [ROW_DEAD] = {"dead", "dead", MONITOR_WARNING, KIND_COUNT, 0,
+                  "'{topic}' has {value} that died"},
+    [ROW_CERTIFICATE_ENDS] = {"certificate", "certificate", MONITOR_WARNING, KIND_TIME, 7 * DAY_MS,
                               "the certificate ends in {value}"},
-    [ROW_CHECKPOINTS] = {"checkpoint", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_CHECKPOINTS] = {"checkpoint", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                          "checkpoints of shard {shard} have failed for {value}: the log grows"},
-    [ROW_MERGE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_MERGE] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                    "tables of keys of shard {shard} have not been merged for {value}: lookups "
                    "become slower"},
-    [ROW_LOAD] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_LOAD] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                   "jobs of shard {shard} that are due soon have not been loaded for {value}: "
                   "memory is short"},
-    [ROW_TOKENS] = {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+    [ROW_TOKENS] = {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
                     "the tokens have been unreadable for {value}: the previous ones stay in force"},
     [ROW_TOKENS_IN_STORE] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the tokens in the store have been unreadable for {value}: the previous ones stay in "
          "force"},
-    [ROW_ISSUER_KEYS] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_ISSUER_KEYS] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                          "the keys of the issuer have been unreadable for {value}: the previous "
                          "ones stay in force"},
-    [ROW_CERTIFICATE_FILES] = {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+    [ROW_CERTIFICATE_FILES] = {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
                                "the certificate files have been unreadable for {value}: the "
                                "previous certificate stays in force"},
     [ROW_CONFIGURATION] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the configuration has been unreadable for {value}: the previous one stays in force"},
     [ROW_POLICY] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the policy file has been unreadable for {value}: the previous policy stays in force"},
     [ROW_AUDIT_FILE] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the audit file has not been written for {value}: audit events are only in the log"},
     [ROW_AUDIT_FILE_KEPT] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the audit file has not been reopened for {value}: events go to the previous file"},
     [ROW_LOG_FILE] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the log file has not been reopened for {value}: lines go to the previous file"},
-    [ROW_INTAKE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_INTAKE] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                     "the intake of messages has had no connection to its broker for {value}"},
-    [ROW_INTAKE_PAUSED] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_INTAKE_PAUSED] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                            "the queue has accepted no message of the intake for {value}"},
-    [ROW_TRACES] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+    [ROW_TRACES] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                     "spans have not been exported for {value}: they are dropped"},
     [ROW_DATABASE_UPKEEP] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
          "the database has refused the server's {operation} for {value}: the log has its "
          "messages"},
     [ROW_DATABASE_CALLS] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "the database refuses calls, the first one {value} ago: the log has its messages"},
     [ROW_DATABASE_ROWS] =
-        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+        {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
          "rows in the database break the rules of a push, the first one was read {value} ago: the "
          "log has their ids"},
-    [ROW_CLOCK] = {"clock", "clock", HTTP_WARNING, KIND_TIME, 0, "the clock was set by {value}"},
+    [ROW_CLOCK] = {"clock", "clock", MONITOR_WARNING, KIND_TIME, 0, "the clock was set by {value}"},
 };
 
 enum { MEMORY_PERCENT = 90, MANY_JOBS = 100 };
 #define CLOCK_MS (10 * MINUTE_MS) /* how long a step of the clock is reported */
 
-const char *http_status_code(uint32_t row)
+const char *monitor_status_code(uint32_t row)
 {
     return row < ROWS ? rows[row].code : NULL;
 }
@@ -171,13 +172,13 @@ const char *http_status_code(uint32_t row)
 /* ---- evaluation ---- */
 
 /* Adds a problem. Of topics and parties, keeps those with the largest values, largest first. */
-static void found_of(struct http_status *status, enum problem_row row,
-                     struct http_status_problem problem)
+static void found_of(struct monitor_status *status, enum problem_row row,
+                     struct monitor_status_problem problem)
 {
     int64_t value = problem.value;
-    struct http_status_problem *list = status->problems[row];
+    struct monitor_status_problem *list = status->problems[row];
     uint32_t count = status->counts[row], at = count;
-    bool is_full = count == HTTP_STATUS_TOPICS_MAX;
+    bool is_full = count == MONITOR_STATUS_TOPICS_MAX;
     if (is_full) {
         status->left_out++;
         if (value <= list[count - 1].value)
@@ -185,8 +186,8 @@ static void found_of(struct http_status *status, enum problem_row row,
         at = count - 1;
     } else {
         status->counts[row]++;
-        status->criticals += rows[row].severity == HTTP_CRITICAL;
-        status->warnings += rows[row].severity == HTTP_WARNING;
+        status->criticals += rows[row].severity == MONITOR_CRITICAL;
+        status->warnings += rows[row].severity == MONITOR_WARNING;
     }
     for (; at > 0 && list[at - 1].value < value; at--)
         list[at] = list[at - 1];
@@ -194,16 +195,16 @@ static void found_of(struct http_status *status, enum problem_row row,
     list[at] = problem;
 }
 
-static void found(struct http_status *status, enum problem_row row,
-                  const struct http_sample_topic *topic, int64_t value)
+static void found(struct monitor_status *status, enum problem_row row,
+                  const struct monitor_sample_topic *topic, int64_t value)
 {
-    found_of(status, row, (struct http_status_problem){.topic = topic, .value = value});
+    found_of(status, row, (struct monitor_status_problem){.topic = topic, .value = value});
 }
 
 /* Evaluates a topic whose jobs may be handed out by the wait of its oldest ready job: either its
  * jobs are not taken at all, or too slowly. */
-static void judge_ready(struct http_status *status, const struct http_status_input *input,
-                        const struct http_sample_topic *topic)
+static void judge_ready(struct monitor_status *status, const struct monitor_status_input *input,
+                        const struct monitor_sample_topic *topic)
 {
     int64_t now_ms = input->sample->inner_ms;
     int64_t age_ms = input->wall_ms - topic->figures.oldest_ready_due_ms;
@@ -219,8 +220,8 @@ static void judge_ready(struct http_status *status, const struct http_status_inp
     }
 }
 
-static void judge_topic(struct http_status *status, const struct http_status_input *input,
-                        const struct http_sample_topic *topic)
+static void judge_topic(struct monitor_status *status, const struct monitor_status_input *input,
+                        const struct monitor_sample_topic *topic)
 {
     const struct queue_counts *counts = &topic->figures.counts;
     uint64_t jobs =
@@ -235,7 +236,7 @@ static void judge_topic(struct http_status *status, const struct http_status_inp
         found(status, ROW_DEAD, topic, (int64_t)counts->dead);
 }
 
-static void judge_store(struct http_status *status, const struct http_sample *sample)
+static void judge_store(struct monitor_status *status, const struct monitor_sample *sample)
 {
     if (!sample->is_healthy)
         found(status, sample->is_redis ? ROW_REDIS_AWAY : ROW_STORE_FAILED, NULL, 0);
@@ -245,7 +246,8 @@ static void judge_store(struct http_status *status, const struct http_sample *sa
         found(status, ROW_FULL, NULL, 0);
 }
 
-static void judge_certificate(struct http_status *status, const struct http_status_input *input)
+static void judge_certificate(struct monitor_status *status,
+                              const struct monitor_status_input *input)
 {
     int64_t left_ms = input->certificate_ends_s * 1000 - input->wall_ms;
     if (!input->certificate_ends_s)
@@ -259,7 +261,7 @@ static void judge_certificate(struct http_status *status, const struct http_stat
 }
 
 /* Evaluates background work that fails repeatedly, of each party. */
-static void judge_background(struct http_status *status,
+static void judge_background(struct monitor_status *status,
                              const int64_t lasts_ms[TROUBLES][TROUBLE_PARTIES])
 {
     static const struct {
@@ -290,12 +292,13 @@ static void judge_background(struct http_status *status,
             if (row == ROW_CHECKPOINTS && value > rows[ROW_CHECKPOINTS_STOPPED].limit)
                 row = ROW_CHECKPOINTS_STOPPED;
             if (value > rows[row].limit)
-                found_of(status, row, (struct http_status_problem){.party = party, .value = value});
+                found_of(status, row,
+                         (struct monitor_status_problem){.party = party, .value = value});
         }
 }
 
 /* Evaluates the machine and the server as a whole, for callers that may see all topics. */
-static void judge_server(struct http_status *status, const struct http_status_input *input)
+static void judge_server(struct monitor_status *status, const struct monitor_status_input *input)
 {
     const struct clock_steps *steps = &input->steps;
     int64_t late_ms = input->lateness.p99_ms;
@@ -315,9 +318,9 @@ static void judge_server(struct http_status *status, const struct http_status_in
         found(status, ROW_CLOCK, NULL, steps->last_ms < 0 ? -steps->last_ms : steps->last_ms);
 }
 
-void http_status_judge(struct http_status *status, const struct http_status_input *input)
+void monitor_status_judge(struct monitor_status *status, const struct monitor_status_input *input)
 {
-    const struct http_sample *sample = input->sample;
+    const struct monitor_sample *sample = input->sample;
     const struct access_caller *caller = input->caller;
     memset(status, 0, sizeof *status);
     judge_store(status, sample);
@@ -348,7 +351,7 @@ static void say_time(struct buffer *out, int64_t ms)
                                                     : "days");
 }
 
-static void say_value(struct buffer *out, const struct http_status_problem *problem)
+static void say_value(struct buffer *out, const struct monitor_status_problem *problem)
 {
     int64_t value = problem->value;
     if (problem->row->kind == KIND_TIME)
@@ -360,7 +363,7 @@ static void say_value(struct buffer *out, const struct http_status_problem *prob
 }
 
 /* Appends what the server does in the database, by the kind of the call (sql/call.h). */
-static void say_operation(struct buffer *out, const struct http_status_problem *problem)
+static void say_operation(struct buffer *out, const struct monitor_status_problem *problem)
 {
     static const char *const operations[] = {"upkeep",
                                              "upkeep",
@@ -374,22 +377,22 @@ static void say_operation(struct buffer *out, const struct http_status_problem *
     buffer_append_text(out, operations[problem->party < count ? problem->party : 0]);
 }
 
-static void say_shard(struct buffer *out, const struct http_status_problem *problem)
+static void say_shard(struct buffer *out, const struct monitor_status_problem *problem)
 {
     buffer_append_format(out, "%02u", problem->party);
 }
 
-static void say_topic(struct buffer *out, const struct http_status_problem *problem)
+static void say_topic(struct buffer *out, const struct monitor_status_problem *problem)
 {
     buffer_append_slice(out, problem->topic->name);
 }
 
 /* Appends the sentence of the row with its values. */
-static void say_problem(struct buffer *out, const struct http_status_problem *problem)
+static void say_problem(struct buffer *out, const struct monitor_status_problem *problem)
 {
     static const struct {
         const char *word;
-        void (*say)(struct buffer *out, const struct http_status_problem *problem);
+        void (*say)(struct buffer *out, const struct monitor_status_problem *problem);
     } words[] = {{"{topic}", say_topic},
                  {"{value}", say_value},
                  {"{shard}", say_shard},
@@ -407,7 +410,7 @@ static void say_problem(struct buffer *out, const struct http_status_problem *pr
     }
 }
 
-static const struct http_status_problem *worst_problem(const struct http_status *status)
+static const struct monitor_status_problem *worst_problem(const struct monitor_status *status)
 {
     for (uint32_t row = 0; row < ROWS; row++)
         if (status->counts[row])
@@ -415,9 +418,9 @@ static const struct http_status_problem *worst_problem(const struct http_status 
     return NULL;
 }
 
-static void say_status(struct buffer *out, const struct http_status *status)
+static void say_status(struct buffer *out, const struct monitor_status *status)
 {
-    const struct http_status_problem *worst = worst_problem(status);
+    const struct monitor_status_problem *worst = worst_problem(status);
     uint32_t others = status->criticals + status->warnings + status->left_out - 1;
     if (!worst) {
         buffer_append_format(out, "all is well: %llu topic%s, %llu job%s",
@@ -434,16 +437,16 @@ static void say_status(struct buffer *out, const struct http_status *status)
 
 /* ---- as JSON ---- */
 
-static void write_problem(struct buffer *out, const struct http_status_problem *problem)
+static void write_problem(struct buffer *out, const struct monitor_status_problem *problem)
 {
-    const struct http_problem_row *row = problem->row;
+    const struct monitor_problem_row *row = problem->row;
     struct buffer sentence;
-    buffer_init(&sentence, HTTP_SENTENCE_BYTES);
+    buffer_init(&sentence, MONITOR_SENTENCE_BYTES);
     say_problem(&sentence, problem);
     buffer_append_text(out, "{\"code\":\"");
     buffer_append_text(out, row->code);
-    buffer_append_text(out, row->severity == HTTP_CRITICAL ? "\",\"severity\":\"critical\""
-                                                           : "\",\"severity\":\"warning\"");
+    buffer_append_text(out, row->severity == MONITOR_CRITICAL ? "\",\"severity\":\"critical\""
+                                                              : "\",\"severity\":\"warning\"");
     buffer_append_text(out, ",\"sentence\":");
     json_write_string(out, buffer_slice(&sentence));
     buffer_append_text(out, ",\"topic\":");
@@ -467,11 +470,11 @@ static void write_problem(struct buffer *out, const struct http_status_problem *
     buffer_fini(&sentence);
 }
 
-void http_status_write(struct buffer *out, const struct http_status *status)
+void monitor_status_write(struct buffer *out, const struct monitor_status *status)
 {
     struct buffer sentence;
     bool follows = false;
-    buffer_init(&sentence, HTTP_SENTENCE_BYTES);
+    buffer_init(&sentence, MONITOR_SENTENCE_BYTES);
     say_status(&sentence, status);
     buffer_append_text(out, status->criticals ? "{\"well\":false" : "{\"well\":true");
     json_write_member_text(out, "sentence", buffer_slice(&sentence));

@@ -14,15 +14,15 @@
 #include "base/trouble.h"
 #include "monitor/sampler.h"
 
-enum http_severity { HTTP_CRITICAL = 1, HTTP_WARNING };
+enum monitor_severity { MONITOR_CRITICAL = 1, MONITOR_WARNING };
 
 /* Input of the evaluation. */
-struct http_status_input {
-    const struct http_sample *sample;
+struct monitor_status_input {
+    const struct monitor_sample *sample;
     const struct access_caller
         *caller; /* limits the result to its topics and to problems without a topic */
     int64_t wall_ms;
-    struct http_lateness lateness;             /* over all topics */
+    struct monitor_lateness lateness;          /* over all topics */
     uint64_t process_bytes, process_bytes_max; /* max 0: no limit */
     bool is_memory_spent;
     int64_t certificate_ends_s; /* in Unix time, or 0 */
@@ -32,34 +32,35 @@ struct http_status_input {
 };
 
 enum {
-    HTTP_STATUS_ROWS_MAX = 40,
-    HTTP_STATUS_TOPICS_MAX = 10, /* topics or parties listed per row; further ones are counted */
-    HTTP_SENTENCE_BYTES = 400
+    MONITOR_STATUS_ROWS_MAX = 40,
+    MONITOR_STATUS_TOPICS_MAX = 10, /* topics or parties listed per row; further ones are counted */
+    MONITOR_SENTENCE_BYTES = 400
 };
 
-struct http_problem_row; /* row of the table in status.c */
+struct monitor_problem_row; /* row of the table in status.c */
 
-struct http_status_problem {
-    const struct http_problem_row *row;
-    const struct http_sample_topic
+struct monitor_status_problem {
+    const struct monitor_problem_row *row;
+    const struct monitor_sample_topic
         *topic;     /* topic in the sample; NULL: a problem without a topic */
     uint32_t party; /* of a problem of background work */
     int64_t value;
 };
 
-struct http_status {
-    struct http_status_problem problems[HTTP_STATUS_ROWS_MAX][HTTP_STATUS_TOPICS_MAX]; /* by row */
-    uint32_t counts[HTTP_STATUS_ROWS_MAX];
+struct monitor_status {
+    struct monitor_status_problem problems[MONITOR_STATUS_ROWS_MAX]
+                                          [MONITOR_STATUS_TOPICS_MAX]; /* by row */
+    uint32_t counts[MONITOR_STATUS_ROWS_MAX];
     uint32_t criticals, warnings; /* problems listed */
     uint32_t left_out;            /* topics and parties with a problem that are not listed */
     uint64_t topics, jobs;        /* visible to the caller */
 };
 
-void http_status_judge(struct http_status *status, const struct http_status_input *input);
+void monitor_status_judge(struct monitor_status *status, const struct monitor_status_input *input);
 /* Writes `{"well":…,"sentence":…,"problems":[…],…}`. */
-void http_status_write(struct buffer *out, const struct http_status *status);
+void monitor_status_write(struct buffer *out, const struct monitor_status *status);
 
 /* Returns the code of a row, for pages and tests, or NULL after the last. */
-const char *http_status_code(uint32_t row);
+const char *monitor_status_code(uint32_t row);
 
 #endif

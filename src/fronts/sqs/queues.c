@@ -61,8 +61,8 @@ static bool check_redrive(const struct sqs_request *request, struct slice extens
                           struct sqs_error *error)
 {
     struct http_fault fault;
-    return http_extension_check(request->exchange->front->shared->hooks, request->queue, extension,
-                                &fault) ||
+    return api_extension_check(request->exchange->front->shared->hooks, request->queue, extension,
+                               &fault) ||
            sqs_error_set(error, SQS_BAD_VALUE,
                          "Value for parameter RedrivePolicy is invalid. Reason: %s.", fault.detail);
 }

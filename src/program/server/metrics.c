@@ -19,14 +19,14 @@
 size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX])
 {
     const struct metric_table all[] = {
-        {"Topics and jobs", http_topic_metrics},
+        {"Topics and jobs", monitor_topic_metrics},
         {"Deliveries in time", lateness_metrics},
-        {"Consumers", http_consumers_metrics},
-        {"The store", http_store_metrics},
+        {"Consumers", api_consumers_metrics},
+        {"The store", monitor_store_metrics},
         {"The embedded store", backend_embedded.metrics},
         {"Redis", backend_redis.metrics},
         {"PostgreSQL", backend_sql.metrics},
-        {"Requests and connections", http_metrics},
+        {"Requests and connections", monitor_metrics},
         {"Callers", access_metrics},
         {"Limits", quota_metrics},
         delivery_metrics,
@@ -35,7 +35,7 @@ size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]
         {"TLS", certificates_metrics},
         {"Traces", tracer_metrics},
         {"The audit", audit_metrics},
-        {"The server", http_server_metrics},
+        {"The server", monitor_server_metrics},
         {"Its loops", reactor_metrics},
         {"The process", process_metrics},
     };

@@ -15,7 +15,7 @@ static void refuse(struct http_call *call)
         .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE, .handle = refuse                  \
     }
 
-const struct http_route http_console_routes[] = {
+const struct http_route api_console_routes[] = {
     CONSOLE_CALL("/console/"),
     CONSOLE_CALL("/console/{file}"),
     CONSOLE_CALL("/console"),

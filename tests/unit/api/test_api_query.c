@@ -119,7 +119,7 @@ static void values_arrive(void **state)
           "on_conflict=reject",
           "Tarry-Meta-Order: a b\r\n", OPTIONS_PUSH);
     assert_true(parsed.good);
-    http_fields_push(&parsed.query.fields, &push);
+    api_fields_push(&parsed.query.fields, &push);
     assert_int_equal(push.when.due, QUEUE_DUE_DELAY);
     assert_int_equal(push.when.ms, 1500);
     assert_int_equal(push.priority, 7);
@@ -216,11 +216,11 @@ static void missing_options_are_not_set(void **state)
     struct topic_settings settings;
     (void)state;
     parse(&parsed, "", "", OPTIONS_PUSH);
-    http_fields_push(&parsed.query.fields, &push);
+    api_fields_push(&parsed.query.fields, &push);
     assert_int_equal(push.when.due, QUEUE_DUE_NOW);
     assert_int_equal(push.priority, QUEUE_PRIORITY_UNSET);
     assert_int_equal(push.on_conflict, 0);
-    http_fields_settings(&parsed.query.fields, &settings);
+    api_fields_settings(&parsed.query.fields, &settings);
     assert_false(settings.has_priority);
     done(&parsed);
 }
@@ -267,7 +267,7 @@ static void meta_is_accepted_only_by_calls_with_meta(void **state)
 struct batched {
     struct queue_push *pushes;
     struct buffer faults, arena, meta;
-    struct http_batch batch;
+    struct api_batch batch;
     struct http_fault fault;
     bool good;
 };
@@ -279,9 +279,9 @@ static void batch(struct batched *out, const char *body, const char *type)
     buffer_init(&out->faults, 1 << 20);
     buffer_init(&out->arena, 1 << 20);
     buffer_init(&out->meta, JOB_META_BYTES_MAX);
-    out->batch = (struct http_batch){
+    out->batch = (struct api_batch){
         .pushes = out->pushes, .faults = &out->faults, .arena = &out->arena, .meta = &out->meta};
-    out->good = http_batch_parse(slice_of(body), slice_of(type), &out->batch, &out->fault);
+    out->good = api_batch_parse(slice_of(body), slice_of(type), &out->batch, &out->fault);
 }
 
 static void batch_done(struct batched *batched)
@@ -347,7 +347,7 @@ static void items_become_pushes(void **state)
         batch(&got, rows[i].item, "application/x-ndjson");
         CASE_HOLDS(rows[i].sentence, got.good && got.batch.item_count == 1);
         if (rows[i].code) {
-            const struct http_item_fault *fault = (const void *)got.faults.at;
+            const struct api_item_fault *fault = (const void *)got.faults.at;
             CASE_HOLDS(rows[i].sentence, got.faults.len == sizeof *fault);
             CASE_HOLDS(rows[i].sentence,
                        strcmp(http_problem_code(fault->fault.problem), rows[i].code) == 0);
@@ -374,7 +374,7 @@ static void a_bad_item_does_not_spoil_the_rest(void **state)
     assert_true(slice_is(got.pushes[0].id, "1"));
     assert_true(slice_is(got.pushes[1].topic, "b"));
     assert_true(slice_equals(got.pushes[1].meta, slice_make("k\0002\0", 4)));
-    const struct http_item_fault *faults = (const void *)got.faults.at;
+    const struct api_item_fault *faults = (const void *)got.faults.at;
     assert_int_equal(got.faults.len, 2 * sizeof *faults);
     assert_int_equal(faults[0].index, 1);
     assert_int_equal(faults[1].index, 3);

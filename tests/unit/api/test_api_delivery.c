@@ -160,17 +160,17 @@ static void settings_read_and_patched_are_shown_as_they_should(void **state)
         buffer_init(&again, 10000);
         buffer_init(&shown, 10000);
         assert_non_null(buffer_reserve(&scratch, 10000));
-        assert_true(http_settings_read(slice_of(held), &fields, &scratch, &extension, &fault));
-        http_fields_settings(&fields, &settings);
+        assert_true(api_settings_read(slice_of(held), &fields, &scratch, &extension, &fault));
+        api_fields_settings(&fields, &settings);
         settings.extension = buffer_slice(&extension);
         fields = (struct http_fields){0};
-        bool good = http_settings_patch(&settings, slice_of(rows[i].patch), &merged, &fault) &&
-                    http_settings_read(buffer_slice(&merged), &fields, &scratch, &again, &fault);
+        bool good = api_settings_patch(&settings, slice_of(rows[i].patch), &merged, &fault) &&
+                    api_settings_read(buffer_slice(&merged), &fields, &scratch, &again, &fault);
         CASE_HOLDS(rows[i].sentence, good == !rows[i].code);
         if (good) {
-            http_fields_settings(&fields, &settings);
+            api_fields_settings(&fields, &settings);
             settings.extension = buffer_slice(&again);
-            http_settings_write(&shown, &settings);
+            api_settings_write(&shown, &settings);
             CASE_HOLDS(rows[i].sentence, strcmp(text_of(&shown), rows[i].shown) == 0);
         } else {
             CASE_HOLDS(rows[i].sentence,
@@ -216,16 +216,16 @@ static void an_extension_is_kept_short_and_judged_by_the_hooks(void **state)
     struct http_fault fault;
     (void)state;
     struct slice topic = slice_of("t"), bad = slice_of("{\"deliver\":{\"bad\":1}}");
-    assert_true(http_extension_check(&hooks, topic, slice_of("{\"deliver\":{}}"), &fault));
-    assert_false(http_extension_check(&hooks, topic, bad, &fault));
+    assert_true(api_extension_check(&hooks, topic, slice_of("{\"deliver\":{}}"), &fault));
+    assert_false(api_extension_check(&hooks, topic, bad, &fault));
     assert_string_equal(http_problem_code(fault.problem), "bad_delivery");
     assert_string_equal(fault.detail, "'{\"deliver\":{\"bad\":1}}' of 't'");
-    assert_false(http_extension_check(NULL, topic, slice_of("{\"deliver\":{}}"), &fault));
+    assert_false(api_extension_check(NULL, topic, slice_of("{\"deliver\":{}}"), &fault));
     assert_string_equal(http_problem_code(fault.problem), "delivery_is_off");
     assert_non_null(strstr(fault.detail, "--deliver FILE"));
-    assert_false(http_extension_check(&off, topic, slice_of("{\"deliver\":{}}"), &fault));
+    assert_false(api_extension_check(&off, topic, slice_of("{\"deliver\":{}}"), &fault));
     assert_string_equal(http_problem_code(fault.problem), "delivery_is_off");
-    assert_true(http_extension_check(NULL, topic, slice_of(""), &fault));
+    assert_true(api_extension_check(NULL, topic, slice_of(""), &fault));
 }
 
 static void an_extension_has_a_limit(void **state)
@@ -244,7 +244,7 @@ static void an_extension_has_a_limit(void **state)
         for (size_t i = 0; i < TOPIC_EXTENSION_BYTES_MAX - around + (size_t)over; i++)
             buffer_append_byte(&json, 'x');
         buffer_append_text(&json, "\" } }");
-        bool good = http_settings_read(buffer_slice(&json), &fields, &scratch, &extension, &fault);
+        bool good = api_settings_read(buffer_slice(&json), &fields, &scratch, &extension, &fault);
         assert_int_equal(good, !over);
         if (over) {
             assert_int_equal(fault.problem, PROBLEM_BAD_DELIVERY);
@@ -265,16 +265,16 @@ static void a_callback_is_judged_and_carried_as_meta(void **state)
     struct http_fault fault;
     (void)state;
     buffer_init(&meta, JOB_META_BYTES_MAX);
-    assert_false(http_callback_add(&meta, slice_of("ftp://x"), &hooks, &fault));
+    assert_false(api_callback_add(&meta, slice_of("ftp://x"), &hooks, &fault));
     assert_string_equal(http_problem_code(fault.problem), "bad_callback");
     assert_string_equal(fault.detail, "host is not allowed");
-    assert_false(http_callback_add(&meta, slice_of("https://x"), NULL, &fault));
+    assert_false(api_callback_add(&meta, slice_of("https://x"), NULL, &fault));
     assert_string_equal(http_problem_code(fault.problem), "delivery_is_off");
-    assert_false(http_callback_add(&meta, slice_of("h\n"), &hooks, &fault));
+    assert_false(api_callback_add(&meta, slice_of("h\n"), &hooks, &fault));
     assert_string_equal(http_problem_code(fault.problem), "bad_callback");
     assert_int_equal(meta.len, 0);
     assert_int_equal(job_meta_add(&meta, slice_of("k"), slice_of("v")), JOB_META_OK);
-    assert_true(http_callback_add(&meta, slice_of("https://x"), &hooks, &fault));
+    assert_true(api_callback_add(&meta, slice_of("https://x"), &hooks, &fault));
     assert_int_equal(meta.len, sizeof "k\0v" + sizeof JOB_META_CALLBACK "\0https://x");
     assert_non_null(memmem(meta.at, meta.len, JOB_META_CALLBACK "\0https://x",
                            sizeof JOB_META_CALLBACK "\0https://x"));
@@ -304,7 +304,7 @@ static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(vo
     memset(history + len, 0xff, 5); /* and what cannot be read */
     job.job.history = slice_make(history, len + 5);
     buffer_init(&out, 10000);
-    http_job_write(&out, &job, HTTP_VIEW_LISTED);
+    api_job_write(&out, &job, API_VIEW_LISTED);
     const char *text = text_of(&out);
     assert_non_null(strstr(text, "\"meta\":{\"a\":\"b\",\"c\":\"d\"},\"callback\":\"https://x\""));
     assert_non_null(strstr(text, ",\"history\":[{\"attempt\":1,\"at\":\"1970-01-01T00:00:01.000Z\","
@@ -314,7 +314,7 @@ static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(vo
     assert_true(json_check(slice_of(text), &value, NULL));
     buffer_clear(&out);
     job.job.history = slice_make(history + len, 5);
-    http_job_write(&out, &job, HTTP_VIEW_WHOLE);
+    api_job_write(&out, &job, API_VIEW_WHOLE);
     text = text_of(&out);
     assert_null(strstr(text, "history"));
     assert_true(json_check(slice_of(text), &value, NULL));

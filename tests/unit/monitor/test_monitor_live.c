@@ -172,14 +172,14 @@ static void the_end_of_the_front_ends_listening(void **state)
 
 /* ---- claims about what a sample means ---- */
 
-static struct http_sample_topic topic = {.name = {.at = "t", .len = 1}};
-static struct http_sample sample = {.wall_ms = 10000000,
-                                    .inner_ms = 10000000,
-                                    .is_whole = true,
-                                    .is_healthy = true,
-                                    .is_accepting = true,
-                                    .topics = &topic,
-                                    .topic_count = 1};
+static struct monitor_sample_topic topic = {.name = {.at = "t", .len = 1}};
+static struct monitor_sample sample = {.wall_ms = 10000000,
+                                       .inner_ms = 10000000,
+                                       .is_whole = true,
+                                       .is_healthy = true,
+                                       .is_accepting = true,
+                                       .topics = &topic,
+                                       .topic_count = 1};
 
 #define MINUTE 60000
 
@@ -235,7 +235,7 @@ static const struct judged {
 
 static void judge(const struct judged *judged, struct buffer *out)
 {
-    struct http_status status;
+    struct monitor_status status;
     topic.figures.counts = (struct queue_counts){.ready = judged->ready, .dead = judged->dead};
     topic.figures.oldest_ready_due_ms = judged->ready ? sample.wall_ms - judged->due_ms : 0;
     topic.taken_ms = sample.inner_ms - judged->taken_ms;
@@ -245,7 +245,7 @@ static void judge(const struct judged *judged, struct buffer *out)
     sample.is_redis = judged->is_redis;
     sample.is_accepting = !judged->is_full;
     sample.is_moved = judged->is_moved;
-    struct http_status_input input = {
+    struct monitor_status_input input = {
         .sample = &sample,
         .caller = access_anyone(),
         .wall_ms = sample.wall_ms,
@@ -257,9 +257,9 @@ static void judge(const struct judged *judged, struct buffer *out)
         .steps = {.count = judged->stepped_ms != 0,
                   .last_ms = -5000,
                   .last_at_ms = sample.inner_ms - judged->stepped_ms}};
-    http_status_judge(&status, &input);
+    monitor_status_judge(&status, &input);
     buffer_clear(out);
-    http_status_write(out, &status);
+    monitor_status_write(out, &status);
     buffer_append_byte(out, '\0');
 }
 
@@ -289,13 +289,13 @@ static void each_way_of_not_being_well_has_its_code(void **state)
 
 static void each_party_of_background_work_is_reported(void **state)
 {
-    struct http_status status;
+    struct monitor_status status;
     struct buffer text;
 
     (void)state;
     buffer_init(&text, 1 << 16);
     judge(&judgements[0], &text); /* a topic in which nothing is wrong */
-    struct http_status_input input = {
+    struct monitor_status_input input = {
         .sample = &sample, .caller = access_anyone(), .wall_ms = sample.wall_ms};
     input.troubles_ms[TROUBLE_CHECKPOINT][0] = 11000;
     input.troubles_ms[TROUBLE_CHECKPOINT][2] = 11 * MINUTE;
@@ -304,8 +304,8 @@ static void each_party_of_background_work_is_reported(void **state)
     input.troubles_ms[TROUBLE_INTAKE][1] = 12000;
     input.troubles_ms[TROUBLE_DATABASE_UPKEEP][2] = 11000;
     buffer_clear(&text);
-    http_status_judge(&status, &input);
-    http_status_write(&text, &status);
+    monitor_status_judge(&status, &input);
+    monitor_status_write(&text, &status);
     buffer_append_byte(&text, '\0');
     assert_int_equal(client_count_of(text.at, "\"code\""), 5);
     assert_non_null(strstr(text.at, "checkpoints of shard 02 have failed for 11 min"));
@@ -321,9 +321,9 @@ static void each_row_has_a_code(void **state)
     uint32_t count = 0;
 
     (void)state;
-    while (http_status_code(count))
+    while (monitor_status_code(count))
         count++;
-    assert_true(count > 10 && count <= HTTP_STATUS_ROWS_MAX);
+    assert_true(count > 10 && count <= MONITOR_STATUS_ROWS_MAX);
 }
 
 int main(void)
