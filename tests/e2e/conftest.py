@@ -9,7 +9,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-# What tests share is in support/. Some use helpers of a test in another folder.
+# Shared parts of tests are in support/. Some tests use helpers of a test in another folder.
 sys.path[:0] = [str(HERE), *(str(path) for path in sorted(HERE.iterdir()) if path.is_dir()), str(HERE.parent), str(HERE.parent / "redis")]
 
 pytest.register_assert_rewrite("sql_claims")
@@ -31,7 +31,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """What cannot be with doors is left out, and said."""
+    """Skips tests that cannot run with doors, with a message."""
     out = [item for item in items if doors.ON and item.get_closest_marker("plain")]
     if out:
         config.hook.pytest_deselected(items=out)
@@ -44,7 +44,7 @@ def _lacking():
 
 
 def pytest_ignore_collect(collection_path):
-    """A build without a wing is not tried for it; with doors, none that has its own."""
+    """Skips tests of a missing wing; with doors, skips tests that have their own."""
     return (collection_path.name.startswith("test_") and (is_left_out(collection_path, _lacking()) or doors.has_own(collection_path))) or None
 
 
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def start_server(request, tmp_path):
-    """start_server(*flags, env=None, directory=…) starts one more; all are stopped, and judged, when the test is over."""
+    """start_server(*flags, env=None, directory=…) starts one more; all are stopped and checked at the end of the test."""
     if not BINARY.exists():
         pytest.fail(f"no server at {BINARY}: build it first, or set TARRY_BIN")
     servers = []
@@ -109,7 +109,7 @@ def client(server):
 
 @pytest.fixture
 def start_delivering(start_server, tmp_path):
-    """start_delivering(*flags, policy=lines) is start_server with a policy file, tmp_path / "policy", that allows this machine; only=lines: these alone."""
+    """start_delivering(*flags, policy=lines) is start_server with a policy file, tmp_path / "policy", that allows this machine; only=lines: just these."""
 
     def start(*flags, policy=(), only=None, **options):
         path = write_policy(tmp_path / "policy", *policy)
@@ -122,7 +122,7 @@ def start_delivering(start_server, tmp_path):
 
 @pytest.fixture
 def endpoint():
-    """A real one for callbacks; it answers 200 unless told otherwise."""
+    """A real endpoint for callbacks; it answers 200 by default."""
     endpoint = Endpoint().start()
     yield endpoint
     endpoint.stop()

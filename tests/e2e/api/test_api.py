@@ -1,4 +1,4 @@
-"""What the HTTP API promises about jobs, one test a promise, over the real server."""
+"""Promises of the HTTP API about jobs, one test per promise, on the real server."""
 
 import base64
 import json

@@ -65,7 +65,7 @@ def chunked(body, more=""):
     return PUT + b"Transfer-Encoding: chunked\r\n" + more.encode() + b"\r\n" + body
 
 
-# name, bytes, status, code (None: a success)
+# name, bytes, status, code (None for success)
 FRAMING = [
     ("both lengths", PUT + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 400, "bad_framing"),
     ("two equal lengths", PUT + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400, "bad_framing"),
@@ -384,7 +384,7 @@ def test_request(shared, data, status, code):
 
 @pytest.mark.parametrize("name", [row[0] for row in FRAMING if row[3] == "bad_framing"])
 def test_bad_framing_ends_the_connection(shared, name):
-    """What follows on the connection may be anybody's: it is not read."""
+    """Later bytes on the connection may come from anyone: they are not read."""
     data = next(row[1] for row in FRAMING if row[0] == name)
     connection = Connection(shared.port)
     try:
@@ -435,7 +435,7 @@ def test_iso_8601_durations_equal_short_ones(shared):
 def test_the_rejection_of_bare_seconds_shows_the_right_form(shared):
     problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1800000000", b"x").json()
     assert "did you mean seconds? write '1800000000000'" in problem["detail"], problem
-    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # no time anybody means, by either
+    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # a time that no client means, by either
     assert "'at' is '1' but must be an RFC 3339 time" in problem["detail"] and "from 1973 on" in problem["detail"], problem
 
 

@@ -139,7 +139,7 @@ def test_pipelined_takes_are_answered_one_after_another(small):
 
 @pytest.mark.parametrize("ask", ["max=16", "max=16&wait=20s", "max=1"])
 def test_jobs_of_an_unsent_answer_return(small, ask):
-    """Nobody has seen them, so it costs no attempt."""
+    """No client has seen them, so it costs no attempt."""
     client = small.client()
     for i in range(32):
         client.push("back", f"b{i}", b"j" * (1_000_000))
@@ -148,7 +148,7 @@ def test_jobs_of_an_unsent_answer_return(small, ask):
     connection.send(request_bytes("POST", f"/v1/topics/back/take?{ask}&lease_for=1h") * 32)
     eventually(lambda: client.topic("back")["counts"]["leased"] >= 16 or ("=1" == ask[-2:] and client.topic("back")["counts"]["leased"] >= 12))
     reset(connection)
-    # What the system took over before is beyond recall: some MiB of socket buffers.
+    # Data that the system has accepted before cannot be recalled: some MiB of socket buffers.
     eventually(lambda: client.topic("back")["counts"]["leased"] <= 9 and client.topic("back")["counts"]["ready"] >= 23)
     jobs = [job for _ in range(2) for job in client.take("back", max=16)]
     assert len(jobs) >= 23 and {job["attempt"] for job in jobs} == {1}
@@ -183,7 +183,7 @@ def test_a_client_that_is_gone_holds_no_waiting_place(start_server):
 # ---- half-closed ----
 
 def test_requests_before_the_end_are_answered(server):
-    """`printf … | nc`: the client says no more, and reads."""
+    """`printf … | nc`: the client sends no more, and reads."""
     server.client().push("seen", "s", b"x", delay="1h")
     with connections(server) as (connection,):
         connection.send(request_bytes("POST", "/v1/topics/none/take?wait=60s") + request_bytes("GET", "/v1/topics/seen/jobs") +

@@ -1,4 +1,4 @@
-"""A lease proves who holds a job: nobody makes one up, whatever leases they hold; and it is good after a restart and at every server."""
+"""A lease proves the holder of a job: it cannot be forged, even by holders of other leases; and it is valid after a restart and at every server."""
 
 import base64
 import json
@@ -195,5 +195,5 @@ def test_leases_outlast_an_absence_that_was_longer_than_they_are(start_server):
     server.start()
     client = server.client()
     assert results(client, "ack", leases[1:]) == ["ok"] * 19
-    (job,) = client.take("t", wait="20s")  # of whom nobody answered for
+    (job,) = client.take("t", wait="20s")  # without an answer
     assert job["attempt"] == 2

@@ -79,7 +79,7 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
     assert queue.close() == "ok"
 
     client = server.start().client()
-    assert client.ack(taken["lease"])  # of before both restarts
+    assert client.ack(taken["lease"])  # from before both restarts
     (job,) = client.take("t", max=1, wait="5s")
     assert (job["id"], job["body"]) == ("from-library", "body of from-library")
     assert client.get("t", "from-server")["state"] == "delayed"
@@ -98,7 +98,7 @@ def lines_of(path):
     assert "tarry_export" in lines[0] and "tarry_export_end" in lines[-1]
     found = {}
     for line in lines[1:-1]:
-        if "body" in line:  # the library writes base64 alone
+        if "body" in line:  # the library writes only base64
             body = line.pop("body")
             is_text = isinstance(body, str) and "json" not in line["content_type"]
             data = body if is_text else json.dumps(body, separators=(",", ":"), ensure_ascii=False)

@@ -195,7 +195,7 @@ def test_the_command_line_waits_for_the_retry_time(tmp_path, start_server):
 
 
 def fill(client, batches, body):
-    """How many batches were let in before one was refused; None: all."""
+    """The number of batches accepted before a rejection; None: all."""
     for at in range(batches):
         items = json.dumps([{"topic": "m", "body": body, "meta": {"n": "x" * 200}} for _ in range(1000)]).encode()
         results = client.call("POST", "/v1/jobs", items, {"Content-Type": "application/json"}).json()["results"]

@@ -102,7 +102,7 @@ def test_a_wait_ends_with_an_empty_answer_at_its_time(server):
 
 
 def test_the_longest_wait_is_shorter_than_client_timeouts(client):
-    """Many give up after 300 s: a job that comes later would be handed to nobody."""
+    """Many clients give up after 300 s: a later job would reach no client."""
     assert client.good("GET", "/v1/info")["limits"]["wait_ms"] == 240_000
     client.push("t", "a")
     assert len(client.take("t", wait="240s")) == 1
@@ -111,7 +111,7 @@ def test_the_longest_wait_is_shorter_than_client_timeouts(client):
 
 
 def test_a_consumer_that_went_away_takes_nothing_with_it(server):
-    """Its attempt does not count either: it never saw the job."""
+    """Its attempt does not count, because it never saw the job."""
     client = server.client()
     for _ in range(10):
         connection = server.connection()

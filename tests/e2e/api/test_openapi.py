@@ -29,7 +29,7 @@ def test_the_description_is_valid(tools):
 
 
 def test_readers_of_yaml_1_1_see_the_same(tools):
-    """PyYAML is one: there Yes, no and on are no text, 1e3 and 12:30 are numbers, and a date is a date."""
+    """PyYAML is such a reader: Yes, no and on are not text, 1e3 and 12:30 are numbers, and a date is a date."""
     program = """
 import sys, yaml
 class Texts(yaml.SafeLoader): pass
@@ -79,7 +79,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     page = server.connection().call("GET", "/metrics").body.decode()
     routes = set(re.findall(r'tarry_http_requests_total\{route="(\w+)"', page)) - {"none"}
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
-    routes -= {"history"}  # this store keeps none; tests/e2e/sql/test_sql_history.py has it
+    routes -= {"history"}  # this store has no history; tests/e2e/sql/test_sql_history.py tests it
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
     assert len(routes) > 20
     assert not routes - answered - of_a_test_clock, f"never right: {sorted(routes - answered - of_a_test_clock)}"

@@ -1,4 +1,4 @@
-"""The test clock: time stands still until it is told to move, and then each thing happens at its moment."""
+"""The test clock: time stands still until a command moves it, and then each event happens at its moment."""
 
 import contextlib
 import json
@@ -126,7 +126,7 @@ def test_leases_retries_ttl_dedup_and_pauses_follow_it(client):
 
 
 def test_each_thing_happens_at_its_moment_on_a_long_way(client):
-    """A job that nobody answers for: its deliveries are seen by a taker that waits, at the times of the backoff."""
+    """A job without answers: a waiting take sees its deliveries at the times of the backoff."""
     client.put_topic("a", lease_for="1m", backoff="fixed:1h", max_attempts=3)
     client.push("a", "1")
     seen = []
@@ -357,7 +357,7 @@ def test_moving_it_takes_the_admin_scope(tmp_path):
 
 
 def test_the_status_shows_the_test_clock(client):
-    """A ready job is as old as the test clock says, and all is well with what fell due in a year that is far away."""
+    """The age of a ready job follows the test clock, and jobs that became due in a distant year are no problem."""
     client.push("a", "1")
     advance(client, by="10s")
     assert client.good("GET", "/v1/status")["well"] is True

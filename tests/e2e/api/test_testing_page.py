@@ -1,4 +1,4 @@
-"""docs/testing.md: its commands do what it says on a server with a test clock, and its pytest files are tests that pass, and fail where they should."""
+"""docs/testing.md: its commands print its output on a server with a test clock, and its pytest files pass, and fail for wrong programs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Pause, resume, settings and delete over several shards, and kill -9 in their midst: an answered change holds in all shards, one without an answer in all or in none."""
+"""Pause, resume, settings and delete over several shards, with kill -9 during them: an answered change is in all shards, one without an answer is in all or in no shard."""
 
 import json
 import os

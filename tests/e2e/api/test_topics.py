@@ -1,4 +1,4 @@
-"""What the HTTP API promises about topics, and about the server itself."""
+"""Promises of the HTTP API about topics, and about the server itself."""
 
 import json
 import re

@@ -32,7 +32,7 @@ def options(command):
 
 
 def page(name):
-    """The page as plain words, by the requests that tarry uses alone."""
+    """The page as plain text, by only the requests that tarry uses."""
     text = printed("help", "--man", name).replace("\\-", "-").replace("\\&", "").replace("\\(aq", "'").replace("\\e", "\\")
     return re.sub(r"\\f[BIR]", "", text)
 
@@ -59,7 +59,7 @@ def test_each_command_has_a_page_with_its_options():
 
 
 def test_the_configuration_of_the_package_has_every_key_with_its_default():
-    """Commented out they show what holds without them, or an example where that is nothing."""
+    """Commented out they show the default, or an example if there is no default."""
     conf = (REPO / "packaging/tarry.conf").read_text(encoding="utf-8")
     shown = re.findall(r"^(?:# )?([a-z-]+) = (.*)$", conf, re.MULTILINE)
     names = [name for name in options("serve") if name not in ("config", "check")]
@@ -79,7 +79,7 @@ def test_pages_are_without_a_fault_for_mandoc_and_groff():
 
 
 def offered(shell, script):
-    """What another shell offers; its own files of the user play no part."""
+    """The completions of another shell, without the user's own files."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
     done = subprocess.run([*shell, script], input=printed("help", "--completion", shell[0]), capture_output=True, text=True, timeout=60, check=False,
                           env=environment)
@@ -129,7 +129,7 @@ def test_a_page_has_a_head_and_no_stray_requests(name):
 
 
 def completed(*words):
-    """What bash offers for the last of the words."""
+    """The completions of bash for the last word."""
     script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script, "bash", "/dev/stdin", "tarry", *words], input=printed("help", "--completion", "bash"),
                           capture_output=True, text=True, timeout=30, check=True, env={"PATH": os.environ["PATH"]})

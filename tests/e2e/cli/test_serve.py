@@ -1,4 +1,4 @@
-"""The server as a process: configuration, start, stop, signals, and what it says where it cannot start."""
+"""The server as a process: configuration, start, stop, signals, and its messages if it cannot start."""
 
 import os
 import re
@@ -255,7 +255,7 @@ def test_the_second_signal_stops_it_immediately(start_server):
     server.proc.send_signal(signal.SIGTERM)
     assert server.proc.wait(3) == 1
     slow.close()
-    server.start()  # and it recovers; the fixture wants a good end
+    server.start()  # and it recovers; the fixture requires a clean end
 
 
 def test_it_listens_on_the_same_port_again(start_server):
@@ -301,7 +301,7 @@ def test_json_logs_are_one_object_a_line(start_server, tmp_path):
 
 
 def changes(server):
-    """What the audit in the log tells of changes by operators: each as a dict of its fields."""
+    """The audit events in the log of changes by operators: each as a dict of its fields."""
     found = []
     for line in server.log().splitlines():
         fields = dict(re.findall(r'(\w+)=("[^"]*"|\S+)', line))

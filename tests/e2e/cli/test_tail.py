@@ -1,4 +1,4 @@
-"""`tarry tail`: a line an event, over a restart of the server, until it is told to end."""
+"""`tarry tail`: a line per event, over a restart of the server, until it is stopped."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ class Tail:
 
 
 def listening(server, tail, topic):
-    """Until events come: from then on it misses none."""
+    """Waits until events arrive: from then on no event is missed."""
     client, came = server.client(), False
     while not came:
         ident = f"first-{next(NUMBERS)}"

@@ -1,4 +1,4 @@
-"""What is said to people and to programs: an answer in JSON of each command, progress and colours on a terminal alone."""
+"""Output for people and for programs: JSON from each command, progress and colours only on a terminal."""
 
 import contextlib
 import http.server

@@ -171,7 +171,7 @@ def test_an_outage_and_its_end_are_reported_once(fixed, start):
 
 
 def test_an_unreachable_server_is_tried_with_growing_pauses(start):
-    """Counted by who connects: a socket that closes each connection at once."""
+    """Counts connections: a socket that closes each connection immediately."""
     import socket
 
     class Nobody:

@@ -1,6 +1,6 @@
 """
 The packaged alert rules and the dashboard, with a real Prometheus: no panel is without data on servers that have everything, and a server
-that is late, stuck, full, or down is told of by its alert, whose runbook the server shows.
+that is late, stuck, full, or down raises its alert, whose runbook the server shows.
 """
 
 import contextlib
@@ -141,7 +141,7 @@ def test_a_topic_without_consumers_is_stuck_and_then_late(watched):
     fires(watch, "TarryStuck", topic="left")
     assert not any(alert.get("topic") == "busy" for alert in watch.firing() if alert["alertname"] == "TarryStuck")
     address = watch.runbooks()["TarryStuck"]
-    with urllib.request.urlopen(address, timeout=10) as page:  # the link of the alert, as somebody at night follows it
+    with urllib.request.urlopen(address, timeout=10) as page:  # the link of the alert, as an operator follows it
         assert page.read().decode() == (REPO / "docs" / "runbooks" / "stuck.md").read_text(encoding="utf-8")
 
     def one_more_is_taken():  # over several looks of Prometheus: what a counter has at the first one, no rate sees

@@ -70,7 +70,7 @@ MARKS = [
 
 
 def test_no_changing_call_is_left_out():
-    """Each call of openapi.yaml that is no GET has its row above."""
+    """Each call of openapi.yaml except GET has its row above."""
     patterns, path = {}, None
     for line in (REPO / "openapi.yaml").read_text(encoding="utf-8").partition("\ncomponents:")[0].splitlines():
         if found := re.match(r"  (/\S*):$", line):

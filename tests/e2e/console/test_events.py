@@ -1,4 +1,4 @@
-"""Events of jobs and topics, as they happen: each kind once with what it says, for whom they are, what is lost, and that nobody is held up by them."""
+"""Events of jobs and topics: each kind once with its members, the rights to them, lost events, and that they delay no caller."""
 
 import concurrent.futures
 import contextlib
@@ -129,7 +129,7 @@ def test_topics(house):
         client.good("POST", "/v1/topics/whole/purge")
         client.good("DELETE", "/v1/topics/whole")
         said, jobs = {}, {"redriven": 0, "purged": 0}
-        while "deleted" not in said or set(jobs.values()) != {4}:  # each shard tells of its own jobs
+        while "deleted" not in said or set(jobs.values()) != {4}:  # each shard reports its own jobs
             event, data = stream.next()
             said[event] = said.get(event, 0) + 1
             if event in jobs:
@@ -171,7 +171,7 @@ def test_invalid_requests_are_rejected(house, query, code):
 
 
 def test_events_beyond_the_buffer_are_reported_as_a_gap(house):
-    """A burst: what is told and what is lost are together what happened, and what follows is told again."""
+    """A burst: sent and lost events add up to all events, and later ones are sent again."""
     client = house.client()
     with listen(house, "burst", event="pushed") as stream:
         pushed = 0
@@ -226,7 +226,7 @@ def test_a_drain_ends_it(start_server):
 
 
 def test_events_of_cold_jobs_have_their_ids(start_server):
-    """Jobs that were in runs alone: the id is read from there."""
+    """Jobs that were only in runs: the id is read from there."""
     server = start_server("--sync", "never", "--shards", "1", "--wal-file", "4MiB")
     client = server.client()
     client.push("cold", "first", b"x" * 1000, delay="1h")
@@ -245,7 +245,7 @@ def test_on_redis_events_of_other_servers_arrive(start_server):
         here, other = (start_server("--store", redis.url, "--shards", "2") for _ in range(2))
         client = other.client()
         with listen(here, "shared") as stream:
-            eventually(lambda: len(redis.client().keys("*:heard")) == 2, 20)  # both shards know that somebody listens
+            eventually(lambda: len(redis.client().keys("*:heard")) == 2, 20)  # both shards have the listener
             client.push("shared", "a", delay="50ms")
             client.ack(client.take("shared", wait="10s")[0]["lease"])
             events = stream.until(lambda event, _: event == "acked")
@@ -253,7 +253,7 @@ def test_on_redis_events_of_other_servers_arrive(start_server):
             redis.client().client_kill_filter(_type="pubsub", skipme=False)
             events = stream.until(lambda event, _: event == "gap")
             eventually(lambda: client.push("shared", "b", delay="1h") and stream.next(1)[1].get("id") == "b", 20)
-        # Nobody listens any more: soon nothing is told.
+        # The last listener has gone: soon no event is sent.
         eventually(lambda: not redis.client().keys("*:heard"), 20)
 
 
@@ -275,7 +275,7 @@ def lateness_of(server, ends):
 
 
 def load_of(server, client, topic, pushes):
-    """What pushes cost: seconds of processor for all of them, and by the clock; and how late jobs come meanwhile."""
+    """The cost of pushes: seconds of processor for all of them, and by the clock; and the lateness of jobs meanwhile."""
     ends = threading.Event()
     with concurrent.futures.ThreadPoolExecutor() as beside:
         late = beside.submit(lateness_of, server, ends)

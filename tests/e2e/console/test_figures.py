@@ -1,4 +1,4 @@
-"""What the server tells of its loops, its disk and its clock moves when its cause happens. One server for all; it is slowed down from outside."""
+"""The figures of loops, disk and clock change when their cause happens. One server for all tests; it is slowed down from outside."""
 
 import os
 import re
@@ -18,7 +18,7 @@ FAR = 60 * 60 * 1000
 
 
 class Disk:
-    """Syncs that take as much longer as a test wants (tests/support/slow_sync.c)."""
+    """Syncs that take longer by a time that the test sets (tests/support/slow_sync.c)."""
 
     def __init__(self, directory):
         self.path, self.library = directory / "slow_sync", directory / "slow_sync.so"
@@ -33,7 +33,7 @@ class Disk:
 
 
 class Page:
-    """What /metrics says now."""
+    """The current values of /metrics."""
 
     def __init__(self, client):
         self.samples = [match.groups() for match in map(SAMPLE.match, client.call("GET", "/metrics").body.decode().splitlines()) if match]

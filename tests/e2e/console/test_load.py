@@ -47,7 +47,7 @@ def check_exact(answer, dues):
 
 
 def check_near(answer, dues, share):
-    """What is estimated adds up, and no running sum is off by more than this share of all."""
+    """Estimates add up, and no running sum is off by more than this share of all."""
     minutes, hours, later = expected(answer, dues)
     assert sum(answer["hours"]) + answer["later"] == len(dues)
     for is_now, should in ((answer["minutes"], minutes), (answer["hours"], hours)):
@@ -66,7 +66,7 @@ def server(request, tmp_path_factory):
 
 
 def push_dues(client, topic, count, seed, spread, body="x"):
-    """Jobs due at whole seconds within the spread, from two minutes on: none falls due while the test looks."""
+    """Jobs due at whole seconds within the spread, from two minutes on, so that no job becomes due during the test."""
     draw, now, dues = random.Random(seed), int(time.time()), []
     for first in range(0, count, 1000):
         items = []

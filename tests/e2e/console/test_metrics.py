@@ -1,4 +1,4 @@
-"""/metrics: a table in the program says what there is, the page has nothing else, and Prometheus takes it."""
+"""/metrics: the page has exactly the metrics of a table in the program, and Prometheus accepts it."""
 
 import contextlib
 import json
@@ -181,7 +181,7 @@ def test_ten_thousand_topics_hold_up_no_turn(start_server, capsys):
         return int(re.search(r"^tarry_http_memory_bytes (\d+)$", client.call("GET", "/metrics").body.decode(), re.M)[1])
     held()
     before = held()
-    for _ in range(50):  # whoever asks goes before he has his answer
+    for _ in range(50):  # the client disconnects before its answer
         gone = socket.create_connection(("127.0.0.1", server.port))
         gone.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         gone.close()

@@ -1,5 +1,5 @@
 """
-docs/runbooks: the server shows every page, their links lead somewhere, the names in them are there, and what they tell to type is typed, on
+docs/runbooks: the server shows every page, their links and names exist, and their commands are run, on
 a server that is late, stuck, full, … as the page has it: its blocks of `sh` are run as they stand.
 """
 
@@ -23,7 +23,7 @@ PARTS = ["First checks", "Causes", "Resolved when"]
 
 
 def anchors(page):
-    """Those of its headlines, as readers of Markdown make them."""
+    """The anchors of its headings, as readers of Markdown make them."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
@@ -67,7 +67,7 @@ def tarry_help(*words):
 
 @pytest.fixture(scope="module")
 def names():
-    """What there is to name: commands, options, metrics, alerts, and the texts of the program."""
+    """Everything that a page may name: commands, options, metrics, alerts, and the texts of the program."""
     commands = re.findall(r"^  ([a-z]+) ", tarry_help().partition("commands:")[2], re.MULTILINE)
     pages = {command: tarry_help(command) for command in commands}
     return {
@@ -111,7 +111,7 @@ PLACES = {"127.0.0.1:8279": lambda server: f"127.0.0.1:{server.port}", "/var/lib
 
 
 class Reader:
-    """Somebody who reads a page at night and types what it says."""
+    """An operator who reads a page and types its commands."""
 
     def __init__(self, name, server, **places):
         self.server = server

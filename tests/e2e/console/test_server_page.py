@@ -1,4 +1,4 @@
-"""What a server says of itself: GET /v1/server and GET /v1/log. Names and figures, no secrets."""
+"""The server's description of itself: GET /v1/server and GET /v1/log. Names and figures, no secrets."""
 
 import json
 import re
@@ -162,7 +162,7 @@ def test_redis_shards_are_listed(start_server, start_redis):
 
 
 def test_the_disk_forecast_grows_with_writes(start_server):
-    """The first samples are a minute apart: here it is only said that nothing is known yet; the arithmetic is test_disk_growth.c's."""
+    """The first samples are a minute apart: here the growth is still unknown; test_disk_growth.c tests the arithmetic."""
     client = start_server(*FLAGS).client()
     begun = time.monotonic()
     disk = client.good("GET", "/v1/server")["disk"]

@@ -26,7 +26,7 @@ class House:
         return (client or self.client).good("GET", "/v1/status")
 
     def problem(self, code, topic=None):
-        """The one of this code and topic; None where there is none."""
+        """The problem with this code and topic, or None."""
         found = [problem for problem in self.status()["problems"] if (problem["code"], problem["topic"]) == (code, topic)]
         assert len(found) < 2
         return found[0] if found else None
@@ -116,7 +116,7 @@ def test_jobs_that_are_taken_too_slowly_are_late(house):
 
 
 def test_late_deliveries_are_reported(house):
-    house.clock.sleep(100)  # of what was before nobody speaks any more
+    house.clock.sleep(100)  # earlier problems are no longer reported
     house.client.push_batch([{"topic": "behind", "id": f"j{n}"} for n in range(120)])
     house.status()
     assert house.problem("late") is None

@@ -1,4 +1,4 @@
-"""Spans of pushes, waits and deliveries, sent to a collector by OTLP over HTTP, and a collector that does not want them."""
+"""Spans of pushes, waits and deliveries, sent to a collector by OTLP over HTTP, and a collector that rejects them."""
 
 import json
 import pathlib
@@ -112,7 +112,7 @@ def test_a_callback_gets_the_span_of_its_delivery(start_traced, collector, endpo
 
 
 def test_the_origin_of_a_trace_decides_sampling(start_traced, collector):
-    """A context that is given says for itself; what a job's own meta names is left as it is."""
+    """A given context decides for itself; a context in the job's own meta is not changed."""
     server = start_traced("--trace-sample", "1")
     client = server.client()
     own = f"00-{TRACE[::-1]}-{SPAN}-01"
@@ -196,7 +196,7 @@ def test_two_servers_on_one_redis_make_one_trace(start_traced, start_redis, coll
     push(one.client(), "t", "1", {"traceparent": SAMPLED})
     push(one.client(), "t", "2", {"traceparent": SAMPLED})
     jobs = other.client().take("t", max=2, wait="5s", lease_for="1s")
-    one.client().ack(jobs[0]["lease"])  # where it was not taken
+    one.client().ack(jobs[0]["lease"])  # if it was not accepted
     client = other.client()
     eventually(lambda: client.get("t", jobs[1]["id"])["state"] == "ready")
     assert one.terminate() == 0
@@ -210,7 +210,7 @@ def test_two_servers_on_one_redis_make_one_trace(start_traced, start_redis, coll
         assert taken.attributes["tarry.outcome"] == "unanswered" and taken.status == "UNSET"  # the other one may have heard
 
 
-# ---- a collector that does not want them ----
+# ---- a collector that rejects them ----
 
 
 def test_an_unreachable_collector_does_not_disturb_requests(start_traced):

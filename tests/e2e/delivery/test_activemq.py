@@ -20,7 +20,7 @@ needs_broker = pytest.mark.skipif(not activemq.is_here(), reason="no ActiveMQ on
 
 @pytest.fixture(scope="module")
 def brokers():
-    """One that lets everybody in, and one that wants a login; started together, when the first is asked for."""
+    """A broker without a login, and one with a login; started together at the first use."""
     running = [ActiveMQ().launch(), ActiveMQ(login=True).launch()]
     yield running
     for broker in running:

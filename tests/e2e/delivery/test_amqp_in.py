@@ -182,7 +182,7 @@ def test_invalid_messages_are_dead_lettered_and_counted(broker, start_in):
 def test_killed_again_and_again_it_loses_nothing_and_takes_no_message_twice(broker, start_in):
     broker.queue("crash-in"), broker.queue("crash-out")
     server = start_in("crash-in")
-    # What is under way when it is killed comes again when its lease is over, which follows the timeout.
+    # Deliveries in progress at the kill are repeated when their lease ends, which follows the timeout.
     deliver = server.client().topic("amqp-in")["settings"]["deliver"]
     server.client().put_topic("amqp-in", dedup_window="1m", deliver={**deliver, "timeout": "1s"})
     rand = random.Random(SEED)
@@ -312,7 +312,7 @@ def test_messages_beyond_a_limit_wait_at_the_broker(limit, at_most, broker, star
     broker.queue(queue, **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": broker.queue(queue + "-dead")})
     client = start_in(queue, more="&prefetch=4").client()
     assert client.call("PATCH", "/v1/topics/amqp-in", json.dumps(limit).encode()).ok
-    time.sleep(0.5)  # the server hears of it
+    time.sleep(0.5)  # the server is notified
     publish(broker, "", queue, *(delayed(b"x", 3_600_000, headers={"x-routing-key": "elsewhere"}) for _ in range(8)))
     eventually(lambda: client.topic("amqp-in")["counts"]["delayed"] == at_most and metric(client, "tarry_amqp_in_paused") == 1)
     time.sleep(1)

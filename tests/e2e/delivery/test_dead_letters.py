@@ -1,4 +1,4 @@
-"""What becomes of dead jobs by `dead_letter`: forwarded, dropped beyond a limit, told of; over crashes and several servers too."""
+"""Dead jobs with `dead_letter`: forwarded, dropped beyond a limit, reported by alerts; also over crashes and several servers."""
 
 import json
 import pathlib
@@ -221,7 +221,7 @@ def test_jobs_to_be_forwarded_are_not_dropped_by_the_limit(server):
     assert figure(client, "tarry_dead_dropped_total", topic="both", reason="count") == 0
 
 
-# ---- somebody is told ----
+# ---- alerts ----
 
 def test_an_alert_comes_at_most_once_in_its_time_with_counts(client, endpoint):
     client.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/alert", "every": "2s"}})
@@ -257,7 +257,7 @@ def test_an_alert_is_not_forgotten_nor_repeated_over_a_restart(start_delivering,
 
 
 def test_the_first_death_after_a_move_to_another_store_raises_an_alert(start_delivering, endpoint):
-    """What was noted of the last alert moves along, the sums of the topic do not."""
+    """The note of the last alert moves along, the sums of the topic do not."""
     old, new = start_delivering().client(), start_delivering().client()
     old.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/old", "every": "1s"}})
     die(old, "noisy", "a", "b", "c")

@@ -281,7 +281,7 @@ def test_a_slow_endpoint_does_not_delay_others(server, endpoint):
         eventually(lambda: totals(client, "orders")["acked"] == 50)
         assert slow.most_at_once <= 4
         assert sorted(slow.ids() + endpoint.ids()) == sorted(jobs)
-        # What found the window full came back about once for each time something was sent, not in a circle.
+        # Jobs that found the window full came back about once per sent job, not in a circle.
         returned = metric(client, "tarry_deliver_returned_total", topic="orders", reason="endpoint_full")
         print(f"{returned:.0f} returns for 20 jobs through a window of 4")
         assert returned <= 80
@@ -426,7 +426,7 @@ def test_a_kill_loses_nothing_and_duplicates_have_their_cause(start_delivering, 
     server.kill()
     before = len(endpoint.calls)
     client = server.start().client()
-    # What was under way when it died is leased until its time is over: those come last, after timeout and margin.
+    # Deliveries in progress at the crash stay leased until their time ends: they come last, after timeout and margin.
     eventually(lambda: counts(client, "orders")["leased"] + totals(client, "orders")["acked"] == 200, seconds=20)
     eventually(lambda: counts(client, "orders")["leased"] <= 24)
     assert len(set(endpoint.ids())) >= 200 - counts(client, "orders")["leased"]
@@ -536,12 +536,12 @@ def test_one_of_two_servers_dies_and_the_other_delivers_all(start_redis, start_d
         push(client, "orders", i, delay="200ms")
     eventually(lambda: len(endpoint.calls) >= 40)
     servers[0].kill()
-    # What the dead one had taken, or had not told the end of, comes again when its lease ends; all else goes on.
+    # Jobs that the crashed server had taken, or whose end it had not reported, come again when their lease ends; all else continues.
     eventually(lambda: counts(client, "orders")["leased"] <= 16 and counts(client, "orders")["ready"] == 0)
     eventually(lambda: counts(client, "orders")["leased"] + totals(client, "orders")["acked"] == 200)
     left = counts(client, "orders")["leased"]
     assert 200 - left <= len(set(endpoint.ids())) <= 200
-    assert len(endpoint.calls) <= 200  # none came twice yet
+    assert len(endpoint.calls) <= 200  # no job came twice yet
 
 
 # ---- rest ----

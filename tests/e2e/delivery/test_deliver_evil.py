@@ -1,4 +1,4 @@
-"""Endpoints that misbehave harm nobody else; TLS and HTTP/2 with real servers."""
+"""Endpoints that misbehave do not affect others; TLS and HTTP/2 with real servers."""
 
 import datetime
 import os
@@ -129,7 +129,7 @@ def test_http2_is_used_if_the_peer_supports_it(start_delivering, nginx, certific
 
 
 def test_an_endpoint_that_withdraws_http2_is_called_by_http1(start_delivering, certificates):
-    """What it has refused by HTTP/2 it takes by HTTP/1.1, in the same attempt; later ones ask so at once."""
+    """Requests that it rejects by HTTP/2 it accepts by HTTP/1.1, in the same attempt; later ones use that immediately."""
     peer = OldHttp(certificates)
     client = start_delivering(policy=[f"ca-file = {certificates}/ca.pem"]).client()
     settle(client, "orders", deliver={"to": f"https://localhost:{peer.port}/", "max_in_flight": 1}, max_attempts=1)

@@ -1,4 +1,4 @@
-"""What the server itself lacks is no fault of an endpoint or a job: answers of name servers, descriptors, memory."""
+"""Missing resources of the server are not faults of an endpoint or a job: answers of name servers, descriptors, memory."""
 
 import os
 import resource

@@ -34,7 +34,7 @@ def test_an_nginx_that_is_killed_gets_all_of_it_and_duplicates_have_their_cause(
     for ident, attempt, status in nginx.came():
         assert status == "204"
         came[ident].append(int(attempt))
-    # What nginx took shortly before it was killed may be missing in its log, not what it took since.
+    # Requests shortly before the kill of nginx may be missing in its log, but not later ones.
     assert len(came) > JOBS - 3 * 64 - 3
     for attempts in came.values():
         assert attempts == sorted(set(attempts)), "each repetition is an attempt of its own: the answer to the one before was lost"

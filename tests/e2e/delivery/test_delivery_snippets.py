@@ -96,7 +96,7 @@ def snippet(fence):
 
 
 def sign(secret, message, timestamp, body):
-    """By the specification, and not by the server: messages it would never send have to be refused, too."""
+    """By the specification, not by the server: messages that it would never send must also be rejected."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     digest = hmac.new(key, f"{message}.{timestamp}.".encode() + body, hashlib.sha256).digest()
     return "v1," + base64.b64encode(digest).decode()
@@ -186,7 +186,7 @@ def test_python(message, tmp_path):
 def test_java(message, tmp_path):
     java = need("java")
     need("javac")  # a runtime alone does not run sources
-    # What is run of a single file is its first class.
+    # Java runs the first class of a single file.
     text = snippet("java").replace("final class Webhook {", JAVA + "final class Webhook {")
     (tmp_path / "Verify.java").write_text(text, encoding="utf-8")
     judge(message, [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "Verify.java"], tmp_path)

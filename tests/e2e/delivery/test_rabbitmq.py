@@ -189,7 +189,7 @@ def test_an_alarm_is_respected(broker, start_delivering):
     settle(client, broker, broker.queue("alarm"), timeout="500ms")
     broker.ctl("set_vm_memory_high_watermark", "0.00001")
     try:
-        # The broker says so once something was published: that first one is not confirmed.
+        # The broker reports it once a message was published: the first one is not confirmed.
         client.push("alarm", "first")
         explained = eventually(lambda: (lambda said: said if "blocked" in str(said) else None)(
             client.good("POST", "/v1/topics/alarm/deliver-test")), seconds=15)
@@ -205,7 +205,7 @@ def test_an_alarm_is_respected(broker, start_delivering):
 
 
 def test_a_broker_that_is_killed_loses_nothing_that_was_taken_over(broker, start_delivering):
-    """Both ways at once: jobs on their way to it, and messages that tarry takes from it."""
+    """Both directions: jobs on their way to it, and messages that tarry takes from it."""
     for queue in ("sink", "killed-in"):
         broker.queue(queue)
     server = start_delivering(*FLAGS, "--amqp-in", f"{broker.url}?queue=killed-in")

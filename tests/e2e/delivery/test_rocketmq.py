@@ -1,4 +1,4 @@
-"""Delivery to a real RocketMQ, 4 and 5, where its jars are to be had; else tests/targets/rig_rocketmq.c has to do. What arrived is read with its own client."""
+"""Delivery to a real RocketMQ, 4 and 5, if its jars can be fetched; otherwise tests/targets/rig_rocketmq.c is used. Its own client reads the delivered messages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`--beanstalk`: what a client of beanstalkd is told, alone and beside beanstalkd itself."""
+"""`--beanstalk`: answers to a client of beanstalkd, also compared with beanstalkd itself."""
 
 import contextlib
 import random
@@ -264,7 +264,7 @@ def test_one_packet_may_have_many_commands(connect):
 
 
 def in_one_packet(address):
-    """What is answered to commands that come together, where they meet each other."""
+    """Answers to commands that arrive together and affect each other."""
     with Connection(address) as one:
         one.send("use q\r\nwatch q\r\n" + "put 5 0 60 1\r\na\r\n" * 20)
         answers = [one.answer() for _ in range(22)]
@@ -367,7 +367,7 @@ class Pair:
         keys = {"stats-job": JOB_KEYS, "stats-tube": TUBE_KEYS}.get(verb)
         if keys:
             answers = [answer if answer[0] != "OK" else {key: value for key, value in self.parsed(answer).items() if key in keys} for answer in answers]
-        if verb == "stats-tube":  # how long it was to be is known while somebody uses it
+        if verb == "stats-tube":  # its length is known while a client uses it
             answers = [{**answer, "pause": answer["pause"] != "0"} if isinstance(answer, dict) else answer for answer in answers]
         if verb in ("list-tubes", "list-tubes-watched"):
             answers = [sorted(answer[1].decode().replace('"', "").split("\n")) for answer in answers]
@@ -384,7 +384,7 @@ class Pair:
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_same_is_answered_as_by_beanstalkd(server, request):
     """No two jobs have the same priority or due: what is equal goes by number there, by due here. The order of buried ones is
-    beanstalkd's on one embedded shard alone."""
+    beanstalkd's only on one embedded shard."""
     in_order = request.node.callspec.params["server"] == "embedded"
     rng, count = random.Random(SEED), 0
     priorities, delays = list(range(4000)), list(range(100, 100_000))

@@ -90,7 +90,7 @@ def test_a_line_without_end_costs_no_memory(server):
 
 
 def test_a_job_of_a_gibibyte_costs_no_memory(server):
-    """All of it is said to come; 128 MiB do, then the client goes."""
+    """The client announces all of it, sends 128 MiB, then disconnects."""
     with Good(server), raw(server) as one:
         before = server.resident_bytes()
         one.sendall(b"put 0 0 60 1073741824\r\n")
@@ -115,7 +115,7 @@ def test_binary_bytes_are_rejected(server):
 
 
 def test_a_client_that_reserves_and_never_reads_is_bounded(server):
-    """What it reserved goes back when it is cut; what it is owed stays bounded."""
+    """Its reserved jobs return when it is cut off; its unsent answers stay bounded."""
     body = b"b" * 60_000
     with Connection(address(server)) as one:
         for _ in range(300):

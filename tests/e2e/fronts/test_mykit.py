@@ -115,7 +115,7 @@ def test_get_topic_hands_a_job_out_and_delete_ends_it(start):
     assert (job["id"], job["topic"], job["bizKey"], job["subtopic"], job["body"], job["status"]) == ("1", "t", "b", None, "hällo", 2)
     assert mykit.good("GET", "/get/topic", topic="t", wait="0s") is None
     mykit.good("GET", "/delete", jobId="1")
-    eventually(lambda: totals(client, "t")["cancelled"] == 1)  # once the lease is over, and nobody gets it again
+    eventually(lambda: totals(client, "t")["cancelled"] == 1)  # once the lease has ended, and no consumer gets it again
     assert mykit.good("GET", "/get/topic", topic="t", wait="0s") is None
     assert "topic" in mykit.error("GET", "/get/topic")
 

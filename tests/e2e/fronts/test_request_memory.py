@@ -57,7 +57,7 @@ def dial(server, listener):
 
 
 def pour(connections, data):
-    """Sends it on each, as far as the server reads it: until none has taken more for a while. None reads."""
+    """Sends it on each connection, as far as the server reads it: until no connection has accepted more for a while. No client reads."""
     left, moved = dict.fromkeys(connections, 0), time.monotonic()
     for one in connections:
         one.setblocking(False)
@@ -81,7 +81,7 @@ def request(method, target, length=0, *fields):
 
 SQS = "X-Amz-Target: AmazonSQS.SendMessage", "Content-Type: application/x-amz-json-1.0"
 HTTP_LISTENERS = ["http", "unix", "tls", "proxy", "mykit"]
-# What each client sends, and never ends or never reads the answer of: by listener and kind of buffer.
+# Requests that clients never end or whose answers they never read: by listener and kind of buffer.
 BUFFERS = {
     **{(listener, "body"): request("POST", "/v1/topics/t/jobs", 1_000_000) + b"b" * 800_000 for listener in HTTP_LISTENERS},
     **{(listener, "answer"): request("GET", "/v1/topics/held/jobs/1") * 8 for listener in HTTP_LISTENERS},
@@ -108,7 +108,7 @@ def test_buffers_stay_within_the_budget(server, listener, kind):
     eventually(lambda: server.client().good("GET", "/v1/server")["memory"]["request_bytes"] < 2 * MIB, 60)
 
 
-# What ends by itself, and after how many seconds at most (the limits are 2 s where nothing has come, and 10 s).
+# Requests that end by themselves, with the longest time in seconds (the limits are 2 s without any bytes, and 10 s).
 SILENT = {
     **{(listener, "nothing"): (b"", 2) for listener in [*HTTP_LISTENERS, "beanstalk"] if listener != "beanstalk"},
     **{(listener, "half a head"): (b"GET /healthz HTTP/1.1\r\nHos", 10) for listener in HTTP_LISTENERS},

@@ -26,7 +26,7 @@ ACCOUNT, REGION = "123456789012", "us-east-1"
 
 @functools.cache
 def sdk():
-    """boto3, installed once into the user's cache; or why there is none."""
+    """boto3, installed once into the user's cache; or the reason why it is missing."""
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"boto3-{VERSION}"
     if not cache.is_dir():
         fresh = cache.with_name(f"{cache.name}-{os.getpid()}")
@@ -37,7 +37,7 @@ def sdk():
         try:
             (fresh / "lib").rename(cache)
         except OSError:
-            pass  # somebody else was faster
+            pass  # another process was faster
     sys.path.insert(0, str(cache))
     for name in [name for name in sys.modules if name.partition(".")[0] in ("boto3", "botocore", "s3transfer", "jmespath")]:
         del sys.modules[name]
@@ -177,10 +177,10 @@ def test_an_expired_handle_deletes_unless_another_consumer_has_the_message(start
     assert counts(client, "q")["ready"] == 0 and totals(client, "q")["cancelled"] == 3
     sqs.send_message(QueueUrl=url, MessageBody="y")
     (old,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
-    (new,) = sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]  # at once: no time was asked for
+    (new,) = sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]  # immediately: no time was requested
     assert (new["MessageId"], new["Attributes"]["ApproximateReceiveCount"]) == (old["MessageId"], "2") and old["ReceiptHandle"] != new["ReceiptHandle"]
     sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
-    assert counts(client, "q")["leased"] == 1  # somebody else works on it
+    assert counts(client, "q")["leased"] == 1  # another consumer works on it
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=new["ReceiptHandle"], VisibilityTimeout=0)
     sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
     assert counts(client, "q")["ready"] == 1  # it was received since
@@ -224,7 +224,7 @@ def test_a_dead_letter_names_its_source_and_continues_its_receive_count(start):
     assert shown["ApproximateFirstReceiveTimestamp"] == shown["SentTimestamp"]
     sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
     sqs.start_message_move_task(SourceArn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:dlq")
-    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, MessageSystemAttributeNames=["All"])["Messages"]  # it is no dead letter any more
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, MessageSystemAttributeNames=["All"])["Messages"]  # it is no longer a dead letter
     assert message["Attributes"]["ApproximateReceiveCount"] == "1" and "DeadLetterQueueSourceArn" not in message["Attributes"]
 
 

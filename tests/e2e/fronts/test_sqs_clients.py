@@ -1,4 +1,4 @@
-"""Those of tests/sqs that cost little; all of them by sqs_clients.py."""
+"""The quick programs of tests/sqs; sqs_clients.py runs all of them."""
 
 import pytest
 import sqs_clients

@@ -27,7 +27,7 @@ def connect(port):
 
 
 class GoodClient(threading.Thread):
-    """Sends, receives and deletes until it is told to stop."""
+    """Sends, receives and deletes until it is stopped."""
 
     def __init__(self, port):
         super().__init__()

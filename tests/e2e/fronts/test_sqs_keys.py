@@ -1,4 +1,4 @@
-"""Who may call SQS: access keys, by which SDKs sign (AWS Signature Version 4). The signatures of the attacks are made here, by hand."""
+"""Access keys for SQS, with which SDKs sign (AWS Signature Version 4). The signatures of the attacks are made here, manually."""
 
 import contextlib
 import datetime
@@ -88,7 +88,7 @@ def test_a_key_admits_the_sdk_only_to_its_topics(house):
     assert refused(house.sdk("bearer", Token("bearer").secret).list_queues)[0] == "InvalidClientTokenId"
     code, said = refused(house.sdk(region="eu-west-1").list_queues)
     assert code == "SignatureDoesNotMatch" and "region" in said
-    # An access key is for signatures: neither its secret nor its name is a token, and a token is none of its own.
+    # An access key is for signatures: neither its secret nor its name is a token, and a token is not an access key.
     for header in (f"Bearer {ALL}", "Bearer all", "Basic " + "YWxsOg=="):
         connection = connect(house.server.port)
         connection.request("GET", "/v1/topics", headers={"Authorization": header})
@@ -196,7 +196,7 @@ def test_a_connection_remembers_a_token_but_no_signature(house):
         assert post(connection, b"{}", bearer)[0] == 200
         assert post(connection, other, bearer)[0] == 200
         assert post(connection, b"{}", good)[0] == 200
-        assert post(connection, other, good)[0] == 403  # its signature is of another body, whoever was here before
+        assert post(connection, other, good)[0] == 403  # its signature is of another body, whatever caller was here before
         assert post(connection, b"{}", {**bearer, "Authorization": "Bearer tarry_nobody"})[0] == 403
         assert post(connection, b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})[3] == "MissingAuthenticationToken"
     post(connection, b"{}", bearer)
@@ -261,7 +261,7 @@ def test_a_long_body_is_not_read_for_unknown_callers_and_is_signed_as_a_whole(ho
         for header, value in {**signed(port, b"", "SendMessage", name=name), "content-length": "15000000"}.items():
             connection.putheader(header, value)
         connection.endheaders()
-        if code:  # told at once
+        if code:  # reported immediately
             assert json.loads(connection.getresponse().read())["__type"].endswith("UnrecognizedClientException")
         else:
             connection.sock.settimeout(0.3)
@@ -281,7 +281,7 @@ def test_keys_come_go_and_get_other_secrets_while_it_serves(house):
     house.tokens.write(key("all", ALL), key("shop", "another-secret-of-it", "push,consume", "orders-*", f"old-secret={SECRET} old-until={later}"), key("new", SECRET))
     eventually(lambda: lets_in(house.sdk("shop", "another-secret-of-it"), url))
     assert shop.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=600) and house.sdk("new", SECRET).list_queues()["QueueUrls"] == [url]
-    assert not ended  # the old secret is good for a while, so who waits by it goes on
+    assert not ended  # the old secret is valid for a while, so a take that waits with it continues
     house.tokens.write(key("all", ALL), key("shop", "another-secret-of-it", "push,consume", "orders-*", "revoked=2026-01-01T00:00:00Z"))
     waiting.join(20)
     assert ended == ["InvalidClientTokenId"]
@@ -304,7 +304,7 @@ def scrape(house):
 
 
 def test_without_access_keys_a_signature_has_no_effect(start_server, tmp_path):
-    """Where the listener asks for nobody it passes, elsewhere it is told what to do."""
+    """On a listener without authentication it passes, elsewhere the error describes what to do."""
     port = free_port()
     server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(TokenFile(tmp_path / "tokens", Token("bearer")).path), "--listen", f"127.0.0.1:{port},no-token", *FLAGS)
     assert client_of(port).create_queue(QueueName="q")["QueueUrl"].endswith("/q")
@@ -352,6 +352,6 @@ def test_no_secret_is_in_the_log_or_shown(house):
     connection = connect(house.server.port)
     connection.request("GET", "/v1/server", headers=Token("bearer").headers)
     shown = connection.getresponse().read().decode()
-    assert '"kind":"access-key"' in shown and house.sdk().list_queues()["QueueUrls"]  # the old list goes on
+    assert '"kind":"access-key"' in shown and house.sdk().list_queues()["QueueUrls"]  # the old list stays in force
     for secret in (ALL, SECRET):
         assert secret not in house.server.log() + shown + scrape(house).decode()

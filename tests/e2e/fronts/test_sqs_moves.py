@@ -140,7 +140,7 @@ def test_a_destination_that_is_full_takes_no_more_and_the_rest_stays(start):
 
 
 def test_a_move_needs_push_rights_to_the_destination(start_server, tmp_path):
-    """A message says itself in which topic it died; that counts only where the topic's dead letters do go here."""
+    """A message contains the topic in which it died; that counts only if the topic's dead letters are forwarded here."""
     tokens = TokenFile(tmp_path / "tokens", "access-key all scope=push,consume,read,admin topics=* secret=secret-of-all-there-is", Token("api"),
                        "access-key few scope=push,consume,read topics=dead,a secret=secret-of-a-few-topics")
     server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(tokens.path), *FLAGS)
@@ -177,7 +177,7 @@ def test_a_move_continues_after_a_crash_without_loss_or_duplicates(start, round_
 
 
 def test_a_foreign_job_in_the_topic_of_tasks_moves_nothing(start):
-    """Whoever may push there must not move others' messages."""
+    """A caller that may push there must not move others' messages."""
     server, sqs = start()
     urls = make(sqs, "a")
     fill(sqs, urls["dead"], 3)

@@ -44,7 +44,7 @@ def go_from_one_to_the_other(one, other, servers):
     (again,) = other.receive_message(QueueUrl=url, WaitTimeSeconds=10, VisibilityTimeout=1, AttributeNames=["All"])["Messages"]
     assert (again["MessageId"], again["Attributes"]["ApproximateReceiveCount"]) == (taken[0]["MessageId"], "2")
     one.delete_message(QueueUrl=url, ReceiptHandle=taken[1]["ReceiptHandle"])
-    eventually(lambda: counts(servers[0].client(), "q")["ready"] == 1)  # its second is over, and nobody else has it
+    eventually(lambda: counts(servers[0].client(), "q")["ready"] == 1)  # its second has ended, and no other consumer has it
     one.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
     said = eventually(lambda: (lambda got: got["ApproximateNumberOfMessages"] == "0" and got)(other.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]))
     assert (said["ApproximateNumberOfMessagesDelayed"], said["ApproximateNumberOfMessagesNotVisible"]) == ("1", "0")

@@ -1,4 +1,4 @@
-"""The documents tell the truth: every example that shows what it prints is run, and every path of openapi.yaml is there."""
+"""The documents are true: every example with output is run, and every path of openapi.yaml is documented."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def test_the_reference_has_examples():
 
 
 def test_no_prompt_is_in_the_way_of_copying():
-    """Output stands in blocks of its own."""
+    """Output is in separate blocks."""
     pages = [path for path in [*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")]]
     found = [f"{path.relative_to(REPO)}:{number}" for path in pages for number, language, lines in blocks(path.relative_to(REPO))
              if language == "console" or (language == "sh" and any(re.match(r"[$>#%] *\w", line) and not line.startswith("# ") for line in lines))]

@@ -1,4 +1,4 @@
-"""`make install` and `make uninstall`: what is built, where it is said, by whom; nothing else."""
+"""`make install` and `make uninstall` install and remove only the built files, at the given place."""
 
 import os
 import pathlib

@@ -82,7 +82,7 @@ def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(
         server.kill()
         pushing = started.connection()
         pushing.send(request_bytes("PUT", job_path("patient", "a"), b"x"))
-        assert ready(started) in (200, 503)  # so it has read the push, too
+        assert ready(started) in (200, 503)  # so it has also read the push
         began = time.monotonic()
         assert started.terminate() == 0 and time.monotonic() - began < 15 * slack()
         pushing.close()
@@ -102,5 +102,5 @@ def test_a_full_redis_refuses_pushes_and_lets_acks_and_cancels_through(start_ser
         assert ready(started) == 503
         assert [one["result"] for one in client.ack(lease)] == ["ok"] and client.cancel("full", "waits-3")["result"] == "cancelled"
         server.config("maxmemory", "0")
-        eventually(lambda: ready(started) == 200)  # though nobody pushes, since it was not ready
+        eventually(lambda: ready(started) == 200)  # without pushes, since it was not ready
         assert push_answer(started, "full", "one-more").status == 201

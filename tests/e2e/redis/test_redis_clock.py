@@ -1,4 +1,4 @@
-"""The clock of Redis' host is set or slewed: nothing comes early, no lease ends early, and all goes on."""
+"""The clock of Redis' host is set or slewed: nothing comes early, no lease ends early, and all calls continue."""
 
 import signal
 import statistics
@@ -32,7 +32,7 @@ def world(library, tmp_path, start_server):
 
 
 class Load(threading.Thread):
-    """Calls that go on on the shards all the time; none may fail."""
+    """Continuous calls on all shards; no call may fail."""
 
     def __init__(self, server):
         super().__init__(daemon=True)

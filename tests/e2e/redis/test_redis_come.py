@@ -1,4 +1,4 @@
-"""Who comes when: several servers on one Redis, consumers at some of them, jobs that fall due one by one."""
+"""Order of servers: several servers on one Redis, consumers at some of them, jobs that become due one by one."""
 
 import signal
 import threading
@@ -86,7 +86,7 @@ def test_three_servers_with_consumers_share_one_topic_without_a_stampede(redis, 
 
 
 def test_jobs_are_on_time_if_topics_have_consumers_at_different_servers(redis, servers):
-    """Whoever knows that a topic's job is next has nobody who waits for it."""
+    """The server that knows the next job has no waiting take for it."""
     came = {}
     consumers = [Consumer(servers[0], "x", came), Consumer(servers[1], "y", came)]
     late, _ = lateness(redis, servers[2], [(topic, GAP_MS * number + after) for number in range(JOBS) for topic, after in (("x", 0), ("y", 3))], consumers, came)
@@ -159,7 +159,7 @@ def test_servers_with_idle_takes_check_once_a_second(redis, servers):
 
 
 def test_one_call_does_not_bring_more_large_jobs_than_redis_can_bear(redis, start_server):
-    """It does nothing else meanwhile. 24 consumers ask at once for 12 MiB each."""
+    """It does nothing else meanwhile. 24 consumers request 12 MiB each at the same time."""
     server = start_server("--store", redis.url)
     client, came = server.client(60), []
     for number in range(12):

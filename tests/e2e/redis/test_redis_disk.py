@@ -1,4 +1,4 @@
-"""Redis' disk is full: what goes on, what is said, and that nothing answered is lost."""
+"""Redis' disk is full: working calls, messages, and that no answered change is lost."""
 
 import subprocess
 import time
@@ -13,7 +13,7 @@ BODY = b"x" * 50_000
 
 
 def mounts():
-    """What a program is run under so that mounts can be made that only it sees; None: this user may not."""
+    """The command that runs a program with mounts that only it sees; None: this user may not."""
     for command in (["unshare", "-m"], ["unshare", "-r", "-m"]):
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             return command

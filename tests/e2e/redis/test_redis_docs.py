@@ -21,7 +21,7 @@ COMMAND_SECONDS = 90
 
 
 def port_for(named):
-    """A free one; a cluster's node also wants the one 10,000 above it, which must not be one that outgoing connections get."""
+    """A free port; a cluster's node also needs the one 10,000 above it, which must not be one for outgoing connections."""
     while True:
         port = free_port()
         if not named.startswith("700"):
@@ -47,7 +47,7 @@ def section(name):
 
 
 class Shell:
-    """One bash that runs line after line, as a person's does. What it leaves running is killed in the end."""
+    """One bash that runs line after line, as a user's does. Remaining processes are killed at the end."""
 
     def __init__(self, directory):
         self.directory, self.marks = directory, 0
@@ -71,11 +71,11 @@ class Shell:
                 raise AssertionError(f"$ {command}\ndid not end within {COMMAND_SECONDS} s:\n{out.decode()}")
             out += got
         text = re.sub(r"\x1b\[[0-9;]*m", "", out.decode()[:-len(mark) - 1])  # redis-cli paints
-        # What bash says of a job that was killed; a terminal shows it too, at some time.
+        # The message of bash about a killed job; a terminal shows it as well, at some time.
         return re.sub(r"bash: line \d+: +\d+ Killed[^\n]*\n", "", text)
 
     def close(self):
-        """Everything that was started works in this directory, daemons too."""
+        """All started processes work in this directory, including daemons."""
         self.proc.kill()
         self.proc.wait()
         self.proc.stdin.close()

@@ -1,4 +1,4 @@
-"""What is in force on Redis while servers run: an eviction policy, a weaker promise after a failover, no room."""
+"""Changed settings of Redis while servers run: an eviction policy, weaker durability after a failover, no room."""
 
 import pytest
 from redis_servers import RedisServer, Sentinel

@@ -205,7 +205,7 @@ def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
 
 
 def test_running_servers_deliver_repaired_jobs(queue):
-    """They are told; nobody need start anew."""
+    """They are notified; no restart is needed."""
     redis, server = queue
     client = redis.client()
     deliver(server, ["now"], 20)

@@ -1,4 +1,4 @@
-"""What a crash may leave of a turn (decision 11): the first of its commands without the rest, or those and then the whole turn. fsck mends each."""
+"""Possible remains of a step after a crash (decision 11): its first commands without the rest, or those and then the whole step. fsck repairs each."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What a push asks of Redis."""
+"""The commands that a push sends to Redis."""
 
 import pytest
 from redis_servers import RedisServer

@@ -1,4 +1,4 @@
-"""tarry serve on Redis: what it refuses to start on, and how it says so."""
+"""tarry serve on Redis: conditions that it rejects at the start, and its messages."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""tarry serve on Redis: its shards, what it promises and says of itself."""
+"""tarry serve on Redis: its shards, its durability, and its description of itself."""
 
 import time
 
@@ -63,7 +63,7 @@ def test_a_new_queue_has_a_shard_for_each_master_and_an_old_one_keeps_its_own(fr
     assert f'"{NO_FIT}" shards=2 masters=3' in few.log()
 
 
-# ---- what it says of itself ----
+# ---- its description of itself ----
 
 @pytest.mark.parametrize("aof, durability, words", [
     ("always", "always", ["on the disk"]), ("everysec", "everysec", ["two seconds"]), ("no", "no", ["half minute"]), (None, "memory", ["every job"]),
@@ -110,7 +110,7 @@ def test_metrics_count_calls_to_redis(fresh, start_server):
 
 
 def test_a_list_of_many_topics_shows_the_settings_of_each(fresh, start_server):
-    """They come in pages, and what the first ones say of dead letters is shown with the last."""
+    """They arrive in pages, and the dead letters of the first ones are shown with the last."""
     client = start_server("--store", fresh.url).client()
     for number in range(3):
         client.put_topic(f"a{number}", dead_letter={"keep": {"count": number + 1}})

@@ -38,7 +38,7 @@ def test_rejects_a_server_that_differs_from_the_url(cluster, sentinel):
 # ---- sentinel, replicas ----
 
 def test_a_live_old_master_is_left_after_a_failover_of_sentinel(sentinel, start_server):
-    """It says it is master for some 10 s more, and what it takes meanwhile is thrown away."""
+    """It claims to be master for some 10 s more, and its changes meanwhile are discarded."""
     started = start_server("--store", sentinel.url)
     works(started, "before")
     old, _ = sentinel.fail_over()
@@ -74,8 +74,8 @@ def test_too_few_replicas_are_reported_and_changes_rejected(start_server):
         assert "too few replicas" in started.log()
         assert push_answer(started, "alone", "a").status == 503
         client = started.client()
-        assert client.call("POST", "/v1/topics/alone/take").status == 503  # it took a job, and nobody else knows
-        assert client.take("alone", wait="3s") == []  # it took none: nothing can be lost
+        assert client.call("POST", "/v1/topics/alone/take").status == 503  # it took a job, and no other server knows
+        assert client.take("alone", wait="3s") == []  # it took no job: nothing can be lost
 
 
 # ---- a cluster ----
@@ -133,7 +133,7 @@ def test_the_shards_of_other_masters_continue_if_one_is_lost(start_server):
         client = started.client()
         servers.servers[1].kill()
         eventually(lambda: 0 < metric(started, "tarry_redis_shards_up") < 3, 20)
-        time.sleep(1.5)  # longer than a connection takes to be made anew
+        time.sleep(1.5)  # longer than a reconnection takes
         assert ready(started) == 200 and info(started)["healthy"] is True
         began = time.monotonic()
         assert client.take("others", wait="3s") == [] and time.monotonic() - began > 2.5, "it waits for the shards there are"

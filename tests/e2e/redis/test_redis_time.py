@@ -57,7 +57,7 @@ def wall_ms():
 # ---- clocks that differ ----
 
 def schedule():
-    """[(id, ms from the start, how the due is told)], each at its own time, in any order."""
+    """[(id, ms from the start, form of the due time)], each at its own time, in any order."""
     plan = [(f"job-{number}", 400 + number * SPACING_MS, "at" if number % 2 else "delay") for number in range(50)]
     random.Random(7).shuffle(plan)
     return plan
@@ -133,7 +133,7 @@ def test_a_clock_that_is_ahead_is_ahead(fresh, ahead, start_server):
 # ---- wake-ups that never arrive ----
 
 class Deaf(threading.Thread):
-    """Hands everything on between servers and Redis; while `eats`, what Redis says on connections that subscribed to something is lost without a trace."""
+    """Forwards everything between servers and Redis; while `eats`, messages of Redis on subscribed connections are dropped silently."""
 
     def __init__(self, port):
         super().__init__(daemon=True)

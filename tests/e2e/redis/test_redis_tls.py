@@ -1,4 +1,4 @@
-"""Redis by TLS: alone, under Sentinel, as a cluster; whom tarry believes, and what it says where it does not."""
+"""Redis with TLS: a single server, under Sentinel, as a cluster; trusted certificates, and messages about others."""
 
 import pathlib
 import subprocess
@@ -33,7 +33,7 @@ def test_a_queue_on_one_redis(start_server, authority, asks_clients):
         one.client().push("t", "large", body=b"x" * 900_000)
         taken = two.client().take("t")
         assert taken[0]["body"] == "x" * 900_000
-        # What one pushes the other's waiting take hears of: the channel of news is encrypted, too.
+        # A push at one server wakes a take at the other: the notification channel is encrypted as well.
         one.client().push("t", "later", delay="300ms")
         taken += two.client().take("t", wait="10s")
         assert taken[1]["id"] == "later"

@@ -1,4 +1,4 @@
-"""Who may do what: every call of openapi.yaml, with each scope, for own, foreign and look-alike topics, on each listener. Nothing of a foreign topic comes out."""
+"""Rights: every call of openapi.yaml, with each scope, for own, foreign and look-alike topics, on each listener. No answer reveals a foreign topic."""
 
 import contextlib
 import itertools
@@ -106,7 +106,7 @@ def house(request, tmp_path_factory):
 
 
 def expected(call, token, topic, listener):
-    """What the table says: None where the call is not refused for who makes it, else the status."""
+    """The expected status: None if the call is not rejected because of its caller."""
     if call.scope is None or (token is NOBODY and listener == "no-token"):
         return None
     if token is NOBODY:
@@ -165,7 +165,7 @@ def test_the_table(house, listener):
     house.clients = {}
     before = house.look()
     topics = LOOK_ALIKES if listener == "require-token" else ["orders", "orders-1", "ordersx", FOREIGN]
-    # Nobody may do everything where no token is needed: he asks about topics of his own, or the foreign one would be changed.
+    # The anonymous caller has all rights without tokens: it uses topics of its own, or the foreign one would be changed.
     for token, call in itertools.product([NOBODY, *(CERTIFIED if listener == "mtls" else [*LIMITED, *WIDE])], CALLS):
         for topic in topics:
             may_change = expected(call, token, topic, listener) is None and call.scope not in (None, "", "read")
@@ -175,7 +175,7 @@ def test_the_table(house, listener):
 
 
 def test_every_call_is_covered(house):
-    """A route that openapi.yaml does not know would have been asked for by nobody."""
+    """A route missing in openapi.yaml would be covered by no test."""
     page = house.all.call("GET", "/metrics").body.decode()
     counts = {}
     for call, count in re.findall(r'tarry_http_requests_total\{route="(\w+)",code="\w+"\} (\d+)', page):

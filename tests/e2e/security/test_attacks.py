@@ -1,4 +1,4 @@
-"""What an outsider tries at the doors, beside what the tests of each door try: stolen and forged proofs, names that look like others, secrets that get out."""
+"""Attacks on authentication, in addition to the tests of each kind: stolen and forged credentials, look-alike names, leaked secrets."""
 
 import base64
 import contextlib
@@ -28,7 +28,7 @@ FOREIGN, WORD = "theirs-gEhEiM", "gEhEiM"
 
 @pytest.fixture
 def house(start_server, tmp_path):
-    """TLS for those with a certificate, tokens, the audit, and a log that says all it can."""
+    """TLS with client certificates, tokens, the audit, and the most detailed log."""
     authority = Authority(tmp_path / "authority")
     authority.sign("server")
     tokens = TokenFile(tmp_path / "tokens", ALL, MINE)
@@ -50,7 +50,7 @@ def call(server, token, method, target, body=b"", headers=None):
 
 
 def status_with(server, name):
-    """What a request without a token gets from who shows this certificate; None: no handshake."""
+    """The answer to a request with this certificate and no token; None: no handshake."""
     context = server.authority.context(client=name)
     try:
         with socket.create_connection(("127.0.0.1", server.tls_port), 10) as tcp, context.wrap_socket(tcp, server_hostname="localhost") as tls:
@@ -79,7 +79,7 @@ def test_a_certificate_is_not_a_token_and_needs_its_authority(house, tmp_path):
 
 
 def test_the_certificate_of_another_server_is_not_accepted_as_client(house):
-    """Whoever steals a server's key from a machine beside is not let in by it."""
+    """A key stolen from another server does not admit its thief."""
     directory = house.authority.directory
     openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj", "/CN=billing", "-addext", "extendedKeyUsage=serverAuth",
             "-addext", "basicConstraints=critical,CA:FALSE", "-CA", house.authority.file, "-CAkey", house.authority.key(house.authority.name),
@@ -131,7 +131,7 @@ def test_a_list_and_its_cursor_reveal_no_foreign_topics(house):
 
 
 def test_client_headers_set_neither_identity_nor_address(house):
-    """What proxies of others add is believed from nobody: only --proxy-protocol at a listener of its own says who came."""
+    """Headers of other proxies are ignored: only --proxy-protocol on a separate listener names the client."""
     claims = {"X-Forwarded-For": "9.9.9.9", "Forwarded": "for=9.9.9.9", "X-Real-IP": "9.9.9.9", "X-Client-Cert": "billing", "X-SSL-Client-S-DN": "CN=billing",
               "X-Forwarded-User": "operator", "X-Remote-User": "operator", "Remote-User": "operator", "X-Forwarded-Client-Cert": "Subject=\"CN=billing\"",
               "Proxy-Authorization": ALL.headers["Authorization"], "Cookie": "token=" + ALL.secret, "X-Api-Key": ALL.secret, "X-HTTP-Method-Override": "GET"}
@@ -143,7 +143,7 @@ def test_client_headers_set_neither_identity_nor_address(house):
 
 
 def test_a_connection_keeps_no_identity_for_the_next_request(house):
-    """One header after another on one connection, of the same length, alike but for a byte, none at all."""
+    """One header after another on one connection: of the same length, with one different byte, missing."""
     connection = house.connection()
     near = ALL.secret[:-1] + ("a" if ALL.secret[-1] != "a" else "b")
     try:
@@ -192,7 +192,7 @@ def tarry(*words, **options):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes processes of another user")
 def test_a_stranger_holds_up_no_revocation(tmp_path):
-    """Whoever may look into a directory may lock it."""
+    """A user who may read a directory may lock it."""
     directory = tmp_path / "etc"
     directory.mkdir(mode=0o755)
     for parent in [directory, *directory.parents]:
@@ -233,7 +233,7 @@ def test_simultaneous_token_changes_lose_nothing(tmp_path):
 
 
 def test_a_name_writes_no_second_line(tmp_path):
-    """What an operator's script hands on from a form."""
+    """Input that an operator's script passes on from a form."""
     path = tmp_path / "tokens"
     for name in ("a\ntoken b scope=admin topics=* sha256=" + "0" * 64, "a b", "a\tb", "", "ä", "a" * 500, "a=b,c", "-x", "a\x7f", "*"):
         ended = tarry("token", "new", "--scope", "read", "--topics", "*", "--tokens", path, "--", name) if name.startswith("-") else tarry("token", "new", name, "--scope", "read", "--topics", "*", "--tokens", path)

@@ -1,4 +1,4 @@
-"""Who changed what: each administrative call is one event, in the log and in the file, whatever stands in it; the calls are those of openapi.yaml."""
+"""The audit: each administrative call is one event, in the log and in the file, with any content; the calls are those of openapi.yaml."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_each_is_one_event_in_log_and_file(call, audited):
     if call.name in ("purge", "deleteTopic"):
         assert event["jobs"] == 3 and told[0]["jobs"] == "3"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"])
-    # So is one that is refused for what it says.
+    # So is one that is rejected because of its content.
     assert client.call(call.method, call.target() + "?no_such_option=1", BODIES.get(call.name, b"")).status == 400
     assert [(event["action"], event["outcome"]) for event in audited.audit()[1:]] == [(call.audit, "unknown_option")]
 
@@ -88,7 +88,7 @@ def test_nothing_secret_is_in_it(audited):
     client.call("PUT", "/v1/topics/orders", json.dumps({"max_attempts": secret}).encode())
     client.call("PUT", "/v1/topics/orders", b'{"max_attempts":3}', {"Authorization": "Bearer " + secret, "Cookie": secret})
     client.call("POST", "/v1/topics/orders/deliver-test", secret.encode())
-    assert len(audited.audit()) == (2 if doors.ON else 3)  # where callers are asked, who is nobody is only counted
+    assert len(audited.audit()) == (2 if doors.ON else 3)  # with authentication, unknown callers are only counted
     assert secret not in audited.audit_path.read_text() and secret not in audited.log()
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_made_stops_the_start(tmp_path):
 
 
 def test_a_refused_call_that_is_repeated_fills_no_log(audited):
-    """What was left out is counted, and nothing that was done is left out."""
+    """Omitted events are counted, and completed changes are never omitted."""
     client = audited.client()
     for _ in range(400):
         client.call("DELETE", "/v1/topics/absent")

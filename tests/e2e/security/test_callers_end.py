@@ -173,7 +173,7 @@ def test_dead_letters_need_admin_rights_to_the_destination(doors, start_deliveri
     assert settle(one) == (403, "forbidden") and settle(one, method="PATCH") == (404, "not_found")
     assert settle(one, json.dumps({"dead_letter": {"to": "absent"}}).encode()) == (403, "forbidden")
     assert settle(both)[0] in (200, 201)
-    # What the topic has may stay while something else is changed.
+    # Existing settings of the topic may stay while another one is changed.
     assert settle(one, b'{"ttl":"1d"}', "PATCH") == (200, None)
     assert settle(one, b'{"dead_letter":{"keep":{"count":7}}}', "PATCH") == (200, None)
     assert settle(one, b'{"dead_letter":{"to":"mail"}}', "PATCH") == (403, "forbidden")

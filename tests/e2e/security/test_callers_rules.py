@@ -69,7 +69,7 @@ def test_a_limit_holds_for_every_way_in(limit, way, start):
     begin, accepted = LIMITS[limit]
     house = begin(start)
     if limit == "topic push_rate":
-        time.sleep(0.3)  # the servers hear of it
+        time.sleep(0.3)  # the servers are notified
     assert way(house, "orders", 6) == accepted
 
 
@@ -143,7 +143,7 @@ def fill(house, topic="dead", jobs=2):
     house.events()
 
 
-# What each operation that the audit records is called with, and the topic and the number of jobs of its event.
+# The call of each audited operation, and the topic and the number of jobs of its event.
 SQS_CALLS = {
     "CreateQueue": ({"QueueName": "fresh"}, "fresh", None),
     "SetQueueAttributes": ({"QueueUrl": queue_url("dead"), "Attributes": {"DelaySeconds": "1"}}, "dead", None),
@@ -236,7 +236,7 @@ def test_a_command_of_beanstalkd_is_one_event(verb, audited):
     assert [event["outcome"] for event in audited.events()] == ["not_found"]
 
 
-# All commands of the command line: what administers a server is one event there, and all others are none.
+# All commands of the command line: each administrative command is one event, all others are not audited.
 CLI_RECORDED = {
     "topic": ("topic", "set", "dead", "max_attempts=2"),
     "pause": ("pause", "dead"),

@@ -1,4 +1,4 @@
-"""Who sees the server's memory: keys, passwords and jobs are in it. The server and the one who looks are the same ordinary user, never root."""
+"""Access to the server's memory, which has keys, passwords and jobs. The server and the reader are the same ordinary user, never root."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ NOBODY = 65534
 KEY = base64.b64encode(b"a key of thirty-two bytes is here").decode()
 POLICY = f"allow-host = 127.0.0.1\nsign = default whsec_{KEY}\n"
 
-# Starts a server, looks for the key in its memory, aborts it, and tells what was found.
+# Starts a server, searches its memory for the key, aborts it, and prints the result.
 LOOK = """
 import json, os, resource, signal, subprocess, sys
 key = sys.argv[1].encode()

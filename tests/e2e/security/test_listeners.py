@@ -1,4 +1,4 @@
-"""A server with several listeners: who may connect, who the client is said to be, what a socket leaves behind."""
+"""A server with several listeners: permitted clients, the reported client address, leftovers of a socket."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 def listening(server, place):
-    """The port of a further listener, as the log says it; `place` is its address."""
+    """The port of a further listener, from the log; `place` is its address."""
     return int(re.search(rf'"listening also" address={re.escape(place)}:(\d+)', server.log()).group(1))
 
 
@@ -49,7 +49,7 @@ def refused_start(*flags):
     return ended.stderr
 
 
-# ---- several at once ----
+# ---- several listeners ----
 
 
 @pytest.mark.parametrize("shards", ["1", "3"])
@@ -112,7 +112,7 @@ def test_only_users_permitted_by_the_mode_can_connect(start_server, tmp_path):
     assert stat.S_IMODE(own.stat().st_mode) == 0o600 and stat.S_IMODE(shared.stat().st_mode) == 0o660
     assert shared.stat().st_gid == group
     assert Client(own).good("GET", "/v1/info") and Client(shared).good("GET", "/v1/info")
-    if os.getuid() == 0:  # then it can be tried by somebody else
+    if os.getuid() == 0:  # then another user can try it
         for parent in [tmp_path, *tmp_path.parents]:
             if parent != pathlib.Path("/"):
                 parent.chmod(parent.stat().st_mode | 0o011)
@@ -166,7 +166,7 @@ def test_bad_words_are_refused_with_good_ones(tmp_path):
 
 @pytest.mark.shards
 def test_connections_over_a_unix_socket_are_spread_over_all_shards(start_server, tmp_path):
-    """Each of four shards may have 90 connections: 200 find room only where none has many more than its share."""
+    """Each of four shards may have 90 connections: 200 find room only if no shard has many more than its share."""
     path = tmp_path / "tarry.sock"
     start_server("--shards", "4", "--listen", f"unix:{path}", "--max-connections", "360")
     connections = [Connection(path) for _ in range(200)]
@@ -226,7 +226,7 @@ def test_a_restart_on_inherited_sockets_loses_no_connection(start_server, tmp_pa
 
 @pytest.mark.thorough("needs systemd-socket-activate")
 def test_systemd_hands_a_socket_over(start_server):
-    """The start is put off until somebody comes, who waits."""
+    """The start is postponed until a client connects, which waits."""
     port = free_port()
     server = start_server("--listen", "fd:web", started=False)
     server.prefix = ["systemd-socket-activate", "--listen", f"127.0.0.1:{port}", "--fdname=web"]
@@ -296,7 +296,7 @@ def test_connected_clients_get_answers_when_the_server_stops(start_server, tmp_p
     assert server.client().topic("t")["counts"]["ready"] == sum(counts) + 1
 
 
-# ---- what the manual says ----
+# ---- examples of the manual ----
 
 
 def snippet(heading, language):
@@ -384,7 +384,7 @@ def test_connections_without_a_proxy_header_are_not_served(start_server):
     Connection(place).close()
     name = f"127.0.0.2:{place[1]}"
     eventually(lambda: metric(server, "tarry_http_connections_failed_total", name) == len(bad) + 1)
-    # Elsewhere the header is no request.
+    # Elsewhere the header is not a valid request.
     connection = server.connection()
     connection.send(b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n\r\n")
     assert connection.read().status == 400

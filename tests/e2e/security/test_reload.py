@@ -1,4 +1,4 @@
-"""What a configuration is told of before a start, what of it changes while a server serves, and how a stop keeps its time."""
+"""Checks of a configuration before a start, its live changes, and the time of a stop."""
 
 import json
 import os
@@ -56,7 +56,7 @@ READ = re.compile(r'"?event"?[=:]"configuration (?:not )?read')
 
 @pytest.fixture
 def configured(start_server, tmp_path):
-    """(server, what writes its file anew and waits until that was read: the line of the log)"""
+    """(server, a function that rewrites its file, waits until it was read, and returns the line of the log)"""
     path = tmp_path / "tarry.conf"
     path.write_text("max-connections = 100\n")
     server = start_server("--config", path)

@@ -1,4 +1,4 @@
-"""TLS at the door: who gets in by it, what breaks a handshake, and that nobody waits for those who make none."""
+"""TLS: admitted clients, broken handshakes, and that unfinished handshakes delay no client."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def authority(tmp_path_factory):
 
 
 class Sealed(Connection):
-    """A connection by TLS, with the certificate called `client` where one is named."""
+    """A TLS connection, with the certificate `client` if one is named."""
 
     def __init__(self, port, authority, client=None, version=None, session=None, timeout=30.0):
         super().__init__(port, timeout)
@@ -134,7 +134,7 @@ def test_a_client_that_ends_is_answered_first(start_server, authority):
     bare.session.write(request_bytes("POST", "/v1/topics/t/take?wait=30s"))
     began = time.monotonic()
     with pytest.raises(ssl.SSLWantReadError):
-        bare.session.unwrap()  # says that no more comes
+        bare.session.unwrap()  # announces the end
     bare.wire.sendall(bare.ours.read())
     assert b'{"jobs":[]}' in bare.read()
     assert time.monotonic() - began < 10 * slack()
@@ -270,7 +270,7 @@ def test_renegotiation_is_rejected(start_server, authority):
 
 
 def test_half_handshakes_do_not_starve_clients(start_server, authority):
-    """10,000 connections that say the beginning of a handshake, or nothing: a client that means it gets in, and is served."""
+    """10,000 connections that send the beginning of a handshake, or nothing: a prompt client gets in, and is served."""
     count = 1_000 if IS_SANITIZED else 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 20_000)), hard))
@@ -331,7 +331,7 @@ def test_a_certificate_may_be_required(start_server, authority, tmp_path):
     assert Sealed(server.tls_port, authority, client="billing").call("GET", "/v1/topics").status == 200
     for context in (authority.context(), stranger.context("billing")):
         context.load_verify_locations(authority.file)
-        with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3: the client hears of it with the first answer
+        with pytest.raises((ssl.SSLError, ConnectionError)):  # TLS 1.3: the client learns of it with the first answer
             wire = context.wrap_socket(dial(server.tls_port, 30.0), server_hostname="localhost")
             wire.sendall(request_bytes("GET", "/healthz"))
             assert wire.recv(1) != b""

@@ -1,4 +1,4 @@
-"""tarry token, and the file it writes: two at once lose nothing, a server follows, who is revoked is out."""
+"""tarry token, and its file: simultaneous commands lose nothing, a server follows changes, revoked tokens are rejected."""
 
 import hashlib
 import json

@@ -96,7 +96,7 @@ def test_the_schema_can_be_made_by_hand_and_by_a_start(start_server):
 # ---- what is due, and transactions that are open ----
 
 def test_a_late_commit_of_a_far_job_is_delivered_in_time(pair, postgres):
-    """It took its number before the servers last looked, and is not told: a server that believes that nothing is new would miss it."""
+    """It got its number before the last check of the servers, without a notification: a server that assumes no change would miss it."""
     client = pair[0].client()
     waiting = threading.Thread(target=lambda: got.extend(client.take("late", wait="20s")))
     got = []
@@ -122,7 +122,7 @@ def test_an_idle_server_sends_one_statement_a_second(start_server):
         waiting = [threading.Thread(target=taker.call, args=("POST", "/v1/take?wait=60s&" + "&".join(f"topic=t{i * 25 + k}" for k in range(25)))) for i, taker in enumerate(takers)]
         for each in waiting:
             each.start()
-        # The samples of all topics, which come ever more seldom where nothing happens, are the server's own statistics.
+        # The samples of all topics, which become rarer without activity, are the server's own statistics.
         counted = """SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
             WHERE r.rolname = 'tarry' AND query !~ '_figures'"""
         with contextlib.closing(database.connect("counter")) as connection, connection.cursor() as cursor:
@@ -213,7 +213,7 @@ def test_a_take_skips_rows_of_an_open_transaction_and_returns_to_them(pair, post
 
 
 def test_simultaneous_takes_share_jobs_in_order(pair):
-    """They go as one statement; nobody gets more than he wanted, nothing is given twice, and the last ones get what is left."""
+    """They are one statement; no take gets more than it requested, no job is given twice, and the last ones get the rest."""
     server, takers, rounds = pair[0], 8, 10
     client, begun = server.client(), {name: metric(server, f"tarry_sql_{name}_total") for name in ("turns", "calls")}
 
@@ -242,7 +242,7 @@ def test_simultaneous_takes_share_jobs_in_order(pair):
 
 
 def test_simultaneous_takes_are_repeated_if_bodies_leave_no_room(pair):
-    """A statement brings 16 MiB of bodies; there is a job for everybody, so nobody comes away with nothing."""
+    """A statement returns 16 MiB of bodies; there is a job for every take, so no take gets an empty answer."""
     client, count = pair[0].client(), 40
     for i in range(count):
         client.push("heavy", f"{i:02}", b"x" * 1_000_000)
@@ -274,7 +274,7 @@ def test_an_ack_finds_jobs_that_lie_elsewhere_by_now(pair, postgres):
     assert client.extend(leases[0])[0]["result"] == "ok"
     assert _places(postgres, "moved")[0] != taken[0]
     assert [each["result"] for each in client.ack(leases[0], leases[1])] == ["ok", "ok"]
-    for i in range(30):  # pages before theirs, which are free again once they are written anew
+    for i in range(30):  # pages before theirs, which are free again once they are rewritten
         postgres.do("SELECT tarry.push('unmoved', %s, interval '1 h')", str(i))
     taken = _places(postgres, "moved")
     postgres.do("VACUUM FULL tarry.job")
@@ -294,7 +294,7 @@ def test_a_lease_with_a_reused_place_ends_no_job(pair, postgres):
     place = _places(postgres, "place")
     eventually(lambda: client.get("place", "first")["state"] != "leased", 30)
     client.cancel("place", "first")
-    for i in range(500):  # until one lies there: those before it fill what is free elsewhere
+    for i in range(500):  # until one is there: those before it fill other free places
         postgres.do("VACUUM tarry.job")
         client.push("place", f"next-{i}")
         taken = client.take("place")[0]["lease"]
@@ -322,7 +322,7 @@ def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(p
 
 
 def test_a_reconnecting_server_ends_its_unknown_leases(postgres, start_server):
-    """As of a take that was committed, and refused before its server heard of it."""
+    """Like a take that was committed, but rejected before its server received the reply."""
     server = start_server("--store", postgres.url)
     client = server.client()
     client.push("forgotten", "a")
@@ -349,7 +349,7 @@ def test_a_server_that_was_considered_dead_registers_before_it_takes(postgres, s
 
 
 def test_a_hanging_commit_does_not_block_calls_permanently(start_server):
-    """The standby that each commit waits for is not there. Calls are answered in time, and once it goes on nothing was done twice."""
+    """The standby that each commit waits for is missing. Calls are answered in time, and when it returns nothing was done twice."""
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
@@ -381,7 +381,7 @@ def test_a_hanging_commit_does_not_block_calls_permanently(start_server):
 
 
 def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_server):
-    """The backend is killed while it waits for a standby with a commit that is done: nobody has heard what became of the pushes."""
+    """The backend is killed while it waits for a standby with a finished commit: the outcome of the pushes is unknown."""
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
@@ -419,7 +419,7 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
 
 
 def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postgres, start_server):
-    """It may be carried out long after the server has connected anew, and would take the ticket of other pushes."""
+    """It may be executed long after the server has reconnected, and would take the ticket of other pushes."""
     client = start_server("--store", postgres.url).client()
     client.push("left-behind", "a")
     number = postgres.do("SELECT max(server) FROM tarry.server")
@@ -459,7 +459,7 @@ def test_existing_or_rejected_pushes_do_not_affect_others_of_the_batch(postgres,
 
 
 def test_a_push_that_waits_for_the_end_of_its_job_sees_it(postgres, start_server):
-    """Within the window in which ids are remembered: of a server, which then goes on, alone and among others, and of a user's transaction."""
+    """Within the window of remembered ids: of a server, which then continues, separately and among others, and of a user's transaction."""
     client = start_server("--store", postgres.url).client()
     client.put_topic("ends", dedup_window="1h")
     pushes = {"alone": lambda: [client.push("ends", "alone", delay="1h")["result"]],
@@ -538,7 +538,7 @@ def test_a_push_that_is_open_while_its_topic_is_deleted_leaves_nothing(pair, pos
     with transaction(postgres, True) as cursor:
         cursor.execute("SELECT tarry.push('swept', 'late', interval '1 h')")
         client.delete_topic("swept")
-        postgres.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a minute is over
+        postgres.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a minute has passed
         eventually(lambda: postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
         time.sleep(2.5)
         assert postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 1
@@ -667,7 +667,7 @@ def test_a_waiter_on_a_take_in_progress_does_not_delay_its_ack(postgres, call):
 # ---- events ----
 
 def _wait_until_all_know_who_listens(postgres, since=0):
-    """Each server looks once a second; what it does afterwards it tells. Who listens has said so after `since`."""
+    """Each server checks once a second; it reports its later changes. The listener has registered after `since`."""
     eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > greatest(tarry.now_ms(), %s + 3000)", since) == 1)
     known = postgres.do("SELECT max(heard) - 2900 FROM tarry.server")
     eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)

@@ -1,4 +1,4 @@
-"""Who may do what in a PostgreSQL, as docs/sql.md grants it."""
+"""Rights in a PostgreSQL, as granted in docs/sql.md."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL keeps of topics that want a history."""
+"""The history of topics in PostgreSQL."""
 
 import subprocess
 
@@ -64,7 +64,7 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(pa
     postgres.do("CREATE TABLE tarry.history_20200101 (LIKE tarry.history INCLUDING ALL)")
     postgres.do("ALTER TABLE tarry.history ATTACH PARTITION tarry.history_20200101 FOR VALUES FROM (1577836800000) TO (1577923200000)")
     with transaction(postgres, commit=False) as cursor:
-        cursor.execute("SELECT count(*) FROM tarry.history")  # who reads holds it up, and nobody waits for him
+        cursor.execute("SELECT count(*) FROM tarry.history")  # a reader blocks it, and no transaction waits for the reader
         postgres.do("SELECT tarry._history_days()")
         assert postgres.do(days) == 4
     postgres.do("SELECT tarry._history_days()")

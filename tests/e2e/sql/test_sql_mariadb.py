@@ -138,7 +138,7 @@ def test_the_upkeep_waits_for_no_transaction_of_a_user(mariadb):
 
 
 def test_no_take_skips_a_job_while_leases_are_adopted(pair, mariadb):
-    """What a server does once for another one's leases is done all the time here: it holds no row that waits."""
+    """Adopting another server's leases, usually done once, is repeated all the time here: it locks no waiting row."""
     first, second = (server.client() for server in pair)
     first.push("adopted", "warm-up")
     assert drain(second, "adopted") == ["warm-up"]
@@ -193,7 +193,7 @@ def test_calls_blocked_by_an_open_transaction_continue_after_it(start_server):
 
 
 def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
-    """As where its disk is full and it waits for room: calls are answered 503, and once it goes on nothing was done twice."""
+    """As with a full disk: calls return 503, and when it continues nothing was done twice."""
     with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
@@ -442,14 +442,14 @@ def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server
 # ---- events ----
 
 def _wait_until_all_know_who_listens(mariadb, since_ms=0):
-    """Each server looks once a second; what it does afterwards it tells. Whoever listens has said so after `since_ms`."""
+    """Each server checks once a second; it reports its later changes. The listener has registered after `since_ms`."""
     eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE heard > GREATEST(tarry.now_ms(), %s + 3000)", since_ms) == 1, 20)
     known = mariadb.do("SELECT MAX(heard) - 2900 FROM tarry.server")
     eventually(lambda: mariadb.do("SELECT MIN(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
 
 def _turns_about(mariadb, ident):
-    """What the statements of each transaction that names a job are about, by the general log: it has whole packets of them."""
+    """The kinds of statements of each transaction that names a job, by the general log, which has whole packets."""
     turns, said = [], {}
     for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
@@ -475,8 +475,8 @@ def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
         assert events[1][1]["way"] == "take" and events[2][1]["error"] == error and events[2][1]["attempt"] == 1
         assert all(data["topic"] == "told" and data["id"] == "a" for _, data in events)
 
-        mariadb.call("push", "told", "untold", 3600000, b"x")  # by SQL: it is not told
-        for n in range(30):  # in turns of both, each is told once and in its order
+        mariadb.call("push", "told", "untold", 3600000, b"x")  # by SQL: without a notification
+        for n in range(30):  # in transactions of both, each is sent once and in order
             pair[n % 2].client().push("told", f"in-turns-{n}", delay="1h")
         assert sorted(stream.next()[1]["id"] for _ in range(30)) == sorted(f"in-turns-{n}" for n in range(30))
 
@@ -492,7 +492,7 @@ def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
 def test_events_of_a_job_on_several_servers_arrive_in_order(mariadb, start_server):
     servers = [start_server("--store", mariadb.url) for _ in range(3)]
     clients = [server.client() for server in servers]
-    with Stream(servers[0].port, "/v1/events?topic=passed") as stream:  # it passes the job on, too
+    with Stream(servers[0].port, "/v1/events?topic=passed") as stream:  # it also passes the job on
         _wait_until_all_know_who_listens(mariadb)
         for n in range(30):
             clients[n % 3].push("passed", "a", delay="1h")
@@ -527,7 +527,7 @@ def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, maria
             client.push("counted", "heard", delay="1h")
         assert pair[0].terminate() == 0
         eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE beat > tarry.now_ms() - 11000") == 1, 20)
-        with Stream(pair[1].port, "/v1/events?topic=counted") as stream:  # it is alone: there is nobody to be told
+        with Stream(pair[1].port, "/v1/events?topic=counted") as stream:  # it is the only server: there is no listener
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "alone", delay="1h")
             assert stream.until(lambda event, data: data.get("id") == "alone")

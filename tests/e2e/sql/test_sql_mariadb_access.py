@@ -1,4 +1,4 @@
-"""Who may do what in a MariaDB, as docs/sql.md grants it, and how it is known to be the right one."""
+"""Rights in a MariaDB, as granted in docs/sql.md, and verification of its certificate."""
 
 import contextlib
 import re
@@ -99,7 +99,7 @@ def test_a_server_is_trusted_by_its_certificate_and_name(start_server, tmp_path)
         own.do("GRANT ALL ON *.* TO safe")
         (tmp_path / "password").write_text("a b&c\n")
         url = f"mysql://safe@localhost:{port}/?password_file={tmp_path}/password"
-        assert "cannot reach" in refused("--store", url)  # it wants TLS
+        assert "cannot reach" in refused("--store", url)  # it requires TLS
         server = start_server("--store", f"{url}&tls=verify&ca={ours.file}", "--migrate")
         works(server)
         server.terminate()

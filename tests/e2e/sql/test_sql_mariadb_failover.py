@@ -1,4 +1,4 @@
-"""MariaDB goes over to a replica, or lets nobody write for a while: nothing fires early, no delivery number comes twice."""
+"""MariaDB fails over to a replica, or is read-only for a while: nothing fires early, no delivery number repeats."""
 
 import pathlib
 import shutil
@@ -43,7 +43,7 @@ def test_a_replica_an_hour_ahead_with_a_lost_tail_fires_nothing_early(start_serv
         client.push("clock", "held")
         replica.catch_up(primary)
         replica.do("STOP SLAVE")
-        [lost] = client.take("clock", wait="5s")  # the replica hears of no take, nor of what comes after
+        [lost] = client.take("clock", wait="5s")  # the replica receives no take, nor later changes
         client.push("clock", "tail", delay="1s")
         primary.kill()
         replica.promote()
@@ -94,10 +94,10 @@ def test_a_failed_transaction_loses_no_expiry_event(start_server):
         client.push("other", "held")
         assert client.take("other", wait="5s", lease_for="1h")
         client.push("ttl", "a", ttl="1h")
-        client.push("ttl", "b", delay="1h")  # stands between: a unique key is looked for up to the next one, whoever holds that
+        client.push("ttl", "b", delay="1h")  # is between: a unique key is searched up to the next one, including locked ones
         first.kill()
         own.do("UPDATE tarry.job SET expire = 1 WHERE id = 'a'")
-        own.do("UPDATE tarry.job SET server = 999 WHERE id = 'held'")  # nobody's: who comes wants to have it
+        own.do("UPDATE tarry.job SET server = 999 WHERE id = 'held'")  # unowned: a new server adopts it
         with transaction(own, commit=False) as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute("SELECT state FROM tarry.job WHERE topic = %s AND id = 'held' FOR UPDATE", (own.do("SELECT topic FROM tarry.topic WHERE name = 'other'"),))

@@ -1,4 +1,4 @@
-"""What MariaDB keeps beside the jobs: the history of topics that want one, the views for people, and what fsck finds in a database that was damaged."""
+"""Data next to the jobs in MariaDB: the history of topics, the views for people, and the findings of fsck in a damaged database."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(st
         server = start_server("--store", own.url)
         client = server.client()
         own.do("CALL tarry.server_history_days()")
-        assert not _days(own)  # nobody wants one
+        assert not _days(own)  # no topic has a history
         now = own.do("SELECT tarry.now_ms()")
         client.put_topic("days", history="30d")
         today = own.do("SELECT DATE_FORMAT(FROM_UNIXTIME(%s DIV 86400000 * 86400), '%%Y%%m%%d')", now)
@@ -122,7 +122,7 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(st
         own.do(f"ALTER TABLE tarry.history REORGANIZE PARTITION history_rest INTO (PARTITION history_20200101 VALUES LESS THAN ({18263 * DAY_MS}), "
                "PARTITION history_rest VALUES LESS THAN MAXVALUE)")
         with transaction(own, commit=False) as cursor:
-            cursor.execute("SELECT count(*) FROM tarry.history")  # who reads holds it up, and hardly anybody waits for him
+            cursor.execute("SELECT count(*) FROM tarry.history")  # a reader blocks it, and few transactions wait for the reader
             own.do("CALL tarry.server_history_days()")
             assert _days(own) == ["history_20200101"]
         own.do("CALL tarry.server_history_days()")
@@ -130,7 +130,7 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(st
         assert own.do(f"SELECT id FROM tarry.history PARTITION ({_days(own)[0]})") == "kept"  # it went where it belongs
         client.put_topic("days", history="0s")
         own.do("CALL tarry.server_history_days()")
-        assert len(_days(own)) == 3  # of today and later: they go one by one, when they are over
+        assert len(_days(own)) == 3  # of today and later: they are removed one by one, when they have ended
         server.terminate()
 
 

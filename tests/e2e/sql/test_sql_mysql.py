@@ -1,4 +1,4 @@
-"""tarry serve on a real MySQL: the short form. mysql.py says where it comes from; without it these are skipped.
+"""tarry serve on a real MySQL: the short form. mysql.py documents its source; without it these are skipped.
 
 All claims of MariaDB run on it by `TARRY_TEST_MYSQL=8.0 pytest tests/e2e/sql/test_sql_mariadb.py`, and the contract of all stores by
 `TARRY_TEST_MYSQL_SERVER=$(tests/e2e/support/mysql.py) build-dev/tests/contract/contract mysql`.
@@ -42,7 +42,7 @@ def test_a_password_is_proven_over_each_way_to_the_server(mariadb, start_server,
 
 
 def test_missing_rights_to_create_functions_are_reported_with_advice():
-    """MySQL has a binary log where nothing is said, and with one only SUPER may make functions."""
+    """MySQL has a binary log by default, and with it only SUPER may create functions."""
     with MysqlServer() as empty:
         empty.do("CREATE USER maker")
         empty.do("GRANT ALL ON tarry.* TO maker")

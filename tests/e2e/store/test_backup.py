@@ -1,4 +1,4 @@
-"""`tarry backup`: a copy of a running server is a whole state of one moment, whatever goes on meanwhile."""
+"""`tarry backup`: a copy of a running server is a whole state of one moment, whatever happens meanwhile."""
 
 import json
 import os

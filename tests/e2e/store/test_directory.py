@@ -1,4 +1,4 @@
-"""The data directory of a running server is moved, covered, restored or unlocked: no answered push is lost, and nobody else gets in."""
+"""The data directory of a running server is moved, covered, restored or unlocked: no answered push is lost, and no other server gets in."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def ready(server):
 
 
 def pushed(client, topic, ident):
-    """None, or the code of the refusal."""
+    """None, or the code of the rejection."""
     try:
         client.push(topic, ident, delay="1h")
     except Refused as refused:
@@ -46,7 +46,7 @@ def pushed(client, topic, ident):
 
 
 def refuses(server, ident="refused"):
-    """It says so in all its ways, and still shows what it has."""
+    """The server reports it in all ways, and still shows its jobs."""
     client = server.client()
     assert pushed(client, "orders", ident) == MOVED
     answer = ready(server)
@@ -146,7 +146,7 @@ def test_a_directory_that_is_renamed_while_another_server_takes_its_place(first,
 
 
 def test_a_readiness_check_detects_the_move(first):
-    """Nobody changes anything meanwhile, and an idle server looks at nothing by itself."""
+    """Nothing changes meanwhile, and an idle server checks nothing by itself."""
     aside = first.data.with_name("data.old")
     first.data.rename(aside)
     assert ready(first).status == 503
@@ -183,7 +183,7 @@ def test_a_server_stopped_while_its_directory_is_away_has_lost_nothing(first):
 
 
 def mounts():
-    """What a server is run under so that mounts can be made that only it sees; None: this user may not."""
+    """The command that runs a server with mounts that only it sees; None: this user may not."""
     for command in (["unshare", "-m"], ["unshare", "-r", "-m"]):
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             return command
@@ -264,7 +264,7 @@ def test_a_restore_into_the_directory_is_detected(first):
 
 
 def test_files_that_are_replaced_one_by_one(first):
-    """What cp --remove-destination does."""
+    """Works like cp --remove-destination."""
     known = pushing(first, "first").stop()
     backup = backed_up(first)
     subprocess.run(["cp", "-a", "--remove-destination", f"{backup}/.", str(first.data)], check=True)
@@ -318,7 +318,7 @@ def test_a_part_of_the_directory_is_moved(first, start_server, tmp_path, folder)
     (first.data / folder).rename(aside)
     refused(pusher)
     refuses(first)
-    # A new one in its place is none of the server's either.
+    # A new one in its place does not belong to the server.
     (first.data / folder).mkdir(mode=0o700)
     refuses(first)
     assert not list((first.data / folder).iterdir())

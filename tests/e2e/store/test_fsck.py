@@ -36,7 +36,7 @@ def digest(folder):
 
 
 def salvage(data, name="saved"):
-    """What can be read, in a directory of its own; the other one is as it was."""
+    """Salvages readable jobs into a new directory; the old one is unchanged."""
     new, before = data.parent.parent / name / "data", digest(data)
     new.parent.mkdir()
     ended = fsck(data, "--json", "--salvage", str(new))
@@ -248,7 +248,7 @@ def test_a_damaged_log_is_named_with_file_and_byte(data):
 
 
 def test_whole_batches_behind_damage_of_the_log_are_saved(start_server, data):
-    """A job whose end stood in the damaged batch comes back; none is lost but those that were pushed there."""
+    """A job whose end was in the damaged batch comes back; only jobs that were pushed there are lost."""
     first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
     flip(data / "shard-00" / "wal" / f"{first:08}.log", 4096 + 300)
     new, saved = salvage(data)
@@ -315,7 +315,7 @@ def test_files_that_nothing_names_are_notes(data):
 
 
 def test_any_flipped_bit_in_live_data_is_found_or_harmless(data, made):
-    """Where it is not found, the server is not told anything else than before: the flip hit what counts no more."""
+    """If it is not found, the server reads the same as before: the flip was in dead data."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -52,7 +52,7 @@ def jobs_of(client):
 
 
 def purge(client, count):
-    """Purges until it is done. What each call reports is what is missing afterwards."""
+    """Purges until the end. The count of each call equals the missing jobs afterwards."""
     limit = time.monotonic() + SECONDS
     while time.monotonic() < limit:
         reply = client.call("POST", "/v1/topics/full/purge")

@@ -38,7 +38,7 @@ def test_moving_there_and_back_changes_nothing(source, any_target, start_server)
     load(third, dump)
     now_ms = time.time() * 1000
 
-    def comparable(lines):  # what was due is due at once over there
+    def comparable(lines):  # due jobs are due immediately in the new store
         return sorted(json.dumps({**job, "at": job["at"] if job["at"] > now_ms else "due"}) for job in jobs_in(lines))
 
     assert comparable(export(third)) == comparable(dump)

@@ -44,7 +44,7 @@ def test_replace_brings_the_exported_job_back(source, any_target):
     assert "line 3 refused: leased" in load(target, dump, "--on-conflict", "replace", code=REFUSED)
 
 
-@pytest.mark.parametrize("spread_ms", [0, 20])  # due all at once; over 100 s
+@pytest.mark.parametrize("spread_ms", [0, 20])  # all due together; over 100 s
 def test_an_export_cut_short_is_continued(source, target, tmp_path, spread_ms):
     push_many(source, 3300, spread_ms)
     path = tmp_path / "dump"
@@ -89,7 +89,7 @@ def test_an_export_is_continued_after_a_crash_of_the_server(source, tmp_path):
     export(source, "--output", str(path), "--resume")
     dump = path.read_bytes()
     assert {job["id"] for job in jobs_in(dump)} == {f"job-{i}" for i in range(5000)}
-    assert len(jobs_in(dump)) == lines_of(dump)[-1]["jobs"] < 6000  # a few may be there twice, none is missing
+    assert len(jobs_in(dump)) == lines_of(dump)[-1]["jobs"] < 6000  # a few may be there twice, but no job is missing
 
 
 def test_nothing_is_written_over(source, tmp_path):

@@ -1,4 +1,4 @@
-"""An import says whether all of an export was there; and nobody but its owner reads an export."""
+"""An import reports whether the export was complete; and only its owner can read an export."""
 
 import os
 import stat

@@ -59,7 +59,7 @@ def test_a_sync_that_did_not_happen_is_found(tmp_path):
     traced = small(tmp_path, drop=5)
     assert "answered before the sync" in kinds(traced.faults)
     found = "\n".join(PowerLoss(traced, SEED, 60).run())
-    assert "L: lost" in found or "first ended with 1" in found  # a log whose later batches say that the lost one was synced is refused
+    assert "L: lost" in found or "first ended with 1" in found  # a log is rejected if later batches record that the lost one was synced
 
 
 def test_an_answer_to_an_unwritten_change_is_found(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A restart, clean or not, changes nothing that a client was told."""
+"""A restart, clean or not, changes nothing that a client was answered."""
 
 import datetime
 import itertools
@@ -44,7 +44,7 @@ def counts_of(topic):
 
 
 def furnish(client):
-    """A job in every state, none of which changes by itself within a minute."""
+    """A job in every state; no state changes by itself within a minute."""
     client.put_topic("all", max_attempts=1, lease_for="10m")
     client.put_topic("quiet", lease_for="10m")
     client.push("all", "dead")
@@ -153,7 +153,7 @@ def test_leases_survive(start_server, how):
     until = client.get("held", "left")["lease_until"]
     server.restart(how)
     client = server.client()
-    # Shown by the wall clock, which is read anew at the start: to within a millisecond or two.
+    # Shown by the wall clock, which is read again at the start: to within a millisecond or two.
     moved = datetime.datetime.fromisoformat(client.get("held", "left")["lease_until"]) - datetime.datetime.fromisoformat(until)
     assert abs(moved.total_seconds()) <= 0.002
     assert client.take("held", max=2) == []
