@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "targets/meta.h"
 #include "trace/carry.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "base/duration.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "targets/meta.h"
 #include "targets/template.h"
 #include "targets/webhook.h"
 #include "trace/carry.h"

@@ -2,6 +2,7 @@
 
 #include "base/json_write.h"
 #include "job/json.h"
+#include "targets/meta.h"
 #include "targets/target.h"
 
 enum { ESCAPED_BYTES = 6 /* per byte, at most */, AROUND_BYTES = 16 * 1024 };

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/timestamp.h"
 #include "targets/kafka_producer.h"
+#include "targets/meta.h"
 #include "targets/outbox.h"
 #include "targets/template.h"
 

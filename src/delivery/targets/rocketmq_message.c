@@ -1,6 +1,7 @@
 #include "targets/rocketmq_message.h"
 
 #include "base/timestamp.h"
+#include "targets/meta.h"
 #include "targets/template.h"
 
 #include <stdio.h>

@@ -7,6 +7,7 @@
  */
 #include "base/clock.h"
 #include "base/timestamp.h"
+#include "targets/meta.h"
 #include "targets/outbox.h"
 #include "targets/stomp_connection.h"
 #include "targets/template.h"

@@ -27,22 +27,10 @@
 #include "guard/guard.h"
 #include "job/job.h"
 #include "net/reactor.h"
+#include "targets/outcome.h"
 #include "targets/setting.h"
 
 enum { TARGET_ERROR_BYTES = JOB_ERROR_BYTES_MAX + 1 };
-
-enum target_outcome {
-    TARGET_DONE = 1, /* the peer has accepted it */
-    TARGET_FAILED,   /* retry later; the attempt counts */
-    TARGET_REFUSED,  /* never retry: the job becomes dead */
-    TARGET_UNSENT    /* it was not sent: the attempt does not count */
-};
-/* "done", "failed", … */
-static inline const char *target_outcome_name(enum target_outcome outcome)
-{
-    static const char *const names[] = {"unknown", "done", "failed", "refused", "unsent"};
-    return names[outcome >= TARGET_DONE && outcome <= TARGET_UNSENT ? outcome : 0];
-}
 
 struct target_report {
     enum target_outcome outcome;
@@ -64,18 +52,6 @@ struct target_message {
     /* is_test: explanation for users, valid until the report; else NULL */
     struct buffer *explained;
 };
-
-/* Returns the next meta of a job that is sent with its message; skips tarry's own metas, which are
- * not for peers. */
-static inline bool target_meta_next(struct slice meta, size_t *at, struct slice *name,
-                                    struct slice *value)
-{
-    static const size_t own = sizeof JOB_META_OWN - 1;
-    while (job_meta_next(meta, at, name, value))
-        if (name->len < own || memcmp(name->at, JOB_META_OWN, own) != 0)
-            return true;
-    return false;
-}
 
 typedef void target_reported(void *owner, uint64_t tag, const struct target_report *report);
 

@@ -5,7 +5,6 @@
 #include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/cors.h"
-#include "http/output.h"
 #include "queue/status.h"
 #include "trace/tracer.h"
 
@@ -441,7 +440,7 @@ static void finish_answer(struct http_exchange *exchange)
     }
     if (!connection->first)
         connection->last = NULL;
-    http_output_count(connection);
+    http_connection_count_output(connection);
     http_connection_touch(connection);
 }
 

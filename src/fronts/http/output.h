@@ -21,13 +21,4 @@ bool http_output_write(struct http_connection *connection, http_output_written *
 /* Drops unwritten output when the connection ends. */
 void http_output_drop(struct http_connection *connection);
 
-/* Counts the output to be written in the budget immediately, so that many answers in one loop
- * iteration do not exceed it. */
-static inline void http_output_count(struct http_connection *connection)
-{
-    if (connection->out.cap > BUDGET_SMALL_BYTES)
-        budget_recount(&connection->front->shared->budget, &connection->out_counted,
-                       connection->out.cap);
-}
-
 #endif

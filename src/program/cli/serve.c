@@ -4,6 +4,7 @@
 #include "server/config_consistency.h"
 #include "server/config_options.h"
 #include "server/server.h"
+#include "server/config_facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/trouble.h"
+#include "server/config_facts.h"
 #include "server/config_jwt.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/key_value.h"
 #include "server/config_consistency.h"
+#include "server/config_facts.h"
 #include "server/config_options.h"
 #include "server/config_redis.h"
 #include "server/secret.h"

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "net/tls.h"
+#include "server/config_facts.h"
 #include "server/config_jwt.h"
 #include "server/config_options.h"
 #include "server/config_redis.h"

@@ -14,6 +14,7 @@
 #include "server/backend.h"
 #include "server/callers.h"
 #include "server/certificates.h"
+#include "server/config_facts.h"
 #include "server/delivery.h"
 #include "server/drain.h"
 #include "server/intake.h"

@@ -1,6 +1,7 @@
 #include "server/stored_tokens.h"
 
 #include "access/token_list.h"
+#include "server/config_facts.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "server/traces.h"
 
 #include "base/error.h"
+#include "server/config_facts.h"
 #include "server/secret.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 #include "server/config.h"
+#include "server/config_facts.h"
 
 #include "redis/redis.h"
 #include "unit/cases.h"
