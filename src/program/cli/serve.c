@@ -2,9 +2,9 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "server/config_consistency.h"
+#include "server/config_facts.h"
 #include "server/config_options.h"
 #include "server/server.h"
-#include "server/config_facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
