@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 /* These stand before the system's own. */
-static int64_t calls_left = -1; /* below 0: none fails */
+static int64_t calls_left = -1; /* below 0: no call fails */
 static bool fail_for_ever;      /* and all that follow */
 static int64_t failed;
 
@@ -92,7 +92,7 @@ FAULTY_MMAP(mmap)
 FAULTY_MMAP(mmap64)
 #endif
 
-/* It allocates, where no wrapped call is. */
+/* Allocates without a wrapped call. */
 char *faulty_strdup(const char *text) __asm__("strdup");
 char *faulty_strdup(const char *text)
 {

@@ -18,7 +18,7 @@ static inline struct slice random_text(struct random *random, int room, size_t l
         "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
     size_t len = least + random_below(random, most - least + 1);
 
-    for (size_t i = 0; i < len; i++) /* the first is no dot */
+    for (size_t i = 0; i < len; i++) /* the first is not a dot */
         text_room[room][i] = letters[random_below(random, i ? sizeof letters - 1 : 62)];
     return slice_make(text_room[room], len);
 }
@@ -87,7 +87,7 @@ static inline struct slice random_history(struct random *random, int room)
     return slice_make(history, bytes);
 }
 
-/* Before the lease's end; 0 half the time, and where there is no room for it. */
+/* Before the lease's end; 0 half the time, and if there is no room for it. */
 static inline int64_t random_taken(struct random *random, int64_t lease_until_ms)
 {
     if (lease_until_ms < 2 || random_below(random, 2))

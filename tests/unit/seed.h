@@ -1,4 +1,4 @@
-/* seed: where a random test gets its chance from. Printed, and set again with TARRY_TEST_SEED. */
+/* seed: the source of randomness of a test. Printed, and repeated with TARRY_TEST_SEED. */
 #ifndef TARRY_TESTS_SEED_H
 #define TARRY_TESTS_SEED_H
 

@@ -89,7 +89,7 @@ static inline enum access_refusal rig_ask(struct access_rig *rig, const char *he
     return access_admit(rig->access, &asked, caller);
 }
 
-/* The refusal of a header, or none. */
+/* Returns the rejection of a header, or 0. */
 static inline enum access_refusal rig_refusal(struct access_rig *rig, const char *header)
 {
     struct access_caller *caller = NULL;

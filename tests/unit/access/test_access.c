@@ -61,7 +61,7 @@ static void a_token_with_one_changed_byte_is_rejected(void **state)
     rig_close(&rig);
 }
 
-/* A file with one token, whose header is written, and what else is to stand in its line. */
+/* Writes a file with one token, its header, and the rest of its line. */
 static void open_one(struct access_rig *rig, const char *words, char header[128], char *text,
                      size_t text_bytes)
 {
@@ -274,7 +274,7 @@ static void certificate_is_a_caller_by_its_name(void **state)
     asked.certificate = slice_of("b.internal");
     asked.authorization = slice_of("Bearer no"); /* a header counts before a certificate */
     assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
-    asked.authorization = slice_of("Bearer b.internal"); /* and a name is no secret */
+    asked.authorization = slice_of("Bearer b.internal"); /* and a name is not a secret */
     assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_UNKNOWN);
     rig_close(&rig);
 }

@@ -98,7 +98,7 @@ static void a_key_inside_the_token_is_ignored(void **state)
     assert_int_equal(rig_read(rig, rig_token(rig, rig->other_rsa, RS, RIG_PAYLOAD)), ACCESS_FORGED);
 }
 
-/* The public key is no secret: as that of an HMAC it would let everybody sign. */
+/* The public key is not secret: as the key of an HMAC it would let anyone sign. */
 static void a_public_key_does_not_verify_as_a_shared_secret(void **state)
 {
     struct jwt_rig *rig = *state;
@@ -145,7 +145,7 @@ static void only_the_one_spelling_is_taken(void **state)
         snprintf(other, sizeof other, "%s%s", token, behind[i]);
         CASE_HOLDS(behind[i], rig_read(rig, other) != ACCESS_OK);
     }
-    /* 256 bytes are 342 digits, of whose last four bits are read by nobody. */
+    /* 256 bytes are 342 digits, of which the last four bits are unused. */
     strcpy(other, token);
     size_t last = strlen(other) - 1;
     assert_non_null(strchr("AQgw", other[last]));

@@ -153,7 +153,7 @@ static void the_derived_key_matches_the_published_example(void **state)
     assert_false(signature_key(slice_of(""), &signature, key));
 }
 
-/* One change each to what was signed: the form of the suite has a body, a query apart has none. */
+/* One change each to the signed request: the form of the suite has a body, a separate query does not. */
 static void nothing_that_is_signed_can_be_changed(void **state)
 {
     const struct known *form = &known[8];
@@ -405,7 +405,7 @@ static void only_an_access_key_makes_a_caller(void **state)
     rig_close(&rig);
 }
 
-/* A secret of an access key is no token, and the other way round. */
+/* A secret of an access key is not a token, nor the reverse. */
 static void a_secret_is_not_accepted_as_a_token(void **state)
 {
     struct access_rig rig;
@@ -442,7 +442,7 @@ static void key_is_rotated_revoked_and_ends(void **state)
     rig_close(&rig);
 }
 
-/* Whoever waits by a key is himself as long as its secret is good; another secret alone ends him. */
+/* A caller that waits with a key is valid as long as its secret is; only another secret ends it. */
 static void another_secret_ends_the_caller_and_an_overlap_does_not(void **state)
 {
     const struct sent sent = {"POST", "/", "", "", {HOST, DATE}};

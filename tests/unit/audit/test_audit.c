@@ -178,7 +178,7 @@ static size_t count_of(const char *text)
     return count;
 }
 
-/* How many events the caller's summary counts; 0: it has none. */
+/* Returns the number of events in the caller's summary; 0 without a summary. */
 static unsigned long left_out_of(const char *caller)
 {
     char wanted[128];
@@ -202,7 +202,7 @@ static void refused_calls_at_any_rate_are_few_lines_and_a_number(void **state)
     repeat("flood", "not_found", 1000);
     repeat("other", "forbidden", 1);
     assert_int_equal(count_of("\"caller\":\"flood\""), AUDIT_REFUSED_BURST);
-    assert_int_equal(count_of("\"caller\":\"other\""), 1); /* nobody else is left out */
+    assert_int_equal(count_of("\"caller\":\"other\""), 1); /* no other caller is left out */
     assert_true(audit_tell_left_out());
     assert_int_equal(left_out_of("flood"), 1000 - AUDIT_REFUSED_BURST);
     assert_int_equal(left_out_of("other"), 0);

@@ -5,7 +5,7 @@
 static void reads_its_own_output(void **state)
 {
     static const struct {
-        const char *text, *shown; /* NULL: it is none */
+        const char *text, *shown; /* NULL: invalid */
     } rows[] = {
         {"1000/s", "1000/s"},
         {"90/m", "90/m"},

@@ -32,7 +32,7 @@ static inline bool number_before(const int64_t *a, const int64_t *b)
 
 HEAP_DECLARE(numbers, int64_t, number_before, heap_place_unused)
 
-/* Who is in knows where, and nobody stands before the one above. */
+/* Each item has its place, and no item precedes its parent. */
 static void check_timers(const struct timers *heap, const struct timer *all)
 {
     size_t count = 0;

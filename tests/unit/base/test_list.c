@@ -28,7 +28,7 @@ static void all_of_a_list_move_in_their_order(void **state)
             list_remove(first);
         }
         assert_true(list_is_empty(&into) && into.prev == &into);
-        list_add_last(&from, &items[0].list); /* it goes on being a list */
+        list_add_last(&from, &items[0].list); /* it stays a valid list */
         assert_ptr_equal(from.prev, &items[0].list);
     }
 }

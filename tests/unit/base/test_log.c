@@ -259,7 +259,7 @@ static void never_mixes_lines_of_two_threads(void **state)
     assert_int_equal(lines, 2000);
 }
 
-/* Standard error is the file, and the environment says that the file is the journal, or lies. */
+/* Standard error is the file, and the environment names it as the journal, rightly or wrongly. */
 static const char *told_to_journal(bool json, bool lies)
 {
     char stream[64];

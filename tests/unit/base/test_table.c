@@ -28,7 +28,7 @@ static void name_all(void)
     }
 }
 
-/* The table has exactly what the model says, by looking and by walking. */
+/* Compares the table with the model, by look-ups and by a walk. */
 static void check_items(const struct items *table)
 {
     size_t count = 0, met = 0;

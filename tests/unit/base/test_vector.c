@@ -103,7 +103,7 @@ static void an_overflowing_count_is_out_of_memory(void **state)
     assert_false(numbers_reserve(&vector, SIZE_MAX / 4 + 1));
     assert_int_equal(vector.count, 1);
     assert_int_equal(vector.at[0], 5);
-    size_t cap = SIZE_MAX / 2 + 1; /* twice as many are no number */
+    size_t cap = SIZE_MAX / 2 + 1; /* twice as many overflow */
     assert_null(vector_grow(NULL, 4, cap + 1, &cap));
     assert_true(cap == SIZE_MAX / 2 + 1);
     numbers_fini(&vector);

@@ -151,7 +151,7 @@ static void a_command_that_cannot_start_fails_once(void **state)
 
 static void a_kill_ends_the_command_and_its_children(void **state)
 {
-    /* It will not hear of anything but SIGKILL. */
+    /* It ignores every signal except SIGKILL. */
     struct stage *stage =
         raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new told\n"
                     "while :; do sleep 600; done");

@@ -1,4 +1,4 @@
-/* dead_letter: what a topic may want of its dead jobs, row by row. */
+/* dead_letter: the settings of a topic for its dead jobs, row by row. */
 #include "deliver/dead_letter.h"
 #include "deliver/deliver.h"
 #include "unit/cases.h"

@@ -86,7 +86,7 @@ static void the_probe_closes_it(void **state)
     breaker_probe(&breaker);
     assert_true(breaker_report(&breaker, true, false, now_ms, &chance));
     assert_int_equal(breaker_ask(&breaker, now_ms), BREAKER_PASS);
-    for (int i = 0; i < BREAKER_RUN - 1; i++) /* it begins anew */
+    for (int i = 0; i < BREAKER_RUN - 1; i++) /* it starts again */
         assert_false(tell(&breaker, true, now_ms));
 }
 

@@ -313,8 +313,8 @@ static void unsent_messages_do_not_count_against_the_endpoint(void **state)
     assert_int_equal(load(stage, "null:"), ENDPOINT_SENT); /* the probe */
     report_pending(stage, TARGET_UNSENT, false);
     assert_true(endpoint->breaker.is_open);
-    assert_int_equal(stage->changes, changes + 1);          /* somebody else may probe */
-    assert_int_equal(load(stage, "null:"), ENDPOINT_RESTS); /* but not at once */
+    assert_int_equal(stage->changes, changes + 1);          /* another dispatcher may probe */
+    assert_int_equal(load(stage, "null:"), ENDPOINT_RESTS); /* but not immediately */
     assert_int_equal(endpoint->breaker.pause_ms, 8000);
 
     endpoint->breaker.wait_until_ms = 0;

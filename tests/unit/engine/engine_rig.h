@@ -79,7 +79,7 @@ static inline struct record record_at(const struct log *log, size_t at, struct r
     return record;
 }
 
-/* A second engine from the log's records, states `times` times. What it appends goes to `own`. */
+/* Makes a second engine from the log's records, states `times` times. Its appends go to `own`. */
 static inline struct engine *replay_often(const struct log *log, struct log *own,
                                           struct engine_now now, int times)
 {

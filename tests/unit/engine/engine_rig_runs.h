@@ -195,7 +195,7 @@ static inline struct rig_slot *rig_find(struct rig *rig, struct hash128 key,
     struct record_place at_place;
     for (uint32_t run = 0, at = 0; (slot = rig_next(rig, &run, &at, &at_place));)
         if (slot->key.low == key.low && slot->key.high == key.high) {
-            assert_true(!found || found == slot); /* a job lies in one slot */
+            assert_true(!found || found == slot); /* a job is in one slot */
             found = slot;
             *place = at_place;
         }

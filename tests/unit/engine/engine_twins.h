@@ -42,7 +42,7 @@ static inline void load_key(struct twins *twins, struct slice topic, struct slic
 
 /* ---- commands ---- */
 
-/* Chance decides nothing in an engine then: a jitter of 20 % of this is none. */
+/* Makes an engine deterministic: a jitter of 20 % of this is 0. */
 static inline void put_topic(struct twins *twins, struct slice topic)
 {
     struct topic_settings settings = {
@@ -212,7 +212,7 @@ static inline void walk_both(struct twins *twins, enum walk_kind kind)
 static inline bool evict(struct twins *twins, size_t steps)
 {
     uint32_t at = 0;
-    if (twins->rig->stage == RIG_INSTALLING) /* nobody could find them in the new run */
+    if (twins->rig->stage == RIG_INSTALLING) /* no look-up could find them in the new run */
         return false;
     int64_t keep_until_ms = twins->now.inner_ms + (int64_t)below(twins, 2) * HORIZON_MS;
     /* Ready jobs keep the order they have in memory when the wall clock steps; loaded anew they
@@ -221,7 +221,7 @@ static inline bool evict(struct twins *twins, size_t steps)
     return engine_evict_some(twins->rig->engine, &at, keep_until_ms, ready_max, twins->now, steps);
 }
 
-/* Jobs come and go while it goes on: what it found is still whole and met once. */
+/* Jobs come and go during the walk: each found job is whole and met once. */
 static inline void list_meanwhile(struct twins *twins)
 {
     struct slice topic = topic_name(below(twins, TOPICS));
@@ -253,7 +253,7 @@ static inline void let_time_pass(struct twins *twins, int64_t ms)
     pass(twins, twins->plain);
 }
 
-/* Cold jobs due by the wall clock come up earlier, and near ones are hung anew. */
+/* Cold jobs due by the wall clock come up earlier, and near ones are filed again. */
 static inline void step_wall(struct twins *twins)
 {
     int64_t step_ms = 1 + below(twins, 200);
@@ -288,7 +288,7 @@ static inline void assert_same_far_job(struct rig *rig, const struct engine_view
     assert_int_equal(job->cancel_requested, plain->cancel_requested);
 }
 
-/* What the engine says about a job's record leads to that job. */
+/* The engine's place of a job's record leads to that job. */
 static inline void assert_same_body(struct twins *twins, const struct engine_view *a,
                                     const struct engine_view *b)
 {
@@ -438,7 +438,7 @@ static inline void crash(struct twins *twins)
     engine_start(twins->plain, ++twins->epoch);
     rig_crash(twins->rig, twins->epoch, twins->now);
     sync_logs(twins);
-    let_time_pass(twins, 0); /* remembered ids whose time is over */
+    let_time_pass(twins, 0); /* remembered ids after their window */
 }
 
 /* A catalog is committed when the log is synced up to its snapshot, and not before. */

@@ -193,7 +193,7 @@ static void random_commands_keep_every_invariant_and_replay_to_the_same_state(vo
         catch_up(&world, world.engine);
         struct log own;
         struct engine *again = replay(&world.log, &own, world.now);
-        catch_up(&world, again); /* remembered ids whose time is over */
+        catch_up(&world, again); /* remembered ids after their window */
         assert_same(&world, again);
         engine_free(again);
         log_free(&own);

@@ -44,14 +44,14 @@ static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(vo
     close_owner(&owner);
 }
 
-/* Its newest state lies in a file that stays, but does not tell of the attempt. */
+/* Its newest state is in a file that stays, but without the attempt. */
 static void an_attempt_survives_the_file_with_its_end(void **state)
 {
     (void)state;
     struct owner owner;
     open_owner(&owner);
     push(&owner, "fails", 0);
-    checkpoint(&owner, ++owner.rig->file); /* its record lies in a run */
+    checkpoint(&owner, ++owner.rig->file); /* its record is in a run */
     fail_once(&owner);
     uint32_t next_file = ++owner.rig->file;
     reschedule(&owner, "fails", 2 * COLD_MS);
@@ -62,7 +62,7 @@ static void an_attempt_survives_the_file_with_its_end(void **state)
     close_owner(&owner);
 }
 
-/* The end came while the checkpoint was under way: it is told in a file that stays. */
+/* The end came during the checkpoint: its record is in a file that stays. */
 static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void
     close_owner(&owner);
 }
 
-/* No record says that a remembered id's time is over: after a restart its slot is there again. */
+/* No record marks the end of a remembered id's window: after a restart its slot is there again. */
 static void the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met
 
     struct engine_stats stats;
     engine_stats(owner.rig->engine, &stats);
-    assert_int_equal(stats.remembered, 1); /* nobody can know better yet */
+    assert_int_equal(stats.remembered, 1); /* this is still unknown */
     slot = rig_find(owner.rig, engine_key(owner.rig->engine, topic_name(0), slice_of("again")),
                     &place);
     assert_non_null(slot);
@@ -207,7 +207,7 @@ static void jobs_that_ended_during_a_checkpoint_are_not_installed(void **state)
     close_owner(&owner);
 }
 
-/* A record of another job, or an end, is no job's record. */
+/* A record of another job, or an end, is not this job's record. */
 static void a_stub_takes_only_its_own_record(void **state)
 {
     (void)state;

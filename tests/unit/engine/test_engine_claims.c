@@ -67,7 +67,7 @@ static void an_absolute_due_follows_the_wall_clock_both_ways(void **state)
     world.now.inner_ms += 5000;
     world.now.wall_ms += 5000;
     assert_int_equal(take_count(&world), 1);
-    /* Set forward by 10 s: it is that time of day at once. */
+    /* Set forward by 10 s: that time of day has come. */
     world.now.wall_ms += 10000;
     world.now.skew_ms += 10000;
     assert_int_equal(take_count(&world), 1);
@@ -255,7 +255,7 @@ static struct job_attempt first_attempt(struct world *world)
     return attempt;
 }
 
-/* Where the wall clock was set meanwhile the start is told as that clock would have had it. */
+/* If the wall clock was set meanwhile, the start is shown by the new clock. */
 static void an_attempt_s_start_is_shown_by_the_wall_clock_there_is(void **state)
 {
     (void)state;
@@ -504,7 +504,7 @@ static void topics_are_listed_by_name_in_pages(void **state)
     close_world(&world);
 }
 
-/* The loop may come to it late; whoever pushes must not pay for that. */
+/* The loop may process it late; a push must not depend on that. */
 static void an_id_is_new_directly_after_its_window(void **state)
 {
     (void)state;

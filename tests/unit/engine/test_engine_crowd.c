@@ -76,7 +76,7 @@ static void a_second_clock_step_restarts_the_retiming(void **state)
     engine_advance(world.engine, world.now, 0);
     uint64_t first = ready_count(&world);
     assert_true(first > 0 && first < JOBS);
-    assert_int_equal(engine_next_ms(world.engine), 0); /* it goes on */
+    assert_int_equal(engine_next_ms(world.engine), 0); /* it continues */
     step_wall_clock(&world, -AT_MS);
     engine_advance(world.engine, world.now, 0);
     assert_true(ready_count(&world) < JOBS);
@@ -86,7 +86,7 @@ static void a_second_clock_step_restarts_the_retiming(void **state)
     close_world(&world);
 }
 
-/* A step back needs none: who comes too early is hung again. */
+/* A step back needs no retiming: a job that comes too early is filed again. */
 static void a_step_back_while_nothing_is_retimed_retimes_nothing(void **state)
 {
     struct world world;

@@ -14,7 +14,7 @@ struct ear {
     char words[SAID_BYTES]; /* "pushed due …" */
 };
 
-/* The id is the one that was pushed, or stands in the record. */
+/* The id is the pushed one, or the one in the record. */
 static void on_event(void *ctx, const struct job_event *event, struct hash128 key,
                      struct record_place place)
 {

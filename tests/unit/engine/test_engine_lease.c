@@ -50,7 +50,7 @@ static struct queue_counts counts(struct world *world)
 
 static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN};
 
-/* Nobody has looked at the wheel since, so the job is leased still. */
+/* The wheel has not run since, so the job is still leased. */
 static void an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed(void **state)
 {
     (void)state;

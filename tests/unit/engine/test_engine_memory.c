@@ -36,7 +36,7 @@ static struct queue_counts counts(struct owner *owner)
 {
     struct engine_stats stats;
     engine_stats(owner->rig->engine, &stats);
-    /* Which of the cold ones are ready nobody says here. */
+    /* Which of the cold ones are ready is not checked here. */
     stats.counts.delayed += stats.counts.ready + stats.counts.retrying;
     stats.counts.ready = stats.counts.retrying = 0;
     return stats.counts;
@@ -223,7 +223,7 @@ static void a_replay_without_memory_is_refused(void **state)
     close_owner(&owner);
 }
 
-/* ---- a slot that cannot be written anew ---- */
+/* ---- a slot that cannot be rewritten ---- */
 
 static struct engine_item kept;
 

@@ -30,7 +30,7 @@ static struct record job_record(void)
                                    .sequence = 5}};
 }
 
-/* What the topic's own record says of jobs whose records have gone. */
+/* The topic's own record counts jobs whose records have gone. */
 static void tell_pushed(uint64_t pushed)
 {
     const struct record record = {
@@ -174,7 +174,7 @@ static void a_topic_that_has_jobs_cannot_have_been_removed(void **state)
     const struct record removed = {.kind = RECORD_TOPIC, .topic = {.topic = topic_name(0)}};
     (void)state;
     open_records();
-    assert_true(replay_one(removed, 1)); /* there was none any more */
+    assert_true(replay_one(removed, 1)); /* it was already gone */
     assert_true(replay_one(job_record(), 2));
     assert_false(replay_one(removed, 3));
     engine_start(world.engine, 2);
@@ -296,7 +296,7 @@ static void a_stub_is_filled_by_its_own_job_and_no_other(void **state)
     assert_true(replay_one(change, 1));
     assert_true(engine_stub_next(world.engine, &at, &key, &place));
     struct record record = job_record();
-    record.job.topic = topic_name(1); /* nobody has heard of that */
+    record.job.topic = topic_name(1); /* an unknown topic */
     assert_false(engine_stub_fill(world.engine, at, &record, slot));
     record = job_record();
     record.job.id = slice_of("b");
@@ -326,7 +326,7 @@ static void a_stub_is_filled_by_its_own_job_and_no_other(void **state)
 
 /* ---- clocks that differ ---- */
 
-/* The wall clock runs a little behind what its last step said. */
+/* The wall clock runs a little behind its last step. */
 static void a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead(void **state)
 {
     struct queue_result result = {0};
@@ -344,7 +344,7 @@ static void a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead
     for (; world.now.wall_ms < at_ms; world.now.wall_ms++, world.now.inner_ms++) {
         engine_advance(world.engine, world.now, 10);
         assert_false(engine_topic_has_ready(world.engine, topic_name(0)));
-        assert_true(engine_next_ms(world.engine) > world.now.inner_ms); /* nobody spins */
+        assert_true(engine_next_ms(world.engine) > world.now.inner_ms); /* no busy loop */
     }
     catch_up(&world, world.engine);
     assert_true(engine_topic_has_ready(world.engine, topic_name(0)));

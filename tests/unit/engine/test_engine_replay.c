@@ -209,7 +209,7 @@ static void more_topics_than_allowed_are_refused(void **state)
         record = job_of(name, "a");
         taken += replay_one(&record);
     }
-    assert_true(taken == 10 || taken == 20); /* told at the first that is too much, or taken */
+    assert_true(taken == 10 || taken == 20); /* rejected at the first excess, or accepted */
     assert_int_equal(engine_entries(scene.engine), taken);
     assert_int_equal(engine_topic_count(scene.engine), taken);
 }
@@ -226,7 +226,7 @@ static void the_end_of_a_job_that_is_nowhere_ends_nothing(void **state)
     assert_true(replay_one(&record));
     assert_int_equal(shown().counts.delayed, 1);
     assert_true(knows("a"));
-    assert_int_equal(shown().totals.acked, 1); /* it lay in a file that is gone */
+    assert_int_equal(shown().totals.acked, 1); /* it was in a file that is gone */
 }
 
 static void an_end_carried_on_is_not_counted_again(void **state)

@@ -251,7 +251,7 @@ static void a_job_is_shown_without_texts_if_memory_runs_out(void **state)
     end(engine);
 }
 
-/* An answer is never refused for want of memory. */
+/* An answer is never rejected because of missing memory. */
 static void an_error_without_memory_for_it_is_not_kept(void **state)
 {
     struct engine *engine = start();

@@ -1,4 +1,4 @@
-/* A lease as text: what was written is read back, and a text that differs anywhere is none. */
+/* A lease as text: it is read back, and a text with any difference is invalid. */
 #include "engine/lease.h"
 
 #include "unit/cases.h"

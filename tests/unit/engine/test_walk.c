@@ -222,7 +222,7 @@ static void a_list_of_a_state_shows_the_jobs_in_that_state(void **state)
     close_world(&world);
 }
 
-/* The topic's own count says when all were met; once something has changed it says so no more. */
+/* The topic's own count shows when all were met; after a change it no longer does. */
 static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
 {
     const struct queue_change cancel = {
@@ -333,7 +333,7 @@ static void a_purge_spares_later_pushes(void **state)
     close_world(&world);
 }
 
-/* Also its remembered ids, which are no jobs any more and are counted only once. */
+/* Also its remembered ids, which are no longer jobs and are counted only once. */
 static void a_delete_leaves_nothing_of_the_topic(void **state)
 {
     struct world world;

@@ -1,4 +1,4 @@
-/* What happens is told to those who want it, in order, and never more than there is room for. */
+/* Events reach the listeners that requested them, in order, and never more than there is room for. */
 #include "feed/feed.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@ struct ear {
     uint64_t told, lost, until;
     uint64_t last_count, last_serial;
     bool in_order, ends;
-    struct slice sees; /* the one topic he may see; empty: any */
+    struct slice sees; /* the one topic that it may see; empty: any */
     char id[JOB_ID_BYTES_MAX + 1], error[JOB_ERROR_BYTES_MAX + 1];
     struct job_event last;
 };
@@ -88,7 +88,7 @@ static void scene_close(struct scene *scene)
         reactor_free(scene->reactors[i]);
 }
 
-/* Tells it as a shard does; `count` numbers it. */
+/* Sends an event as a shard does; `count` numbers it. */
 static void say(struct feed_desk *desk, enum job_event_kind kind, const char *topic, uint64_t count)
 {
     struct job_event event = {.kind = kind,
@@ -220,7 +220,7 @@ static void an_event_reaches_the_listeners_of_all_desks(void **state)
     scene_close(&scene);
 }
 
-/* Of a busy topic that nobody named nothing is even admitted, so it spends no room. */
+/* Events of a busy topic that no listener named are not admitted, so they use no room. */
 static void an_unrequested_topic_takes_no_room(void **state)
 {
     struct scene scene = scene_open();
@@ -242,7 +242,7 @@ static void an_unrequested_topic_takes_no_room(void **state)
     scene_close(&scene);
 }
 
-/* More than there is room for: what is lost is counted, and nothing is told twice or in between. */
+/* More than there is room for: lost events are counted, and no event is sent twice or in between. */
 static void lost_events_are_reported_by_their_number(void **state)
 {
     struct scene scene = scene_open();
@@ -278,7 +278,7 @@ static void many_listeners_share_the_room(void **state)
     for (uint64_t i = 1; i <= EVENTS; i++)
         say(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
     ears[0].stops = scene.reactors[0];
-    ears[0].until = FEED_BURST / LISTENERS; /* all of them are told in one turn */
+    ears[0].until = FEED_BURST / LISTENERS; /* all of them are sent in one iteration */
     reactor_run(scene.reactors[0]);
     for (int i = 0; i < LISTENERS; i++) {
         told += ears[i].told;
@@ -312,7 +312,7 @@ static void a_listener_may_end_inside_its_callback(void **state)
 
 enum { ROUNDS = 200, EACH_ROUND = 40 };
 
-/* On the thread of its reactor: tells, and lets somebody listen now and then. */
+/* On the thread of its reactor: sends, and adds a listener now and then. */
 struct worker_life {
     struct letter letter;
     struct scene *scene;
@@ -357,7 +357,7 @@ static void threads_send_and_listen_in_parallel(void **state)
     scene_close(&scene);
 }
 
-/* The other reactor's thread tells, this one hears. */
+/* The other reactor's thread sends, this one listens. */
 struct speaker {
     struct letter letter;
     struct scene *scene;

@@ -261,7 +261,7 @@ static inline void write_log(void (*fill)(void))
     scene.wal = NULL;
 }
 
-/* 20 were pushed and a3 acked before; a0 is acked, b0 is leased, a1 is pushed anew, new is new. */
+/* 20 were pushed and a3 acked before; a0 is acked, b0 is leased, a1 is pushed again, new is new. */
 static inline void some_life(void)
 {
     struct record again = job_record("orders", "a1", JOB_DELAYED, 9, 2000);
@@ -373,7 +373,7 @@ static inline void path_of(const char *name, char out[256])
     snprintf(out, 256, "%s/%s", scene.run_dir, name);
 }
 
-/* The second copy of a catalog; false: it is another file, which has none. */
+/* Returns the second copy of a catalog; false for other files, which have no copy. */
 static inline bool copy_of_catalog(const char *name, char copy[32])
 {
     const uint64_t generation = catalog_file_generation(name);

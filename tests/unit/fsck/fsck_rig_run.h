@@ -57,7 +57,7 @@ static inline struct hash128 key_of_record(const struct record *record)
                : hash_pair(record->job.topic, record->job.id, scene.manifest.hash_seed);
 }
 
-/* Whatever the record itself says. */
+/* Independent of the record. */
 static inline void add_as(enum job_section section, int64_t when_ms, uint64_t sequence,
                           const char *topic, const struct record *record)
 {
@@ -95,7 +95,7 @@ static inline void renew_catalog(void)
     write_catalog();
 }
 
-/* In a new catalog, which names a table of keys for it, too. */
+/* In a new catalog, which also names a table of keys for it. */
 static inline void end_run_without_table(void)
 {
     struct catalog *catalog = &scene.catalog;
@@ -119,7 +119,7 @@ static inline void end_run(void)
     end_run_without_table();
 }
 
-/* ---- what lies in it ---- */
+/* ---- its content ---- */
 
 static inline void read_run(int64_t at, void *into, size_t bytes)
 {

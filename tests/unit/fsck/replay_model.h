@@ -129,7 +129,7 @@ static inline void model_state_record(struct model *model, const struct record_s
     }
     if (!model_is_there(known))
         model->complain(model->ctx, "the state of a job changes that is not there");
-    if (!known->is_remembered) /* else it ended for good, and is no stray */
+    if (!known->is_remembered) /* otherwise it has ended, and is not a stray */
         known->state = (uint8_t)(model_is_there(known) ? (uint8_t)is : MODEL_STRAY);
 }
 
@@ -185,7 +185,7 @@ static inline void model_record(struct model *model, const struct record *record
         model_topic_record(model, &record->topic);
 }
 
-/* After the last one: what can be said only now, and the counts. */
+/* After the last one: findings that need the whole log, and the counts. */
 static inline void model_end(struct model *model, struct fsck_shard *out)
 {
     for (size_t i = 0; i <= model->mask; i++) {

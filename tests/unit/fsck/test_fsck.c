@@ -238,7 +238,7 @@ static void damaged_header_and_missing_manifest_are_findings(void **state)
     assert_non_null(strstr(scene.report.finding[0].text, "MANIFEST' is missing"));
 }
 
-/* Of the directory's manifest: it cannot be examined by what that says. */
+/* Damage of the directory's manifest: the directory cannot be examined. */
 static void no_bit_of_the_directory_s_manifest_is_wrong_unseen(void **state)
 {
     char path[300], bytes[1024];

@@ -81,7 +81,7 @@ int away_fsync(int fd)
     return is_away() ? -1 : 0;
 }
 
-/* Nobody waits for it. */
+/* No call waits for it. */
 int away_nanosleep(const struct timespec *pause, struct timespec *left) __asm__("nanosleep");
 int away_nanosleep(const struct timespec *pause, struct timespec *left)
 {
@@ -187,7 +187,7 @@ static void an_unreadable_place_is_reported_or_not_needed(void **state)
     }
 }
 
-/* What is left of it says how many runs there are. */
+/* The rest of it has the number of runs. */
 static void nor_are_runs_without_their_catalog(void **state)
 {
     int result;
@@ -204,7 +204,7 @@ static void nor_are_runs_without_their_catalog(void **state)
     finding(0, "there are 2 runs, and no catalog");
 }
 
-/* That memory is short is no damage either. */
+/* Missing memory is not damage. */
 static void a_check_without_memory_is_not_clean_and_finds_no_damage(void **state)
 {
     int result;

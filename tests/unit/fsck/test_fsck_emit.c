@@ -1,4 +1,4 @@
-/* What fsck has found, in words and as JSON: every kind of it, told once and in full. */
+/* The findings of fsck, as text and as JSON: every kind, once and in full. */
 #include "fsck/fsck.h"
 
 #include <jansson.h>

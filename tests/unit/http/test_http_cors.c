@@ -1,4 +1,4 @@
-/* Which pages of other sites may use the API, and what their browsers are told. */
+/* Pages of other sites that may use the API, and the answers to their browsers. */
 #include "http/cors.h"
 
 #include "http/host.h"

@@ -410,7 +410,7 @@ static void records_can_be_walked_one_after_another(void **unused)
     }
     assert_int_equal(count, 100);
     assert_int_equal(at, len);
-    assert_int_equal(record_next(slice_make(bytes + len, 64)), 0); /* zeros are no record */
+    assert_int_equal(record_next(slice_make(bytes + len, 64)), 0); /* zeros are not a record */
 }
 
 int main(void)

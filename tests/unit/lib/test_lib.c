@@ -80,7 +80,7 @@ static void a_pop_takes_for_good(void **state)
     tarry_close(queue);
 }
 
-/* The bytes that a taker reads are his, whatever becomes of the job and of the queue. */
+/* The bytes of a taken job belong to its taker, whatever happens to the job and the queue. */
 static void a_job_in_hand_outlives_its_end_and_the_queue(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -338,7 +338,7 @@ static void structs_contain_their_size(void **state)
     push.topic = "t";
     push.body = "x";
     push.body_bytes = 1;
-    push.delay_ms = -1; /* behind the end of the struct that it says it is */
+    push.delay_ms = -1; /* behind the declared end of the struct */
     push.size = offsetof(struct tarry_push, content_type);
     assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_OK);
     push.size = 0;
@@ -402,7 +402,7 @@ static void caller_errors_are_rejected_by_name(void **state)
 {
     static const struct {
         int code;
-        const char *detail; /* NULL: none */
+        const char *detail; /* NULL: no detail */
         struct tarry_push push;
     } rows[] = {
 #define PUSH(...) {.size = sizeof(struct tarry_push), __VA_ARGS__}
@@ -540,7 +540,7 @@ static void a_job_that_comes_again_is_held_to_the_limit(void **state)
     tarry_close(queue);
 }
 
-/* An id that is remembered has its entry until the window is over. */
+/* A remembered id has its entry until its window ends. */
 static void ids_that_are_remembered_count(void **state)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;

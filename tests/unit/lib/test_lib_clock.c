@@ -21,7 +21,7 @@ static int64_t awake_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Jobs that nobody answers for: taken by one who waits at the moment at which they are due, their leases end, and they come again. */
+/* Jobs without answers: a waiting take gets them when they are due, their leases end, and they come again. */
 static void a_year_of_a_thousand_jobs_with_retries_passes_in_one_call(void **state)
 {
     (void)state;

@@ -399,7 +399,7 @@ static void a_wait_ends_by_a_job_its_time_or_an_interrupt(void **state)
     tarry_close(queue);
 }
 
-/* Whoever began before it is told so, whether he waits already or not. */
+/* Calls that began before it get that code, whether they wait already or not. */
 static void a_close_ends_every_wait(void **state)
 {
     (void)state;
@@ -445,7 +445,8 @@ static void a_close_ends_waits_and_returns_undelivered_jobs(void **state)
     int fd = tarry_fd(queue);
     struct pollfd poller = {.fd = fd, .events = POLLIN};
     assert_int_equal(tarry_submit(queue, &call, on_end, &code), TARRY_OK);
-    assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1); /* it has its job, and nobody dispatches */
+    assert_int_equal(poll(&poller, 1, PATIENCE_MS),
+                     1); /* it has its job, and no thread dispatches */
     assert_int_equal(tarry_submit(queue, &call, on_end, &code), TARRY_OK); /* waits */
     taker_start(&taker, queue, 1, -1);
     while (rig_topic(queue).leased != 1)
@@ -541,7 +542,7 @@ static void answers_come_only_from_dispatch(void **state)
         call.n = 1;
         topic[0] = 't';
         assert_int_equal(tarry_submit(queue, &call, on_end, &codes[i]), TARRY_OK);
-        topic[0] = '!'; /* nobody looks at it later */
+        topic[0] = '!'; /* it is not read later */
     }
     int count = 0;
     while (count < 20) {

@@ -106,7 +106,7 @@ struct taker {
     size_t n;
 };
 
-/* Waits as long as it takes; that memory was short is no reason to go. */
+/* Waits as long as necessary; missing memory does not end the wait. */
 static void *taker_run(void *ctx)
 {
     struct taker *taker = ctx;
@@ -151,7 +151,7 @@ static void is_survived(const char *name, uint32_t shards)
         if (!job && !topic.ready)
             break; /* what is leased was handed out under want and is nobody's until its lease ends */
     }
-    /* Who waits is woken by what comes under want, too. */
+    /* A waiting take is also woken by a job that arrives without memory. */
     for (int i = 0; i < TAKERS; i++) {
         takers[i] = (struct taker){.queue = queue};
         assert_int_equal(pthread_create(&takers[i].thread, NULL, taker_run, &takers[i]), 0);

@@ -56,7 +56,7 @@ static int submit_push(tarry *queue, const char *id, int64_t delay_ms, struct he
     call.items = &push;
     call.n = 1;
     int code = tarry_submit(queue, &call, on_done, heard);
-    memset(topic, '!', sizeof topic - 1); /* nobody looks at it later */
+    memset(topic, '!', sizeof topic - 1); /* it is not read later */
     memset(name, '!', sizeof name - 1);
     return code;
 }
@@ -133,7 +133,7 @@ static void a_submitted_take_waits_for_its_job(void **state)
     assert_int_equal(submit_take(queue, -1, &heard), TARRY_OK);
     assert_false(is_readable(fd, 20));
     rig_push(queue, "a", 40);
-    while (!heard.count && turns++ < 10) { /* the wheel may want a turn on the way */
+    while (!heard.count && turns++ < 10) { /* the wheel may need a step on the way */
         assert_true(is_readable(fd, PATIENCE_MS));
         tarry_dispatch(queue, 0);
     }
@@ -214,7 +214,7 @@ static void a_push_of_another_thread_wakes_the_loop(void **state)
     tarry_close(queue);
 }
 
-/* Of what was submitted and not dispatched nobody hears, and nothing of it is left. */
+/* Submitted calls without a dispatch run no callback, and leave nothing behind. */
 static void a_close_runs_no_callback(void **state)
 {
     tarry *queue = rig_open(0);
@@ -246,7 +246,7 @@ static void on_done_again(void *owner, const struct tarry_reply *reply)
         assert_int_equal(tarry_submit(heard->queue, &call, on_done_again, heard), TARRY_OK);
 }
 
-/* What callbacks submit ends at once, again and again: the loop gets its turn all the same. */
+/* Calls submitted by callbacks end immediately, again and again: the loop still continues. */
 static void a_dispatch_ends_even_if_callbacks_submit_more(void **state)
 {
     tarry *queue = rig_open(0);
@@ -330,7 +330,7 @@ static void a_callback_cannot_close_its_queue(void **state)
     assert_int_equal(tarry_close(closer.queue), TARRY_OK);
 }
 
-/* A program that forgets a size hears of it for each item. */
+/* A program that forgets a size gets an error for each item. */
 static void items_without_a_size_are_refused_each(void **state)
 {
     tarry *queue = rig_open(0);
@@ -373,7 +373,7 @@ static void invalid_submissions_are_rejected_immediately(void **state)
     tarry_close(queue);
 }
 
-/* Whoever sleeps for so long and then looks has each job when it is due. */
+/* A program that sleeps that long and then checks gets each job when it is due. */
 static void the_next_event_time_is_never_late(void **state)
 {
     static const int64_t delays_ms[] = {0, 3, 1000, 30 * 60 * 1000, INT64_C(90) * 86400 * 1000};

@@ -14,7 +14,7 @@ static void on_done(void *owner, const struct tarry_reply *reply)
         tarry_job_free(reply->jobs[i]);
 }
 
-/* A life in small. Returns how many jobs it says it pushed and did not take away; -1: it did not open. */
+/* Runs a short life. Returns the number of jobs that were pushed and not taken; -1: it did not open. */
 static int live(tarry **out)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
@@ -92,7 +92,7 @@ static int live(tarry **out)
     return jobs_left;
 }
 
-/* What was answered is true: the jobs that are said to be there are, and come out. */
+/* Answers are true: the reported jobs exist, and come out. */
 static void all_are_there(tarry *queue, int least)
 {
     struct tarry_take take = rig_take(10);

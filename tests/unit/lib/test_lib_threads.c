@@ -41,7 +41,7 @@ static void taker_start(struct taker *taker, tarry *queue, uint64_t tag, int64_t
     assert_int_equal(pthread_create(&taker->thread, NULL, taker_run, taker), 0);
 }
 
-/* An interrupt of its tag is how a test knows that a thread waits: of nobody it interrupts none. */
+/* Detects a waiting thread by an interrupt of its tag, which interrupts nothing without one. */
 static void wait_until_it_waits(tarry *queue, uint64_t tag)
 {
     for (int i = 0; i < 100000; i++) {
@@ -75,7 +75,7 @@ static int64_t real_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Nobody but the leader is there to notice: a due time, a nearer one that comes later, the end of a lease. */
+/* Only the leader can notice: a due time, a nearer one that comes later, the end of a lease. */
 static void waiting_takes_notice_clock_steps(void **state)
 {
     tarry *queue = rig_open(0);
@@ -177,7 +177,7 @@ static void the_test_clock_serves_waiting_takes(void **state)
     taker_start(&patient, queue, 2, -1);
     usleep(20000);
     tarry_advance(queue, 1000);
-    pthread_join(taker.thread, NULL); /* its wait is over */
+    pthread_join(taker.thread, NULL); /* its wait has ended */
     assert_int_equal(taker.n, 0);
     rig_push(queue, "a", 3600000);
     tarry_advance(queue, 3600001);
@@ -227,7 +227,7 @@ static void *popper_run(void *ctx)
     return NULL;
 }
 
-/* Half of the threads push, the others pop: each job once, whoever gets it. */
+/* Half of the threads push, the others pop: each job comes out once. */
 static void of_many_threads_each_job_goes_to_one(void **state)
 {
     tarry *queue = rig_open(0);
@@ -255,7 +255,7 @@ static void of_many_threads_each_job_goes_to_one(void **state)
 
 /* ---- idle, fork ---- */
 
-/* Who waits for nothing that comes soon sleeps, and nobody else is there. */
+/* A take without a near event sleeps, and there is no other thread. */
 static void an_idle_queue_wakes_no_thread(void **state)
 {
     tarry *queue = rig_open(0);

@@ -134,7 +134,7 @@ static void *taker_run(void *ctx)
     return NULL;
 }
 
-/* Until somebody sleeps with a watch. */
+/* Waits until a thread sleeps with a watch. */
 static void wait_for_watch(void)
 {
     struct timespec pause = {.tv_nsec = 1000000};
@@ -158,7 +158,7 @@ static void a_waiting_take_gets_the_job_when_the_wall_clock_passes_its_due(void 
     tarry_close(taker.queue);
 }
 
-/* The job comes while somebody waits without a watch for another. */
+/* The job comes while a thread waits for another one without a watch. */
 static void a_take_that_waits_already_watches_from_the_first_such_job_on(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void a_take_that_waits_already_watches_from_the_first_such_job_on(void **
     rig_push(taker.queue, "first", 30);
     assert_int_equal(pthread_create(&taker.thread, NULL, taker_run, &taker), 0);
     pthread_join(taker.thread, NULL);
-    assert_int_equal(watches_on(), 0); /* no job with a time waits: nobody watches */
+    assert_int_equal(watches_on(), 0); /* no job with a time waits: no thread watches */
     tarry_job_free(taker.job);
     rig_push(taker.queue, "late", 10 * HOUR_MS);
     assert_int_equal(pthread_create(&taker.thread, NULL, taker_run, &taker), 0);

@@ -27,9 +27,9 @@ struct rig {
     uint32_t turns;
     bool quiet;
     uint64_t entries_most;
-    int (*consume)(struct rig *rig); /* once a turn; NULL: nobody */
+    int (*consume)(struct rig *rig); /* once per step; NULL: no consumer */
     uint64_t taken;
-    uint64_t slack_bytes; /* of the depot, from the next opening on; 0: it wants nothing anew */
+    uint64_t slack_bytes; /* of the depot, from the next opening on; 0: it rewrites nothing */
 };
 
 static inline struct engine_now rig_now(struct rig *rig)

@@ -4,7 +4,7 @@
 
 #include "preload_rig.h"
 
-/* ---- checkpoints, as local/checkpoint.c makes them, at once ---- */
+/* ---- checkpoints, as local/checkpoint.c makes them, in one step ---- */
 
 static inline int rig_read_log(void *ctx, struct record_place place, struct buffer *scratch,
                                struct slice *out)

@@ -212,7 +212,7 @@ static const char *topic_of(int id)
     return topics[id % 3];
 }
 
-/* Says what it is; some are long. */
+/* Describes it; some are long. */
 static size_t body_of(int id, int version, char out[1200])
 {
     size_t len = (size_t)sprintf(out, "job %d, version %d.", id, version);
@@ -456,7 +456,7 @@ static void change_file(struct damage *damage, const struct file *file, const ch
     damage->changed[damage->changed_count++] = file;
 }
 
-/* Another file of the same kind in the same folder. NULL: there is none. */
+/* Returns another file of the same kind in the same folder, or NULL. */
 static const struct file *sibling_of(struct world *world, const struct file *file)
 {
     const size_t folder =
@@ -719,7 +719,7 @@ static bool damage_shard(struct damage *damage)
 
 struct state {
     int version[IDS]; /* 0: not there */
-    int wrong;        /* bodies that nobody ever pushed */
+    int wrong;        /* bodies that were never pushed */
     int twice;
 };
 

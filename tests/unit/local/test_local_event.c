@@ -155,7 +155,7 @@ static void put(struct world *world, const char *topic, const char *extension)
     wait_for(world, &world->answered);
 }
 
-/* Jobs first..first+count-1 are pushed, taken, and refused for good in one call. */
+/* Pushes, takes and finally nacks jobs first..first+count-1 in one call. */
 static void let_die(struct world *world, const char *topic, int first, size_t count)
 {
     static char ids[BURST][16];

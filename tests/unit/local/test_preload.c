@@ -3,7 +3,7 @@
 #include "preload_rig_runs.h"
 #include "unit/seed.h"
 
-/* GRAIN_MS: so late may what was passed by be counted as ready. */
+/* GRAIN_MS: skipped jobs may count as ready this late. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000, SLICES = 3 * 4096 };
 
 static void loads_jobs_due_within_the_horizon(void **state)
@@ -99,7 +99,7 @@ static void a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready(void **state
     rig_pass(&rig, 3000);
     rig_assert_counts(&rig, "stalled", 1000, 40000);
     assert_true(rig.entries_most <= QUOTA + SLICES);
-    /* It goes on where it was when somebody takes. */
+    /* It continues when a job is taken. */
     uint64_t taken = 0;
     for (size_t got; (got = rig_take(&rig, "stalled", 700, NULL));) {
         taken += got;

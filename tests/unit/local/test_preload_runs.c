@@ -3,7 +3,7 @@
 #include "preload_rig_runs.h"
 #include "store/run_private.h"
 
-/* GRAIN_MS: so late may what was passed by be counted as ready. */
+/* GRAIN_MS: skipped jobs may count as ready this late. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000 };
 
 /* ---- runs come and go ---- */
@@ -13,7 +13,7 @@ static void settle_between(struct rig *rig)
     rig_settle(rig);
 }
 
-/* Makes runs mostly dead, so that the next checkpoint writes them anew. */
+/* Makes runs mostly dead, so that the next checkpoint rewrites them. */
 static void skipped_jobs_are_retried_in_the_replacing_run(void **state)
 {
     struct rig rig;
@@ -208,7 +208,7 @@ static void a_damaged_directory_takes_no_more_along_than_its_block(void **state)
     rig_restart(&rig);
     const struct run *run = depot_view(rig.shard.depot)->runs[0]->run;
     rig_flip(&rig, run->footer.directory_at + 3 * RUN_BLOCK_BYTES + 100);  /* by time */
-    rig_flip(&rig, run->footer.directory_at + 40 * RUN_BLOCK_BYTES + 100); /* passed by */
+    rig_flip(&rig, run->footer.directory_at + 40 * RUN_BLOCK_BYTES + 100); /* skipped */
     rig_pass(&rig, 2000);
     unsigned left = 10000;
     for (size_t got; (got = rig_take(&rig, "orders", 250, NULL)); left -= (unsigned)got)

@@ -233,7 +233,7 @@ static void let_checkpoint_go(struct world *world)
     reactor_turn_again(world->reactor);
 }
 
-/* Where there is one under way: until it waits for the listing. */
+/* If one is in progress: until it waits for the listing. */
 static void turn_until_held(struct world *world)
 {
     const struct checkpoint *checkpoint = world->shard->checkpoint;
@@ -430,7 +430,7 @@ static void remove_in_run(const struct world *world, const char *what)
     assert_int_equal(system(command), 0);
 }
 
-/* Else it would begin with what is left of the log, and nobody would miss the jobs. */
+/* Otherwise it would begin with the rest of the log, and the missing jobs would not be noticed. */
 static void a_log_with_checkpointed_files_is_rejected_without_a_catalog(void **state)
 {
     static const char *const removed[] = {"/CATALOG-*", ""};
@@ -511,7 +511,7 @@ static void checkpoints_and_looks_for_cold_jobs_are_counted(void **state)
     assert_int_equal(after.lookups_found, before.lookups_found + 1);
     assert_int_equal(reads_of(&after), reads_of(&before) + 1);
     for (unsigned i = 0; i < 2000; i++)
-        get(world, name(room, JOBS_MAX + i)); /* nobody's */
+        get(world, name(room, JOBS_MAX + i)); /* an unknown id */
     shard_figures(world->shard, &before);
     assert_int_equal(before.lookups_found, after.lookups_found);
     assert_int_equal(reads_of(&before), reads_of(&after));

@@ -49,7 +49,7 @@ static bool opens(struct listener_options options)
     return listeners_open(&listeners, &options, 1, error);
 }
 
-/* -1 with errno where nobody listens. */
+/* Returns -1 with errno if no server listens. */
 static int dial(const struct sockaddr *address, socklen_t bytes)
 {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -342,7 +342,7 @@ static void both_families_share_one_port(void **state)
     assert_false(listeners.at[0].is_local);
     assert_false(listeners.at[1].is_local);
     listeners_close(&listeners);
-    /* All or none. */
+    /* Takes all of them or nothing. */
     both[1] = on_path("none/file");
     assert_false(listeners_open(&listeners, both, 2, error));
     assert_true(opens(on_loopback(ntohs(port))));

@@ -1,4 +1,4 @@
-/* The header of a proxy: what it says, piece by piece, and what is none. */
+/* The header of a proxy: valid ones, piece by piece, and invalid ones. */
 #include "net/proxy_protocol.h"
 
 #include "unit/cases.h"

@@ -116,7 +116,7 @@ static void hooks_run_in_order_and_again_on_request(void **state)
     reactor_free(turns.reactor);
 }
 
-/* The first hook leaves work for the second turn although its own call is over. */
+/* The first hook leaves work for the second iteration although its own call has ended. */
 static bool asking_hook(void *ctx)
 {
     struct turns *turns = ctx;

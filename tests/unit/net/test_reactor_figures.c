@@ -42,7 +42,7 @@ static void a_long_turn_is_the_longest(void **state)
     (void)state;
     reactor_post(letter.reactor, &letter.letter);
     reactor_run(letter.reactor);
-    /* The loop's end is no turn's; the next run's first poll ends it. */
+    /* The loop's end is not an iteration's end; the next run's first poll is. */
     (void)uv_run(reactor_loop(letter.reactor), UV_RUN_NOWAIT);
     struct reactor_figures figures = figures_of(letter.reactor);
     assert_int_equal(figures.letters, 1);

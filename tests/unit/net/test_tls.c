@@ -234,7 +234,7 @@ static void give(struct side *to, const char *bytes, size_t len, size_t step)
     }
 }
 
-/* Until neither has anything to say. */
+/* Runs until neither side has anything to send. */
 static void talk(struct pair *pair, size_t step)
 {
     while (pair->client.out.len || pair->server.out.len) {
@@ -406,7 +406,7 @@ static void damaged_bytes_end_it(void **state)
         bool is_cut = at >= pair.client.out.len;
         talk(&pair, 3);
         assert_int_equal(pair.server.got.len, 0);
-        if (!is_cut && (at < 3 || at > 4)) /* there the length says that more is to come */
+        if (!is_cut && (at < 3 || at > 4)) /* there the length announces more bytes */
             assert_int_equal(tls_state_of(pair.server.session), TLS_FAILED);
         drop_pair(&pair);
     }
@@ -554,7 +554,7 @@ static void versions_and_protocols_are_chosen_from_the_allowed_ones(void **state
         }
         assert_int_equal(tls_state_of(side.session) == TLS_OPEN, rows[i].is_good);
         if (rows[i].is_good && rows[i].most == TLS1_2_VERSION) {
-            /* Renegotiation is refused, and the session goes on. */
+            /* Renegotiation is rejected, and the session continues. */
             (void)SSL_renegotiate(ssl);
             (void)SSL_do_handshake(ssl);
             int len = BIO_read(to, bytes, sizeof bytes);

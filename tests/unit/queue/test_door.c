@@ -140,7 +140,7 @@ static void a_bad_push_also_gets_an_id(void **state)
 
 /* ---- the rules of a caller ---- */
 
-/* A caller that may push what lies in `allowed`, and nothing else. */
+/* A caller that may push the topics in `allowed`, and nothing else. */
 static struct rules_seen {
     size_t asked, begun, ended, replied;
     enum queue_status ended_with;

@@ -1,4 +1,4 @@
-/* Searches over a queue that lists, and answers when it is told to. */
+/* Searches over a queue that lists, and answers on request. */
 #include "queue/search.h"
 
 #include "unit/cases.h"
@@ -50,7 +50,7 @@ static void fake_submit(struct queue *queue, const struct command *command,
 
 static const struct queue_ops fake_ops = {.submit = fake_submit};
 
-/* Places are indices: as with due and sequence, what goes leaves the others' places alone. */
+/* Places are indices: as with due and sequence, removed jobs do not change the others' places. */
 static void answer_page(struct fake *fake)
 {
     static struct queue_job jobs[PAGE_JOBS_MAX];

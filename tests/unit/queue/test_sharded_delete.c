@@ -9,7 +9,7 @@
 
 enum { PARTS = 3, CALLS_MAX = 16 };
 
-/* A part that answers each topic call with what the test says, and notes it. */
+/* A part that answers each topic call as the test sets, and records it. */
 struct part {
     struct queue queue;
     enum queue_status mark, unmark, removal;

@@ -6,7 +6,7 @@
 
 enum { PARTS = 3, ITEMS = 7 };
 
-/* A part that creates what is good, and keeps its reply back until it is told. */
+/* A part that creates good items, and holds its reply back until the test releases it. */
 struct part {
     struct queue queue;
     struct queue_result results[ITEMS];

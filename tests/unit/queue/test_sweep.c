@@ -14,7 +14,7 @@ struct dead {
     char history[64];
     size_t history_len;
     bool is_gone;
-    bool is_another; /* than the page said: it was redriven and died again meanwhile */
+    bool is_another; /* than on the page: it was redriven and died again meanwhile */
     uint64_t delivery;
     int redriven; /* how often */
 };
@@ -37,7 +37,7 @@ struct fake {
     struct call calls[CALLS_MAX];
     size_t call_count, most_calls, lists;
     enum queue_status fails; /* what redrives end in; 0: they do not fail */
-    bool dies_again;         /* what is redriven is dead at once, behind the others */
+    bool dies_again;         /* redriven jobs are dead immediately, behind the others */
     bool is_wanted;
     int done;
     struct sweep_result result;
@@ -128,7 +128,7 @@ static void fake_submit(struct queue *queue, const struct command *command,
 
 static const struct queue_ops fake_ops = {.submit = fake_submit};
 
-/* Places are indices: as with due and sequence, what goes leaves the others' places alone. */
+/* Places are indices: as with due and sequence, removed jobs do not change the others' places. */
 static void answer_list(struct fake *fake, const struct call *call)
 {
     static struct queue_job jobs[200];
@@ -345,7 +345,7 @@ static void set_history(struct dead *job, int64_t started_ms, int64_t duration_m
     memcpy(job->history, into, job->history_len);
 }
 
-/* Malformed ones are as if there were none. */
+/* Malformed ones are ignored. */
 static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
 {
     static const struct {

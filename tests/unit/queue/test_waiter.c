@@ -50,7 +50,7 @@ static void no_lost_wakeup_between_the_empty_take_and_the_watch(void **state)
 
     (void)state;
     stage_take(stage, 0, "a");
-    /* The job comes after the queue looked and before its answer arrives: nobody watches yet. */
+    /* The job comes after the queue looked and before its answer arrives: there is no watch yet. */
     stage->fake.answered++;
     stage->fake.topics[0].ready = 1;
     stage->fake.calls[0].to.done(stage->fake.calls[0].to.owner, stage->fake.calls[0].to.tag,
@@ -90,7 +90,7 @@ static void a_short_answer_does_not_strand_the_next_in_line(void **state)
     stage_settle(stage);
     stage_add_ready(stage, "a", 5);
     stage_tell_ready(stage);
-    /* The queue hands out less than there is, say because the bodies are big. */
+    /* The queue hands out less than it has, for example because the bodies are big. */
     call = &stage->fake.calls[stage->fake.answered++];
     stage->fake.topics[0].ready = 4;
     call->to.done(call->to.owner, call->to.tag,

@@ -1,4 +1,4 @@
-/* Very many who wait: each in its turn, none asked for in vain, none forgotten. */
+/* Very many waiting takes: each in its order, without useless calls, and complete. */
 #include "waiter_stage.h"
 
 #include "unit/seed.h"
@@ -77,7 +77,7 @@ static void a_backlog_is_delivered_with_several_takes_in_flight(void **state)
     stage_end(stage);
 }
 
-/* ---- everything at once ---- */
+/* ---- everything together ---- */
 
 enum { CROWD = 2500 };
 

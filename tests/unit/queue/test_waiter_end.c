@@ -1,4 +1,4 @@
-/* How a wait ends without a job: it is over, cancelled, refused, or the server stops. */
+/* Ends of a wait without a job: its time ends, it is cancelled or rejected, or the server stops. */
 #include "waiter_stage.h"
 
 static void a_waiter_gets_an_empty_answer_exactly_after_its_wait(void **state)

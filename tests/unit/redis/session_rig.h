@@ -24,7 +24,7 @@ struct rig {
     int64_t patience_ms;
     uint32_t wait_replicas;
     char server[9], tag[REDIS_TAG_BYTES];
-    /* what it told */
+    /* its reports */
     int ups, downs, dues, readies;
     int64_t due_ms;
     char ready[64];

@@ -24,7 +24,7 @@ static inline void scene_start(struct rig *rig, struct redis_server *server)
         RIG_UNTIL(rig, 5, redis_session_is_up(rig->session) && rig->session->news.is_subscribed));
 }
 
-/* A figure of the topic; 0 where there is none. */
+/* Returns a figure of the topic; 0 without a topic. */
 static inline long long scene_figure(struct redis_server *server, const char *topic,
                                      enum redis_figure figure)
 {

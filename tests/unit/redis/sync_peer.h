@@ -99,7 +99,7 @@ static inline void talk_until_served(struct connection *connection)
     SYNC_CONNECTION_UNTIL(connection, connection->replies == 1)
 }
 
-/* What else the loop has to say is heard before the end. */
+/* Runs the rest of the loop's reports before the end. */
 static inline void talk_finish(struct connection *connection)
 {
     for (int i = 0; i < 5; i++)

@@ -172,7 +172,7 @@ static void a_delayed_answer_is_not_a_clock_jump(void **state)
 
         assert_true(redis_clock_hear(&later, 50000, 0, 1000000, 1000200, &apart_ms));
         assert_true(redis_clock_hear(&later, 60000 + read_ms, 0, 11000000, 16000000, &apart_ms));
-        /* They may have drifted meanwhile, and the answer tells little. */
+        /* They may have drifted meanwhile, and the answer narrows the range only a little. */
         assert_in_range(redis_clock_to_inner(&later, 60000), 10997 * MS, 11002 * MS);
     }
 }
@@ -195,7 +195,7 @@ static void drift_is_followed_for_ever(void **state)
     }
 }
 
-/* Slewed by more than that it is not: the window goes on as the clock ran, but for the drift. */
+/* It is not slewed by more than that: the window continues at the clock's rate, except for the drift. */
 static void a_clock_that_is_slewed_is_not_followed(void **state)
 {
     (void)state;

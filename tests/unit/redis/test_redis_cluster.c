@@ -57,7 +57,7 @@ static void stream_run(struct stream *stream, int64_t ms)
     }
 }
 
-/* All answered, with one of two ends (`other` 0: with success alone). The stream is over. */
+/* All answered, with one of two results (`other` 0: only with success). The stream has ended. */
 static int stream_finish(struct stream *stream, enum redis_call_end other)
 {
     int good = 0;

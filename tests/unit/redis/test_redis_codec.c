@@ -281,7 +281,7 @@ static void a_history_follows_the_error(void **state)
     assert_true(slice_equals(job.history, history));
     assert_true(unpack_shown(&attempt, slice_of(""), history, &job));
     assert_int_equal(job.error.len, 0);
-    /* What cannot be read of it keeps nobody from the job. */
+    /* Unreadable parts of it do not prevent access to the job. */
     assert_true(unpack_shown(&attempt, slice_of("why"), slice_make(two, history.len - 1), &job));
     assert_int_equal(job.history.len, history.len / 2);
     memset(long_error, 'e', sizeof long_error);

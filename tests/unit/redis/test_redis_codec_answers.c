@@ -1,4 +1,4 @@
-/* Answers, changes, turns and looks on their way to the scripts, and what the scripts say of them. */
+/* Answers, changes, steps and checks on their way to the scripts, and the scripts' replies. */
 #include "redis/codec.h"
 #include "redis/id.h"
 
@@ -191,7 +191,7 @@ static void a_take_has_its_maximum_and_lease_length(void **state)
     redis_pack_take(&args, slice_of("orders"), 500, 16 << 20, 30000, JOB_WAY_CALLBACK,
                     slice_of("worker 1"));
     redis_pack_take(&args, slice_of("mails"), 1, 1, 0,
-                    JOB_WAY_TAKE, /* for as long as the policy says */
+                    JOB_WAY_TAKE, /* for the length of the policy */
                     (struct slice){0});
     rest = buffer_slice(&args);
     assert_true(slice_is(next_arg(&rest), "orders"));

@@ -1,4 +1,4 @@
-/* What is said and heard on a connection to Redis. */
+/* Commands and replies on a connection to Redis. */
 #include "sync_peer.h"
 
 /* ---- replies ---- */

@@ -1,7 +1,7 @@
 /* The end of a connection to Redis, and connections that are let go of in a callback. */
 #include "sync_peer.h"
 
-/* With a hundred commands sent and none answered. */
+/* With a hundred commands sent and no reply. */
 static void a_crashed_server_is_reported_once(void **state)
 {
     struct connection connection = {0};

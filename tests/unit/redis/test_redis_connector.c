@@ -7,7 +7,7 @@ static void a_refused_connection_is_reported(void **state)
     uint16_t port;
     char begins[64];
     (void)state;
-    int fd = talk_listen(-1, &port); /* bound, and nobody listens */
+    int fd = talk_listen(-1, &port); /* bound, without a listener */
     snprintf(begins, sizeof begins, "no connection to '127.0.0.1:%u'", port);
     talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
     redis_command_words(talk_out(&connection), "PING", NULL);

@@ -90,7 +90,7 @@ static size_t times_heard(const struct server *server, enum queue_event event, c
     return times;
 }
 
-/* By name or, where a look was faster than the message, without. How long it took. */
+/* By name or, if a check was faster than the message, without. Returns how long it took. */
 static int64_t await_event(struct rig *rig, struct server *server, enum queue_event event,
                            const char *topic)
 {
@@ -231,7 +231,7 @@ static void delete (struct rig *rig, struct server *server)
     put(rig, server);
 }
 
-/* A message has the name, a look has not; now and then one comes just then and is faster. */
+/* A message has the name, a check does not; now and then a check is faster. */
 static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct server *),
                             struct server *by, enum queue_event event)
 {
@@ -257,7 +257,7 @@ static void changed_settings_of_any_server_are_received_by_topic(void **state)
     rig_free(rig);
 }
 
-/* A look finds what was heard of already: it tells nothing again. */
+/* A check finds a change that was already received: it reports nothing again. */
 static void received_changes_are_not_repeated_by_checks(void **state)
 {
     struct rig *rig = rig_new("");

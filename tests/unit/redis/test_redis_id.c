@@ -75,7 +75,7 @@ static void other_ids_are_kept_unchanged(void **state)
         "01ARZ3NDEKTSV4RRFFQ69G5FAVA", /* 27 */
         "01arz3ndektsv4rrffq69g5fav",  /* lower case is another id */
         "81ARZ3NDEKTSV4RRFFQ69G5FAV",  /* more than 128 bits */
-        "01ARZ3NDEKTSV4RRFFQ69G5FAI",  /* I, L, O and U are no digits */
+        "01ARZ3NDEKTSV4RRFFQ69G5FAI",  /* I, L, O and U are not digits */
         "0LARZ3NDEKTSV4RRFFQ69G5FAV",
     };
 

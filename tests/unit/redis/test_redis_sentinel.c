@@ -1,4 +1,4 @@
-/* A session that is told by Sentinel where its master is. */
+/* A session that gets its master from Sentinel. */
 #include "support/redis_server.h"
 
 #include "session_rig.h"
@@ -9,7 +9,7 @@
 struct trio {
     char config[2][32];
     struct redis_server *master, *replica;
-    struct redis_server *ignorant, *sentinel; /* only the second has heard of the master */
+    struct redis_server *ignorant, *sentinel; /* only the second has the master */
 };
 
 static bool field_is(struct redis_server *server, const char *section, const char *line)

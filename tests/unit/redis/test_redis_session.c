@@ -25,7 +25,7 @@ static void calls_are_answered(void **state)
     redis_server_free(server);
 }
 
-/* Redis is held up: the call's time is what passed until its reply, whoever held it up. */
+/* Redis is blocked: the call's time lasts until its reply, whatever the cause. */
 static void calls_are_timed_for_their_shard_and_by_script(void **state)
 {
     enum { HELD_MS = 60 };

@@ -26,7 +26,7 @@ static redisContext *fall_asleep(struct redis_server *server)
     return sleeper;
 }
 
-/* On a connection of its own. It has been carried out, and nobody was told. */
+/* On a separate connection. It has been executed, without a reply to any caller. */
 static void cut_and_see_it_pushed(redisContext *killer)
 {
     redisReply *reply = NULL;

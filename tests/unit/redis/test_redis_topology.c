@@ -1,4 +1,4 @@
-/* Who serves which slot, from what nodes of clusters say. */
+/* The master of each slot, from the replies of cluster nodes. */
 #include "redis/topology_map.h"
 
 #include "unit/cases.h"

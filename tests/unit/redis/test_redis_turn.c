@@ -145,7 +145,7 @@ static void rig_free(struct rig *rig)
 
 /* ---- claims ---- */
 
-/* Each returns how many calls it took. A look, once a second, may be among them. */
+/* Each returns its number of calls, which may include the check of each second. */
 static uint64_t answers_and_takes(struct rig *rig)
 {
     struct call taken, acks[2], takes[TOPICS];

@@ -1,11 +1,11 @@
-/* How fast the disk fills, told from samples. */
+/* The growth of the disk's use, computed from samples. */
 #include "server/disk_growth.h"
 
 #include "unit/cases.h"
 
 enum { MINUTE = 60 * 1000, HOUR = 60 * MINUTE };
 
-/* Samples as they come while something happens: a look each second. */
+/* Samples during activity: one each second. */
 static void run(struct disk_growth *growth, int64_t from_ms, int64_t to_ms, uint64_t bytes,
                 uint64_t per_minute)
 {

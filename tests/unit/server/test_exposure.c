@@ -1,4 +1,4 @@
-/* Which listeners are served, and what is said of them. */
+/* Which listeners are served, and the messages about them. */
 #include "server/exposure.h"
 
 #include "unit/cases.h"
@@ -22,7 +22,7 @@ static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
         int how;
         const char *refusal; /* NULL: it is served */
         bool requires_token;
-        const char *departure; /* NULL: nothing is said */
+        const char *departure; /* NULL: no message */
     } rows[] = {
         {"loopback, as it comes", {0}, LOCAL, NULL, false, NULL},
         {"loopback where there are tokens", {0}, LOCAL | PROVE, NULL, true, NULL},

@@ -11,7 +11,7 @@
 
 static char root[64];
 
-/* Makes the directories on the way too. */
+/* Also makes the parent directories. */
 static void write_file(const char *path, const char *text)
 {
     char whole[512];

@@ -14,7 +14,7 @@
 
 static char path[64];
 
-/* A socket where it can be told, as systemd has one. */
+/* A socket for notifications, as systemd has one. */
 static int listen_as_systemd(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -29,7 +29,7 @@ static int listen_as_systemd(void)
     return fd;
 }
 
-/* How often it was told so far. */
+/* Returns the number of notifications so far. */
 static int tellings(int fd)
 {
     char text[64];

@@ -10,7 +10,7 @@ enum {
     SERVERS = 3,
     JOBS = 300,
     RUNS = 30,
-    TOLD_MS = 1500,      /* a commit is told of where it is due until then */
+    TOLD_MS = 1500,      /* a commit sends a notification if it is due until then */
     LOOK_MS = 1000,      /* a server looks from the beginning so often */
     TURN_MS_MAX = 9,     /* what a turn takes */
     OPEN_MS_MAX = 1500,  /* how long a user's transaction stays open */
@@ -27,7 +27,7 @@ struct model_job {
     int64_t due_ms;
     int64_t commit_ms; /* OPEN: when it will be seen; else since when it waits */
     int64_t end_ms;    /* TAKEN: when it is acked, or given back */
-    bool is_locked;    /* WAITS: somebody's transaction holds the row until commit_ms */
+    bool is_locked;    /* WAITS: a user's transaction holds the row until commit_ms */
     bool returns;      /* TAKEN: it is given back */
 };
 

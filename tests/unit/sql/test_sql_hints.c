@@ -1,4 +1,4 @@
-/* What a server believes of its topics after a turn. */
+/* A server's hints about its topics after a transaction. */
 #include "sql/hints.h"
 
 #include "unit/cases.h"
@@ -44,7 +44,7 @@ static void rows_of_another_take_in_the_transaction_are_not_foreign(void **state
 {
     (void)state;
     assert_int_equal(hold_of_b(COMMAND_TAKE, "b"), 0);
-    assert_true(hold_of_b(COMMAND_TAKE, "a") > NOW_MS); /* it waits, and nobody got any of it */
+    assert_true(hold_of_b(COMMAND_TAKE, "a") > NOW_MS); /* it waits, and no take got a job of it */
     assert_true(hold_of_b(COMMAND_LIST, "b") > NOW_MS); /* that only showed it */
 }
 

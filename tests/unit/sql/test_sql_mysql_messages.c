@@ -48,7 +48,7 @@ struct told {
     uint64_t lost, first_number, last_number;
 };
 
-/* What the statement in the text says. */
+/* Returns the message in the statement. */
 static struct told read_text(void)
 {
     static const char head[] = "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ";

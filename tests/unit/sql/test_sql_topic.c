@@ -36,7 +36,7 @@ static void a_notified_job_behind_the_bound_lowers_it(void **state)
     assert_int_equal(topic.next_ms, NOW_MS - 3000);
 }
 
-/* Somebody's open transaction holds the job: it is asked for again, less and less often. */
+/* A user's open transaction holds the job: it is tried again with growing pauses. */
 static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
 {
     struct sql_topic topic = {0};
@@ -83,7 +83,7 @@ static void a_failed_check_is_repeated(void **state)
     sql_topic_plan_init(&plan);
     struct sql_topic *topic = sql_topics_need(&topics, slice_of("a"));
     sql_topic_plan_look(&plan, topic);
-    assert_false(sql_topic_plan_wants_look(&plan)); /* nobody watches it */
+    assert_false(sql_topic_plan_wants_look(&plan)); /* it is not watched */
     assert_true(sql_topic_plan_watch(&plan, topic, true));
     sql_topic_plan_look(&plan, topic);
     assert_true(sql_topic_plan_wants_look(&plan));

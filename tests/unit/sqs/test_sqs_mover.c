@@ -233,7 +233,7 @@ static bool mover_live(struct rig *rig, int last_call, enum death death, int run
 
 /* ---- what there is at the end ---- */
 
-/* How often a message of this body can be received, or could once a lease is over. */
+/* Returns how often a message with this body can be received, now or after the end of a lease. */
 static int bodies(const struct rig *rig, const char *topic, const char *body)
 {
     struct memory_job *jobs[JOBS_MAX];

@@ -193,7 +193,7 @@ static inline void crowd_release(struct crowd *crowd, uint32_t run, uint32_t fir
     depot_check(crowd->depot);
 }
 
-/* As depot_find, in the owner's view; *place is nowhere where there is none. */
+/* Like depot_find, in the owner's view; *place is nowhere if nothing was found. */
 static inline int crowd_find(struct crowd *crowd, uint32_t job, struct record_place *place)
 {
     struct depot_view *view = depot_hold(crowd->depot);

@@ -209,7 +209,7 @@ static inline int rig_commit(struct rig *rig, uint32_t before, bool *fatal)
     return 0;
 }
 
-/* Until it is through or nobody knows what counts. */
+/* Runs until it has ended or its outcome is unknown. */
 static inline int rig_commit_well(struct rig *rig, uint32_t before)
 {
     bool fatal;

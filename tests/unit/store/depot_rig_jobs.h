@@ -19,7 +19,7 @@ struct rig_job {
     bool is_alive;
     uint32_t version, attempt;
     struct record_place place; /* of its record */
-    uint32_t state_at;         /* of its newest state in the log, plus 1; 0: the record says it */
+    uint32_t state_at;         /* of its newest state in the log, plus 1; 0: it is in the record */
     uint32_t item_version;
 };
 
@@ -32,7 +32,7 @@ struct rig {
     struct rig_entry log[RIG_LOG];
     uint32_t log_count, log_first, log_synced;
     struct rig_job jobs[RIG_JOBS];
-    bool has_helper;     /* what is a helper's is done by one, while the owner goes on */
+    bool has_helper;     /* helper work runs on a helper, while the owner continues */
     uint32_t unreadable; /* job whose record in the log cannot be read, plus 1 */
     uint64_t checkpoints, merges, gave_up, opened, victims, never_committed, kept;
     uint64_t merge_steps, between_steps, merges_given_up; /* merges in steps, checkpoints between */

@@ -9,7 +9,7 @@
 
 /* What an opening found. */
 struct rig_found {
-    struct record_place places[RIG_JOBS]; /* alive slots; of no bytes: none */
+    struct record_place places[RIG_JOBS]; /* alive slots; without bytes: no slot */
     uint32_t versions[RIG_JOBS], attempts[RIG_JOBS];
     uint32_t in_log[RIG_JOBS], states[RIG_JOBS]; /* newest push and state in the log, plus 1 */
 };
@@ -112,7 +112,7 @@ static inline void rig_judge_job(struct rig *rig, const struct rig_found *found,
             .file = in_log, .bytes = (uint32_t)rig_encode(job, truth->version, 0, bytes)};
 }
 
-/* The log over the depot; then both say the same as what happened. */
+/* Replays the log over the depot; then both match the history. */
 static inline void rig_replay(struct rig *rig)
 {
     struct rig_found *found = calloc(1, sizeof *found);

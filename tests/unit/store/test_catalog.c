@@ -160,7 +160,7 @@ static void any_damage_is_seen(void **state)
     catalog_fini(&catalog);
 }
 
-/* Behind a right checksum too: what cannot be is refused, and what is accepted is written so. */
+/* Even with a valid checksum, impossible catalogs are rejected, and accepted ones are in their written form. */
 static void a_right_checksum_is_not_enough(void **state)
 {
     struct random random = seed_random("a_right_checksum_is_not_enough");
@@ -340,7 +340,7 @@ static void a_damaged_catalog_counts_only_without_an_older_one(void **state)
     sim_fs_fini(&sim);
 }
 
-/* Old or new after a crash at any I/O, and new where writing said so. */
+/* Old or new after a crash at any I/O, and new if the write succeeded. */
 static void a_crash_leaves_the_old_or_the_new(void **state)
 {
     struct random random = seed_random("a_crash_leaves_the_old_or_the_new");

@@ -103,7 +103,7 @@ static void however_many_older_ones_there_are_the_newest_is_read(void **state)
     sim_fs_fini(&sim);
 }
 
-/* Behind so many damaged ones nobody looks any further. */
+/* After so many damaged ones the search ends. */
 static void very_many_damaged_newer_ones_are_refused_by_the_newest_s_name(void **state)
 {
     uint64_t generation = 0;

@@ -345,7 +345,7 @@ static void the_shards_are_the_existing_directories(void **state)
         assert_int_equal(open_badly(0), -EBADMSG);
         assert_non_null(strstr(error, "lacks 'shard-0"));
         assert_int_equal(access(path, F_OK), -1);
-        /* For whoever looks only. */
+        /* For read-only access. */
         assert_int_equal(datadir_open_existing(dir, &datadir, &manifest, error, sizeof error), 0);
         datadir_close(datadir);
         assert_int_equal(access(path, F_OK), -1);
@@ -417,7 +417,7 @@ static void opening_for_reading_makes_nothing(void **state)
     assert_int_equal(access(dir, F_OK), -1);
     datadir_close(open_well(1));
     assert_int_equal(datadir_open_existing(dir, &datadir, &manifest, error, sizeof error), 0);
-    /* Two may read at once, none may write meanwhile. */
+    /* Two may read in parallel, and no program may write meanwhile. */
     struct datadir *second;
     assert_int_equal(datadir_open_existing(dir, &second, &manifest, error, sizeof error), 0);
     assert_int_equal(open_badly(1), -EBUSY);

@@ -164,7 +164,7 @@ static void a_backup_that_was_not_completed_is_refused(void **state)
     assert_non_null(strstr(error, "backup that was not completed"));
 }
 
-/* It has just taken the lock, and not yet said who it is. */
+/* It has just taken the lock, and not yet written its number. */
 static void a_holder_without_a_process_number_is_another_process(void **state)
 {
     char path[256];

@@ -110,7 +110,7 @@ static void the_owner_continues_while_helpers_read(void **state)
     end(rig);
 }
 
-/* The power goes at I/O number `crash_at` of a short history; then it goes on. True: it went. */
+/* Cuts the power at I/O number `crash_at` of a short history, then continues. Returns whether it was cut. */
 static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage, uint64_t *never)
 {
     static struct sim_fs sim;
@@ -175,7 +175,7 @@ static bool fail_once(uint64_t seed, uint64_t fail_at, bool for_ever, int error)
         if (rig_checkpoint(rig) < 0) {
             if (for_ever)
                 break;
-            if (rig->depot && rig->gave_up == 0) /* fatal, or given up for good */
+            if (rig->depot && rig->gave_up == 0) /* fatal, or given up permanently */
                 break;
         }
     }

@@ -11,7 +11,7 @@
 
 #include "depot_crowd.h"
 
-enum { TABLE = 5000 }; /* above the smallest size that is told from smaller ones */
+enum { TABLE = 5000 }; /* above the smallest distinguished size */
 
 static struct crowd crowd;
 
@@ -24,7 +24,7 @@ static void start(uint32_t keys_fan, uint64_t keys_entries_max, uint64_t slack_b
     crowd_reopen(&crowd);
 }
 
-/* How many entries the table has that was made of `tables`; 0: none was wanted. */
+/* Returns the number of entries of the table made of `tables`; 0: no merge was due. */
 static uint64_t merge(uint32_t tables)
 {
     struct depot_keys_merge merge;

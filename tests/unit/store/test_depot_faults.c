@@ -39,7 +39,7 @@ static void disarm(void)
         armed_result;                                                                              \
     })
 
-/* Those of the simulated disk are none. */
+/* Allocations of the simulated disk do not count. */
 static struct sim_fs sim;
 
 #define QUIETLY(CALL)                                                                              \
@@ -107,7 +107,7 @@ static struct fs quiet_disk(void)
     return (struct fs){.ops = &ops, .ctx = &sim};
 }
 
-/* ---- a shard that hears "out of memory" ---- */
+/* ---- a shard that gets "out of memory" ---- */
 
 static void depot_tidy_armed(struct rig *rig)
 {
@@ -122,7 +122,7 @@ static void expect_told(int result, const char *words)
     assert_true(*words != '\0');
 }
 
-/* False: it counts for nobody, and only closing follows. */
+/* Returns false if it has failed, and only closing follows. */
 static bool commit_once(struct rig *rig, uint32_t before, bool *fatal)
 {
     const struct catalog_topic topic = {.name = slice_of("orders"), .stored = {1, 2}};
@@ -180,7 +180,7 @@ static bool installed(struct rig *rig, struct depot_build *build)
     return false;
 }
 
-/* False: the shard goes on no more. `gives_up`: after the new run could be named. */
+/* Returns false if the shard cannot continue. `gives_up`: after the new run could be named. */
 static bool checkpoint(struct rig *rig, bool gives_up)
 {
     struct depot_build build = {.read_log = rig_read_log, .apply = rig_apply, .ctx = rig};
@@ -199,7 +199,7 @@ static bool checkpoint(struct rig *rig, bool gives_up)
     rig_free_changed(&build);
     if (result < 0)
         expect_told(result, build.error);
-    assert_int_equal(build.failed, 0); /* damage and want of memory are told apart */
+    assert_int_equal(build.failed, 0); /* damage and missing memory are distinguished */
     assert_int_equal(build.kept, 0);
     if (result < 0 || !ARMED(depot_install(rig->depot, &build)) || gives_up) {
         give_up(rig, &build);
@@ -240,7 +240,7 @@ static bool merge(struct rig *rig)
     return goes_on;
 }
 
-/* Told that there is no memory, or the truth; never "there is none". */
+/* Reports missing memory or the true result; never "not found". */
 static void find_some(struct rig *rig)
 {
     struct depot_view *view = depot_hold(rig->depot);

@@ -18,7 +18,7 @@ static struct crowd crowd;
 
 static struct {
     struct depot_want wants[WANTS];
-    uint32_t jobs[WANTS]; /* which it is of; from RUNS * JOBS on there are none */
+    uint32_t jobs[WANTS]; /* the jobs; from RUNS * JOBS on they do not exist */
     uint32_t met[WANTS];
     size_t count;
 } scene;
@@ -44,7 +44,7 @@ static struct record_place true_place(uint32_t job)
     return place;
 }
 
-/* What the log might say of it: its slot, nothing, or a slot that a crash has taken back. */
+/* Possible hints of the log: its slot, nothing, or a slot that a crash has undone. */
 static void want(struct random *random, uint32_t job)
 {
     struct depot_want *one = &scene.wants[scene.count];
@@ -105,7 +105,7 @@ static void all_that_are_alive_are_met_and_no_others(void **state)
     crowd_end(&crowd);
 }
 
-/* By itself it says what is wrong with it. */
+/* A single look-up reports the fault. */
 static void an_unreadable_job_does_not_affect_others(void **state)
 {
     struct random random = seed_random(__func__);

@@ -9,7 +9,7 @@
 
 #include "depot_scene.h"
 
-/* Tables of keys become one in steps, and a depot's life goes on between them. */
+/* Tables of keys become one in steps, and the depot continues between them. */
 
 enum { JOBS_A_RUN = 100, STEP = 70 };
 
@@ -259,7 +259,7 @@ static void a_crash_between_steps_loses_nothing(void **state)
 
 /* ---- depot_is_absent ---- */
 
-/* A key of no job for which a filter, once read, says maybe. */
+/* A key without a job for which a filter, once read, returns maybe. */
 static struct hash128 false_maybe(const struct rig *rig)
 {
     struct random random = {.state = 4};

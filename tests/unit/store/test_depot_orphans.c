@@ -252,7 +252,7 @@ static void a_reserve_is_made_once_and_given_back_whole(void **state)
     make_file("shard/run/RESERVE.new"); /* one that was being made */
     depot_spend_reserve(crowd.depot);
     assert_false(has_file("shard/run/RESERVE") || has_file("shard/run/RESERVE.new"));
-    depot_spend_reserve(crowd.depot); /* there is none any more */
+    depot_spend_reserve(crowd.depot); /* it is gone */
     crowd_end(&crowd);
 }
 
@@ -296,7 +296,7 @@ static void a_reserve_that_cannot_be_made_leaves_no_file(void **state)
         assert_int_equal(has_file("shard/run/RESERVE"), result == 0);
         assert_false(has_file("shard/run/RESERVE.new"));
         assert_true(io < 20);
-        if (io == 1 && result == 0) { /* it was not seen, and made anew */
+        if (io == 1 && result == 0) { /* it was not found, and recreated */
             depot_spend_reserve(crowd.depot);
             result = -EIO;
         }

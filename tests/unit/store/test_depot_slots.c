@@ -86,7 +86,7 @@ static void released_without_a_length_slots_take_their_share_of_bytes(void **sta
     crowd_release(&crowd, 1, 0, 20, 1);
     depot_stats(crowd.depot, &stats);
     assert_int_equal(stats.alive_bytes, all - all / 4);
-    /* Never more than there is, whatever the caller says. */
+    /* Never more than there are, whatever the caller passes. */
     assert_int_equal(depot_release(crowd.depot,
                                    (struct record_place){
                                        .file = 1 | RECORD_IN_RUN, .at = 20, .bytes = UINT32_MAX},
@@ -127,7 +127,7 @@ static void rewriting_a_run_moves_only_live_jobs(void **state)
     crowd_end(&crowd);
 }
 
-/* ---- hints that lead astray ---- */
+/* ---- wrong hints ---- */
 
 static int by_order(const void *a, const void *b)
 {
@@ -175,7 +175,7 @@ static void a_job_is_found_among_many_of_the_same_hash(void **state)
     assert_int_equal(place.at, 42);
     crowd_release(&crowd, 1, 42, 1, 1);
     assert_int_equal(crowd_find(&crowd, 42, &place), 0);
-    assert_int_equal(crowd_find(&crowd, 41, &place), 0); /* the table leads nobody to it */
+    assert_int_equal(crowd_find(&crowd, 41, &place), 0); /* the table does not lead to it */
     crowd_end(&crowd);
 }
 
@@ -208,14 +208,14 @@ static void count_met(void *ctx, const struct depot_want *want, const struct rec
     ++*(uint32_t *)ctx;
 }
 
-/* A place that is none is as good as no place; a hint that leads astray is passed over. */
+/* An invalid place counts as no place; a wrong hint is skipped. */
 static void each_slot_of_a_batch_is_found(void **state)
 {
     struct keys_entry entries[] = {
         {crowd_key(42).low, 1, 3},           /* dead */
         {crowd_key(42).low, 1, 41},          /* another's */
         {crowd_key(42).low, 1, 42},          /* its own */
-        {crowd_key(42).low, 1, JOBS},        /* none */
+        {crowd_key(42).low, 1, JOBS},        /* no slot */
         {crowd_key(42).low, NOBODYS_RUN, 1}, /* gone */
         {crowd_key(43).low, 1, 44},
     };
@@ -247,7 +247,7 @@ static void each_slot_of_a_batch_is_found(void **state)
     crowd_end(&crowd);
 }
 
-/* Until it counts nobody loads from it, and the job is still where it was. */
+/* Until it counts, nothing is loaded from it, and the job is still in its old place. */
 static void the_run_of_an_unfinished_checkpoint_is_skipped(void **state)
 {
     struct depot_build build = {0};
@@ -261,7 +261,7 @@ static void the_run_of_an_unfinished_checkpoint_is_skipped(void **state)
         entries[i] =
             (struct keys_entry){.hash = crowd_key(42).low, .run = 1 + i, .slot = i ? 0 : 42};
     write_table(entries, 2);
-    crowd_plan(&crowd, &build, 42, 1); /* pushed again: nobody has released the old slot yet */
+    crowd_plan(&crowd, &build, 42, 1); /* pushed again: the old slot is not released yet */
     assert_int_equal(build.run, 2);
     assert_int_equal(depot_build(&build), 0);
     assert_true(depot_install(crowd.depot, &build));
@@ -314,7 +314,7 @@ static void write_odd_run(uint32_t slots)
     assert_int_equal(run_writer_finish(writer, &info), 0);
 }
 
-/* As crowd_find, of what is no job. */
+/* Like crowd_find, for a slot without a job. */
 static int find_end(uint32_t job)
 {
     struct depot_view *view = depot_hold(crowd.depot);
@@ -347,7 +347,7 @@ static void a_slot_without_a_job_is_damage_but_a_remembered_id_is_not(void **sta
     crowd_plan(&crowd, &build, JOBS, 5);
     assert_int_equal(build.victim_count, 1);
     assert_int_equal(depot_build(&build), 0);
-    assert_int_equal(build.kept, 1); /* it is not written anew without it */
+    assert_int_equal(build.kept, 1); /* it is not rewritten without it */
     crowd_settle(&crowd, &build);
     depot_build_fini(&build);
     assert_true(depot_is_alive(crowd.depot, crowd_place(1, GARBAGE)));

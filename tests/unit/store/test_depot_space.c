@@ -1,4 +1,4 @@
-/* What is given back of runs, and when: never what a catalog still says is alive. */
+/* Space freed from runs, and when: never of a slot that is alive in a catalog. */
 #include "unit/seed.h"
 
 #include <setjmp.h>

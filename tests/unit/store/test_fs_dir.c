@@ -120,7 +120,7 @@ static void paths_outside_the_directory_are_not_reachable(void **state)
     memset(name, 'x', sizeof name - 1);
     assert_int_equal(fs.ops->fsync_dir(fs.ctx, in(home, name)), -ENAMETOOLONG);
     assert_false(fs_leads(&fs, in(home, "none"), -1));
-    assert_true(fs_leads(&fs_posix, in(home, "none"), -1)); /* nobody holds it */
+    assert_true(fs_leads(&fs_posix, in(home, "none"), -1)); /* it is not held */
 }
 
 static void a_moved_directory_and_its_subdirectories_stay_locked(void **state)
@@ -198,7 +198,7 @@ static void a_commit_reports_whether_its_path_leads_to_its_file(void **state)
         commit_one(wal);
         assert_false(wal_is_astray(wal));
         assert_int_equal(rename(section, aside), 0);
-        assert_false(wal_is_astray(wal)); /* nobody has looked */
+        assert_false(wal_is_astray(wal)); /* not checked yet */
         commit_one(wal);
         assert_true(wal_is_astray(wal));
         assert_false(wal_look(wal));

@@ -135,7 +135,7 @@ static void a_renamed_file_has_its_new_name(void **state)
     assert_int_equal(ops->unlink(NULL, path_of("new")), 0);
 }
 
-/* Else a backup that shares the file would be holed, too. */
+/* Otherwise a backup that shares the file would get the hole as well. */
 static void a_hole_is_made_in_a_file_of_one_name_only(void **state)
 {
     static char bytes[4 * BLOCK], got[BLOCK];

@@ -120,7 +120,7 @@ static void interrupted_calls_continue(void **state)
     ops->close(NULL, fd);
 }
 
-/* Where that is not known a read may have to wait for the disk. */
+/* If that is unknown, a read may have to wait for the disk. */
 static void a_cache_read_falls_back_to_an_ordinary_read(void **state)
 {
     static const int unknown[] = {EOPNOTSUPP, ENOSYS, EINVAL};
@@ -134,7 +134,7 @@ static void a_cache_read_falls_back_to_an_ordinary_read(void **state)
         assert_int_equal(ops->pread_cached(NULL, fd, got, 6, 0), 6);
         assert_memory_equal(got, "abcdef", 6);
     }
-    cached_errno = EAGAIN; /* it is not there: nobody waits for it */
+    cached_errno = EAGAIN; /* it is missing: no call waits for it */
     assert_int_equal(ops->pread_cached(NULL, fd, got, 6, 0), -EAGAIN);
     cached_errno = EIO;
     assert_int_equal(ops->pread_cached(NULL, fd, got, 6, 0), -EIO);

@@ -100,7 +100,7 @@ static void finds_the_same_keys_as_a_list(void **state)
     sim_fs_fini(&sim);
 }
 
-/* A few of the same hash lie where one block ends and the next begins, at every offset. */
+/* A few of the same hash are at the border of two blocks, at every offset. */
 static void equal_hashes_over_a_border_are_all_found(void **state)
 {
     struct random random = seed_random(__func__);

@@ -27,7 +27,7 @@ static struct keys_rig_list even_list(struct random *random, size_t count)
 
 /* ---- bytes ---- */
 
-/* What each way of reading says of the damaged table. */
+/* The result of each way of reading the damaged table. */
 static void notice(struct keys_rig_list list, int64_t at)
 {
     struct keys *keys;
@@ -147,7 +147,7 @@ static void a_block_of_another_table_is_noticed(void **state)
     free(list.at);
 }
 
-/* Whoever made that: it is damage, and no merging goes on with it. */
+/* Whatever the cause, it is damage, and no merge continues with it. */
 static void entries_in_no_order_are_noticed(void **state)
 {
     struct random random = seed_random(__func__);

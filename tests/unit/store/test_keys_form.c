@@ -85,7 +85,7 @@ static void impossible_counts_are_rejected_despite_a_valid_checksum(void **state
                                      (int64_t)(bare.footer_at + 1) * KEYS_BLOCK_BYTES, &found),
                      -EBADMSG);
     keys_put_footer(block, SEED, NUMBER, &shape);
-    block[100] = 1; /* where nothing is */
+    block[100] = 1; /* in an unused place */
     keys_sign(block, SEED, NUMBER, shape.footer_at);
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }

@@ -1,4 +1,4 @@
-/* Every allocation of filter, alive and keys fails once: it is told, and nothing is left behind. */
+/* Every allocation of filter, alive and keys fails once: the failure is reported, and nothing is left behind. */
 #include "base/pages.h"
 
 #include <stdbool.h>

@@ -115,7 +115,8 @@ static void check_scan(const struct rig *rig, const struct run *run, struct rand
     assert_int_equal(run_scan(run, &scan, &next), 0);
     for (uint32_t i = first; i < next; i++)
         wanted += scanned.wanted[i];
-    assert_int_equal(scanned.given, wanted); /* all that was wanted before `next`, none behind */
+    assert_int_equal(scanned.given,
+                     wanted); /* all expected ones before `next`, and nothing behind */
     assert_true(scanned.given_end <= next);
     if (scanned.stop_each_at < end && scanned.given_end == scanned.stop_each_at + 1)
         assert_int_equal(next, scanned.stop_each_at + 1);

@@ -1,4 +1,4 @@
-/* What of a new run leaves the page cache: only what is synced, and what nobody reads soon. */
+/* Parts of a new run that leave the page cache: only synced ones that are not read soon. */
 #include "unit/seed.h"
 
 #include <setjmp.h>

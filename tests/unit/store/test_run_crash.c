@@ -56,7 +56,7 @@ static uint64_t crash_at(const struct rig *rig, uint64_t seed, uint64_t n, enum 
         assert_true(is_whole(rig, &sim.fs));
     else
         is_whole(rig, &sim.fs); /* or not there; no third */
-    /* What was left behind is in nobody's way. */
+    /* Leftovers do no harm. */
     assert_int_equal(rig_write(rig, &sim.fs, 7, &info), 0);
     assert_true(is_whole(rig, &sim.fs));
     sim_fs_fini(&sim);

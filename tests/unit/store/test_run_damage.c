@@ -76,7 +76,7 @@ static int scan_all(const struct rig *rig, const struct run *run, uint32_t first
     return run_scan(run, &scan, next);
 }
 
-/* How many slots cannot be read; the others are what they were. Scanning says the same. */
+/* Returns the number of unreadable slots; the others are unchanged. A scan returns the same. */
 static uint32_t count_bad(const struct rig *rig, const struct run *run)
 {
     struct buffer scratch;
@@ -106,7 +106,7 @@ static void note_unread(void *ctx, uint64_t at)
     *found = (int64_t)at;
 }
 
-/* A byte that nobody reads, else -1. */
+/* Returns an unused byte, or -1. */
 static int64_t unread_of(const struct run *run)
 {
     int64_t found = -1;
@@ -124,7 +124,7 @@ static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, 
 
     assert_true(block >= 3 || rig->count <= BLOCK_SLOTS);
     switch (block) {
-    case 0: /* the magic number says nothing that its sum does not */
+    case 0: /* the magic number adds nothing to its checksum */
         return (in < 16 || in >= used) && in < sum;
     case 1:
         return in >= run->footer.topic_bytes && in < sum;
@@ -233,7 +233,7 @@ static void bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy(void
     sim_fs_fini(&sim);
 }
 
-/* The header and the footer: each says what the other one does. */
+/* The header and the footer: each is a copy of the other. */
 static bool is_end(int64_t at, int64_t size)
 {
     return at < BLOCK || at >= size - BLOCK;
@@ -285,7 +285,7 @@ static void misplaced_records_are_rejected(void **state)
     sim_fs_fini(&sim);
 }
 
-/* Another length than the record has, a slot there is none of: damage of whoever names it. */
+/* Another length than the record's, a missing slot: damage of the file that names it. */
 static void wrong_hints_are_refused(void **state)
 {
     struct random random = seed_random(__func__);

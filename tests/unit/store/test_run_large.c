@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* The directory alone is more than is written at once. */
+/* The directory by itself is larger than the write buffer. */
 enum { SLOTS = 60000, SEED = 4711, RECORD_BYTES_MAX = 512, CALLS_MAX = 200 };
 
 static struct sim_fs sim;
@@ -201,7 +201,7 @@ static void a_scan_stops_before_its_end_bound(void **state)
     sim_fs_fini(&sim);
 }
 
-/* A read of many that fails is made up for one by one, and of the directory, too. */
+/* A failed read of many is repeated one by one, including the directory. */
 static void a_read_that_fails_once_costs_a_scan_nothing(void **state)
 {
     struct run *run;
@@ -234,7 +234,7 @@ static ssize_t pread_around(void *ctx, int fd, void *into, size_t len, int64_t o
     return sim.fs.ops->pread(ctx, fd, into, len, offset);
 }
 
-/* The scan goes on behind them when it is asked to; and may be ended in the middle of them. */
+/* The scan continues behind them on request, and may be ended in the middle of them. */
 static void records_that_cannot_be_read_are_given_empty(void **state)
 {
     struct fs_ops ops;

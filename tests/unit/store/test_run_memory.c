@@ -1,4 +1,4 @@
-/* Every allocation of runs fails once: it is told, and nothing is left behind. */
+/* Every allocation of runs fails once: the failure is reported, and nothing is left behind. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static int wants_all(void *ctx, uint32_t slot, const struct run_slot *entry)
 static bool note(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
     (void)entry;
-    assert_int_equal(slot, *(uint32_t *)ctx); /* none is left out */
+    assert_int_equal(slot, *(uint32_t *)ctx); /* no slot is left out */
     assert_int_equal(record.len, rig.slots[slot].bytes);
     ++*(uint32_t *)ctx;
     return true;
@@ -121,7 +121,7 @@ static void every_allocation_fails_once(void **state)
     (void)state;
     sim_fs_init(&sim, 1);
     rig_init(&rig, &random, 300, (1 << SECTIONS) - 1, 0);
-    /* A scan that has no memory for many records at once reads them one by one. */
+    /* A scan without memory for many records reads them one by one. */
     for (; allocations_left < 0; failed++) {
         allocations_left = failed;
         result = write_and_read();

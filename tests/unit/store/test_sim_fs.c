@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-/* The simulated disk keeps its word about holes: other tests stand on it. */
+/* The simulated disk implements holes correctly: other tests depend on it. */
 
 enum { SECTORS = 64, BYTES = SECTORS * SIM_SECTOR_BYTES };
 
@@ -74,7 +74,7 @@ static void a_hole_makes_room_on_a_full_disk(void **state)
     sim_fs_fini(&sim);
 }
 
-/* How many sectors are holes; each is a whole one or none. */
+/* Returns the number of sectors that are holes; each is a hole completely or not at all. */
 static int holes_after(uint64_t seed, enum sim_damage damage, bool sync)
 {
     struct sim_fs sim;

@@ -124,7 +124,7 @@ static void records_in_files_that_went_are_gone_and_later_ones_are_read(void **s
 
 /* ---- where an opening begins ---- */
 
-/* A catalog is there; the log's own MANIFEST has not heard of it. */
+/* A catalog exists, but the log's own MANIFEST does not refer to it. */
 static struct scene *crash_after_catalog(void)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
@@ -156,7 +156,7 @@ static void opening_begins_at_the_catalog_position_and_updates_the_manifest(void
     assert_true(!has_file(scene, 1) && !has_file(scene, 2) && has_file(scene, 4));
     assert_int_equal(wal_checkpoint_before(scene->owner.wal, 1, 3), 5);
     die(scene, SIM_DROP_UNSYNCED);
-    open_well(scene); /* now both say the same */
+    open_well(scene); /* now both agree */
     end(scene);
 }
 
@@ -244,7 +244,7 @@ static void a_missing_log_is_not_recreated_next_to_runs(void **state)
     end(scene);
 }
 
-/* Nothing but its own batch says that it was synced: the catalog does. */
+/* Its own batch does not prove that it was synced, but the catalog does. */
 static void a_damaged_first_batch_is_not_the_end_of_the_log(void **state)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 3);

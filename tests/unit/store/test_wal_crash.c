@@ -73,7 +73,7 @@ static void fail_and_judge(uint64_t seed, uint64_t fail_at, bool for_ever, int f
                 break;
             wal_stats(owner->wal, &stats);
             assert_true(!stats.broken || wal_error(owner->wal));
-            if (stats.broken) { /* for good: nothing is promised any more */
+            if (stats.broken) { /* permanently: nothing is promised from here on */
                 acked = owner->acked;
                 wal_owner_turn(owner);
                 assert_int_equal(owner->acked, acked);

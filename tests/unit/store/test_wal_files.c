@@ -47,7 +47,7 @@ static void of_another_size_only_files_with_something_in_them_stay(void **state)
     checkpoint(scene);
     wal_owner_push(&scene->owner, 2000);
     commit(scene);
-    assert_int_equal(logs_of_size(scene, FILE_BYTES), 0); /* none is kept to be used again */
+    assert_int_equal(logs_of_size(scene, FILE_BYTES), 0); /* no file is kept for reuse */
     assert_true(logs_of_size(scene, LARGE_BYTES) >= 2);
     die(scene, SIM_DROP_UNSYNCED);
     open_well(scene);

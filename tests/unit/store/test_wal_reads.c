@@ -30,7 +30,7 @@ static int read_next_at(struct scene *scene, struct record_place place, struct w
     return result;
 }
 
-/* Also one that is marked to go, and stands in the table until the owner hears of it. */
+/* Also one that is marked for removal, and stays in the table until the owner is notified. */
 static void a_record_of_a_removed_file_is_not_found(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
@@ -45,7 +45,7 @@ static void a_record_of_a_removed_file_is_not_found(void **state)
     place = scene->owner.places[1];
     assert_int_equal(place.file, 1);
     checkpoint(scene);
-    assert_int_equal(read_at(scene, place, true), 0); /* nobody has taken it away yet */
+    assert_int_equal(read_at(scene, place, true), 0); /* it is not removed yet */
     assert_true(wal_wants_upkeep(wal));
     assert_int_equal(wal_upkeep(wal), 0);
     assert_int_equal(read_at(scene, place, true), -ENOENT);
@@ -55,7 +55,7 @@ static void a_record_of_a_removed_file_is_not_found(void **state)
     assert_int_equal(read_at(scene, place, false), -ENOENT);
     assert_int_equal(read_next_at(scene, place, &window), -ENOENT);
     wal_window_fini(&window);
-    wal_checkpointed(wal, 2); /* said before, and more than that */
+    wal_checkpointed(wal, 2); /* reported before, and further than that */
     assert_false(wal_wants_upkeep(wal));
     end(scene);
 }
@@ -108,7 +108,7 @@ static void a_place_that_runs_over_the_end_of_its_file_is_damage(void **state)
     (void)state;
     open_well(scene);
     push_up_to_file(scene, 2);
-    assert_int_equal(read_at(scene, beyond, false), -EAGAIN); /* ask whoever may wait */
+    assert_int_equal(read_at(scene, beyond, false), -EAGAIN); /* use a call that may wait */
     assert_int_equal(read_at(scene, beyond, true), -EIO);
     assert_int_equal(read_next_at(scene, beyond, &window), -EIO);
     wal_window_fini(&window);
@@ -178,7 +178,7 @@ static void without_memory_for_the_next_file_it_is_stuck_for_now(void **state)
     end(scene);
 }
 
-/* It has been made, and cannot be told of: nobody knows what the next opening will find. */
+/* It has been created, and cannot be recorded: the next opening may or may not find it. */
 static void without_memory_to_take_in_a_file_the_log_is_broken(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);

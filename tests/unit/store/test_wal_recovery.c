@@ -26,7 +26,7 @@ static void torn_tail_gives_back_all_batches_before_it(void **state)
             assert_int_equal(scene->owner.found.records, 4);
             assert_int_equal(scene->owner.found.torn_bytes,
                              torn_from >= HEAD_BYTES ? last_bytes : 0);
-            /* It goes on there. */
+            /* It continues there. */
             wal_owner_push(&scene->owner, 10);
             assert_int_equal(wal_owner_commit(&scene->owner), 0);
             die(scene, SIM_DROP_UNSYNCED);

@@ -92,7 +92,7 @@ static int failing_sync(void *ctx, int fd)
     return -EIO;
 }
 
-/* PostgreSQL 2018: the second fsync says all is well, and the pages are gone. */
+/* PostgreSQL 2018: the second fsync succeeds, and the pages are gone. */
 static void a_failed_sync_is_never_tried_again(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
@@ -130,7 +130,7 @@ static void data_of_a_failed_sync_is_rewritten_before_it_counts(void **state)
         scene->sim.no_writeback = true;
         open_well(scene);
         wal_owner_push(&scene->owner, 100);
-        scene->sim.fail_at = scene->sim.ios + 2; /* the sync, where the write is done at once */
+        scene->sim.fail_at = scene->sim.ios + 2; /* the sync, if the write happens immediately */
         assert_int_equal(wal_owner_commit(&scene->owner), -EIO);
         wal_owner_close(&scene->owner);
         open_with(scene, 0);
@@ -186,7 +186,7 @@ static uint32_t log_files(struct scene *scene)
     return count;
 }
 
-/* Without what the catalog says. */
+/* Without the catalog's position. */
 static int open_by_manifest(struct scene *scene)
 {
     struct wal_options options = scene->owner.options;

@@ -110,7 +110,7 @@ static inline struct scene *several_files(void)
     return scene;
 }
 
-/* Goes on until the log breaks (the power went) or it was enough. */
+/* Continues until the log breaks (the power was cut) or there are enough records. */
 static inline bool work(struct scene *scene, int turns)
 {
     for (int i = 0; i < turns; i++)

@@ -267,7 +267,7 @@ static void full_disk_refuses_pushes_and_takes_answers(void **state)
     end(scene);
 }
 
-/* The disk is not said to be full where it is not. */
+/* The disk is reported as full only if it is. */
 static void the_error_that_prevents_the_next_file_is_reported(void **state)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);

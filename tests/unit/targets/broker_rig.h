@@ -26,7 +26,7 @@ struct broker_rig {
     char to[256];
     uv_timer_t tick;
     bool is_sending, is_closed;
-    /* what it told */
+    /* its reports */
     size_t reported, done, failed, refused, unsent, wrong;
     struct target_report last;
     unsigned char outcomes[RIG_TAGS_MAX];

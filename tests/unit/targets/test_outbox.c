@@ -471,7 +471,7 @@ static void pauses_double_up_to_five_seconds(void **state)
 
 /* ---- anything, many times ---- */
 
-/* Nobody is told of anything inside a call. */
+/* No callback runs inside a call. */
 static void call_anything(struct rig *rig, struct random *random)
 {
     uint64_t tag = random_below(random, rig->added ? rig->added : 1);

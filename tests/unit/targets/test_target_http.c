@@ -425,14 +425,14 @@ static void a_connection_that_closes_between_requests_costs_no_attempt(void **st
 struct leaver {
     int listening;
     uint16_t port;
-    _Atomic int kept;  /* the first connection; -1: none yet */
+    _Atomic int kept;  /* the first connection; -1: not connected yet */
     bool leaves_early; /* a moment sooner: the target can see it before it sends */
     bool reads_a_bit;  /* of the second request, and resets the connection then */
     int whole, begun;  /* requests read so far */
     pthread_t thread;
 };
 
-static struct leaver *leaver_armed; /* told when the target looks at its connection */
+static struct leaver *leaver_armed; /* notified when the target checks its connection */
 
 /* The target asks the kernel about a connection just before it sends: libcurl has then looked at it
  * for the last time. */

@@ -248,7 +248,7 @@ static void texts_have_their_limits(void **state)
 {
     static const struct {
         const char *before;
-        size_t bytes_max, there; /* `there` bytes of the member stand in `before` */
+        size_t bytes_max, there; /* `there` bytes of the member are in `before` */
     } rows[] = {
         {"{\"to\":\"https://h/", TARGET_TO_BYTES_MAX, 10},
         {"{\"to\":\"https://h\",\"sign\":\"", GUARD_NAME_BYTES_MAX, 0},

@@ -375,7 +375,7 @@ static void a_silent_broker_costs_a_message_its_time(void **state)
     assert_int_equal(broker->rig.last.outcome, TARGET_FAILED);
     assert_true(broker->rig.last.is_ailing);
     assert_string_equal(broker->rig.last.error, "timed out after 200 ms");
-    receipt(&broker->peers[0], 1); /* too late: nobody listens any more */
+    receipt(&broker->peers[0], 1); /* too late: the receiver has gone */
     (void)BROKER_RIG_UNTIL(&broker->rig, 0.05, false);
     assert_int_equal(broker->rig.reported, 1);
     finish(broker);

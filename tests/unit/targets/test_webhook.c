@@ -164,7 +164,7 @@ static void as_many_keys_as_there_may_be_have_room(void **state)
 static void the_setting_selects_the_key(void **state)
 {
     static const struct {
-        const char *policy, *sign; /* NULL: not said */
+        const char *policy, *sign; /* NULL: not set */
         bool never;
         enum webhook_result result;
         const char *sentence;

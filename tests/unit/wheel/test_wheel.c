@@ -47,7 +47,7 @@ enum {
     STARTS = sizeof starts_ms / sizeof starts_ms[0]
 };
 
-/* A slot is begun as soon as the wheel stands in the one before it, not when it must be empty. */
+/* A slot is started as soon as the wheel enters the one before it, not when it must be empty. */
 static void assert_begun_a_slot_ahead(struct bench *bench, uint32_t id, int64_t now_ms)
 {
     const struct entry *entry = entry_at(bench, id);

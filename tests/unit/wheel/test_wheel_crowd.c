@@ -49,7 +49,7 @@ static void a_jump_over_a_million_entries_is_worked_off_in_bounded_calls(void **
     for (int i = 0; i < CROWD; i++)
         bench_add(&bench, START_MS + (int64_t)random_below(&random, (uint64_t)hour_ms));
     assert_int_equal(bench_take_all(&bench, now_ms, 64), CROWD);
-    /* Where the last answer was a full one the wheel still stands at the last entry. */
+    /* If the last answer was full, the wheel is still at the last entry. */
     assert_int_equal(bench_take(&bench, now_ms, &id, 1), 0);
     assert_true(bench.wheel.now_ms == now_ms && bench.wheel.count == 0);
     wheel_check(&bench.wheel);
