@@ -31,16 +31,17 @@ def info(server):
     return server.client().call("GET", "/v1/info").json()
 
 
-def fill(server, count=80, size=100_000):
-    """Lists of the topic are as long as lists get: 8 MiB."""
-    client = server.client()
-    for at in range(0, count, 20):
-        client.push_batch([{"topic": "big", "id": f"j{i}", "body": "b" * size, "delay": "1h"} for i in range(at, min(at + 20, count))])
-
-
 @pytest.fixture
 def small(start_server):
     return start_server("--max-request-memory", "64MiB", "--shards", "1")
+
+
+@pytest.fixture
+def listing(start_server):
+    """A server whose lists are as long as lists get: 8 MB, since one job is larger than a page."""
+    server = start_server("--max-request-memory", "64MiB", "--max-body", "8MiB", "--shards", "1")
+    server.client().push("big", "j", b"b" * 8_000_000, delay="1h")
+    return server
 
 
 @contextlib.contextmanager
@@ -56,28 +57,26 @@ def connections(server, count=1):
 # ---- one connection ----
 
 @pytest.mark.parametrize("first", [b"", request_bytes("POST", "/v1/topics/none/take?wait=500ms")], ids=["lists", "lists-behind-a-wait"])
-def test_a_connection_that_requests_gigabytes_holds_one_answer(small, first):
-    fill(small)
-    before, worst = small.resident_bytes(), 0
-    with connections(small, 2) as made:
+def test_a_connection_that_requests_gigabytes_holds_one_answer(listing, first):
+    before, worst = listing.resident_bytes(), 0
+    with connections(listing, 2) as made:
         for connection in made:
             connection.send(first + LIST * 200)
         until = time.monotonic() + 1.5
         while time.monotonic() < until:
-            worst = max(worst, small.resident_bytes() - before)
+            worst = max(worst, listing.resident_bytes() - before)
             time.sleep(0.01)
         print(f"2 x 200 lists of 8 MiB asked for and not read: {worst / MIB:.0f} MiB more resident")
         assert worst < 100 * MIB or IS_SANITIZED
-        assert small.client().call("GET", "/healthz").status == 200
+        assert listing.client().call("GET", "/healthz").status == 200
 
 
-def test_all_of_them_are_answered_to_a_client_that_reads(small):
-    fill(small)
-    with connections(small) as (connection,):
+def test_all_of_them_are_answered_to_a_client_that_reads(listing):
+    with connections(listing) as (connection,):
         connection.send(request_bytes("POST", "/v1/topics/none/take?wait=200ms") + LIST * 20 + request_bytes("GET", "/healthz"))
         assert connection.read().json() == {"jobs": []}
         lists = [connection.read() for _ in range(20)]
-        assert {reply.status for reply in lists} == {200} and {len(reply.json()["jobs"]) for reply in lists} == {80}
+        assert {reply.status for reply in lists} == {200} and {len(job["body"]) for reply in lists for job in reply.json()["jobs"]} == {8_000_000}
         assert connection.read().body == b"ok\n"
 
 
@@ -95,10 +94,9 @@ def test_a_chunked_body_that_was_held_back_is_whole(small):
     assert small.client().get("h", "c")["body"] == b"".join(parts).decode()
 
 
-def test_lists_in_a_row_leave_others_served(small):
-    fill(small)
-    client, took = small.client(), []
-    with connections(small) as (greedy,):
+def test_lists_in_a_row_leave_others_served(listing):
+    client, took = listing.client(), []
+    with connections(listing) as (greedy,):
         greedy.send(LIST * 40)
         reader = threading.Thread(target=lambda: [greedy.read() for _ in range(40)])
         reader.start()
@@ -113,15 +111,14 @@ def test_lists_in_a_row_leave_others_served(small):
     assert len(took) >= 10, "they take turns"
 
 
-def test_calls_of_a_disconnected_client_end(small):
-    fill(small)
-    with connections(small) as (connection,):
+def test_calls_of_a_disconnected_client_end(listing):
+    with connections(listing) as (connection,):
         connection.send(LIST * 200)
         connection.socket.recv(1000)
     time.sleep(0.2)
-    done = metric(small, 'tarry_http_requests_total{route="list"')
+    done = metric(listing, 'tarry_http_requests_total{route="list"')
     time.sleep(0.3)
-    assert metric(small, 'tarry_http_requests_total{route="list"') == done <= 5
+    assert metric(listing, 'tarry_http_requests_total{route="list"') == done <= 5
 
 
 # ---- takes ----
@@ -238,23 +235,22 @@ def test_unfinished_bodies_stop_at_the_limit(small):
     eventually(lambda: info(small)["memory_bytes"] < MIB)
 
 
-def test_unread_answers_stop_at_the_limit_without_losing_jobs(small):
-    client = small.client()
-    fill(small)
+def test_unread_answers_stop_at_the_limit_without_losing_jobs(listing):
+    client = listing.client()
     for i in range(4):
         client.push("t", f"t{i}", b"t" * 900_000)
-    before = small.resident_bytes()
-    with connections(small, 30) as made:
+    before = listing.resident_bytes()
+    with connections(listing, 30) as made:
         for connection in made:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.send(LIST * 3)
-        eventually(lambda: metric(small, "tarry_http_memory_refused_total") > 0)
+        eventually(lambda: metric(listing, "tarry_http_memory_refused_total") > 0)
         reply = client.call("POST", "/v1/topics/t/take?max=4")
-        grown = small.resident_bytes() - before
+        grown = listing.resident_bytes() - before
         print(f"30 clients that do not read 8 MiB: {grown / MIB:.0f} MiB more resident, a take of 3.6 MB gets {reply.status}")
         assert grown < BUDGET * 2 or IS_SANITIZED
         assert client.push("good", "small", b"x")["result"] == "created"
-    eventually(lambda: info(small)["memory_bytes"] < MIB)
+    eventually(lambda: info(listing)["memory_bytes"] < MIB)
     if reply.status == 503:
         assert reply.code == "too_much_memory"
         jobs = client.take("t", max=4)
