@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { NOTIFY_WAIT_MS = 1000 };
+
 /* Raises the limit of open files to the maximum that the system allows. */
 static uint64_t raise_files(void)
 {
@@ -67,7 +69,9 @@ void process_exit_by(unsigned seconds, int code)
     (void)alarm(seconds);
 }
 
-void process_notify(const char *state)
+/* Sends a state to systemd. The kernel keeps only some ten states that systemd has not read, and
+ * then a send waits: here for `wait_ms`, 0: not at all. */
+static void notify(const char *state, int wait_ms)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -80,8 +84,21 @@ void process_notify(const char *state)
     if (fd < 0)
         return;
     socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&to, len);
+    struct timeval wait = {.tv_sec = wait_ms / 1000, .tv_usec = wait_ms % 1000 * 1000};
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL | (wait_ms ? 0 : MSG_DONTWAIT),
+                 (const struct sockaddr *)&to, len);
     close(fd);
+}
+
+void process_notify(const char *state)
+{
+    notify(state, NOTIFY_WAIT_MS);
+}
+
+void process_notify_or_skip(const char *state)
+{
+    notify(state, 0);
 }
 
 struct memory_use {

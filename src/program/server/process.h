@@ -17,9 +17,12 @@ uint64_t process_prepare(bool core_dumps);
  * cancels this. */
 void process_exit_by(unsigned seconds, int code);
 
-/* Notifies systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Does nothing without
- * systemd. */
+/* Notifies systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Waits at most a second
+ * if systemd does not read. Does nothing without systemd. */
 void process_notify(const char *state);
+/* Notifies systemd of a state that is repeated soon. Does not wait: skips the notification if
+ * systemd does not read. */
+void process_notify_or_skip(const char *state);
 
 /* Appends lines of a Prometheus page: memory, CPU, descriptors, start time. Any thread. */
 void process_emit_metrics(struct metric_page *page);

@@ -47,7 +47,7 @@ static void on_tick(void *ctx)
     deadline_set(watchdog->deadline, clock_inner_ms() + watchdog->pause_ms);
     if (watchdog->unanswered > 0)
         return;
-    process_notify("WATCHDOG=1");
+    process_notify_or_skip("WATCHDOG=1");
     watchdog->unanswered = watchdog->count;
     for (uint32_t i = 0; i < watchdog->count; i++) {
         struct watchdog_ping *ping = &watchdog->pings[i];

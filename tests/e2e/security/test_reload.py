@@ -170,6 +170,16 @@ def test_the_watchdog_is_notified_by_a_running_server(start_server, manager):
         assert said == "WATCHDOG=1"
 
 
+def test_a_manager_that_reads_no_notifications_does_not_stop_the_server(start_server, manager):
+    path, _ = manager
+    server = start_server(env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "6000"})
+    client = server.client()
+    for n in range(200):  # the kernel keeps some ten notifications; more are sent meanwhile
+        assert client.push("t", str(n), delay="1h")["result"] == "created"
+        time.sleep(0.005)
+    assert server.terminate() == 0
+
+
 # ---- a stop ----
 
 
