@@ -22,7 +22,7 @@ enum {
     TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */
     TURN_SHARE = 8,      /* so that pipelining clients do not delay clients with single requests, */
     LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
-    TURN_READ_BYTES = 256 * 1024, /* of a connection in an iteration: one read */
+    TURN_READ_BYTES = 256 * 1024,  /* of a connection in an iteration: one read */
     OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
     CONNECTION_BYTES = 1024,       /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
