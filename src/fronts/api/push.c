@@ -682,7 +682,7 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
     buffer_append_byte(out, '{');
     api_result_members_write(out, result);
     if (!queue_status_is_success(result->status)) {
-        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG
+        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG && !result->limit
                              ? exchange->front->options.body_bytes_max
                              : result->limit;
         http_quota_note_refusal(exchange->front, result->status);

@@ -25,7 +25,6 @@ struct http_connection {
     struct list timed;     /* in front->timed[phase], or unlinked */
     struct list long_line; /* in front->long_line, or unlinked */
     struct list put_off;   /* in front->put_off, or unlinked */
-    struct list sated;     /* in front->sated, or unlinked */
     int64_t until_ms;
     int64_t pause_ms; /* longest recent pause before a request, up to HTTP_RECENT_MS */
     enum http_phase phase;

@@ -659,8 +659,9 @@ void http_answer_result(struct http_exchange *exchange, const struct queue_resul
     const char *detail = result->detail;
     if (result->status == QUEUE_NOT_FOUND && !detail)
         detail = describe_missing(exchange, missing);
-    uint64_t limit = result->status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max
-                                                          : result->limit;
+    uint64_t limit = result->status == QUEUE_BODY_TOO_BIG && !result->limit
+                         ? exchange->front->options.body_bytes_max
+                         : result->limit;
     exchange->outcome = queue_status_code(result->status);
     http_quota_note_refusal(exchange->front, result->status);
     end_problem(exchange,

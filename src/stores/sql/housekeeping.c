@@ -114,8 +114,11 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news)
     end_leases(keeping, now_ms);
     if (!keeping->expire_under_way && keeping->hints->expire_ms <= now_ms)
         keeping->expire_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_EXPIRE) != NULL;
-    if (keeping->adopt_wanted && sql_call_queue_add_own(keeping->calls, SQL_CALL_ADOPT))
+    if (keeping->adopt_wanted && !keeping->adopt_under_way &&
+        sql_call_queue_add_own(keeping->calls, SQL_CALL_ADOPT)) {
         keeping->adopt_wanted = false;
+        keeping->adopt_under_way = true;
+    }
     sql_hints_tell_ready(keeping->hints, now_ms);
     look_for_others(keeping);
     hear_others(keeping);
@@ -159,7 +162,8 @@ int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
 
 bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
 {
-    return !keeping->adopt_wanted && !sql_topic_plan_wants_look(plan_of(keeping)) &&
+    return (!keeping->adopt_wanted || keeping->adopt_under_way) &&
+           !sql_topic_plan_wants_look(plan_of(keeping)) &&
            next_ms(keeping) > database_ms(keeping) && keeping->upkeep_ms > clock_inner_ms();
 }
 
@@ -214,6 +218,7 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         keeping->has_left = true;
         break;
     case SQL_CALL_ADOPT:
+        keeping->adopt_under_way = false;
         keeping->adopt_failed = !is_good;
         break;
     case SQL_CALL_COMMAND:

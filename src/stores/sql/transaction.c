@@ -200,6 +200,30 @@ static void requeue(struct sql_transaction *turn, bool alone)
     sql_call_queue_return(turn->queue, &turn->calls);
 }
 
+/* Requeues the calls of a transaction whose connection ended. A call that ends one connection after another is first
+ * sent alone, so that it stops no others, then refused. */
+static void requeue_broken(struct sql_transaction *turn)
+{
+    enum { ALONE_AFTER = 2, REFUSED_AFTER = 5 };
+    struct sql_call *call = list_is_empty(&turn->calls) ? NULL : sql_call_first(&turn->calls);
+    bool is_single = call && call->list.next == &turn->calls;
+    for (struct list *at = turn->calls.next; at != &turn->calls; at = at->next) {
+        struct sql_call *broken = list_entry(at, struct sql_call, list);
+        broken->broken++;
+        broken->alone = broken->alone || broken->broken >= ALONE_AFTER;
+    }
+    if (!is_single || call->broken < REFUSED_AFTER) {
+        requeue(turn, false);
+        return;
+    }
+    log_event(LOG_ERROR, "a call ended every connection to the database and is refused",
+              LOG_TEXT("store", turn->housekeeping->dialect->name),
+              LOG_NUMBER("connections", call->broken), LOG_TEXT("message", turn->fault.message));
+    turn->figures.refused++;
+    sql_housekeeping_failed(turn->housekeeping, call);
+    sql_call_queue_refuse(turn->queue, call, QUEUE_UNAVAILABLE);
+}
+
 static enum queue_status status_of_fault(enum sql_fault_kind kind)
 {
     if (kind == SQL_FAULT_NO_SPACE)
@@ -309,7 +333,7 @@ void sql_transaction_down(struct sql_transaction *turn)
 {
     turn->phase = SQL_PHASE_DOWN;
     if (!is_open(turn))
-        requeue(turn, false);
+        requeue_broken(turn);
 }
 
 bool sql_transaction_needs_flush(const struct sql_transaction *turn)
@@ -333,7 +357,7 @@ static void settle_commit(struct sql_transaction *turn, int64_t ticket, int64_t 
         return;
     }
     turn->ticket = ticket;
-    requeue(turn, false);
+    requeue_broken(turn);
 }
 
 /* Repeats commits that the database has lost. */

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from client import Lost, request_bytes
-from server import IS_SANITIZED, eventually, slack
+from server import IS_SANITIZED, eventually, freeze, slack
 
 MIB = 1 << 20
 BUDGET = 64 * MIB
@@ -272,7 +272,7 @@ def test_a_request_of_a_client_that_left_a_stopped_server_is_not_executed(start_
     client.push("f", "a", b"old", delay="1h")
     kept = server.connection()
     assert kept.call("GET", "/healthz").status == 200
-    server.proc.send_signal(signal.SIGSTOP)
+    freeze(server.proc.pid)
     try:
         fresh, half = server.connection(), server.connection()
         for connection, ident in ((kept, "a"), (fresh, "a"), (half, "b")):

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from server import BINARY, REPO, eventually, free_port
+from server import BINARY, REPO, eventually, free_port, freeze
 
 LEASE_SECONDS, AWAY_SECONDS = 2, 1.5
 PAGE = (REPO / "docs/workers.md").read_text(encoding="utf-8")
@@ -95,7 +95,7 @@ def kill(server):
 
 
 def freeze(server):
-    server.proc.send_signal(signal.SIGSTOP)
+    freeze(server.proc.pid)
     time.sleep(AWAY_SECONDS)
     server.proc.send_signal(signal.SIGCONT)
 

@@ -19,7 +19,7 @@ from delivery import settle
 from endpoint import Endpoint, write_policy
 from prometheus import RULES, Prometheus
 from redis_servers import RedisServer
-from server import REPO, Server, eventually
+from server import REPO, Server, eventually, freeze
 
 DASHBOARD = REPO / "packaging" / "grafana" / "tarry.json"
 TESTS = REPO / "tests" / "alerts" / "rules.yml"
@@ -188,7 +188,7 @@ def test_an_unreachable_redis_raises_its_own_alert(watched):
 
 def test_a_server_that_is_down_raises_an_alert(watched):
     here, _, _, watch = watched
-    here.proc.send_signal(signal.SIGSTOP)
+    freeze(here.proc.pid)
     try:
         fires(watch, "TarryDown", instance=f"127.0.0.1:{here.port}")
     finally:

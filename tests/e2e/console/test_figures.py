@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import FLAGS
 from fake_clock import FakeClock, fake_time_library
-from server import REPO, Server, eventually
+from server import REPO, Server, eventually, freeze
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 FAR = 60 * 60 * 1000
@@ -96,7 +96,7 @@ def test_a_stopped_process_shows_lag(world):
     client = world.client()
     client.push("lag", "late", delay="100ms")
     before = Page(client)
-    os.kill(world.proc.pid, signal.SIGSTOP)
+    freeze(world.proc.pid)
     try:
         time.sleep(0.4)  # the job falls due meanwhile
     finally:

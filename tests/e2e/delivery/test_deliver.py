@@ -13,7 +13,7 @@ import pytest
 from conftest import FLAGS
 from delivery import counts, deliver_test, settle, totals
 from endpoint import Endpoint, write_policy
-from server import BINARY, REPO, eventually, slack
+from server import BINARY, REPO, eventually, freeze, slack
 
 JSON = {"Content-Type": "application/json"}
 
@@ -500,7 +500,7 @@ def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_d
     endpoint.answer = lambda call: time.sleep(0.3) or 200
     push(client, "orders", "1")
     eventually(lambda: endpoint.calls)
-    redis.proc.send_signal(signal.SIGSTOP)
+    freeze(redis.proc.pid)
     time.sleep(2.5)  # the outcome is known after 0.3 s, the call given up after 1 s
     redis.proc.send_signal(signal.SIGCONT)
     eventually(lambda: server.client().call("GET", "/readyz").status == 200)

@@ -10,7 +10,7 @@ import state
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import RedisServer
 from redis_serving import metric
-from server import eventually
+from server import eventually, freeze
 
 HOUR_MS = 3_600_000
 LOAD_MS = 5
@@ -139,7 +139,7 @@ def test_clock_steps_during_an_absence_make_no_job_early(world):
     delays = [2000 + 10 * number for number in range(10)]
 
     def during():
-        other.proc.send_signal(signal.SIGSTOP)
+        freeze(other.proc.pid)
         time.sleep(0.5)
         clock.step(300)
         time.sleep(0.5)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from redis_servers import RedisServer
-from server import eventually, slack
+from server import eventually, freeze, slack
 
 JOBS = 24
 GAP_MS = 60
@@ -114,7 +114,7 @@ def test_jobs_come_on_time_when_the_server_that_came_for_them_is_gone(redis, ser
     if how == "killed":
         servers[0].kill()
     else:
-        servers[0].proc.send_signal(signal.SIGSTOP)
+        freeze(servers[0].proc.pid)
     try:
         eventually(lambda: len(came) >= JOBS - 1, 20)  # one may have been on its way to the consumer of the server that is gone
     finally:

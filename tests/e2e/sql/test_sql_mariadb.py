@@ -18,7 +18,7 @@ import sql_batches
 from mariadb import MariadbServer
 from mysql import MysqlServer
 from redis_serving import metric, refused, works
-from server import eventually, slack
+from server import eventually, freeze, slack
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
 from sql_serving import drain, fills_up_and_goes_on, tarry, transaction
 from streams import Stream
@@ -198,7 +198,7 @@ def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
         client.push("hangs", "before")
-        own.process.send_signal(signal.SIGSTOP)
+        freeze(own.process.pid)
         begun = time.monotonic()
         assert client.call("PUT", "/v1/topics/hangs/jobs/sent?on_conflict=reject", body=b"x").status == 503
         assert time.monotonic() - begun < 40 * slack()

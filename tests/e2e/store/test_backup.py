@@ -12,7 +12,7 @@ import time
 
 import pytest
 from client import Lost, Refused
-from server import BINARY, StartFailed, eventually
+from server import BINARY, StartFailed, eventually, freeze
 
 # Files as small as can be: checkpoints happen all the time.
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
@@ -220,7 +220,7 @@ def hit_while_copying(server, tmp_path, hit, again=lambda: None):
         copy = tmp_path / f"copy-{number}"
         process = subprocess.Popen([str(BINARY), "backup", str(copy), "--copy", "--url", server.url], stderr=subprocess.PIPE)
         eventually(lambda: (copy / "INCOMPLETE").exists() or process.poll() is not None, pause=0.0005)
-        process.send_signal(signal.SIGSTOP)  # however long the hit takes
+        freeze(process.pid)  # however long the hit takes
         hit(process)
         process.send_signal(signal.SIGCONT)
         _, error = process.communicate(timeout=SECONDS)

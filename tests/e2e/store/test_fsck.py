@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import pytest
-from server import BINARY, REPO, Server, StartFailed, eventually
+from server import BINARY, REPO, Server, StartFailed, eventually, freeze
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 BODY = "f" * 10_000
@@ -368,7 +368,7 @@ def halves(tmp_path_factory):
 
     def copy(part, name):
         """As a kill would leave it."""
-        os.kill(server.proc.pid, signal.SIGSTOP)
+        freeze(server.proc.pid)
         shutil.copytree(server.data / part, server.data.parent / name)
         os.kill(server.proc.pid, signal.SIGCONT)
         return server.data.parent / name

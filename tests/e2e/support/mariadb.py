@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import pymysql
+from server import freeze
 
 
 class MariadbServer:
@@ -46,7 +47,7 @@ class MariadbServer:
         return [program, "--no-defaults", "--skip-networking"]
 
     def copy_disk(self, directory):
-        self.process.send_signal(signal.SIGSTOP)
+        freeze(self.process.pid)
         try:
             shutil.copytree(self.directory / "data", directory / "data")
             for path in self.directory.glob("bin.*"):

@@ -216,6 +216,20 @@ def patience(seconds):
     return max(60.0, 4 * seconds)
 
 
+def freeze(pid):
+    """Stops the process and returns once all of its threads have stopped: on a busy machine that takes a while."""
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(2000):
+        states = []
+        for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                states.append(task.read_text().rpartition(")")[2].split()[0])
+        if set(states) <= {"T", "Z", "X"}:
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"process {pid} has not stopped: {states}")
+
+
 def eventually(check, seconds=10.0, pause=0.005):
     """Waits until `check()` gives something true, and returns it. On a quiet machine it does within `seconds`."""
     seconds = patience(seconds)

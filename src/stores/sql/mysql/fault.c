@@ -33,6 +33,7 @@ static const struct {
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
     {1114, SQL_FAULT_NO_SPACE}, /* the table is full */
+    {1153, SQL_FAULT_OTHER},    /* a packet above max_allowed_packet */
     {1026, SQL_FAULT_NO_SPACE}, /* cannot write a file, for example the binary log */
     {1290, SQL_FAULT_GONE},     /* read only */
     {1792, SQL_FAULT_GONE},      {1836, SQL_FAULT_GONE},

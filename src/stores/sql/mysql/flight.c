@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PACKET_BYTES = 512 * 1024 };
+enum { PACKET_BYTES = 512 * 1024, PACKET_SHARE = 4 };
 
 void maria_flight_begin(struct maria_link *link)
 {
@@ -13,10 +13,13 @@ void maria_flight_begin(struct maria_link *link)
     link->packet = link->step = 0;
 }
 
-struct buffer *maria_say(struct maria_link *link, struct maria_step step)
+static struct buffer *say(struct maria_link *link, struct maria_step step, bool apart)
 {
     size_t begun = link->ends.count ? link->ends.at[link->ends.count - 1] : 0;
-    if (link->text.len - begun > PACKET_BYTES) {
+    size_t full = link->packet_bytes_max / PACKET_SHARE;
+    if (full > PACKET_BYTES)
+        full = PACKET_BYTES;
+    if (link->text.len > begun && (apart || link->text.len - begun > full)) {
         if (!maria_ends_add(&link->ends, link->text.len) ||
             !maria_ends_add(&link->packet_steps, link->steps.count))
             link->text.failed = true;
@@ -28,9 +31,33 @@ struct buffer *maria_say(struct maria_link *link, struct maria_step step)
     return &link->text;
 }
 
+struct buffer *maria_say(struct maria_link *link, struct maria_step step)
+{
+    return say(link, step, false);
+}
+
+struct buffer *maria_say_apart(struct maria_link *link, struct maria_step step)
+{
+    return say(link, step, true);
+}
+
 struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind)
 {
     return maria_say(link, (struct maria_step){.kind = kind});
+}
+
+/* Returns whether the byte is escaped in a quoted text. */
+static bool is_escaped(char byte)
+{
+    return byte == '\'' || byte == '\\' || byte == '\0';
+}
+
+size_t maria_quoted_bytes(struct slice text)
+{
+    size_t bytes = text.len;
+    for (size_t i = 0; i < text.len; i++)
+        bytes += is_escaped(text.at[i]);
+    return bytes;
 }
 
 /* Appends escaped text. Also correct if a byte is part of a multi-byte character, since all bytes of
@@ -40,7 +67,7 @@ static void append_escaped(struct buffer *out, struct slice text)
     size_t from = 0;
     for (size_t i = 0; i < text.len; i++) {
         char byte = text.at[i];
-        if (byte != '\'' && byte != '\\' && byte != '\0')
+        if (!is_escaped(byte))
             continue;
         buffer_append(out, text.at + from, i - from);
         buffer_append_byte(out, '\\');

@@ -402,7 +402,25 @@ static bool read_ticket(MYSQL *mysql, struct sql_greeting *out)
     return true;
 }
 
-bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql)
+/* Reads the largest packet that the database accepts. The database closes the connection over a larger one. */
+static bool read_packet_max(MYSQL *mysql, size_t *packet_bytes_max, struct sql_greeting *out)
+{
+    MYSQL_ROW row;
+    MYSQL_RES *result =
+        ask(mysql, "SELECT @@max_allowed_packet", &row, out->error, sizeof out->error);
+    if (!result)
+        return false;
+    *packet_bytes_max = (size_t)strtoull(row[0], NULL, 10);
+    libmariadb.mysql_free_result(result);
+    enum { PACKET_BYTES_MIN = 256 * 1024 };
+    return *packet_bytes_max >= PACKET_BYTES_MIN ||
+           error_text(out->error, sizeof out->error,
+                      "max_allowed_packet is %zu, which is too small, set it to %d or above",
+                      *packet_bytes_max, PACKET_BYTES_MIN);
+}
+
+bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
+                 size_t *packet_bytes_max)
 {
     *out = (struct sql_greeting){0};
     char *error = out->error;
@@ -412,6 +430,7 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     if (is_writable(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
+        read_packet_max(*mysql, packet_bytes_max, out) &&
         introduce(*mysql, wish, out) && read_ticket(*mysql, out))
         return true;
     libmariadb.mysql_close(*mysql);

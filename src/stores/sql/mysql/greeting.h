@@ -14,7 +14,9 @@
 
 /* Connects and fills in `out`, except its link. Returns false without a connection on failure, with
  * the reason in `error` of `out`. */
-bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql);
+/* `packet_bytes_max`: the largest packet that the database accepts. */
+bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
+                 size_t *packet_bytes_max);
 
 /* Makes a connection only, for commands. Returns NULL on failure, with the reason in `error`. */
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes);

@@ -118,12 +118,14 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
 static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
 {
     struct maria_link *link = calloc(1, sizeof *link);
-    if (!link || !maria_greet(wish, out, &link->mysql)) {
+    size_t packet_bytes_max;
+    if (!link || !maria_greet(wish, out, &link->mysql, &packet_bytes_max)) {
         free(link);
         return false;
     }
     buffer_init(&link->text, TEXT_BYTES_MAX);
     link->link.dialect = &sql_mysql;
+    link->packet_bytes_max = packet_bytes_max;
     link->is_mariadb = maria_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
     out->link = &link->link;
     return true;

@@ -257,8 +257,8 @@ CREATE PROCEDURE tarry.server_picks()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
-  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, lane INT, due BIGINT, seq BIGINT, PRIMARY KEY (topic, lane, due, seq))
-    ENGINE=InnoDB;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, lane INT, due BIGINT, seq BIGINT,
+    server BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, lane, due, seq)) ENGINE=InnoDB;
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_ids (topic INT, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin, PRIMARY KEY (topic, id))
     ENGINE=InnoDB;
   DELETE FROM tarry.server_fold;
@@ -275,7 +275,9 @@ BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
   DECLARE v_one, v_idle BIGINT;
   DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_topic, v_lane INT;
   DECLARE v_silent CURSOR FOR SELECT server FROM tarry.server WHERE beat < v_now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED;
+  DECLARE v_lanes CURSOR FOR SELECT topic, lane FROM tarry.lane;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
   CALL tarry.server_picks();
   OPEN v_silent;
@@ -300,18 +302,27 @@ BEGIN
     END IF;
   END LOOP;
   CLOSE v_silent;
-  -- In this order, and by the primary key: else rows of others are locked on the way, and their takes pass over them.
-  INSERT INTO tarry.server_places SELECT x.topic, x.lane, x.due, x.seq
-    FROM tarry.lane l STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY) ON x.topic = l.topic AND x.lane = l.lane AND x.due <= v_now
-      AND x.state = 3 AND x.server <> p_server
-    WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server);
+  -- Lane by lane, so that each read is a range of the primary key that ends at now: a join with the lanes reads every waiting job.
+  OPEN v_lanes;
+  each_lane: LOOP
+    SET v_over = 0;
+    FETCH v_lanes INTO v_topic, v_lane;
+    IF v_over THEN LEAVE each_lane; END IF;
+    INSERT INTO tarry.server_places SELECT x.topic, x.lane, x.due, x.seq, x.server FROM tarry.job x FORCE INDEX (PRIMARY)
+      WHERE x.topic = v_topic AND x.lane = v_lane AND x.due <= v_now AND x.state = 3;
+  END LOOP;
+  CLOSE v_lanes;
+  DELETE a FROM tarry.server_places a JOIN tarry.server s ON s.server = a.server WHERE a.server <> p_server; -- servers that live
+  -- In this order, and by the primary key: otherwise rows of other servers are locked on the way, and their takes skip them.
   UPDATE tarry.server_places a
     STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
-    SET j.server = p_server WHERE j.state = 3;
-  DELETE FROM tarry.server_places;
+    SET j.server = p_server
+    WHERE a.server <> p_server AND j.state = 3 AND j.server = a.server;
   SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
-    FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
-      ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
+    FROM tarry.server_places a STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+      ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+    WHERE j.state = 3 AND j.server = p_server;
+  DELETE FROM tarry.server_places;
 END//
 
 -- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
@@ -375,7 +386,7 @@ BEGIN
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
-      INSERT INTO tarry.server_places SELECT topic, lane, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
+      INSERT INTO tarry.server_places (topic, lane, due, seq) SELECT topic, lane, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
         FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
         ON x.topic = f.topic AND x.lane = f.lane AND x.due = f.due AND x.seq = f.seq;

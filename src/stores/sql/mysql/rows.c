@@ -385,16 +385,22 @@ static void say_fresh(struct buffer *out, const struct maria_row *row)
     buffer_append_byte(out, ')');
 }
 
+/* Appends rows, many in a statement. A row with a large body has a statement and a packet of its own. */
 static void say_inserts(struct maria_link *link)
 {
+    enum { STATEMENT_BYTES = 256 * 1024, STATEMENT_SHARE = 8 };
     struct buffer *out = NULL;
-    size_t begun = 0;
+    size_t begun = 0, full = link->packet_bytes_max / STATEMENT_SHARE;
+    if (full > STATEMENT_BYTES)
+        full = STATEMENT_BYTES;
     for (size_t i = 0; i < link->rows.count; i++) {
         const struct maria_row *row = link->rows.at[i];
         if (!row->exists || !row->fresh)
             continue;
-        if (!out || out->len - begun > 256 * 1024) {
-            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+        const struct maria_step step = {.kind = MARIA_NOTHING};
+        bool is_large = row->push->body.len > full / 2;
+        if (!out || is_large || out->len - begun > full) {
+            out = is_large ? maria_say_apart(link, step) : maria_say(link, step);
             if (out->failed)
                 return;
             begun = out->len;

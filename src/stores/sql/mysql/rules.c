@@ -131,6 +131,24 @@ static void fill(struct maria_link *link, struct maria_row *row, const struct qu
     row_changed(row);
 }
 
+/* Returns whether the row of the job fits into a packet of the database. */
+static bool fits_packet(const struct maria_link *link, const struct queue_push *push,
+                        struct queue_result *out)
+{
+    enum { STATEMENT_BYTES = 4096 }; /* everything but texts */
+    const struct slice texts[] = {push->content_type, push->meta, push->past.error, push->body};
+    size_t bytes = STATEMENT_BYTES;
+    if (push->body.len < link->packet_bytes_max / 4)
+        return true; /* in the worst case every byte is escaped */
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        bytes += maria_quoted_bytes(texts[i]);
+    if (bytes <= link->packet_bytes_max)
+        return true;
+    out->detail = "max_allowed_packet";
+    out->limit = link->packet_bytes_max - STATEMENT_BYTES;
+    return false;
+}
+
 static enum queue_status push_one(struct maria_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
@@ -143,6 +161,8 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
         out->detail = "at";
         return QUEUE_BAD_OPTION;
     }
+    if (!fits_packet(link, push, out))
+        return QUEUE_BODY_TOO_BIG;
     if (!topic || !topic->number)
         return QUEUE_TOO_MANY_TOPICS;
     row = maria_row_need(link, topic, push->id);

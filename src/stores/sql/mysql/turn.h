@@ -179,6 +179,7 @@ struct maria_link {
     struct sql_link link; /* first, so that the handle can be cast to the struct */
     MYSQL *mysql;
     bool is_mariadb;
+    size_t packet_bytes_max; /* max_allowed_packet of the database */
     struct sql_context *context;
 
     /* The flight. */
@@ -270,6 +271,10 @@ void maria_flight_begin(struct maria_link *link);
  * `failed` is set if out of memory. */
 struct buffer *maria_say(struct maria_link *link, struct maria_step step);
 struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind);
+/* Begins a new packet with the step. Returns the text. */
+struct buffer *maria_say_apart(struct maria_link *link, struct maria_step step);
+/* Returns the length of the text as maria_quote appends it, without the quotes. */
+size_t maria_quoted_bytes(struct slice text);
 void maria_quote(struct buffer *out, struct slice text); /* as 'text' */
 void maria_quote_bytes(struct buffer *out,
                        struct slice text); /* as _binary'text', or NULL if empty */
