@@ -430,8 +430,8 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     if (is_writable(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
-        read_packet_max(*mysql, packet_bytes_max, out) &&
-        introduce(*mysql, wish, out) && read_ticket(*mysql, out))
+        read_packet_max(*mysql, packet_bytes_max, out) && introduce(*mysql, wish, out) &&
+        read_ticket(*mysql, out))
         return true;
     libmariadb.mysql_close(*mysql);
     *mysql = NULL;
