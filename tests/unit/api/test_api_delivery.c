@@ -1,4 +1,4 @@
-/* What calls say of delivery: extensions and callbacks, merge patches, what is shown. */
+/* Delivery in calls: extensions and callbacks, merge patches, shown settings. */
 #include "api/job_json.h"
 #include "api/json_shape.h"
 #include "api/push.h"

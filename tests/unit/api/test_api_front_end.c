@@ -87,7 +87,7 @@ static void patience_ends(void **state)
     server_start(&server, (struct http_options){.idle_ms = 60, .header_ms = 60, .body_ms = 60});
     for (size_t i = 0; i < COUNT_OF(halves); i++)
         assert_patience_ends(&server, &halves[i]);
-    /* A take that waits is no idle connection. */
+    /* A waiting take is not an idle connection. */
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=300ms"));
     client_hear_answers(&client, 1);

@@ -133,7 +133,7 @@ static void values_arrive(void **state)
     done(&parsed);
 }
 
-/* A meta to look for: a name as jobs have it, a colon, and all of a value or none. */
+/* A meta to search: a name of a meta, a colon, and a whole value or nothing. */
 static void a_meta_is_a_name_and_maybe_a_value(void **state)
 {
     static const struct {
@@ -167,7 +167,7 @@ static void a_meta_is_a_name_and_maybe_a_value(void **state)
     }
 }
 
-/* As in forms; but never where it could be either, and nobody would notice. */
+/* As in forms, but not if it is ambiguous. */
 static void a_plus_is_a_blank_or_refused(void **state)
 {
     struct parsed parsed;

@@ -229,7 +229,7 @@ static void a_good_reader_loses_nothing(void **state)
     server_stop(&server);
 }
 
-/* Every event is either heard or told of as lost, in the order in which they were sent. */
+/* Every event arrives or is reported as lost, in the order of sending. */
 static void a_slow_reader_loses_the_oldest_events_and_gets_a_gap(void **state)
 {
     enum { EVENTS = 4000, ROUNDS = 4 };
@@ -289,7 +289,7 @@ static void a_quiet_stream_is_kept_alive(void **state)
     await_count(&streams.begun, 1);
     order_run(&server, pass_time, 10 * 1000, 0);
     order_run(&server, send_events, 1, 21);
-    order_run(&server, pass_time, 14999, 0); /* one that is not quiet needs none */
+    order_run(&server, pass_time, 14999, 0); /* a stream with events needs no comment */
     client_hear_until(&client, "tick");
     order_run(&server, send_events, 1, 21);
     order_run(&server, pass_time, 15000, 0);

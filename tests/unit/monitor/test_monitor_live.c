@@ -152,7 +152,7 @@ static void a_status_is_built_at_most_ten_times_a_second(void **state)
     many_stop(&server);
 }
 
-/* A front may go while somebody listens to it. */
+/* A front may end while a client listens to it. */
 static void the_end_of_the_front_ends_listening(void **state)
 {
     static struct server server;
