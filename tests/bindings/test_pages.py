@@ -1,5 +1,5 @@
 """
-What the pages on the bindings show is compiled and run, and the examples say what they say, by the wheel and the jar that scripts/bindings built.
+The examples of the pages on the bindings are compiled and run with the wheel and the jar that scripts/bindings built, and print the documented output.
 
 Python's blocks run in order, each with a queue and what the page takes for granted; of Java's each is a method of one class, and those run that wait for
 nothing.

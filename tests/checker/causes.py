@@ -1,4 +1,4 @@
-"""What may lie between two things of one job: settings in force, how long a lease was held for certain, what can have ended a job."""
+"""Possible causes between two events of one job: settings in force, the certain length of a lease, possible ends of a job."""
 
 from .history import DEFAULTS, FOREVER, MS
 
@@ -101,7 +101,7 @@ class _Maybe:
 
 
 def pushed_again(key, body, span):
-    """A second push with the same body (a retry) that may have made the job anew after `span`."""
+    """A second push with the same body (a retry) that may have recreated the job after `span`."""
     pushes = key.by_body.get(body, ())
     return len(pushes) > 1 and any(push.end > span.begin for push in pushes[1:])
 
@@ -111,12 +111,12 @@ def redriven(key, begin, end):
 
 
 def lost_takes(key, begin, end):
-    """Takes of this topic whose reply was lost: deliveries nobody saw."""
+    """Takes of this topic with a lost reply: deliveries that no client saw."""
     return sum(1 for span in key.topic.lost_takes if span.begin < end and span.end > begin)
 
 
 def cause_of(history, key, previous, delivery):
-    """Why a job was delivered once more after `previous`; None: no reason can be named."""
+    """The reason for another delivery of a job after `previous`; None: no known reason."""
     for answer in previous.answers:
         if answer.begin < delivery.end:
             if answer.verb == "nack" and answer.outcome == "ok":
@@ -137,7 +137,7 @@ def cause_of(history, key, previous, delivery):
 
 
 class Verdict:
-    """What a rule found: how many times it was tried, each violation in a sentence, and what else is worth telling."""
+    """The findings of a rule: the number of checks, each violation in a sentence, and notes."""
 
     def __init__(self, rule):
         self.rule, self.trials, self.violations, self.notes = rule, 0, [], {}

@@ -131,10 +131,10 @@ class History:
         self.disturbances = []  # (begin, at, name)
         self.failovers = []  # (begin, at): what was answered in between may have been undone
         self.counts, self.recovered, self.fscks, self.waits = [], [], [], []
-        self.phantom_leases = []  # answers OK to leases nobody was given
+        self.phantom_leases = []  # answers OK to leases that were never issued
         self.repeated_leases = []
         self.pending_answers = []
-        self.unnamed = []  # (topic, delivery) that did not tell the id
+        self.unnamed = []  # (topic, delivery) without the id
         self.in_flight = []  # (begin, end) of calls whose reply was lost
         self.settings = {}
         self.begin, self.end = FOREVER, None
@@ -154,12 +154,12 @@ class History:
         return key
 
     def killed_between(self, begin, end):
-        """The first kill at or after `begin`, or None where it is after `end`."""
+        """The first kill at or after `begin`, or None if it is after `end`."""
         at = bisect.bisect_left(self.kills, begin)
         return self.kills[at] if at < len(self.kills) and self.kills[at] <= end else None
 
     def undoing(self, span):
-        """The failover that may have undone what was answered then, or None."""
+        """The failover that may have undone changes answered then, or None."""
         return next((window for window in self.failovers if span.end >= window[0] and span.begin <= window[1]), None)
 
     def disturbances_between(self, begin, end):
@@ -342,7 +342,7 @@ class History:
                 call.outcome = "unknown"
 
     def _name(self, key):
-        """A job seen under a name nobody chose is the nameless push with its body: once."""
+        """A job with an unchosen name is the nameless push with its body: once."""
         if key.pushes or not key.topic.nameless:
             return
         for seen in key.deliveries + key.looks:
@@ -350,7 +350,7 @@ class History:
                 self._add_push(key, key.topic.nameless.pop(seen.body))
 
     def _name_by_body(self):
-        """Deliveries without an id are of the job that was pushed with their body; of one that nobody has seen the id of, where its push was lost."""
+        """Deliveries without an id belong to the job that was pushed with their body, or to one with an unknown id if its push was lost."""
         named = {(key.topic.name, body): key for key in self.keys.values() for body in key.by_body}
         for topic, delivery in self.unnamed:
             key = named.get((topic, delivery.body))

@@ -82,7 +82,7 @@ def _mark(field, span):
 
 
 def _judge_listing(history, verdict):
-    """What the last counts say is left is what the listing shows."""
+    """The last counts of remaining jobs match the listing."""
     if not history.counts:
         return
     span, topics = history.counts[-1]

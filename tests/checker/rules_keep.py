@@ -140,7 +140,7 @@ def _judge_after(key, ending, later, body, what, verdict):
 
 
 def one_job_per_id(history):
-    """I. A push repeated with the same id makes one job, across crashes too; and within dedup_window none once it has finished."""
+    """I. A push repeated with the same id makes one job, also across crashes; and within dedup_window no job once it has finished."""
     verdict = Verdict("I")
     for key in history.keys.values():
         window_ms = key.topic.settings["dedup_window_ms"]

@@ -1,4 +1,4 @@
-"""Who holds a job, why it came again, and its numbers: rules X, D, N, F."""
+"""The holder of a job, the causes of repetitions, and its numbers: rules X, D, N, F."""
 
 from .causes import Verdict, cause_of, crash_may_have_undone, held_until, lost_takes, most_attempts, pushed_again, redriven, setting
 from .history import MS, out_of_order

@@ -66,7 +66,7 @@ def _setters(history, key, previous, delivery):
 
 
 def _may_be_of_another(key, previous, delivery):
-    """The job was made anew since, and what was delivered of that before went with a lost reply."""
+    """The job was recreated since, and an earlier delivery of that went with a lost reply."""
     return pushed_again(key, delivery.body, previous) and lost_takes(key, previous.begin, delivery.end) > 0
 
 

@@ -34,7 +34,7 @@ class Story:
         return self.add("take", at, took, wall_end=(WALL + at + took) * MS, topics=[topic], outcome="ok", jobs=[job])
 
     def unnamed(self, at, body="body of a", attempt=1, lease=None, took=1, lease_ms=1000):
-        """A take by a protocol that tells neither id nor number."""
+        """A take by a protocol without id and number."""
         job = {"topic": "t", "id": None, "lease": lease or f"{body}-{attempt}", "attempt": attempt, "body": body, "lease_ms": lease_ms}
         return self.add("take", at, took, wall_end=(WALL + at + took) * MS, topics=["t"], outcome="ok", unnumbered=True, jobs=[job])
 

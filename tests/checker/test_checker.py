@@ -255,7 +255,7 @@ def test_every_rule_has_its_bad_histories():
 
 def test_lateness_is_reported_for_waiting_consumers_only():
     story = Story().push(0, delay_ms=100).take(50, took=53).ack(110)  # due at 100, reply whole at 103
-    story.push(0, "b", delay_ms=100).take(200, "b", lease="b").ack(210, "b")  # nobody waited
+    story.push(0, "b", delay_ms=100).take(200, "b", lease="b").ack(210, "b")  # no take waited
     notes = judge(story.text(), NOTHING_WANTED)["rules"]["T"]
     assert notes["trials"] == 1 and notes["notes"]["max_ms"] == 3.0
 

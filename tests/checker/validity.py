@@ -5,7 +5,7 @@ import bisect
 from .rules_counts import acked_pushes
 
 DEFAULTS = {"pushes": 1000, "kills": 3, "redeliveries": 10, "disturbances": 0}
-LOOK_BACK = 2000  # calls that may be under way at once
+LOOK_BACK = 2000  # calls that may be in progress together
 FEW = 4  # kills, below which it is chance whether one hits a server that has clients
 STATES = ("delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 

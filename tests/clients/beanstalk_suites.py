@@ -31,7 +31,7 @@ from server import BINARY, Server  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent / "beanstalk"
 
-# Cases that fail here, each as docs/beanstalk.md says it.
+# Cases that fail here, each as documented in docs/beanstalk.md.
 KNOWN = {
     "cttest_binlog_size_limit",  # waits for the second file of beanstalkd's log
     "cttest_binlog_disk_full", "cttest_binlog_disk_full_delete",  # a write fails inside the server's process
@@ -84,7 +84,7 @@ def testserv(sources, directory):
         case = subprocess.Popen(["timeout", "-k", "1", "30", "./check"], cwd=source, env={**os.environ, "TARRY_BIN": str(BINARY), "TRY_CASE": name},
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         result = case.wait()
-        # Of one that never ends the server goes on, in a directory that nobody removes.
+        # If a suite never ends, its server continues, in a directory that is not removed.
         left = subprocess.run(["pgrep", "-a", "-s", str(case.pid)], capture_output=True, text=True, check=False).stdout
         subprocess.run(["pkill", "-KILL", "-s", str(case.pid)], check=False)
         for directory in re.findall(r"--data (/tmp/ct\.\w+)/data", left):

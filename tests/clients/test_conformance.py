@@ -23,7 +23,7 @@ CLIENTS = [name for name in adapters.ADAPTERS if os.environ.get("TARRY_TEST_CLIE
 
 @functools.cache
 def built(client):
-    """None, or why the client cannot be tried."""
+    """None, or the reason why the client cannot be tested."""
     if lacking := adapters.lacking(client):
         return f"not run: the client '{client}', {', '.join(lacking)} is not here"
     if client in adapters.BUILD:

@@ -22,7 +22,7 @@ LANGUAGES = [name for name in examples.LANGUAGES if os.environ.get("TARRY_TEST_C
 
 @functools.cache
 def built(name):
-    """None, or why the language cannot be tried."""
+    """None, or the reason why the language cannot be tested."""
     language = examples.LANGUAGES[name]
     if lacking := language.lacking():
         return f"not run: the examples for '{name}', {', '.join(lacking)} is not here"

@@ -30,7 +30,7 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module", autouse=True)
 def packages():
-    """Where there is no binary of better-sqlite3 to be had, it is compiled, which takes a minute."""
+    """Without a binary of better-sqlite3 it is compiled, which takes a minute."""
     client = REPO / "clients" / "node"
     run("npm", "install", "--silent", "--no-audit", "--no-fund", cwd=client)
     run("npm", "run", "--silent", "build", cwd=client)

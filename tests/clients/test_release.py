@@ -81,7 +81,7 @@ def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
 
 
 def test_another_version_is_refused(tmp_path):
-    """In a copy of the tree: the client says another version than the server."""
+    """In a copy of the tree: the client has another version than the server."""
     for path in ("scripts/release_clients", "CMakeLists.txt", "CHANGELOG.md", "clients/php/composer.json", "clients/php/laravel/composer.json"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / path, tmp_path / path)

@@ -291,7 +291,7 @@ static bool is_far_from_start(const struct world *world)
     return world->model.now_ms - world->start_ms > 11 * 24 * INT64_C(3600000);
 }
 
-/* Each job's due is pinned by now. What a store has estimated must at least add up. */
+/* Each job's due time is pinned by now. Estimates of a store must at least add up. */
 static void check_forecast(struct world *world, const struct queue_reply *reply, const char *topic)
 {
     struct queue_forecast_call call = forecast_call(world, topic);

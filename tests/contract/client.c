@@ -229,7 +229,7 @@ const struct queue_reply *client_list(struct client *client, const struct queue_
     ONE_CALL(queue_list(client->queue, list, to));
 }
 
-/* What the call points at is spoilt as soon as it returns: nobody may look at it later. */
+/* Overwrites the arguments of the call as soon as it returns: they may not be read later. */
 const struct queue_reply *client_topic(struct client *client, const struct queue_topic_call *call)
 {
     struct queue_topic_call lent = *call;

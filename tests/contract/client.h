@@ -28,10 +28,10 @@ struct client {
     uint64_t tags;
     bool in_call;
     size_t waiting;
-    const char *fault; /* a rule that was broken; NULL: none */
+    const char *fault; /* a broken rule; NULL: no fault */
     struct client_call calls[CLIENT_CALLS_MAX];
     size_t call_count;
-    struct client_event events[CLIENT_EVENTS_MAX]; /* heard of since client_forget_events */
+    struct client_event events[CLIENT_EVENTS_MAX]; /* received since client_forget_events */
     size_t event_count;
 };
 
@@ -49,7 +49,7 @@ void client_wait(struct client *client);
 /* Lets the queue run for some turns without waiting for anything. */
 void client_idle(struct client *client);
 
-/* Runs the queue until it has told of this, maybe of any topic's. False: it does not. */
+/* Runs the queue until it sends this event, of one or of any topic. Returns false if it does not. */
 bool client_await_event(struct client *client, enum queue_event event, const char *topic);
 void client_forget_events(struct client *client);
 

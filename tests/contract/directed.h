@@ -19,7 +19,7 @@
 extern struct world *w; /* the world of the running claim */
 
 /* ---- pushes ---- */
-struct queue_push a_push(const char *id); /* due at once, body "body of <id>" */
+struct queue_push a_push(const char *id); /* due immediately, body "body of <id>" */
 struct queue_push a_push_in(const char *id, int64_t delay_ms);
 enum queue_status push(struct queue_push push);
 
@@ -35,7 +35,7 @@ size_t take_many(const char *topic, uint32_t max);
 enum queue_status ack(struct slice lease);
 enum queue_status nack(struct slice lease, int64_t delay_ms, const char *error);
 enum queue_status extend(struct slice lease, int64_t lease_ms);
-enum queue_status refuse(struct slice lease, const char *error); /* nack for good */
+enum queue_status refuse(struct slice lease, const char *error); /* a final nack */
 enum queue_status give_back(struct slice lease);
 enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
 enum queue_status cancel(const char *id);
@@ -44,7 +44,7 @@ enum queue_status cancel_dead(const char *id,
 enum queue_status cancel_by(const char *id,
                             struct slice lease); /* only if it waits since that one */
 enum queue_status request_cancel(const char *id);
-bool is_asked_to_cancel(void); /* as the last answer said */
+bool is_asked_to_cancel(void); /* as in the last answer */
 enum queue_status run(const char *id);
 enum queue_status reschedule_in(const char *id, int64_t delay_ms);
 

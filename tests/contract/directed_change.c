@@ -107,7 +107,7 @@ static void cancels_a_waiting_job_by_the_lease_of_its_last_delivery_only(void **
     pass(2000);
     assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT);
     lease = take("a");
-    pass(60001); /* its time is over */
+    pass(60001); /* its time has ended */
     assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT);
     assert_int_equal(cancel_by("a", lease), QUEUE_CANCELLED);
     assert_int_equal(state_of("a"), 0);

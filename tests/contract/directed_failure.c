@@ -6,7 +6,7 @@
 static const struct topic_settings patient = {
     .policy = {.max_attempts = 100, .backoff = {BACKOFF_FIXED, 1000, 1000}}};
 
-/* ---- nack for good ---- */
+/* ---- final nacks ---- */
 
 static void a_final_nack_makes_the_job_dead_despite_remaining_attempts(void **state)
 {

@@ -1,4 +1,4 @@
-/* Claims about who holds a lease, and about asking him to give a job up. */
+/* Claims about the holder of a lease, and about requests to give a job up. */
 #include "directed.h"
 
 static bool is_held_by(const char *id, const char *consumer)

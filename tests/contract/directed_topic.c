@@ -159,7 +159,7 @@ static void a_pause_takes_the_place_of_the_one_before(void **state)
     assert_int_equal(topic_call(QUEUE_TOPIC_RESUME), QUEUE_OK);
     take("b");
     topic_call(QUEUE_TOPIC_PAUSE);
-    pass(5000); /* the end of the one that was given up is nobody's */
+    pass(5000); /* the end of the replaced pause has no effect */
     assert_true(figures().paused);
 }
 

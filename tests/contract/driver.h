@@ -28,7 +28,7 @@ struct driver {
     unsigned lacks;
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
-    bool is_at_once; /* a few turns of its loops tell all there is to tell */
+    bool is_at_once; /* a few loop iterations send all events */
     uint32_t runs;   /* of random commands; 0: as many as are usual */
     bool forecasts_exactly;  /* the few jobs of this suite, that is */
     bool clock_is_elsewhere; /* `at` is measured on the wall clock of another machine, which does
@@ -44,7 +44,7 @@ struct driver {
     /* NULL: the clock is moved in one leap, and all that it passed happens then. Else from event to event, each at its moment: when
      * the next may be (INT64_MAX: there is none), and time goes on by way of it. */
     int64_t (*next_ms)(void *self);
-    /* As a server that is told to stop: all that was answered is kept. */
+    /* Stops like a server: all answered changes are kept. */
     void (*close)(void *self);
 };
 
@@ -53,7 +53,7 @@ extern const struct driver driver_naive;
 /* The same with one fault built in: the suite must find it. NULL behind the last one. */
 const struct driver *driver_faulty(size_t number, const char **what);
 
-/* By name; NULL when there is none. */
+/* Returns the driver with this name, or NULL. */
 const struct driver *driver_find(const char *name);
 
 #endif

@@ -18,7 +18,7 @@
 
 enum { NOTES_MAX = 64, TEXT_BYTES = 256 };
 
-/* Of one topic: what the library has no place for, and its figures as they were told last. */
+/* Data of one topic that the library does not store, and its last reported figures. */
 struct note {
     char topic[TEXT_BYTES];
     struct slice extension; /* malloc'd */
@@ -226,7 +226,7 @@ static struct slice bytes_of(const void *at, size_t bytes)
     return slice_make(at, bytes);
 }
 
-/* A job as its accessors tell it. `history` has room for JOB_HISTORY_BYTES_MAX, twice. */
+/* A job from its accessors. `history` has room for JOB_HISTORY_BYTES_MAX, twice. */
 static struct queue_job shown(tarry_job *from, char *history)
 {
     struct queue_job out = {0};

@@ -62,7 +62,7 @@ static void naive_info(struct queue *queue, struct queue_info *out)
                                .accepting = true};
 }
 
-/* It checks everything itself, as the judge of others: what the door says is left aside. */
+/* Checks everything itself, as the reference of others: the result of the door is ignored. */
 static void naive_submit(struct queue *queue, const struct command *command,
                          struct queue_reply_to to)
 {

@@ -193,7 +193,7 @@ static bool is_new(const char *dir)
     return !same;
 }
 
-/* All tables but the store's own are emptied, which is quicker than to make the schema anew. */
+/* Empties all tables except the store's own, which is quicker than recreating the schema. */
 static void begin_world(void)
 {
     char error[512] = "";
@@ -266,7 +266,7 @@ static struct queue *queue_of(void *ctx)
     return self->queue;
 }
 
-/* The database is another process: where it is to answer, it is let run until it does. */
+/* The database is another process: waits until it answers. */
 static void pump(void *ctx)
 {
     struct sql_driver *self = ctx;

@@ -62,7 +62,7 @@ void model_show(const struct model_job *job, enum queue_status status, struct mo
     out->due = job->due;
 }
 
-/* ---- time goes on ---- */
+/* ---- time advances ---- */
 
 static bool has_expired(struct model *model, const struct model_job *job)
 {
@@ -71,7 +71,7 @@ static bool has_expired(struct model *model, const struct model_job *job)
     return job->state == JOB_READY && ttl_ms && job->first_due.most_ms + ttl_ms <= model->now_ms;
 }
 
-/* False: it is gone, and another job stands in its place. */
+/* Returns false if it is gone, and another job is in its place. */
 static bool advance_one(struct model *model, struct model_job *job)
 {
     size_t before = model->job_count;

@@ -25,7 +25,7 @@ struct model_attempt { /* that ended without an ack */
     size_t error_bytes;
 };
 
-struct model_event { /* that a listener must hear of */
+struct model_event { /* that a listener must receive */
     enum queue_event event;
     char topic[JOB_TOPIC_BYTES_MAX + 1];
 };
@@ -50,7 +50,7 @@ struct model_job {
     int64_t lease_ms;      /* it was taken with */
     bool lease_ms_is_past; /* a restart since: the policy's will do as well */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
-    uint64_t delivery;       /* of this push; 0: none yet */
+    uint64_t delivery;       /* of this push; 0: not delivered yet */
     uint64_t delivery_floor; /* of all pushes under this id */
     uint64_t sequence;
     struct policy policy;
@@ -84,7 +84,7 @@ struct model {
     size_t memory_count, memory_cap;
     struct model_topic *topics;
     size_t topic_count, topic_cap;
-    struct model_event *events; /* in their order; whoever heard of them sets the count to 0 */
+    struct model_event *events; /* in their order; the receiver sets the count to 0 */
     size_t event_count, event_cap;
 };
 
@@ -101,7 +101,7 @@ struct model_result {
 void model_init(struct model *model, int64_t now_ms, uint64_t body_bytes_max, size_t topics_max);
 void model_fini(struct model *model);
 
-/* Time goes on to `now_ms`, and what is due happens. */
+/* Advances the time to `now_ms`, and processes due events. */
 void model_advance(struct model *model, int64_t now_ms);
 
 /* `push->id` is not empty. `seems_known`: where the dedup_window ends this very millisecond,
@@ -111,14 +111,14 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
 void model_change(struct model *model, const struct queue_change *change, struct model_result *out);
 void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out);
 
-/* The job a take of this topic hands out next; NULL: none, or paused. */
+/* Returns the next job of a take of this topic; NULL if there is none, or the topic is paused. */
 struct model_job *model_next_ready(struct model *model, struct slice topic);
 /* The same over several topics, the best first. */
 struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count);
 bool model_may_take(struct model *model, const struct model_job *job);
 /* Whether it comes out first of the two, by priority. */
 bool model_served_before(const struct model_job *a, const struct model_job *b);
-/* What a take of this job says. QUEUE_OK: it is ready from now on, and *out is it. */
+/* Returns the status of a take of this job. QUEUE_OK: it is ready from now on, and is *out. */
 enum queue_status model_pick(struct model *model, struct slice topic, struct slice id,
                              struct model_job **out);
 void model_look(struct model *model, const struct queue_find *find, struct model_result *out);
@@ -155,7 +155,7 @@ bool span_holds(struct span span, int64_t ms);
 void *model_grow(void *items, size_t count, size_t *cap, size_t item_bytes);
 void model_forget_topic(struct model *model, const char *topic);
 void model_tell(struct model *model, enum queue_event event, const char *topic);
-/* Takes the job out for good. The last one of the array moves to its place. */
+/* Removes the job. The last one of the array moves to its place. */
 enum model_end { MODEL_ACKED = 1, MODEL_CANCELLED, MODEL_PURGED, MODEL_EXPIRED };
 void model_finish(struct model *model, struct model_job *job, enum model_end end);
 

@@ -1,4 +1,4 @@
-/* How a job of the model ends: done, expired, dead; and an attempt that comes to nothing. */
+/* Ends of a job of the model: done, expired, dead; and a failed attempt. */
 #include "model_private.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* model_private: what the files of the model share. Nobody else includes it. */
+/* model_private: shared parts of the model's files. No other file includes it. */
 #ifndef TARRY_TESTS_CONTRACT_MODEL_PRIVATE_H
 #define TARRY_TESTS_CONTRACT_MODEL_PRIVATE_H
 
@@ -30,7 +30,7 @@ void model_forget_old(struct model *model);
 void model_fail(struct model *model, struct model_job *job, enum job_outcome outcome,
                 int64_t delay_ms, struct slice error);
 void model_expire(struct model *model, struct model_job *job);
-/* A topic without an extension has nobody who wants to know. */
+/* A topic without an extension has no listener. */
 void model_tell_death(struct model *model, const struct model_job *job);
 
 /* ---- jobs: model.c ---- */

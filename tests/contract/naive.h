@@ -85,7 +85,7 @@ void naive_pin_all(struct naive *naive);
 /* Answers at the next pump. */
 void naive_end(struct naive *naive, struct queue_reply_to to, const struct queue_reply *reply);
 void naive_tell_watchers(struct naive *naive);
-/* The history lies in `texts`. */
+/* The history is in `texts`. */
 struct queue_job naive_show(const struct naive *naive, const struct model_job *job, bool with_body,
                             struct outcome *texts);
 

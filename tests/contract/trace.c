@@ -1,4 +1,4 @@
-/* What a sequence does, in words, for whoever has to find the fault. */
+/* Prints the commands of a sequence, to find the fault. */
 #include "queue/status.h"
 #include "world.h"
 

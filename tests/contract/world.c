@@ -33,7 +33,7 @@ static bool is_sound(struct world *world)
     return !world->fault[0];
 }
 
-/* What the model says must be told is told, without the clock moving on. More may be told. */
+/* Every event of the model is sent, without advancing the clock. More events may be sent. */
 static void await_events(struct world *world)
 {
     struct model *model = &world->model;

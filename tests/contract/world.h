@@ -23,8 +23,8 @@ struct world {
     struct client client;
     struct model model;
     int64_t start_ms;
-    char fault[1024]; /* empty: none */
-    FILE *trace;      /* what is done, in words; NULL: say nothing */
+    char fault[1024]; /* empty: no fault */
+    FILE *trace;      /* prints the commands; NULL: silent */
     char leases[WORLD_LEASES_MAX][QUEUE_LEASE_TEXT_BYTES_MAX + 1]; /* the last ones given */
     size_t lease_count;
     uint64_t delivery_max;                    /* not promised to rise over shards; for the trace */

@@ -33,7 +33,7 @@ exit $?
 
 
 def lacks():
-    """Why no root can be made here; None: it can."""
+    """The reason why no root can be made here, or None."""
     for tool in ("debootstrap", "unshare", "setpriv"):
         if not shutil.which(tool):
             return f"no '{tool}', run: scripts/setup package_test"

@@ -1,4 +1,4 @@
-"""What a new developer does on a bare Debian: the demo, then the tests, as an ordinary user and as root. A package that scripts/setup forgets fails here."""
+"""The first steps of a new developer on a bare Debian: the demo, then the tests, as an ordinary user and as root. A package that scripts/setup forgets fails here."""
 
 import pathlib
 import shutil
@@ -43,7 +43,7 @@ def test_root_can_run_the_tests(fresh):
 
 
 def test_no_service_starts_with_the_machine_because_a_test_needs_its_package(fresh):
-    """As on a machine with systemd, where the directory is that says so."""
+    """As on a machine with systemd, which has this directory."""
     services = "postgresql prometheus beanstalkd"
     fresh("sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y postgresql postgresql-common prometheus beanstalkd")
     fresh("sudo mkdir -p /run/systemd/system && scripts/setup test_all")

@@ -42,7 +42,7 @@ static void host_go_wrong(void)
     _exit(2);
 }
 
-/* What a child says to the hook and on standard error. False: it was not aborted. */
+/* Runs a child, and collects its output to the hook and to standard error. Returns false if it was not aborted. */
 static int run(int has_hook, char heard[1024], char said[1024])
 {
     int to_hook[2], to_error[2], status;

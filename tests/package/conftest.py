@@ -15,7 +15,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 EPOCH = "1700000000"  # the time of all that is in a package, in every build here
-PREVIOUS = ""  # the commit of the last release; there is none yet
+PREVIOUS = ""  # the commit of the last release; there is no release yet
 
 
 class Builder:
@@ -39,7 +39,7 @@ class Builder:
     @staticmethod
     @functools.cache
     def now():
-        """As it is at the first call: every builder has the same, whoever works in this tree meanwhile."""
+        """As it is at the first call: every builder has the same, even if the tree changes meanwhile."""
         listed = run("git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         there = "\0".join(name for name in listed.split("\0") if name and (REPO / name).is_file())
         return subprocess.run(["tar", "-C", REPO, "--null", "-T", "-", "-c"], input=there.encode(), capture_output=True, check=True).stdout
@@ -101,7 +101,7 @@ def needs_previous(previous):
 
 @pytest.fixture(scope="session")
 def tools():
-    """What checks manifests and the list of parts, as tests/package/requirements.txt has it"""
+    """The checkers of manifests and of the list of parts, from tests/package/requirements.txt"""
     place, wanted = REPO / "build-package" / "venv", REPO / "tests" / "package" / "requirements.txt"
     stamp = place / "requirements.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted.read_text(encoding="utf-8"):

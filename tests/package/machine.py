@@ -60,7 +60,7 @@ def mirror():
 
 
 def cgroup2():
-    """Where the file system of control groups is; None: nowhere."""
+    """The mount point of control groups, or None."""
     for line in pathlib.Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
         if line.split()[2] == "cgroup2":
             return pathlib.Path(line.split()[1])
@@ -68,7 +68,7 @@ def cgroup2():
 
 
 def lacks():
-    """Why no such machine can be made here; None: it can."""
+    """The reason why no such machine can be made here, or None."""
     for tool in ("debootstrap", "unshare", "nsenter", "setpriv", "dpkg-shlibdeps", "lintian"):
         if not shutil.which(tool):
             return f"no '{tool}', run: scripts/setup package package_test"
@@ -94,7 +94,7 @@ def debootstrap(root, package):
 
 
 def unpack_base(root, package, cache):
-    """The same from a tar archive in `cache`, which is made where there is none for these dependencies."""
+    """The same from a tar archive in `cache`, which is created if it is missing for these dependencies."""
     depends = run("dpkg-deb", "-f", package, "Depends", "Architecture").stdout
     key = hashlib.sha256(f"{SUITE} {INCLUDED} {depends}".encode()).hexdigest()[:12]
     archive = cache / f"base-{key}.tar"
@@ -112,7 +112,7 @@ def unpack_base(root, package, cache):
 
 
 class Machine:
-    """Runs from boot() to stop(). What it needs of the outside (mounts, a control group) is gone after stop()."""
+    """Runs from boot() to stop(). Its outside resources (mounts, a control group) are removed by stop()."""
 
     def __init__(self, root):
         self.root = root

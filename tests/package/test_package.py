@@ -310,7 +310,7 @@ def test_a_wrong_configuration_is_not_tried_again(machine):
 
 
 def test_a_start_that_fails_for_ever_is_given_up(machine):
-    """With the unit's own numbers, but a hundredth of the time: a drop-in could not say more than that they have an end."""
+    """With the unit's own numbers, but a hundredth of the time: a drop-in could only show that the retries end."""
     burst, interval, pause = (int(show(machine, name)) if name == "StartLimitBurst" else show(machine, name)
                               for name in ("StartLimitBurst", "StartLimitIntervalUSec", "RestartUSec"))
     assert (burst, interval, pause) == (300, "11min", "2s"), "300 starts, 2 s apart, are 10 min: less than the interval, so there is an end"

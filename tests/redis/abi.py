@@ -77,7 +77,7 @@ def source(name):
 
 
 def library():
-    """What servers call, as one library."""
+    """The functions that servers call, as one library."""
     out = [b"#!lua name=" + LIBRARY.encode(), b"".join(map(part, PARTS))]
     for path in sorted(SCRIPTS.glob("*.lua")):
         if path.stem.startswith("check"):
@@ -187,7 +187,7 @@ class Answer:
 
 
 def results(answer, jobs):
-    """What became of each push: (status, state, due)."""
+    """The outcome of each push: (status, state, due)."""
     if len(answer.rest) > 6:
         return answer.items(">BBI6")
     out, (now, _) = [], unpack(">I6", answer.rest)
@@ -257,12 +257,12 @@ class Shard:
         return answer
 
     def jump(self, ms):
-        """The shard's clock goes on by so much, as far as the scripts can tell."""
+        """Advances the shard's clock by so much, as the scripts see it."""
         self.jumped_ms += ms
         return self.change_call("adjust", self.jumped_ms - ms, self.jumped_ms)
 
     def hold(self, ms=""):
-        """Puts a clock that stands there; or looks up what is next."""
+        """Sets a held clock; or searches the next event."""
         return self.change_call("adjust", "", ms)
 
     def push(self, topic, *jobs, ticket=None, topics_max=1000):
@@ -333,7 +333,7 @@ class Shard:
             pass
 
     def get(self, topic, ident):
-        """None where there is none."""
+        """None if it does not exist."""
         answer = self.call("get", topic, ident)
         status, state, rest = unpack(">BB", answer.rest)
         assert not rest
@@ -418,7 +418,7 @@ class Shard:
         return status, bool(estimated), rank, overdue, [int.from_bytes(rest[at:at + 6], "big") for at in range(0, len(rest), 6)]
 
     def counters(self):
-        """(how often settings changed, how often jobs died that somebody looks after)"""
+        """(number of changed settings, number of deaths in topics with rules)"""
         changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
         assert len(rest) == 7 and rest[:1] == b"\0"
         return changes, deaths

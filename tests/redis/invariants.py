@@ -31,7 +31,7 @@ def scan(client, tag):
 
 
 class _Keys:
-    """All keys of a shard, read at once."""
+    """All keys of a shard, read together."""
 
     def __init__(self, client, tag):
         self.client, self.tag, self.faults = client, tag, []
@@ -242,7 +242,7 @@ class _Topic:
                 self.blame(f"{job.id!r}: in {kind}, but its state is {job.state}")
 
     def judge_expiry(self):
-        """Who entered under another ttl of the topic keeps what it had; so only a ttl of the job's own tells the very instant."""
+        """A job that became ready under another ttl of the topic keeps it; so only a ttl of the job's own determines the exact time."""
         expiry = self.get("expiry")
         for member, score in expiry.items():
             job = self.jobs.get(member[6:])

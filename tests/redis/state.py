@@ -15,7 +15,7 @@ TOPIC_NUMBERS = (("flags", 2), *((figure, -6) for figure in FIGURES), ("next", 6
 
 
 class Values(dict):
-    """Fields as attributes, too."""
+    """Fields, also as attributes."""
 
     __getattr__ = dict.__getitem__
     __setattr__ = dict.__setitem__

@@ -1,4 +1,4 @@
-"""The script that checks a shard: it names each kind of damage, mends it, finds nothing afterwards; and nothing in a sound shard, whatever goes on."""
+"""The script that checks a shard: it names each kind of damage, repairs it, and finds nothing afterwards; nor in a sound shard under load."""
 
 import os
 import random
@@ -58,7 +58,7 @@ class Check:
     def step(self, part, topic, cursor, *more):
         answer = self.shard.call(SCRIPT.get(part, "check"), self.mode, part, topic, cursor, self.most, *more)
         looked, _, count, rest = unpack(">I4I4I4", answer.rest)
-        assert not rest and looked <= 10 * self.most + 1100  # Redis shows a hash in the compact form at once, up to 512 entries
+        assert not rest and looked <= 10 * self.most + 1100  # Redis returns a compact hash whole, up to 512 entries
         self.steps += 1
         self.names.update(answer.more[1:1 + count])
         words = answer.more[1 + count:]
@@ -127,7 +127,7 @@ def test_damage_is_named_and_mended_and_then_nothing_is_found(shard, damage):
 
 
 def only(findings, *words):
-    """One of them says all of these."""
+    """One of them contains all of these."""
     return [finding for finding in findings if all(word in repr(finding) for word in words)]
 
 
@@ -519,7 +519,7 @@ def test_nothing_is_found_while_others_work(shard, seed, mode):
 
 
 class Once(Actor):
-    """Whose calls are not repeated."""
+    """A server that does not repeat calls."""
 
     def again(self, call):
         return call(self.shard.ticket())

@@ -4,7 +4,7 @@ A real ActiveMQ for tests: on a free port, in a temporary directory, with a STOM
     with ActiveMQ() as broker:                    broker.url, broker.receive("orders", 3), broker.frozen()
         broker.kill(); broker.start()
 
-What arrived is read by a small STOMP client of the test's own, which shares no code with the server under test.
+A small STOMP client of the test, which shares no code with the server under test, reads the delivered messages.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def is_here():
 
 
 class ActiveMQ(Child):
-    """`login`: it wants USER and PASSWORD. What queues hold survives restarts."""
+    """`login`: it requires USER and PASSWORD. Messages in queues survive restarts."""
 
     NAME = "activemq"
     PAUSE_SECONDS = 0.1
@@ -116,7 +116,7 @@ class StompClient:
         self.socket.close()
 
     def frame(self, seconds):
-        """The next one; None where none comes in time."""
+        """The next message; None if it does not arrive in time."""
         limit = time.monotonic() + seconds
         while True:
             self.pending = self.pending.lstrip(b"\r\n")

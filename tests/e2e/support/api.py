@@ -1,11 +1,11 @@
-"""The calls of openapi.yaml with what it says of who may make them: what the tests of access and audit are generated from."""
+"""The calls of openapi.yaml with their rights: the tests of access and audit are generated from these."""
 
 import re
 
 import yaml
 from server import REPO
 
-# What is written for the words of a path where nothing else is said.
+# Default values for the parts of a path.
 WORDS = {"id": "1", "code": "not_found", "file": "main.js", "name": "late"}
 # Bodies without which a call is not right.
 BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}',

@@ -56,7 +56,7 @@ def one_case(rng):
 
 
 def words(address, packet):
-    """The first words of all answers. Those of jobs that were waited for are alike; so are those of tubes, which are known for longer here."""
+    """The first words of all answers. Those of awaited jobs are equal; so are those of tubes, which exist for longer here."""
     alike = ["RESERVED", "TIMED_OUT", "DEADLINE_SOON", *(["OK", "PAUSED", "NOT_FOUND"] if b"-tube " in packet else [])]
     with socket.create_connection(address) as one:
         one.settimeout(1)

@@ -65,7 +65,7 @@ class Browser:
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}, {"name": "prefers-reduced-motion", "value": "reduce"}])
 
     def open(self, place="#/", is_new=False):
-        """A page by its address; `is_new`: loaded as by somebody who was never there."""
+        """A page by its address; `is_new`: loaded as by a first visitor."""
         address = f"{self.url}/console/{place}"
         if is_new or not self.driver.current_url.startswith(f"{self.url}/console/"):
             self.driver.get("about:blank")

@@ -38,7 +38,7 @@ class Reply:
 
     @property
     def code(self):
-        """The stable code of a problem; None where the reply is none."""
+        """The stable code of a problem; None if the reply is not a problem."""
         if "json" not in self.headers.get("content-type", ""):
             return None
         return self.json().get("code")
@@ -91,7 +91,7 @@ def dial(place, timeout, source=None, shows_certificate=True):
 
 
 class Connection:
-    """One socket, to where `dial` says. Requests may be pipelined: send several, then read as many replies."""
+    """One socket, connected by `dial`. Requests may be pipelined: send several, then read as many replies."""
 
     def __init__(self, place, timeout=30.0, source=None, shows_certificate=True):
         self.socket = dial(place, timeout, source, shows_certificate)

@@ -1,4 +1,4 @@
-"""A collector of traces in small: an endpoint of OTLP over HTTP. What came is read by the official definitions of the protocol."""
+"""A small collector of traces: an endpoint of OTLP over HTTP. It reads spans by the official definitions of the protocol."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ def reader():
 
 
 class Span(dict):
-    """One span, its members as attributes too."""
+    """One span, also with its members as attributes."""
 
     def __getattr__(self, name):
         return self[name]
@@ -35,7 +35,7 @@ class Collector(Endpoint):
 
     @property
     def taken(self):
-        """The calls that were answered well are not told from others: those that came."""
+        """All received calls, whether they were answered with success or not."""
         with self.lock:
             return list(self.calls)
 

@@ -1,4 +1,4 @@
-"""What the tests of delivery share: settings, counts, and the judgement of what arrived."""
+"""Shared parts of the tests of delivery: settings, counts, and checks of delivered jobs."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ def counts(client, topic):
 
 
 def deliver_test(client, topic):
-    """What a sample came to, as text."""
+    """The result of a sample, as text."""
     return json.dumps(client.good("POST", f"/v1/topics/{topic}/deliver-test"))
 
 
@@ -29,7 +29,7 @@ def acked(client, topic, count, seconds=30.0):
 
 
 def check_copies(messages, ids):
-    """Each job arrived; where one arrived twice, another attempt brought the second. How many came more than once."""
+    """Checks that each job arrived; a second arrival must be another attempt. Returns the number of repeated jobs."""
     seen = Counter(message.id for message in messages)
     assert set(seen) == set(ids)
     copies = Counter((message.id, message.headers["tarry-attempt"]) for message in messages)

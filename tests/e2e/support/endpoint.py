@@ -25,7 +25,7 @@ class Call:
 
 
 class Endpoint:
-    """`answer(call)` gives a status, or (status, headers), or None to hang up without an answer. It may sleep."""
+    """`answer(call)` returns a status, or (status, headers), or None to hang up without an answer. It may sleep."""
 
     def __init__(self, answer=lambda call: 200, port=0):
         self.answer, self.port, self.calls = answer, port, []
@@ -57,7 +57,7 @@ class Endpoint:
             request_queue_size = 1024
 
             def handle_error(self, request, client_address):
-                pass  # the other end is gone, as the test wants it
+                pass  # the peer is gone, as the test intends
 
         self.server = Listener(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_address[1]

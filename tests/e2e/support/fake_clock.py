@@ -1,4 +1,4 @@
-"""A program's wall clock as a test wants it (tests/support/fake_time.c): set, or made to run too fast; or its machine asleep. Its other clocks go on as they do."""
+"""A program's wall clock under control of a test (tests/support/fake_time.c): set, too fast, or of a machine asleep. Its other clocks continue normally."""
 
 import os
 import shutil

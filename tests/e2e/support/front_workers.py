@@ -22,7 +22,7 @@ FOR_EVER = 1 << 30
 MIXED_KNOWN = {TOPIC: {"lease_ms": 4000, "backoff_ms": [0, 0], "max_attempts": FOR_EVER}}
 CERTAIN_NS = 2_500_000_000  # every lease here is longer, also on a Redis whose clock is set forward meanwhile
 MARK = re.compile(rb"([a-z]+)(\d+)#(\d+):")  # of each body: who made it
-ALIAS_FIRST = 1 << 52  # of beanstalk's numbers, those of jobs whose ids are none
+ALIAS_FIRST = 1 << 52  # beanstalk's numbers of jobs whose ids are not numbers
 ACCOUNT, REGION = "123456789012", "us-east-1"
 QUEUE = f"http://localhost/{ACCOUNT}/{TOPIC}"
 NAMESPACE = uuid.UUID("5b1ed73a-9044-4c21-8f0d-746172727901")
@@ -34,7 +34,7 @@ def body_mark(body):
 
 
 def maker_of(body):
-    """(kind of worker, the id it gives over HTTP) as the body says; (None, None): nobody here made it."""
+    """(kind of worker, the id that it gives over HTTP) from the body; (None, None): not created here."""
     found = MARK.search(body)
     return (found[1].decode(), b"".join((found[1], found[2], b"-", found[3])).decode()) if found else (None, None)
 
@@ -47,7 +47,7 @@ def ulid_of(message_id):
 
 
 def message_id_of(ident):
-    """Of a job whose id is no ULID."""
+    """For a job whose id is not a ULID."""
     return str(uuid.uuid5(NAMESPACE, f"{TOPIC}\0{ident}"))
 
 
@@ -85,7 +85,7 @@ class FrontWorker(Worker):
             self.write("push", begin=begin, end=end, items=[{**item, "outcome": "created"}])
 
     def note_take(self, begin, end, wall_end, jobs):
-        """jobs: None where the reply was lost."""
+        """jobs: None if the reply was lost."""
         if jobs is None or jobs:
             self.write("take", begin=begin, end=end, wall_end=wall_end, topics=[TOPIC], outcome="unknown" if jobs is None else "ok", unnumbered=True,
                        jobs=[{"topic": TOPIC, **job} for job in jobs or ()])
@@ -120,7 +120,7 @@ class BeanstalkWorker(FrontWorker):
         return self.connection
 
     def drop(self):
-        """What the connection held goes back, and whether it has is not known."""
+        """Jobs held by the connection return, at an unknown moment."""
         if self.held:
             self.note_answer("nack", [lease for lease, _ in self.held.values()], "unknown", now(), now(), delay_ms=0)
             self.held.clear()
@@ -128,7 +128,7 @@ class BeanstalkWorker(FrontWorker):
         self.connection = None
 
     def talk(self, requests):
-        """Sends all at once, reads the answers. [(words or None, begin, end, wall end)]; nothing where the run is over."""
+        """Sends all together, reads the answers. [(words or None, begin, end, wall end)]; empty after the end of the run."""
         connection = self.connect()
         if connection is None or not requests:
             return []
@@ -205,7 +205,7 @@ class BeanstalkConsumer(BeanstalkWorker):
             self.taken += 1
             if self.connection:
                 self.held[number] = f"{self.name}/{self.taken}", begin
-        # A take whose attempt was not told within its lease counts as lost: by then the attempt may be another's.
+        # A take whose attempt was not reported within its lease counts as lost: by then the attempt may be another's.
         stats = self.talk([f"stats-job {number}\r\n".encode() for number, *_ in taken]) if self.connection else []
         for (number, body, begin, end, wall_end), (words, _, told, _) in zip(taken, stats):
             if words is None or words[0] != "OK" or number not in self.held or told - begin > CERTAIN_NS:
@@ -227,7 +227,7 @@ class BeanstalkConsumer(BeanstalkWorker):
         return ident if kind == "mixedpusher" else None
 
     def answer(self, command, numbers, good, delay=None):
-        numbers = [number for number in numbers if number in self.held]  # a connection that was lost meanwhile holds none
+        numbers = [number for number in numbers if number in self.held]  # a connection that was lost meanwhile holds no job
         leases = [self.held[number] for number in numbers]
         rest = "" if delay is None else f" 10 {delay}"
         verb, options = {"delete": ("ack", {"may_cancel": True}), "release": ("nack", {"delay_ms": (delay or 0) * 1000}), "touch": ("extend", {"lease_ms": None})}[command]
@@ -249,7 +249,7 @@ class SqsWorker(FrontWorker):
         self.connections = 0  # so far
 
     def sqs(self, operation, **fields):
-        """(the answer, None where it is not known what became of the call, or {} where it was refused; begin; end). Nothing where the run is over."""
+        """(the answer, None if the outcome is unknown, or {} if it was rejected; begin; end). None after the end of the run."""
         headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{operation}", "Authorization": "AWS4-HMAC-SHA256 Credential=any"}
         before = self.connection
         called = self.call("POST", "/", json.dumps({"QueueUrl": QUEUE, **fields}).encode(), headers)
@@ -313,7 +313,7 @@ class SqsConsumer(SqsWorker):
         elif kind != "mixedpusher":
             ident = None
         elif one["MessageId"] != message_id_of(ident):
-            ident = one["MessageId"]  # which nobody pushed
+            ident = one["MessageId"]  # which was never pushed
         return {"id": ident, "lease": one["ReceiptHandle"], "attempt": int(one["Attributes"]["ApproximateReceiveCount"]), "body": body_mark(body)}
 
     def change(self, verb, leases, seconds, taken, came_by):

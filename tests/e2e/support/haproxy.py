@@ -1,4 +1,4 @@
-"""A real HAProxy in front of a server: TCP is passed on as it is, with a header that says who the client is."""
+"""A real HAProxy in front of a server: TCP is passed on unchanged, with a header that names the client."""
 
 import shutil
 

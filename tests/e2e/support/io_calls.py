@@ -1,4 +1,4 @@
-"""The HTTP calls that a trace of a server holds: when each was asked, when its answer was begun to be sent, and what both said."""
+"""The HTTP calls in a trace of a server: the times of each request and of the start of its answer, and the content of both."""
 
 import datetime
 import json
@@ -29,7 +29,7 @@ class Call:
 
 
 class _Stream:
-    """Bytes with the moment of each: where a message begins, and the messages one after the other."""
+    """Bytes with the time of each: the begins of messages, and the messages one after the other."""
 
     def __init__(self):
         self.pending, self.moments, self.start = bytearray(), [], 0  # moments: (offset in the stream, moment)

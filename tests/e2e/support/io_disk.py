@@ -12,7 +12,7 @@ DAMAGES = ("none", "all", "prefix", "pages", "sectors")
 
 
 class Pending:
-    """A change of a file that is not known to be safe. `data` None: zeros. `size`: the file's size is set to it."""
+    """A change of a file that may be lost. `data` None: zeros. `size`: the file's size is set to it."""
 
     __slots__ = ("began", "ended", "offset", "bytes", "data", "size")
 
@@ -97,7 +97,7 @@ class Directory:
         self.changes(moment, [(name, node)])
 
     def changes(self, moment, pairs):
-        """All of them at once, or none."""
+        """All of them together, or nothing."""
         self.pending.append((moment, pairs))
         _put_names(self.now, pairs)
 
@@ -206,7 +206,7 @@ class Disk:
               UNLINKED: _unlinked, MADE_DIR: _made}
 
     def crash(self, into, damage, chance):
-        """What is left, as a directory `into`."""
+        """Writes the remains to the directory `into`."""
         self._leave(self.root, pathlib.Path(into), damage, chance)
 
     def _leave(self, directory, into, damage, chance):

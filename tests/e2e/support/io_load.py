@@ -34,7 +34,7 @@ class Load:
         def main():
             try:
                 role(random.Random(f"{self.seed}/{number}"), number)
-            except BaseException as fault:  # told by run
+            except BaseException as fault:  # set by run
                 self.failures.append(fault)
                 self.left = -1
 
@@ -43,7 +43,7 @@ class Load:
         return thread
 
     def _body(self, chance):
-        """One that nobody has pushed yet."""
+        """An id that was not pushed yet."""
         with self.lock:
             self.serial += 1
             serial = self.serial
@@ -83,7 +83,7 @@ class Load:
                                  **({"at": _far_at(chance)} if chance.random() < 0.5 else {"delay": "9d"})} for ident in idents])
 
     def _again(self, chance, _):
-        """The same few ids over and over: replaced, cancelled, pushed anew."""
+        """The same few ids over and over: replaced, cancelled, pushed again."""
         while self._going_on():
             ident = f"same-{chance.randrange(30)}"
             if chance.random() < 0.3:

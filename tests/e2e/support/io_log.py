@@ -55,7 +55,7 @@ class _In:
 
 
 class Record:
-    """What the log says; only what the proofs need."""
+    """The content of the log, as far as the proofs need it."""
 
     __slots__ = ("kind", "topic", "id", "body", "key", "reason", "origin", "due", "error", "sequence", "exists", "paused")
 
@@ -159,7 +159,7 @@ def parse_record(data, at):
 
 
 class Batch:
-    """One batch as it was written: what its head says, and its records."""
+    """One batch as it was written: its head and its records."""
 
     def __init__(self, data):
         _, size, count, self.epoch, self.sequence, self.synced, *_ = HEAD.unpack_from(data, 0)

@@ -1,4 +1,4 @@
-"""That every answer came after the sync that covers what it says, from a trace alone."""
+"""Proves from a trace that every answer came after the sync that covers it."""
 
 import re
 
@@ -16,7 +16,7 @@ class Order:
     def __init__(self):
         self.disk = Disk()
         self.seed = None
-        self.jobs, self.keys, self.topics = {}, {}, {}  # what the log says of each: (began, batch, record)
+        self.jobs, self.keys, self.topics = {}, {}, {}  # the log's entries of each: (began, batch, record)
         self.batches, self.wrong = 0, []
         self._written, self._unsafe = {}, {}  # place of WRITING -> batch; file -> batches not covered by a sync
         self._sequences = set()  # of batches not covered
@@ -77,7 +77,7 @@ class Order:
     # ---- answers ----
 
     def faults(self, changes):
-        """What is wrong, in words. `checked` then says how many answers of each kind were looked at."""
+        """The faults, as text. `checked` then has the number of checked answers of each kind."""
         faults = list(self.wrong)
         for change in changes:
             if change.answered is None:
@@ -92,7 +92,7 @@ class Order:
 
     def _said_by(self, change):
         """The records that can be this change: they say it, and were written after it was asked for."""
-        if change.what == "existed":  # of whoever pushed it first
+        if change.what == "existed":  # of the first push
             return self.jobs.get((change.topic, change.id), [])
         if change.what == "push":
             return [entry for entry in self.jobs.get((change.topic, change.id), ()) if entry[0] > change.asked

@@ -1,12 +1,12 @@
-"""What may be in a data directory after a power cut at a moment of a trace: said of each job by what was asked and answered until then."""
+"""The possible content of a data directory after a power cut at a moment of a trace: for each job, from its requests and answers until then."""
 
 import zlib
 
-DUE_SLACK_MS = 20  # relative delays are shown by the wall clock of whoever shows them
+DUE_SLACK_MS = 20  # relative delays are shown by the wall clock of the showing server
 
 
 class There:
-    """A job that is there. `due`: exactly, by the wall clock; `shown`: about; None: not known."""
+    """An existing job. `due`: exactly, by the wall clock; `shown`: approximately; None: unknown."""
 
     __slots__ = ("body_bytes", "crc", "due", "shown", "error")
 
@@ -98,7 +98,7 @@ class Story:
         self.answered = 0
 
     def go_to(self, moment):
-        """What was asked and answered up to it has been."""
+        """Requests and answers up to it have happened."""
         while self._at < len(self._events) and self._events[self._at][0] <= moment:
             _, is_answer, change = self._events[self._at]
             self._at += 1
@@ -126,12 +126,12 @@ class Story:
         return _states(self._settled.get(name), self._open.get(name, ()))
 
     def expectation(self):
-        """What may be there now. The story may go on meanwhile."""
+        """The possible content now. The story may continue meanwhile."""
         return Expectation(dict(self._settled), {name: tuple(changes) for name, changes in self._open.items() if changes}, set(self._must))
 
 
 def _states(settled, changes):
-    """Those that may be; None: not there."""
+    """The possible states; None: missing."""
     states = [settled]
     for change in changes:
         states.append(_after(states[-1], change))

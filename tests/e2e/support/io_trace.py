@@ -1,4 +1,4 @@
-"""What a program did to the files of a directory and over its sockets, as tests/support/io_trace.c recorded it: building it, preloading it, reading it."""
+"""A program's operations on the files of a directory and on its sockets, as recorded by tests/support/io_trace.c: building, preloading, reading."""
 
 import mmap
 import pathlib

@@ -1,4 +1,4 @@
-"""An issuer of JWTs: keys by openssl, its JWKS from a server of its own. Shares no code with the server that believes it."""
+"""An issuer of JWTs: keys by openssl, its JWKS from a separate server. Shares no code with the server that trusts it."""
 
 import base64
 import contextlib
@@ -56,7 +56,7 @@ class Key:
         if self.algorithm != "EdDSA":
             signature = openssl("dgst", "-sha256", "-sign", str(self.path), data=message)
             return raw_of_der(signature) if self.algorithm == "ES256" else signature
-        with tempfile.NamedTemporaryFile() as file:  # this one it signs from a file alone
+        with tempfile.NamedTemporaryFile() as file:  # this one it signs only from a file
             file.write(message)
             file.flush()
             return openssl("pkeyutl", "-sign", "-inkey", str(self.path), "-rawin", "-in", file.name)

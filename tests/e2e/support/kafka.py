@@ -92,7 +92,7 @@ def _download(cache):
             return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
         if maven.returncode != 0 or not any((directory / "jars").glob("kafka_*.jar")):
             return None, "Maven could not bring the jars: " + said.decode(errors="replace")[-300:]
-        with contextlib.suppress(OSError):  # somebody else was faster
+        with contextlib.suppress(OSError):  # another process was faster
             (directory / "jars").rename(cache)
         return cache, ""
     finally:

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 if "--doors" in sys.argv:
-    os.environ["TARRY_TEST_DOORS"] = "1"  # before anything that looks at it comes in
+    os.environ["TARRY_TEST_DOORS"] = "1"  # before any import that reads it
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2])]
 
 from checker.report import EXIT, judge, render  # noqa: E402
@@ -40,7 +40,7 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 
 class Loop:
-    """Traffic, faults, a drain, and the history of it all. What is served and what is broken, those who inherit say."""
+    """Traffic, faults, a drain, and the history of all. Subclasses define the servers and the faults."""
 
     others = ()  # roles of whom the history has nothing
 
@@ -54,7 +54,7 @@ class Loop:
         self.began = time.monotonic()
         self.pushed = 0
 
-    # ---- what those who inherit say ----
+    # ---- for subclasses ----
 
     def start(self):
         """Everything up, where the clients look for it."""
@@ -112,7 +112,7 @@ class Loop:
         return path
 
     def fronts_lack(self):
-        """What the clients of each front did too little of to be believed: a sentence each."""
+        """Calls that the clients of each front made too rarely for a valid run: a sentence each."""
         roles = [role.__name__.lower() for role, _ in front_workers.ROLES] if self.chosen.fronts else []
         least = self.chosen.pushes // 50
         for name in roles:
@@ -175,7 +175,7 @@ class Loop:
             with contextlib.suppress(Lost):  # a server that stood still for long cuts off who waited; one that is gone refuses the next one
                 self.pushed = sum(figures(self.client().topic(name))["pushed"] for name in self.topics)
             if time.monotonic() - begin > self.chosen.seconds * SLOWNESS + GRACE_SECONDS:
-                return  # too slow a machine: the checker will say INVALID
+                return  # too slow a machine: the checker will report INVALID
             self.say(f"{self.faults} faults, {self.pushed} pushed")
 
     def wanted_faults(self):
@@ -243,7 +243,7 @@ class KillLoop(Loop):
             self.server.kill()
 
     def launch_flags(self, port):
-        """The fronts are where the clients look for them only when HTTP is, too."""
+        """The fronts are at the addresses of the clients only if HTTP is."""
         is_open = self.chosen.fronts and port == self.port
         return self.flags + (front_flags(self.beanstalk_port) if is_open else [])
 
@@ -314,7 +314,7 @@ class NeverStop:
 
 
 def figures(topic):
-    """The figures of GET /v1/topics/{topic}, wherever they stand in it."""
+    """The figures of GET /v1/topics/{topic}, at any depth."""
     flat = {**topic, **topic.get("counts", {}), **topic.get("totals", {})}
     return {name: flat.get(name) for name in FIGURES}
 
@@ -349,7 +349,7 @@ def arguments_of_all(description):
 
 
 def run_and_judge(make, chosen, least):
-    """Runs make(chosen, directory) and judges its history. (exit code, report or None)"""
+    """Runs make(chosen, directory) and checks its history. (exit code, report or None)"""
     directory = chosen.directory or tempfile.mkdtemp(prefix="kill-loop-")
     print(f"seed {chosen.seed}, {chosen.shards} shards, {directory}", flush=True)
     loop = make(chosen, directory)

@@ -19,7 +19,7 @@ CLOCK = time.CLOCK_BOOTTIME
 RETRY_SECONDS = 0.004
 JSON_HEADERS = {"Content-Type": "application/json"}
 
-# What each topic is there for; these are also the settings it is given.
+# The purpose of each topic, and its settings.
 TOPICS = {
     "plain": {"lease_for": "6s", "backoff": "exp:100ms..1s"},
     "short": {"lease_for": "1s", "backoff": "fixed:100ms", "max_attempts": 3},
@@ -39,7 +39,7 @@ KNOWN = {
     "punctual": {"lease_ms": 6000},
 }
 CLASH_IDS = 150
-# Topics to which protocols push that know no content type: there a body is its bytes alone.
+# Topics of protocols without content types: there a body is only its bytes.
 BYTES_ALONE = {"mixed"}
 
 
@@ -90,7 +90,7 @@ class Worker:
     # ---- calling ----
 
     def connect(self):
-        """None where the run is over before the server is back. Of several servers each has its share of the clients, also one that came back."""
+        """None if the run ends before the server is back. Each of several servers has its share of the clients, including a returned one."""
         if self.connection and len(self.ports) > 1 and self.random.random() < 0.05:
             self.drop()
         while self.connection is None and not self.stop.is_set():
@@ -105,7 +105,7 @@ class Worker:
         self.connection = None
 
     def call(self, method, target, body=b"", headers=None):
-        """(reply or None where it was lost, begin, end); None where the run is over."""
+        """(reply or None if it was lost, begin, end); None after the end of the run."""
         connection = self.connect()
         if connection is None:
             return None
@@ -120,7 +120,7 @@ class Worker:
         return None if is_unknown(reply) else reply, begin, end
 
     def pipeline(self, requests):
-        """Sends all at once, reads the replies. [(reply or None, begin, end)]"""
+        """Sends all together, reads the replies. [(reply or None, begin, end)]"""
         connection = self.connect()
         if connection is None:
             return None
@@ -149,7 +149,7 @@ class Worker:
         return "application/octet-stream", mark.encode() + b"\0\xff\xfe" + self.random.randbytes(self.random.randrange(0, 200))
 
 
-# What says that it is not known whether the change was made.
+# Answers after which the outcome of the change is unknown.
 UNKNOWN = ("unavailable", "stopping")
 
 
@@ -259,7 +259,7 @@ class Pusher(Worker):
         job.pop("at_ms", None)
         options = {"delay": job["delay_ms"], "max_attempts": job.get("max_attempts")}
         called = self.call("POST", "/v1/topics/plain/jobs" + query(options), job["bytes"], {"Content-Type": job["content_type"]})
-        # Lost: its id is unknown too, so the job may turn up under any name. The history can say so only by its body.
+        # Lost: its id is also unknown, so the job may appear under any name. The history can identify it only by its body.
         if called and called[0] is None:
             self.write("nameless", begin=called[1], end=called[2], topic="plain", item=dict(self.note(job, "refused"), outcome="unknown"))
         elif called:
@@ -356,7 +356,7 @@ class Consumer(Worker):
         self.answer("ack", (ack + ready)[:1000])
 
     def answer_late(self):
-        """By now somebody else may hold the job: nothing of this may count."""
+        """By now another consumer may hold the job: these answers may not count."""
         due = [lease for when, lease in self.late if when < time.monotonic()]
         if due:
             self.late = [(when, lease) for when, lease in self.late if lease not in due]

@@ -71,7 +71,7 @@ def _read(number, name):
 
 
 def _processes():
-    """Those that this run started, except zombies and servers that are shared by the whole run."""
+    """Processes that this run started, except zombies and servers that are shared by the whole run."""
     shared = shared_processes()
     mark, me = f"\0{RUN}={os.getpid()}\0", str(os.getpid())
     for name in os.listdir("/proc"):

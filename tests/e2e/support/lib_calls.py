@@ -177,7 +177,7 @@ class Queue:
     # ---- export and import ----
 
     def transfer(self, verb, path, **options):
-        """(code, what was told); verb: export, import."""
+        """(code, output); verb: export, import."""
         with open(path, "wb" if verb == "export" else "rb") as file:
             told = Transfer(fd=file.fileno(), **options)
             return self.library.code(getattr(self.so, "tarry_" + verb)(self.handle, byref(told))), told

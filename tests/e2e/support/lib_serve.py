@@ -222,7 +222,7 @@ def main():
     def stop(_number, _frame):
         code = queue.close()
         sys.stderr.write(f"event=stopped code={code}\n")
-        os._exit(0 if code == "ok" else 1)  # threads may be within calls, whose answers nobody hears
+        os._exit(0 if code == "ok" else 1)  # threads may be within calls, whose answers are not read
 
     signal.signal(signal.SIGTERM, stop)
     sys.stderr.write(f"event=listening address={host}:{listening.getsockname()[1]}\n")

@@ -16,10 +16,10 @@ from server import freeze
 
 
 class MariadbServer:
-    """What mariadb-install-db takes seconds for is made once, and copied."""
+    """The result of mariadb-install-db, which takes seconds, is made once, and copied."""
 
     template = None
-    store, deadlocks = "mysql", (pymysql.err.OperationalError,)  # what `info` calls it; what a user's transaction may end with where others write, too
+    store, deadlocks = "mysql", (pymysql.err.OperationalError,)  # its name in `info`; possible errors of a user's transaction next to other writers
 
     def __init__(self, *settings, env=None, copy_of=None):
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
@@ -89,7 +89,7 @@ class MariadbServer:
         assert self.do("SELECT MASTER_GTID_WAIT(%s, 30)", primary.do("SELECT @@global.gtid_binlog_pos")) == 0
 
     def promote(self, before_it_is_written_to=lambda: None):
-        """What has come to it is carried out first."""
+        """Executes received changes first."""
         self.do("STOP SLAVE IO_THREAD")
         assert self.do("SELECT MASTER_GTID_WAIT(%s, 60)", self.io_position()) >= 0
         self.do("STOP SLAVE")

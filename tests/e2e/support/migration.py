@@ -1,4 +1,4 @@
-"""What the tests of export and import stand on: two servers, what is in them, a gate between a client and a server."""
+"""Shared parts of the tests of export and import: two servers, their content, a gate between a client and a server."""
 
 import base64
 import contextlib
@@ -60,7 +60,7 @@ def jobs_in(dump):
 
 
 def everything(server):
-    """Each topic's settings, pause and jobs, bodies and all, without what belongs to one store alone."""
+    """Each topic's settings, pause and jobs with bodies, without data that belongs to one store only."""
     client, found = server.client(), {}
     for topic in client.topics():
         jobs, cursor = {}, None
@@ -211,7 +211,7 @@ class Gate:
         self.opened.set()
 
     def cut(self):
-        """Nothing more, and nobody in any more."""
+        """Nothing more, and no further connection."""
         self._close(*self.sockets)
         self.opened.set()
 

@@ -1,4 +1,4 @@
-"""What the pages of docs/moving show, run as a reader would: the script out of the page, its commands in an empty directory."""
+"""The examples of docs/moving, run as a reader would: the script from the page, its commands in an empty directory."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ def script(page, language="python", number=0):
 
 
 def follow(page, directory, server, replace, only=None):
-    """Does the commands of a page in their order; what they print is what the page says."""
+    """Runs the commands of a page in order, and compares their output with the page."""
     (directory / "bin").mkdir(exist_ok=True)
     if not (directory / "bin" / "tarry").exists():
         (directory / "bin" / "tarry").symlink_to(BINARY)

@@ -39,7 +39,7 @@ def redisson(*words, **more):
 
 
 def recorded(store, prefix):
-    """What test_moving_redis.restore reads: the keys that hold jobs."""
+    """The keys with jobs, for test_moving_redis.restore."""
     out = {}
     for key in sorted(store.keys(prefix)):
         kind, text = store.type(key).decode(), lambda value: value.decode("latin-1")

@@ -32,7 +32,7 @@ SMALL = ("--loose-innodb-log-file-size=8M", "--loose-innodb-redo-log-capacity=16
 
 @functools.cache
 def find_server(version=None):
-    """(the directory of a server, "") or (None, why not)."""
+    """(the directory of a server, "") or (None, the reason)."""
     version = version or os.environ.get("TARRY_TEST_MYSQL") or "8.0"
     if version == "none":
         return None, "TARRY_TEST_MYSQL=none"
@@ -51,7 +51,7 @@ def find_server(version=None):
         (directory / "mysqld").chmod(0o755)
         _run([directory / "mysqld", "--initialize-insecure", f"--user={MariadbServer.user}", f"--datadir={directory}/data", "--skip-log-bin",
               "--innodb-doublewrite=0", "--innodb-flush-log-at-trx-commit=0", f"--log-error={directory}/log", *SMALL], INIT_SECONDS)
-        with contextlib.suppress(OSError):  # somebody else was faster
+        with contextlib.suppress(OSError):  # another process was faster
             directory.rename(cache)
         return cache, ""
     except (subprocess.SubprocessError, OSError, KeyError) as error:

@@ -24,7 +24,7 @@ def blocks(page):
 
 
 def examples(page):
-    """[(line number, command, expected lines or None where the page shows none)]"""
+    """[(line number, command, expected lines or None if the page shows no output)]"""
     found, rest = [], [one for one in blocks(page) if one[1] is not None or one[2][0].strip()]
     for (number, language, lines), (_, next_language, next_lines) in zip(rest, [*rest[1:], (0, None, [])]):
         if language == "sh":

@@ -24,7 +24,7 @@ class PostgresServer:
     """PostgreSQL refuses to run as root: there it runs as the user 'postgres', whom its package makes. What initdb takes a second for is made once, and copied."""
 
     template = None
-    store, deadlocks = "postgres", ()  # what `info` calls it; what a user's transaction may end with where others write, too
+    store, deadlocks = "postgres", ()  # its name in `info`; possible errors of a user's transaction next to other writers
     functions = {"push": "push(%s, %s, %s * interval '1 ms', %s)",
                  "push_with": "push(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), body => %s, content_type => %s, priority => %s, on_conflict => %s)",
                  "reschedule": "reschedule(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), priority => %s)",
@@ -70,7 +70,7 @@ class PostgresServer:
         self._do("pg_ctl", "-D", "data", "-w", "promote")
 
     def crash(self):
-        """All processes at once, as a power cut would, but for what the kernel holds."""
+        """Kills all processes together, like a power cut, except for data in the kernel."""
         self.stop("immediate")
         self.start()
 
@@ -103,7 +103,7 @@ class PostgresServer:
             return cursor.fetchall()
 
     def call(self, name, *values, cursor=None):
-        """What a procedure tarry.NAME is to MariaDB, with the same values."""
+        """The counterpart of a procedure tarry.NAME of MariaDB, with the same values."""
         text = "SELECT tarry." + self.functions[name]
         if cursor is None:
             return self.do(text, *values)

@@ -157,7 +157,7 @@ class Image:
 
 
 def in_memory():
-    """Where files cost no disk, and there is room for some images; else None."""
+    """A directory in memory with room for some images, or None."""
     shared = pathlib.Path("/dev/shm")
     return shared if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > SPACE_BYTES else None
 
@@ -172,7 +172,7 @@ class PowerLoss:
         self.helpers, self.faults, self.judged, self.jobs, self.within = [], [], 0, 0, 0
 
     def run(self):
-        """What was wrong, in words."""
+        """The faults, as text."""
         places = moments(self.traced.path, self.count, random.Random(f"moments {self.seed}"))
         self.helpers = [Helper() for _ in range(HELPERS)] if self.only is None else []
         try:
@@ -245,7 +245,7 @@ class PowerLoss:
 # ---- by hand ----
 
 def too_little(traced, power, images):
-    """What a run has to have met, or it proved nothing."""
+    """Events that a run must contain to prove anything."""
     wanted = {"checkpoints": (traced.names.get("catalogs", 0), 2), "log files begun": (traced.names.get("log files", 0), 4),
               "images": (power.judged, images), "power cuts within a recovery": (power.within, images // WITHIN_EVERY), "batches": (traced.order.batches, 100)}
     for what in ("push", "existed", "ack", "nack", "cancel", "reschedule", "topic"):

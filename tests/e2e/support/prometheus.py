@@ -9,7 +9,7 @@ from child import Child
 from server import REPO
 
 RULES = REPO / "packaging" / "prometheus" / "tarry.rules.yml"
-# What is waited for before an alert fires, how far it looks back, and which ages and numbers are much: as packaged, and in a test.
+# The delay of an alert, its time range, and its thresholds: as packaged, and in a test.
 QUICK = [(r"for: \w+", "for: 0s"), (r"\[(2m|5m|10m|15m)\]", "[6s]"), (r"(age_seconds\)) > 60\b", r"\1 > 2"), (r"(\[6s\]\)\)) > 10\b", r"\1 > 0.5")]
 
 
@@ -50,7 +50,7 @@ class Prometheus(Child):
         return [alert["labels"] for alert in self._ask("/api/v1/alerts")["data"]["alerts"] if alert["state"] == "firing"]
 
     def runbooks(self):
-        """Where the alerts that fire lead to."""
+        """The links of firing alerts."""
         return {alert["labels"]["alertname"]: alert["annotations"]["runbook_url"] for alert in self._ask("/api/v1/alerts")["data"]["alerts"]}
 
     def targets(self):

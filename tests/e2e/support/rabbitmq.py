@@ -23,7 +23,7 @@ SIZE_MAX = 200_000
 
 
 class RabbitMQ(Child):
-    """What durable queues hold survives restarts."""
+    """Messages in durable queues survive restarts."""
 
     NAME = "rabbitmq"
     FAULTS = (OSError, pika.exceptions.AMQPError)
@@ -52,7 +52,7 @@ class RabbitMQ(Child):
         return [*self.prefix, PROGRAMS / "rabbitmq-server"]
 
     def is_ready(self):
-        """Nobody listens until it is nearly there, and only a channel that opens says that it is."""
+        """The port opens shortly before the broker is ready, and only an open channel proves that it is."""
         listens(self.port)
         self.connection(timeout=2).close()
         return True
@@ -95,7 +95,7 @@ class RabbitMQ(Child):
         return name
 
     def messages(self, queue, count, seconds=20.0):
-        """Takes messages until there are so many: [(method, properties, body, when)]. More that are there at once come too."""
+        """Takes messages until there are so many: [(method, properties, body, when)]. It may return more if they are available."""
         out = []
         limit = time.monotonic() + seconds
         with self.channel() as channel:

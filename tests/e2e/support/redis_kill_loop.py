@@ -22,7 +22,7 @@ import tempfile
 import time
 
 if "--doors" in sys.argv:
-    os.environ["TARRY_TEST_DOORS"] = "1"  # before anything that looks at it comes in
+    os.environ["TARRY_TEST_DOORS"] = "1"  # before any import that reads it
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 from invariants import scan  # noqa: E402
@@ -41,7 +41,7 @@ CHANGES_OF_MASTER = ("kill master", "failover", "planned failover", "cluster fai
 PLANNED_PAUSE_MS = 5000
 STEP_MS_MAX = 500
 NOTICED_SECONDS = 0.1
-FROZEN_SECONDS_MAX = 8  # a server that hears nothing takes Redis for dead after 6
+FROZEN_SECONDS_MAX = 8  # a server without replies considers Redis dead after 6
 
 
 @contextlib.contextmanager
@@ -164,7 +164,7 @@ class RedisLoop(Loop):
             self.start_server(server)
 
     def freeze_server(self):
-        """What it had read goes on when it wakes, when others have long given up or done it again."""
+        """Its read calls continue when it wakes, after others have given up or repeated them."""
         with frozen(self.random.choice(self.servers)):
             time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
 
@@ -184,7 +184,7 @@ class RedisLoop(Loop):
         return [str(BINARY), "reshard", "--store", self.store.url, "--shards", str(self.shards_wanted)]
 
     def end_change(self):
-        """What is on its way to another shard has come there."""
+        """Jobs on their way to another shard have arrived."""
         if self.shards_command is None:
             return
         self.shards_command.kill()
@@ -214,7 +214,7 @@ class RedisLoop(Loop):
     def sleep(self):
         self.random.choice(self.masters()).sleep(self.random.uniform(0.05, 0.7))
 
-    # ---- failovers nobody asked for ----
+    # ---- unintended failovers ----
 
     def in_order(self):
         """Waits until there is one master for every job."""
@@ -227,7 +227,7 @@ class RedisLoop(Loop):
         self.find_takeovers()
 
     def find_takeovers(self):
-        """Where the machine is slow a master may be taken for dead, and a replica take over. The servers' logs tell."""
+        """On a slow machine a master may be considered dead, and a replica take over. The servers' logs show it."""
         wall_ahead = time.time_ns() - now()
         for begin, until in self.takeovers():
             begin, until = begin * MS - wall_ahead, (until + 1) * MS - wall_ahead
@@ -308,7 +308,7 @@ class SingleLoop(RedisLoop):
     def step_clock(self):
         forward = self.clock.ahead_ms() < -2 * STEP_MS_MAX
         self.clock.step(self.random.randrange(20, STEP_MS_MAX) * (1 if forward else -1))
-        # Nobody can tell that the clock was set where all servers that knew it were killed in that moment.
+        # A clock step cannot be detected if all servers that knew the clock were killed at that moment.
         time.sleep(NOTICED_SECONDS)
 
     def slew_clock(self):
@@ -341,7 +341,7 @@ class SentinelLoop(RedisLoop):
         return [self.store.master]
 
     def plan_failover(self):
-        """As docs/reliability.md advises: writers wait until they have heard of the new master. Nothing may be lost."""
+        """As docs/reliability.md advises: writers wait until they know the new master. Nothing may be lost."""
         old = self.store.master
         old.pause(PLANNED_PAUSE_MS, "WRITE")
         time.sleep(0.1)
@@ -421,7 +421,7 @@ def main(arguments=None):
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}  # those around a failover do not count
     with contextlib.ExitStack() as stack:
-        if chosen.doors:  # the way to Redis is encrypted, too
+        if chosen.doors:  # the connection to Redis is also encrypted
             stack.enter_context(with_tls(Authority(stack.enter_context(tempfile.TemporaryDirectory()))))
         code, report = run_and_judge(KINDS[chosen.kind], chosen, least)
     if report and report["rules"]:

@@ -31,7 +31,7 @@ SLOTS = 16384
 
 
 class Tls:
-    """What servers with TLS show, and whom they and their clients believe (certificates.py)."""
+    """Certificates of servers with TLS, and the CAs that they and their clients trust (certificates.py)."""
 
     def __init__(self, authority, asks_clients=False):
         self.ca = authority.file
@@ -119,7 +119,7 @@ class RedisServer(Child):
         return out + self.flags
 
     def launch(self):
-        """Starts the process; does not wait. Its log is mended first, as docs/redis.md tells."""
+        """Starts the process; does not wait. Its log is repaired first, as docs/redis.md describes."""
         for manifest in self.directory.glob("appendonlydir/*.manifest"):
             done = subprocess.run(["redis-check-aof", "--fix", str(manifest)], input="y\ny\n", capture_output=True, text=True, timeout=60, check=False)
             if done.returncode != 0:
@@ -172,14 +172,14 @@ class RedisServer(Child):
         return self.client().info(section)
 
     def events(self):
-        """What its log says, in order: [(wall clock in ms, role: "M", "S" or "C" where it has none, text)]."""
+        """Its log, in order: [(wall clock in ms, role: "M", "S", or "C" without a role, text)]."""
         return [(int(datetime.datetime.strptime(when, "%d %b %Y %H:%M:%S.%f").timestamp() * 1000), role, text)
                 for role, when, text in re.findall(r"^\d+:(\w) (\d+ \w+ \d+ [\d:.]+) . (.*)$", self.log(), re.MULTILINE)]
 
     # ---- faults ----
 
     def pause(self, milliseconds, what="ALL"):
-        """Commands of clients wait so long (replication goes on)."""
+        """Commands of clients wait so long (replication continues)."""
         self.call("CLIENT", "PAUSE", int(milliseconds), what)
 
     def sleep(self, seconds, wait=True):
@@ -310,7 +310,7 @@ class Sentinel:
         raise NotStarted("no sentinel answers")
 
     def wait_master(self, other_than):
-        """The server that is master and says so itself."""
+        """The server that is master and reports that role itself."""
         def found():
             server = self.master
             return server if server is not other_than and server.alive and server.client().role()[0] == b"master" else None
@@ -457,7 +457,7 @@ class Cluster:
 
     @staticmethod
     def _owner_seen_by(server, slot):
-        """A port; None: nobody."""
+        """A port, or None."""
         return next((nodes[0][1] for first, last, *nodes in server.call("CLUSTER", "SLOTS") if first <= slot <= last), None)
 
     def slot_of(self, key):
@@ -516,7 +516,7 @@ class Cluster:
         return moved
 
     def end_move(self, slot, to):
-        """Everybody is told; first the new owner, so that the slot is never nobody's."""
+        """Notifies all nodes; first the new owner, so that the slot always has one."""
         ident = self.id_of(to)
         for server in [to] + [server for server in self.master_list() if server is not to]:
             server.call("CLUSTER", "SETSLOT", slot, "NODE", ident)

@@ -1,4 +1,4 @@
-"""A server on Redis: starting one that must not come up, what it says of itself, a job's whole life in it."""
+"""A server on Redis: a start that must fail, its description of itself, a job's whole life in it."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from server import BINARY, REPO
 
 
 def refused(*flags, env=None, seconds=60):
-    """Starts a server that must not come up; what it said."""
+    """Starts a server whose start must fail; returns its message."""
     done = subprocess.run([str(BINARY), "serve", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, check=False, timeout=seconds,
                           stdin=subprocess.DEVNULL, env=env)
     said = done.stdout + done.stderr

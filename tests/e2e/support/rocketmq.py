@@ -85,7 +85,7 @@ LOGBACK = "<configuration/>\n"
 
 @functools.cache
 def find_jars(version):
-    """(the directory of the jars, "") or (None, why not)."""
+    """(the directory of the jars, "") or (None, the reason)."""
     if not shutil.which("javac"):
         return None, "no Java compiler"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"rocketmq-{version}"
@@ -112,7 +112,7 @@ def _download(version, cache):
             return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
         if maven.returncode != 0 or not any((directory / "jars").glob("rocketmq-broker-*.jar")):
             return None, "Maven could not bring the jars: " + said.decode(errors="replace")[-300:]
-        with contextlib.suppress(OSError):  # somebody else was faster
+        with contextlib.suppress(OSError):  # another process was faster
             (directory / "jars").rename(cache)
         return cache, ""
     finally:
@@ -161,7 +161,7 @@ class Message:
 
 
 class RocketMQ:
-    """It wants ACCESS_KEY and SECRET_KEY. Ports stay the same over restarts, and so does what topics hold."""
+    """It requires ACCESS_KEY and SECRET_KEY. Ports and messages survive restarts."""
 
     def __init__(self, version):
         self.jars, why = find_jars(version)

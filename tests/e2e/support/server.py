@@ -20,12 +20,12 @@ BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
 LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
 START_SECONDS = 240.0
-# Under a sanitizer freed memory is kept aside for a while: how much is resident says little.
+# A sanitizer keeps freed memory for a while, so resident memory is not meaningful.
 IS_SANITIZED = BINARY.exists() and any(mark in BINARY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
 
 
 def sanitizer_runtime():
-    """The library of the sanitizer that the binary is built with, in a list; empty: there is none."""
+    """The library of the sanitizer that the binary is built with, in a list; empty without a sanitizer."""
     linked = subprocess.run(["ldd", str(BINARY)], capture_output=True, text=True, check=False).stdout
     found = re.search(r"lib[at]san\.so\S* => (\S+)", linked)
     return [found.group(1)] if found else []
@@ -82,7 +82,7 @@ class Server:
         return self
 
     def wait_listening(self):
-        """Returns the port once the log says it listens."""
+        """Returns the port once the log reports that it listens."""
         limit = time.monotonic() + START_SECONDS
         while time.monotonic() < limit:
             with open(self.log_path, "rb") as log:

@@ -24,7 +24,7 @@ from server import Server
 
 
 class Story:
-    """What all threads have in common."""
+    """Shared data of all threads."""
 
     def __init__(self, batches, is_fresh):
         self.is_fresh, self.ids = is_fresh, itertools.count()

@@ -85,7 +85,7 @@ def test_leases_of_a_killed_server_end_all_the_same(database, start_server):
     first.client().push("orphan", "orphan")
     assert first.client().take("orphan", lease_for="1s")
     first.kill()
-    database.do("UPDATE tarry.server SET beat = 1 WHERE server = (SELECT server FROM tarry.job WHERE id = 'orphan')")  # ten seconds are over
+    database.do("UPDATE tarry.server SET beat = 1 WHERE server = (SELECT server FROM tarry.job WHERE id = 'orphan')")  # ten seconds have passed
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
 
 
@@ -145,7 +145,7 @@ def test_nothing_is_left_of_a_deleted_topic(pair, database):
     number = database.do("SELECT topic FROM tarry.topic WHERE name = 'deleted'")
     client.delete_topic("deleted")
     eventually(lambda: database.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
-    database.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # its last day is over
+    database.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # its last day has ended
     eventually(lambda: database.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
     for table in ("job", "lane", "tally", "tally_add"):
         assert database.do(f"SELECT count(*) FROM tarry.{table} WHERE topic = %s", number) == 0, table

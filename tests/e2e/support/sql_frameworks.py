@@ -45,7 +45,7 @@ class TcpPostgres(PostgresServer):
 
 
 def snippet(name):
-    """The code under the heading in bold; its delay is none here."""
+    """The code under the bold heading, without its delay."""
     found = re.search(rf"\*\*{re.escape(name)}\*\*.*?\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     assert found, f"docs/sql.md shows nothing for {name}"
     return found.group(1).replace("30 minutes", "0 minutes")

@@ -83,7 +83,7 @@ class SqlLoop(RedisLoop):
         self.kill_all_processes()
         self.crashed(begin)
         time.sleep(self.random.random() ** 2 * 0.5)
-        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody buries the dead they look alive
+        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # without a parent that reaps them, dead processes look alive
             (self.store.directory / lock).unlink(missing_ok=True)
         self.store.start()
         self.write("fault", what="ready", at=now())
@@ -123,7 +123,7 @@ class SqlLoop(RedisLoop):
             self.store.do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tarry'")
 
     def lock_rows(self):
-        """Of jobs that are about to be taken, answered or pushed anew; given up like a user's own transaction that is rolled back."""
+        """Locks jobs that are about to be taken, answered or pushed again; then rolls back like a user's own transaction."""
         with contextlib.suppress(psycopg2.Error), contextlib.closing(self.store.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT FROM tarry.job WHERE due < tarry.now_ms() + 500 ORDER BY random() LIMIT 20 FOR UPDATE SKIP LOCKED")
             time.sleep(self.random.random() * SECONDS_LOCKED)

@@ -30,7 +30,7 @@ WAITED_FOR = ("rpl-semi-sync-master-enabled=1", "rpl-semi-sync-slave-enabled=1",
 
 
 class Pair:
-    """A primary and its replica, each at one of two ports; whoever dies comes back as a copy of the other."""
+    """A primary and its replica, each at one of two ports; a crashed one returns as a copy of the other."""
 
     def __init__(self, draw, is_waited_for):
         self.random, self.is_waited_for = draw, is_waited_for
@@ -48,7 +48,7 @@ class Pair:
 
     def promote(self):
         self.primary.kill()
-        self.replica.do("SET GLOBAL rpl_semi_sync_master_enabled = 0")  # nobody is there to be waited for: nothing breaks before there is
+        self.replica.do("SET GLOBAL rpl_semi_sync_master_enabled = 0")  # no replica to wait for: no fault before there is one
         self.replica.promote(before_it_is_written_to=self.set_clock)
         self.primary.__exit__()
         self.primary, self.ports = self.replica, self.ports[::-1]
@@ -57,7 +57,7 @@ class Pair:
         self.primary.do(f"SET GLOBAL rpl_semi_sync_master_enabled = {int(self.is_waited_for)}")
 
     def set_clock(self):
-        """By the one function that tells the time: MariaDB itself waits by its clock, and hangs where that is another one than the machine's."""
+        """Through the one function that reads the time: MariaDB itself waits by its clock, and hangs if it differs from the machine's."""
         with contextlib.closing(self.replica.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("USE tarry")
             cursor.execute("SHOW CREATE FUNCTION now_ms")
@@ -103,7 +103,7 @@ class MariadbLoop(SqlLoop):
             self.store.primary.cut_servers()
 
     def lock_rows(self):
-        """Of jobs that are about to be taken, answered or pushed anew; given up like a user's own transaction that is rolled back."""
+        """Locks jobs that are about to be taken, answered or pushed again; then rolls back like a user's own transaction."""
         with contextlib.suppress(pymysql.err.Error), contextlib.closing(self.store.primary.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute("SELECT id FROM tarry.job WHERE due < tarry.now_ms() + 500 ORDER BY seq DESC LIMIT 20 FOR UPDATE SKIP LOCKED")

@@ -1,4 +1,4 @@
-"""What tests of the stores in SQL do, whichever database it is."""
+"""Shared parts of the tests of SQL stores, for every database."""
 
 import contextlib
 import datetime

@@ -37,10 +37,10 @@ ATTRIBUTES = {"Customer": ("String", "Grüße"), "total.eur": ("Number.cents", "
 
 
 class NotHere(Exception):
-    """What a client stands on cannot be had."""
+    """A dependency of a client cannot be fetched."""
 
 
-# ---- what they stand on ----
+# ---- dependencies ----
 
 def installed(name, files, install):
     """The directory with the files and what install(directory) adds to it: made once for each wording of the files."""
@@ -60,7 +60,7 @@ def installed(name, files, install):
         try:
             fresh.rename(directory)
         except OSError:
-            shutil.rmtree(fresh)  # somebody else was faster
+            shutil.rmtree(fresh)  # another process was faster
     return directory
 
 
@@ -99,7 +99,7 @@ def celery_directory():
 # ---- what must have become of it ----
 
 def md5_of(attributes):
-    """As the manual of SQS tells it."""
+    """As in the manual of SQS."""
     digest = hashlib.md5(usedforsecurity=False)
 
     def add(data):

@@ -76,7 +76,7 @@ class Stream:
         return found
 
     def end(self, timeout=20.0):
-        """What still comes until the server ends it."""
+        """Reads the rest until the server ends it."""
         found = []
         try:
             while True:

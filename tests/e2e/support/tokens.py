@@ -57,7 +57,7 @@ class TokenFile:
 
 
 def decoded(segment):
-    """A segment of a path as the server reads it; None where it cannot be read."""
+    """A segment of a path as the server reads it; None if it is invalid."""
     rest = segment.split("%")[1:]
     if any(len(part) < 2 or not all(digit in "0123456789abcdefABCDEF" for digit in part[:2]) for part in rest):
         return None

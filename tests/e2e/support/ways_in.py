@@ -19,7 +19,7 @@ def flags(mykit_port, beanstalk_port):
 
 
 class House:
-    """A server that speaks all protocols, and the token of a caller; None: no caller has a name."""
+    """A server with all protocols, and the token of a caller; None: all callers are anonymous."""
 
     def __init__(self, server, mykit_port, beanstalk_port, token=None):
         self.server, self.mykit_port, self.beanstalk_port, self.token = server, mykit_port, beanstalk_port, token
@@ -99,7 +99,7 @@ def import_lines(house, topic, count):
 
 
 WAYS = (push, push_batch, send_message, send_message_batch, mykit_push, put, import_lines)
-WITHOUT_CALLERS = (put,)  # the protocol knows none
+WITHOUT_CALLERS = (put,)  # the protocol has no such call
 
 
 # ---- operations ----

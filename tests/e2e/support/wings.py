@@ -1,4 +1,4 @@
-"""What the program that is tried was built with, and which tests need what of it: those of a wing that was left out are left out too."""
+"""The wings of the tested program, and the wings that tests need: tests of a missing wing are skipped."""
 
 import json
 import re
