@@ -111,3 +111,9 @@ def test_finds_habits_in_names_of_tests(name):
 @pytest.mark.parametrize("name", ["too_many_names_are_postponed", "jobs_that_are_no_longer_dead_are_skipped", "never_fires_early", "the_clock_stands_still"])
 def test_accepts_plain_names_of_tests(name):
     assert not prose.NAME_HABIT.search(name)
+
+
+def test_reads_comments_and_docstrings_of_python(tmp_path):
+    source = tmp_path / "a.py"
+    source.write_text('"""Counts jobs."""\n\nx = "nobody"  # told by run\n\n\ndef f():\n    """Where it is said."""\n')
+    assert [(line, sorted(names)) for _, line, names, _ in prose.measure([(source, prose.texts_of(source))])[2]] == [(3, ["tell"]), (7, ["say", "where"])]
