@@ -16,6 +16,7 @@ BAD = {
     "What it may call is said by a file of yours, without which it calls nobody.": ["say", "nobody", "what"],
     "Where it was asked for, the file is made anew.": ["nobody", "where"],
     "This is no token that the server knows.": ["is no"],
+    "None of them was lost, or none is counted.": ["nobody", "nobody"],
     "'x' has not the scope.": ["is no"],
     "He waits until his lease ends.": ["he", "he"],
     "Other addresses want TLS.": ["know"],
@@ -37,6 +38,8 @@ GOOD = [
     "What happens if the disk is full?",
     "The consumer keeps its lease for 30 seconds.",
     "The lease is no longer valid.",
+    "Attempts before the job is dead: 1 to 10000, or none (unlimited).",
+    "Write 'none' to remove the setting.",
     "The log can tell apart two servers of one store.",
 ]
 
