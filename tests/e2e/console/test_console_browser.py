@@ -97,7 +97,7 @@ def test_the_overview_shows_problems_and_remedies(browser, client):
     browser.wait(lambda: browser.find("#status").get_attribute("data-well") == "warning", "a warning")
     problem = browser.wait(lambda: browser.find('[data-code="dead"]'), "the problem")
     assert "bills" in problem.text or "dead" in problem.text
-    runbook = browser.button("What to do", problem).get_attribute("href")
+    runbook = browser.button("Runbook", problem).get_attribute("href")
     assert client.call("GET", re.sub(r"^https?://[^/]+", "", runbook)).status == 200
     browser.sees("http 410 gone")
 
@@ -105,11 +105,11 @@ def test_the_overview_shows_problems_and_remedies(browser, client):
 def test_the_coming_load_is_drawn(browser, client):
     client.push_batch([{"topic": "load", "body": "x", "delay": f"{20 * n + 60}s"} for n in range(30)])
     browser.open("#/topics/load", is_new=True)
-    browser.sees("Coming load")
+    browser.sees("Upcoming load")
     browser.wait(lambda: sum(1 for one in browser.all("svg rect") if float(one.get_attribute("height") or 0) > 0) > 3, "bars")
     browser.open("#/")
     browser.press("Week")
-    browser.sees("Coming load")
+    browser.sees("Upcoming load")
 
 
 def test_a_page_that_is_hidden_holds_no_stream(browser, client):
@@ -182,18 +182,18 @@ def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
     browser.open("#/topics/bin", is_new=True)
     browser.press("Redrive*")
     browser.wait(lambda: browser.button("Redrive 6 jobs", browser.dialog()), "how many")
-    browser.type("Whose error holds", "timed")
+    browser.type("Error contains", "timed")
     browser.press("Redrive 2 jobs", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["ready"] == 2, 20)
     browser.press("Purge*")
-    browser.type("Whose error holds", "410")
-    browser.wait(lambda: browser.button("Drop 4 jobs", browser.dialog()), "how many")
+    browser.type("Error contains", "410")
+    browser.wait(lambda: browser.button("Purge 4 jobs", browser.dialog()), "how many")
     browser.keys(Keys.ESCAPE)
     browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
     assert client.topic("bin")["counts"]["dead"] == 4, "Escape changes nothing"
     browser.press("Purge*")
-    browser.type("Which jobs", "Delayed, also those that wait for a retry")
-    browser.press("Drop 1 job", browser.dialog)
+    browser.type("Which jobs", "Delayed, including jobs that wait for a retry")
+    browser.press("Purge 1 job", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["delayed"] == 0, 20)
     assert client.topic("bin")["counts"]["dead"] == 4
 
@@ -267,8 +267,8 @@ def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client)
     browser.open("#/topics/held/jobs/one", is_new=True)
     browser.sees("worker <b>1</b>")
     browser.press("Cancel the job*")
-    browser.press("Ask for it", browser.dialog)
-    browser.sees("It was asked to give the job up", 20)
+    browser.press("Request the cancel", browser.dialog)
+    browser.sees("A cancel was requested", 20)
     assert client.call("GET", "/v1/topics/held/jobs/one").json()["cancel_requested"] is True
     assert client.nack(job["lease"])[0]["result"] == "cancelled"
 
@@ -294,13 +294,13 @@ def test_a_dead_job_shows_its_history_and_is_redriven_with_another_body(browser,
         (job,) = client.take("story", wait="10s")
         client.nack(job["lease"], error=error, final=str(final).lower())
     browser.open("#/topics/story/jobs/s1", is_new=True)
-    for text in ("bank is down", "still down", "amount is negative", "Attempt 1", "Attempt 3", "was refused for good"):
+    for text in ("bank is down", "still down", "amount is negative", "Attempt 1", "Attempt 3", "was rejected permanently"):
         browser.sees(text)
     browser.press("Edit and redrive*")
     text = browser.wait(lambda: browser.find("#edit-body"), "the body")
     text.clear()
     text.send_keys('{"amount":1}')
-    browser.press("Push it in place of this one", browser.dialog)
+    browser.press("Replace and push", browser.dialog)
     eventually(lambda: client.topic("story")["counts"]["ready"] == 1, 20)
     (job,) = client.take("story")
     assert (job["body"], job["attempt"], job["meta"]) == ({"amount": 1}, 1, {"customer": "c-17"})
@@ -330,16 +330,16 @@ def test_jobs_are_searched(browser, client):
     fail(client, "many", "bad-1", "http 410 gone")
     browser.open("#/topics/many/jobs", is_new=True)
     browser.sees("order-1")
-    browser.type("Id begins with", "mail-5")
+    browser.type("Id starts with", "mail-5")
     browser.press("Search")
     browser.wait(lambda: len(browser.all("table.jobs tbody tr")) == 11, "mail-5 and mail-50 to mail-59")
     assert "id_prefix=mail-5" in browser.driver.current_url, "the search is in the address"
     browser.press("Clear")
-    browser.type("Meta, as name:value", "customer:c7")
+    browser.type("Meta as name:value", "customer:c7")
     browser.press("Search")
     browser.wait(lambda: len(browser.all("table.jobs tbody tr")) == 2, "two of that customer")
     browser.press("Clear")
-    browser.type("Error holds", "410")
+    browser.type("Error contains", "410")
     browser.press("Search")
     browser.wait(lambda: [one.text for one in browser.all("table.jobs tbody th")] == ["bad-1"], "the one with that error")
     browser.press("Clear")
@@ -372,7 +372,7 @@ def test_chosen_dead_jobs_are_redriven(browser, client):
         fail(client, "graves", f"g{n}", "no")
     browser.open("#/topics/graves/jobs?state=dead", is_new=True)
     for name in ("g1", "g3"):
-        browser.wait(lambda: browser.field(f"Choose {name}"), "the box").click()  # noqa: B023
+        browser.wait(lambda: browser.field(f"Select {name}"), "the box").click()  # noqa: B023
     browser.press("Redrive", lambda: browser.find(".bulk"))
     browser.press("Redrive 2 jobs", browser.dialog)
     eventually(lambda: {job["id"] for job in client.list("graves", state="ready")["jobs"]} == {"g1", "g3"}, 20)
@@ -403,7 +403,7 @@ def test_a_change_to_many_can_be_stopped(browser, client):
 
 def test_the_server_page_shows_the_server(browser, client, server):
     browser.open("#/server", is_new=True)
-    for text in ("What an answered push survives", "Every push is on the disk before it is answered", "Disk", "Shards", "Connections", "Limits met", "embedded", "Log"):
+    for text in ("Durability of an answered push", "Every push is on disk before it is answered", "Disk", "Shards", "Connections", "Limits reached", "embedded", "Log"):
         browser.sees(text)
     client.call("POST", "/v1/topics/many/pause")
     browser.sees("pause")
