@@ -104,7 +104,7 @@ def report(client, orders, paid, push_ms):
     lates = sorted(late for order in orders.values() for late in order["late_ms"])
     due = [order for order in orders.values() if order["id"] not in paid]
     faults = {
-        "never came": sum(not order["late_ms"] for order in due),
+        "were never delivered": sum(not order["late_ms"] for order in due),
         "came twice": sum(len(order["late_ms"]) > 1 for order in orders.values()),
         "came though cancelled": sum(bool(orders[id]["late_ms"]) for id in paid),
         "early": sum(late < 0 for late in lates),

@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     snprintf(plan.second_port, sizeof plan.second_port, "%s", second ? second + 1 : "");
     plan.progress = isatty(STDERR_FILENO);
     if (!load_run(&plan, &result))
-        return cli_error("the run broke off: %s", result.problem);
+        return cli_error("the run failed: %s", result.problem);
     load_report_json(&plan, &result);
     return CLI_OK;
 }

@@ -71,7 +71,7 @@ def test_is_not_linked_with_libraries_of_missing_wings(build):
 
 def test_rejects_options_of_missing_wings(build, tmp_path):
     wings, _ = build
-    without = "this build has no {}, take one that was made with TARRY_WITH_{}"
+    without = "this build has no {}, use one built with TARRY_WITH_{}"
     policy = tmp_path / "policy"
     policy.write_text("allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n", encoding="ascii")
     policy.chmod(0o600)

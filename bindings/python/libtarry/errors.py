@@ -89,7 +89,7 @@ def error_of(code: int, result: Any = None, detail: str = "") -> TarryError:
         detail = ffi.string(result.detail).decode()
     text = ffi.string(lib.tarry_strerror(code)).decode()
     if code == lib.TARRY_BAD_OPTION and detail:
-        text = f"bad value of '{detail}': tarry.h says what it may be"
+        text = f"bad value of '{detail}': tarry.h lists the allowed values"
     state = STATES.get(result.state) if result is not None else None
     return _KINDS.get(code, Refused)(detail if code == 0 else text, code=name_of(code), detail=detail, state=state)
 

@@ -131,7 +131,8 @@ static void note_outcome(bool is_written, int error)
     if (is_news && is_written)
         log_event(LOG_INFO, "the audit file is written again", LOG_TEXT("path", audit.path));
     else if (is_news)
-        log_event(LOG_ERROR, "cannot write the audit file, changes go on and stand in the log only",
+        log_event(LOG_ERROR,
+                  "cannot write the audit file, changes continue and are recorded only in the log",
                   LOG_TEXT("path", audit.path), LOG_TEXT("error", strerror(error)));
 }
 

@@ -26,6 +26,6 @@ bool feature_refuse(const char *name, char *error, size_t error_bytes)
     while (at < FEATURES && strcmp(features[at].name, name) != 0)
         at++;
     assert(at < FEATURES);
-    return error_text(error, error_bytes, "this build has no %s, take one that was made with %s",
+    return error_text(error, error_bytes, "this build has no %s, use one built with %s",
                       features[at].title, features[at].option);
 }

@@ -8,10 +8,9 @@
 
 static const char *const fault_texts[] = {
     [URL_OK] = "it is a URL",
-    [URL_BAD_BYTE] =
-        "a blank, a backslash, a control character or a letter beyond ASCII stands in it, "
-        "write it percent-encoded",
-    [URL_FRAGMENT] = "a '#' stands in it, leave it out or write it as %23",
+    [URL_BAD_BYTE] = "it contains a blank, a backslash, a control character or a letter beyond "
+                     "ASCII, write it percent-encoded",
+    [URL_FRAGMENT] = "it contains a '#', leave it out or write it as %23",
     [URL_NO_SCHEME] = "it does not begin with SCHEME://",
     [URL_BAD_USER] =
         "there is more than one '@', or more than one ':' before it, write those of user "

@@ -91,7 +91,7 @@ static bool address_failed(const struct listener *listener, int code, char *erro
     bool is_taken = code == -EADDRINUSE;
     return open_failed(listener, is_taken ? "the port is taken" : strerror(-code),
                        is_taken && inherited_count()
-                           ? "if systemd has it for us, give --listen fd:NAME"
+                           ? "if systemd holds it for this server, give --listen fd:NAME"
                        : is_taken        ? "stop the other server or choose another --listen"
                        : code == -EACCES ? "choose a port from 1024 on"
                                          : "choose another --listen",
@@ -148,10 +148,10 @@ static bool remove_left_over(const struct listener *listener, const struct socka
     if (lstat(address->sun_path, &status) != 0)
         return errno == ENOENT || open_failed(listener, strerror(errno), "choose another", error);
     if (!S_ISSOCK(status.st_mode))
-        return open_failed(listener, "there is a file that is no socket",
+        return open_failed(listener, "a file that is not a socket is there",
                            "remove it or choose another path", error);
     if (is_served(address))
-        return open_failed(listener, "a server listens there",
+        return open_failed(listener, "another server listens there",
                            "stop the other server or choose another path", error);
     return unlink(address->sun_path) == 0 || errno == ENOENT ||
            open_failed(listener, strerror(errno), "remove it or choose another path", error);
@@ -195,15 +195,15 @@ static bool set_owner_and_mode(const struct listener *listener, const char *path
     gid_t group;
     if (options->group[0]) {
         if (!find_group(options->group, &group))
-            return error_text(error, LISTENER_ERROR_BYTES,
-                              "cannot listen on '%s', there is no group '%s', make it or choose "
-                              "another group=",
-                              listener->name, options->group);
+            return error_text(
+                error, LISTENER_ERROR_BYTES,
+                "cannot listen on '%s', there is no group '%s', create it or choose another group=",
+                listener->name, options->group);
         if (lchown(path, (uid_t)-1, group) != 0)
-            return error_text(error, LISTENER_ERROR_BYTES,
-                              "cannot give '%s' to the group '%s', %s, let the server's user be a "
-                              "member of it",
-                              listener->name, options->group, strerror(errno));
+            return error_text(
+                error, LISTENER_ERROR_BYTES,
+                "cannot give '%s' to the group '%s', %s, make the server's user a member of it",
+                listener->name, options->group, strerror(errno));
     }
     if (chmod(path, options->mode ? options->mode : 0600) == 0)
         return true;
@@ -225,7 +225,7 @@ static bool open_path(struct listener *listener, char *error)
         code = -errno;
     if (code != 0)
         return open_failed(listener, strerror(-code),
-                           code == -ENOENT ? "make its directory first"
+                           code == -ENOENT ? "create its directory first"
                                            : "choose another path or let the server write there",
                            error);
     if (!set_owner_and_mode(listener, address.sun_path, error))
@@ -289,7 +289,7 @@ static bool take_inherited(struct listener *listener, int inherited, char *error
     listener->inherited = inherited;
     if (!is_listening(inherited, &address))
         return inherited_failed(
-            name, "it is no listening socket, give ListenStream= with Accept=no", error);
+            name, "it is not a listening socket, give ListenStream= with Accept=no", error);
     /* Duplicate it: another listener may also use the descriptor. */
     listener->fd = fcntl(inherited, F_DUPFD_CLOEXEC, 0);
     if (listener->fd < 0 || fcntl(listener->fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0)
@@ -333,10 +333,10 @@ static bool open_inherited(struct listeners *listeners, const struct listener_op
         found++;
     }
     return found || inherited_failed(options->path,
-                                     there ? "no such socket was handed to this process, give a "
+                                     there ? "this process did not receive such a socket, give a "
                                              "name of LISTEN_FDNAMES, or a number from 3 on"
-                                           : "no socket was handed to this process, start it by a "
-                                             "socket unit of systemd, or choose another --listen",
+                                           : "this process did not receive a socket, start it with "
+                                             "a socket unit of systemd, or choose another --listen",
                                      error);
 }
 

@@ -41,25 +41,25 @@ void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struc
 }
 
 const struct metric reactor_metrics[] = {
-    [TURN_DURATION] = {.name = "tarry_loop_turn_duration_seconds",
-                       .type = PROMETHEUS_HISTOGRAM,
-                       .labels = {"reactor"},
-                       .help = "From a loop's waking up to its going to sleep, or round, again.",
-                       .meaning =
-                           "Nothing else runs on the loop meanwhile. The rate of its sum is the "
-                           "load of the loop: near 1 it is full, add `--shards`. Steps over 10 ms "
-                           "delay jobs."},
+    [TURN_DURATION] =
+        {.name = "tarry_loop_turn_duration_seconds",
+         .type = PROMETHEUS_HISTOGRAM,
+         .labels = {"reactor"},
+         .help = "Duration of an iteration of an event loop, without the time that it sleeps.",
+         .meaning =
+             "Nothing else runs on the loop during an iteration. The rate of its sum is the load "
+             "of the loop: near 1 it is full, add `--shards`. Iterations over 10 ms delay jobs."},
     [TURN_LONGEST] = {.name = "tarry_loop_turn_longest_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"reactor"},
-                      .help = "The longest such turn of the last minute.",
+                      .help = "The longest iteration of the last minute.",
                       .meaning =
                           "Over 0.1 occasionally: the machine has too few processors, or swaps. "
                           "Regularly, on an idle machine: report it with the calls of that time."},
     [LAG] = {.name = "tarry_loop_lag_seconds",
              .type = PROMETHEUS_HISTOGRAM,
              .labels = {"reactor"},
-             .help = "How much later than asked for a loop's deadlines ran.",
+             .help = "Delay between a loop's deadlines and their execution.",
              .meaning = "The machine adds this to every job's lateness. Grows: the loop is busy "
                         "(`tarry_loop_turn_duration_seconds`), or the process gets no processor "
                         "time."},

@@ -101,7 +101,7 @@ static const char *first_reason(void)
     if (ERR_SYSTEM_ERROR(code))
         return strerror(ERR_GET_REASON(code));
     const char *reason = code ? ERR_reason_error_string(code) : NULL;
-    return reason ? reason : "no reason is known";
+    return reason ? reason : "the reason is unknown";
 }
 
 /* Refuses a key with a passphrase, because a server cannot prompt for it. */
@@ -138,8 +138,9 @@ static bool load_certificate(SSL_CTX *ssl, const struct tls_options *options, ch
                           "both files");
     if (!certificate)
         return !options->is_server ||
-               error_text(error, error_bytes,
-                          "TLS without a certificate, give its file and its key's");
+               error_text(
+                   error, error_bytes,
+                   "TLS without a certificate, give the files of the certificate and its key");
     if (SSL_CTX_use_certificate_chain_file(ssl, certificate) != 1)
         return error_text(error, error_bytes, "cannot read the certificate in '%s', %s",
                           certificate, first_reason());
@@ -147,7 +148,7 @@ static bool load_certificate(SSL_CTX *ssl, const struct tls_options *options, ch
     if (SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) != 1) {
         if (ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH)
             return error_text(error, error_bytes,
-                              "the key in '%s' is not of the certificate in '%s'", key,
+                              "the key in '%s' does not belong to the certificate in '%s'", key,
                               certificate);
         return error_text(error, error_bytes,
                           "cannot read the key in '%s', %s; it must be PEM without a passphrase",
@@ -168,11 +169,12 @@ static bool load_authorities(SSL_CTX *ssl, const struct tls_options *options, ch
         return true;
     }
     if (!options->is_server && SSL_CTX_set_default_verify_paths(ssl) != 1)
-        return error_text(error, error_bytes, "cannot read whom the system believes, %s",
+        return error_text(error, error_bytes, "cannot read the CA certificates of the system, %s",
                           first_reason());
     return options->client_auth == TLS_CLIENT_AUTH_OFF ||
-           error_text(error, error_bytes,
-                      "clients are to show certificates, but nobody says whose are believed");
+           error_text(
+               error, error_bytes,
+               "clients must present certificates, but no CA certificates are given to check them");
 }
 
 static int verify_mode(const struct tls_options *options)
@@ -381,7 +383,7 @@ static void note_failure(struct tls_session *session)
     else if (session->is_plain_http)
         reason = "the peer speaks plain HTTP";
     else if (number == SSL_R_WRONG_VERSION_NUMBER)
-        reason = "what the peer speaks is no TLS";
+        reason = "the peer does not speak TLS";
     keep_text(&session->why, reason, strlen(reason));
     ERR_clear_error();
 }

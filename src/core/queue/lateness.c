@@ -231,7 +231,7 @@ const struct metric lateness_metrics[] = {
     [LATE] = {.name = "tarry_lateness_seconds",
               .type = PROMETHEUS_HISTOGRAM,
               .labels = {"topic", "way"},
-              .help = "From a job's due to its being handed out, first attempts.",
+              .help = "Time from a job's due time to its delivery, first attempts only.",
               .meaning = "The main figure of a delay queue. Way `take`: a consumer took the job; "
                          "it grows if consumers are too few or slow "
                          "(`tarry_jobs{state=\"ready\"}` grows too). `callback`, `broker`: the "
@@ -239,13 +239,13 @@ const struct metric lateness_metrics[] = {
                          "(`tarry_endpoint_duration_seconds`, `tarry_deliver_endpoints`), or "
                          "`max_in_flight` or `rate` is reached. Late in all topics: the server "
                          "itself (`tarry_loop_turn_longest_seconds`).",
-              .when = "once a job was handed out"},
+              .when = "once a job was delivered"},
     [ATTEMPTS] = {.name = "tarry_delivery_attempts",
                   .type = PROMETHEUS_HISTOGRAM,
                   .labels = {"topic", "way"},
-                  .help = "Which attempt of its job a delivery was.",
+                  .help = "Number of the attempt, for each delivery.",
                   .meaning = "The share of 1 is first attempts. The share above 1 grows: jobs fail "
                              "or their leases end; `tarry_jobs_nacked_total` and "
                              "`tarry_jobs_lease_ended_total` show which.",
-                  .when = "once a job was handed out"},
+                  .when = "once a job was delivered"},
     METRIC_END};

@@ -271,8 +271,8 @@ static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply 
     if (!is_done(reply->status)) {
         (void)snprintf(name, sizeof name, "%.*s", (int)topic->command->topic.topic.len,
                        topic->command->topic.topic.at);
-        log_event(LOG_ERROR, "a topic's delete stays begun", LOG_TEXT("topic", name),
-                  LOG_TEXT("advice", "delete it again, or the next start goes on with it"));
+        log_event(LOG_ERROR, "a topic's delete is not complete", LOG_TEXT("topic", name),
+                  LOG_TEXT("advice", "delete it again, or the next start completes it"));
     }
     finish_delete(topic);
 }

@@ -7,77 +7,75 @@ static const struct {
 } rows[] = {
     [QUEUE_OK] = {"ok", "done"},
     [QUEUE_CREATED] = {"created", "the job is new and kept"},
-    [QUEUE_REPLACED] = {"replaced", "the job took the place of an earlier one with the same id"},
-    [QUEUE_EXISTED] = {"existed", "the id is known already and nothing changed"},
-    [QUEUE_CANCELLED] = {"cancelled", "the job will not be delivered any more"},
+    [QUEUE_REPLACED] = {"replaced", "the job replaced an earlier one with the same id"},
+    [QUEUE_EXISTED] = {"existed", "the id exists already and nothing changed"},
+    [QUEUE_CANCELLED] = {"cancelled", "the job will no longer be delivered"},
     [QUEUE_NOT_FOUND] = {"not_found",
                          "there is no such job or topic, or the job has finished; check "
                          "the topic and the id"},
     [QUEUE_CONFLICT] = {"conflict", "a job with this id exists; push with on_conflict=replace or "
                                     "on_conflict=keep, or choose another id"},
-    [QUEUE_LEASED] = {"leased", "the job is with a consumer now; try again once it has answered or "
-                                "its lease has ended"},
+    [QUEUE_LEASED] =
+        {"leased",
+         "a consumer holds the job; try again once it has answered or its lease has ended"},
     [QUEUE_DEAD_STATE] = {"dead", "the job has used up its attempts; redrive it, or push it again"},
     [QUEUE_LEASE_ENDED] = {"lease_ended",
-                           "the lease is over or was answered before, so the job may "
-                           "be delivered again; take it again, and extend in time"},
+                           "the lease has ended or was already answered, so the job may be "
+                           "delivered again; take it again, and extend in time"},
     [QUEUE_BAD_TOPIC] = {"bad_topic",
                          "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . "
                          "_ - + / ; $ ( ) and no leading dot"},
     [QUEUE_BAD_ID] = {"bad_id", "the id is not valid; use 1 to 128 printable ASCII characters "
-                                "without blanks, and neither '.' nor '..', which no path can name"},
-    [QUEUE_BAD_OPTION] =
-        {"bad_option",
-         "an option has a value that it cannot have; /openapi.yaml says what each may be"},
+                                "without blanks, but not '.' or '..', which a path cannot contain"},
+    [QUEUE_BAD_OPTION] = {"bad_option",
+                          "invalid option value; /openapi.yaml lists the allowed values"},
     [QUEUE_BODY_TOO_BIG] = {"body_too_big",
                             "the body is above the server's limit; keep it elsewhere "
                             "and push a reference, or raise the limit"},
-    [QUEUE_TOO_MANY_TOPICS] = {"too_many_topics", "the server has as many topics as it may; delete "
-                                                  "unused ones, or raise the limit"},
+    [QUEUE_TOO_MANY_TOPICS] =
+        {"too_many_topics",
+         "the server has reached its limit of topics; delete unused ones, or raise the limit"},
     [QUEUE_BAD_CURSOR] = {"bad_cursor",
-                          "the cursor is not one this server gave; list again from the "
-                          "start"},
-    [QUEUE_NO_SPACE] = {"no_space",
-                        "the store is full (its disk, or memory or disk of its Redis) and this was "
-                        "not done; make room and try again"},
+                          "the cursor does not come from this server; list again from the start"},
+    [QUEUE_NO_SPACE] = {"no_space", "the store is full (its disk, or memory or disk of its Redis) "
+                                    "and nothing was changed; make room and try again"},
     [QUEUE_NO_MEMORY] = {"no_memory", "the server is out of memory and changed nothing; try again "
                                       "later"},
-    [QUEUE_STOPPING] = {"stopping", "the server is going down; try again once it is back"},
-    [QUEUE_DIRECTORY_MOVED] = {"directory_moved",
-                               "the path of the server's data directory leads to another one, or "
-                               "nowhere, and nothing is known to have changed; put the directory "
-                               "back, or restart the server on the one that is there now"},
-    [QUEUE_UNAVAILABLE] = {"unavailable",
-                           "the store cannot be reached or has failed, so whether this was done is "
-                           "not known; call again with the same id or lease, and see the server's "
-                           "log"},
-    [QUEUE_ELSEWHERE] = {"unavailable", "the number of shards is being changed and nothing was "
-                                        "done; call again"},
-    [QUEUE_MOVING] = {"unavailable", "the job is on its way to another shard and nothing was done; "
-                                     "call again"},
+    [QUEUE_STOPPING] = {"stopping", "the server is stopping; try again once it is back"},
+    [QUEUE_DIRECTORY_MOVED] =
+        {"directory_moved",
+         "the path of the server's data directory leads to another directory or does not exist, "
+         "and whether anything was changed is not known; put the directory back, or restart the "
+         "server on the one that is there now"},
+    [QUEUE_UNAVAILABLE] =
+        {"unavailable",
+         "the store cannot be reached or has failed, and whether this was done is not known; call "
+         "again with the same id or lease, and see the server's log"},
+    [QUEUE_ELSEWHERE] =
+        {"unavailable",
+         "the number of shards is being changed and nothing was done; repeat the call"},
+    [QUEUE_MOVING] = {"unavailable",
+                      "the job is moving to another shard and nothing was done; repeat the call"},
     [QUEUE_TOPIC_FULL] = {"topic_full",
                           "the topic has as many jobs as its max_jobs allows and this one was not "
-                          "kept; try again once some are done, or raise the topic's max_jobs"},
-    [QUEUE_REQUESTED] = {"requested",
-                         "the job is with a consumer, who is told; unless he acks it, it is "
-                         "cancelled when his lease ends"},
-    [QUEUE_DRAINING] = {"draining",
-                        "the server takes no new jobs for now, as was asked of it; push to another "
-                        "one, or try again later"},
-    [QUEUE_UNSUPPORTED] = {"unsupported",
-                           "the server's store cannot do this; docs/sql.md says what it cannot"},
+                          "stored; try again once some are done, or raise the topic's max_jobs"},
+    [QUEUE_REQUESTED] = {"requested", "a consumer holds the job and is notified; the job is "
+                                      "cancelled when its lease ends, unless the consumer acks it"},
+    [QUEUE_DRAINING] = {"draining", "the server accepts no new jobs, because it is being drained; "
+                                    "push to another server, or try again later"},
+    [QUEUE_UNSUPPORTED] =
+        {"unsupported",
+         "the server's store cannot do this; docs/sql.md lists the differences between stores"},
     [QUEUE_TOO_FAST] = {"too_many_requests",
-                        "pushes come faster than the rate of this caller allows; push again later"},
+                        "this caller pushes faster than its rate allows; push again later"},
     [QUEUE_TOPIC_TOO_FAST] =
         {"too_many_requests",
          "jobs are pushed into the topic faster than its push_rate allows; push "
          "again later, or raise the push_rate"},
-    [QUEUE_CALLER_FULL] = {"caller_full",
-                           "the topics of this caller hold as many jobs as it may have; push again "
-                           "once some are done"},
-    [QUEUE_MEMORY_SPENT] = {"memory",
-                            "the server uses nearly all of the memory that --max-memory allows; "
-                            "take and ack go on, push again later"},
+    [QUEUE_CALLER_FULL] =
+        {"caller_full", "this caller has reached its limit of jobs; push again once some are done"},
+    [QUEUE_MEMORY_SPENT] = {"memory", "the server uses nearly all of the memory that --max-memory "
+                                      "allows; take and ack still work, push again later"},
     [QUEUE_FORBIDDEN] = {"forbidden", "the caller lacks the scope for this topic; use a token that "
                                       "has it"},
     [QUEUE_OWN_TOPIC] = {"reserved_topic",

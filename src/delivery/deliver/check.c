@@ -98,7 +98,8 @@ static bool check_to(struct guard *guard, const struct target_setting *setting, 
     buffer_init(&endpoint, ENDPOINT_BYTES_MAX - 1);
     bool ok = target_endpoint(to, &endpoint, why) && ops && ops->check(setting, to, why);
     if (!ok)
-        error_text(error, DELIVER_ERROR_BYTES, "%s", why[0] ? why : "no way there in this build");
+        error_text(error, DELIVER_ERROR_BYTES, "%s",
+                   why[0] ? why : "this build has no such target");
     else
         ok = check_hosts(guard, buffer_slice(&endpoint), error);
     buffer_fini(&endpoint);
@@ -170,8 +171,7 @@ static bool check_dead_letter(struct guard *guard, struct slice topic, struct sl
     if (rules.to_topic && slice_is(topic, rules.to_topic))
         ok = error_text(error, DELIVER_ERROR_BYTES, "'to' is the topic itself, name another one");
     if (ok && rules.to_topic && job_topic_is_own(slice_of(rules.to_topic)))
-        ok = error_text(error, DELIVER_ERROR_BYTES,
-                        "'to' is a topic of tarry's own, name another one");
+        ok = error_text(error, DELIVER_ERROR_BYTES, "'to' is a reserved topic, name another one");
     if (ok && rules.to_url)
         ok = check_callback_url(guard, slice_of(rules.to_url), error);
     if (ok && rules.alert_to)
@@ -190,8 +190,7 @@ bool deliver_check(struct guard *guard, struct slice topic, struct slice extensi
     struct extension parts;
     if (slice_is(topic, DEAD_LETTER_TOPIC))
         return error_text(error, DELIVER_ERROR_BYTES,
-                          "tarry itself works off this topic, it has neither 'deliver' nor "
-                          "'dead_letter'");
+                          "this topic is reserved, it has neither 'deliver' nor 'dead_letter'");
     return extension_parse(extension, &parts, error) &&
            (parts.deliver.len == 0 || check_deliver(guard, parts.deliver, error)) &&
            (parts.dead_letter.len == 0 ||

@@ -165,7 +165,7 @@ static bool fail_unknown(struct dead_letter_reader *reader, const char *of, stru
     snprintf(name, sizeof name, "%.*s", (int)(key.len > 2 ? key.len - 2 : 0), key.at + 1);
     const char *nearest = text_nearest(name, names);
     return error_text(reader->error, DELIVER_ERROR_BYTES, "unknown member '%s' in '%s', %s'%s'",
-                      name, of, nearest ? "did you mean " : "the first that there is: ",
+                      name, of, nearest ? "did you mean " : "the first one is ",
                       nearest ? nearest : members[0].name);
 }
 

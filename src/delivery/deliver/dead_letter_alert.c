@@ -116,7 +116,7 @@ static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (dead_letter_is_pushed(reply))
         dead_letter_pass_next(worker);
     else
-        dead_letter_pass_fail(worker, "the note of an alert could not be kept");
+        dead_letter_pass_fail(worker, "the record of an alert could not be stored");
 }
 
 /* Continues even if the failure was not recorded; then the alert is retried sooner. */
@@ -307,7 +307,7 @@ static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *
     dead_letter_replied(worker);
     if (!dead_letter_is_pushed(reply) || worker->is_stopping) {
         alert_run_free(alerting->run);
-        dead_letter_pass_fail(worker, "the note of an alert could not be kept");
+        dead_letter_pass_fail(worker, "the record of an alert could not be stored");
         return;
     }
     alert_run_start(alerting->run);
@@ -373,7 +373,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     if (dead_letter_is_pushed(reply))
         alert_done(worker);
     else
-        alert_failed(worker, "the queue did not take the callback");
+        alert_failed(worker, "the queue did not accept the callback");
 }
 
 static void alert_push_callback(struct dead_letter_worker *worker, struct slice text)
@@ -469,7 +469,7 @@ static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK) {
-        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not return the dead jobs");
         return;
     }
     buffer_init(&text, ALERT_BYTES_MAX);
@@ -518,7 +518,7 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)tag;
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        dead_letter_pass_fail(worker, "the queue did not show the note of the last alert");
+        dead_letter_pass_fail(worker, "the queue did not return the record of the last alert");
         return;
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)

@@ -107,7 +107,7 @@ static void write_meta(struct buffer *meta, const struct dead_letter_pass *pass,
     (void)job_meta_add(meta, slice_of(JOB_META_DEAD_HOPS), slice_make(text, (size_t)len));
     if (!add_own_meta(meta, job->meta))
         log_event(LOG_WARN, "dead letter without all of its meta",
-                  LOG_TEXT("reason", "there is no room beside tarry's own"));
+                  LOG_TEXT("reason", "tarry's own meta leaves no room for it"));
     /* Add useful information if there is room. */
     (void)job_meta_add(meta, slice_of(JOB_META_DEAD_TOPIC), dead_letter_pass_topic(pass));
     len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
@@ -141,10 +141,12 @@ static void note_ring(struct dead_letter_worker *worker)
     if (!pass->figures || pass->figures->ringed == pass->ringed)
         return;
     if (pass->ringed > pass->figures->ringed)
-        log_event(LOG_WARN, "dead letters go round", LOG_TEXT("topic", pass->figures->name),
-                  LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
-                  LOG_TEXT("error", "the topics that 'dead_letter.to' names lead back to this one, "
-                                    "they stay here"));
+        log_event(
+            LOG_WARN, "dead letters go in a circle", LOG_TEXT("topic", pass->figures->name),
+            LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
+            LOG_TEXT(
+                "error",
+                "the topics of 'dead_letter.to' lead back to this one, so its dead jobs stay"));
     pthread_mutex_lock(&worker->lock);
     pass->figures->tally->ringed += pass->ringed - pass->figures->ringed;
     pass->figures->ringed = pass->ringed;
@@ -172,7 +174,7 @@ static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)tag;
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK) {
-        dead_letter_pass_fail(worker, "the queue did not drop what was forwarded");
+        dead_letter_pass_fail(worker, "the queue did not remove a forwarded job");
         return;
     }
     for (size_t i = 0; i < reply->result_count; i++)
@@ -229,7 +231,7 @@ static void on_copied_apart(void *owner, uint64_t tag, const struct queue_reply 
                                    ? reply->results[0].status
                                    : QUEUE_UNAVAILABLE;
     if (status != QUEUE_CREATED && status != QUEUE_EXISTED && status != QUEUE_BODY_TOO_BIG) {
-        dead_letter_pass_fail(worker, "the queue did not take a dead letter");
+        dead_letter_pass_fail(worker, "the queue did not accept a dead letter");
         return;
     }
     step->items[step->at].state = status == QUEUE_BODY_TOO_BIG ? ITEM_LISTED : ITEM_COPIED;
@@ -281,7 +283,7 @@ static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     }
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        dead_letter_pass_fail(worker, "the queue did not show who has a dead letter's id");
+        dead_letter_pass_fail(worker, "the queue did not return the job with a dead letter's id");
         return;
     }
     queue_get(worker->options.queue, dead_letter_pass_topic(&worker->pass), item_id(item),
@@ -310,7 +312,7 @@ static void note_too_big(const struct dead_letter_pass *pass, const struct item 
     (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
     (void)snprintf(id, sizeof id, "%.*s", (int)item->id_bytes, item->id);
     log_event(LOG_WARN, "dead letter stays", LOG_TEXT("topic", topic_text), LOG_TEXT("id", id_text),
-              LOG_TEXT("error", "its body is larger than --max-body allows now"));
+              LOG_TEXT("error", "its body is larger than the current --max-body"));
 }
 
 static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -334,7 +336,7 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
             refused = true;
     }
     if (refused)
-        dead_letter_pass_fail(worker, "the queue did not take a dead letter");
+        dead_letter_pass_fail(worker, "the queue did not accept a dead letter");
     else
         copy_next_apart(worker);
 }
@@ -359,7 +361,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK || reply->job_count > DEAD_LETTER_PAGE_WITH_BODIES ||
         reply->cursor.len > sizeof step->cursor) {
-        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not return the dead jobs");
         return;
     }
     step->count = 0;
@@ -480,7 +482,7 @@ static void on_dropped(void *owner, uint64_t tag, const struct queue_reply *repl
     (void)tag;
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK || reply->result_count != step->count) {
-        dead_letter_pass_fail(worker, "the queue did not drop dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not remove dead jobs");
         return;
     }
     if (worker->pass.droppable != UINT64_MAX)
@@ -529,7 +531,7 @@ static void on_oldest(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK)
-        dead_letter_pass_fail(worker, "the queue did not show the dead jobs");
+        dead_letter_pass_fail(worker, "the queue did not return the dead jobs");
     else if (drop_choose(worker, reply, changes))
         queue_change(worker->options.queue, changes, ((struct dropping *)worker->pass.step)->count,
                      dead_letter_reply_to(worker, on_dropped));

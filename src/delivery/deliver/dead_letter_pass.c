@@ -154,7 +154,7 @@ bool dead_letter_pass_read_counts(struct dead_letter_worker *worker,
     if (reply->status == QUEUE_NOT_FOUND)
         pass_done(worker);
     else
-        dead_letter_pass_fail(worker, "the queue did not show the topic");
+        dead_letter_pass_fail(worker, "the queue did not return the topic");
     return false;
 }
 

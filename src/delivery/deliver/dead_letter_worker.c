@@ -270,7 +270,7 @@ static struct dead_letter_topic *topic_add(struct dead_letter_worker *worker, st
         topic->name = strndup(name.at, name.len);
     if (!topic || !topic->name) {
         free(topic);
-        log_event(LOG_ERROR, "dead letters not followed", LOG_TEXT("error", "out of memory"));
+        log_event(LOG_ERROR, "dead letters not processed", LOG_TEXT("error", "out of memory"));
         return NULL;
     }
     topic->entry.key = slice_of(topic->name);
@@ -466,31 +466,32 @@ const struct metric dead_letter_metrics[] = {
                    .help = "Dead jobs forwarded by 'dead_letter.to'.",
                    .meaning = "Jobs of the topic use up their attempts; the other topic has them.",
                    HAS_RULES},
-    [RINGED] = {.name = "tarry_dead_ringed",
-                .type = PROMETHEUS_GAUGE,
-                .labels = {"topic"},
-                .help = "Dead jobs that stay because topics name each other as 'dead_letter.to' in "
-                        "a ring.",
-                .meaning = "Above 0: change `dead_letter.to` of one of the topics, then remove the "
-                           "jobs or push them again.",
-                HAS_RULES},
+    [RINGED] =
+        {.name = "tarry_dead_ringed",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"topic"},
+         .help =
+             "Dead jobs that stay because topics name each other as 'dead_letter.to' in a circle.",
+         .meaning = "Above 0: change `dead_letter.to` of one of the topics, then remove the "
+                    "jobs or push them again.",
+         HAS_RULES},
     [DROPPED] = {.name = "tarry_dead_dropped_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"topic", "reason"},
-                 .help = "Dead jobs dropped because 'dead_letter.keep' was met.",
-                 .meaning = "They are lost. Wider bounds in `dead_letter.keep` keep more; "
-                            "`dead_letter.to` keeps them elsewhere.",
+                 .help = "Dead jobs removed because a limit of 'dead_letter.keep' was reached.",
+                 .meaning = "They are lost. Higher limits in `dead_letter.keep` keep more; "
+                            "`dead_letter.to` forwards them.",
                  HAS_RULES},
     [ALERTS] = {.name = "tarry_alerts_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},
-                .help = "Alerts of dead jobs given to their callback or command.",
+                .help = "Alerts about dead jobs, sent to their callback or command.",
                 .meaning = "An alert about dead jobs was sent: see the runbook page on them.",
                 HAS_RULES},
     [ALERT_FAILURES] = {.name = "tarry_alert_failures_total",
                         .type = PROMETHEUS_COUNTER,
                         .labels = {"topic"},
-                        .help = "Alerts that could not be given, and will be tried again.",
+                        .help = "Alerts that failed and will be retried.",
                         .meaning =
                             "Alerts about dead jobs are not delivered. The log has the reason in "
                             "`alert failed`.",

@@ -25,7 +25,7 @@ static void follow_dead_letter(struct deliver *deliver, struct slice topic, stru
     bool has_rules = json.len > 0 && dead_letter_parse(json, &rules, error);
     if (json.len > 0 && !has_rules) {
         snprintf(name, sizeof name, "%.*s", (int)topic.len, topic.at);
-        log_event(LOG_ERROR, "dead letters left alone", LOG_TEXT("topic", name),
+        log_event(LOG_ERROR, "dead letters not processed", LOG_TEXT("topic", name),
                   LOG_TEXT("error", error));
     }
     dead_letter_worker_follow(deliver->worker, topic, has_rules ? &rules : NULL);
@@ -45,7 +45,7 @@ static void follow_topic(struct deliver *deliver, struct slice topic, struct sli
     if (!dispatcher)
         return;
     if (!is_understood)
-        log_event(LOG_ERROR, "settings not understood", LOG_TEXT("topic", dispatcher->topic),
+        log_event(LOG_ERROR, "invalid settings", LOG_TEXT("topic", dispatcher->topic),
                   LOG_TEXT("error", error));
     dispatcher->seen = deliver->look;
     follow_dead_letter(deliver, dispatcher->entry.key, extension.dead_letter);
@@ -225,7 +225,7 @@ static void close_endpoints(struct deliver *deliver)
 static void on_timeout(void *ctx)
 {
     struct deliver *deliver = ctx;
-    log_event(LOG_WARN, "deliveries given up", LOG_TEXT("reason", "stopping"));
+    log_event(LOG_WARN, "deliveries abandoned", LOG_TEXT("reason", "stopping"));
     close_endpoints(deliver);
 }
 

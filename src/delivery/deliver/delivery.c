@@ -335,7 +335,7 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
         delivery_return(delivery, DISPATCHER_RETURN_LATER, wait_ms);
         return;
     case ENDPOINT_UNKNOWN:
-        snprintf(error, sizeof error, "no way to '%.*s' in this build", (int)endpoint.len,
+        snprintf(error, sizeof error, "this build cannot deliver to '%.*s'", (int)endpoint.len,
                  endpoint.at);
         delivery_refuse(delivery, error);
         return;
@@ -357,7 +357,7 @@ static void delivery_send_to_callback(struct delivery *delivery,
     char error[TARGET_ERROR_BYTES], error_text[DELIVER_ERROR_BYTES];
     struct buffer endpoint;
     if (!dispatcher->setting.allows_callback) {
-        delivery_refuse(delivery, "this topic does not allow callbacks of its own");
+        delivery_refuse(delivery, "this topic does not allow callbacks of its jobs");
         return;
     }
     buffer_init(&endpoint, ENDPOINT_BYTES_MAX);

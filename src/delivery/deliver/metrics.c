@@ -195,7 +195,7 @@ const struct metric deliver_metrics[] = {
     [ATTEMPTS] = {.name = "tarry_deliver_attempts_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic", "outcome"},
-                  .help = "Jobs handed to a target, by outcome.",
+                  .help = "Deliveries to a target, by outcome.",
                   .meaning =
                       "`failed` is retried after the backoff, `refused` is dead immediately, "
                       "`unsent` was not sent. Each job's last error has the target's answer.",
@@ -203,29 +203,31 @@ const struct metric deliver_metrics[] = {
     [IN_FLIGHT] = {.name = "tarry_deliver_in_flight",
                    .type = PROMETHEUS_GAUGE,
                    .labels = {"topic"},
-                   .help = "Jobs with a target now.",
-                   .meaning = "Always at the topic's `max_in_flight`: the endpoint is the brake.",
+                   .help = "Deliveries to a target in progress.",
+                   .meaning =
+                       "Always at the topic's `max_in_flight`: the endpoint limits the rate.",
                    HAS_TARGET},
     [RETURNED] = {.name = "tarry_deliver_returned_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic", "reason"},
-                  .help = "Jobs given back to the queue without an attempt.",
+                  .help = "Jobs returned to the queue without an attempt.",
                   .meaning = "`endpoint_rests`: its breaker is open; `endpoint_full`: its window "
-                             "is met; `too_many`: over 1,024 endpoints at work; `short_lease`: the "
+                             "is full; `too_many`: over 1,024 endpoints in use; `short_lease`: the "
                              "lease is shorter than the timeout. They lose no attempt.",
                   HAS_TARGET},
-    [LEASE_ENDED] = {.name = "tarry_deliver_lease_ended_total",
-                     .type = PROMETHEUS_COUNTER,
-                     .labels = {"topic"},
-                     .help = "Outcomes that came after the job's lease had ended: it comes again.",
-                     .meaning =
-                         "These jobs are delivered twice. The store was away, or the process was "
-                         "suspended.",
-                     HAS_TARGET},
+    [LEASE_ENDED] =
+        {.name = "tarry_deliver_lease_ended_total",
+         .type = PROMETHEUS_COUNTER,
+         .labels = {"topic"},
+         .help =
+             "Outcomes that arrived after the job's lease had ended: the job is delivered again.",
+         .meaning = "These jobs are delivered twice. The store was away, or the process was "
+                    "suspended.",
+         HAS_TARGET},
     [ENDPOINTS] = {.name = "tarry_deliver_endpoints",
                    .type = PROMETHEUS_GAUGE,
                    .labels = {"state"},
-                   .help = "Endpoints in use; resting: nothing is sent there but probes.",
+                   .help = "Endpoints in use; resting: only probes are sent there.",
                    .meaning = "`resting` above 0 for long: an endpoint is down. Its jobs wait as "
                               "ready and lose no attempts; deliveries resume when it answers."},
     [ENDPOINT_OUTCOMES] =
@@ -233,33 +235,33 @@ const struct metric deliver_metrics[] = {
          .type = PROMETHEUS_COUNTER,
          .labels = {"endpoint", "outcome"},
          .help = "Messages sent to an endpoint, by outcome, including alerts and tests.",
-         .meaning = "`failed` grows at one endpoint: it, and no topic, is the "
-                    "cause. `GET /v1/topics/{topic}/endpoints` has its last "
+         .meaning = "`failed` grows at one endpoint: the endpoint is the cause, not a topic. `GET "
+                    "/v1/topics/{topic}/endpoints` has its last "
                     "error.",
          HAS_TARGET},
     [ENDPOINT_DURATION] =
         {.name = "tarry_endpoint_duration_seconds",
          .type = PROMETHEUS_HISTOGRAM,
          .labels = {"endpoint"},
-         .help = "From handing a message over to the outcome.",
+         .help = "Time from sending a message to its outcome.",
          .meaning = "Grows if the endpoint becomes slow, up to the topic's `timeout`; then "
                     "raise `max_in_flight` or make it faster, or jobs become late.",
          HAS_TARGET},
     [ENDPOINT_IN_FLIGHT] = {.name = "tarry_endpoint_in_flight",
                             .type = PROMETHEUS_GAUGE,
                             .labels = {"endpoint"},
-                            .help = "Messages with the endpoint now.",
-                            .meaning = "High and `tarry_endpoint_outcomes_total` still: it takes "
-                                       "messages and does not answer.",
+                            .help = "Messages to the endpoint in progress.",
+                            .meaning = "High while `tarry_endpoint_outcomes_total` does not "
+                                       "change: the endpoint accepts messages and does not answer.",
                             HAS_TARGET},
-    [ENDPOINT_BREAKER] = {.name = "tarry_endpoint_breaker_open",
-                          .type = PROMETHEUS_GAUGE,
-                          .labels = {"endpoint"},
-                          .help = "1 while nothing but probes is sent there; of `(others)`, how "
-                                  "many of them.",
-                          .meaning =
-                              "Alert on it after some minutes: the endpoint is down. Its jobs wait "
-                              "and lose no attempts; deliveries resume by themselves. Runbook page "
-                              "*stuck*.",
-                          HAS_TARGET},
+    [ENDPOINT_BREAKER] =
+        {.name = "tarry_endpoint_breaker_open",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"endpoint"},
+         .help =
+             "1 while only probes are sent there; for `(others)`, the number of such endpoints.",
+         .meaning = "Alert on it after some minutes: the endpoint is down. Its jobs wait "
+                    "and lose no attempts; deliveries resume automatically. Runbook page "
+                    "*stuck*.",
+         HAS_TARGET},
     METRIC_END};

@@ -58,11 +58,11 @@ static const char *sample_hint(const struct sample *sample)
 {
     uint32_t code = sample->report.code;
     if (!sample->was_sent)
-        return "put right what 'error' says, then try again";
+        return "correct the fault in 'error', then try again";
     if (sample->report.outcome == TARGET_DONE)
-        return "jobs of this topic are delivered like this one";
+        return "jobs of this topic are delivered like this sample";
     if (is_http(sample) && (code == 401 || code == 403))
-        return "the endpoint refuses: compare its key with the one the policy file names";
+        return "the endpoint rejects the sample: compare its key with the one in the policy file";
     if (is_http(sample) && (code == 404 || code == 405 || code == 410))
         return "the endpoint has no such path: check 'to'";
     if (is_http(sample) && code >= 300 && code < 400)
@@ -70,10 +70,10 @@ static const char *sample_hint(const struct sample *sample)
     if (code == 429 || code == 503)
         return "the endpoint is busy: lower max_in_flight or rate";
     if (sample->report.outcome == TARGET_REFUSED)
-        return "jobs that end like this one go to dead at once";
+        return "jobs with this outcome are dead immediately";
     if (sample->report.outcome == TARGET_UNSENT)
-        return "nothing left this server: see whether the endpoint runs and its host is allowed";
-    return "jobs that end like this one are tried again by the topic's retry policy";
+        return "nothing was sent: check that the endpoint runs and that its host is allowed";
+    return "jobs with this outcome are retried by the topic's retry policy";
 }
 
 static void write_lines(struct buffer *out, struct slice lines)
@@ -183,8 +183,8 @@ static bool sample_give(struct sample *sample)
     endpoints_flush(&sample->deliver->endpoints);
     if (verdict != ENDPOINT_SENT)
         snprintf(sample->error, sizeof sample->error, "%s",
-                 verdict == ENDPOINT_UNKNOWN ? "no way there in this build"
-                                             : "too many endpoints at work, try again later");
+                 verdict == ENDPOINT_UNKNOWN ? "this build has no such target"
+                                             : "too many endpoints in use, try again later");
     return verdict == ENDPOINT_SENT;
 }
 

@@ -16,7 +16,7 @@
 #define RELAYS GUARD_NETWORK_RELAYS
 
 const struct guard_network_row guard_network_rows[] = {
-    {"0.0.0.0/0", PUBLIC, "IPv4 but for what follows", "IANA IPv4 address space"},
+    {"0.0.0.0/0", PUBLIC, "IPv4 except the networks below", "IANA IPv4 address space"},
     {"0.0.0.0/8", CLOSED, "this network; Linux takes 0.0.0.0 for this machine", "RFC 791, 1122"},
     {"10.0.0.0/8", CLOSED, "private", "RFC 1918"},
     {"100.64.0.0/10", CLOSED, "shared by a provider's customers", "RFC 6598"},
@@ -35,7 +35,7 @@ const struct guard_network_row guard_network_rows[] = {
     {"192.0.2.0/24", CLOSED, "documentation", "RFC 5737"},
     {"192.31.196.0/24", CLOSED, "sink of reverse look-ups (AS112)", "RFC 7535"},
     {"192.52.193.0/24", CLOSED, "multicast tunnels (AMT)", "RFC 7450"},
-    {"192.88.99.0/24", CLOSED, "6to4 relays, given up", "RFC 7526"},
+    {"192.88.99.0/24", CLOSED, "6to4 relays, deprecated", "RFC 7526"},
     {"192.168.0.0/16", CLOSED, "private", "RFC 1918"},
     {"192.175.48.0/24", CLOSED, "sink of reverse look-ups (AS112)", "RFC 7534"},
     {"198.18.0.0/15", CLOSED, "benchmarks", "RFC 2544"},
@@ -45,9 +45,9 @@ const struct guard_network_row guard_network_rows[] = {
     {"240.0.0.0/4", CLOSED, "reserved", "RFC 1112"},
     {"255.255.255.255/32", CLOSED, "broadcast", "RFC 919"},
 
-    {"::/0", CLOSED, "not global unicast: 2000::/3 alone is", "RFC 4291"},
-    {"2000::/3", PUBLIC, "IPv6 global unicast but for what follows", "RFC 4291"},
-    {"::/96", HOLDS, "IPv4-compatible, given up", "RFC 4291, 2.5.5.1"},
+    {"::/0", CLOSED, "not global unicast, which is 2000::/3", "RFC 4291"},
+    {"2000::/3", PUBLIC, "IPv6 global unicast except the networks below", "RFC 4291"},
+    {"::/96", HOLDS, "IPv4-compatible, deprecated", "RFC 4291, 2.5.5.1"},
     {"::/128", CLOSED, "unspecified; Linux takes it for this machine", "RFC 4291"},
     {"::1/128", CLOSED, "this machine", "RFC 4291"},
     {"::ffff:0:0:0/96", RELAYS, "IPv4-translated", "RFC 2765"},
@@ -60,13 +60,13 @@ const struct guard_network_row guard_network_rows[] = {
     {"2001:2::/48", CLOSED, "benchmarks", "RFC 5180"},
     {"2001:3::/32", CLOSED, "multicast tunnels (AMT)", "RFC 7450"},
     {"2001:4:112::/48", CLOSED, "sink of reverse look-ups (AS112)", "RFC 7535"},
-    {"2001:10::/28", CLOSED, "ORCHID, given up", "RFC 4843"},
+    {"2001:10::/28", CLOSED, "ORCHID, deprecated", "RFC 4843"},
     {"2001:20::/28", CLOSED, "ORCHIDv2: not routed", "RFC 7343"},
     {"2001:30::/28", CLOSED, "remote ids of drones", "RFC 9374"},
     {"2001:db8::/32", CLOSED, "documentation", "RFC 3849"},
     {"2002::/16", HOLDS, "6to4", "RFC 3056"},
     {"2620:4f:8000::/48", CLOSED, "sink of reverse look-ups (AS112)", "RFC 7534"},
-    {"3ffe::/16", CLOSED, "6bone, given back", "RFC 3701"},
+    {"3ffe::/16", CLOSED, "6bone, returned", "RFC 3701"},
     {"3fff::/20", CLOSED, "documentation", "RFC 9637"},
     {"5f00::/16", CLOSED, "segment routing", "RFC 9602"},
     {"fc00::/7", CLOSED, "private (unique local)", "RFC 4193"},
@@ -76,7 +76,7 @@ const struct guard_network_row guard_network_rows[] = {
     {"fd20:ce::254/128", METADATA, "metadata of Google Cloud", "its documentation"},
     {"fe80::/10", CLOSED, "link-local", "RFC 4291"},
     {"fe80::a9fe:a9fe/128", METADATA, "metadata of OpenStack", "its documentation"},
-    {"fec0::/10", CLOSED, "site-local, given up", "RFC 3879"},
+    {"fec0::/10", CLOSED, "site-local, deprecated", "RFC 3879"},
     {"ff00::/8", CLOSED, "multicast", "RFC 4291"},
     {0},
 };
@@ -265,8 +265,7 @@ bool guard_network_parse(struct slice text, struct guard_network *out,
     size_t row = find_row(&network.address);
     if (guard_network_rows[row].kind == HOLDS && network.bits >= networks[row].bits)
         return network_refuse(error, text,
-                              "addresses there are judged by the IPv4 address they hold, "
-                              "name that one's network");
+                              "its addresses contain IPv4 addresses, name the IPv4 network");
     *out = network;
     return true;
 }

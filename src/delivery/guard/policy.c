@@ -89,11 +89,10 @@ static int add_host(const struct line *line)
         guard_address_parse(slice_of(is_suffix ? text + 2 : text), &host.address);
     if (strcmp(text, "*") != 0 &&
         (spelling == GUARD_SPELLS_NOTHING || (is_suffix && spelling != GUARD_SPELLS_NAME)))
-        return line_refuse(
-            line,
-            "bad host '%.64s', write a name, '*.example.com', '*', or an address without "
-            "brackets; other than ASCII as xn--…",
-            text);
+        return line_refuse(line,
+                           "bad host '%.64s', write a name, '*.example.com', '*', or an address "
+                           "without brackets; letters beyond ASCII as xn--…",
+                           text);
     host.is_address = spelling == GUARD_SPELLS_ADDRESS;
     size_t len = (size_t)snprintf(host.name, sizeof host.name, "%s", is_suffix ? text + 1 : text);
     for (size_t i = 0; i < len; i++)
@@ -253,12 +252,13 @@ static int check_http_credential(const struct line *line, const struct guard_cre
 {
     if (!credential->is_token)
         return strchr(credential->user, ':')
-                   ? line_refuse(line, "a user of http and https has no ':', remove it")
+                   ? line_refuse(line, "a user of http and https cannot contain ':', remove it")
                    : 0;
     for (const char *at = credential->password; *at; at++)
         if (*at <= ' ' || *at > '~')
-            return line_refuse(line,
-                               "bad byte in the token, it has letters, digits and marks of ASCII");
+            return line_refuse(
+                line,
+                "bad byte in the token, it may have letters, digits and punctuation of ASCII");
     return 0;
 }
 
@@ -283,10 +283,10 @@ static int add_credential(const struct line *line)
     if (is_told && !read_origin(words[0], origin))
         return line_refuse(line, "bad origin, write SCHEME://HOST:PORT without user and path");
     if (!is_told || (count == 2 && !is_http(origin)))
-        return line_refuse(line,
-                           "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and "
-                           "https also: ORIGIN TOKEN, in a secret a blank as %%20, a leading '#' "
-                           "as %%23, a '%%' as %%25");
+        return line_refuse(
+            line,
+            "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and https also: ORIGIN "
+            "TOKEN; in a secret write a blank as %%20, a leading '#' as %%23, a '%%' as %%25");
     for (const struct policy_credential *other = line->policy->credentials; other;
          other = other->next)
         if (strcmp(other->origin, origin) == 0)
@@ -321,15 +321,14 @@ static int add_command(const struct line *line)
 {
     char *words[2];
     if (split(line->value, words, 2) != 2)
-        return line_refuse(line,
-                           "write: command = NAME /path/of/program, arguments belong into it");
+        return line_refuse(line, "write: command = NAME /path/of/program, without arguments");
     if (!is_name(words[0]))
         return line_refuse_name(line);
     int code = check_path(line, words[1]);
     if (code)
         return code;
     if (!is_file(words[1], X_OK))
-        return line_refuse(line, "'%.100s' is no program that can be run", words[1]);
+        return line_refuse(line, "'%.100s' is not a program that can be run", words[1]);
     for (const struct policy_command *other = line->policy->commands; other; other = other->next)
         if (strcmp(other->name, words[0]) == 0)
             return line_refuse(line, "command '%s' is given twice, remove one", words[0]);
@@ -349,7 +348,7 @@ static int set_ca_file(const struct line *line)
     if (code)
         return code;
     if (!is_file(line->value, R_OK))
-        return line_refuse(line, "'%.100s' is no file that can be read", line->value);
+        return line_refuse(line, "'%.100s' is not a file that can be read", line->value);
     memcpy(line->policy->ca_file, line->value, strlen(line->value));
     return 0;
 }
@@ -372,9 +371,8 @@ static int line_refuse_key(const struct line *line, const char *key)
         names[i] = readers[i].key;
     const char *nearest = text_nearest(key, names);
     if (!nearest)
-        return line_refuse(line,
-                           "unknown key, there are allow-host, allow-network, sign, credential, "
-                           "command and ca-file");
+        return line_refuse(line, "unknown key, use allow-host, allow-network, sign, credential, "
+                                 "command and ca-file");
     return line_refuse(line, "unknown key, did you mean '%s'", nearest);
 }
 

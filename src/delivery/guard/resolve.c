@@ -28,7 +28,7 @@ struct resolve_found {
 
 /* Text that does not reveal whether a name exists. If only a pattern such as '*' covers a name, any
  * user with the right to push could probe the network behind it. The log contains the reason. */
-static const char unreachable[] = "has no address that may be reached";
+static const char unreachable[] = "has no allowed address";
 
 static void explain_host(struct resolved *out, const char *host, const char *why)
 {
@@ -43,17 +43,16 @@ static void explain_verdict(struct resolved *out, const char *host, bool is_told
     case GUARD_ALLOWED:
         break;
     case GUARD_OFF:
-        explain_host(out, host, "may not be reached, start the server with --deliver FILE");
+        explain_host(out, host, "is not allowed, start the server with --deliver FILE");
         break;
     case GUARD_HOST_NOT_NAMED:
-        explain_host(out, host, "is not allowed, name it by allow-host in the policy file");
+        explain_host(out, host, "is not allowed, add it as allow-host to the policy file");
         break;
     case GUARD_NETWORK_FORBIDDEN:
         explain_host(out, host,
-                     !is_told
-                         ? unreachable
-                         : "is in a network that is not public, name that by allow-network in the "
-                           "policy file if it is meant");
+                     !is_told ? unreachable
+                              : "is in a network that is not public, add it as allow-network to "
+                                "the policy file to allow it");
         break;
     case GUARD_NOT_AN_ADDRESS:
         explain_host(out, host, "is neither a name nor an address, write one of them");
@@ -67,7 +66,7 @@ static void explain_failure(struct resolved *out, const char *host, int code, bo
     explain_host(out, host,
                  out->is_temporary ? "could not be looked up, the name server did not answer"
                  : !is_told        ? unreachable
-                                   : "has no address, look for a slip in the name");
+                                   : "has no address, check the spelling of the name");
 }
 
 /* ---- results ---- */
@@ -123,8 +122,8 @@ static void resolve_log(struct guard *guard, const char *host, const struct reso
     resolve_judge(guard, host, 0, found, &judged);
     if (judged.count == 0 && judged.verdict == GUARD_NETWORK_FORBIDDEN)
         log_event(LOG_INFO, "host not reached", LOG_TEXT("host", host),
-                  LOG_TEXT("error", "all its addresses are in networks that are not public, name "
-                                    "them by allow-network in the policy file if they are meant"));
+                  LOG_TEXT("error", "all its addresses are in networks that are not public, add "
+                                    "these as allow-network to the policy file to allow them"));
 }
 
 static void resolve_keep(const struct addrinfo *answers, int code, struct resolve_found *out)
@@ -494,7 +493,8 @@ static void answer_unasked(struct resolver *resolver, struct question *question)
     if (question->resolved.is_temporary) {
         question->resolved.is_unasked = true;
         (void)snprintf(question->resolved.error, sizeof question->resolved.error,
-                       "'%.100s' waits to be looked up, too many other names do", question->host);
+                       "'%.100s' waits for its lookup, behind too many other names",
+                       question->host);
     }
     answer_question(resolver, question);
 }

@@ -32,7 +32,7 @@ bool target_amqp_place_parse(struct slice text, struct target_amqp_place *out, s
         return false;
     if (url.has_query && !query)
         return error_text(error, TARGET_ERROR_BYTES,
-                          "parameters in it, leave out '?' and what follows");
+                          "it has parameters, remove the '?' and everything after it");
     bool is_one_name = url.path.len < 2 || !(memchr(url.path.at + 1, '/', url.path.len - 1) ||
                                              memchr(url.path.at, '{', url.path.len));
     if (!is_one_name || !target_place_name(&url, out->vhost))
@@ -143,7 +143,7 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
     amqp_socket_t *socket = amqp_ssl_socket_new(state);
     if (!socket || !prepare_tls(socket, guard, place)) {
         snprintf(error, TARGET_ERROR_BYTES, "no connection, TLS cannot be set up%s",
-                 socket ? ", look at ca-file in the policy file" : "");
+                 socket ? ", check ca-file in the policy file" : "");
         return -1;
     }
     int status = getnameinfo((const struct sockaddr *)address, address_bytes(address), text,
@@ -154,8 +154,9 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
         return amqp_socket_get_sockfd(socket);
     bool is_handshake = status == AMQP_STATUS_SSL_CONNECTION_FAILED;
     snprintf(error, TARGET_ERROR_BYTES, "no connection, %s%s", amqp_error_string2(status),
-             is_handshake ? ", is its certificate good for the host and from a known authority"
-                          : "");
+             is_handshake
+                 ? ", check that its certificate is valid for the host and signed by a trusted CA"
+                 : "");
     return -1;
 }
 
@@ -207,7 +208,7 @@ void target_amqp_connection_fault(amqp_rpc_reply_t reply, const char *what, char
         snprintf(error, TARGET_ERROR_BYTES, "%s, %s", what,
                  reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION
                      ? amqp_error_string2(reply.library_error)
-                     : "the answer is not what was asked for");
+                     : "the answer does not match the request");
     }
 }
 
@@ -302,7 +303,7 @@ bool target_amqp_connection_open(struct target_amqp_connection *connection, char
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         if (!show_fd(connection, fd)) {
-            snprintf(error, TARGET_ERROR_BYTES, "no connection, tarry is going down");
+            snprintf(error, TARGET_ERROR_BYTES, "no connection, tarry is stopping");
             ok = false;
         }
     }

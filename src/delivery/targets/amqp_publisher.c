@@ -169,7 +169,7 @@ static bool write_message(struct amqp_channel *channel, struct target_amqp_conne
     init_amqp_pool(&pool, POOL_BYTES);
     if (!target_amqp_message_properties(message, &pool, &properties)) {
         settle_message(channel->settled, message, TARGET_REFUSED, false, 0,
-                       "the properties it came with cannot be read");
+                       "the properties of the original message cannot be read");
     } else {
         channel->ring[channel->next++ & RING_MASK] = message;
         status =
@@ -233,7 +233,7 @@ static void settle_one(struct amqp_channel *channel, uint64_t tag, bool is_acked
         settle_message(channel->settled, message, TARGET_DONE, false, 0, "");
     else
         settle_message(channel->settled, message, TARGET_FAILED, false, 0,
-                       "rabbitmq does not take it (basic.nack), is a queue full");
+                       "rabbitmq rejected it (basic.nack), check whether a queue is full");
 }
 
 static void confirm(struct amqp_channel *channel, uint64_t tag, bool multiple, bool is_acked)
@@ -561,7 +561,8 @@ static bool take_connection_frame(struct target_amqp_publisher *publisher,
     }
     if (frame->payload.method.id == AMQP_CONNECTION_BLOCKED_METHOD) {
         const amqp_connection_blocked_t *blocked = frame->payload.method.decoded;
-        snprintf(error, TARGET_ERROR_BYTES, "rabbitmq takes no messages (connection.blocked): %.*s",
+        snprintf(error, TARGET_ERROR_BYTES,
+                 "rabbitmq accepts no messages (connection.blocked): %.*s",
                  (int)(blocked->reason.len < 100 ? blocked->reason.len : 100),
                  (const char *)blocked->reason.bytes);
         publisher->is_blocked = true;
@@ -658,8 +659,8 @@ static void publisher_run(void *ctx)
     }
     target_amqp_connection_close(&publisher->connection,
                                  !atomic_load(&publisher->connection.is_cut));
-    connection_lose(publisher, "given up, tarry closes the connection");
-    settle_queue(publisher, true, "given up, tarry closes the connection");
+    connection_lose(publisher, "abandoned, tarry closes the connection");
+    settle_queue(publisher, true, "abandoned, tarry closes the connection");
     hand_back(publisher);
     publisher->events.ended(publisher->ctx);
 }

@@ -381,8 +381,9 @@ static void time_out_waiting(struct http_endpoint *endpoint, struct target_trans
     int64_t asked_ms = resolver_asked_ms(endpoint->env->resolver, endpoint->name.host);
     bool is_silent = asked_ms >= transfer->timeout_ms / 2;
     transfer_give_up(endpoint, transfer, TARGET_UNSENT, is_silent,
-                     is_silent ? "the host was not looked up in time, the name server is silent"
-                               : "the host was not looked up in time, too many other names were");
+                     is_silent
+                         ? "the host was not looked up in time, the name server did not answer"
+                         : "the host was not looked up in time, because of too many other names");
 }
 
 /* Ends a message in libcurl. If it began late because it waited for the addresses, and got no
@@ -392,7 +393,7 @@ static void time_out_running(struct http_endpoint *endpoint, struct target_trans
     int64_t waited_ms = transfer->began_ms - transfer->started_ms;
     if (!transfer->has_begun && waited_ms > transfer->timeout_ms / 2)
         target_transfer_give_up(transfer, TARGET_UNSENT, false,
-                                "the host was looked up too late to be called in time");
+                                "the host was looked up too late for a call in time");
     transfer_stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
 }
 
@@ -454,7 +455,7 @@ static void on_timer_closed(uv_handle_t *handle)
 /* Aborts all transfers. */
 static void transfers_abandon(struct http_endpoint *endpoint)
 {
-    static const char why[] = "given up, the server stops or the topic has changed";
+    static const char why[] = "abandoned, the server stops or the topic has changed";
     struct target_transfer *transfer;
     while ((transfer = first_of(&endpoint->waiting)))
         transfer_give_up(endpoint, transfer, TARGET_UNSENT, false, why);

@@ -485,8 +485,9 @@ static bool write_url(struct target_transfer *transfer, const struct target_mess
     if (path.len == 0 || path.at[0] != '/')
         buffer_append_byte(text, '/');
     if (!template_fill(path, message->job, TEMPLATE_URL, PATH_BYTES_MAX, text))
-        return refuse_request(transfer, TARGET_REFUSED,
-                              "the URL is too long or leads up a path once its template is filled");
+        return refuse_request(
+            transfer, TARGET_REFUSED,
+            "the URL is too long or contains '..' after its template is filled in");
     buffer_append_byte(text, '\0');
     return true;
 }
@@ -499,8 +500,9 @@ static bool add_signature(struct target_transfer *transfer, const struct target_
     enum webhook_result result =
         webhook_sign(webhook, message->setting, message->job, clock_wall_ms() / 1000, &headers);
     if (result == WEBHOOK_NO_KEY)
-        return refuse_request(transfer, TARGET_FAILED,
-                              "the topic's 'sign' names no key of the policy file, add it there");
+        return refuse_request(
+            transfer, TARGET_FAILED,
+            "the policy file does not have the key in the topic's 'sign', add it");
     if (result == WEBHOOK_FAILED)
         return refuse_request(transfer, TARGET_UNSENT, "out of memory");
     add_line(transfer, "webhook-id", slice_of(headers.id));
@@ -574,7 +576,7 @@ static void explain_request(const struct target_transfer *transfer)
     buffer_append_format(transfer->explained, "POST %s\n", transfer->text.at);
     for (size_t i = 0; i < transfer->header_count; i++)
         buffer_append_format(transfer->explained, "> %s\n",
-                             i + 1 == transfer->secret ? "Authorization: (of the policy file)"
+                             i + 1 == transfer->secret ? "Authorization: (from the policy file)"
                                                        : transfer->headers[i].data);
     buffer_append_format(transfer->explained, "> (%zu bytes of body)\n", transfer->body_bytes);
 }
@@ -637,7 +639,7 @@ static const char *no_connection(const struct target_transfer *transfer)
     case EHOSTUNREACH:
         return "no route to the host";
     case EACCES:
-        return "the address may not be reached by the policy file";
+        return "the policy file does not allow the address";
     case ENOMEM:
     case ENOBUFS:
         return "out of memory";
@@ -657,7 +659,7 @@ static const char *not_trusted(CURL *easy)
     switch (verdict) {
     case X509_V_OK:
     case X509_V_ERR_UNSPECIFIED: /* libcurl compares names before it checks this */
-        return "certificate is of another host";
+        return "certificate is for another host";
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return "certificate has expired";
     default:

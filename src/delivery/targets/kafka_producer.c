@@ -34,7 +34,7 @@ bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error)
         return false;
     if (url.path.len > 1 || url.has_query)
         return error_text(error, TARGET_ERROR_BYTES,
-                          "it has a path or a query, the topic goes into 'topic', write "
+                          "it has a path or a query, give the topic in 'topic', and write "
                           "kafka://host:9092,host:9092");
     buffer_init(&servers, sizeof out->servers - 1);
     for (size_t i = 0; i < url.host_count; i++) {
@@ -68,7 +68,7 @@ static const struct error_meaning {
     {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, TARGET_REFUSED, false, "too large for the broker"},
     {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, TARGET_REFUSED, false, "the topic's name is not allowed"},
     {RD_KAFKA_RESP_ERR_INVALID_RECORD, TARGET_REFUSED, false, "the broker refused the record"},
-    {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, TARGET_REFUSED, false, "against the broker's policy"},
+    {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, TARGET_REFUSED, false, "rejected by the broker's policy"},
     {RD_KAFKA_RESP_ERR__INVALID_ARG, TARGET_REFUSED, false, "the topic's name is not allowed"},
     /* errors of the topic: they may be fixed */
     {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, TARGET_FAILED, false, "no such topic"},
@@ -92,8 +92,8 @@ static const struct error_meaning {
     {RD_KAFKA_RESP_ERR__SSL, TARGET_FAILED, true, "tls failed"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, TARGET_FAILED, true, "user or password refused"},
     {RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, TARGET_FAILED, true, "user or password refused"},
-    {RD_KAFKA_RESP_ERR__QUEUE_FULL, TARGET_UNSENT, false, "too much waits for the cluster already"},
-    {RD_KAFKA_RESP_ERR__FATAL, TARGET_FAILED, true, "the producer has to begin anew"},
+    {RD_KAFKA_RESP_ERR__QUEUE_FULL, TARGET_UNSENT, false, "too many messages wait for the cluster"},
+    {RD_KAFKA_RESP_ERR__FATAL, TARGET_FAILED, true, "the producer must be restarted"},
 };
 
 static const struct error_meaning *find_meaning(rd_kafka_resp_err_t error)
@@ -616,7 +616,7 @@ static bool producer_start(struct kafka_producer *producer, rd_kafka_conf_t *con
     producer->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (producer->fd < 0) {
         rd_kafka_conf_destroy(conf);
-        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: no descriptor is left");
+        (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: no file descriptor is left");
         return false;
     }
     producer->kafka = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);

@@ -70,8 +70,7 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
                        TOPIC_BYTES_MAX, &topic))
         fault = "kafka: the topic's name is longer than 249 bytes";
     else if (!topic_is_sound(buffer_slice(&topic)))
-        fault =
-            "kafka: the topic's name is not allowed: only letters, digits, '.', '_' and '-' are";
+        fault = "kafka: bad topic name: it may contain only letters, digits, '.', '_' and '-'";
     else
         memcpy(out->topic, topic.at, topic.len);
     buffer_fini(&topic);
@@ -171,7 +170,7 @@ static void give_up(struct kafka *kafka, const char *why)
 static void on_trouble(void *ctx, bool is_fatal, const char *why)
 {
     struct kafka *kafka = ctx;
-    log_event(is_fatal ? LOG_WARN : LOG_INFO, "broker is away",
+    log_event(is_fatal ? LOG_WARN : LOG_INFO, "broker cannot be reached",
               LOG_TEXT("broker", kafka->place.at.origin), LOG_TEXT("why", why));
     /* It still knows which messages it had sent, and reconnects on its own. */
     if (!is_fatal && kafka->has_delivered)
@@ -240,7 +239,7 @@ static void on_explain(void *ctx, const struct outbox_message *message)
 {
     (void)ctx;
     buffer_append_text(message->explained,
-                       message->report.outcome == TARGET_DONE     ? "all replicas in sync have it\n"
+                       message->report.outcome == TARGET_DONE ? "all replicas in sync stored it\n"
                        : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
                                                                   : "it was not confirmed\n");
 }
@@ -378,7 +377,7 @@ static void kafka_close(struct target *target, void (*closed)(void *ctx), void *
 {
     struct kafka *kafka = (struct kafka *)target;
     outbox_close(&kafka->outbox, closed, ctx);
-    give_up(kafka, "given up: the server stops sending there");
+    give_up(kafka, "abandoned: the server stops sending there");
 }
 
 const struct target_ops target_kafka = {.schemes = kafka_schemes,

@@ -54,7 +54,7 @@ void link_fail(struct link *link, const char *what, const char *why)
     link_hang_up(link);
     outbox_pause_longer(&link->pause, clock_inner_ms());
     (void)snprintf(link->why, sizeof link->why, "%s%s%s", what, *why ? ": " : "", why);
-    log_event(LOG_INFO, "broker is away", LOG_TEXT("broker", link->place.origin),
+    log_event(LOG_INFO, "broker cannot be reached", LOG_TEXT("broker", link->place.origin),
               LOG_TEXT("why", link->why));
     reactor_once_at_turn_end(link->env->reactor, &link->turn_end);
 }

@@ -42,9 +42,9 @@ static const char *words_for(enum url_fault fault, struct slice to)
     if (fault == URL_NO_HOST)
         return "no host in it, write SCHEME://HOST/PATH";
     if (fault == URL_BAD_USER)
-        return "a user or password in it, put the credential into the policy file";
+        return "it has a user or password, move the credential to the policy file";
     if ((fault == URL_BAD_HOST || fault == URL_BAD_PORT) && has_template_in_host(to))
-        return "a template in the host, only path and query may hold one";
+        return "it has a template in the host, only path and query may contain one";
     return url_fault_text(fault);
 }
 
@@ -58,9 +58,10 @@ bool target_place_read(struct slice to, struct url *url, char *error)
     if (fault)
         return place_refuse(error, words_for(fault, to));
     if (to.len > TARGET_TO_BYTES_MAX)
-        return place_refuse(error, "it is too long, a URL may have 2048 bytes");
+        return place_refuse(error, "it is too long, a URL has at most 2048 bytes");
     if (has_unsafe_bytes(to))
-        return place_refuse(error, "a byte in it cannot stand in a URL, write it percent-encoded");
+        return place_refuse(
+            error, "it contains a byte that a URL cannot contain, write it percent-encoded");
     return true;
 }
 

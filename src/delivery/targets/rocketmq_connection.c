@@ -116,7 +116,7 @@ static void on_link_bytes(void *ctx, const char *bytes, size_t len)
     enum rocketmq_read read = ROCKETMQ_MORE;
     buffer_append(&connection->in, bytes, len);
     if (connection->in.failed) {
-        rocketmq_connection_fail(connection, "the broker says too much");
+        rocketmq_connection_fail(connection, "the broker sent too much");
         return;
     }
     while (link_is_up(connection->link) &&

@@ -54,7 +54,7 @@ static const char *fill_topic(const char *text, const struct job *job, char *out
         !is_topic(buffer_slice(&name)))
         fault = "a RocketMQ topic's name is 1 to 127 letters, digits, '_' and '-'";
     else if (count_signs(buffer_slice(&name)) > count_signs(slice_of(text)))
-        fault = "what fills in the RocketMQ topic holds '%' or '|'";
+        fault = "the values in the RocketMQ topic contain '%' or '|'";
     else
         (void)snprintf(out, ROCKETMQ_TOPIC_BYTES_MAX + 1, "%.*s", (int)name.len, name.at);
     buffer_fini(&name);
@@ -131,11 +131,11 @@ const char *rocketmq_message_fill(struct rocketmq_message *out, const struct tar
         !fill_field(setting->keys ? setting->keys : standard_keys, job, &out->keys))
         return "its tags or keys are longer than 1024 bytes";
     if (job->body.len == 0)
-        return "RocketMQ takes no message without a body";
+        return "RocketMQ accepts no message without a body";
     if (job->body.len > BODY_BYTES_MAX)
-        return "the body is too long for a frame of RocketMQ, which has at most 16 MiB";
+        return "the body is too long for a RocketMQ frame, which has at most 16 MiB";
     emit_properties(out, job);
-    return out->properties.failed ? "what goes along with it has more than 32767 bytes" : NULL;
+    return out->properties.failed ? "its properties have more than 32767 bytes" : NULL;
 }
 
 void rocketmq_message_fini(struct rocketmq_message *message)

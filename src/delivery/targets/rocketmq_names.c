@@ -106,7 +106,7 @@ static void on_answer(void *ctx, const struct rocketmq_answer *answer)
             names->events.missing(names->ctx, asker);
         } else {
             rocketmq_emit_remark(answer->remark, said, sizeof said);
-            (void)snprintf(why, sizeof why, "it says %d: %s", answer->code, said);
+            (void)snprintf(why, sizeof why, "it answers %d: %s", answer->code, said);
             names->events.failed(names->ctx, asker, why);
         }
         break;

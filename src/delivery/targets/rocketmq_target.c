@@ -105,8 +105,7 @@ static bool rocketmq_place_parse(struct slice to, struct rocketmq_place *out, ch
         return false;
     if (url.has_query || (url.path.len && !slice_is(url.path, "/")))
         return error_text(error, TARGET_ERROR_BYTES,
-                          "a RocketMQ URL has name servers and no path, write the topic into "
-                          "'topic'");
+                          "a RocketMQ URL has name servers and no path, give the topic in 'topic'");
     for (size_t i = 1; i < url.host_count; i++)
         if (!guard_origin(&url, i, origin) ||
             !target_place_parse(slice_of(origin), rocketmq_schemes, &one, &out->names[i], error))
@@ -240,9 +239,9 @@ static void judge(const struct rocketmq_answer *answer, struct target_report *re
         report->outcome = TARGET_REFUSED;
         report->is_ailing = false;
     }
-    (void)snprintf(report->error, sizeof report->error, "%s%d: %s",
-                   is_access ? "not allowed, the broker says " : "the broker says ", answer->code,
-                   said);
+    (void)snprintf(
+        report->error, sizeof report->error, "%s%d: %s",
+        is_access ? "not allowed by the broker: " : "error of the broker: ", answer->code, said);
 }
 
 static void on_broker_answer(void *ctx, const struct rocketmq_answer *answer)
@@ -412,10 +411,10 @@ static void topic_absent(struct rocketmq *rocketmq, struct topic *topic)
         outbox_wake_at(&rocketmq->outbox, topic->next_ask_ms);
     else if (topic->has_been)
         end_waiting(rocketmq, topic, TARGET_UNSENT, true,
-                    "the name server knows no broker for it now");
+                    "the name server has no broker for it now");
     else
         end_waiting(rocketmq, topic, TARGET_FAILED, false,
-                    "no such topic, and no broker makes topics by itself");
+                    "no such topic, and no broker creates topics automatically");
 }
 
 /* Builds a route from an answer; leaves out brokers whose address cannot be parsed. */
@@ -611,7 +610,7 @@ static const char *take_text(struct rocketmq *rocketmq, struct sending *sending,
     if (sending->text.failed)
         return "out of memory";
     if (rocketmq->waiting_bytes > WAITING_BYTES_MAX && rocketmq->waiting_bytes > sending->text.len)
-        return "64 MiB wait for RocketMQ already";
+        return "64 MiB already wait for RocketMQ";
     sending->topic = topic_find(rocketmq, message->topic);
     if (!sending->topic)
         return "more than 1000 RocketMQ topics are in use at a time";
@@ -677,7 +676,7 @@ static void on_explain(void *ctx, const struct outbox_message *message)
 {
     (void)ctx;
     buffer_append_text(message->explained,
-                       message->report.outcome == TARGET_DONE     ? "the broker has it\n"
+                       message->report.outcome == TARGET_DONE     ? "the broker stored it\n"
                        : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
                        : message->report.code                     ? "the broker refused it\n"
                                                                   : "no answer came\n");
@@ -792,7 +791,7 @@ static struct target *rocketmq_open(const struct target_env *env,
 static void rocketmq_close(struct target *target, void (*closed)(void *ctx), void *ctx)
 {
     struct rocketmq *rocketmq = (struct rocketmq *)target;
-    outbox_lose_all(&rocketmq->outbox, "given up: the server stops sending there");
+    outbox_lose_all(&rocketmq->outbox, "abandoned: the server stops sending there");
     outbox_close(&rocketmq->outbox, closed, ctx);
     while (rocketmq->topics.table.count)
         topic_free(rocketmq, topics_of(table_first(&rocketmq->topics.table)));

@@ -48,16 +48,16 @@ static char *read_string(const struct setting_reader *reader, size_t bytes_max)
     struct slice bytes;
     char *copy = NULL;
     if (reader->value.kind != JSON_STRING) {
-        (void)refuse_value(reader, "it is a string");
+        (void)refuse_value(reader, "it must be a string");
         return NULL;
     }
     buffer_init(&scratch, reader->value.raw.len);
     if (!json_string_bytes(reader->value.raw, &scratch, &bytes))
         (void)refuse_value(reader, "out of memory");
     else if (bytes.len > bytes_max)
-        (void)refuse_value(reader, "it has at most %zu bytes", bytes_max);
+        (void)refuse_value(reader, "it may have at most %zu bytes", bytes_max);
     else if (bytes.len && memchr(bytes.at, 0, bytes.len))
-        (void)refuse_value(reader, "zero byte in it, remove it");
+        (void)refuse_value(reader, "it contains a zero byte, remove it");
     else if (!(copy = calloc(1, bytes.len + 1)))
         (void)refuse_value(reader, "out of memory");
     else if (bytes.len)
@@ -92,7 +92,7 @@ static bool read_to(const struct setting_reader *reader)
     if (!target_place_read(to, &url, why))
         return refuse_value(reader, "%.200s", why);
     return !template_leads_up(to) ||
-           refuse_value(reader, "'.' or '..' in the path, write it without");
+           refuse_value(reader, "it has '.' or '..' in the path, remove them");
 }
 
 static bool read_callback(const struct setting_reader *reader)
@@ -143,11 +143,10 @@ static bool read_rate(const struct setting_reader *reader)
         is_right = parse_rate(slice_of(text), &reader->out->rate_per_s);
         free(text);
     }
-    return is_right ||
-           refuse_value(reader,
-                        "write 1 to %d and /s, /m or /h, such as \"100/s\"; to let nothing "
-                        "through pause the topic",
-                        RATE_MAX);
+    return is_right || refuse_value(reader,
+                                    "write 1 to %d and /s, /m or /h, such as \"100/s\"; to stop "
+                                    "delivery pause the topic",
+                                    RATE_MAX);
 }
 
 /* Reads "10s", or a number of milliseconds. */
@@ -194,7 +193,7 @@ static bool read_sign(const struct setting_reader *reader)
     reader->out->sign = name;
     for (const char *at = name; *at; at++)
         if (*at <= ' ' || *at > '~')
-            return refuse_value(reader, "a name has letters, digits, '.', '_' and '-'");
+            return refuse_value(reader, "a name may have letters, digits, '.', '_' and '-'");
     return true;
 }
 
@@ -238,10 +237,10 @@ static bool read_dead_on(const struct setting_reader *reader)
     struct json_cursor cursor = {0};
     struct setting_reader item = *reader;
     if (reader->value.kind != JSON_ARRAY)
-        return refuse_value(reader, "it is a list such as [410, \"400-404\"]");
+        return refuse_value(reader, "it must be a list such as [410, \"400-404\"]");
     while (json_next_item(reader->value, &cursor, &item.value)) {
         if (out->dead_on_count == TARGET_DEAD_ON_MAX)
-            return refuse_value(reader, "it has at most %d entries", TARGET_DEAD_ON_MAX);
+            return refuse_value(reader, "it may have at most %d entries", TARGET_DEAD_ON_MAX);
         if (!read_codes(&item, &out->dead_on[out->dead_on_count]))
             return false;
         out->dead_on_count++;
@@ -389,7 +388,7 @@ static bool refuse_member(struct slice raw, char *error)
                        nearest);
     else
         (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "unknown member '%s', there are to, callback, max_in_flight, rate, timeout, "
+                       "unknown member '%s', use to, callback, max_in_flight, rate, timeout, "
                        "body, sign, dead_on, headers, and those of a kind of target",
                        word);
     return false;
@@ -438,7 +437,7 @@ static bool check_whole(const struct target_setting *setting, uint32_t seen, cha
 {
     if (!setting->to && !setting->allows_callback) {
         (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "no 'to', write where to deliver, or \"callback\": true");
+                       "no 'to', write the URL to deliver to, or \"callback\": true");
         return false;
     }
     for (size_t i = 0; i < MEMBERS; i++)
@@ -462,8 +461,9 @@ static bool parse(struct slice json, struct target_setting *out, char *error)
         return false;
     }
     if (object.kind != JSON_OBJECT) {
-        (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "it is an object such as {\"to\": \"https://shop.example/close-order\"}");
+        (void)snprintf(
+            error, TARGET_ERROR_BYTES,
+            "it must be an object such as {\"to\": \"https://shop.example/close-order\"}");
         return false;
     }
     return read_members(object, out, &seen, error) && check_whole(out, seen, error);

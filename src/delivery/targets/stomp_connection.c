@@ -39,7 +39,7 @@ bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error)
         return error_text(error, TARGET_ERROR_BYTES, "a STOMP broker's URL has no query");
     if (!target_place_name(&url, out->virtual_host))
         return error_text(error, TARGET_ERROR_BYTES,
-                          "its virtual host is none, give one name of at most 255 bytes");
+                          "its virtual host is invalid, give one name of at most 255 bytes");
     if (!out->virtual_host[0])
         memcpy(out->virtual_host, out->at.host, sizeof out->at.host);
     return true;
@@ -96,7 +96,7 @@ static void on_link_woken(void *ctx)
     struct stomp_connection *connection = ctx;
     int64_t now_ms = clock_inner_ms();
     if (now_ms >= lost_ms(connection)) {
-        link_fail(connection->link, "connection lost", "no heart-beat came");
+        link_fail(connection->link, "connection lost", "no heart-beat arrived");
         return;
     }
     if (now_ms >= idle_ms(connection)) {
@@ -127,7 +127,7 @@ static void agree_on_beats(struct stomp_connection *connection, const struct sto
 static void be_connected(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     if (!slice_is(stomp_frame_header(frame, "version"), "1.2")) {
-        link_fail(connection->link, "no login", "the broker does not speak STOMP 1.2");
+        link_fail(connection->link, "no login", "the broker does not support STOMP 1.2");
         return;
     }
     agree_on_beats(connection, frame);
@@ -165,7 +165,7 @@ static void on_link_bytes(void *ctx, const char *bytes, size_t len)
     enum stomp_read read = STOMP_MORE;
     buffer_append(&connection->in, bytes, len);
     if (connection->in.failed) {
-        link_fail(connection->link, "connection lost", "the broker says too much");
+        link_fail(connection->link, "connection lost", "the broker sent too much");
         return;
     }
     while (link_is_up(connection->link) &&

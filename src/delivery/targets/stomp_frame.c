@@ -161,7 +161,7 @@ static enum stomp_read find_body(char *at, size_t left, bool is_given, uint64_t 
     if (is_given && left <= length)
         return STOMP_MORE;
     if (is_given && at[length] != 0)
-        return broken(why, "its body is longer than it says");
+        return broken(why, "its body is longer than its content-length");
     const char *end = is_given ? at + length : left ? memchr(at, 0, left) : NULL;
     if (!end && left <= STOMP_BODY_BYTES_MAX)
         return STOMP_MORE;
@@ -193,7 +193,7 @@ enum stomp_read stomp_frame_read(char *bytes, size_t len, struct stomp_frame *fr
     if (fault)
         return broken(why, fault);
     if (!find_content_length(bytes, head, &length, &is_given))
-        return broken(why, "its content-length is no number");
+        return broken(why, "its content-length is not a number");
     enum stomp_read read = find_body(bytes + head, len - head, is_given, length, &frame->body, why);
     if (read == STOMP_FRAME) {
         take_headers(bytes, head, frame);

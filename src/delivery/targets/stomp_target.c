@@ -133,7 +133,7 @@ static const char *emit_message(struct buffer *out, const struct target_message 
     else if (destination.len == 0)
         fault = "the destination is empty";
     else if (count_signs(buffer_slice(&destination)) > count_signs(slice_of(text)))
-        fault = "what fills in the destination holds ',', '*', '>' or '?'";
+        fault = "the values in the destination contain ',', '*', '>' or '?'";
     else
         emit_frame(out, message->job, buffer_slice(&destination), receipt);
     if (!fault && message->explained)
@@ -164,7 +164,7 @@ static void on_explain(void *ctx, const struct outbox_message *message)
     buffer_append_text(message->explained,
                        message->report.outcome == TARGET_DONE     ? "the broker sent the receipt\n"
                        : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
-                                                                  : "no receipt came\n");
+                                                                  : "no receipt arrived\n");
 }
 
 static void on_free_message(void *ctx, struct outbox_message *message)
@@ -226,7 +226,7 @@ static void add_message(struct stomp *stomp, const struct target_message *messag
         outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false, "out of memory");
     else if (stomp->waiting_bytes > WAITING_BYTES_MAX && stomp->waiting_bytes > sending->frame.len)
         outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false,
-                         "64 MiB wait for the broker already");
+                         "64 MiB already wait for the broker");
 }
 
 static void stomp_send(struct target *target, const struct target_message *messages, size_t count)
@@ -267,7 +267,7 @@ static void on_woken(void *ctx, int64_t now_ms)
 {
     struct stomp *stomp = ctx;
     if (stomp->is_cut)
-        begin_again(stomp, "the broker took too long over a message", true);
+        begin_again(stomp, "the broker took too long for a message", true);
     else if (stomp->is_draining && now_ms >= stomp->drained_ms)
         begin_again(stomp, after_error, false);
     else if (stomp->is_draining)
@@ -316,7 +316,7 @@ static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
     char said[SAID_BYTES_MAX + 1], error[SAID_BYTES_MAX + 32];
     struct stomp_message *culprit = find_culprit(stomp, frame);
     copy_printable(stomp_frame_header(frame, "message"), said);
-    (void)snprintf(error, sizeof error, "the broker says: %s", said);
+    (void)snprintf(error, sizeof error, "error of the broker: %s", said);
     if (culprit)
         outbox_settle_as(&stomp->outbox, &culprit->message, TARGET_FAILED, false, error);
     else if (!stomp->is_draining)
@@ -413,7 +413,7 @@ static struct target *stomp_open(const struct target_env *env, const struct targ
 static void stomp_close(struct target *target, void (*closed)(void *ctx), void *ctx)
 {
     struct stomp *stomp = (struct stomp *)target;
-    outbox_lose_all(&stomp->outbox, "given up: the server stops sending there");
+    outbox_lose_all(&stomp->outbox, "abandoned: the server stops sending there");
     outbox_close(&stomp->outbox, closed, ctx);
     stomp_connection_free(stomp->connection);
 }

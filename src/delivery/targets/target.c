@@ -81,7 +81,7 @@ static bool refuse_scheme(char *error)
     struct buffer schemes;
     buffer_init(&schemes, 160);
     target_emit_schemes(&schemes);
-    (void)error_text(error, TARGET_ERROR_BYTES, "no destination, it begins with one of %.*s",
+    (void)error_text(error, TARGET_ERROR_BYTES, "no destination, it must begin with one of %.*s",
                      ERROR_SHOWN(buffer_slice(&schemes), 160));
     buffer_fini(&schemes);
     return false;

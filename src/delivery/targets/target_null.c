@@ -29,7 +29,7 @@ static bool check_null(const struct target_setting *setting, struct slice to,
     (void)setting;
     if (slice_is(to, "null:"))
         return true;
-    strcpy(error, "there is nothing after 'null:', write just that");
+    strcpy(error, "it continues after 'null:', write only that");
     return false;
 }
 
@@ -104,7 +104,7 @@ static void send_null(struct target *target, const struct target_message *messag
     for (size_t i = 0; i < count; i++) {
         null->tags[null->count++] = messages[i].tag;
         if (messages[i].is_test && messages[i].explained)
-            buffer_append_text(messages[i].explained, "taken and forgotten\n");
+            buffer_append_text(messages[i].explained, "accepted and discarded\n");
     }
     reactor_once_at_turn_end(null->env->reactor, &null->turn_end);
 }

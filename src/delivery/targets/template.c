@@ -76,7 +76,8 @@ bool template_check(struct slice text, char *error)
     struct slice rest = text;
     for (size_t i = 0; i < text.len; i++)
         if ((unsigned char)text.at[i] < ' ' || text.at[i] == 0x7f) {
-            (void)snprintf(error, TARGET_ERROR_BYTES, "control byte at byte %zu, remove it", i);
+            (void)snprintf(error, TARGET_ERROR_BYTES, "control character at byte %zu, remove it",
+                           i);
             return false;
         }
     while (rest.len > 0) {
@@ -85,8 +86,8 @@ bool template_check(struct slice text, char *error)
         if (piece.kind != PIECE_FAULT)
             continue;
         (void)snprintf(error, TARGET_ERROR_BYTES,
-                       "bad field '%.*s' at byte %zu, there are {topic}, {id} and {meta.NAME}; "
-                       "braces themselves are written {{ and }}",
+                       "bad field '%.*s' at byte %zu, use {topic}, {id} or {meta.NAME}; write "
+                       "braces as {{ and }}",
                        (int)(piece.text.len < 40 ? piece.text.len : 40), piece.text.at, at);
         return false;
     }

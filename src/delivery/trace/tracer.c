@@ -200,8 +200,8 @@ bool tracer_check_endpoint(const char *endpoint, char *error)
                           "http://collector:4318");
     if (url.has_user)
         return error_text(error, TRACER_ERROR_BYTES,
-                          "bad '--otlp', a password in it shows in lists of processes, give the "
-                          "header in --otlp-headers-file");
+                          "bad '--otlp', it contains a password, which lists of processes show, "
+                          "give the header in --otlp-headers-file");
     if (url.host_count != 1 || url.has_query)
         return error_text(error, TRACER_ERROR_BYTES,
                           "bad '--otlp', give one host and no query: " TRACES_PATH
@@ -256,7 +256,7 @@ struct tracer *tracer_open(const struct tracer_options *options, char *error)
     tracer->exporter = trace_exporter_new(&exporter);
     if (tracer->exporter)
         return tracer;
-    error_write(error, TRACER_ERROR_BYTES, "cannot export traces, no memory or no thread");
+    error_write(error, TRACER_ERROR_BYTES, "cannot export traces, out of memory or threads");
     tracer_close(tracer);
     return NULL;
 }
@@ -299,14 +299,15 @@ const struct metric tracer_metrics[] = {
     [SPANS] = {.name = "tarry_trace_spans_total",
                .type = PROMETHEUS_COUNTER,
                .labels = {"outcome"},
-               .help = "Spans made, by outcome.",
+               .help = "Spans, by outcome.",
                .meaning = "`dropped`: no room; `failed`: not accepted. Check the collector, or "
                           "sample less. Neither delays jobs.",
                .when = "with `--otlp`"},
     [FAILURES] = {.name = "tarry_trace_export_failures_total",
                   .type = PROMETHEUS_COUNTER,
-                  .help = "Requests to the collector without a good answer.",
-                  .meaning = "Rises: it is away, busy, or rejects spans; the log has the reason "
+                  .help = "Failed requests to the collector.",
+                  .meaning = "Rises: the collector cannot be reached, is busy, or rejects spans; "
+                             "the log has the reason "
                              "(`traces not exported`).",
                   .when = "with `--otlp`"},
     METRIC_END};

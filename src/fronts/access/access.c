@@ -721,22 +721,22 @@ void access_emit_metrics(struct access *access, struct metric_page *page)
 const struct metric access_metrics[] = {
     [TOKENS] = {.name = "tarry_access_tokens",
                 .type = PROMETHEUS_GAUGE,
-                .help = "Tokens and certificates that are known and not revoked.",
+                .help = "Valid tokens and certificates.",
                 .meaning = "Falls when tokens end or are revoked. 0 with `--tokens`: no client can "
                            "call; look for `tokens not read` in the log."},
     [JWT_KEYS] = {.name = "tarry_access_jwt_keys",
                   .type = PROMETHEUS_GAUGE,
-                  .help = "Keys of the issuer of JWTs that serve.",
+                  .help = "Usable keys of the issuer of JWTs.",
                   .meaning = "0 with `--jwt-issuer`: no JWT is accepted. Check whether the issuer "
                              "can be reached; the log has the reason."},
     [CHANGES] = {.name = "tarry_access_changes_total",
                  .type = PROMETHEUS_COUNTER,
-                 .help = "Changes of the known callers.",
+                 .help = "Changes of the list of callers.",
                  .meaning = "Rises with each new token, revocation and change of keys. If the "
                             "change is not yours, read the audit."},
     [RELOAD_FAILURES] = {.name = "tarry_access_reload_failures_total",
                          .type = PROMETHEUS_COUNTER,
-                         .help = "Tokens or keys that could not be read again.",
+                         .help = "Failed attempts to read tokens or keys again.",
                          .meaning =
                              "Alert on it: the old ones stay in force, so a revoked token still "
                              "works. The log names the file or URL and the fault."},

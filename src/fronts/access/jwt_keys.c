@@ -230,11 +230,11 @@ static bool read_jwks(struct slice text, const char *place, struct jwt_keys *key
     struct json_cursor cursor = {0}, items = {0};
     struct slice name;
     if (!json_check(text, &all, NULL) || all.kind != JSON_OBJECT)
-        return error_text(error, ACCESS_ERROR_BYTES, "'%.200s' is no JWKS and no PEM", place);
+        return error_text(error, ACCESS_ERROR_BYTES, "'%.200s' is neither a JWKS nor PEM", place);
     while (json_next_member(all, &cursor, &name, &value))
         if (json_string_is(name, "keys")) {
             if (list.kind || value.kind != JSON_ARRAY)
-                return error_text(error, ACCESS_ERROR_BYTES, "'%.200s' is no JWKS", place);
+                return error_text(error, ACCESS_ERROR_BYTES, "'%.200s' is not a JWKS", place);
             list = value;
         }
     if (!list.kind)
@@ -297,7 +297,7 @@ int jwt_keys_read(struct slice text, const char *place, struct jwt_keys *out, ch
     if (ok && keys.count == 0)
         ok = error_text(
             error, ACCESS_ERROR_BYTES,
-            "no key in '%.200s' serves, give RSA of 2048 bits or more, P-256 or Ed25519", place);
+            "no usable key in '%.200s', give RSA of 2048 bits or more, P-256 or Ed25519", place);
     if (ok)
         *out = keys;
     else

@@ -43,7 +43,7 @@ static int check_file(int fd, const char *path, const struct stat *info, bool is
 {
     if (!S_ISREG(info->st_mode))
         return error_result(-EINVAL, error, ACCESS_ERROR_BYTES,
-                            "'%.200s' is no file, give the name of one", path);
+                            "'%.200s' is not a file, give the name of a file", path);
     if (info->st_uid != 0 && info->st_uid != geteuid())
         return error_result(-EPERM, error, ACCESS_ERROR_BYTES,
                             "'%.200s' belongs to another user, run: chown %u", path,

@@ -31,7 +31,7 @@ struct key {
 
 /* Keys in the order in which they are written. */
 static const struct key keys[] = {
-    {"scope", KEY_SCOPES, FIELD(scopes), "give some of push,consume,read,admin"},
+    {"scope", KEY_SCOPES, FIELD(scopes), "give one or more of push,consume,read,admin"},
     {"topics", KEY_TOPICS, FIELD(topics), "give patterns such as 'orders-*,mail', or '*' for all"},
     {"rate", KEY_RATE, FIELD(limits.push_rate), RIGHT_RATE},
     {"requests", KEY_RATE, FIELD(limits.request_rate), RIGHT_RATE},
@@ -226,7 +226,7 @@ static bool read_pair(struct slice word, struct token *token, uint32_t *seen,
         return REFUSE(place, "unknown key '%.*s', see docs/security.md",
                       ERROR_SHOWN(name, WORD_SHOWN_BYTES));
     if (*seen & bit)
-        return REFUSE(place, "'%s' is there twice, remove one", key->name);
+        return REFUSE(place, "'%s' is given twice, remove one", key->name);
     *seen |= bit;
     struct slice value = equals ? slice_make(equals + 1, word.len - name.len - 1) : slice_of("");
     return parse_value(key, value, token) ||
@@ -255,11 +255,11 @@ static bool check_keys(struct token *token, uint32_t seen, const struct place *p
     if (missing)
         return REFUSE(place, "'%s' is missing", missing);
     if (token->kind == ACCESS_CERTIFICATE && (has_secret || has_old))
-        return REFUSE(place, "a certificate has no secret, remove 'sha256'");
+        return REFUSE(place, "a certificate has no 'sha256', remove it");
     if (!is_key && (has_key(seen, "secret") || has_key(seen, "old-secret")))
-        return REFUSE(place, "only an access-key has its secret here, remove 'secret'");
+        return REFUSE(place, "only an access-key has a 'secret', remove it");
     if (is_key && (has_key(seen, "sha256") || has_key(seen, "old-sha256")))
-        return REFUSE(place, "an access-key has no digest here, remove 'sha256'");
+        return REFUSE(place, "an access-key has no 'sha256', remove it");
     token->secret_count = (size_t)has_secret + has_old;
     return true;
 }
@@ -301,13 +301,13 @@ static bool check_unique(const struct token *token, struct named *named, struct 
 {
     named->by_name.key = token->name;
     if (names_find(names, token->name))
-        return REFUSE(place, "'%.*s' is there twice, remove one",
+        return REFUSE(place, "'%.*s' is given twice, remove one",
                       ERROR_SHOWN(token->name, WORD_SHOWN_BYTES));
     names_add(names, named);
     for (size_t i = 0; token->kind == ACCESS_TOKEN && i < token->secret_count; i++) {
         struct slice hash = slice_make(token->secrets[i].hash, TOKEN_HASH_BYTES);
         if (table_find(hashes, hash))
-            return REFUSE(place, "the secret of '%.*s' is there twice, remove one",
+            return REFUSE(place, "the secret of '%.*s' is given twice, remove one",
                           ERROR_SHOWN(token->name, WORD_SHOWN_BYTES));
         named->by_hash[i].key = hash;
         table_add(hashes, &named->by_hash[i]);

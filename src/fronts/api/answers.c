@@ -23,7 +23,7 @@ static bool add_answer(struct answers_reading *reading, struct queue_answer answ
 {
     if (reading->count == QUEUE_BATCH_MAX)
         return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
-                              "too many leases in one call, at most %d: make several",
+                              "too many leases in one call, at most %d: make several calls",
                               QUEUE_BATCH_MAX);
     reading->answers[reading->count++] = answer;
     return true;
@@ -162,8 +162,9 @@ static bool read_answers(struct answers_reading *reading)
     if (call->request->body.len && !(is_named && is_nothing(call->request->body)) &&
         !read_answers_body(reading))
         return false;
-    return reading->count || http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
-                                            "'lease' is missing: name the lease that take gave");
+    return reading->count ||
+           http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
+                          "'lease' is missing: give the lease that the take returned");
 }
 
 /* ---- results ---- */

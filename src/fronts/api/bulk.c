@@ -28,7 +28,7 @@ static bool read_id(struct ids_reading *reading, struct json_value value)
 {
     if (reading->count == QUEUE_BATCH_MAX)
         return http_fault_set(reading->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
-                              "too many ids in one call, at most %d: make several",
+                              "too many ids in one call, at most %d: make several calls",
                               QUEUE_BATCH_MAX);
     if (value.kind != JSON_STRING)
         return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0, "an id must be a string");
@@ -280,7 +280,7 @@ static bool ids_are_named(const struct ids_reading *reading)
     for (uint32_t i = 0; i < reading->count; i++)
         if (!reading->ids[i].len)
             return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
-                                  "an id is empty: give those of the dead jobs that are meant");
+                                  "an id is empty: give the ids of dead jobs");
     return true;
 }
 
@@ -295,8 +295,7 @@ void api_bulk_redrive(struct http_call *call)
     bool done = read_call(&reading) && ids_are_named(&reading);
     if (done && call->query->fields.set)
         done = http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,
-                              "'ids' and other options are both given: only one can say which are "
-                              "meant");
+                              "'ids' and other options are both given: choose one");
     if (done && !reading.count) {
         http_change_count(call->exchange, 0);
         answer_results(call->exchange, NULL, 0);

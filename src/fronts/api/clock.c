@@ -30,9 +30,9 @@ static const struct http_clock_hooks *test_clock_of(struct http_call *call)
 {
     const struct http_clock_hooks *hooks = call->front->shared->clock;
     if (!hooks)
-        http_answer_problem(call->exchange, PROBLEM_NO_TEST_CLOCK, 0,
-                            "this server's jobs go by an ordinary clock; for tests start one with "
-                            "--test-clock");
+        http_answer_problem(
+            call->exchange, PROBLEM_NO_TEST_CLOCK, 0,
+            "this server uses the real clock; for tests start one with --test-clock");
     return hooks;
 }
 
@@ -52,21 +52,19 @@ static bool answer_refusal(struct http_exchange *exchange, const struct http_clo
     case HTTP_CLOCK_DONE:
         return false;
     case HTTP_CLOCK_PAST:
-        http_answer_problem(
-            exchange, PROBLEM_BAD_OPTION, 0,
-            "'to' lies behind the clock, which only goes on; POST /v1/reset puts it "
-            "back to its start and drops all jobs");
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "'to' is before the time of the clock, which only moves forward; POST "
+                            "/v1/reset sets it back to its start and deletes all jobs");
         break;
     case HTTP_CLOCK_TOO_FAR:
-        http_answer_problem(
-            exchange, PROBLEM_BAD_OPTION, 0,
-            "the clock does not go so far; POST /v1/reset puts it back to its start "
-            "and drops all jobs");
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "the clock cannot move that far; POST /v1/reset sets it back to its "
+                            "start and deletes all jobs");
         break;
     case HTTP_CLOCK_NOT_IDLE:
         http_answer_problem(exchange, PROBLEM_NOT_IDLE, 0,
-                            "%llu leased job%s not acked or nacked in time, so the clock went no "
-                            "further; see what holds them, or give a longer timeout",
+                            "%llu leased job%s not acked or nacked in time, so the clock stopped; "
+                            "find the consumer that holds them, or give a longer timeout",
                             (unsigned long long)answer->leased,
                             answer->leased == 1 ? " was" : "s were");
         break;
@@ -109,14 +107,13 @@ static void post_advance(struct http_call *call)
     bool has_by = http_fields_have(fields, OPTION_BY), has_to = http_fields_have(fields, OPTION_TO);
     bool has_auto = http_fields_have(fields, OPTION_AUTO);
     if (has_by && has_to) {
-        http_answer_problem(
-            call->exchange, PROBLEM_OPTION_CLASH, 0,
-            "'by' and 'to' are both given: only one can say how far the clock goes");
+        http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
+                            "'by' and 'to' are both given: choose one");
         return;
     }
     if (!has_by && !has_to && !has_auto && !fields->wait_idle) {
         http_answer_problem(call->exchange, PROBLEM_OPTION_MISSING, 0,
-                            "how far is the clock to go? give by=30m, to=TIME or to=next");
+                            "the target time is missing: give by=30m, to=TIME or to=next");
         return;
     }
     call_clock(call,

@@ -380,7 +380,7 @@ const struct metric api_consumers_metrics[] = {
     {.name = "tarry_consumers",
      .type = PROMETHEUS_GAUGE,
      .labels = {"topic"},
-     .help = "Consumers that gave a name and asked this server for jobs in the last 5 minutes.",
+     .help = "Named consumers that took jobs from this server, or tried to, in the last 5 minutes.",
      .meaning = "The consumers of the topic: `GET /v1/topics/TOPIC/consumers` lists "
                 "them. Falls: workers died or lost the server. Takes without `consumer` "
                 "are not included.",

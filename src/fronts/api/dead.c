@@ -54,10 +54,10 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
     if (!http_error_filter_check(fields, fault))
         return false;
     if (front->sweep_count >= HTTP_SWEEPS_MAX)
-        return http_fault_set(fault, PROBLEM_TOO_MANY_SWEEPS, HTTP_SWEEPS_MAX,
-                              "%d purges or redrives by a filter are under way: try again when one "
-                              "has ended",
-                              HTTP_SWEEPS_MAX);
+        return http_fault_set(
+            fault, PROBLEM_TOO_MANY_SWEEPS, HTTP_SWEEPS_MAX,
+            "%d purges or redrives by a filter are in progress: try again when one has ended",
+            HTTP_SWEEPS_MAX);
     call->exchange->is_dry_run = fields->dry_run;
     if (fields->dry_run)
         http_change_drop(call->exchange);
@@ -83,16 +83,16 @@ static void purge(struct http_call *call)
     const struct http_fields *fields = &call->query->fields;
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     if (fields->state == JOB_LEASED) {
-        http_answer_problem(call->exchange, PROBLEM_BAD_OPTION, 0,
-                            "'state' is 'leased' but must be delayed, ready or dead: what a "
-                            "consumer holds is not purged");
+        http_answer_problem(
+            call->exchange, PROBLEM_BAD_OPTION, 0,
+            "'state' is 'leased' but must be delayed, ready or dead: leased jobs are not purged");
     } else if (!(fields->set & ~OPTION_BIT(OPTION_STATE))) {
         call_all(call,
                  (struct queue_topic_call){.verb = QUEUE_TOPIC_PURGE, .state = fields->state});
     } else if (fields->state != JOB_DEAD) {
-        http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
-                            "only dead jobs are purged by a filter: give state=dead with it, or "
-                            "'state' alone");
+        http_answer_problem(
+            call->exchange, PROBLEM_OPTION_CLASH, 0,
+            "a filter purges only dead jobs: give state=dead with it, or give only 'state'");
     } else {
         sweep(call, SWEEP_CANCEL);
     }
@@ -130,7 +130,7 @@ static void redrive(struct http_call *call)
                                                  .max = (uint64_t)fields->max});
     } else if (fields->id.len) {
         http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
-                            "'id' and a filter are both given: only one can say which are meant");
+                            "'id' and a filter are both given: choose one");
     } else {
         sweep(call, SWEEP_REDRIVE);
     }

@@ -47,7 +47,7 @@ bool http_keeps_history(struct http_exchange *exchange)
     queue_info(exchange->front->queue, &info);
     if (!info.keeps_history)
         http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
-                            "this store keeps no history, take one that does: postgres, mysql");
+                            "this store keeps no history, use one that does: postgres, mysql");
     return info.keeps_history;
 }
 

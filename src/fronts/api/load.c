@@ -47,8 +47,9 @@ static void get_load(struct http_call *call)
     struct queue_forecast_call forecast = {.from_ms = now_ms - now_ms % MINUTE_MS};
     struct http_fault fault;
     if (query->topic_count > 1) {
-        http_answer_problem(call->exchange, PROBLEM_BAD_OPTION, 1,
-                            "'topic' may be given once: name one, or none for all of them");
+        http_answer_problem(
+            call->exchange, PROBLEM_BAD_OPTION, 1,
+            "'topic' may be given once: name one topic, or leave it out for all topics");
         return;
     }
     if (query->topic_count)

@@ -71,9 +71,10 @@ bool api_callback_add(struct buffer *meta, struct slice url, const struct http_h
 static bool check_item_fields(const struct http_fields *fields, struct http_fault *fault)
 {
     if (http_fields_have(fields, OPTION_STATE) && fields->state != JOB_DEAD)
-        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                              "'state' is '%s' but can only be dead: the due time tells the others",
-                              job_state_name(fields->state));
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "'state' is '%s' but can only be dead: the other states follow from the due time",
+            job_state_name(fields->state));
     return http_fields_check(fields, fault);
 }
 
@@ -415,7 +416,7 @@ static bool parse_line(struct slice line, bool is_json, struct api_batch *batch,
     }
     if (is_json)
         return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "the body must be a JSON array of jobs, or one object a line");
+                              "the body must be a JSON array of jobs, or one object per line");
     (void)refuse_json(&item_fault, error_at);
     set_aside(batch, &item_fault);
     return true;
@@ -629,10 +630,9 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
     if (is_form && body.len && memchr(body.at, '=', body.len))
         return http_fault_set(
             fault, PROBLEM_BAD_OPTION, 0,
-            "the body is a form, and a form's fields are no options of a push: give them in the "
+            "the body is a form, whose fields are not options of a push: give options in the "
             "query, as in ?delay=30m, or as JSON with 'Content-Type: application/json'; to push "
-            "the "
-            "form itself give an option, as in ?delay=0");
+            "the form itself give an option, as in ?delay=0");
     return true;
 }
 
@@ -642,7 +642,7 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
     if (!http_media_is_valid(push->content_type))
         return http_fault_set(
             fault, PROBLEM_BAD_OPTION, 0,
-            "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
+            "the Content-Type must be printable ASCII; write other letters as %%XX, as in "
             "name*=UTF-8''%%C3%%A4");
     api_fields_push(&call->query->fields, push);
     if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {

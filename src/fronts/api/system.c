@@ -186,7 +186,7 @@ static void get_readyz(struct http_call *call)
                         : !info.healthy
                             ? "the store cannot be reached or has failed; see the server's log"
                         : info.moved ? queue_status_sentence(QUEUE_DIRECTORY_MOVED)
-                                     : "the store is full, so pushes are refused");
+                                     : "the store is full, so pushes are rejected");
 }
 
 static void get_openapi(struct http_call *call)
@@ -215,11 +215,11 @@ static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, 
         return;
     if (status == QUEUE_CONFLICT) {
         http_answer_problem(exchange, PROBLEM_TOO_MANY_BACKUPS, 0,
-                            "others are making backups; wait until one of them is done");
+                            "other backups are in progress; wait until one of them is done");
     } else if (status == QUEUE_NOT_FOUND) {
         http_answer_refusal(exchange, status,
-                            "there is no such backup, or it was not renewed in time, so files may "
-                            "be gone: make another one",
+                            "there is no such backup, or it was not renewed in time and its files "
+                            "may be gone: make another one",
                             (enum job_state)0);
     } else if (status != QUEUE_OK) {
         http_answer_refusal(exchange, status, NULL, (enum job_state)0);
@@ -235,9 +235,8 @@ static void call_backup(struct http_call *call)
     struct http_front *front = call->front;
     const struct http_backup_hooks *hooks = front->shared->backup;
     if (!hooks) {
-        http_answer_problem(
-            call->exchange, PROBLEM_NO_BACKUP, 0,
-            "this server's jobs are in Redis: back up that, with what Redis has for it");
+        http_answer_problem(call->exchange, PROBLEM_NO_BACKUP, 0,
+                            "this server's jobs are in Redis: back up Redis with its own tools");
         return;
     }
     hooks->backup(hooks->ctx, front->reactor, (enum http_backup)call->exchange->route->verb,
@@ -294,7 +293,7 @@ const struct http_route api_system_routes[] = {
     BACKUP(PUT, "/v1/backup/{id}", RENEW, "backup renewed"),
     BACKUP(DELETE, "/v1/backup/{id}", END, "backup ended"),
     DRAIN(POST, 1, "new jobs refused"),
-    DRAIN(DELETE, 0, "new jobs taken again"),
+    DRAIN(DELETE, 0, "new jobs accepted again"),
     GET_CALL("/openapi.yaml", "openapi", CALLERS, get_openapi),
     GET_CALL("/problems/{id}", "problem", CALLERS, get_problem),
     GET_CALL("/", "root", CALLERS, get_root),

@@ -142,10 +142,9 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
 static void refuse_to_wait(struct http_exchange *exchange)
 {
     uint32_t max = exchange->front->options.waiting_max;
-    http_answer_problem(exchange, PROBLEM_TOO_MANY_WAITING, max,
-                        "%u takes wait already, and no more may: take without wait, or try again "
-                        "later",
-                        max);
+    http_answer_problem(
+        exchange, PROBLEM_TOO_MANY_WAITING, max,
+        "already %u takes wait, which is the limit: take without wait, or try again later", max);
 }
 
 /* Records the consumer; all jobs went to the same one. */
@@ -226,12 +225,12 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
     call->exchange->bodies = fields->bodies;
     if (fields->bodies == HTTP_BODIES_NONE)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                              "'body' of a take is true or base64: who takes a job gets its body");
+                              "'body' of a take is true or base64: a take always returns the body");
     call->exchange->wants_raw = http_begins(call->request->accept, "application/octet-stream");
     if (call->exchange->wants_raw && take->max != 1)
-        return http_fault_set(fault, PROBLEM_BAD_OPTION, 1,
-                              "'max' must be 1 where the body is to come raw (Accept: "
-                              "application/octet-stream)");
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 1,
+            "'max' must be 1 if the body is requested raw (Accept: application/octet-stream)");
     return true;
 }
 

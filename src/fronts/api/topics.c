@@ -79,10 +79,10 @@ static bool extension_write(const struct extension *extension, struct buffer *ou
     if (out->failed)
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (out->len - start > TOPIC_EXTENSION_BYTES_MAX)
-        return http_fault_set(fault, PROBLEM_BAD_DELIVERY, TOPIC_EXTENSION_BYTES_MAX,
-                              "'deliver' and 'dead_letter' take %zu bytes together, but at most %d "
-                              "are kept with a topic",
-                              out->len - start, TOPIC_EXTENSION_BYTES_MAX);
+        return http_fault_set(
+            fault, PROBLEM_BAD_DELIVERY, TOPIC_EXTENSION_BYTES_MAX,
+            "'deliver' and 'dead_letter' have %zu bytes together, but a topic stores at most %d",
+            out->len - start, TOPIC_EXTENSION_BYTES_MAX);
     return true;
 }
 
@@ -605,10 +605,9 @@ static void test_delivery(struct http_call *call)
     struct http_front *front = call->front;
     const struct http_hooks *hooks = front->shared->hooks;
     if (!http_delivery_is_on(hooks) || !hooks->test) {
-        http_answer_problem(
-            call->exchange, PROBLEM_NO_DELIVERY, 0,
-            "this server delivers nothing by itself: start it with --deliver FILE, which says "
-            "what may be reached");
+        http_answer_problem(call->exchange, PROBLEM_NO_DELIVERY, 0,
+                            "this server does not deliver: start it with --deliver FILE, a policy "
+                            "file with the allowed hosts");
         return;
     }
     call->exchange->waits = true; /* not in request durations: waits for the target */

@@ -333,8 +333,8 @@ static void refuse_stale(struct http_connection *connection)
 {
     struct http_fault fault;
     (void)http_fault_set(&fault, PROBLEM_CONNECTION_ENDED, 0,
-                         "the client had closed its side by the time the server, which had stood "
-                         "still, read the request: nothing was done, send it again");
+                         "the client closed its side before the suspended server read the request: "
+                         "nothing was done, send it again");
     refuse_connection(connection, &fault);
 }
 
@@ -821,7 +821,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         if (!is_over)
             (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS,
                                  front->options.connections_max,
-                                 "there are %u connections already, and no more are let in",
+                                 "there are already %u connections, and no more are accepted",
                                  front->options.connections_max);
         refuse_connection(connection, &fault);
         return;

@@ -82,7 +82,7 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
     }
     if (!allow->len)
         return http_fault_set(fault, PROBLEM_NO_SUCH_PATH, 0,
-                              "there is nothing at '%s'; /openapi.yaml says what there is",
+                              "unknown path '%s'; /openapi.yaml lists all paths",
                               http_quotable(path, 80));
     return http_fault_set(fault, PROBLEM_METHOD_NOT_ALLOWED, 0, "'%s' has only %.*s",
                           http_quotable(path, 80), (int)allow->len, allow->at);
@@ -232,7 +232,7 @@ static bool unescape_segment(struct http_front *front, struct slice *text, struc
         return true;
     if (!text_percent_decode(*text, false, &front->decoded))
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
-                              "'%s' holds a %% that two hex digits do not follow",
+                              "'%s' contains a %% that is not followed by two hex digits",
                               http_quotable(*text, 60));
     *text = slice_make(front->decoded.at + start, front->decoded.len - start);
     return true;

@@ -641,7 +641,7 @@ static const char *describe_missing(const struct http_exchange *exchange, char o
     if (topic.len < exchange->note.len)
         id = slice_make(topic.at + topic.len + 1, exchange->note.len - topic.len - 1);
     if (exchange->subject == HTTP_SUBJECT_TOPIC)
-        (void)snprintf(out, 400, "there is no topic '%s'; a push to it makes one",
+        (void)snprintf(out, 400, "there is no topic '%s'; a push to it creates it",
                        http_quotable(topic, 96));
     else if (exchange->subject == HTTP_SUBJECT_JOB)
         (void)snprintf(out, 400,
@@ -722,7 +722,7 @@ void http_answer_stopped(struct http_exchange *exchange, enum queue_status statu
         http_answer_refusal(exchange, status, NULL, 0);
         return;
     }
-    (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s, the rest is left: %s",
+    (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s, the rest is unchanged: %s",
                    jobs, jobs == 1 ? "job" : "jobs", queue_status_sentence(status));
     exchange->outcome = queue_status_code(status);
     http_quota_note_refusal(exchange->front, status);

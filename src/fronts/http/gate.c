@@ -36,13 +36,12 @@ static bool refuse_caller(struct slice header, enum access_refusal refusal,
 {
     if (refusal == ACCESS_UNAVAILABLE)
         return http_fault_set(fault, PROBLEM_ACCESS_UNAVAILABLE, 0,
-                              "it cannot be found out now who makes this call: try again");
-    (void)http_fault_set(fault, PROBLEM_UNAUTHORIZED, 0, "%s",
-                         refusal == ACCESS_MISSING
-                             ? "this server wants to know who asks: send a token, as in "
-                               "'Authorization: Bearer tarry_...'"
-                             : "this is no token that the server knows, or none any more: ask for "
-                               "another one");
+                              "the caller cannot be identified now: try again");
+    (void)http_fault_set(
+        fault, PROBLEM_UNAUTHORIZED, 0, "%s",
+        refusal == ACCESS_MISSING
+            ? "this server requires a token: send it as in 'Authorization: Bearer tarry_...'"
+            : "unknown or revoked token: request a new one");
     fault->challenge = http_begins(header, "basic ") ? BASIC_CHALLENGE : access_challenge(refusal);
     fault->refusal = (int)refusal;
     return false;
@@ -53,7 +52,7 @@ static bool refuse_scope(struct http_front *front, const struct access_caller *c
 {
     count_denial(front, HTTP_DENIED_SCOPE);
     return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
-                          "'%s' lacks the scope '%s' for this call: ask for a token that has it",
+                          "'%s' lacks the scope '%s' for this call: use a token that has it",
                           http_quotable(caller->name, 60), access_scope_name(scope));
 }
 
@@ -64,12 +63,11 @@ static bool refuse_topic(struct http_front *front, const struct access_caller *c
     count_denial(front, HTTP_DENIED_TOPIC);
     if (!topic.len)
         return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
-                              "'%s' has the scope '%s' for some topics, and this call is about all "
-                              "of them: ask for a token that has it for '*'",
+                              "'%s' has the scope '%s' only for some topics, and this call covers "
+                              "all topics: use a token that has it for '*'",
                               http_quotable(caller->name, 60), access_scope_name(scope));
     return http_fault_set(fault, PROBLEM_FORBIDDEN, 0,
-                          "'%s' has not the scope '%s' for the topic '%s': ask for a token that "
-                          "has it",
+                          "'%s' lacks the scope '%s' for the topic '%s': use a token that has it",
                           http_quotable(caller->name, 60), access_scope_name(scope),
                           http_quotable(topic, 90));
 }

@@ -160,7 +160,7 @@ static bool check_host_name(const struct http_hosts *hosts, struct slice host,
     (void)split_host(&host);
     const char *name = http_quotable(host, 60);
     return http_fault_set(fault, PROBLEM_HOST_UNKNOWN, 0,
-                          "'%s' is no name of this server: call it localhost or by its address, or "
+                          "'%s' is not a name of this server: use localhost or its address, or "
                           "start it with --allowed-host %s",
                           name, name);
 }
@@ -206,12 +206,11 @@ static bool check_site(const struct http_hosts *hosts, const struct http_request
     char from[80] = "";
     if (request->has_origin)
         (void)snprintf(from, sizeof from, " ('%s')", http_quotable(request->origin, 60));
-    return http_fault_set(
-        fault, PROBLEM_CROSS_SITE, 0,
-        "a page of another site%s makes this call, which changes or takes "
-        "something: such calls are for programs, which send neither Origin nor "
-        "Sec-Fetch-Site, and for pages of the server's own name, or of --cors-origin",
-        from);
+    return http_fault_set(fault, PROBLEM_CROSS_SITE, 0,
+                          "a page of another site%s made this call, which changes or takes jobs: "
+                          "only programs (without Origin and Sec-Fetch-Site), pages of this server "
+                          "and pages of --cors-origin may make it",
+                          from);
 }
 
 bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,

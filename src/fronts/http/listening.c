@@ -138,8 +138,9 @@ void http_listening_close(struct http_front *front)
 static void log_not_refused(struct http_shared *shared, int code)
 {
     if (!atomic_exchange(&shared->is_refusal_logged, true))
-        log_event(LOG_INFO, "new connections cannot be refused", LOG_TEXT("error", strerror(-code)),
-                  LOG_TEXT("consequence", "a client that connects in the last 20 ms is cut off"));
+        log_event(
+            LOG_INFO, "cannot stop accepting connections", LOG_TEXT("error", strerror(-code)),
+            LOG_TEXT("consequence", "a client that connects in the last 20 ms is disconnected"));
 }
 
 /* Refuses new handshakes. Handshakes in progress have SETTLE_MS to end. */

@@ -9,8 +9,8 @@ bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
     const char *quoted = http_quotable(name, 64);
     if (name.len >= own && memcmp(name.at, JOB_META_OWN, own) == 0)
         return http_fault_set(fault, PROBLEM_BAD_META, 0,
-                              "meta '%s' is not yours to give: names that begin with '" JOB_META_OWN
-                              "' are tarry's own; a job's callback goes in the option 'callback'",
+                              "reserved meta name '%s': names that begin with '" JOB_META_OWN
+                              "' belong to tarry; give a job's callback in the option 'callback'",
                               quoted);
     switch (job_meta_add(meta, name, value)) {
     case JOB_META_OK:

@@ -87,17 +87,17 @@ static const struct refusal {
     [QUEUE_TOPIC_FULL] = {"The topic is full", 507},
     [QUEUE_DRAINING] = {"The server accepts no new jobs", 503},
     [QUEUE_UNSUPPORTED] = {"The store cannot do this", 501},
-    [QUEUE_TOO_FAST] = {"A limit is met", 429,
-                        "pushes come faster than the %" PRIu64
-                        " that the rate of this caller allows; push again later"},
-    [QUEUE_TOPIC_TOO_FAST] = {"A limit is met", 429},
-    [QUEUE_CALLER_FULL] = {"The caller has as many jobs as it may", 507,
-                           "the topics of this caller hold the %" PRIu64
-                           " jobs that it may have; push again once some are done"},
+    [QUEUE_TOO_FAST] = {"A limit is reached", 429,
+                        "this caller pushes faster than the %" PRIu64
+                        " that its rate allows; push again later"},
+    [QUEUE_TOPIC_TOO_FAST] = {"A limit is reached", 429},
+    [QUEUE_CALLER_FULL] = {"The caller has reached its limit of jobs", 507,
+                           "this caller has reached its limit of %" PRIu64
+                           " jobs; push again once some are done"},
     [QUEUE_MEMORY_SPENT] =
         {"The server's memory is nearly used up", 507,
          "the server uses nearly all of the %" PRIu64
-         " bytes that --max-memory allows; take and ack go on, push again later"},
+         " bytes that --max-memory allows; take and ack still work, push again later"},
     [QUEUE_FORBIDDEN] = {"The caller may not do this", 403},
     [QUEUE_OWN_TOPIC] = {"The topic is reserved", 403},
 };
@@ -171,7 +171,7 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
     char text[200];
     const char *says = status == QUEUE_BAD_OPTION && detail ? http_option_says(detail) : NULL;
     if (says) {
-        (void)snprintf(text, sizeof text, "'%s' is out of its range: it must be %s", detail, says);
+        (void)snprintf(text, sizeof text, "'%s' is out of range: it must be %s", detail, says);
         detail = text;
     }
     if (limit && refusals[status].with_limit) {

@@ -90,7 +90,7 @@ static const struct option {
     [OPTION_CALLBACK] = {NAME("callback"), KIND_TEXT, INTO(callback), 1, HTTP_CALLBACK_BYTES_MAX,
                          "a URL of http or https, up to 1024 bytes"},
     [OPTION_ID_PREFIX] = {NAME("id_prefix"), KIND_TEXT, INTO(id_prefix), 1, JOB_ID_BYTES_MAX,
-                          "what the ids begin with"},
+                          "the beginning of the ids"},
     [OPTION_DIED_AFTER] = {NAME("died_after"), KIND_TIME, INTO(died_after_ms), 0, 1LL << 47,
                            "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                            "1970"},
@@ -107,14 +107,14 @@ static const struct option {
     [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), 1, TOPIC_JOBS_MAX,
                          "a number from 1 to 1099511627776"},
     [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
-                          "a number a second, a minute or an hour, such as 100/s, 90/m or 1/h"},
+                          "a number per second, minute or hour, such as 100/s, 90/m or 1/h"},
     [OPTION_META] = {NAME("meta"), KIND_META, INTO(meta), 2, 64 + 1 + 1024,
-                     "NAME:VALUE or NAME: alone, with a name of a-z, 0-9 and '-'", true},
-    [OPTION_EVENT] = {NAME("event"), KIND_EVENTS, INTO(events), 0, 0,
-                      "kinds of events with commas between, of pushed, replaced, due, delivered, "
-                      "acked, nacked, extended, returned, lease_ended, expired, cancelled, "
-                      "rescheduled, run, dead, redriven, purged, paused, resumed, settings, "
-                      "deleted"},
+                     "NAME:VALUE or only NAME:, with a name of a-z, 0-9 and '-'", true},
+    [OPTION_EVENT] =
+        {NAME("event"), KIND_EVENTS, INTO(events), 0, 0,
+         "kinds of events, separated by commas: pushed, replaced, due, delivered, acked, nacked, "
+         "extended, returned, lease_ended, expired, cancelled, rescheduled, run, dead, redriven, "
+         "purged, paused, resumed, settings, deleted"},
     [OPTION_ORDER] = {NAME("order"), KIND_ORDER, INTO(by_priority), 0, 0,
                       "named (the first named topic first) or priority (the best of all)"},
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
@@ -175,9 +175,9 @@ static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, s
     const char *nearest = text_nearest(quoted, candidates);
     if (count == 0)
         return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
-                              "this call has no option '%s', and no other", quoted);
+                              "unknown option '%s': this call has no options", quoted);
     (void)http_fault_set(
-        fault, PROBLEM_UNKNOWN_OPTION, 0, "this call has no option '%s'%s%s%s; it has ", quoted,
+        fault, PROBLEM_UNKNOWN_OPTION, 0, "unknown option '%s'%s%s%s; this call has ", quoted,
         nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
     for (size_t i = 0; i < count; i++) {
         len = strlen(fault->detail);
@@ -447,19 +447,17 @@ bool http_error_filter_check(const struct http_fields *fields, struct http_fault
 {
     return !http_fields_have(fields, OPTION_ERROR) || fields->error.len ||
            http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                          "'error' is empty but must be a part of the last error of the jobs that "
-                          "are meant");
+                          "'error' is empty but must be a part of the jobs' last error");
 }
 
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault)
 {
     if (http_fields_have(fields, OPTION_DELAY) && http_fields_have(fields, OPTION_AT))
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
-                              "'delay' and 'at' are both given: only one can say when it is due");
+                              "'delay' and 'at' are both given: choose one");
     if (fields->final && http_fields_have(fields, OPTION_DELAY))
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
-                              "'final' and 'delay' are both given: a final failure is not tried "
-                              "again, now or later");
+                              "'final' and 'delay' are both given: a final failure is not retried");
     return true;
 }
 
@@ -490,7 +488,7 @@ static bool decode_text(struct slice text, bool plus_is_space, struct buffer *sc
     assert(scratch->cap - scratch->len >= text.len); /* growing would invalidate earlier slices */
     if (!text_percent_decode(text, plus_is_space, scratch))
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
-                              "'%s' holds a %% that two hex digits do not follow",
+                              "'%s' contains a %% that is not followed by two hex digits",
                               http_quotable(text, 40));
     *out = slice_make(scratch->at + start, scratch->len - start);
     return true;
@@ -504,8 +502,7 @@ static bool decode_value(const struct option *option, struct slice text, struct 
     bool has_plus = option && holds(text, '+');
     if (has_plus && !option->has_blanks && option->kind != KIND_TIME && option->kind != KIND_MOMENT)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                              "'%s' is '%s' but '+' is a blank in a query, which cannot be there; "
-                              "write %%2B for a plus",
+                              "'%s' is '%s', in which '+' means a blank; write %%2B for a plus",
                               option->name, http_quotable(text, 40));
     return decode_text(text, has_plus && option->has_blanks, scratch, out, fault);
 }
@@ -576,7 +573,7 @@ static bool parse_headers(const struct http_request *request, uint64_t allowed,
             name = slice_make(name.at + meta_prefix, name.len - meta_prefix);
         if (name.len > sizeof lower)
             return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, sizeof lower,
-                                  "the header '%s' has too long a name",
+                                  "the name of the header '%s' is too long",
                                   http_quotable(header->name, 80));
         name = lower_name(name, is_meta ? '-' : '_', lower);
         if (is_meta ? !add_header_meta(out, name, header->value, fault)

@@ -15,25 +15,25 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
         enum http_problem problem;
         const char *says; /* format with the number */
     } refusals[QUOTA_LIMITS] = {
-        [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS, "requests come faster than the %" PRIu64
-                                                       " that this caller is allowed"},
+        [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS,
+                            "this caller exceeds its rate of %" PRIu64 " requests"},
         [QUOTA_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
-                               "this caller has the %" PRIu64
-                               " connections that it is allowed: close some"},
+                               "this caller has reached its limit of %" PRIu64
+                               " connections: close some"},
         [QUOTA_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
-                           "this caller has the %" PRIu64
-                           " waiting takes that it is allowed: take without wait"},
+                           "this caller has reached its limit of %" PRIu64
+                           " waiting takes: take without wait"},
         [QUOTA_ADDRESS_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
-                                "requests without a token come faster than the %" PRIu64
-                                " that an address is allowed (--address-rate)"},
-        [QUOTA_ADDRESS_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
-                                       "this address has the %" PRIu64
-                                       " connections without a token that it is allowed "
-                                       "(--address-connections): close some"},
-        [QUOTA_ADDRESS_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
-                                   "this address has the %" PRIu64
-                                   " waiting takes without a token that it is allowed "
-                                   "(--address-waiting): take without wait"},
+                                "this address exceeds the rate of %" PRIu64
+                                " requests without a token (--address-rate)"},
+        [QUOTA_ADDRESS_CONNECTIONS] =
+            {PROBLEM_TOO_MANY_REQUESTS,
+             "this address has reached the limit of %" PRIu64
+             " connections without a token (--address-connections): close some"},
+        [QUOTA_ADDRESS_WAITING] =
+            {PROBLEM_TOO_MANY_REQUESTS,
+             "this address has reached the limit of %" PRIu64
+             " waiting takes without a token (--address-waiting): take without wait"},
     };
     quota_refused(quota, limit);
     *fault = (struct http_fault){.problem = refusals[limit].problem};

@@ -87,7 +87,7 @@ static bool read_transfer(struct head_reading *reading, struct slice value)
                               "'Transfer-Encoding' is given more than once");
     if (!http_is(value, "chunked"))
         return http_fault_set(reading->fault, PROBLEM_TRANSFER_CODING_UNKNOWN, 0,
-                              "the only 'Transfer-Encoding' known here is 'chunked'");
+                              "the only supported 'Transfer-Encoding' is 'chunked'");
     reading->request->chunked = true;
     return true;
 }
@@ -113,7 +113,7 @@ static bool read_expect(struct head_reading *reading, struct slice value)
 {
     if (!http_is(value, "100-continue"))
         return http_fault_set(reading->fault, PROBLEM_EXPECTATION_UNKNOWN, 0,
-                              "the only expectation known here is '100-continue'");
+                              "the only supported expectation is '100-continue'");
     reading->request->expects_continue = true;
     return true;
 }
@@ -170,8 +170,8 @@ static bool read_coding(struct head_reading *reading, struct slice value)
 {
     return http_is(value, "identity") ||
            http_fault_set(reading->fault, PROBLEM_CODING_UNKNOWN, 0,
-                          "bodies are kept as they come, without their Content-Encoding: send the "
-                          "body plain, or say in Content-Type what it is");
+                          "bodies are stored as they arrive, without their Content-Encoding: send "
+                          "the body plain, or name the encoding in Content-Type");
 }
 
 static const struct known {
@@ -320,7 +320,7 @@ static bool split_authority(struct slice *target, struct http_request *out,
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0, "the target has no host");
     return !memchr(out->authority.at, '@', out->authority.len) ||
            http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
-                          "the target has a user before its host, and none is known here");
+                          "the target has a user before its host, which is not supported");
 }
 
 /* Splits a target. "http://host/path?query" is treated as "/path?query". */
@@ -347,7 +347,7 @@ static bool check_request(const struct head_reading *reading, const llhttp_t *pa
     const struct http_request *request = reading->request;
     if (parser->http_major != 1 || parser->http_minor > 1)
         return http_fault_set(reading->fault, PROBLEM_VERSION_UNKNOWN, 0,
-                              "only HTTP/1.0 and HTTP/1.1 are spoken here");
+                              "only HTTP/1.0 and HTTP/1.1 are supported");
     if (request->chunked && request->has_length)
         return http_fault_set(
             reading->fault, PROBLEM_BAD_FRAMING, 0,
@@ -377,8 +377,7 @@ static bool refuse_target_form(struct head_reading *reading, struct slice head)
     target.len = end ? (size_t)(end - target.at) : target.len;
     return http_fault_set(
         reading->fault, PROBLEM_BAD_REQUEST, 0,
-        "the target is '%s' but must be a path such as /v1/topics, alone or behind "
-        "http://HOST",
+        "the target is '%s' but must be a path such as /v1/topics, optionally after http://HOST",
         http_quotable(target, 60));
 }
 
@@ -562,7 +561,7 @@ static bool check_version(struct slice line, struct http_fault *fault)
     struct slice version = slice_make(word + 1, (size_t)(last - word));
     bool is_http = version.len > 5 && memcmp(version.at, "HTTP/", 5) == 0;
     return http_fault_set(fault, is_http ? PROBLEM_VERSION_UNKNOWN : PROBLEM_BAD_REQUEST, 0,
-                          "only HTTP/1.0 and HTTP/1.1 are spoken here, not '%s'",
+                          "only HTTP/1.0 and HTTP/1.1 are supported, not '%s'",
                           http_quotable(version, 20));
 }
 
@@ -577,7 +576,7 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
             blanks++;
         else if (line.at[i] < 0x21 || line.at[i] > 0x7e)
             return refuse_framing(fault,
-                                  "the request line holds a byte that is not printable ASCII");
+                                  "the request line contains a byte that is not printable ASCII");
     }
     if (blanks != 2)
         return refuse_framing(fault, "the request line must be METHOD TARGET VERSION");
@@ -609,7 +608,7 @@ static inline bool check_header_line(struct slice line, struct http_fault *fault
         return refuse_framing(fault,
                               "a header must be NAME: VALUE, without a blank before the colon");
     return check_value(slice_make(line.at + i + 1, line.len - i - 1)) ||
-           refuse_framing(fault, "a header's value holds a control byte");
+           refuse_framing(fault, "a header's value contains a control byte");
 }
 
 static bool check_limits(const struct http_framing *framing, size_t head_bytes,
@@ -676,7 +675,7 @@ static enum http_step read_head(struct http_framing *framing, const char *bytes,
         bool is_good = framing->lines++ == 0 ? check_request_line(line.text, fault)
                                              : check_header_line(line.text, fault);
         if (!is_good && memchr(line.text.at, '\r', line.text.len))
-            (void)refuse_framing(fault, "CR stands alone");
+            (void)refuse_framing(fault, "a CR is not followed by LF");
         if (!is_good)
             return HTTP_STEP_REFUSED;
     }
@@ -738,8 +737,9 @@ static bool read_chunk_size(struct http_framing *framing, struct slice line,
     if (i == line.len)
         return true;
     struct slice extension = slice_make(line.at + i + 1, line.len - i - 1);
-    return check_value(extension) ? count_notes(framing, extension.len, fault)
-                                  : refuse_chunk(fault, "a chunk extension holds a control byte");
+    return check_value(extension)
+               ? count_notes(framing, extension.len, fault)
+               : refuse_chunk(fault, "a chunk extension contains a control byte");
 }
 
 /* Checks a line outside the data, complete or partly received. */
@@ -747,7 +747,7 @@ static bool check_chunk_line(const struct http_framing *framing, struct slice li
                              struct http_fault *fault)
 {
     if (framing->chunk_state == CHUNK_DATA_END && line.len)
-        return refuse_chunk(fault, "a chunk is longer than its size says");
+        return refuse_chunk(fault, "a chunk is longer than its size");
     return line.len <= CHUNK_LINE_BYTES_MAX ||
            refuse_chunk(fault, "its extensions and trailers are too long");
 }

@@ -62,16 +62,15 @@ void http_budget_refuse(struct http_front *front, struct http_fault *fault)
     budget_note_refused(&front->shared->budget);
     (void)http_fault_set(
         fault, PROBLEM_TOO_MUCH_MEMORY, max,
-        "requests and answers under way take all of the %" PRIu64
-        " bytes that --max-request-memory allows: try again later, or ask for less at "
-        "once",
+        "requests and answers in progress use all of the %" PRIu64
+        " bytes that --max-request-memory allows: try again later, or request less at a time",
         max);
 }
 
 bool http_delivery_refuse(struct http_fault *fault, const char *what)
 {
     return http_fault_set(fault, PROBLEM_DELIVERY_IS_OFF, 0,
-                          "this server delivers nothing by itself, so there is no use in %s: start "
-                          "it with --deliver FILE, which says what may be reached",
+                          "this server does not deliver, so %s has no effect: start it with "
+                          "--deliver FILE, a policy file with the allowed hosts",
                           what);
 }

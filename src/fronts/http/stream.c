@@ -192,13 +192,13 @@ static bool may_begin_stream(const struct http_exchange *exchange,
         caller->has_all_topics ? HTTP_STREAMS_MAX : HTTP_STREAMS_MAX - HTTP_STREAMS_RESERVED;
     if (payer && count_streams_of(front, payer) >= HTTP_STREAMS_OF_CALLER_MAX)
         return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_OF_CALLER_MAX,
-                              "this caller has the %d streams that it may have open: close one",
+                              "this caller has reached its limit of %d open streams: close one",
                               HTTP_STREAMS_OF_CALLER_MAX);
     if (front->stream_count >= most)
-        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, most,
-                              "the server has the %u streams open that it may have: close one, or "
-                              "try again later",
-                              most);
+        return http_fault_set(
+            fault, PROBLEM_TOO_MANY_STREAMS, most,
+            "the server has reached its limit of %u open streams: close one, or try again later",
+            most);
     if (http_budget_has(front, HTTP_STREAM_BYTES_MAX))
         return true;
     http_budget_refuse(front, fault);

@@ -167,7 +167,7 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
     if (refusal != AMQP_IN_TAKEN && refusal != AMQP_IN_NO_MEMORY)
         return message_reject(consumer, tag, refusal, why, error);
     /* The broker redelivers the message after the connection is closed. */
-    snprintf(error, TARGET_ERROR_BYTES, "connection given up, out of memory");
+    snprintf(error, TARGET_ERROR_BYTES, "connection closed, out of memory");
     return false;
 }
 
@@ -183,7 +183,7 @@ static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, cons
         log_event(LOG_WARN, "amqp-in pauses", LOG_TEXT("queue", consumer->source->queue),
                   LOG_TEXT("error", why));
     else
-        log_event(LOG_INFO, "amqp-in goes on", LOG_TEXT("queue", consumer->source->queue));
+        log_event(LOG_INFO, "amqp-in resumes", LOG_TEXT("queue", consumer->source->queue));
 }
 
 static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *job, char *error)
@@ -264,7 +264,7 @@ static bool jobs_offer_again(struct amqp_in_consumer *consumer, char *error)
         list_remove(&job->list);
         if (!batch_add(consumer, job)) {
             free(job);
-            snprintf(error, TARGET_ERROR_BYTES, "connection given up, out of memory");
+            snprintf(error, TARGET_ERROR_BYTES, "connection closed, out of memory");
             return false;
         }
     }

@@ -118,7 +118,7 @@ static void topic_try_later(struct amqp_in *in)
     in->will_look = true;
     if (!in->has_logged_topic)
         log_event(LOG_WARN, "amqp-in waits", LOG_TEXT("topic", in->source.topic),
-                  LOG_TEXT("error", "the topic's settings cannot be read or kept now"));
+                  LOG_TEXT("error", "the topic's settings cannot be read or stored now"));
     in->has_logged_topic = true;
     deadline_set(in->deadline, clock_inner_ms() + TOPIC_AGAIN_MS);
 }
@@ -299,18 +299,18 @@ const struct metric amqp_in_metrics[] = {
     [RECEIVED] = {.name = "tarry_amqp_in_received_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Messages that RabbitMQ delivered to --amqp-in.",
-                  .meaning = "Stands still while the queue in RabbitMQ grows: check "
+                  .meaning = "Does not change while the queue in RabbitMQ grows: check "
                              "`tarry_amqp_in_connected` and `tarry_amqp_in_paused`.",
                   AMQP_IN_ON},
     [TAKEN] = {.name = "tarry_amqp_in_taken_total",
                .type = PROMETHEUS_COUNTER,
-               .help = "Messages of --amqp-in that are kept as jobs and acknowledged.",
+               .help = "Messages of --amqp-in that were stored as jobs and acknowledged.",
                .meaning = "Less than the received ones if messages are rejected or put aside.",
                AMQP_IN_ON},
     [REJECTED] = {.name = "tarry_amqp_in_rejected_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"reason"},
-                  .help = "Messages of --amqp-in that can never be taken, by reason.",
+                  .help = "Messages of --amqp-in that can never be accepted, by reason.",
                   .meaning = "A publisher sends invalid messages. RabbitMQ dead-letters them if "
                              "their queue has a dead letter exchange, otherwise they are lost.",
                   AMQP_IN_ON},
@@ -337,7 +337,7 @@ const struct metric amqp_in_metrics[] = {
                       AMQP_IN_ON},
     [IS_PAUSED] = {.name = "tarry_amqp_in_paused",
                    .type = PROMETHEUS_GAUGE,
-                   .help = "1 while the queue takes nothing from --amqp-in.",
+                   .help = "1 while the store accepts nothing from --amqp-in.",
                    .meaning = "The store refuses pushes: see the runbook page *full*.",
                    AMQP_IN_ON},
     METRIC_END};

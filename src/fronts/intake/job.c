@@ -136,13 +136,13 @@ bool amqp_in_delay_read(const amqp_table_t *headers, struct queue_when *out, cha
     int64_t ms = 0;
     if (at && !read_time(&at->value, &ms)) {
         snprintf(why, AMQP_IN_ERROR_BYTES,
-                 "header '%s' is no time from 1973 on, give milliseconds (not seconds) since 1970, "
-                 "RFC 3339 or an AMQP timestamp",
+                 "header '%s' is not a time from 1973 on, give milliseconds (not seconds) since "
+                 "1970, RFC 3339 or an AMQP timestamp",
                  AMQP_IN_HEADER_AT);
         return false;
     }
     if (!at && delay && !read_number(&delay->value, &ms)) {
-        snprintf(why, AMQP_IN_ERROR_BYTES, "header '%s' is no number, give milliseconds",
+        snprintf(why, AMQP_IN_ERROR_BYTES, "header '%s' is not a number, give milliseconds",
                  AMQP_IN_HEADER_DELAY);
         return false;
     }
@@ -209,8 +209,7 @@ static bool find_destination(const struct amqp_in_source *source, const amqp_env
         *key = slice_from(envelope->routing_key);
     if (exchange->len == 0 && slice_is(*key, source->queue)) {
         snprintf(why, AMQP_IN_ERROR_BYTES,
-                 "it would come back to queue '%s', give it the headers x-exchange and "
-                 "x-routing-key",
+                 "it would return to queue '%s', give it the headers x-exchange and x-routing-key",
                  source->queue);
         return false;
     }
@@ -277,7 +276,7 @@ static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struc
     }
     if (bytes > 0 && add_properties(meta, slice_make(encoded, bytes)))
         return AMQP_IN_TAKEN;
-    snprintf(why, AMQP_IN_ERROR_BYTES, "its properties and headers take more than about 2.5 KiB");
+    snprintf(why, AMQP_IN_ERROR_BYTES, "its properties and headers are longer than about 2.5 KiB");
     return AMQP_IN_PROPERTIES_TOO_BIG;
 }
 

@@ -366,7 +366,7 @@ static bool must_look(struct http_call *call)
     if (call->front->shared->sampler)
         return true;
     http_answer_problem(call->exchange, PROBLEM_NOT_READY, 0,
-                        "this server does not look at itself: ask /metrics");
+                        "this server keeps no live figures: use /metrics");
     return false;
 }
 
@@ -395,7 +395,7 @@ static bool read_view(struct http_call *call, struct viewer *viewer, struct http
     viewer->view = http_fields_have(fields, OPTION_VIEW) ? fields->view : HTTP_LIVE_OVERVIEW;
     if (viewer->view != HTTP_LIVE_TOPIC && query->topic_count)
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
-                              "'topic' goes with view=topic only: give that, or leave it out");
+                              "'topic' requires view=topic: give that, or leave 'topic' out");
     if (viewer->view == HTTP_LIVE_TOPIC && query->topic_count != 1)
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
                               "'topic' must be given once with view=topic, as in "

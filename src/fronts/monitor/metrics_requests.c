@@ -200,9 +200,9 @@ const struct metric monitor_metrics[] = {
                   .labels = {"route", "code"},
                   .help = "Requests answered, by call and status.",
                   .meaning =
-                      "`5..` grows: the server failed; `code=\"503\"` and `\"507\"` mean that "
-                      "it is full or not ready. `4..` grows: a client is wrong; `\"429\"` "
-                      "means that a limit is reached. Route `none`: there is no such call."},
+                      "`5..` grows: the server failed; `code=\"503\"` and `\"507\"` mean that it "
+                      "is full or not ready. `4..` grows: a client is wrong; `\"429\"` means that "
+                      "a limit is reached. Route `none`: unknown path."},
     [DURATION] = {.name = "tarry_http_request_duration_seconds",
                   .type = PROMETHEUS_HISTOGRAM,
                   .labels = {"route", "code"},
@@ -218,12 +218,13 @@ const struct metric monitor_metrics[] = {
     [ACCEPTED] = {.name = "tarry_http_connections_accepted_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"listener"},
-                  .help = "Connections let in, by listener.",
-                  .meaning = "Rises as fast as requests: clients do not keep connections open, "
-                             "which costs both sides most of the time, with TLS nearly all."},
+                  .help = "Accepted connections, by listener.",
+                  .meaning =
+                      "Rises as fast as requests: clients do not keep connections open, which "
+                      "takes most of the time of both sides, and nearly all of it with TLS."},
     [REFUSED] = {.name = "tarry_http_connections_refused_total",
                  .type = PROMETHEUS_COUNTER,
-                 .help = "Connections refused because there were too many.",
+                 .help = "Connections rejected because there were too many.",
                  .meaning = "Raise `--max-connections`, or find the client that leaks them."},
     [FAILED] = {.name = "tarry_http_connections_failed_total",
                 .type = PROMETHEUS_COUNTER,
@@ -248,11 +249,12 @@ const struct metric monitor_metrics[] = {
     [REQUEST_MEMORY_MAX] = {.name = "tarry_http_memory_max_bytes",
                             .type = PROMETHEUS_GAUGE,
                             .help = "Limit of that memory (--max-request-memory).",
-                            .meaning = "As configured, else a quarter of the machine's memory."},
+                            .meaning =
+                                "As configured; by default a quarter of the machine's memory."},
     [MEMORY_REFUSED] =
         {.name = "tarry_http_memory_refused_total",
          .type = PROMETHEUS_COUNTER,
-         .help = "Requests refused because they would have held more.",
+         .help = "Requests rejected because they would have exceeded that limit.",
          .meaning = "Clients request more at a time than `--max-request-memory` allows: use "
                     "smaller batches, or a larger limit."},
     [WAITING_TAKES] = {.name = "tarry_waiting_takes",
@@ -277,8 +279,7 @@ const struct metric monitor_metrics[] = {
     [DENIED] = {.name = "tarry_access_denied_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"reason"},
-                .help = "Requests, and items of batches, that callers may not make, by the "
-                        "missing right.",
+                .help = "Rejected requests and items of batches, by the missing right.",
                 .meaning = "A token lacks a scope or a topic: the answer names it, and the audit "
                            "has its owner."},
     METRIC_END};

@@ -103,7 +103,7 @@ const struct metric monitor_store_metrics[] = {
 #define EMBEDDED .when = "with the embedded store"
     [RUN_JOBS] = {.name = "tarry_store_run_jobs",
                   .type = PROMETHEUS_GAUGE,
-                  .help = "Jobs that outlived the log: in runs on the disk.",
+                  .help = "Jobs that were moved from the log to runs on the disk.",
                   .meaning = "Jobs due in the far future, which use no memory.",
                   EMBEDDED},
     [RUNS] = {.name = "tarry_store_runs",
@@ -113,7 +113,7 @@ const struct metric monitor_store_metrics[] = {
               EMBEDDED},
     [CHECKPOINTS] = {.name = "tarry_store_checkpoints_total",
                      .type = PROMETHEUS_COUNTER,
-                     .help = "Times the log's oldest files were made unnecessary.",
+                     .help = "Checkpoints, each of which makes the log's oldest files unnecessary.",
                      .meaning = "One for each log file or so that is written.",
                      EMBEDDED},
     [CHECKPOINT_FAILURES] =
@@ -134,7 +134,7 @@ const struct metric monitor_server_metrics[] = {
     [STARTED] = {.name = "process_start_time_seconds",
                  .type = PROMETHEUS_GAUGE,
                  .help = "When the process started, in seconds since 1970.",
-                 .meaning = "Changes: it was started again; all counters begin at 0."},
+                 .meaning = "Changes: it was restarted; all counters begin at 0."},
     [MEMORY] = {.name = "tarry_memory_bytes",
                 .type = PROMETHEUS_GAUGE,
                 .help = "Private memory of the process.",
@@ -153,8 +153,7 @@ const struct metric monitor_server_metrics[] = {
         {.name = "tarry_background_failing_seconds",
          .type = PROMETHEUS_GAUGE,
          .labels = {"work"},
-         .help =
-             "For how long each kind of background work has failed again and again; 0: it works.",
+         .help = "How long each kind of background work has failed repeatedly; 0: it works.",
          .meaning =
              "Worth an alert above 60: `/v1/status` names the problem. Runbook page *background*."},
     METRIC_END};

@@ -218,7 +218,7 @@ const struct metric monitor_topic_metrics[] = {
                       .labels = {"topic"},
                       .help = "Time since the oldest ready job was due; 0: no job is ready.",
                       .meaning =
-                          "The one figure for a topic without consumers, because lateness counts "
+                          "The only figure for a topic without consumers, because lateness counts "
                           "only delivered jobs. Rises with the clock: runbook page *stuck*.",
                       HAS_TOPICS},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
@@ -232,7 +232,7 @@ const struct metric monitor_topic_metrics[] = {
                .type = PROMETHEUS_COUNTER,
                .labels = {"topic"},
                .help = "Jobs acked.",
-               .meaning = "Stands still while jobs are delivered: no job is finished.",
+               .meaning = "Does not change while jobs are delivered: no job is finished.",
                HAS_TOPICS},
     [CANCELLED] = {.name = "tarry_jobs_cancelled_total",
                    .type = PROMETHEUS_COUNTER,
@@ -251,12 +251,12 @@ const struct metric monitor_topic_metrics[] = {
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic"},
                   .help = "Jobs replaced by a push with the same id.",
-                  .meaning = "As producers mean it, or two of them use the same ids.",
+                  .meaning = "Intended by the producers, or two of them use the same ids.",
                   HAS_TOPICS},
     [DELIVERED] = {.name = "tarry_jobs_delivered_total",
                    .type = PROMETHEUS_COUNTER,
                    .labels = {"topic"},
-                   .help = "Deliveries: jobs handed out under a lease.",
+                   .help = "Deliveries: jobs given to consumers and targets under a lease.",
                    .meaning = "To consumers and to targets, each attempt. 0 while jobs are ready: "
                               "runbook page *stuck*.",
                    HAS_TOPICS},
@@ -283,14 +283,14 @@ const struct metric monitor_topic_metrics[] = {
     [REDRIVEN] = {.name = "tarry_jobs_redriven_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic"},
-                  .help = "Dead jobs sent round again.",
+                  .help = "Dead jobs made ready again.",
                   .meaning =
                       "A user redrives. If `tarry_jobs_died_total` follows, the cause of the "
                       "failures remains.",
                   HAS_TOPICS},
     [TOPICS] = {.name = "tarry_topics",
                 .type = PROMETHEUS_GAUGE,
-                .help = "Topics there are.",
+                .help = "Existing topics.",
                 .meaning = "Grows without end: a producer uses topics instead of ids. "
                            "`--max-topics` is the limit.",
                 .when = "while the store can be reached"},

@@ -73,7 +73,7 @@ static void answer_status(struct http_exchange *exchange, enum queue_status stat
                           const char *detail)
 {
     char message[MESSAGE_BYTES];
-    (void)snprintf(message, sizeof message, "bad '%s', a job is due within 10 years",
+    (void)snprintf(message, sizeof message, "bad '%s', a job must be due within 10 years",
                    detail ? detail : "");
     answer_error(exchange, status == QUEUE_BAD_OPTION ? message : queue_status_sentence(status));
 }
@@ -102,16 +102,16 @@ static bool may_call(struct http_call *call)
     const struct http_request *request = call->request;
     struct http_exchange *exchange = call->exchange;
     if (exchange->connection->listener->about->options.protocol != options_of(exchange)->protocol) {
-        http_answer_problem(exchange, PROBLEM_NO_SUCH_PATH, 0,
-                            "there is nothing at '%s' here; the calls of mykit-delay are at the "
-                            "address of --mykit",
-                            http_quotable(request->path, 80));
+        http_answer_problem(
+            exchange, PROBLEM_NO_SUCH_PATH, 0,
+            "unknown path '%s'; the calls of mykit-delay are at the address of --mykit",
+            http_quotable(request->path, 80));
         return false;
     }
     if (is_of_page(request)) {
-        http_answer_problem(exchange, PROBLEM_CROSS_SITE, 0,
-                            "a page in a browser makes this call: calls of mykit-delay are for "
-                            "programs");
+        http_answer_problem(
+            exchange, PROBLEM_CROSS_SITE, 0,
+            "a page in a browser made this call: calls of mykit-delay are for programs");
         return false;
     }
     return true;
@@ -257,7 +257,7 @@ static void push_job(struct http_call *call)
     buffer_clear(arena);
     buffer_clear(meta);
     if (!json_check(call->request->body, &object, NULL) || object.kind != JSON_OBJECT) {
-        answer_error(call->exchange, "the body is no JSON object, send a job as one");
+        answer_error(call->exchange, "the body is not a JSON object, send a job as one");
     } else if (!buffer_reserve(arena, call->request->body.len + 1)) {
         answer_status(call->exchange, QUEUE_NO_MEMORY, NULL);
     } else if ((bad = read_push(object, arena, &fields))) {
@@ -266,7 +266,7 @@ static void push_job(struct http_call *call)
     } else if (fields.topic.len == 0) {
         answer_error(call->exchange, "参数topic错误");
     } else if (fields.status != STATUS_NEW && fields.status != STATUS_RESTORED) {
-        answer_error(call->exchange, "bad 'status', a job that is pushed has 0 or 5");
+        answer_error(call->exchange, "bad 'status', a pushed job has 0 or 5");
     } else if (fields.priority < 0 || fields.priority > JOB_PRIORITY_MAX) {
         answer_error(call->exchange, "bad 'priority', give a number from 0 to 65535");
     } else if (!add_meta(meta, "bizkey", fields.biz_key) ||

@@ -167,10 +167,10 @@ bool sqs_system_attributes_check(struct json_value attributes, struct sqs_error 
     while (attributes.kind == JSON_OBJECT && json_next_member(attributes, &cursor, &key, &value)) {
         struct json_value type = sqs_member(value, "DataType");
         if (!json_string_is(key, "AWSTraceHeader"))
-            return sqs_error_set(error, SQS_BAD_VALUE,
-                                 "The message system attribute '%.*s' is unknown, send "
-                                 "AWSTraceHeader only.",
-                                 (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
+            return sqs_error_set(
+                error, SQS_BAD_VALUE,
+                "The message system attribute '%.*s' is unknown, send only AWSTraceHeader.",
+                (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
         if (type.kind != JSON_STRING || !json_string_is(type.raw, "String"))
             return sqs_error_set(error, SQS_BAD_VALUE,
                                  "The message system attribute 'AWSTraceHeader' must have the type "
@@ -192,7 +192,7 @@ bool sqs_attributes_check(struct json_value attributes, struct sqs_error *error)
         good = check_one(&all.at[i], error);
     if (good && attributes.raw.len > SQS_ATTRIBUTES_BYTES_MAX)
         good = sqs_error_set(error, SQS_BAD_VALUE,
-                             "Message attributes have at most %d bytes together here.",
+                             "Message attributes have at most %d bytes together on this server.",
                              SQS_ATTRIBUTES_BYTES_MAX);
     attributes_fini(&all);
     return good;

@@ -128,7 +128,7 @@ static void task_give_back(struct sqs_move_task *task, const char *why)
                                         .delay_ms = why ? RETRY_MS : -1,
                                         .error = slice_of(why ? why : "")};
     if (why)
-        log_event(LOG_WARN, "message move task put off", LOG_TEXT("topic", task->move.source),
+        log_event(LOG_WARN, "message move task delayed", LOG_TEXT("topic", task->move.source),
                   LOG_TEXT("error", why));
     queue_answer(task->owner->queue, &answer, 1, reply_to(task, on_let_go));
 }
@@ -483,7 +483,7 @@ static void on_messages_taken(void *owner, uint64_t tag, const struct queue_repl
     struct sqs_move_task *task = owner;
     (void)tag;
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND)
-        task_give_back(task, "the queue did not hand out messages");
+        task_give_back(task, "the queue did not return messages");
     else if (!reply->job_count)
         task_close(task, SQS_MOVE_COMPLETED);
     else if (messages_copy(task, reply))

@@ -382,7 +382,7 @@ static bool refuse_task(struct sqs_error *error)
 {
     return sqs_error_set(error, SQS_NO_RESOURCE,
                          "The resource that you specified for the TaskHandle parameter doesn't "
-                         "exist: there is no such task, or it runs no more.");
+                         "exist: there is no such task, or it has ended.");
 }
 
 static void on_cancel_log(void *front, uint64_t tag, const struct queue_reply *reply)

@@ -141,8 +141,9 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
     if (!error.fault && is_redriven)
         (void)may_forward(request, &queue, &error);
     if (error.fault && creates && sqs_wants_fifo(attributes))
-        (void)sqs_error_set(&error, SQS_BAD_VALUE,
-                            "The name of a FIFO queue must end with '.fifo'; there are none here.");
+        (void)sqs_error_set(
+            &error, SQS_BAD_VALUE,
+            "The name of a FIFO queue must end with '.fifo'; this server has no FIFO queues.");
     if (!error.fault && creates && topic && !sqs_queue_equals(&before, &queue))
         (void)sqs_error_set(&error, SQS_QUEUE_EXISTS,
                             "A queue already exists with the same name and a different value for "
@@ -595,7 +596,7 @@ static void list_queues(struct sqs_request *request, const struct queue_topic *t
 /* ---- the table ---- */
 
 static const char no_permissions[] =
-    "There are no permissions of queues here: who may do what is said by tokens";
+    "This server has no permissions of queues: its tokens contain the rights";
 
 const struct sqs_operation sqs_queue_operations[] = {
     {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL, "topic settings changed"},

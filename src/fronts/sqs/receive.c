@@ -155,7 +155,8 @@ static size_t answer_messages(const struct sqs_request *request, const struct qu
     for (size_t i = 0; i < reply->job_count; i++)
         bytes += reply->jobs[i].job.body.len;
     if (!http_budget_has(exchange->front, bytes)) {
-        (void)sqs_error_set(&error, SQS_BUSY, "The server has no memory for the answer now.");
+        (void)sqs_error_set(&error, SQS_BUSY,
+                            "The server has no memory for the answer at the moment.");
         sqs_answer_error(request->exchange, &error);
         return 0;
     }
@@ -226,7 +227,7 @@ static bool begin_wait(struct http_exchange *exchange, struct sqs_error *error)
 {
     struct http_fault fault;
     if (!http_quota_wait(exchange, &fault))
-        return sqs_error_set(error, SQS_BUSY, "Too many receive calls wait already.");
+        return sqs_error_set(error, SQS_BUSY, "Too many receive calls are waiting.");
     struct access_caller *caller = exchange->caller;
     exchange->caller = NULL;
     http_gate_wait(exchange, caller, WAIT_BYTES);

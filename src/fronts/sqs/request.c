@@ -283,10 +283,9 @@ void sqs_answer_query_error(struct http_exchange *exchange)
     buffer_append_text(
         http_answer_start(exchange),
         "<?xml version=\"1.0\"?><ErrorResponse "
-        "xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</Type>"
-        "<Code>AWS.SimpleQueueService.UnsupportedOperation</Code><Message>The query protocol is "
-        "not "
-        "spoken here; use an SDK that speaks AWS JSON 1.0, which they do since November "
+        "xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</"
+        "Type><Code>AWS.SimpleQueueService.UnsupportedOperation</Code><Message>This server does "
+        "not support the query protocol; use an SDK with AWS JSON 1.0, as released since November "
         "2023.</Message><Detail/></Error><RequestId>0</RequestId></ErrorResponse>");
     write_request_id(exchange);
     http_answer_end(exchange, 400, "text/xml");

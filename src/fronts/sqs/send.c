@@ -126,8 +126,9 @@ static bool read_message(const struct sqs_request *request, struct json_value en
         sqs_attributes_keep(attributes, meta) &&
         (!group.len || job_meta_add(meta, slice_of(SQS_META_GROUP), group) == JOB_META_OK);
     if (!good)
-        (void)sqs_error_set(error, SQS_BAD_VALUE,
-                            "Message attributes are too long, or hold what no meta may.");
+        (void)sqs_error_set(
+            error, SQS_BAD_VALUE,
+            "Message attributes are too long, or contain characters that meta may not contain.");
     good = good && add_trace(request, entry, meta, error);
     push->meta = buffer_slice(meta);
     if (!good) {

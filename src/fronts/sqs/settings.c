@@ -175,9 +175,10 @@ static bool change_one(struct sqs_queue *queue, struct slice key, struct json_va
     if (is_refused(key) && (text.len == 0 || slice_is(text, "false")))
         return true;
     if (is_refused(key))
-        return sqs_error_set(error, SQS_BAD_ATTRIBUTE_VALUE,
-                             "%.*s is not supported here: there are no policies and keys of KMS.",
-                             (int)(key.len - 2), key.at + 1);
+        return sqs_error_set(
+            error, SQS_BAD_ATTRIBUTE_VALUE,
+            "%.*s is not supported: this server has no policies and no keys of KMS.",
+            (int)(key.len - 2), key.at + 1);
     return sqs_error_set(error, SQS_BAD_ATTRIBUTE_NAME, "Unknown Attribute %.*s.",
                          (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
 }
@@ -287,7 +288,7 @@ bool sqs_queue_write(const struct sqs_queue *queue, bool is_new, struct topic_se
     out->extension = buffer_slice(text);
     return (!text->failed && text->len <= TOPIC_EXTENSION_BYTES_MAX) ||
            sqs_error_set(error, SQS_BAD_ATTRIBUTE_VALUE,
-                         "Attributes and tags have at most %d bytes together here.",
+                         "Attributes and tags have at most %d bytes together on this server.",
                          TOPIC_EXTENSION_BYTES_MAX);
 }
 

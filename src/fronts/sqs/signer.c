@@ -51,7 +51,7 @@ int sqs_admit(struct http_connection *connection, const struct http_route *route
     out->is_by_header = !is_signed;
     if (is_signed && refusal == ACCESS_MISSING) {
         out->why =
-            "This server has no access keys: make one with 'tarry token new NAME --access-key'.";
+            "This server has no access keys: create one with 'tarry token new NAME --access-key'.";
         return ACCESS_UNKNOWN;
     }
     return (int)refusal;

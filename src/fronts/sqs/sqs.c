@@ -51,7 +51,7 @@ static bool is_new_name(struct slice name, struct sqs_error *error)
            sqs_error_set(error, SQS_BAD_VALUE,
                          "Can only include alphanumeric characters, hyphens, or underscores. 1 to "
                          "80 in length%s",
-                         is_fifo ? "; there are no FIFO queues here" : "");
+                         is_fifo ? "; this server has no FIFO queues" : "");
 }
 
 /* Finds the queue that the call names. The name is stored in the front's arena. */
@@ -82,7 +82,7 @@ static bool is_signed(const struct http_call *call, struct sqs_error *error)
 {
     return call->request->has_authorization ||
            sqs_error_set(error, SQS_UNSIGNED,
-                         "Request is missing Authentication Token; any will do here");
+                         "Request is missing Authentication Token; this server accepts any");
 }
 
 static bool may(const struct http_call *call, const struct sqs_operation *operation,
@@ -112,7 +112,7 @@ static bool read_call(struct http_call *call, const struct sqs_operation **opera
         http_change_begin(call->exchange, (*operation)->audit, call->caller, (struct slice){0});
     if (!json_check(call->request->body, &request.fields, NULL) ||
         request.fields.kind != JSON_OBJECT)
-        return sqs_error_set(error, SQS_BAD_VALUE, "The body is no JSON object.");
+        return sqs_error_set(error, SQS_BAD_VALUE, "The body is not a JSON object.");
     *fields = request.fields.raw;
     if (!(*operation)->act)
         return sqs_error_set(error, SQS_UNSUPPORTED, "%s", (*operation)->why);

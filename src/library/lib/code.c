@@ -22,49 +22,50 @@ static const struct {
 } rows[] = {
     {TARRY_OK, "done"},
     {TARRY_CREATED, "the job is new and kept"},
-    {TARRY_REPLACED, "the job took the place of an earlier one with the same id"},
-    {TARRY_EXISTED, "the id is known already and nothing changed"},
-    {TARRY_CANCELLED, "the job will not be delivered any more"},
+    {TARRY_REPLACED, "the job replaced an earlier one with the same id"},
+    {TARRY_EXISTED, "the id exists already and nothing changed"},
+    {TARRY_CANCELLED, "the job will no longer be delivered"},
     {TARRY_NOT_FOUND, "there is no such job or topic, or the job has finished; check the topic and "
                       "the id"},
     {TARRY_CONFLICT, "a job with this id exists; push with TARRY_REPLACE or TARRY_KEEP, or choose "
                      "another id"},
-    {TARRY_LEASED, "the job is with a consumer now; try again once it has answered or its lease "
-                   "has ended"},
+    {TARRY_LEASED,
+     "a consumer holds the job; try again once it has answered or its lease has ended"},
     {TARRY_DEAD, "the job has used up its attempts; redrive it, or push it again"},
-    {TARRY_LEASE_ENDED, "the lease is over or was answered before, so the job may be delivered "
+    {TARRY_LEASE_ENDED, "the lease has ended or was already answered, so the job may be delivered "
                         "again; take it again, and extend in time"},
     {TARRY_BAD_TOPIC,
      "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - + / ; $ ( ) and no "
      "leading dot"},
     {TARRY_BAD_ID, "the id is not valid; use 1 to 128 printable ASCII characters without blanks, "
-                   "and neither '.' nor '..'"},
-    {TARRY_BAD_OPTION, "an option has a value that it cannot have; the result's detail names it, "
-                       "tarry.h says what it may be"},
+                   "but not '.' or '..'"},
+    {TARRY_BAD_OPTION,
+     "invalid option value; the result's detail names it, tarry.h lists the allowed values"},
     {TARRY_BODY_TOO_BIG,
      "the body is above the queue's limit; push a reference, or raise body_max"},
-    {TARRY_TOO_MANY_TOPICS, "the queue has as many topics as it may; delete unused ones, or raise "
-                            "topics_max"},
-    {TARRY_BAD_CURSOR, "the cursor is not one this queue gave; list again from the start"},
+    {TARRY_TOO_MANY_TOPICS,
+     "the queue has reached its limit of topics; delete unused ones, or raise topics_max"},
+    {TARRY_BAD_CURSOR, "the cursor does not come from this queue; list again from the start"},
     {TARRY_NO_SPACE, "the queue has as many bytes of jobs as memory_max allows and this one was "
-                     "not kept; try again once some are done"},
+                     "not stored; try again once some are done"},
     {TARRY_NO_MEMORY, "the process is out of memory and nothing was changed; try again later"},
     {TARRY_STOPPING, "the queue is being closed and nothing was done"},
-    {TARRY_DIRECTORY_MOVED,
-     "the path of the data directory leads elsewhere and nothing may change; "
-     "put the directory back"},
-    {TARRY_UNAVAILABLE, "the data directory cannot be opened or has failed, and what was under way "
-                        "is not known to have happened; look at the log, close the queue and open "
-                        "it again"},
+    {TARRY_DIRECTORY_MOVED, "the path of the data directory leads to another directory, so nothing "
+                            "can be changed; put the directory back"},
+    {TARRY_UNAVAILABLE,
+     "the data directory cannot be opened or has failed, and whether calls in progress were done "
+     "is not known; read the log, close the queue and open it again"},
     {TARRY_TOPIC_FULL, "the topic has as many jobs as its max_jobs allows and this one was not "
-                       "kept; try again once some are done, or raise max_jobs"},
-    {TARRY_REQUESTED, "the job is with a consumer, and cancelled unless he acks it"},
+                       "stored; try again once some are done, or raise max_jobs"},
+    {TARRY_REQUESTED, "a consumer holds the job; the job is cancelled when its lease ends, unless "
+                      "the consumer acks it"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
                    "another directory"},
-    {TARRY_IO_FAILED, "what is exported or imported cannot be written or read; errno says why"},
-    {TARRY_IN_CALLBACK, "the queue cannot be closed from a callback of its own; close it once "
+    {TARRY_IO_FAILED,
+     "the export cannot be written, or the import cannot be read; errno has the reason"},
+    {TARRY_IN_CALLBACK, "the queue cannot be closed from its own callback; close it after "
                         "tarry_dispatch has returned"},
 };
 
@@ -73,7 +74,7 @@ const char *tarry_strerror(int code)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].code == code)
             return rows[i].sentence;
-    return "the number is no code of tarry";
+    return "the number is not a code of tarry";
 }
 
 const char *tarry_code_name(int code)

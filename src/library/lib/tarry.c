@@ -77,7 +77,7 @@ static const char *directory_fault(const struct tarry_options *options, bool may
     if (options->dir && !options->dir[0])
         return "bad value in 'dir': give the path of a directory, or NULL";
     if (options->dir && options->memory_max)
-        return "bad value in 'memory_max': it is for a queue in memory, give 0";
+        return "bad value in 'memory_max': it is for a queue in memory, set it to 0";
     if (options->dir && options->flags & TARRY_TEST_CLOCK && !may_hold)
         return "bad value in 'flags': a queue in a directory has no test clock";
     if (options->sync > TARRY_SYNC_NEVER)
@@ -91,7 +91,7 @@ static const char *directory_fault(const struct tarry_options *options, bool may
                                     options->wal_file_bytes > WAL_FILE_BYTES_MOST))
         return "bad value in 'wal_file_bytes': give 4194304 to 1073741824, or 0";
     if (options->shards > SHARDS_MAX)
-        return "bad value in 'shards': give 1 to 64, or 0 for what the directory has";
+        return "bad value in 'shards': give 1 to 64, or 0 for the number of the directory";
     return NULL;
 }
 
@@ -106,9 +106,9 @@ int lib_open(const struct tarry_options *from, bool may_hold, struct tarry **out
     struct tarry_options options = {0};
     *out = NULL;
     if (from && !lib_read(&options, sizeof options, from))
-        return open_failed(error, error_bytes, TARRY_BAD_OPTION,
-                           "bad options: set 'size' to sizeof(struct tarry_options), and the rest "
-                           "to zero where it is not used");
+        return open_failed(
+            error, error_bytes, TARRY_BAD_OPTION,
+            "bad options: set 'size' to sizeof(struct tarry_options), and unused members to zero");
     if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'flags' of the options: give TARRY_TEST_CLOCK or 0");

@@ -150,7 +150,7 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
         return unknown_flag(flags, argv[0], name);
     const char *value = name[len] == '=' ? name + len + 1 : NULL;
     if (flag->kind == CLI_SWITCH && value)
-        return cli_usage("option '--%s' takes no value, write it alone", flag->name);
+        return cli_usage("option '--%s' takes no value, write it without one", flag->name);
     if (flag->kind != CLI_SWITCH && !value) {
         if (*i + 1 >= argc)
             return cli_usage("option '--%s' needs a value: --%s %s", flag->name, flag->name,

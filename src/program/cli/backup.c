@@ -281,7 +281,8 @@ static int begin_backup(struct backup *backup)
     size_t shards = json_array_size(json_object_get(answer, "shards"));
     if (!id || strlen(id) >= sizeof backup->id || !from || strlen(from) >= sizeof backup->from ||
         shards == 0 || shards > DATADIR_SHARDS_MAX)
-        return cli_error("the server's answer is none this version knows, use its own 'tarry'");
+        return cli_error(
+            "this version does not understand the server's answer, use the server's own 'tarry'");
     strcpy(backup->id, id);
     strcpy(backup->from, from);
     backup->shards = (uint32_t)shards;
@@ -315,11 +316,11 @@ static int check_is_here(struct backup *backup)
     if (lock)
         fclose(lock);
     if (fault && fault != ENOENT)
-        return cli_error("cannot open '%s': %s; run this as the user the server runs as", path,
+        return cli_error("cannot open '%s': %s; run this as the user of the server", path,
                          strerror(fault));
     if (!is_its_own)
-        return cli_error("the data directory of that server, '%s', is not here; run this on the "
-                         "machine, and in the container, of the server",
+        return cli_error("the data directory of that server, '%s', is not on this machine; run "
+                         "this on the machine, and in the container, of the server",
                          backup->from);
     return CLI_OK;
 }
@@ -360,9 +361,9 @@ static bool is_empty(const char *path)
 static int make_root(struct backup *backup, const char *path)
 {
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return cli_error("cannot make '%s': %s", path, strerror(errno));
+        return cli_error("cannot create '%s': %s", path, strerror(errno));
     if (!is_empty(path))
-        return cli_error("'%s' is not an empty directory, name one that is not there yet", path);
+        return cli_error("'%s' is not an empty directory, name one that does not exist", path);
     char whole[PATH_MAX];
     if (chmod(path, 0700) < 0 || !realpath(path, whole))
         return cli_error("cannot use '%s': %s", path, strerror(errno));
@@ -380,15 +381,15 @@ static int make_shards(struct backup *backup)
         for (size_t folder = 0; folder < sizeof folders / sizeof folders[0]; folder++) {
             shard_path(path, backup->into, i, folders[folder]);
             if (mkdir(path, 0700) < 0)
-                return cli_error("cannot make '%s': %s", path, strerror(errno));
+                return cli_error("cannot create '%s': %s", path, strerror(errno));
         }
     return CLI_OK;
 }
 
 static int mark_incomplete(struct backup *backup)
 {
-    static const char text[] = "This is a backup that was not completed: it cannot be used. Remove "
-                               "it and make another one.\n";
+    static const char text[] =
+        "This backup was not completed and cannot be used. Remove it and make another one.\n";
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/" DATADIR_INCOMPLETE, backup->into);
     int result = backup_write(&backup->copying, path, slice_of(text));
@@ -480,7 +481,8 @@ static int copy_log(struct backup *backup, uint32_t index)
     shard_path(from, backup->from, index, "wal");
     shard_path(into, backup->into, index, "wal");
     if (moment->log_count == 0)
-        return cli_error("the server's answer is none this version knows, use its own 'tarry'");
+        return cli_error(
+            "this version does not understand the server's answer, use the server's own 'tarry'");
     int result = wal_copy_manifest(&fs_posix, from, into, moment->log[moment->log_count - 1].file,
                                    moment->sequence);
     if (result < 0)
@@ -494,7 +496,7 @@ static int copy_log(struct backup *backup, uint32_t index)
         result = backup_copy(&backup->copying, from, into, extent->bytes, extent->file_bytes);
     }
     if (result == -ENOENT)
-        return cli_error("'%s' is gone although the server was asked to keep it", from);
+        return cli_error("'%s' is gone although the server should have kept it", from);
     return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
@@ -513,7 +515,7 @@ static int copy_runs(struct backup *backup, uint32_t index)
         result = backup_share(&backup->copying, from, into);
     }
     if (result == -ENOENT)
-        return cli_error("'%s' is gone although the server was asked to keep it", from);
+        return cli_error("'%s' is gone although the server should have kept it", from);
     return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 

@@ -14,7 +14,7 @@ static bool peer_fail(struct beanstalk_peer *peer, const char *why)
 {
     if (!peer->is_broken) {
         progress_clear();
-        cli_error("cannot go on with beanstalkd at '%s', %s", peer->shown, why);
+        cli_error("cannot continue with beanstalkd at '%s', %s", peer->shown, why);
     }
     peer->is_broken = true;
     return false;
@@ -71,8 +71,9 @@ static bool wait_for(struct beanstalk_peer *peer, short events)
     do
         ready = poll(&poll_fd, 1, ANSWER_MS);
     while (ready < 0 && errno == EINTR);
-    return ready > 0 || peer_fail(peer, ready == 0 ? "it has not answered for a minute, is it well"
-                                                   : strerror(errno));
+    return ready > 0 ||
+           peer_fail(peer, ready == 0 ? "it has not answered for a minute, check that it works"
+                                      : strerror(errno));
 }
 
 static bool is_momentary(int error)
@@ -124,7 +125,7 @@ bool beanstalk_peer_line(struct beanstalk_peer *peer, char line[BEANSTALK_LINE_M
         const char *end = there ? memmem(at, there, "\r\n", 2) : NULL;
         size_t len = end ? (size_t)(end - at) : there;
         if (len >= BEANSTALK_LINE_MAX)
-            return peer_fail(peer, "it answers something else, is it beanstalkd");
+            return peer_fail(peer, "it answers something else, check that it is beanstalkd");
         if (!end && !receive(peer))
             return false;
         if (!end)

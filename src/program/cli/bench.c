@@ -70,7 +70,7 @@ void load_flags_table(struct load_flags *flags)
 static int plan_duration(const char *name, const char *text, int64_t *ms)
 {
     if (!duration_parse(slice_of(text), 10 * YEAR_MS, ms))
-        return cli_usage("bad value '%s' for '--%s', give a time like 500ms, 10s or 5m", text,
+        return cli_usage("bad value '%s' for '--%s', give a time such as 500ms, 10s or 5m", text,
                          name);
     return -1;
 }
@@ -83,7 +83,8 @@ static int plan_delay(const char *text, struct load_plan *plan)
     if (!duration_parse(first, 10 * YEAR_MS, &plan->delay_min_ms) ||
         !duration_parse(second, 10 * YEAR_MS, &plan->delay_max_ms) ||
         plan->delay_max_ms < plan->delay_min_ms)
-        return cli_usage("bad value '%s' for '--delay', give a time or a range like 0..10s", text);
+        return cli_usage("bad value '%s' for '--delay', give a time or a range such as 0..10s",
+                         text);
     return -1;
 }
 
@@ -200,13 +201,13 @@ static void print_plan(const struct load_plan *plan, const char *url,
     printf("%-14s%s", "server", url);
     if (durability->len)
         printf(" (%.*s)", (int)durability->len, durability->at);
-    printf("\n%-14s%u connections, %u requests on their way on each, jobs a request: %u, body %zu "
+    printf("\n%-14s%u connections, %u requests in progress on each, %u jobs per request, body %zu "
            "bytes\n",
            "pushers", plan->connections, plan->pipeline, plan->batch, plan->body_bytes);
     printf("%-14s%.3f to %.3f s\n", "delay", (double)plan->delay_min_ms / 1000,
            (double)plan->delay_max_ms / 1000);
     if (plan->consumers)
-        printf("%-14s%u, taking up to %u jobs at once\n", "consumers", plan->consumers,
+        printf("%-14s%u, taking up to %u jobs at a time\n", "consumers", plan->consumers,
                plan->take_max);
     putchar('\n');
 }
@@ -214,11 +215,11 @@ static void print_plan(const struct load_plan *plan, const char *url,
 static int judge(const struct load_result *result, bool done)
 {
     if (!done)
-        return cli_error("the run broke off: %s", result->problem);
+        return cli_error("the run failed: %s", result->problem);
     if (result->missing)
-        cli_error("%" PRIu64 " jobs never came", result->missing);
+        cli_error("%" PRIu64 " jobs were never delivered", result->missing);
     if (result->early)
-        cli_error("%" PRIu64 " jobs came before they were due", result->early);
+        cli_error("%" PRIu64 " jobs were delivered before they were due", result->early);
     if (*result->problem)
         cli_error("%" PRIu64 " pushes and %" PRIu64 " acks were refused, the first with: %s",
                   result->push_failed, result->ack_failed, result->problem);
@@ -239,7 +240,8 @@ static int measure(struct load_plan *plan, const char *url, bool json, bool keep
         goto done;
     }
     if (status != 200) {
-        exit_code = cli_error("'%s' answers %d to GET /v1/info, is it a tarry server", url, status);
+        exit_code = cli_error("'%s' answers %d to GET /v1/info, check that it is a tarry server",
+                              url, status);
         goto done;
     }
     find_durability(buffer_slice(&info), &durability);

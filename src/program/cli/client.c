@@ -197,7 +197,8 @@ static int client_fail(struct client *client, int exit_code, const char *format,
 
 static int client_fail_unexpected(struct client *client)
 {
-    return client_fail(client, CLI_REFUSED, "unexpected answer %ld from '%s', is it a tarry server",
+    return client_fail(client, CLI_REFUSED,
+                       "unexpected answer %ld from '%s', check that it is a tarry server",
                        client->status, client->shown);
 }
 
@@ -224,11 +225,11 @@ static bool is_tls_fault(CURLcode code)
 static const char *tls_advice(const struct client *client, CURLcode code)
 {
     if (code == CURLE_SSL_CERTPROBLEM)
-        return "look at --cert and --key";
+        return "check --cert and --key";
     if (code == CURLE_SSL_CONNECT_ERROR)
-        return strstr(client->error, "wrong version") ? "does it speak http://"
-                                                      : "does it want --cert FILE and --key FILE";
-    return "name who signed its certificate by --ca FILE";
+        return strstr(client->error, "wrong version") ? "check whether it uses http://"
+                                                      : "it may require --cert FILE and --key FILE";
+    return "give the CA that signed its certificate with --ca FILE";
 }
 
 int client_finish(struct client *client, CURLcode code)

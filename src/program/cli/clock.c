@@ -20,10 +20,10 @@ static void print_clock(const json_t *answer)
     show_disarm(now);
     show_disarm(start);
     printf("%s, began at %s%s\n", now, start,
-           json_is_true(json_object_get(answer, "auto")) ? ", goes on by itself" : "");
+           json_is_true(json_object_get(answer, "auto")) ? ", moves automatically" : "");
     if (json_is_integer(happened) && json_integer_value(happened))
-        printf("%" JSON_INTEGER_FORMAT " thing%s happened on the way\n",
-               json_integer_value(happened), json_integer_value(happened) == 1 ? "" : "s");
+        printf("%" JSON_INTEGER_FORMAT " event%s on the way\n", json_integer_value(happened),
+               json_integer_value(happened) == 1 ? "" : "s");
 }
 
 /* Returns the longest time that the server may take. */
@@ -55,9 +55,9 @@ static int call_clock(struct client *client, const char *verb, const struct cloc
     if (strcmp(verb, "advance") == 0)
         return call_advance(client, flags);
     if (flags->by || flags->to || flags->wait || flags->timeout || flags->is_auto)
-        return cli_usage("flags are for 'tarry clock advance', '%s' takes none", verb);
+        return cli_usage("flags are for 'tarry clock advance', '%s' takes no flags", verb);
     if (!resets && strcmp(verb, "show") != 0)
-        return cli_usage("cannot '%.40s' a clock, give show, advance or reset", verb);
+        return cli_usage("unknown '%.40s', give show, advance or reset", verb);
     cli_url_add_segment(client_begin(client), resets ? "reset" : "clock");
     return client_call(client, resets ? "POST" : "GET", NULL, patience_ms(flags));
 }

@@ -154,7 +154,7 @@ static void print_bash_command(const struct cli_syntax *syntax, const struct cli
 
 static void print_bash(void)
 {
-    fputs("# Lets bash complete tarry; made by `tarry help --completion bash`.\n"
+    fputs("# Completion of tarry for bash; printed by `tarry help --completion bash`.\n"
           "_tarry()\n{\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} commands options= words=\n"
           "    commands='",
@@ -201,8 +201,9 @@ static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_
 
 static void print_zsh(void)
 {
-    puts("#compdef tarry\n# Lets zsh complete tarry; made by `tarry help --completion zsh`.\n"
-         "local -a commands\ncommands=(");
+    puts(
+        "#compdef tarry\n# Completion of tarry for zsh; printed by `tarry help --completion zsh`.\n"
+        "local -a commands\ncommands=(");
     EACH_COMMAND(command)
     {
         printf("    '%s:", command->name);
@@ -233,7 +234,7 @@ static void print_fish_command(const struct cli_syntax *syntax, const struct cli
 
 static void print_fish(void)
 {
-    puts("# Lets fish complete tarry; made by `tarry help --completion fish`.");
+    puts("# Completion of tarry for fish; printed by `tarry help --completion fish`.");
     EACH_COMMAND(command)
     {
         printf("complete -c tarry -n __fish_use_subcommand -a %s -d '", command->name);
@@ -364,19 +365,19 @@ static void roff_program(void)
     roff_head("tarry", 1, "a durable delay queue");
     puts(".SH SYNOPSIS\n.B tarry\n.I COMMAND\n.RI [ ARGUMENTS ]\n.SH DESCRIPTION\n"
          "Hand it a job now, get it back when it is due.\n"
-         ".B tarry serve\nis the server; the other commands speak to it over HTTP, or work on its "
+         ".B tarry serve\nis the server; the other commands call it over HTTP, or work on its "
          "files.\n"
          ".PP");
     roff_example(about_all);
-    puts(".SH COMMANDS\nEach takes\n.B \\-\\-help\nas well.");
+    puts(".SH COMMANDS\nEach command also accepts\n.BR \\-\\-help .");
     describe_all(roff_command);
     puts(".SH EXIT STATUS");
     roff_example(about_exit_codes);
     puts(
-        ".SH ENVIRONMENT\n.TP\n.B TARRY_URL\nthe server, where\n.B \\-\\-url\nis not given\n"
+        ".SH ENVIRONMENT\n.TP\n.B TARRY_URL\nthe server, if\n.B \\-\\-url\nis not given\n"
         ".TP\n.BI TARRY_ OPTION\nan option of\n.BR \"tarry serve\" ,\nin capitals, with _ for \\-\n"
-        ".PP\nOther variables that begin with TARRY_ are refused, those of\n.B tarry work\n"
-        "and of tests apart.\n"
+        ".PP\nOther variables that begin with TARRY_ are rejected, except those of\n.B tarry "
+        "work\nand of tests.\n"
         ".SH SEE ALSO\n.BR tarry.conf (5)");
 }
 
@@ -457,18 +458,17 @@ static void roff_configuration(void)
     const struct option *options = config_options(&count);
     roff_head("tarry.conf", 5, "configuration of the server of a durable delay queue");
     puts(".SH SYNOPSIS\n.B tarry serve \\-\\-config\n.I FILE\n.SH DESCRIPTION\n"
-         "One\n.IB \"key \" = \" value\"\na line; # begins a comment at the start of a line or "
-         "after a blank; "
-         "each key at most once.\nEach is an option of\n.B tarry serve\nas well, and a variable: "
-         "max\\-body is\n"
-         ".B \\-\\-max\\-body\nand\n.BR TARRY_MAX_BODY .\n"
-         "A flag beats the environment, which beats the file. A change needs a restart.\n.SH KEYS");
+         "One\n.IB \"key \" = \" value\"\nper line. # begins a comment at the start of a line or "
+         "after a blank. Each key may be given once.\nEach key is also an option of\n.B tarry "
+         "serve\nand a variable: max\\-body is\n.B \\-\\-max\\-body\nand\n.BR TARRY_MAX_BODY .\nA "
+         "flag overrides the environment, which overrides the file. SIGHUP reads the file again; "
+         "the log lists\noptions that need a restart.\n.SH KEYS");
     for (size_t i = 0; i < count; i++)
         if (strcmp(options[i].name, "config") != 0)
             roff_key(&options[i]);
     puts(
         ".SH EXAMPLE\n.nf\ndata = /var/lib/tarry\nlisten = 127.0.0.1:8279\nmax\\-body = 4MiB\n.fi\n"
-        ".SH FILES\n.TP\n.I /etc/tarry/tarry.conf\nwhat the unit tarry.service reads\n"
+        ".SH FILES\n.TP\n.I /etc/tarry/tarry.conf\nread by the unit tarry.service\n"
         ".SH SEE ALSO\n.BR tarry (1)");
 }
 

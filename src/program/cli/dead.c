@@ -75,7 +75,7 @@ static int edit_file(int fd, char *path, struct slice old, struct buffer *out)
         exit_code = body_read(path, out);
     if (exit_code == CLI_OK && slice_equals(buffer_slice(out), old))
         exit_code = cli_error("the body was not changed, so nothing was done; without '--edit' the "
-                              "job goes round as it is");
+                              "job is redriven with its body");
     return exit_code;
 }
 
@@ -91,7 +91,7 @@ static int edit_in_editor(struct slice old, const char *type, struct buffer *out
                          directory);
     int fd = mkostemps(path, (int)strlen(suffix), O_CLOEXEC);
     if (fd < 0)
-        return cli_error("cannot make a file in '%s', %s", directory, strerror(errno));
+        return cli_error("cannot create a file in '%s', %s", directory, strerror(errno));
     int exit_code = edit_file(fd, path, old, out);
     unlink(path);
     return exit_code;
@@ -113,7 +113,7 @@ static int fetch_dead_job(struct client *client, const struct cli_args *args)
         return exit_code;
     show_text(json_object_get(client->json, "state"), state);
     if (strcmp(state, "dead") != 0)
-        return cli_error("'%s' is %s, only a dead job is redriven", args->list.at[1], state);
+        return cli_error("'%s' is %s, only a dead job can be redriven", args->list.at[1], state);
     return CLI_OK;
 }
 
@@ -130,7 +130,7 @@ static int make_edited_body(const json_t *job, const struct edit *edit, struct b
     buffer_init(&old, BODY_BYTES_MAX);
     int exit_code = CLI_OK;
     if (!base64 || !type || !text_base64_decode(slice_of(base64), &old))
-        exit_code = cli_error("unexpected answer, is it a tarry server of this version");
+        exit_code = cli_error("unexpected answer, check that it is a tarry server of this version");
     else
         exit_code = edit_in_editor(buffer_slice(&old), type, out);
     buffer_fini(&old);
@@ -388,9 +388,9 @@ static int redrive_command(int argc, char **argv)
     const char *id = args.list.count > 1 ? args.list.at[1] : NULL;
     int bodies = (edit.body != NULL) + (edit.file != NULL) + edit.in_editor;
     if (id && (is_of_the_dead(&filter) || filter.dry_run))
-        return cli_usage("both an ID and which others are given, choose one");
+        return cli_usage("both an ID and a filter are given, choose one");
     if (bodies && bulk_is_meant(&args))
-        return cli_usage("one body for several jobs cannot be meant, give one ID");
+        return cli_usage("a body is for one job, give one ID");
     if (bulk_is_meant(&args) && filter.max)
         return cli_usage("both several IDs and '--max' are given, choose one");
     if (bulk_is_meant(&args))
@@ -398,7 +398,7 @@ static int redrive_command(int argc, char **argv)
     if (bodies > 1)
         return cli_usage("'--body', '--file' and '--edit' exclude each other, choose one");
     if (bodies && !id)
-        return cli_usage("one body for all dead jobs of '%s' cannot be meant, give an ID",
+        return cli_usage("a body is for one job, not for all dead jobs of '%s', give an ID",
                          args.list.at[0]);
     return bodies ? redrive_edited(&args, &edit)
                   : sweep(&args, "redrive", "redriven", &filter, "id", id);
@@ -429,8 +429,9 @@ static int purge_command(int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     if (!yes && !filter.dry_run)
-        return cli_usage("nothing purged, the jobs of '%s' would be gone for good, give --yes",
-                         args.list.at[0]);
+        return cli_usage(
+            "nothing purged, the jobs of '%s' could not be recovered, give --yes to confirm",
+            args.list.at[0]);
     if (!state && is_of_the_dead(&filter))
         state = "dead";
     return sweep(&args, "purge", "purged", &filter, "state", state);

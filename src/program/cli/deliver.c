@@ -14,7 +14,7 @@ static void print_row(const json_t *answer, const char *name, const char *key, c
     const json_t *value = json_object_get(answer, key);
     show_text(value, cell);
     if (value && !cell[0] && strcmp(key, "signed_with") == 0)
-        printf("%-14snothing, 'sign' is false or the policy file has no key 'default'\n", name);
+        printf("%-14snone, 'sign' is false or the policy file has no key 'default'\n", name);
     if (cell[0])
         printf("%-14s%s%s\n", name, cell, unit);
 }
@@ -50,7 +50,7 @@ static void print_test(const json_t *answer)
         printf("%-14s%s\n", i ? "" : "steps", show_text(line, cell));
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++)
         print_row(answer, rows[i].name, rows[i].key, rows[i].unit);
-    puts(is_done(answer) ? "ok, the target has the sample" : "failed");
+    puts(is_done(answer) ? "ok, the target received the sample" : "failed");
 }
 
 /* Makes the server send the sample, and prints the result. */
@@ -83,7 +83,8 @@ static int deliver_command(int argc, char **argv)
         .about =
             "Sends one sample, signed like a job, to the target in the topic's settings, and "
             "explains\n"
-            "the result. It touches no job. Exit code 0: the target has the sample; 1: it was not\n"
+            "the result. It touches no job. Exit code 0: the target received the sample; 1: it was "
+            "not\n"
             "delivered, or the server does not deliver; 4: there is no such topic, or it has no\n"
             "target.",
         .flags = flags,

@@ -29,7 +29,7 @@ static int drain_command(int argc, char **argv)
     if (exit_code == CLI_OK && args.json)
         client_print_json(&client);
     else if (exit_code == CLI_OK)
-        puts(off ? "new jobs are taken again" : "new jobs are refused");
+        puts(off ? "new jobs are accepted again" : "new jobs are rejected");
     client_close(&client);
     return exit_code;
 }

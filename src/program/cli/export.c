@@ -59,7 +59,7 @@ static int export_file_create(struct export_file *file)
     if (file->out)
         return CLI_OK;
     if (errno == EEXIST)
-        return cli_error("'%s' exists, go on with it by --resume, or give another name",
+        return cli_error("'%s' exists, continue it with --resume, or give another name",
                          file->path);
     return cannot_write(file, errno);
 }
@@ -198,7 +198,7 @@ static int open_own(struct export_file *file)
     if (!file->out || fstat(fileno(file->out), &stat) != 0)
         return cli_error("cannot open '%s', %s", file->path, strerror(errno));
     if (!S_ISREG(stat.st_mode) || stat.st_uid != geteuid())
-        return cli_error("'%s' is not a file of this user's, start anew in another one",
+        return cli_error("'%s' does not belong to this user, start again with another file",
                          file->path);
     if ((stat.st_mode & 077) && fchmod(fileno(file->out), S_IRUSR | S_IWUSR) != 0)
         return cannot_write(file, errno);
@@ -216,7 +216,7 @@ static int export_file_resume(struct export_file *file, struct export_state *sta
     if (ferror(file->out))
         return cli_error("cannot read '%s', %s", file->path, strerror(errno));
     if (!keep)
-        return cli_error("'%s' is not the beginning of an export, start anew without --resume",
+        return cli_error("'%s' is not the beginning of an export, start again without --resume",
                          file->path);
     if (state->is_complete)
         return CLI_OK;
@@ -270,7 +270,7 @@ struct export
 
 static int not_ours(const struct export *export)
 {
-    return cli_error("unexpected answer from '%s', is it a tarry server of this version",
+    return cli_error("unexpected answer from '%s', check that it is a tarry server of this version",
                      export->client.shown);
 }
 
@@ -495,7 +495,7 @@ static int export_run(struct export *export, const struct cli_list *wanted, bool
     if (exit_code == CLI_OK)
         say_done(state, has_json);
     else if (has_begun && export->file.path)
-        cli_error("'%s' is not complete, go on with it by --resume", export->file.path);
+        cli_error("'%s' is not complete, continue it with --resume", export->file.path);
     return exit_code;
 }
 
@@ -535,9 +535,11 @@ static int export_command(int argc, char **argv)
     if (resumes && !path)
         return cli_usage("'--resume' needs '--output FILE'");
     if (args.json && !path)
-        return cli_usage("'--json' needs '--output FILE', standard output is taken");
+        return cli_usage(
+            "'--json' needs '--output FILE', because the export is on standard output");
     if (resumes && topics.count)
-        return cli_usage("both '--resume' and '--topic' are given, the file says which topics");
+        return cli_usage("both '--resume' and '--topic' are given, leave '--topic' out: the file "
+                         "contains the topics");
     if (!patience_parse(patience, &export.patience))
         return CLI_USAGE;
     export.file.path = path;

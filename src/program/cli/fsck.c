@@ -76,11 +76,11 @@ static int choose(const char *directory, const char *store, const struct mending
         return cli_usage("give a data directory, or --store and the URL of a Redis");
     if (mending->salvage && !directory)
         return cli_usage("'--salvage' is for a data directory, leave it out: in Redis '--repair' "
-                         "drops no job");
+                         "removes no job");
     if (mending->salvage && mending->repair)
         return cli_usage("give '--repair' or '--salvage', not both");
     if (directory && password_file)
-        return cli_usage("'--redis-password-file' is for '--store', give both or none");
+        return cli_usage("'--redis-password-file' is for '--store', give both or leave both out");
     return CLI_OK;
 }
 

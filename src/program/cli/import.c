@@ -204,14 +204,15 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
     const json_t *results = json_object_get(batch->client.json, "results");
     const json_t *fault = passing_fault(results);
     if (json_array_size(results) != batch->count) {
-        batches_fail(batches, cli_error("unexpected answer from '%s', is it a tarry server",
-                                        batch->client.shown));
+        batches_fail(batches,
+                     cli_error("unexpected answer from '%s', check that it is a tarry server",
+                               batch->client.shown));
         return;
     }
     note_outcomes(batch, results);
     if (fault) {
         if (!try_again(batches, batch))
-            batches_fail(batches, cli_error("the server has taken no more for some time, %s",
+            batches_fail(batches, cli_error("the server has accepted no jobs for some time, %s",
                                             json_string_value(json_object_get(fault, "result"))));
         return;
     }
@@ -483,7 +484,7 @@ static void whole_check_end(struct import_whole *whole, const struct dump_line *
         whole_lacks(whole, "it has an end line but not the first line of an export");
     else if (whole->jobs != end->jobs || whole->topics != end->topic_lines)
         whole_lacks(whole,
-                    "its end line counts %llu jobs of %llu topics, but there are %llu of %llu",
+                    "its end line has %llu jobs of %llu topics, but the file has %llu of %llu",
                     (unsigned long long)end->jobs, (unsigned long long)end->topic_lines,
                     (unsigned long long)whole->jobs, (unsigned long long)whole->topics);
 }
@@ -502,7 +503,7 @@ static void whole_add(struct import_whole *whole, const struct dump_line *line, 
         return;
     }
     if (whole->has_end)
-        whole_lacks(whole, "its end line stands in the middle, line %llu follows it",
+        whole_lacks(whole, "its end line is not the last line, line %llu follows it",
                     (unsigned long long)number);
     whole->topics += line->kind == DUMP_TOPIC;
     whole->jobs += line->kind == DUMP_JOB;
@@ -519,10 +520,10 @@ static int whole_judge(const struct import_whole *whole, const char *path)
     if (!whole->has_lines)
         return cli_error("'%s' is empty, there is nothing to import", path);
     if (whole->fault[0])
-        return cli_error("'%s' is not a whole export: %s; take another copy of it or export again",
-                         path, whole->fault);
+        return cli_error("'%s' is not a complete export: %s; copy it again or export again", path,
+                         whole->fault);
     if (whole->has_head && !whole->has_end)
-        return cli_error("'%s' ends before the export did: complete it by 'tarry export --resume' "
+        return cli_error("'%s' is an interrupted export: complete it with 'tarry export --resume' "
                          "and import it again",
                          path);
     return CLI_OK;
@@ -534,7 +535,7 @@ static void import_job(struct import *import, struct slice text, const struct du
 {
     if (text.len + 64 > import->batches.bytes_max)
         import_refuse(&import->batches, text, import->lines, "body_too_big",
-                      "the line is longer than a batch of this server may be");
+                      "the line is longer than the server's limit of a batch");
     else
         import_batches_add(&import->batches, text, import->lines, line->has_on_conflict);
 }
@@ -638,8 +639,9 @@ static void read_lines(struct import *import)
     import->is_over = next == LINES_OVER;
     import->is_other_input |= import->is_over && import->lines < import->skip;
     if (import->is_over && import->is_other_input)
-        batches->exit_code = cli_error("'%s' ends before line %llu, where it is to be gone on with",
-                                       import->path, (unsigned long long)import->skip);
+        batches->exit_code =
+            cli_error("'%s' ends before line %llu, where the import should continue", import->path,
+                      (unsigned long long)import->skip);
 }
 
 /* ---- the complete import ---- */
@@ -655,7 +657,8 @@ static int learn_limits(struct import *import)
     json_int_t bytes = json_integer_value(
         json_object_get(json_object_get(import->client.json, "limits"), "batch_bytes"));
     if (bytes <= 0)
-        return cli_error("unexpected answer from '%s', is it a tarry server", import->client.shown);
+        return cli_error("unexpected answer from '%s', check that it is a tarry server",
+                         import->client.shown);
     import->batches.bytes_max = (uint64_t)bytes;
     return CLI_OK;
 }
@@ -680,17 +683,17 @@ static int end_rejects(struct import *import, const char *rejects)
     if (import->batches.rejects && fclose(import->batches.rejects) != 0)
         is_kept = false;
     import->batches.rejects = NULL;
-    return is_kept ? CLI_OK : cli_error("cannot write all refused lines to '%s'", rejects);
+    return is_kept ? CLI_OK : cli_error("cannot write all rejected lines to '%s'", rejects);
 }
 
 static void say_where_to_go_on(const struct import *import)
 {
     uint64_t done = import_batches_done(&import->batches, import->lines);
     if (import->state.kept_line)
-        cli_error("stopped before the end of '%s', go on with it by --state '%s'", import->path,
+        cli_error("stopped before the end of '%s', continue with --state '%s'", import->path,
                   import->state.path);
     else
-        cli_error("stopped before the end of '%s', go on with it by --skip %llu", import->path,
+        cli_error("stopped before the end of '%s', continue with --skip %llu", import->path,
                   (unsigned long long)done);
 }
 
@@ -765,14 +768,15 @@ static int check_options(const struct import_options *options, const char *path)
     bool is_of_file = what || options->rejects || options->state || options->skip;
     if (is_beanstalk(path) && is_of_file)
         return cli_usage("'--on-conflict', '--rejects', '--state' and '--skip' are for files, "
-                         "from beanstalkd what is left is imported as it is");
+                         "leave them out: an import from beanstalkd takes all remaining jobs");
     if (!is_beanstalk(path) && (options->tubes.count || options->is_dry))
-        return cli_usage("'--tube' and '--dry-run' are for beanstalkd, give a place such as "
+        return cli_usage("'--tube' and '--dry-run' are for beanstalkd, give an address such as "
                          "beanstalk://127.0.0.1:11300");
     if (what && strcmp(what, "keep") != 0 && strcmp(what, "replace") != 0)
         return cli_usage("bad value '%s' for '--on-conflict', give keep or replace", what);
     if (options->state && options->skip)
-        return cli_usage("both '--state' and '--skip' are given, the state says where to go on");
+        return cli_usage("both '--state' and '--skip' are given, leave '--skip' out: the state "
+                         "contains the line to continue from");
     return CLI_OK;
 }
 

@@ -91,7 +91,7 @@ static bool answer_fail(struct drain *drain, const char *line)
     snprintf(shown, sizeof shown, "%s", line);
     show_disarm(shown);
     progress_clear();
-    cli_error("unexpected answer '%s' from beanstalkd at '%s', nothing more is moved", shown,
+    cli_error("unexpected answer '%s' from beanstalkd at '%s', no more jobs are moved", shown,
               drain->peer.shown);
     return false;
 }
@@ -176,7 +176,7 @@ static bool add_tube(struct drain *drain, struct slice name)
 {
     struct tube tube = {.name = ""};
     if (name.len >= sizeof tube.name || !beanstalk_tube_is_valid(name))
-        return answer_fail(drain, "a tube whose name is none");
+        return answer_fail(drain, "an invalid tube name");
     memcpy(tube.name, name.at, name.len);
     return tubes_add(&drain->tubes, tube) || (cli_error("out of memory"), false);
 }
@@ -419,7 +419,7 @@ static int count_results(struct drain *drain, struct moved_job *jobs, size_t cou
     }
     return at == json_array_size(results)
                ? CLI_OK
-               : cli_error("unexpected answer from '%s', is it a tarry server",
+               : cli_error("unexpected answer from '%s', check that it is a tarry server",
                            drain->wish->client->shown);
 }
 
@@ -442,8 +442,8 @@ static bool delete_jobs(struct drain *drain, const struct moved_job *jobs, size_
             continue;
         progress_clear();
         fprintf(stderr,
-                "job %" PRIu64 " of tube '%s' was taken or deleted there meanwhile, and is here as "
-                "'%s-%" PRIu64 "' all the same\n",
+                "job %" PRIu64 " of tube '%s' was taken or deleted in beanstalkd during the "
+                               "import, but is also stored as '%s-%" PRIu64 "'\n",
                 jobs[i].number, jobs[i].tube->name, drain->server_id, jobs[i].number);
     }
     drain->is_in_doubt = false;
@@ -468,10 +468,11 @@ static int move_batch(struct drain *drain, struct moved_job *jobs, size_t count)
         if (exit_code == CLI_OK && !delete_jobs(drain, jobs, count))
             exit_code = CLI_REFUSED;
         if (exit_code == CLI_OK && is_given_up)
-            exit_code = cli_error("the server has taken no more for some time");
+            exit_code = cli_error("the server has accepted no jobs for some time");
     }
     if (exit_code == CLI_OK && drain->refused.count >= REFUSED_MAX)
-        exit_code = cli_error("%zu jobs were refused, nothing more is moved", drain->refused.count);
+        exit_code =
+            cli_error("%zu jobs were refused, no more jobs are moved", drain->refused.count);
     buffer_shrink(&drain->bodies, BATCH_BYTES);
     progress_show(drain->moved, drain->total, -1);
     return exit_code;
@@ -493,7 +494,7 @@ static bool read_body(struct drain *drain, struct moved_job *job)
     job->bytes = (size_t)bytes_of(line);
     bool is_too_long = (uint64_t)job->bytes / 3 * 4 + 2 * JOB_BYTES_MAX > drain->wish->batch_bytes;
     if (is_too_long)
-        job_refuse(drain, job, "body_too_big", "it is longer than a batch of this server may be");
+        job_refuse(drain, job, "body_too_big", "it is longer than the server's limit of a batch");
     job->is_there = !is_too_long;
     if (!beanstalk_peer_body(&drain->peer, job->bytes, is_too_long ? NULL : &drain->bodies))
         return false;
@@ -719,7 +720,7 @@ static int say_what_is_left(const struct drain *drain)
         cli_error("%" PRIu64 " job%s reserved at '%s', import again once their consumers are done",
                   held, held == 1 ? " is" : "s are", drain->peer.shown);
     if (waiting)
-        cli_error("%" PRIu64 " job%s left at '%s', see to those that were refused and import again",
+        cli_error("%" PRIu64 " job%s left at '%s', correct the refused jobs and import again",
                   waiting, waiting == 1 ? " is" : "s are", drain->peer.shown);
     return held || waiting ? CLI_REFUSED : CLI_OK;
 }
@@ -731,7 +732,7 @@ static int drain_conclude(struct drain *drain, int exit_code)
     progress_clear();
     if (drain->is_in_doubt)
         cli_error("some jobs may be in both places: the tubes at '%s' stay paused for up to an "
-                  "hour, import again before",
+                  "hour, import again before that",
                   drain->peer.shown);
     else if (!drain->paused_ms || resume_tubes(drain))
         exit_code = count_tubes(drain) || exit_code != CLI_OK ? exit_code : CLI_REFUSED;
@@ -741,7 +742,7 @@ static int drain_conclude(struct drain *drain, int exit_code)
                               drain->peer.shown);
     say_counts(drain);
     if (exit_code == CLI_OK && interrupt_came())
-        return cli_error("interrupted, import again to go on");
+        return cli_error("interrupted, import again to continue");
     return exit_code == CLI_OK ? say_what_is_left(drain) : exit_code;
 }
 
@@ -781,7 +782,7 @@ static int parse_place(const char *from, struct url *out)
     cli_url_show(from, shown, sizeof shown);
     return is_place
                ? CLI_OK
-               : cli_usage("bad place '%s', give one such as beanstalk://127.0.0.1:11300", shown);
+               : cli_usage("bad address '%s', give one such as beanstalk://127.0.0.1:11300", shown);
 }
 
 int import_beanstalk(const struct import_beanstalk_wish *wish)

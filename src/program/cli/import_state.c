@@ -31,8 +31,9 @@ static int read_file(struct import_state *state)
         line <= 0 || sscanf(hash, "%" SCNx64, &state->line_hash) != 1)
         exit_code = not_ours(state);
     else if (strcmp(url, state->url) != 0)
-        exit_code = cli_error("'%s' is of an import into '%s', remove it to import all into '%s'",
-                              state->path, url, state->url);
+        exit_code =
+            cli_error("'%s' belongs to an import into '%s', remove it to import all into '%s'",
+                      state->path, url, state->url);
     else
         state->line = state->kept_line = (uint64_t)line;
     json_decref(json);
@@ -58,8 +59,7 @@ bool import_state_add(struct import_state *state, struct slice line, uint64_t n)
     state->hashes[n % IMPORT_STATE_LINES] = state->hash;
     if (n != state->line || state->hash == state->line_hash)
         return true;
-    cli_error("'%s' is the state of an import of something else, remove it to begin anew",
-              state->path);
+    cli_error("'%s' is the state of another import, remove it to start again", state->path);
     return false;
 }
 

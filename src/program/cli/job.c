@@ -56,12 +56,18 @@ static void print_job(const json_t *job)
         const char *name, *key;
         const char *(*show)(const json_t *value, char out[SHOW_CELL_BYTES]);
     } rows[] = {
-        {"topic", "topic", show_text},           {"id", "id", show_text},
-        {"state", "state", show_text},           {"due", "due_at", show_time_from_now},
-        {"attempt", "attempt", show_text},       {"max attempts", "max_attempts", show_text},
-        {"priority", "priority", show_text},     {"lease until", "lease_until", show_time_from_now},
-        {"consumer", "consumer", show_text},     {"asked to cancel", "cancel_requested", show_text},
-        {"last error", "last_error", show_text}, {"content type", "content_type", show_text},
+        {"topic", "topic", show_text},
+        {"id", "id", show_text},
+        {"state", "state", show_text},
+        {"due", "due_at", show_time_from_now},
+        {"attempt", "attempt", show_text},
+        {"max attempts", "max_attempts", show_text},
+        {"priority", "priority", show_text},
+        {"lease until", "lease_until", show_time_from_now},
+        {"consumer", "consumer", show_text},
+        {"cancel requested", "cancel_requested", show_text},
+        {"last error", "last_error", show_text},
+        {"content type", "content_type", show_text},
     };
     char cell[SHOW_CELL_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -89,7 +95,8 @@ static int print_body(const struct client *client)
     if (base64 && text_base64_decode(slice_of(base64), &body))
         fwrite(body.at, 1, body.len, stdout);
     else
-        exit_code = cli_error("no body in the answer of '%s', is it a tarry server", client->shown);
+        exit_code = cli_error("no body in the answer of '%s', check that it is a tarry server",
+                              client->shown);
     buffer_fini(&body);
     return exit_code;
 }
@@ -173,8 +180,8 @@ static int locate_command(int argc, char **argv)
     const struct cli_flag flags[] = {{0}};
     const struct cli_syntax syntax = {
         .usage = "locate ID",
-        .about =
-            "Shows the topics with a job of this id, and its state. Exit code 4 if there is none.",
+        .about = "Shows the topics with a job of this id, and its state. Exit code 4 if no topic "
+                 "has it.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -217,7 +224,7 @@ static void print_next(const struct client *client)
     if (!next || !*next)
         return;
     if (seen)
-        fprintf(stderr, "looked at %lld jobs, ", (long long)seen);
+        fprintf(stderr, "%lld jobs searched, ", (long long)seen);
     fprintf(stderr, "there are more: --cursor %s\n", next);
 }
 

@@ -47,8 +47,8 @@ static int take_jobs(struct client *client, const struct cli_args *args,
         return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s",
                          options->wait);
     if (options->id && (args->list.count > 1 || options->max || options->wait || options->order))
-        return cli_usage("'--id' names one job, so give one topic and none of '--max', '--wait' "
-                         "and '--order'");
+        return cli_usage("'--id' names one job, so give one topic, and leave '--max', '--wait' and "
+                         "'--order' out");
     struct buffer *target = client_begin(client);
     if (args->list.count == 1) {
         cli_url_add_segment(target, "topics");
@@ -76,7 +76,7 @@ static int take_jobs(struct client *client, const struct cli_args *args,
     else if (json_array_size(jobs) > 0)
         print_jobs(jobs);
     else
-        fputs("tarry: nothing is ready\n", stderr);
+        fputs("tarry: no job is ready\n", stderr);
     return json_array_size(jobs) > 0 ? CLI_OK : CLI_NOTHING;
 }
 
@@ -204,7 +204,7 @@ static int nack_command(int argc, char **argv)
          "Retry after this time (default: the job's backoff)"},
         {"error", CLI_TEXT, &error, "TEXT", "Reason, shown with the job"},
         {"final", CLI_SWITCH, &final, NULL,
-         "Do not retry: the jobs are dead, whatever attempts are left"},
+         "Do not retry: the jobs are dead, whatever attempts remain"},
         {"priority", CLI_TEXT, &priority, "N", "New priority; 0 comes first"},
         {0},
     };

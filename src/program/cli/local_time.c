@@ -35,10 +35,9 @@ void local_time_warn(void)
     static bool is_done;
     const char *zone = getenv("TZ");
     if (!is_done && zone && !is_known_zone(zone))
-        cli_error(
-            "unknown time zone '%.100s' in TZ, local times are taken for UTC; give a name such as "
-            "Europe/Berlin",
-            zone);
+        cli_error("unknown time zone '%.100s' in TZ, local times are read as UTC; give a name such "
+                  "as Europe/Berlin",
+                  zone);
     is_done = true;
 }
 
@@ -126,15 +125,13 @@ bool local_time_read(const char *name, const char *value, char out[TIMESTAMP_BYT
     if (count == 1 && moments[0] >= 0)
         memcpy(out, first, sizeof first);
     else if (count == 0)
-        (void)cli_usage(
-            "bad value '%s' for '--%s', there is no such local time: the clocks are put "
-            "forward over it, or the month is shorter; give another one, or an offset as "
-            "in '2026-11-20 09:00+01:00'",
-            value, name);
+        (void)cli_usage("bad value '%s' for '--%s', this local time does not exist: the clocks "
+                        "skip it, or the month is shorter; give another one, or an offset as "
+                        "in '2026-11-20 09:00+01:00'",
+                        value, name);
     else if (count == 2)
-        (void)cli_usage(
-            "bad value '%s' for '--%s', that local time comes twice as the clocks are put "
-            "back: give %s or %s",
-            value, name, first, second);
+        (void)cli_usage("bad value '%s' for '--%s', this local time occurs twice when the clocks "
+                        "are set back: give %s or %s",
+                        value, name, first, second);
     return count == 1;
 }

@@ -21,7 +21,7 @@ static int add_meta(struct client *client, const struct cli_list *meta)
         if (!equals || equals == meta->at[i])
             return cli_usage("bad value '%s' for '--meta', write NAME=VALUE", meta->at[i]);
         if (strlen(meta->at[i]) > 1300 || strpbrk(meta->at[i], "\r\n"))
-            return cli_usage("bad value '%s' for '--meta', one line, at most 1024 bytes",
+            return cli_usage("bad value '%s' for '--meta', give one line of at most 1024 bytes",
                              meta->at[i]);
         /* curl omits a header that ends with a colon; a semicolon sends it empty. */
         snprintf(header, sizeof header, "Tarry-Meta-%.*s%s%s", (int)(equals - meta->at[i]),
@@ -97,7 +97,7 @@ static int push_command(int argc, char **argv)
         {"ttl", CLI_DURATION, &push.ttl, "1d", "Expire if it stays ready for longer"},
         {"lease-for", CLI_DURATION, &push.lease_for, "60s", "Lease time of its deliveries"},
         {"max-attempts", CLI_TEXT, &push.max_attempts, "N",
-         "Number of attempts before it is dead; none: unlimited"},
+         "Attempts before the job is dead: 1 to 10000, or none (unlimited)"},
         {"backoff", CLI_DURATION, &push.backoff, "exp:1s..10m",
          "Wait after a failure; or fixed:10s"},
         {"on-conflict", CLI_TEXT, &push.on_conflict, "WHAT",

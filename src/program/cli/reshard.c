@@ -66,7 +66,7 @@ static int reshard(const char *store, const char *password_file, uint32_t shards
     else
         print_text(&report);
     if (!report.is_done)
-        return cli_error("left off before all jobs had moved, run it again to see it through");
+        return cli_error("stopped before all jobs had moved, run it again to complete it");
     return CLI_OK;
 }
 
@@ -102,9 +102,8 @@ static int reshard_command(int argc, char **argv)
                  "\n"
                  "It may be stopped or killed at any moment without losing or delaying jobs: run "
                  "it again\n"
-                 "with the same number to continue. Until it ends, start no server of an older "
-                 "version, and\n"
-                 "none with another --shards.",
+                 "with the same number to continue. Until it ends, do not start a server\nof an "
+                 "older version, or with another --shards.",
         .flags = flags,
         .is_local = true,
     };

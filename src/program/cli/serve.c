@@ -73,7 +73,7 @@ static void print_listeners(const struct config *config)
         address_emit(listener, name);
         printf("listens on %s%s%s%s\n", name, listener->tls ? ", with TLS" : "",
                config_can_prove(config, listener) && listener->token != LISTENER_TOKEN_NONE
-                   ? ", clients must prove who they are"
+                   ? ", clients must authenticate"
                    : "",
                listener->proxy_protocol ? ", behind a proxy" : "");
     }
@@ -84,14 +84,15 @@ static void print_configuration(const struct config *config)
 {
     print_listeners(config);
     if (config_is_sql(config))
-        printf("keeps jobs in %s, which was not asked\n",
+        printf("stores jobs in %s, which was not contacted\n",
                config_is_mysql(config) ? "MariaDB or MySQL" : "PostgreSQL");
     else if (config_is_redis(config))
-        printf("keeps jobs in Redis, which was not asked\n");
+        printf("stores jobs in Redis, which was not contacted\n");
     else
-        printf("keeps jobs in %s\n", config->data);
-    printf("%s\n", config->deliver[0] ? "delivers jobs by itself" : "delivers nothing by itself");
-    printf("a stop takes %lld s at most\n", (long long)(config->grace_ms / 1000));
+        printf("stores jobs in %s\n", config->data);
+    printf("%s\n",
+           config->deliver[0] ? "delivers jobs to targets" : "does not deliver jobs to targets");
+    printf("a stop takes at most %lld s\n", (long long)(config->grace_ms / 1000));
 }
 
 static int check_command(int argc, char *const *args)
@@ -105,7 +106,7 @@ static int check_command(int argc, char *const *args)
         return CLI_USAGE;
     }
     print_configuration(&config);
-    printf("the configuration is good\n");
+    printf("the configuration is valid\n");
     return CLI_OK;
 }
 

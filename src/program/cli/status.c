@@ -61,9 +61,9 @@ static void print_status(const json_t *status, enum status_exit exit_code, const
     print_problems(json_object_get(status, "problems"));
     json_int_t left = json_integer_value(json_object_get(status, "problems_left_out"));
     if (left)
-        printf("and %" JSON_INTEGER_FORMAT " topics more\n", left);
+        printf("and %" JSON_INTEGER_FORMAT " more topics\n", left);
     if (exit_code != STATUS_WELL && strncmp(url, "unix:", 5) != 0)
-        printf("what to do: %s/runbooks/NAME\n", url);
+        printf("runbooks: %s/runbooks/NAME\n", url);
 }
 
 static int status_command(int argc, char **argv)
@@ -90,8 +90,9 @@ static int status_command(int argc, char **argv)
     cli_url_add_segment(client_begin(&client), "status");
     exit_code = client_call(&client, "GET", NULL, 0);
     if (exit_code == CLI_OK && !json_is_string(json_object_get(client.json, "sentence")))
-        exit_code = cli_error("unexpected answer from '%s', is it a tarry server of this version",
-                              client.shown);
+        exit_code = cli_error(
+            "unexpected answer from '%s', check that it is a tarry server of this version",
+            client.shown);
     if (exit_code != CLI_OK) {
         exit_code = exit_code == CLI_USAGE ? CLI_USAGE : STATUS_UNKNOWN;
     } else {
@@ -106,6 +107,8 @@ static int status_command(int argc, char **argv)
 }
 
 const struct cli_command cli_status_commands[] = {
-    {.name = "status", .run = status_command, .help = "show whether all is well; for monitors too"},
+    {.name = "status",
+     .run = status_command,
+     .help = "show whether all is well, for users and monitors"},
     {0},
 };

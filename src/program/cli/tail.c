@@ -95,7 +95,7 @@ static void print_gap(const json_t *data)
         printf("%sgap: %" JSON_INTEGER_FORMAT " events were lost%s\n", colour_begin(COLOUR_WARN),
                json_integer_value(lost), colour_end(COLOUR_WARN));
     else
-        printf("%sgap: the server was away, what happened meanwhile was not seen%s\n",
+        printf("%sgap: the server was away, events of that time are missing%s\n",
                colour_begin(COLOUR_WARN), colour_end(COLOUR_WARN));
 }
 

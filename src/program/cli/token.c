@@ -111,11 +111,12 @@ static int make_new(struct change *change, const struct token *old)
     if (wishes->is_certificate && wishes->is_access_key)
         return cli_usage("'--certificate' and '--access-key' exclude each other");
     if (old && old->revoked_ms == INT64_MAX)
-        return cli_error("there is '%.*s' already in '%s', rotate or revoke it",
+        return cli_error("'%.*s' already exists in '%s', rotate or revoke it",
                          (int)change->name.len, change->name.at, change->store->place);
     if (!wishes->scope || !(token->scopes = access_scopes_parse(slice_of(wishes->scope))))
-        return cli_usage("bad value '%s' for '--scope', give some of push,consume,read,admin",
-                         wishes->scope ? wishes->scope : "");
+        return cli_usage(
+            "bad value '%s' for '--scope', give one or more of push,consume,read,admin",
+            wishes->scope ? wishes->scope : "");
     if (!wishes->topics || !access_topics_are_valid(slice_of(wishes->topics)))
         return cli_usage("bad value '%s' for '--topics', give patterns such as 'orders-*,mail', "
                          "or '*' for all",
@@ -138,7 +139,7 @@ static int refuse_absent(const struct change *change, const struct token *old)
         return CLI_NOTHING;
     }
     if (old->revoked_ms != INT64_MAX)
-        return cli_error("'%.*s' is revoked already, nothing was changed", len, change->name.at);
+        return cli_error("'%.*s' is already revoked, nothing was changed", len, change->name.at);
     return CLI_OK;
 }
 
@@ -161,7 +162,7 @@ static int make_rotated(struct change *change, const struct token *old)
     int64_t overlap_ms = 0;
     int exit_code = refuse_absent(change, old);
     if (exit_code == CLI_OK && old->kind == ACCESS_CERTIFICATE)
-        exit_code = cli_error("'%.*s' is a certificate and has no secret here, nothing was changed",
+        exit_code = cli_error("'%.*s' is a certificate and has no secret, nothing was changed",
                               (int)change->name.len, change->name.at);
     if (exit_code == CLI_OK)
         exit_code = read_span(wishes->overlap ? wishes->overlap : OVERLAP, "overlap", &overlap_ms);
@@ -172,7 +173,7 @@ static int make_rotated(struct change *change, const struct token *old)
     if (exit_code != CLI_OK)
         return exit_code;
     if (token->expires_ms <= change->now_ms)
-        return cli_error("'%.*s' has expired, give --expires to rotate it all the same",
+        return cli_error("'%.*s' has expired, give --expires to rotate it anyway",
                          (int)change->name.len, change->name.at);
     draw_secret(change);
     token->secrets[1].until_ms = INT64_MAX;
@@ -392,7 +393,7 @@ static void say_rotated(const struct change *change)
     timestamp_write(until, token->secrets[1].until_ms);
     fprintf(stderr, "tarry: %.*s has a new %s; the old one %s%s\n", (int)token->name.len,
             token->name.at, token->kind == ACCESS_KEY ? "secret" : "token, shown this once",
-            token->secret_count > 1 ? "is good until " : "is refused from now on",
+            token->secret_count > 1 ? "is valid until " : "is rejected from now on",
             token->secret_count > 1 ? until : "");
 }
 
@@ -409,7 +410,7 @@ static int print_change(struct buffer *json)
 static void say_change(const struct change *change, bool is_rotation)
 {
     if (!change->secret[0] && change->token.revoked_ms != INT64_MAX)
-        fprintf(stderr, "tarry: %.*s is revoked, servers refuse it within two seconds\n",
+        fprintf(stderr, "tarry: %.*s is revoked, servers reject it within two seconds\n",
                 (int)change->name.len, change->name.at);
     else if (is_rotation)
         say_rotated(change);
@@ -504,7 +505,7 @@ static int token_command(int argc, char **argv)
             "stays\n"
             "valid for a time. Servers notice a change within two seconds. A token is printed "
             "once, on\n"
-            "standard output; only its SHA-256 is stored. Of an access key the secret itself is\n"
+            "standard output; only its SHA-256 is stored. For an access key, the secret itself\nis "
             "stored.\n"
             "\n"
             "  tarry token new shop --scope push --topics 'orders-*,mail' --expires 90d\n"

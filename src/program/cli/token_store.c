@@ -30,8 +30,8 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
     store->ops =
         !is_file || (flags->store && !flags->tokens) ? stored_tokens_ops_of(&store->config) : NULL;
     if (!is_file && !store->ops)
-        return cli_usage(
-            "no place for tokens is known, give --tokens FILE or --store URL, or set TARRY_TOKENS");
+        return cli_usage("no place for tokens is configured, give --tokens FILE or --store URL, or "
+                         "set TARRY_TOKENS");
     snprintf(store->place, sizeof store->place, "%s",
              !store->ops                     ? store->config.tokens
              : config_is_sql(&store->config) ? "the database"
@@ -91,7 +91,7 @@ static int edit_stored(const struct token_store *store, token_file_editor *edit,
     }
     buffer_fini(&before);
     store->ops->close(tokens);
-    return exit_code == -EAGAIN ? cli_error("others change the tokens all the time, try again")
+    return exit_code == -EAGAIN ? cli_error("the tokens are being changed by others, try again")
                                 : exit_code;
 }
 

@@ -264,7 +264,7 @@ static void draw(struct top *top)
     if (top->is_open)
         add_status(top);
     else
-        line_add(top, COLOUR_BAD, "the server does not answer: this is what it said last");
+        line_add(top, COLOUR_BAD, "the server does not answer: these are its last figures");
     add_totals(top);
     line_add(top, COLOUR_NONE, "");
     add_topics(top);

@@ -22,7 +22,7 @@ static int parse_object(const char *flag, struct slice text, json_t **out)
     if (json_is_object(*out))
         return CLI_OK;
     if (*out)
-        return cli_usage("bad value for '--%s', it must be a JSON object, @FILE or none", flag);
+        return cli_usage("bad value for '--%s', give a JSON object, @FILE or none", flag);
     return cli_usage("bad value for '--%s', %s at byte %d; give a JSON object, @FILE or none", flag,
                      error.text, error.position);
 }
@@ -175,8 +175,9 @@ static int add_page(struct client *client, const char *cursor, json_t *all)
     if (exit_code != CLI_OK)
         return exit_code;
     if (!json_is_array(topics))
-        return cli_error("unexpected answer from '%s', is it a tarry server of this version",
-                         client->shown);
+        return cli_error(
+            "unexpected answer from '%s', check that it is a tarry server of this version",
+            client->shown);
     return json_array_extend(all, topics) == 0 ? CLI_OK : cli_error("out of memory");
 }
 
@@ -288,7 +289,8 @@ static int topic_set(struct client *client, const struct cli_args *args,
     for (size_t i = 2; exit_code == CLI_OK && i < args->list.count; i++)
         exit_code = settings_add(settings, args->list.at[i]);
     if (exit_code == CLI_OK && !given->replaces && json_object_size(settings) == 0)
-        exit_code = cli_usage("nothing to set, give NAME=VALUE, or --replace to drop all settings");
+        exit_code =
+            cli_usage("nothing to set, give NAME=VALUE, or --replace to reset all settings");
     if (exit_code == CLI_OK)
         exit_code = finish_topic(client, args,
                                  given->replaces ? put_settings(client, args, settings)
@@ -360,11 +362,11 @@ static int topic_command(int argc, char **argv)
     if (!is_show && !is_delete && strcmp(args.list.at[0], "set") != 0)
         return cli_usage("unknown '%s', usage: tarry %s", args.list.at[0], syntax.usage);
     if (is_delete && !yes)
-        return cli_usage("nothing deleted, '%s' and its jobs would be gone for good, give --yes",
-                         args.list.at[1]);
+        return cli_usage(
+            "nothing deleted, '%s' and its jobs could not be recovered, give --yes to confirm",
+            args.list.at[1]);
     if (is_delete && args.list.count > 2)
-        return cli_usage("unexpected argument '%s', delete one topic after the other",
-                         args.list.at[2]);
+        return cli_usage("unexpected argument '%s', delete one topic at a time", args.list.at[2]);
     if (is_show && args.list.count > 2)
         return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'",
                          args.list.at[2]);
@@ -482,22 +484,21 @@ static void print_consumers(const json_t *answer)
     if (i)
         show_table_print(&table);
     else if (!unnamed)
-        fputs("tarry: nobody takes from it\n", stderr);
+        fputs("tarry: no consumer takes from it\n", stderr);
     show_table_fini(&table);
     if (unnamed)
-        fprintf(stderr, "%lld more leases are with consumers that gave no name\n",
+        fprintf(stderr, "%lld more leases are held by consumers without a name\n",
                 (long long)unnamed);
     if (json_is_false(json_object_get(answer, "complete")))
-        fputs("there are more leases, which were not looked at\n", stderr);
+        fputs("there are more leases, which were not counted\n", stderr);
 }
 
 static int consumers_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "consumers TOPIC",
-        .about = "Shows the consumers that hold jobs of the topic, and those that asked this "
-                 "server for jobs\n"
-                 "in the last 5 minutes, by the names in their takes.",
+        .about = "Shows the consumers that hold jobs of the topic, and those that took jobs from "
+                 "this server,\nor tried to, in the last 5 minutes, by the names in their takes.",
         .least = 1,
         .most = 1,
     };

@@ -283,7 +283,7 @@ static void note_unwanted(struct work_slot *slot)
     if (slot->is_unwanted || slot->state != WORK_SLOT_RUNNING)
         return;
     slot->is_unwanted = true;
-    cli_error("'%s' is not wanted any more, its command is told by SIGTERM", slot->name);
+    cli_error("a cancel of '%s' was requested, its command receives SIGTERM", slot->name);
     kill(-slot->child.pid, SIGTERM);
 }
 
@@ -299,8 +299,9 @@ static void end_extend(struct work_answers *answers, struct work_slot *slot, boo
     }
     slot->is_lost = true;
     if (slot->state == WORK_SLOT_RUNNING)
-        cli_error("the lease of '%s' has ended while its command runs, the job is delivered again",
-                  slot->name);
+        cli_error(
+            "the lease of '%s' has ended while its command runs, the job will be delivered again",
+            slot->name);
 }
 
 /* Handles the result of an ack or nack: frees the slot and prints the outcome. */
@@ -312,8 +313,8 @@ static void end_answer(struct work_answers *answers, struct work_slot *slot, enu
         fprintf(stderr, "%sed %s%s%s%s\n", verbs[verb], slot->name, slot->error[0] ? ", " : "",
                 slot->error, slot->is_final ? ", for good" : "");
     else if (!is_ok && slot->is_doubtful)
-        cli_error("'%s' may have been %sed by a call that broke off; if not, its lease has ended "
-                  "and it will be delivered again",
+        cli_error("'%s' may have been %sed by an interrupted call; if not, its lease has ended and "
+                  "it will be delivered again",
                   slot->name, verbs[verb]);
     else if (!is_ok)
         cli_error("'%s' was not %sed, its lease has ended, it will be delivered again", slot->name,
@@ -325,7 +326,7 @@ static void end_cancelled(struct work_answers *answers, struct work_slot *slot)
 {
     slot->state = WORK_SLOT_FREE;
     if (!answers->quiet)
-        fprintf(stderr, "cancelled %s, as was asked\n", slot->name);
+        fprintf(stderr, "cancelled %s as requested\n", slot->name);
 }
 
 /* Returns the slot of an item, or NULL if its job has ended meanwhile. */
@@ -392,7 +393,7 @@ static void work_call_end(struct work_answers *answers, enum work_verb verb, CUR
     if (is_whole)
         outage_end(answers->outage, false, &call->tries, client->shown);
     else
-        work_call_fail(answers, call, "the server cannot answer for its jobs now");
+        work_call_fail(answers, call, "the server's store is not available now");
 }
 
 /* Ends a transfer of the multi handle. Returns false if it belongs to another call. */
@@ -549,7 +550,7 @@ static void end_take(struct work *work, CURLcode code)
     if (exit_code == CLI_OK && client_header(client, "Tarry-Lease").len > 0) {
         start_job(work);
     } else if (exit_code == CLI_OK) {
-        work_stop(work, cli_error("unexpected answer to a take, is it a tarry server"));
+        work_stop(work, cli_error("unexpected answer to a take, check that it is a tarry server"));
     } else if (client->status != 204) {
         cli_error("%s", client->problem);
         work_stop(work, exit_code);

@@ -125,7 +125,7 @@ static bool load_conn_send(struct load_conn *conn, char problem[LOAD_TEXT_BYTES_
 {
     if (conn->out.failed) {
         snprintf(problem, LOAD_TEXT_BYTES_MAX,
-                 "out of memory for requests: fewer or smaller jobs a batch");
+                 "out of memory for requests: use fewer or smaller jobs per batch");
         return false;
     }
     while (conn->out_sent < conn->out.len) {
@@ -477,7 +477,7 @@ static bool engine_is_over(struct load_engine *engine, int64_t now_us)
         return true;
     int64_t delay_ms = plan->consumers ? plan->delay_max_ms : 0;
     if (now_us - engine->event_us > (delay_ms + plan->patience_ms) * 1000) {
-        static const char text[] = "gave up waiting: nothing came any more";
+        static const char text[] = "gave up waiting: no more answers arrived";
         load_tally_problem(&engine->tally, slice_of(text));
         return true;
     }
@@ -605,7 +605,7 @@ bool load_run(const struct load_plan *plan, struct load_result *result)
     done = done && engine->epoll >= 0 && engine->speech && open_conns(engine) && engine_run(engine);
     if (!done && !*result->problem)
         load_tally_problem(&engine->tally,
-                           slice_of("out of memory or file descriptors: fewer connections"));
+                           slice_of("out of memory or file descriptors: use fewer connections"));
     if (plan->progress)
         load_progress_print(plan, NULL, 0);
     bool consumed = plan->consumers > 0 && !interrupted;

@@ -404,8 +404,8 @@ int load_http_call(const struct load_plan *plan, const char *method, const char 
                 buffer_append_slice(answer, frame.body);
         } else {
             snprintf(problem, LOAD_TEXT_BYTES_MAX,
-                     "'%.100s:%s' does not answer in HTTP, is it a tarry server", plan->host,
-                     plan->port);
+                     "'%.100s:%s' does not answer in HTTP, check that it is a tarry server",
+                     plan->host, plan->port);
         }
     }
     buffer_fini(&bytes);

@@ -92,7 +92,8 @@ void load_report(const struct load_plan *plan, const struct load_result *result)
                " acks refused\n",
                "faults", result->early, result->duplicates, result->missing, result->ack_failed);
         if (result->foreign)
-            printf("%-14s%" PRIu64 " jobs of others were taken and left to their leases\n",
+            printf("%-14s%" PRIu64
+                   " jobs of other users were taken and left until their leases end\n",
                    "foreign", result->foreign);
         print_percentiles("lateness", &result->late_us);
     }

@@ -187,7 +187,7 @@ bool load_socket_call(const struct load_plan *plan, struct slice request, struct
         whole = is_whole(buffer_slice(answer));
     }
     if (!whole)
-        snprintf(problem, LOAD_TEXT_BYTES_MAX, "no whole answer from '%.100s:%s' within %d s",
+        snprintf(problem, LOAD_TEXT_BYTES_MAX, "no complete answer from '%.100s:%s' within %d s",
                  plan->host, plan->port, (int)ANSWER_WAIT_S);
     load_socket_close(&socket);
     return whole;

@@ -78,7 +78,7 @@ static bool parse_inherited(struct slice text, struct listener_options *out, cha
 {
     out->kind = LISTENER_INHERITED;
     if (text.len == 0 || text.len >= sizeof out->path || memchr(text.at, '\0', text.len))
-        return refuse(error, "give the name of a socket that was handed over, such as fd:web, or "
+        return refuse(error, "give the name of a socket that systemd opened, such as fd:web, or "
                              "its number, such as fd:3");
     memcpy(out->path, text.at, text.len);
     return true;
@@ -136,8 +136,8 @@ static bool refuse_word(struct slice word, char *error)
     const char *nearest = text_nearest(text, words);
     return error_text(error, ADDRESS_ERROR_BYTES, "%s%s%s", nearest ? "did you mean " : "",
                       nearest ? nearest
-                              : "after the address come tls, plain, require-token, no-token, "
-                                "proxy-protocol, mode=0660 and group=NAME, with commas between",
+                              : "give after the address, separated by commas: tls, plain, "
+                                "require-token, no-token, proxy-protocol, mode=0660, group=NAME",
                       "");
 }
 
@@ -172,7 +172,7 @@ static bool check_words(const struct listener_options *options, char *error)
     if (options->kind != LISTENER_UNIX && (options->mode || options->group[0]))
         return refuse(error, "mode and group are for unix:PATH, leave them out");
     if (options->kind == LISTENER_UNIX && options->plain)
-        return refuse(error, "plain is for addresses that other machines reach, leave it out");
+        return refuse(error, "plain is for addresses that other machines can reach, leave it out");
     return true;
 }
 

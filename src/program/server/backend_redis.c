@@ -112,8 +112,8 @@ static const struct metric redis_metrics[] = {
     [CALLS] = {.name = "tarry_redis_calls_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Scripts sent to Redis.",
-               .meaning = "Each is one round trip; `tarry_redis_items_total` over it is how much "
-                          "goes in one.",
+               .meaning = "Each is one round trip; `tarry_redis_items_total` divided by it is the "
+                          "number of items per script.",
                ON_REDIS},
     [ITEMS] = {.name = "tarry_redis_items_total",
                .type = PROMETHEUS_COUNTER,
@@ -123,19 +123,19 @@ static const struct metric redis_metrics[] = {
     [RESENT] = {.name = "tarry_redis_resent_total",
                 .type = PROMETHEUS_COUNTER,
                 .help = "Calls without a reply, settled by their tickets.",
-                .meaning = "A connection was cut during a call. Nothing was done twice; find out "
-                           "why Redis or the network cuts it.",
+                .meaning = "A connection was lost during a call. Nothing was done twice; find out "
+                           "why Redis or the network closes it.",
                 ON_REDIS},
     [RECONNECTS] = {.name = "tarry_redis_reconnects_total",
                     .type = PROMETHEUS_COUNTER,
                     .labels = {"shard"},
-                    .help = "Connections to Redis made again.",
+                    .help = "Reconnects to Redis.",
                     .meaning = "Rises again and again: see the runbook page *Redis away*.",
                     ON_REDIS},
     [REDIRECTS] = {.name = "tarry_redis_redirects_total",
                    .type = PROMETHEUS_COUNTER,
                    .help = "Redirects by a cluster because a slot has moved.",
-                   .meaning = "Slots are moved, or a master is another. Nothing to do.",
+                   .meaning = "Slots are moved, or a master has changed. Nothing to do.",
                    ON_REDIS},
     [FAILOVERS] = {.name = "tarry_redis_failovers_total",
                    .type = PROMETHEUS_COUNTER,
@@ -159,7 +159,7 @@ static const struct metric redis_metrics[] = {
     [NEWS_LOST] = {.name = "tarry_redis_news_lost_total",
                    .type = PROMETHEUS_COUNTER,
                    .help = "Checks that found an event without its message.",
-                   .meaning = "Rises steadily: messages between the servers are not heard, and a "
+                   .meaning = "Rises steadily: messages between the servers do not arrive, and a "
                               "delivery may come up to a second late. Compare the ACL rule.",
                    ON_REDIS},
     [SENT_BYTES] = {.name = "tarry_redis_sent_bytes_total",
@@ -179,35 +179,35 @@ static const struct metric redis_metrics[] = {
                     .labels = {"shard"},
                     .help = "From a call of a script sent to its reply.",
                     .meaning =
-                        "The minimum wait of every push, take and ack: the network, the queue "
-                        "of Redis, the script. Grows at one shard: its master is busy or far "
-                        "away. At all: the network, or this server's loop "
+                        "The minimum wait of every push, take and ack: the network, the queue of "
+                        "Redis, the script. Grows at one shard: its master is busy or far away. "
+                        "Grows at all shards: the network, or this server's loop "
                         "(`tarry_loop_turn_duration_seconds`).",
                     ON_REDIS},
     [SCRIPT_DURATION] = {.name = "tarry_redis_script_duration_seconds",
                          .type = PROMETHEUS_HISTOGRAM,
                          .labels = {"script"},
                          .help = "The same, by script, including the way to Redis and back.",
-                         .meaning = "One script much slower than the others, as `list` or `purge` "
-                                    "may be: it holds Redis up for all. `SLOWLOG GET` in Redis has "
-                                    "the time within Redis.",
+                         .meaning =
+                             "One script much slower than the others, as `list` or `purge` "
+                             "may be: it blocks Redis for all clients. `SLOWLOG GET` in Redis has "
+                             "the time within Redis.",
                          ON_REDIS},
     [CLOCK_ADJUST] = {.name = "tarry_redis_clock_adjust_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"shard"},
                       .help = "Distance of a shard's clock to its master's; negative: behind.",
-                      .meaning =
-                          "Other than 0: the masters of the shard disagreed about the time. It "
-                          "stays and does no harm; NTP should prevent changes of it.",
+                      .meaning = "Other than 0: the masters of the shard disagreed about the time. "
+                                 "The value stays and does no harm; NTP should prevent changes.",
                       ON_REDIS},
     [SHARDS] = {.name = "tarry_redis_shards",
                 .type = PROMETHEUS_GAUGE,
                 .help = "Shards in Redis.",
-                .meaning = "As it was set, or changed by `tarry reshard`.",
+                .meaning = "As configured, or changed by `tarry reshard`.",
                 ON_REDIS},
     [SHARDS_UP] = {.name = "tarry_redis_shards_up",
                    .type = PROMETHEUS_GAUGE,
-                   .help = "Shards whose master is reached.",
+                   .help = "Shards whose master can be reached.",
                    .meaning = "Below `tarry_redis_shards`: see the runbook page *Redis away*.",
                    ON_REDIS},
     METRIC_END};

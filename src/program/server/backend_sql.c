@@ -15,11 +15,9 @@ static bool promises_enough(const struct config *config, const struct sql *sql, 
     bool wants_always = config->require_durability == REDIS_DURABILITY_ALWAYS ||
                         config->require_durability == REDIS_DURABILITY_EVERYSEC;
     return !wants_always || sql_is_durable(sql) ||
-           error_text(
-               error, BACKEND_ERROR_BYTES,
-               "the store does not promise to keep what was answered, %s, or ask for less by "
-               "--require-durability",
-               sql_durable_settings(sql));
+           error_text(error, BACKEND_ERROR_BYTES,
+                      "the store may lose answered changes, %s, or lower --require-durability",
+                      sql_durable_settings(sql));
 }
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
@@ -77,8 +75,9 @@ static const struct metric sql_metrics[] = {
     [TURNS] = {.name = "tarry_sql_turns_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Transactions of this server.",
-               .meaning = "Each carries all that came during the one before; "
-                          "`tarry_sql_calls_total` over it is how much that is.",
+               .meaning =
+                   "Each contains all calls that arrived during the previous one; "
+                   "`tarry_sql_calls_total` divided by it is the number of calls per transaction.",
                ON_SQL},
     [CALLS] = {.name = "tarry_sql_calls_total",
                .type = PROMETHEUS_COUNTER,
@@ -87,38 +86,39 @@ static const struct metric sql_metrics[] = {
                ON_SQL},
     [REPEATED] = {.name = "tarry_sql_repeated_total",
                   .type = PROMETHEUS_COUNTER,
-                  .help = "Transactions that came to nothing and went again.",
+                  .help = "Transactions that failed and were repeated.",
                   .meaning = "Deadlocks, locks of users' transactions, lost connections. Rises "
                              "steadily: a user keeps transactions with jobs open for long.",
                   ON_SQL},
     [RECONNECTS] = {.name = "tarry_sql_reconnects_total",
                     .type = PROMETHEUS_COUNTER,
-                    .help = "Connections to the database made again.",
+                    .help = "Reconnects to the database.",
                     .meaning =
-                        "Rises again and again: see why the database or the network cuts them.",
+                        "Rises repeatedly: find out why the database or the network closes them.",
                     ON_SQL},
     [SETTLED] = {.name = "tarry_sql_settled_total",
                  .type = PROMETHEUS_COUNTER,
                  .help = "Commits without a reply, settled by their tickets.",
-                 .meaning = "A connection was cut during a commit. Nothing was done twice.",
+                 .meaning = "A connection was lost during a commit. Nothing was done twice.",
                  ON_SQL},
-    [FLUSHED] = {.name = "tarry_sql_flushed_total",
-                 .type = PROMETHEUS_COUNTER,
-                 .help = "Transactions whose commit was not waited for, but made durable beside "
-                         "the next ones.",
-                 .meaning = "PostgreSQL's disk is slow, and takes overtake the commits that wait "
-                            "for it.",
-                 ON_SQL},
+    [FLUSHED] =
+        {.name = "tarry_sql_flushed_total",
+         .type = PROMETHEUS_COUNTER,
+         .help =
+             "Transactions whose commit was made durable together with later ones, without a wait.",
+         .meaning = "PostgreSQL's disk is slow, and takes overtake the commits that wait "
+                    "for it.",
+         ON_SQL},
     [REFUSED] = {.name = "tarry_sql_refused_total",
                  .type = PROMETHEUS_COUNTER,
-                 .help = "Calls that the database refused, the server's own included.",
+                 .help = "Calls that the database rejected, including the server's own.",
                  .meaning = "A trigger, a constraint or a lock of an application rejects what "
                             "tarry writes: the log has the database's message, and `/v1/status` "
                             "names the problem for a minute.",
                  ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
-            .help = "Whether the database is reached.",
+            .help = "Whether the database can be reached.",
             .meaning = "0: pushes are answered 503.",
             ON_SQL},
     METRIC_END};

@@ -16,7 +16,7 @@ enum { LOOK_MS = 1000 };
 static void say_change(const struct access_change *change)
 {
     char detail[128];
-    snprintf(detail, sizeof detail, "%u added, %u removed, %u altered, %u in all", change->added,
+    snprintf(detail, sizeof detail, "%u added, %u removed, %u changed, %u in total", change->added,
              change->removed, change->altered, change->total);
     if (change->added || change->removed || change->altered)
         audit_event(&(struct audit_event){.action = "tokens changed",

@@ -200,8 +200,8 @@ void certificates_emit_metrics(struct certificates *certificates, struct metric_
 const struct metric certificates_metrics[] = {
     {.name = "tarry_tls_certificate_expiry_timestamp_seconds",
      .type = PROMETHEUS_GAUGE,
-     .help = "When the certificate that clients are shown ends, in seconds of Unix time.",
-     .meaning = "Less than two weeks ahead of `time()`: it was not renewed. Install the "
-                "new one; the server reads it by itself.",
+     .help = "Expiry of the certificate shown to clients, in seconds of Unix time.",
+     .meaning = "Less than two weeks ahead of `time()`: it was not renewed. Install the new one; "
+                "the server reads it automatically.",
      .when = "with `--tls-certificate`"},
     METRIC_END};

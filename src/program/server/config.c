@@ -131,7 +131,7 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     }
     if (option->offset == offsetof(struct config, config))
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "%s: 'config' cannot be here, name the file by --config", where);
+                          "%s: 'config' cannot be in the file, name the file with --config", where);
     bool more = seen[config_option_row(option)];
     if (more && option->kind != OPTION_LISTEN)
         return error_text(error, CONFIG_ERROR_BYTES, "%s: '%s' is given twice, remove one", where,
@@ -180,10 +180,11 @@ static bool read_file(struct config *config, const char *path, char *error)
         ok = false;
     }
     if (ok && holds_password(config) && secret_is_open_to_others(fileno(file))) {
-        snprintf(error, CONFIG_ERROR_BYTES,
-                 "others may read the password in the configuration '%.200s', run: chmod 600, or "
-                 "give it by redis-password-file, that of PostgreSQL by a passfile",
-                 path);
+        snprintf(
+            error, CONFIG_ERROR_BYTES,
+            "others may read the password in the configuration '%.200s', run: chmod 600, or give "
+            "the password with redis-password-file, or that of PostgreSQL with a passfile",
+            path);
         ok = false;
     }
     fclose(file);
@@ -197,14 +198,14 @@ static bool add_protocols(struct config *config, char *error)
     struct option_listen *listen = &config->listen;
     char why[ADDRESS_ERROR_BYTES];
     if (config->mykit_clear && !config->mykit[0])
-        return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--mykit-clear' without --mykit, name the address of its calls too");
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--mykit-clear' without --mykit, also give --mykit and the address of its calls");
     if (!config->mykit[0])
         return true;
     if (listen->count == OPTION_LISTEN_MAX)
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--mykit' is one listener more than there may be, give at most %d",
-                          OPTION_LISTEN_MAX);
+                          "too many listeners with '--mykit', give at most %d", OPTION_LISTEN_MAX);
     struct listener_options *mykit = &listen->at[listen->count];
     *mykit = (struct listener_options){0};
     if (!address_parse(slice_of(config->mykit), mykit, why))

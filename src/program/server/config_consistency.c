@@ -39,10 +39,9 @@ static bool check_embedded(const struct config *config, char *error)
 static bool check_sql(const struct config *config, char *error)
 {
     if (config->test_clock_ms)
-        return error_text(
-            error, CONFIG_ERROR_BYTES,
-            "'--test-clock' is for the embedded store and for Redis, the database's own "
-            "clock goes on; leave it or --store out");
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--test-clock' is for the embedded store and for Redis, a database uses "
+                          "its own clock; leave it or --store out");
     static const char *const foreign[] = {
         "sync", "wal-file", "shards", "wait-replicas", "store-timeout", "redis-password-file",
         NULL};
@@ -65,14 +64,13 @@ static bool check_redis(const struct config *config, char *error)
         return false;
     if (config->test_clock_ms == OPTION_CLOCK_NOW)
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--test-clock' on Redis needs the time at which it begins, the same for "
-                          "all servers: give --test-clock=2030-01-01T00:00:00Z");
+                          "'--test-clock' on Redis needs a start time that is the same for all "
+                          "servers: give --test-clock=2030-01-01T00:00:00Z");
     if (given) {
-        return error_text(
-            error, CONFIG_ERROR_BYTES,
-            "'%s' is for the embedded store, leave it out; what Redis keeps is set there "
-            "(appendonly, appendfsync), --require-durability makes sure of it",
-            given);
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'%s' is for the embedded store, leave it out; durability is set in "
+                          "Redis (appendonly, appendfsync), and --require-durability checks it",
+                          given);
     }
     return true;
 }
@@ -115,22 +113,22 @@ static bool check_tls(const struct config *config, char *error)
         address_emit(&listen->at[i], name);
         if (listen->at[i].tls)
             return error_text(error, CONFIG_ERROR_BYTES,
-                              "cannot speak TLS on '%s' without a certificate, give --tls-cert "
+                              "cannot use TLS on '%s' without a certificate, give --tls-cert "
                               "FILE and --tls-key FILE",
                               name);
     }
     for (uint32_t i = 0; i < listen->count; i++)
         speaks |= listen->at[i].tls;
     if (given && !speaks)
-        return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--%s' without a listener that speaks TLS, give one the word: "
-                          "--listen 0.0.0.0:8443,tls",
-                          given);
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--%s' without a TLS listener, add the word tls to one: --listen 0.0.0.0:8443,tls",
+            given);
     if (config_find_given(config, auth) && config->tls_client_auth != TLS_CLIENT_AUTH_OFF + 1 &&
         !config->tls_client_ca[0])
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--tls-client-auth' without --tls-client-ca, name the file of those "
-                          "who sign the certificates");
+                          "'--tls-client-auth' without --tls-client-ca, give the file of CA "
+                          "certificates that sign them");
     return true;
 }
 
@@ -144,13 +142,13 @@ bool config_beanstalk(const struct config *config, struct listener_options *out,
     bool is_local = out->kind != LISTENER_TCP || peer_is_loopback(&address);
     if (out->tls || out->plain || out->proxy_protocol || out->token != LISTENER_TOKEN_AUTO)
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "cannot use '--beanstalk %s', the protocol knows no TLS and no tokens, "
-                          "give an address, or of a unix socket mode= and group= too",
+                          "cannot use '--beanstalk %s', the protocol has no TLS and no tokens, "
+                          "give only an address, for a unix socket also mode= and group=",
                           config->beanstalk);
     return is_local || config->insecure ||
            error_text(error, CONFIG_ERROR_BYTES,
-                      "refusing to listen on '--beanstalk %s', which other machines reach without "
-                      "TLS and tokens, give --insecure if that is meant",
+                      "refusing to listen on '--beanstalk %s', which other machines can reach "
+                      "without TLS and tokens, give --insecure to allow it",
                       config->beanstalk);
 }
 
@@ -184,10 +182,9 @@ static bool check_listen(const struct config *config, char *error)
 static bool check_tokens(const struct config *config, char *error)
 {
     return !config_tokens_are_stored(config) || config_is_redis(config) || config_is_sql(config) ||
-           error_text(
-               error, CONFIG_ERROR_BYTES,
-               "'--tokens store' keeps tokens in a shared store, give --store and its URL, or "
-               "name a file");
+           error_text(error, CONFIG_ERROR_BYTES,
+                      "'--tokens store' stores tokens in a shared store, give --store and its URL, "
+                      "or name a file");
 }
 
 static bool check_traces(const struct config *config, char *error)
@@ -196,10 +193,9 @@ static bool check_traces(const struct config *config, char *error)
                                          "service-name", NULL};
     const char *given = config_find_given(config, beside);
     if (!config->otlp[0])
-        return !given || error_text(error, CONFIG_ERROR_BYTES,
-                                    "'--%s' is for traces, give --otlp and the collector's URL "
-                                    "too",
-                                    given);
+        return !given ||
+               error_text(error, CONFIG_ERROR_BYTES,
+                          "'--%s' is for traces, also give --otlp and the collector's URL", given);
     return tracer_check_endpoint(config->otlp, error);
 }
 

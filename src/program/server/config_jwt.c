@@ -12,14 +12,14 @@ bool config_jwt_check(const struct config *config, char *error)
 {
     bool has_issuer = config->jwt_issuer[0];
     if (!has_issuer && (config->jwt_audience[0] || config->jwt_keys[0] || config->jwt_ca[0]))
-        return error_text(error, CONFIG_ERROR_BYTES, "'%s' is for JWTs, give --jwt-issuer too",
+        return error_text(error, CONFIG_ERROR_BYTES, "'%s' is for JWTs, also give --jwt-issuer",
                           config->jwt_audience[0] ? "--jwt-audience"
                           : config->jwt_keys[0]   ? "--jwt-keys"
                                                   : "--jwt-ca");
     if (has_issuer && (!config->jwt_audience[0] || !config->jwt_keys[0]))
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--jwt-issuer' without '%s', give both: what tokens are for, and by "
-                          "which keys they are signed",
+                          "'--jwt-issuer' without '%s', give --jwt-audience and --jwt-keys: the "
+                          "audience of tokens, and the keys that sign them",
                           config->jwt_audience[0] ? "--jwt-keys" : "--jwt-audience");
     if (!config->jwt_scope_claim[0] || !config->jwt_topics_claim[0])
         return error_text(error, CONFIG_ERROR_BYTES, "'%s' is empty, give the name of a claim",

@@ -212,7 +212,8 @@ void delivery_reload(struct delivery *delivery)
     int failed = guard_reload(delivery->guard, error);
     trouble_note(TROUBLE_POLICY, 0, failed != 0);
     if (failed)
-        log_event(LOG_ERROR, "policy not reloaded, the old one stays", LOG_TEXT("error", error));
+        log_event(LOG_ERROR, "policy not reloaded, the previous one stays in force",
+                  LOG_TEXT("error", error));
     else {
         log_event(LOG_INFO, "policy reloaded");
         deliver_judge_all(delivery->deliver);

@@ -16,8 +16,8 @@ static void *on_open(const struct intake_options *options, char *error)
     if (guard_is_on(in.guard))
         return amqp_in_new(&in, error);
     (void)error_text(error, INTAKE_ERROR_BYTES,
-                     "'--amqp-in' without '--deliver', what it takes could not be published again, "
-                     "give --deliver FILE too");
+                     "'--amqp-in' without '--deliver', its messages could not be published again, "
+                     "also give --deliver FILE");
     return NULL;
 }
 

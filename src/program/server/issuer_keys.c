@@ -36,8 +36,8 @@ bool issuer_keys_check_url(const char *text, char *error, size_t error_bytes)
         (url_scheme_is(&url, "http") && is_this_machine(&url.hosts[0])))
         return true;
     return error_text(error, error_bytes,
-                      "bad '--jwt-keys', keys that come by another way than https:// could be "
-                      "anybody's, give https:// (http:// to localhost alone)");
+                      "bad '--jwt-keys', keys without https:// could be forged, give https:// "
+                      "(http:// only for localhost)");
 }
 
 /* ---- on the fetch's thread ---- */

@@ -59,10 +59,10 @@ static void look_at_memory(struct limits *limits, int64_t now_ms)
     }
     if (max && !limits->is_spent && bytes >= max) {
         limits->is_spent = true;
-        say_memory(limits, "memory is nearly used up, pushes are refused", bytes);
+        say_memory(limits, "memory is almost used up, pushes are rejected", bytes);
     } else if (limits->is_spent && bytes < calm) {
         limits->is_spent = false;
-        say_memory(limits, "there is memory again, pushes go on", bytes);
+        say_memory(limits, "memory is available again, pushes are accepted", bytes);
     }
     http_shared_note_memory(limits->http, bytes, limits->is_spent);
     quota_note_memory(limits->quota, limits->is_spent, max);

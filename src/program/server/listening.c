@@ -57,8 +57,8 @@ bool listening_open(struct listening *listening, const struct config *config, ch
     uint32_t unserved = listeners_unserved(api);
     if (unserved > inherited_count(&listening->side))
         log_event(LOG_WARN, "sockets not served", LOG_NUMBER("sockets", unserved),
-                  LOG_TEXT("advice", "systemd handed them over and nobody answers there, give "
-                                     "--listen fd:NAME"));
+                  LOG_TEXT("advice",
+                           "systemd opened them but no listener uses them, give --listen fd:NAME"));
     return true;
 }
 

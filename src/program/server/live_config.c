@@ -14,8 +14,8 @@ static struct config *read_again(const struct live_config *live)
         return fresh;
     free(fresh);
     log_event(LOG_ERROR, "configuration not read", LOG_TEXT("error", error),
-              LOG_TEXT("result", "nothing of it changed"),
-              LOG_TEXT("advice", "tarry serve --check tells all faults"));
+              LOG_TEXT("result", "nothing was changed"),
+              LOG_TEXT("advice", "run 'tarry serve --check' to list all faults"));
     return NULL;
 }
 

@@ -216,14 +216,14 @@ void option_describe(const struct option *option, char *out, size_t out_bytes)
         snprintf(out, out_bytes, "give at most %d bytes", OPTION_TEXT_BYTES - 1);
         break;
     case OPTION_NAMES:
-        snprintf(out, out_bytes,
-                 "give names without a port, such as queue.internal or *.internal, with commas "
-                 "between");
+        snprintf(
+            out, out_bytes,
+            "give names without a port, separated by commas, such as queue.internal,*.internal");
         break;
     case OPTION_ORIGINS:
         snprintf(out, out_bytes,
-                 "give origins as a browser sends them, such as https://console.example or "
-                 "http://localhost:3000, with commas between");
+                 "give origins as a browser sends them, separated by commas, such as "
+                 "https://console.example,http://localhost:3000");
         break;
     case OPTION_LISTEN: /* address_parse has described it */
         break;

@@ -71,7 +71,7 @@ int secret_into_url(const char *url, const char *secret, char *out, size_t out_b
     if (fits)
         snprintf(out, out_bytes, "%.*s", (int)text.len, text.at);
     else
-        snprintf(error, error_bytes, "--store and its password are too long together");
+        snprintf(error, error_bytes, "'--store' and its password together are too long");
     buffer_fini(&text);
     return fits ? 0 : -EINVAL;
 }

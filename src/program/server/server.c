@@ -264,7 +264,7 @@ static void take_over(struct server *server)
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         struct change *change = malloc(sizeof *change);
         if (!change) {
-            log_event(LOG_ERROR, "configuration not taken over by all",
+            log_event(LOG_ERROR, "configuration not applied by all threads",
                       LOG_TEXT("error", "out of memory"));
             return;
         }
@@ -321,7 +321,7 @@ static bool on_drain(void *ctx, bool on, struct reactor *reactor,
                      void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag)
 {
     const struct server *server = ctx;
-    log_event(LOG_INFO, on ? "new jobs refused" : "new jobs taken again");
+    log_event(LOG_INFO, on ? "new jobs refused" : "new jobs accepted again");
     return drain_set(&server->drained, on, reactor, done, owner, tag);
 }
 
@@ -348,7 +348,7 @@ static void on_signal(uv_signal_t *handle, int number)
         return;
     }
     if (server->phase != SERVING) {
-        log_event(LOG_WARN, "stopped at once", LOG_TEXT("signal", strsignal(number)));
+        log_event(LOG_WARN, "stopped immediately", LOG_TEXT("signal", strsignal(number)));
         _exit(1);
     }
     drain(server, number == SIGTERM ? "SIGTERM" : "SIGINT");
@@ -698,7 +698,7 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
     char shown[TIMESTAMP_BYTES + 1] = "";
     if (queue->clock && clock_is_held(queue->clock)) {
         timestamp_write(shown, queue_wall_ms(queue));
-        log_event(LOG_WARN, "test clock: nothing here falls due by itself",
+        log_event(LOG_WARN, "test clock: no job falls due until the clock is moved",
                   LOG_TEXT("shows", shown));
     }
     if (info.draining)

@@ -104,7 +104,7 @@ static void check_none_is_lost(struct fsck_exam *exam)
         return;
     exam->is_catalog_bad = true;
     fsck_find(exam, NOWHERE, FSCK_RESTORE,
-              "there are %" PRIu32 " runs, and no catalog that says what of them counts",
+              "there are %" PRIu32 " runs, but no catalog that lists their current jobs",
               listing.full_runs);
 }
 
@@ -145,12 +145,12 @@ static int look_at_copies(struct fsck_exam *exam)
     if (exam->is_copy_bad)
         fsck_find(exam, NOWHERE, FSCK_REPAIR,
                   "one of the two copies of catalog %" PRIu64
-                  " is damaged or missing; the other one counts",
+                  " is damaged or missing; the other one is used",
                   exam->catalog.generation);
     else if (other == -ENOENT)
         fsck_note(exam,
-                  "run/%s, the second copy of the catalog, is missing; the next checkpoint makes "
-                  "both anew",
+                  "run/%s, the second copy of the catalog, is missing; the next checkpoint writes "
+                  "both again",
                   second);
     return 0;
 }
@@ -237,7 +237,7 @@ static void note_orphan(struct fsck_exam *exam, const char *name)
     if (catalog_file_generation(name) > exam->catalog.generation)
         return; /* already reported */
     exam->has_orphans = true;
-    fsck_note(exam, "run/%s is named by nothing; the next start removes it", name);
+    fsck_note(exam, "run/%s is not in the catalog; the next start removes it", name);
 }
 
 int fsck_catalog_orphans(struct fsck_exam *exam)

@@ -89,31 +89,30 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
         emit_count(out, shard->remembered, "remembered id\n", "remembered ids\n");
     }
     if (shard->torn_bytes)
-        buffer_append_format(out,
-                             "shard %02" PRIu32 ": %" PRIu64
-                             " bytes of a half-written tail, as a crash leaves it; the next start "
-                             "goes on before it\n",
-                             number, shard->torn_bytes);
-    if (shard->manifest_copies_bad)
         buffer_append_format(
             out,
-            "shard %02" PRIu32
-            ": one of the two copies of the log's MANIFEST is half-written; the other one counts\n",
-            number);
+            "shard %02" PRIu32 ": %" PRIu64
+            " bytes of a half-written tail, as a crash leaves it; the next start overwrites it\n",
+            number, shard->torn_bytes);
+    if (shard->manifest_copies_bad)
+        buffer_append_format(out,
+                             "shard %02" PRIu32 ": one of the two copies of the log's MANIFEST is "
+                                                "half-written; the other one is used\n",
+                             number);
 }
 
 static const char *advice(const struct fsck_finding *finding)
 {
     static const char *const cures[] = {
         [FSCK_RESTORE] = "restore a backup, or save what can be read with 'tarry fsck --salvage'",
-        [FSCK_REPAIR] = "'tarry fsck --repair' mends it",
+        [FSCK_REPAIR] = "'tarry fsck --repair' repairs it",
         [FSCK_SALVAGE] = "restore a backup, or save the rest with 'tarry fsck --salvage'",
     };
 
     if (finding->is_mended)
         return "mended";
     if (finding->is_unread)
-        return "the disk failed: see to it, or copy the directory to another one, and look again";
+        return "the disk failed: repair it, or copy the directory to another disk, and check again";
     return cures[finding->cure];
 }
 

@@ -67,7 +67,7 @@ static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
             return false;
     }
     if (result < 0 || count != view->head.count)
-        find(exam, view->file, view->at, "the batch does not hold the %" PRIu32 " records it says",
+        find(exam, view->file, view->at, "the batch does not contain its %" PRIu32 " records",
              view->head.count);
     exam->report->shard[exam->shard].records += count;
     return true;
@@ -247,7 +247,7 @@ static void halves_tell(struct halves *halves, struct fsck_report *report)
             continue;
         report->note[report->note_count - 1].shard = first->shard;
         snprintf(report->note[report->note_count - 1].text, sizeof report->note[0].text,
-                 "topic '%.100s' is half %s, as a crash leaves it; the next start settles that",
+                 "topic '%.100s' is half %s, as a crash leaves it; the next start completes that",
                  first->topic, first->deleting ? "deleted" : "changed");
     }
 }
@@ -286,8 +286,8 @@ static void check_catalog_is_there(struct fsck_exam *exam)
         return;
     exam->is_catalog_bad = true;
     find(exam, 0, 0,
-         "the catalog is missing: the log begins where one ended, and nothing else says which jobs "
-         "in runs are still to come");
+         "the catalog is missing: the log continues one, and only the catalog has the list of "
+         "pending jobs in runs");
 }
 
 /* Checks that the log, by its manifest, begins where the catalog records it. */
@@ -349,7 +349,7 @@ static int miss_log(struct fsck_exam *exam)
 {
     exam->has_log_gap = true;
     find(exam, 0, 0,
-         "the shard has no log, and it had one: a start of this directory was completed");
+         "the log of the shard is missing: this directory was started successfully before");
     return 0;
 }
 
@@ -387,8 +387,8 @@ static void note_excess(struct fsck_exam *exam)
 
         if (file->size > file->bytes)
             fsck_note(exam,
-                      "log file %" PRIu32 " is %" PRId64 " bytes longer than it was made; what is "
-                      "behind its end is ignored",
+                      "log file %" PRIu32 " is %" PRId64
+                      " bytes longer than its size; these bytes are ignored",
                       file->number, file->size - file->bytes);
     }
 }
@@ -438,9 +438,8 @@ static int look_at_log(struct fsck_exam *exam)
         if (!exam->replay)
             return -ENOMEM;
         if (exam->is_catalog_bad) {
-            fsck_note(exam,
-                      "nothing of the runs is saved: which of their jobs had ended stood in the "
-                      "catalog alone");
+            fsck_note(exam, "no jobs of the runs are saved: only the catalog had the list of those "
+                            "that had ended");
             fsck_replay_gap(exam->replay);
         }
     }

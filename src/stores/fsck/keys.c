@@ -52,7 +52,7 @@ static const char *walk_table(struct fsck_exam *exam, struct keys *keys, int *re
         if (keys_maybe(keys, entry.hash))
             find_in(exam, &entry);
         else
-            why = "its filter denies a key that is in it";
+            why = "its filter lacks a key that the table has";
     }
     keys_cursor_fini(&cursor);
     return *result < 0 ? "a block of it is damaged, or its keys are out of order" : why;

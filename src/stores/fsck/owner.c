@@ -95,8 +95,8 @@ void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct ha
     if (shard == exam->disk.identity.shard || exam->misplaced++)
         return;
     fsck_find(exam, where, FSCK_RESTORE,
-              "a job is stored here that belongs to shard %02" PRIu32
-              ", where nothing will find it; there may be more",
+              "a job of shard %02" PRIu32
+              " is stored in this shard, so it cannot be found; there may be more",
               shard);
 }
 

@@ -33,7 +33,7 @@ static void say(const struct fsck_exam *exam, const char *format, ...)
 static int fail(struct fsck_exam *exam, int result, const char *what)
 {
     snprintf(exam->report->error, sizeof exam->report->error,
-             "shard %02" PRIu32 ": cannot %s: %s (nothing of it was changed)", exam->shard, what,
+             "shard %02" PRIu32 ": cannot %s: %s (nothing was changed)", exam->shard, what,
              strerror(-result));
     return result;
 }
@@ -229,7 +229,7 @@ static void remove_orphan(struct fsck_exam *exam, const char *name)
 {
     char path[PATH_MAX];
 
-    say(exam, "removes run/%s, which nothing names", name);
+    say(exam, "removes run/%s, which is not in the catalog", name);
     snprintf(path, sizeof path, "%s/%s", exam->run_dir, name);
     (void)exam->reading.below->ops->unlink(exam->reading.below->ctx,
                                            path); /* the next start tries again */
@@ -244,7 +244,7 @@ static int commit(struct fsck_exam *exam)
     if (result < 0)
         return fail(exam, result, "write a table of keys");
     if (exam->are_counts_wrong && !exam->has_lost) {
-        say(exam, "counts the jobs of %" PRIu32 " topics anew", exam->topics.count);
+        say(exam, "counts the jobs of %" PRIu32 " topics again", exam->topics.count);
         result = write_counts(exam);
     }
     if (result < 0)
@@ -270,15 +270,14 @@ int fsck_repair(struct fsck_exam *exam)
     int result = 0;
 
     if (exam->has_unread) {
-        say(exam,
-            "is left as it is: the disk failed to read some of it, which may be whole; see to "
-            "the disk, or copy the directory to another one, and look again");
+        say(exam, "is not changed: the disk failed to read a part of it, which may be intact; "
+                  "repair the disk, or copy the directory to another disk, and check again");
         return 0;
     }
     if (exam->is_catalog_bad)
         return 0;
     if (exam->newer_damaged && has_worse(exam)) {
-        say(exam, "is left as it is: the catalog before the damaged one does not fit the rest, "
+        say(exam, "is not changed: the catalog before the damaged one does not match the rest, "
                   "restore a backup");
         return 0;
     }

@@ -176,7 +176,7 @@ static enum engine_slot on_release_slot(void *ctx, struct record_place place,
     if (!find_live_slot(replay->exam, place, &slot))
         return SLOT_WAS_DEAD;
     if (!slice_equals(slot.topic, replay->topic)) {
-        replay_complain(replay, "the record names a slot in which a job of another topic lies");
+        replay_complain(replay, "the record names a slot with a job of another topic");
         return SLOT_WAS_DEAD;
     }
     release(replay->exam, place, &slot);
@@ -258,7 +258,7 @@ static int64_t missing_of(const struct queue_topic *topic)
 
 /* ---- records ---- */
 
-static const char *const never_stored = "a job is stored in a state that is never stored";
+static const char *const never_stored = "a job is stored in an invalid state";
 
 /* Returns the slot below a record. If the record names a run that no catalog knows, the slot is
  * looked up by key. After a gap this also applies if the record names no slot, since the record
@@ -297,9 +297,9 @@ static bool replay_job(struct fsck_replay *replay, struct record *record)
         record->job.state = JOB_DELAYED;
     }
     if (record->origin == RECORD_PUSHED && was_there)
-        replay_complain(replay, "a job is pushed as new that is there already");
+        replay_complain(replay, "a job is pushed as new that exists already");
     if (record->origin != RECORD_PUSHED && !was_there && replay->is_whole)
-        replay_complain(replay, "a job is replaced or carried forward that is not there");
+        replay_complain(replay, "a job is replaced or carried forward that does not exist");
     record->from = known_slot(replay, record->from, key);
     replay->topic = record->job.topic;
     return engine_replay(replay->engine, record, replay->place);
@@ -316,7 +316,7 @@ static bool replay_state(struct fsck_replay *replay, struct record *record)
         record->state.state = JOB_DELAYED;
     }
     if (known != ENGINE_KNOWN_JOB && replay->is_whole)
-        replay_complain(replay, "the state of a job changes that is not there");
+        replay_complain(replay, "the state of a job changes that does not exist");
     if (known == ENGINE_KNOWN_FINISHED)
         return true;
     record->from = known_slot(replay, record->from, key);
@@ -335,14 +335,14 @@ static void judge_end(struct fsck_replay *replay, const struct record_done *done
         return;
     if (!engine_topic_show(replay->engine, done->topic, replay->now, &topic) ||
         missing_of(&topic) <= 0)
-        replay_complain(replay, "a job ends that is not there");
+        replay_complain(replay, "a job ends that does not exist");
 }
 
 static bool replay_done(struct fsck_replay *replay, struct record *record)
 {
     check_key(replay, record->done.key);
     if (!record->done.topic.len) {
-        replay_complain(replay, "a job ends, and of which topic is not said");
+        replay_complain(replay, "a job ends, and the record does not name its topic");
         return true;
     }
     if (!record->done.carried)
@@ -448,7 +448,7 @@ static bool settle_strays(struct fsck_replay *replay)
         if (found == 0)
             replay_find(replay, stray ? stray->place : (struct record_place){0},
                         engine_topic_count(replay->engine) ? FSCK_SALVAGE : FSCK_RESTORE,
-                        "the state of a job changes that is nowhere");
+                        "the state of a job changes that does not exist anywhere");
         ok = end_stray(replay, key);
     }
     buffer_fini(&scratch);
@@ -465,7 +465,7 @@ static void check_totals(const struct fsck_replay *replay, const struct queue_to
         return; /* each lost job was reported */
     snprintf(text, sizeof text,
              "the totals of topic '%.*s' do not add up: %" PRIu64 " pushed, %" PRIu64
-             " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
+             " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " present",
              (int)topic->name.len, topic->name.at, totals->pushed, totals->acked, totals->cancelled,
              totals->expired, jobs_of(&topic->counts));
     replay_find(replay, (struct record_place){0},

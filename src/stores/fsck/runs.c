@@ -153,17 +153,17 @@ static const char *disagreement(const struct walk *walk, uint32_t slot,
     int64_t when_ms;
 
     if (is_job && (record->job.state == JOB_READY || record->job.state == JOB_FINISHED))
-        return "a job is stored in a state that is never stored";
+        return "a job is stored in an invalid state";
     section = job_section_of_record(record, 0, &when_ms);
     if (section != run_section_of(walk->run->run, slot))
-        return "the record belongs in another part of the run";
+        return "the record belongs to another part of the run";
     if (section != SECTION_DEAD && when_ms != entry->when_ms)
         return "the record has another time than its slot";
     if (((is_job ? record->job.sequence : record->done.sequence) & mask) !=
         (entry->sequence & mask))
         return "the record has another sequence than its slot";
     if (topic.len != name.len || memcmp(topic.at, name.at, name.len) != 0)
-        return "the record is of another topic than its slot";
+        return "the record has another topic than its slot";
     return NULL;
 }
 
@@ -208,7 +208,7 @@ static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
     if (lost == 0) { /* perhaps given up before */
         fsck_note(walk->exam,
                   "the directory of %s is damaged from slot %" PRIu32 " to %" PRIu32
-                  ", where nothing is alive",
+                  ", which have no pending jobs",
                   walk->file, first, end - 1);
         return;
     }
@@ -216,8 +216,8 @@ static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
     walk->exam->has_lost = true;
     walk->exam->are_counts_unknown = true;
     fsck_find(walk->exam, at_slot(walk, first, NULL), FSCK_SALVAGE,
-              "the directory %s from slot %" PRIu32 " to %" PRIu32
-              ": nothing is known of the %" PRIu32 " jobs alive there",
+              "the directory %s from slot %" PRIu32 " to %" PRIu32 ": the %" PRIu32
+              " pending jobs in it are unknown",
               walk->exam->reading.error ? "cannot be read" : "is damaged", first, end - 1, lost);
 }
 
@@ -264,9 +264,8 @@ static void on_unread(void *ctx, uint64_t at)
     const struct walk *walk = ctx;
 
     fsck_note(walk->exam,
-              "%s, byte %" PRIu64
-              ": not what was written; nobody reads it and nothing is lost, but "
-              "the disk does not keep what it is given",
+              "%s, byte %" PRIu64 ": differs from what was written; this byte is unused and "
+                                  "nothing is lost, but the disk does not store data reliably",
               walk->file, at);
 }
 
@@ -276,7 +275,7 @@ static void look_at_unread(struct walk *walk)
     const int result = run_check_unread(walk->run->run, on_unread, walk);
 
     if (result < 0)
-        fsck_note(walk->exam, "%s: what nobody needs of it cannot be read: %s", walk->file,
+        fsck_note(walk->exam, "%s: an unused part of it cannot be read: %s", walk->file,
                   strerror(-result));
 }
 
@@ -296,7 +295,7 @@ static int open_run(struct walk *walk)
     }
     if (result == 0)
         snprintf(exam->error, sizeof exam->error,
-                 "it has %" PRIu32 " slots, and the catalog says %" PRIu32, run_info(run)->slots,
+                 "it has %" PRIu32 " slots, and the catalog has %" PRIu32, run_info(run)->slots,
                  about->slots);
     run_close(run);
     walk->run->lost = about->alive_count;

@@ -51,11 +51,10 @@ struct saving {
 static int salvage_failed(struct fsck_report *report, const char *into, int result)
 {
     if (!*report->error)
-        snprintf(
-            report->error, sizeof report->error,
-            "cannot write '%.300s': %s; it is not complete, remove it and try again (nothing of "
-            "the old one was changed)",
-            into, strerror(-result));
+        snprintf(report->error, sizeof report->error,
+                 "cannot write '%.300s': %s; it is not complete, remove it and try again (the old "
+                 "directory was not changed)",
+                 into, strerror(-result));
     return result;
 }
 
@@ -117,17 +116,17 @@ int fsck_salvage_begin(const struct fsck_options *options, const char *data_dir,
         return salvage_failed(report, into, -ENAMETOOLONG);
     if (lies_inside(into, data_dir)) {
         snprintf(report->error, sizeof report->error,
-                 "'%.200s' lies in the data directory itself, name one beside it", into);
+                 "'%.200s' is inside the data directory, name one outside it", into);
         return -EINVAL;
     }
     result = fs->ops->mkdir(fs->ctx, into, 0700);
     if (result == 0)
         result = fs->ops->list(fs->ctx, into, note_name, &has_files);
     if (result == 0 && has_files) {
-        snprintf(report->error, sizeof report->error,
-                 "'%.200s' is not empty, name a directory that is not there yet (nothing was "
-                 "changed)",
-                 into);
+        snprintf(
+            report->error, sizeof report->error,
+            "'%.200s' is not empty, name a directory that does not exist (nothing was changed)",
+            into);
         return -EEXIST;
     }
     if (result == 0)

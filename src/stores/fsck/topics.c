@@ -107,14 +107,14 @@ void fsck_topics_compare(struct fsck_exam *exam)
                 exam->are_counts_wrong = true;
                 fsck_find(
                     exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
-                    "it says that topic '%s' has %" PRIu64 " %s jobs in runs, and it has %" PRIu64,
+                    "topic '%s' should have %" PRIu64 " %s jobs in runs, and has %" PRIu64,
                     topic->name, topic->catalog[section], names[section], topic->stored[section]);
             }
         if (topic->dead_bytes != topic->catalog_dead_bytes) {
             exam->are_counts_wrong = true;
             fsck_find(exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
-                      "it says that the dead jobs of topic '%s' take %" PRIu64
-                      " bytes, and they take %" PRIu64,
+                      "the dead jobs of topic '%s' should have %" PRIu64
+                      " bytes, and have %" PRIu64,
                       topic->name, topic->catalog_dead_bytes, topic->dead_bytes);
         }
     }
@@ -153,8 +153,7 @@ void fsck_topics_tell_lost(struct fsck_exam *exam)
     if (lost == 0)
         return;
     if (missing != lost) {
-        fsck_note(exam, "of which topics the %" PRIu64 " jobs are that cannot be read is not known",
-                  lost);
+        fsck_note(exam, "the topics of the %" PRIu64 " unreadable jobs are unknown", lost);
         return;
     }
     for (uint32_t i = 0; i < exam->topics.count; i++) {
@@ -163,7 +162,7 @@ void fsck_topics_tell_lost(struct fsck_exam *exam)
 
         if (jobs + ids)
             fsck_note(exam,
-                      "in what cannot be read: topic '%s', jobs: %" PRIu64
+                      "in unreadable parts: topic '%s', jobs: %" PRIu64
                       ", remembered ids: %" PRIu64,
                       topic->name, jobs, ids);
     }

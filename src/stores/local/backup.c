@@ -282,8 +282,8 @@ static void holds_expire(void *ctx)
             hold->until_ms = now_ms + 1000;
             continue;
         }
-        log_event(LOG_WARN, "backup given up",
-                  LOG_TEXT("reason", "whoever makes it did not say in time that it goes on"),
+        log_event(LOG_WARN, "backup abandoned",
+                  LOG_TEXT("reason", "its client did not renew it in time"),
                   LOG_NUMBER("hold_ms", hold_ms(backups)));
         *hold = (struct hold){0};
         backup_call_visit_all(call);

@@ -299,13 +299,13 @@ static void part_info(struct queue *queue, struct queue_info *out)
     case WAL_SYNC_INTERVAL:
         out->sync = local->sync_interval;
         out->durability_class = "interval";
-        out->durability = "an answered change survives a crash of the server; a power cut may take "
-                          "what the last sync interval brought";
+        out->durability = "an answered change survives a crash of the server; a power cut may lose "
+                          "the changes of the last sync interval";
         break;
     case WAL_SYNC_NEVER:
         out->sync = out->durability_class = "never";
-        out->durability = "an answered change survives a crash of the server; what a power cut "
-                          "takes is up to the operating system";
+        out->durability = "an answered change survives a crash of the server; the operating system "
+                          "decides what a power cut may lose";
         break;
     }
 }
@@ -442,7 +442,7 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     char name[JOB_TOPIC_BYTES_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)lead->name.len, lead->name.at);
     log_event(failed ? LOG_WARN : LOG_INFO,
-              failed ? "a topic stays half changed" : "half changed topic settled",
+              failed ? "a topic is half changed" : "half changed topic completed",
               LOG_TEXT("topic", name), LOG_NUMBER("shard", index));
 }
 
@@ -450,7 +450,7 @@ static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *
 {
     (void)owner;
     (void)tag;
-    log_event(LOG_INFO, "half deleted topic settled", LOG_NUMBER("jobs", reply->affected));
+    log_event(LOG_INFO, "half deleted topic completed", LOG_NUMBER("jobs", reply->affected));
 }
 
 /* Makes all shards agree with the leading shard's state of a topic. */
@@ -524,14 +524,14 @@ static int claim_clock(struct local *local, char *error, size_t error_bytes)
                       : 0;
     }
     if (asked_ms && !start_ms)
-        return error_result(-EINVAL, error, error_bytes,
-                            "data directory '%s' is no test clock's; give --test-clock a new "
-                            "directory of its own",
-                            local->options.data_dir);
+        return error_result(
+            -EINVAL, error, error_bytes,
+            "data directory '%s' is not for a test clock; give --test-clock a new directory",
+            local->options.data_dir);
     if (!asked_ms && start_ms)
         return error_result(-EINVAL, error, error_bytes,
-                            "data directory '%s' is a test clock's, its jobs are not for real; "
-                            "use another directory, or --test-clock",
+                            "data directory '%s' is for a test clock, its jobs are not real; use "
+                            "another directory, or --test-clock",
                             local->options.data_dir);
     if (asked_ms && asked_ms != LOCAL_TEST_CLOCK_NOW && asked_ms != start_ms) {
         char start[TIMESTAMP_BYTES];
@@ -684,7 +684,7 @@ static void on_clock_stepped(void *ctx)
     struct handle *handle = ctx;
     int failed = remember_clock(handle->local);
     if (failed)
-        log_event(LOG_WARN, "clock step not written down", LOG_TEXT("error", strerror(-failed)));
+        log_event(LOG_WARN, "clock step not stored", LOG_TEXT("error", strerror(-failed)));
 }
 
 static void on_shard_failed(void *ctx)

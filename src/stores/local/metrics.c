@@ -167,7 +167,7 @@ const struct metric local_metrics[] = {
     [SYNC_DURATION] = {.name = "tarry_log_sync_duration_seconds",
                        .type = PROMETHEUS_HISTOGRAM,
                        .labels = {"shard"},
-                       .help = "From beginning to write a batch to its being synced.",
+                       .help = "Time from the start of writing a batch to its sync.",
                        .meaning =
                            "The minimum wait of a push or an ack with `--sync always`. Grows: the "
                            "disk is slow, or shared with other programs. Batches written without a "
@@ -186,15 +186,15 @@ const struct metric local_metrics[] = {
                        .labels = {"shard"},
                        .help = "Changes per write to the log.",
                        .meaning =
-                           "Mostly 1: every change pays for its own sync, because clients come one "
+                           "Mostly 1: every change pays for its own sync, because clients send one "
                            "after the other. Batches or more parallel clients cost less.",
                        EMBEDDED},
     [RECORDS] = {.name = "tarry_log_records_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"shard"},
                  .help = "Changes written to the log.",
-                 .meaning = "About three for a job that is pushed, taken and acked. Shards "
-                            "differ much: few ids, or one hot id.",
+                 .meaning = "About three for a job that is pushed, taken and acked. Shards differ "
+                            "much: few ids, or one busy id.",
                  EMBEDDED},
     [WRITTEN_BYTES] = {.name = "tarry_log_written_bytes_total",
                        .type = PROMETHEUS_COUNTER,
@@ -206,37 +206,37 @@ const struct metric local_metrics[] = {
                    .type = PROMETHEUS_GAUGE,
                    .labels = {"shard"},
                    .help = "Files of the log.",
-                   .meaning = "Some few. More than 7: checkpoints do not keep up, and pushes are "
+                   .meaning = "A few. More than 7: checkpoints do not keep up, and pushes are "
                               "slowed down; see `tarry_store_checkpoint_failures_total`, or a "
                               "slow disk.",
                    EMBEDDED},
     [DISK_FREE] = {.name = "tarry_disk_free_bytes",
                    .type = PROMETHEUS_GAUGE,
                    .help = "Free on the file system of the data directory, at the last commit.",
-                   .meaning = "Worth an alert: at 0 pushes are refused. Runbook page *full*.",
+                   .meaning = "Worth an alert: at 0 pushes are rejected. Runbook page *full*.",
                    EMBEDDED},
     [DISK_SIZE] = {.name = "tarry_disk_size_bytes",
                    .type = PROMETHEUS_GAUGE,
                    .help = "Size of the file system of the data directory.",
-                   .meaning = "`tarry_disk_free_bytes` over it is the share that is left.",
+                   .meaning = "`tarry_disk_free_bytes` divided by it is the free share.",
                    EMBEDDED},
     [CHECKPOINT_DURATION] = {.name = "tarry_store_checkpoint_duration_seconds",
                              .type = PROMETHEUS_HISTOGRAM,
-                             .help = "From the beginning of a checkpoint to its end.",
+                             .help = "Duration of a checkpoint.",
                              .meaning = "Seconds to minutes: it yields to the log's syncs. Longer "
                                         "than two log files take to fill: pushes are slowed down.",
                              EMBEDDED},
     [MERGES] = {.name = "tarry_store_merges_total",
                 .type = PROMETHEUS_COUNTER,
-                .help = "Tables of keys made one of several.",
-                .meaning = "One for some checkpoints each. Nothing to do.",
+                .help = "Merges of tables of keys.",
+                .meaning = "One per few checkpoints. Nothing to do.",
                 EMBEDDED},
     [LOOKUPS] = {.name = "tarry_store_cold_lookups_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"result"},
-                 .help = "Jobs looked for in runs, as they were not in memory.",
+                 .help = "Lookups of jobs in runs, because they were not in memory.",
                  .meaning =
-                     "Each is a read or two of the disk. `found`: jobs that outlived the log "
+                     "Each is one or two reads of the disk. `found`: jobs that outlived the log "
                      "are changed or read by id. `absent`: a filter was wrong.",
                  EMBEDDED},
     [FILTER_MISSES] = {.name = "tarry_store_filter_misses_total",
@@ -249,12 +249,12 @@ const struct metric local_metrics[] = {
                .type = PROMETHEUS_COUNTER,
                .labels = {"from"},
                .help = "Bodies read for deliveries and answers, by source.",
-               .meaning = "`disk` is most of them: bodies do not fit into memory, and deliveries "
-                          "wait for the disk. More memory for the page cache helps.",
+               .meaning = "Mostly `disk`: bodies do not fit into memory, and deliveries wait for "
+                          "the disk. More memory for the page cache helps.",
                EMBEDDED},
     [SPARE_BYTES] = {.name = "tarry_store_spare_bytes",
                      .type = PROMETHEUS_GAUGE,
-                     .help = "Memory that jobs had and the next ones get.",
+                     .help = "Memory of former jobs, kept for the next ones.",
                      .meaning = "It stays after a peak, and is not a leak.",
                      EMBEDDED},
     [RECOVERY] = {.name = "tarry_store_recovery_duration_seconds",
@@ -270,7 +270,7 @@ const struct metric local_metrics[] = {
                      EMBEDDED},
     [CLOCK_LAST_STEP] = {.name = "tarry_clock_last_step_seconds",
                          .type = PROMETHEUS_GAUGE,
-                         .help = "How far the last one went; negative: back.",
+                         .help = "Size of the last step; negative: back.",
                          .meaning =
                              "Large steps come from a manual change or a suspended machine, small "
                              "ones from an NTP that steps instead of slewing.",

@@ -472,7 +472,7 @@ static void slot_cannot_be_read(struct preload *preload, uint32_t run, uint32_t 
     if (slot_is_logged(preload, run, slot))
         return;
     preload->unreadable++;
-    log_event(LOG_ERROR, "stored job cannot be read, passed by",
+    log_event(LOG_ERROR, "stored job cannot be read, skipped",
               LOG_NUMBER("shard", preload->shard->options.index), LOG_NUMBER("run", run),
               LOG_NUMBER("slot", slot), LOG_TEXT("error", why));
 }
@@ -627,7 +627,7 @@ static bool load_some(struct preload *preload, struct engine_now now)
             uint64_t before = engine_entries(preload->shard->engine);
             if (slice_load_one(slice, item, now) == -ENOMEM) {
                 trouble_note(TROUBLE_LOAD, preload->shard->options.index, true);
-                log_event(LOG_WARN, "no memory for jobs that come up soon, trying again",
+                log_event(LOG_WARN, "no memory for jobs that are due soon, trying again",
                           LOG_NUMBER("shard", preload->shard->options.index));
                 preload->retry_ms = now.inner_ms + RETRY_MS;
                 return false;
@@ -713,7 +713,7 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
         failed = load_section(preload, preload->topics.runs[i], SECTION_LEASED);
         if (failed)
             snprintf(error, error_bytes,
-                     "cannot read leased jobs of run %u: %s, look with 'tarry fsck'",
+                     "cannot read leased jobs of run %u: %s, check with 'tarry fsck'",
                      preload->topics.runs[i]->number, strerror(-failed));
     }
     if (failed == -ENOMEM)

@@ -286,8 +286,8 @@ static int look_up(struct shard *shard, char *error, size_t error_bytes)
     int failed = look_up_all(shard);
     if (failed)
         snprintf(error, error_bytes,
-                 "the log in '%s' tells of a job that cannot be read from its run: %s; restore it "
-                 "from a backup, or see what 'tarry fsck' says (nothing was changed)",
+                 "the log in '%s' refers to a job that cannot be read from its run: %s; restore it "
+                 "from a backup, or check with 'tarry fsck' (nothing was changed)",
                  shard->options.dir, strerror(-failed));
     return failed;
 }

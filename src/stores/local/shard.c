@@ -156,8 +156,8 @@ static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
         log_event(LOG_INFO, "pushes are accepted again", LOG_NUMBER("shard", shard->options.index));
     else
         log_event(LOG_ERROR,
-                  is_full ? "disk is full: pushes are refused"
-                          : "no log file can be made: pushes are refused",
+                  is_full ? "disk is full: pushes are rejected"
+                          : "no log file can be created: pushes are rejected",
                   LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", error ? error : strerror(is_full ? ENOSPC : EIO)));
 }

@@ -293,7 +293,7 @@ void shard_note_moved(struct shard *shard)
     if (shard->astray)
         return;
     shard->astray = true;
-    log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are refused",
+    log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are rejected",
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
 }
 

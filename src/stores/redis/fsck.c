@@ -42,7 +42,7 @@ static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool
 static int refuse_newer(struct fsck *fsck, const char *core, const struct redis_core_state *found)
 {
     return REDIS_REPORT(&fsck->error, -EINVAL,
-                        "'%s' is of layout %u and this version reads up to %d, use the version "
+                        "'%s' has layout %u and this version reads up to %d, use the version "
                         "that wrote it, or a newer one",
                         core, (unsigned)found->layout, REDIS_LAYOUT);
 }
@@ -127,12 +127,12 @@ static int write_number_right(struct fsck *fsck, const char *key, bool is_there,
     char what[CORE_KEY_BYTES + 80], repair[32], number[16];
     snprintf(number, sizeof number, "%u", (unsigned)shards);
     if (!is_there)
-        snprintf(what, sizeof what, "'%s' is missing, and the cores say %s", key, number);
+        snprintf(what, sizeof what, "'%s' is missing, and the cores have %s", key, number);
     else if (!said)
-        snprintf(what, sizeof what, "'%s' is no number of shards, and the cores say %s", key,
+        snprintf(what, sizeof what, "'%s' is not a number of shards, and the cores have %s", key,
                  number);
     else
-        snprintf(what, sizeof what, "'%s' says %u, and the cores say %s", key, (unsigned)said,
+        snprintf(what, sizeof what, "'%s' has %u, and the cores have %s", key, (unsigned)said,
                  number);
     snprintf(repair, sizeof repair, "set to %s", number);
     int result = repairs ? write_number(fsck, key, number, is_there) : 0;
@@ -170,15 +170,14 @@ static int refuse_unknown(struct fsck *fsck, const char *key, bool is_there)
         return result;
     if (has_core)
         return REDIS_REPORT(&fsck->error, -ENOENT,
-                            "nothing tells how many shards there are: '%s' and what the cores say "
-                            "of it are lost, start a server with --shards as it was, and check "
-                            "again",
+                            "the number of shards is lost in '%s' and in the cores, start a server "
+                            "with the previous --shards, and check again",
                             key);
     return REDIS_REPORT(&fsck->error, -ENOENT,
-                        is_there ? "'%s' is no number of shards and there is no core that says "
-                                   "how many, another program may use these keys"
-                                 : "no queue here: neither '%s' nor any shard's core is there, "
-                                   "check the database and the prefix of the URL",
+                        is_there ? "'%s' is not a number of shards and no core has it, another "
+                                   "program may use these keys"
+                                 : "no queue found: '%s' and all shards' cores are missing, check "
+                                   "the database and the prefix of the URL",
                         key);
 }
 
@@ -216,8 +215,8 @@ static int refuse_on_the_way(struct fsck *fsck)
                          state.sealed != 0;
     freeReplyObject(reply);
     return is_on_the_way ? REDIS_REPORT(&fsck->error, -EBUSY,
-                                        "the number of shards is being changed, see that through "
-                                        "with 'tarry reshard' and check again")
+                                        "the number of shards is being changed, complete that with "
+                                        "'tarry reshard' and check again")
                          : 0;
 }
 
@@ -258,9 +257,10 @@ static int check_tokens(struct fsck *fsck)
         return result;
     struct slice type = slice_make(reply->str, reply->len);
     if (!slice_is(type, "none") && !slice_is(type, "hash"))
-        fsck_found(fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""),
-                   slice_of("the tokens are kept in a key of another type"),
-                   slice_of("servers cannot read them: delete the key, and make the tokens anew"));
+        fsck_found(
+            fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""),
+            slice_of("the tokens are stored in a key of another type"),
+            slice_of("servers cannot read them: delete the key, and create the tokens again"));
     freeReplyObject(reply);
     return 0;
 }

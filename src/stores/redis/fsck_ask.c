@@ -354,7 +354,7 @@ static int step_read(struct stepping *stepping, const redisReply *reply, int64_t
     struct fsck *fsck = stepping->fsck;
     struct redis_head head;
     if (!redis_head_read(reply, &head) || !is_answer(reply, &head))
-        return REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a check of '%s' makes no sense",
+        return REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a check of '%s' cannot be read",
                             stepping->report->tag);
     uint32_t looked = read_u32(head.rest.at), bytes = read_u32(head.rest.at + 4);
     uint32_t names = read_u32(head.rest.at + 8);
@@ -498,10 +498,10 @@ static void find_stray(struct fsck *fsck, struct slice key)
         if (strcmp(fsck->strays[i], tag) == 0)
             return;
     strcpy(fsck->strays[fsck->stray_count++], tag);
-    snprintf(what, sizeof what, "keys begin with '%s', which is none of the %u shards", tag,
+    snprintf(what, sizeof what, "keys begin with '%s', which does not belong to the %u shards", tag,
              (unsigned)fsck->report->shards);
     fsck_found(fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""), slice_of(what),
-               slice_of("no server looks at them: look what they are, and rename or delete them"));
+               slice_of("servers ignore them: examine them, and rename or delete them"));
 }
 
 static int key_batch_flush(struct fsck *fsck, uint32_t shard, struct key_batch *batch)
@@ -561,7 +561,7 @@ static int ask_page(struct fsck *fsck, uint32_t master, const char *cursor,
         return 0;
     freeReplyObject(*out);
     return is_another ? -ESTALE
-                      : REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a SCAN makes no sense");
+                      : REDIS_REPORT(&fsck->error, -EINVAL, "the answer to a SCAN cannot be read");
 }
 
 static int scan_master(struct fsck *fsck, uint32_t master, struct key_batch *batches)

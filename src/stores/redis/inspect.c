@@ -70,16 +70,16 @@ static int check_role(const struct redis_sync_connection *connection, enum redis
     if (redis_info_is(info, "role", "master"))
         return 0;
     if (kind != REDIS_SINGLE)
-        return REDIS_REPORT(connection->report, -EHOSTUNREACH,
-                            "redis at '%s' is not master yet, a failover is under way, start again "
-                            "in a moment",
-                            connection->place);
+        return REDIS_REPORT(
+            connection->report, -EHOSTUNREACH,
+            "redis at '%s' is not master yet, a failover is in progress, start again in a moment",
+            connection->place);
     redis_info_field(info, "master_host", host);
     redis_info_field(info, "master_port", port);
-    return REDIS_REPORT(connection->report, -EINVAL,
-                        "redis at '%s' is a replica, give its master '%s:%s', or the sentinels "
-                        "(redis-sentinel://) that know who is",
-                        connection->place, host, port);
+    return REDIS_REPORT(
+        connection->report, -EINVAL,
+        "redis at '%s' is a replica, give its master '%s:%s', or the sentinels (redis-sentinel://)",
+        connection->place, host, port);
 }
 
 static int check_version(const struct redis_sync_connection *connection, const char *info,
@@ -110,8 +110,8 @@ static int read_force(struct redis_sync_connection *connection, const char *info
     if (!redis_master_evicts(out))
         return 0;
     return REDIS_REPORT(connection->report, -EINVAL,
-                        "redis at '%s' would throw jobs away when memory is short "
-                        "(maxmemory-policy %s), give it: CONFIG SET maxmemory-policy noeviction, "
+                        "redis at '%s' would evict jobs when memory is short (maxmemory-policy "
+                        "%s), run: CONFIG SET maxmemory-policy noeviction, "
                         "and CONFIG REWRITE",
                         connection->place, out->policy);
 }
@@ -169,7 +169,7 @@ static int check_durability(const struct redis_sync_connection *connection,
         return 0;
     return REDIS_REPORT(connection->report, -EINVAL,
                         "redis at '%s' promises less than --require-durability %s: it is '%s' "
-                        "(appendonly %s, appendfsync %s), give it: %s",
+                        "(appendonly %s, appendfsync %s), run: %s",
                         connection->place, redis_durability_name(required),
                         redis_durability_name(master->durability),
                         master->durability == REDIS_DURABILITY_MEMORY    ? "no"
@@ -268,7 +268,7 @@ static int ask_owner(struct shards_question *question, const char *const *words,
             break;
     }
     return REDIS_REPORT(question->report, -EHOSTUNREACH,
-                        "the cluster at '%s' sends round in circles, start again in a moment",
+                        "the cluster at '%s' redirects in a circle, start again in a moment",
                         question->place);
 }
 
@@ -285,8 +285,8 @@ static int ask_number(struct shards_question *question, const char *const *words
     freeReplyObject(reply);
     if (wrong)
         return REDIS_REPORT(question->report, -EINVAL,
-                            "'%s' at '%s' is no number of shards, another program uses these keys, "
-                            "give tarry a prefix of its own (?prefix=NAME)",
+                            "'%s' at '%s' is not a number of shards, another program uses these "
+                            "keys, give tarry its own prefix (?prefix=NAME)",
                             words[1], question->place);
     *number = found.shards;
     question->generation = found.number;
@@ -372,8 +372,8 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
             return result;
         if (seen.is_there)
             return REDIS_REPORT(question->report, -EINVAL,
-                                "'%s' at '%s' does not tell how many shards there are, redis lost "
-                                "its data while servers ran, give --shards as they have it",
+                                "'%s' at '%s' has no number of shards, redis lost its data while "
+                                "servers ran, give the --shards of these servers",
                                 core, question->place);
     }
     return 0;
@@ -420,7 +420,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     snprintf(key, sizeof key, "{%s}:shards", url->prefix);
     int result = ASK_NUMBER(&question, &number, "GET", key);
     if (result == 0 && !number && exists)
-        return REDIS_REPORT(report, -ENOENT, "no queue is kept under '%s' at '%s', check the URL",
+        return REDIS_REPORT(report, -ENOENT, "no queue is stored under '%s' at '%s', check the URL",
                             url->prefix, question.place);
     if (result == 0 && !number)
         result = decide_number(&question, key, wanted, &number);
@@ -428,7 +428,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
         return result;
     if (wanted && wanted != number)
         return REDIS_REPORT(report, -EINVAL,
-                            "'--shards' is %u, but what is kept under '%s' at '%s' has %u shard%s, "
+                            "'--shards' is %u, but the queue under '%s' at '%s' has %u shard%s, "
                             "leave --shards out or give another ?prefix=",
                             (unsigned)wanted, url->prefix, question.place, (unsigned)number,
                             number == 1 ? "" : "s");
@@ -442,7 +442,7 @@ static int refuse_layout(const struct shards_question *question, const char *cor
                          const struct core_seen *seen)
 {
     return REDIS_REPORT(question->report, -EINVAL,
-                        "'%s' at '%s' is of layout %u and this version reads up to %u, use the "
+                        "'%s' at '%s' has layout %u and this version reads up to %u, use the "
                         "version that wrote it, or a newer one",
                         core, question->place, (unsigned)seen->core.layout, (unsigned)REDIS_LAYOUT);
 }
@@ -450,12 +450,13 @@ static int refuse_layout(const struct shards_question *question, const char *cor
 /* Refuses to mix jobs of a test clock with real ones. */
 static int refuse_clock(const struct shards_question *question, bool is_held)
 {
-    return REDIS_REPORT(question->report, -EINVAL,
-                        is_held ? "the jobs of '%s' at '%s' are a test clock's, not for real; give "
-                                  "another prefix or database, or --test-clock"
-                                : "'%s' at '%s' is no test clock's; give --test-clock a prefix or "
-                                  "a database of its own",
-                        question->url->prefix, question->place);
+    return REDIS_REPORT(
+        question->report, -EINVAL,
+        is_held
+            ? "the jobs of '%s' at '%s' belong to a test clock and are not real; give another "
+              "prefix or database, or --test-clock"
+            : "'%s' at '%s' is not for a test clock; give --test-clock its own prefix or database",
+        question->url->prefix, question->place);
 }
 
 static int check_layouts(const struct redis_url *url, const struct redis_survey *map,
@@ -578,19 +579,18 @@ static const char *promise(const struct redis_inspection *sum)
                "may lose the last half minute (appendfsync no)";
     case REDIS_DURABILITY_MEMORY:
         return sum->snapshots
-                   ? "an answered push survives the death of any tarry server; a crash "
-                     "of Redis loses what came after its last snapshot (appendonly no)"
+                   ? "an answered push survives the death of any tarry server; a crash of Redis "
+                     "loses all changes since its last snapshot (appendonly no)"
                    : "an answered push survives the death of any tarry server; a restart "
                      "of Redis loses every job (appendonly no, no snapshots)";
     case REDIS_DURABILITY_NONE:
-        return "an answered push may be thrown away by Redis when memory is short "
-               "(maxmemory-policy is not noeviction)";
+        return "Redis may evict an answered push when memory is short (maxmemory-policy is not "
+               "noeviction)";
     case REDIS_DURABILITY_UNKNOWN:
         break;
     }
     return "an answered push survives the death of any tarry server; what a crash of Redis may "
-           "lose "
-           "is unknown, since it does not show its configuration";
+           "lose is unknown, because its configuration cannot be read";
 }
 
 void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
@@ -614,25 +614,24 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
 {
     static const char *const append = "CONFIG SET appendonly yes, CONFIG SET appendfsync always";
     if (sum->durability == REDIS_DURABILITY_MEMORY)
-        warn_of(sum->snapshots ? "appendonly is off, it keeps snapshots alone"
-                               : "appendonly is off, nothing is kept over its restart",
+        warn_of(sum->snapshots ? "appendonly is off, only snapshots are stored"
+                               : "appendonly is off, a restart loses all jobs",
                 append);
     else if (sum->durability == REDIS_DURABILITY_UNKNOWN)
-        warn_of("its configuration cannot be read, so what it keeps is unknown",
+        warn_of("its configuration cannot be read, so its durability is unknown",
                 "let this user read it: ACL +config|get");
     else if (sum->durability != REDIS_DURABILITY_ALWAYS)
         warn_of(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
                                                              : "appendfsync is no",
                 "CONFIG SET appendfsync always");
     if (sum->loads_torn)
-        warn_of("it starts on an append-only file that was cut off, and may then carry out half a "
-                "change",
+        warn_of("it would start with a truncated append-only file, and then apply half a change",
                 "CONFIG SET aof-load-truncated no, and redis-check-aof --fix before it starts");
     if (wait_replicas > sum->replicas || sum->min_replicas > sum->replicas)
         log_event(LOG_WARN, "too few replicas", LOG_NUMBER("wait_replicas", wait_replicas),
                   LOG_NUMBER("min_replicas_to_write", sum->min_replicas),
                   LOG_NUMBER("connected", sum->replicas),
-                  LOG_TEXT("advice", "changes are refused until there are enough"));
+                  LOG_TEXT("advice", "changes are rejected until there are enough"));
 }
 
 /* Warns if the number of shards does not suit the masters. A few shards per master cost little and
@@ -640,9 +639,9 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
 static void warn_of_shards(const struct redis_inspection *sum)
 {
     enum { A_MASTER_MAX = 2 };
-    const char *reason = sum->generation.shards < sum->masters ? "some masters have none"
+    const char *reason = sum->generation.shards < sum->masters ? "some masters have no shard"
                          : sum->generation.shards > A_MASTER_MAX * sum->masters
-                             ? "each costs calls of its own"
+                             ? "each costs its own calls"
                              : NULL;
     if (reason)
         log_event(LOG_WARN, "the number of shards does not fit",

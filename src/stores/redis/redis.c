@@ -206,13 +206,13 @@ static void on_deadline(void *ctx)
 static void say_change(const struct redis_inspection *before, const struct redis_inspection *now)
 {
     if (now->evicts && !before->evicts)
-        log_event(LOG_ERROR, "redis may throw jobs away",
+        log_event(LOG_ERROR, "redis may evict jobs",
                   LOG_TEXT("why", "maxmemory-policy is not noeviction"),
                   LOG_TEXT("policy", now->policy),
                   LOG_TEXT("advice", "CONFIG SET maxmemory-policy noeviction"));
     if (now->durability != before->durability)
         log_event(now->durability < before->durability ? LOG_WARN : LOG_INFO,
-                  "redis' durability is another",
+                  "durability of redis has changed",
                   LOG_TEXT("was", redis_durability_name(before->durability)),
                   LOG_TEXT("is", redis_durability_name(now->durability)));
 }
@@ -459,8 +459,7 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
     redis->topology = redis_topology_new(reactor, &redis->url);
     redis->deadline = deadline_new(reactor, on_deadline, redis);
     if (!redis->topology || !redis->deadline || !queue_new(redis)) {
-        snprintf(error, error_bytes,
-                 "cannot begin with Redis: out of memory or of file descriptors");
+        snprintf(error, error_bytes, "cannot connect to Redis: out of memory or file descriptors");
         return -ENOMEM; /* redis_free releases what was created */
     }
     reactor_at_turn_end(reactor, redis_turn, redis);

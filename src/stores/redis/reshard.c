@@ -66,7 +66,7 @@ static void fail_by_status(struct reshard *reshard, enum queue_status status)
         FAIL(reshard, -EINVAL, "redis is full, make room and run this again");
     else
         FAIL(reshard, -EHOSTUNREACH,
-             "a shard cannot be reached, run this again once it can: it goes on from here");
+             "a shard cannot be reached, run this again once it can: it continues from here");
 }
 
 /* ---- steps of shards ---- */
@@ -74,8 +74,8 @@ static void fail_by_status(struct reshard *reshard, enum queue_status status)
 static void fail_by_target(struct reshard *reshard, const struct redis_generation *target)
 {
     FAIL(reshard, -EBUSY,
-         "the number of shards is being changed to %u already, run this with '--shards %u' to see "
-         "that through",
+         "the number of shards is already being changed to %u, run this with '--shards %u' to "
+         "complete that",
          (unsigned)target->shards, (unsigned)target->shards);
 }
 
@@ -219,7 +219,8 @@ static void copy_end(struct reshard *reshard)
     if (reshard->changed == 0)
         go_to(reshard, reshard->step == COPY_FIRST ? ANNOUNCE : LEAVE);
     else if (++reshard->rounds > ROUNDS_MAX)
-        FAIL(reshard, -EBUSY, "settings of topics are changed all the time, run this again later");
+        FAIL(reshard, -EBUSY,
+             "settings of topics are being changed by others, run this again later");
     else
         reshard->left = 0; /* the next turn starts another round */
 }
@@ -335,7 +336,7 @@ static void begin(struct reshard *reshard)
     if (now->shards == reshard->options->shards) {
         reshard->target = *now;
         if (written->number == now->number)
-            FAIL(reshard, -EALREADY, "the queue has %u shard%s already, nothing is to be done",
+            FAIL(reshard, -EALREADY, "the queue already has %u shard%s, nothing to do",
                  (unsigned)now->shards, now->shards == 1 ? "" : "s");
         else
             finish(reshard, 0); /* an earlier run was interrupted before it wrote the number */

@@ -331,7 +331,7 @@ static void session_lost(struct redis_session *session, const char *why, bool fr
         pause_ms = SESSION_PAUSE_FIRST_MS;
     session->pause_ms = pause_ms * 2 < SESSION_PAUSE_MAX_MS ? pause_ms * 2 : SESSION_PAUSE_MAX_MS;
     session->fresh |= fresh;
-    session_say(session, LOG_WARN, "redis out of reach", why);
+    session_say(session, LOG_WARN, "redis cannot be reached", why);
     begin_again(session, pause_ms);
 }
 
@@ -369,7 +369,7 @@ static void note_master(struct redis_session *session)
         session->options.figures->failovers++;
         if (session->options.tally)
             session->options.tally->failovers++;
-        log_event(LOG_WARN, "redis master is another", LOG_TEXT("shard", session->options.tag),
+        log_event(LOG_WARN, "redis master has changed", LOG_TEXT("shard", session->options.tag),
                   LOG_TEXT("at", session->endpoint.host),
                   LOG_NUMBER("port", session->endpoint.port));
     }
@@ -384,7 +384,7 @@ static void session_up(struct redis_session *session)
     session->was_up = true;
     session->was_moved = session->said_gone = session->is_behind = false;
     if (session->said[0])
-        session_say(session, LOG_INFO, "redis in reach again", "");
+        session_say(session, LOG_INFO, "redis can be reached again", "");
     calls_send(session);
     session_tell_turned(session, true);
 }
@@ -431,7 +431,7 @@ static void on_deposed(void *ctx, const struct redis_endpoint *from)
     struct redis_session *session = ctx;
     if (session->connection && session->endpoint.port == from->port &&
         strcmp(session->endpoint.host, from->host) == 0)
-        session_lost(session, "another was made master", false);
+        session_lost(session, "another server became master", false);
 }
 
 static void on_deadline(void *ctx)
@@ -489,9 +489,9 @@ static void say_gone(struct redis_session *session)
         return;
     session->said_gone = true;
     session->options.figures->losses++;
-    log_event(LOG_ERROR, "the queue is gone", LOG_TEXT("shard", session->options.tag),
+    log_event(LOG_ERROR, "the queue is missing", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
-              LOG_TEXT("why", "redis lost its data, what is pushed from now on is kept again"));
+              LOG_TEXT("why", "redis lost its data, jobs pushed from now on are stored again"));
 }
 
 static void call_error_reply(struct redis_session *session, struct redis_call *call,
@@ -571,7 +571,7 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         return;
     }
     if (!redis_head_read(reply, &head)) {
-        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "its answer makes no sense");
+        call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "its answer cannot be read");
         return;
     }
     int64_t came_us = clock_inner_us();
@@ -646,7 +646,7 @@ static void complain_of_news(struct redis_session *session, const char *why)
         strncmp(session->said_news, why, sizeof session->said_news - 1) == 0)
         return;
     snprintf(session->said_news, sizeof session->said_news, "%s", why);
-    log_event(LOG_WARN, "redis sends no news", LOG_TEXT("shard", session->options.tag),
+    log_event(LOG_WARN, "redis sends no notifications", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("why", why));
 }
 
@@ -719,7 +719,8 @@ static void on_reply(void *ctx, const redisReply *reply)
 {
     struct redis_session *session = ctx;
     if (session->expected_count == 0) {
-        session_lost(session, reply->type == REDIS_REPLY_ERROR ? reply->str : "it answers unasked",
+        session_lost(session,
+                     reply->type == REDIS_REPLY_ERROR ? reply->str : "it sent an unexpected answer",
                      true);
         return;
     }

@@ -190,7 +190,7 @@ static struct session_greeting set_clock(struct redis_session *session, int64_t 
                   LOG_NUMBER("port", session->endpoint.port), LOG_NUMBER("ahead_ms", apart_ms));
     }
     if (session->adjusted > ADJUSTS_MAX)
-        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "its clock does not agree with ours");
+        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "its clock differs from this server's");
     struct buffer *out = session_command(session, SESSION_EXPECTS_ADJUST, NULL);
     session_script(session, out, REDIS_ADJUST, 3);
     redis_command_text(out, "");
@@ -226,8 +226,8 @@ static struct session_greeting compare_clocks(struct redis_session *session,
 {
     if (head->is_held != (session->options.test_clock_ms != 0))
         return greeting_ends(REDIS_VERDICT_REFUSED, head->is_held
-                                                        ? "its jobs go by a test clock"
-                                                        : "its jobs do not go by a test clock");
+                                                        ? "its jobs use a test clock"
+                                                        : "its jobs do not use a test clock");
     if (head->is_held) {
         session_hold_clock(session, head->now_ms);
         return (struct session_greeting){.is_up = true};
@@ -252,7 +252,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     struct redis_head head;
     struct session_greeting greeting;
     if (!redis_head_read(reply, &head) || head.rest.len < HELLO_REST_BYTES)
-        return greeting_ends(REDIS_VERDICT_REFUSED, "its hello makes no sense");
+        return greeting_ends(REDIS_VERDICT_REFUSED, "its greeting cannot be read");
     const unsigned char *at = (const void *)(head.rest.at + 1);
     memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
     session->has_lease_key = true;
@@ -277,11 +277,11 @@ static struct session_greeting learn(const struct redis_session *session)
         options->learned(options->ctx, &session->master);
     if (redis_master_durability(&session->master) >= options->require_durability)
         return goes_on;
-    return greeting_ends(REDIS_VERDICT_REFUSED,
-                         redis_master_evicts(&session->master)
-                             ? "it would throw jobs away when memory is short, less than "
-                               "--require-durability"
-                             : "it promises less than --require-durability");
+    return greeting_ends(
+        REDIS_VERDICT_REFUSED,
+        redis_master_evicts(&session->master)
+            ? "it would evict jobs when memory is short, less than --require-durability"
+            : "it promises less than --require-durability");
 }
 
 static struct session_greeting room_reply(struct redis_session *session, const redisReply *reply)
@@ -291,7 +291,7 @@ static struct session_greeting room_reply(struct redis_session *session, const r
     redis_master_hear_room(&session->master, reply->str);
     struct session_greeting greeting = learn(session);
     if (!greeting.verdict && strcmp(session->master.history, session->greeted_history) != 0)
-        return greeting_ends(REDIS_VERDICT_GREET, "its data are another's");
+        return greeting_ends(REDIS_VERDICT_GREET, "its data belong to another queue");
     return greeting;
 }
 
@@ -339,11 +339,11 @@ struct session_greeting session_greeting_reply(struct redis_session *session,
         return shards_reply(session, reply);
     case SESSION_EXPECTS_LIBRARY:
         if (!read_libraries(session, reply))
-            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not tell which functions it has");
+            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not list its functions");
         break;
     case SESSION_EXPECTS_INFO:
         if (!read_run_id(session, reply))
-            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not tell its run id");
+            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not return its run id");
         break;
     case SESSION_EXPECTS_CONFIG:
         redis_master_hear_config(&session->master, reply);

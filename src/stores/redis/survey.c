@@ -51,14 +51,14 @@ static int read_sentinel(struct redis_sync_connection *connection, const char *m
     if (reply && reply->type == REDIS_REPLY_NIL) {
         name_masters(connection, known, sizeof known);
         return REDIS_REPORT(connection->report, -EINVAL,
-                            "sentinel at '%s' knows no master '%s', it knows: %s",
-                            connection->place, master, known);
+                            "sentinel at '%s' has no master '%s', it has: %s", connection->place,
+                            master, known);
     }
     if (redis_sync_connection_is_error(reply, "ERR unknown command"))
-        return REDIS_REPORT(connection->report, -EINVAL,
-                            "'%s' is no sentinel, give the sentinels' port (26379) or write "
-                            "redis://",
-                            connection->place);
+        return REDIS_REPORT(
+            connection->report, -EINVAL,
+            "'%s' is not a sentinel, give the sentinels' port (26379) or write redis://",
+            connection->place);
     return redis_sync_connection_refused(connection, reply, "ask for its master");
 }
 
@@ -112,10 +112,10 @@ static int take_masters(const struct redis_sync_connection *connection, const st
     for (uint16_t slot = 0; slot < REDIS_SLOTS; slot++) {
         const struct redis_endpoint *endpoint = redis_map_find(map, slot);
         if (!endpoint)
-            return REDIS_REPORT(connection->report, -EHOSTUNREACH,
-                                "nobody serves slot %d of the cluster at '%s', see 'redis-cli "
-                                "--cluster check %s'",
-                                slot, connection->place, connection->place);
+            return REDIS_REPORT(
+                connection->report, -EHOSTUNREACH,
+                "no node serves slot %d of the cluster at '%s', see 'redis-cli --cluster check %s'",
+                slot, connection->place, connection->place);
         survey->of_slot[slot] = number_of(survey, endpoint);
     }
     return 0;
@@ -135,9 +135,8 @@ static int read_slots(struct redis_sync_connection *connection, const redisReply
     if (!map)
         return REDIS_REPORT(connection->report, result, "out of memory");
     if (reply->elements && !redis_map_read(map, reply, asked))
-        result =
-            REDIS_REPORT(connection->report, -EINVAL,
-                         "cannot make sense of the cluster's slots at '%s'", connection->place);
+        result = REDIS_REPORT(connection->report, -EINVAL,
+                              "cannot read the cluster's slots at '%s'", connection->place);
     else
         result = take_masters(connection, map, survey);
     redis_map_fini(map);
@@ -166,7 +165,7 @@ static int find_by_cluster(const struct redis_url *url, struct redis_survey *sur
     int result = -EINVAL;
     if (url->db)
         return REDIS_REPORT(report, -EINVAL,
-                            "a cluster has no database but 0, leave '%u' out of the URL",
+                            "a cluster has only database 0, leave '%u' out of the URL",
                             (unsigned)url->db);
     for (uint32_t i = 0; i < url->host_count; i++) {
         result = ask_node(url, &url->hosts[i], survey, report);

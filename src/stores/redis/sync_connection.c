@@ -124,8 +124,8 @@ static const char *help_of(const struct redis_sync_connection *connection, const
 {
     if (connection->has_answered || strstr(why, "in the URL"))
         return "";
-    return connection->session ? "; it may want a certificate, give cert and key in the URL"
-                               : "; if it speaks TLS at this port, write rediss://";
+    return connection->session ? "; it may require a certificate, give cert and key in the URL"
+                               : "; if this port uses TLS, write rediss://";
 }
 
 redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
@@ -138,7 +138,7 @@ redisReply *redis_sync_connection_ask(struct redis_sync_connection *connection,
     char why[WHY_BYTES];
     redisReply *reply = redis_sync_connection_try(connection, argc, argv, NULL, why);
     if (!reply)
-        REDIS_REPORT(connection->report, 0, "the connection to redis at '%s' broke, %s%s",
+        REDIS_REPORT(connection->report, 0, "the connection to redis at '%s' was lost, %s%s",
                      connection->place, why, help_of(connection, why));
     connection->has_answered |= reply != NULL;
     return reply;
@@ -151,7 +151,7 @@ int redis_sync_connection_refused(const struct redis_sync_connection *connection
         return -EHOSTUNREACH;
     if (redis_sync_connection_is_error(reply, "NOAUTH"))
         return REDIS_REPORT(connection->report, -EACCES,
-                            "redis at '%s' wants a password, give it by --redis-password-file",
+                            "redis at '%s' requires a password, give it with --redis-password-file",
                             connection->place);
     if (redis_sync_connection_is_error(reply, "NOPERM"))
         return REDIS_REPORT(connection->report, -EACCES,
@@ -164,7 +164,7 @@ int redis_sync_connection_refused(const struct redis_sync_connection *connection
                             connection->place);
     return REDIS_REPORT(connection->report, -EINVAL, "redis at '%s' refused to %s, %.200s",
                         connection->place, doing,
-                        reply->type == REDIS_REPLY_ERROR ? reply->str : "with no reason");
+                        reply->type == REDIS_REPLY_ERROR ? reply->str : "without a reason");
 }
 
 static int log_in(struct redis_sync_connection *connection, const char *user, const char *password)
@@ -215,8 +215,7 @@ int redis_sync_connection_open(struct redis_sync_connection *connection,
     if (tls->is_on && !shake_hands(connection, tls, endpoint, why))
         return REDIS_REPORT(
             report, -EHOSTUNREACH, "cannot reach redis at '%s', %s%s", connection->place, why,
-            strcmp(why, SILENT) == 0 ? "; if it speaks plain Redis at this port, write redis://"
-                                     : "");
+            strcmp(why, SILENT) == 0 ? "; if this port does not use TLS, write redis://" : "");
     return user[0] || password[0] ? log_in(connection, user, password) : 0;
 }
 

@@ -36,12 +36,12 @@ void redis_tls_explain(const struct tls_session *session, char *out, size_t out_
 {
     const char *why = tls_why(session), *help = "";
     if (strstr(why, "mismatch"))
-        help = "; its certificate is of another name, give that as tls-name in the URL";
+        help = "; its certificate is for another name, give that as tls-name in the URL";
     else if (strstr(why, "issuer certificate") || strstr(why, "self-signed"))
-        help = "; name the file of those who signed its certificate as ca in the URL";
+        help = "; give the file of the CA that signed its certificate as ca in the URL";
     else if (strstr(why, "no TLS"))
-        help = "; it speaks plain Redis at this port, write redis://";
+        help = "; this port does not use TLS, write redis://";
     else if (strstr(why, "certificate required") || strstr(why, "handshake failure"))
-        help = "; it may want a certificate, give cert and key in the URL";
+        help = "; it may require a certificate, give cert and key in the URL";
     (void)snprintf(out, out_bytes, "no TLS with it, %s%s", why, help);
 }

@@ -131,7 +131,7 @@ static redisReply *ask_owner(struct redis_tokens *tokens, const char *const *wor
             return NULL;
         tokens->asks_first = is_moving;
     }
-    REDIS_REPORT(&tokens->report, 0, "the cluster sends round in circles, try again in a moment");
+    REDIS_REPORT(&tokens->report, 0, "the cluster redirects in a circle, try again in a moment");
     return NULL;
 }
 

@@ -145,12 +145,12 @@ static void on_reply(void *ctx, const redisReply *reply)
     }
     if (topology->url.kind == REDIS_CLUSTER) {
         if (!redis_map_read(&topology->map, reply, &topology->asked)) {
-            try_next(topology, "knows no slots of a cluster");
+            try_next(topology, "has no slots of a cluster");
             return;
         }
         snprintf(topology->why, sizeof topology->why, "no node serves the slot");
     } else if (!redis_master_endpoint_read(reply, &topology->master)) {
-        try_next(topology, "this sentinel does not know the master");
+        try_next(topology, "this sentinel does not have the master");
         return;
     }
     end_question(topology, true);

@@ -63,7 +63,7 @@ static bool decode(struct url_reading *in, struct slice from, const char *what, 
             in, "a '%%' in the %s is not followed by two hex digits: write it as %%25", what);
     }
     if (memchr(into, 0, text.len))
-        return URL_REFUSE(in, "the %s holds a zero byte: leave it out", what);
+        return URL_REFUSE(in, "the %s contains a zero byte: leave it out", what);
     into[text.len] = 0;
     return true;
 }
@@ -115,8 +115,8 @@ static bool split(struct url_reading *in, struct slice text, struct url *out)
     if (in->scheme->is_unix && (fault || out->host_count))
         return refuse_socket_with_host(in);
     if (!in->scheme->is_unix && strchr(rest, '@')) /* but the path of a socket may contain one */
-        return URL_REFUSE(in, "user and password hold a '/' or '?', or an option an '@': write '/' "
-                              "as %%2F, '?' as %%3F and '@' as %%40");
+        return URL_REFUSE(in, "user or password contains '/' or '?', or an option contains '@': "
+                              "write '/' as %%2F, '?' as %%3F and '@' as %%40");
     if (fault == URL_NO_HOST || (!in->scheme->is_unix && !fault && !out->host_count))
         return URL_REFUSE(in, "a host is missing: write %s://host:%u, an IPv6 address as [::1]:%u",
                           in->scheme->name, (unsigned)in->scheme->port, (unsigned)in->scheme->port);
@@ -156,7 +156,7 @@ static bool read_db(struct url_reading *in, struct slice text)
     if (!text_parse_u64(text, DB_MAX, &db))
         return URL_REFUSE(in, "the database is not a number: write 0 or leave it out");
     if (in->url.kind == REDIS_CLUSTER && db > 0)
-        return URL_REFUSE(in, "a cluster has database 0 alone: leave the database out");
+        return URL_REFUSE(in, "a cluster has only database 0: leave the database out");
     in->has_db = true;
     in->url.db = (uint32_t)db;
     return true;
@@ -266,17 +266,15 @@ static bool read_option(struct url_reading *in, struct slice name, struct slice 
         if (!has_value)
             return URL_REFUSE(in, "'%s' has no value: write %s=…", option, option);
         if (options[i].for_sentinel && in->url.kind != REDIS_SENTINEL)
-            return URL_REFUSE(in, "'%s' is for redis-sentinel:// alone: leave it out", option);
+            return URL_REFUSE(in, "'%s' is only for redis-sentinel://: leave it out", option);
         if (options[i].for_tls && !in->url.tls.is_on)
-            return URL_REFUSE(in, "'%s' is for TLS alone: leave it out, or write rediss://",
-                              option);
+            return URL_REFUSE(in, "'%s' is only for TLS: leave it out, or write rediss://", option);
         *seen |= 1u << i;
         return options[i].read(in, value);
     }
-    return URL_REFUSE(in, "there is an option that is not known: those there are are prefix, db, "
-                          "sentinel-user, sentinel-password, ca, cert, key and tls-name, and an "
-                          "'&' in a value is written "
-                          "as %%26");
+    return URL_REFUSE(in, "unknown option: use prefix, db, "
+                          "sentinel-user, sentinel-password, ca, cert, key and tls-name, and write "
+                          "an '&' in a value as %%26");
 }
 
 static bool read_options(struct url_reading *in, struct slice query)

@@ -104,9 +104,9 @@ static void log_unset(const struct sql_session *session)
 {
     const char *error = "out of memory";
     if (sql_transaction_needs_flush(&session->turn))
-        error = "there is no second connection, by which what was committed is known to be on the "
-                "disk: let this account have two";
-    log_event(LOG_WARN, "a connection to the database was given up",
+        error = "the second connection, which confirms that commits are on disk, is not possible: "
+                "allow this account two connections";
+    log_event(LOG_WARN, "a connection to the database was closed",
               LOG_TEXT("store", session->dialect->name), LOG_TEXT("error", error));
 }
 
@@ -115,7 +115,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
     struct sql_session *session = ctx;
     reactor_turn_again(session->reactor);
     if (!greeting) {
-        log_event(LOG_WARN, "the database is out of reach",
+        log_event(LOG_WARN, "the database cannot be reached",
                   LOG_TEXT("store", session->dialect->name), LOG_TEXT("error", error));
         return false;
     }
@@ -128,7 +128,8 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
     log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
               LOG_NUMBER("server", session->context.server));
     if (greeting->moved_ms)
-        log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
+        log_event(LOG_WARN,
+                  "the database is on another machine, and its clock difference is corrected",
                   LOG_NUMBER("by_ms", greeting->moved_ms));
     session->reconnects++;
     sql_audience_elsewhere(&session->hints.audience); /* assumed until known */

@@ -67,7 +67,7 @@ int sql_open(const struct sql_options *options, struct sql **out, char *error, s
     struct sql *sql = dialect ? calloc(1, sizeof *sql) : NULL;
     struct sql_wish wish = {.url = options->url, .migrate = options->migrate};
     if (!dialect) {
-        error_write(error, error_bytes, "the URL is of no kind of database that is known");
+        error_write(error, error_bytes, "the URL has an unknown kind of database");
         return -EINVAL;
     }
     if (!sql || !(sql->url = strdup(options->url))) {
@@ -181,8 +181,7 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
     const struct sql_dialect *dialect = sql_dialect_of(url);
     if (!dialect) {
         error_write(error, error_bytes,
-                    "'%s' is the URL of no kind of database that is known, "
-                    "write postgres://USER@HOST/DATABASE",
+                    "'%s' has an unknown kind of database, write postgres://USER@HOST/DATABASE",
                     url);
         return -EINVAL;
     }
@@ -196,7 +195,7 @@ static void print_findings(const struct sql_findings *findings, bool json)
                findings->at[i].mended ? ", mended" : "");
     if (!json) {
         if (!findings->count)
-            printf("nothing is wrong\n");
+            printf("no faults found\n");
         return;
     }
     struct buffer text;
@@ -220,7 +219,7 @@ int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_by
     struct sql_findings findings = {0};
     int left = 0;
     if (!dialect) {
-        error_write(error, error_bytes, "there is no check of this kind of database");
+        error_write(error, error_bytes, "this kind of database has no check");
         return -EINVAL;
     }
     if (dialect->fsck(url, mend, &findings, error, error_bytes)) {

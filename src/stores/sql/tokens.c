@@ -22,7 +22,7 @@ int sql_tokens_open(const char *url, struct sql_tokens **out, char *error)
     const struct sql_dialect *dialect = sql_dialect_of(url);
     if (!dialect)
         return error_result(-EINVAL, error, SQL_TOKENS_ERROR_BYTES,
-                            "the store keeps no tokens, name a file of them");
+                            "the store has no tokens, give a file of tokens");
     struct sql_tokens *tokens = calloc(1, sizeof *tokens);
     if (!tokens || !(tokens->url = strdup(url))) {
         free(tokens);
@@ -36,7 +36,7 @@ int sql_tokens_open(const char *url, struct sql_tokens **out, char *error)
 int sql_tokens_absent(char *error)
 {
     return error_result(-EIO, error, SQL_TOKENS_ERROR_BYTES,
-                        "the row of tarry.tokens is gone, run: tarry fsck --repair");
+                        "the row of tarry.tokens is missing, run: tarry fsck --repair");
 }
 
 static void tokens_disconnect(struct sql_tokens *tokens)

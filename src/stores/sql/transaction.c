@@ -236,7 +236,7 @@ static void give_up(struct sql_transaction *turn, struct sql_call *call)
     enum queue_status status = status_of_fault(turn->fault.kind);
     if (status == QUEUE_NO_SPACE)
         turn->figures.is_full = true;
-    log_event(LOG_WARN, "the database refused a call",
+    log_event(LOG_WARN, "the database rejected a call",
               LOG_TEXT("store", turn->context->link->dialect->name),
               LOG_TEXT("state", turn->fault.state), LOG_TEXT("message", turn->fault.message));
     turn->figures.refused++;
@@ -377,9 +377,10 @@ void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_
 {
     turn->phase = SQL_PHASE_IDLE;
     if (ticket < turn->ticket)
-        log_event(LOG_WARN,
-                  "the database went back: takes, or more where it does not sync, are lost",
-                  LOG_NUMBER("ticket", turn->ticket), LOG_NUMBER("found", ticket));
+        log_event(
+            LOG_WARN,
+            "the database lost its last commits: takes, or more if it does not sync, are lost",
+            LOG_NUMBER("ticket", turn->ticket), LOG_NUMBER("found", ticket));
     if (is_open(turn))
         settle_commit(turn, ticket, ticket_ms);
     else

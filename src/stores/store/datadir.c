@@ -52,11 +52,10 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
     if (fd >= 0 && fd != datadir->lock_fd)
         close(fd);
     if (holder == (long)getpid())
-        return error_result(
-            -EBUSY, error, error_bytes,
-            "data directory '%s' is in use by process %ld, which is this one; close "
-            "it there first, or use another directory",
-            datadir->path, holder);
+        return error_result(-EBUSY, error, error_bytes,
+                            "data directory '%s' is in use by process %ld, which is this one; "
+                            "close it first, or use another directory",
+                            datadir->path, holder);
     if (holder > 0)
         return error_result(
             -EBUSY, error, error_bytes,
@@ -64,8 +63,8 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
             "use another directory",
             datadir->path, holder);
     return error_result(-EBUSY, error, error_bytes,
-                        "data directory '%s' is in use by another process; stop that first, or "
-                        "use another directory",
+                        "data directory '%s' is in use by another process; stop that process "
+                        "first, or use another directory",
                         datadir->path);
 }
 
@@ -79,8 +78,9 @@ static int refuse_odd_lock(const struct datadir *datadir, const char *path, char
         return error_result(-errno, error, error_bytes, "cannot open '%s': %s", path,
                             strerror(errno));
     if (!S_ISREG(about.st_mode) || about.st_nlink > 1)
-        return error_result(-EPERM, error, error_bytes,
-                            "'%s' is not a file of its own; remove it (nothing was changed)", path);
+        return error_result(
+            -EPERM, error, error_bytes,
+            "'%s' is a hard link or not a regular file; remove it (nothing was changed)", path);
     return 0;
 }
 
@@ -146,10 +146,9 @@ static int read_text(const struct datadir *datadir, const char *name, int *fd,
     if (result == -ENOENT)
         return -ENOENT;
     if (result == -ELOOP)
-        return error_result(result, error, error_bytes,
-                            "'%s' is a symbolic link; put the file itself there (nothing was "
-                            "changed)",
-                            path);
+        return error_result(
+            result, error, error_bytes,
+            "'%s' is a symbolic link; replace it with the file itself (nothing was changed)", path);
     if (result < 0)
         return error_result(result, error, error_bytes, "cannot open '%s': %s", path,
                             strerror(-result));
@@ -352,17 +351,17 @@ static int check_shards(const struct datadir *datadir, const struct datadir_mani
         const bool is_there = there >> i & 1;
 
         if (is_there && i >= manifest->shards)
-            return error_result(
-                -EBADMSG, error, error_bytes,
-                "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
-                "shard%s; restore it from a backup (nothing was changed)",
-                datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+            return error_result(-EBADMSG, error, error_bytes,
+                                "data directory '%s' has a 'shard-%02u' and its MANIFEST has %u "
+                                "shard%s; restore it from a backup (nothing was changed)",
+                                datadir->path, i, manifest->shards,
+                                manifest->shards == 1 ? "" : "s");
         if (!is_there && i < manifest->shards && !may_lack)
-            return error_result(
-                -EBADMSG, error, error_bytes,
-                "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
-                "shard%s; put it back, or restore a backup (nothing was changed)",
-                datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
+            return error_result(-EBADMSG, error, error_bytes,
+                                "data directory '%s' lacks 'shard-%02u', and its MANIFEST has %u "
+                                "shard%s; put it back, or restore a backup (nothing was changed)",
+                                datadir->path, i, manifest->shards,
+                                manifest->shards == 1 ? "" : "s");
     }
     return result;
 }
@@ -400,8 +399,8 @@ static int refuse_shards(const struct datadir *datadir, uint32_t shards, char *e
                                 datadir->path);
         if (i >= shards)
             return error_result(-EEXIST, error, error_bytes,
-                                "'%s' was left by a first start with more shards; remove it, it is "
-                                "empty, or give --shards as it was then",
+                                "'%s' is empty and was left by a first start with more shards; "
+                                "remove it, or give the --shards of that start",
                                 path);
     }
     return result;
@@ -458,7 +457,7 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
     int result = fs_posix.ops->mkdir(NULL, datadir->path, 0700);
 
     if (result < 0)
-        return error_result(result, error, error_bytes, "cannot make data directory '%s': %s",
+        return error_result(result, error, error_bytes, "cannot create data directory '%s': %s",
                             datadir->path, strerror(-result));
     snprintf(parent, sizeof parent, "%s", datadir->path);
     slash = strrchr(parent, '/');
@@ -484,17 +483,15 @@ static int refuse_owner(const struct datadir *datadir, char *error, size_t error
         return error_result(-errno, error, error_bytes, "cannot open data directory '%s': %s",
                             datadir->path, strerror(errno));
     if (about.st_uid != me && me != 0)
-        return error_result(
-            -EPERM, error, error_bytes,
-            "data directory '%s' belongs to user %ld and this runs as user %ld; run it "
-            "as its owner, or name a directory of your own",
-            datadir->path, (long)about.st_uid, (long)me);
+        return error_result(-EPERM, error, error_bytes,
+                            "data directory '%s' belongs to user %ld and this process to user %ld; "
+                            "run it as the owner, or use your own directory",
+                            datadir->path, (long)about.st_uid, (long)me);
     if (about.st_mode & (S_IWGRP | S_IWOTH))
-        return error_result(
-            -EPERM, error, error_bytes,
-            "data directory '%s' may be written by others (mode %04o); take that right "
-            "away with 'chmod go-w', or name a directory inside it, which is made",
-            datadir->path, (unsigned)about.st_mode & 07777);
+        return error_result(-EPERM, error, error_bytes,
+                            "data directory '%s' can be written by others (mode %04o); run 'chmod "
+                            "go-w' on it, or name a directory inside it, which is created",
+                            datadir->path, (unsigned)about.st_mode & 07777);
     return 0;
 }
 
@@ -515,9 +512,9 @@ static int hold_dir(struct datadir *datadir, bool existing, char *error, size_t 
     result = take_lock(datadir, existing, error, error_bytes);
     if (result < 0 || fs_dir_path_leads_to(datadir->path, fs_dir_fd(datadir->dir)))
         return result;
-    return error_result(-errno, error, error_bytes, "cannot open data directory '%s': %s",
-                        datadir->path,
-                        errno == ESTALE ? "it was moved meanwhile; try again" : strerror(errno));
+    return error_result(
+        -errno, error, error_bytes, "cannot open data directory '%s': %s", datadir->path,
+        errno == ESTALE ? "it was moved during the start; try again" : strerror(errno));
 }
 
 static int open_any(const char *path, bool existing, uint32_t shards, struct datadir **out,
@@ -555,7 +552,7 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     if (result == 0 && shards && shards != found.shards)
         result = error_result(
             -EINVAL, error, error_bytes,
-            "data directory '%s' was made with %u shard%s, not %u; their number cannot "
+            "data directory '%s' was created with %u shard%s, not %u; their number cannot "
             "be changed: leave it out, or use another directory",
             datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
     if (result == 0 && !found.is_new)

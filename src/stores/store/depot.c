@@ -221,7 +221,7 @@ static int load_run(struct depot *depot, const struct catalog_run *about, struct
         return -ENOMEM;
     if (run_info(run)->slots != about->slots) {
         snprintf(error, error_bytes,
-                 "run %" PRIu32 " in '%s' has %" PRIu32 " slots, and the catalog says %" PRIu32
+                 "run %" PRIu32 " in '%s' has %" PRIu32 " slots, and the catalog has %" PRIu32
                  ": restore the directory from a backup",
                  about->number, depot->dir, run_info(run)->slots, about->slots);
         depot_run_free(made);
@@ -334,7 +334,7 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
     if (result == 0)
         result = fs->ops->fsync_dir(fs->ctx, depot->dir);
     if (result < 0)
-        snprintf(error, error_bytes, "'%s' cannot be made: %s", depot->dir, strerror(-result));
+        snprintf(error, error_bytes, "cannot create '%s': %s", depot->dir, strerror(-result));
     return result;
 }
 
@@ -388,7 +388,7 @@ int depot_open(const struct depot_options *options, struct depot **out, char *er
     int result;
 
     if (!depot) {
-        snprintf(error, error_bytes, "out of memory, or too long a name, opening '%s/run'",
+        snprintf(error, error_bytes, "out of memory or name too long, opening '%s/run'",
                  options->dir);
         return -ENOMEM;
     }

@@ -156,9 +156,9 @@ static int open_file(struct keys *keys, const char *path, char *error, size_t er
         return 0;
     keys->fs->ops->close(keys->fs->ctx, keys->fd);
     if (result == -ENOTSUP)
-        return error_result(result, error, error_bytes,
-                            "table of keys '%s' was made by a newer tarry; use that or a later one",
-                            path);
+        return error_result(
+            result, error, error_bytes,
+            "table of keys '%s' was written by a newer version; use that or a later one", path);
     if (result == -EBADMSG)
         return error_result(
             result, error, error_bytes,

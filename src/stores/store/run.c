@@ -462,10 +462,11 @@ static int read_header(struct run *run, uint32_t number, int result, const struc
         *to->error = '\0';
     if (read != -EPROTONOSUPPORT)
         return read == 0 ? 0 : result;
-    return error_result(-EPROTONOSUPPORT, to->error, to->bytes,
-                        "run file '%s' is of format %" PRIu32
-                        " and this version knows up to %d: it was written by a newer one, use that",
-                        to->path, format, RUN_FORMAT);
+    return error_result(
+        -EPROTONOSUPPORT, to->error, to->bytes,
+        "run file '%s' has format %" PRIu32
+        " and this version reads up to %d: it was written by a newer version, use that",
+        to->path, format, RUN_FORMAT);
 }
 
 static int read_topics(struct run *run, const struct run_complaint *to)

@@ -404,7 +404,7 @@ static void wal_break(struct wal *wal, int result, const char *what)
 {
     if (!wal->is_broken)
         snprintf(wal->error, sizeof wal->error,
-                 "%s in '%s': %s; the log takes nothing more until a restart", what, wal->disk.dir,
+                 "%s in '%s': %s; the log accepts no changes until a restart", what, wal->disk.dir,
                  strerror(-result));
     wal->is_broken = true;
 }
@@ -418,7 +418,7 @@ uint64_t wal_committed(struct wal *wal)
     flight->is_under_way = false;
     if (flight->result < 0) {
         wal_break(wal, flight->result,
-                  flight->result == -ESTALE ? "somebody else has written into the log"
+                  flight->result == -ESTALE ? "another process has written to the log"
                                             : "cannot write or sync the log");
         return wal->committed; /* the failed batch stays readable until the log is closed */
     }

@@ -182,7 +182,7 @@ static const char *judge_header(const struct wal_disk *disk, const char *header,
     if (!wal_file_header_decode(header, about))
         return "its header is damaged";
     if (about->format != WAL_FORMAT)
-        return "its format is not known to this version";
+        return "this version does not support its format";
     if (!store_identity_equals(&about->identity, &disk->identity) || about->seed != disk->seed)
         return "it belongs to another log";
     if (about->number != number)

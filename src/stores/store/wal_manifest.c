@@ -113,13 +113,13 @@ int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *mani
     if (first < manifest->first || (first > manifest->first && manifest->epoch == 0) ||
         (first == manifest->first) != (first_sequence == manifest->first_sequence) ||
         first_sequence < manifest->first_sequence)
-        return wal_complain(error, error_bytes, -EBADMSG,
-                            "the runs go on in log file %" PRIu32 " with batch %" PRIu64
-                            ", but the log in '%s' begins with file %" PRIu32 " and batch %" PRIu64
-                            ": they are of different times; restore both from one backup (nothing "
-                            "was changed)",
-                            first, first_sequence, disk->dir, manifest->first,
-                            manifest->first_sequence);
+        return wal_complain(
+            error, error_bytes, -EBADMSG,
+            "the runs continue in log file %" PRIu32 " with batch %" PRIu64
+            ", but the log in '%s' begins with file %" PRIu32 " and batch %" PRIu64
+            ": they are from different times; restore both from one backup (nothing "
+            "was changed)",
+            first, first_sequence, disk->dir, manifest->first, manifest->first_sequence);
     if (first > manifest->first && manifest->synced < first_sequence)
         manifest->synced = first_sequence;
     manifest->first = first;

@@ -157,7 +157,7 @@ static int make_dirs(struct opening *opening, const char *dir)
         result = fs->ops->mkdir(fs->ctx, disk->dir, 0700);
     if (result == 0)
         result = fs->ops->fsync_dir(fs->ctx, dir);
-    return result < 0 ? fail(opening, result, "cannot make the log's directory") : 0;
+    return result < 0 ? fail(opening, result, "cannot create the log's directory") : 0;
 }
 
 static void note_log(void *ctx, const char *name)
@@ -182,8 +182,8 @@ static int make_manifest(struct opening *opening)
                             wal->disk.dir, has_files ? "log files" : "runs beside it");
     if (wal->options.epoch_min)
         return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
-                            "the log in '%s' is missing, and it was opened before: put the shard's "
-                            "files back, or restore a backup (nothing was changed)",
+                            "the log in '%s' is missing, although it was opened before: put the "
+                            "shard's files back, or restore a backup (nothing was changed)",
                             wal->disk.dir);
     opening->read = (struct wal_manifest){
         .identity = wal->options.identity,
@@ -225,9 +225,8 @@ static int open_manifest(struct opening *opening)
         return result;
     if (wal->options.is_alone && opening->read.has_runs)
         return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
-                            "the log in '%s' goes on where a catalog of runs ended, and there is "
-                            "no catalog beside it; restore both from one backup (nothing was "
-                            "changed)",
+                            "the log in '%s' continues a catalog of runs that is missing; restore "
+                            "both from one backup (nothing was changed)",
                             wal->disk.dir);
     if (wal->options.first == 0)
         return 0;
@@ -259,7 +258,7 @@ static int make_first(struct opening *opening)
     if (result == 0)
         result = wal_file_make(&wal->disk, number, first_bytes, 1, 0, &file, &is_fatal);
     if (result < 0)
-        return fail(opening, result, "cannot make the first log file");
+        return fail(opening, result, "cannot create the first log file");
     wal->disk.fs->ops->close(wal->disk.fs->ctx, file->fd);
     free(file);
     return 0;
@@ -340,7 +339,7 @@ static int replay_batch(struct opening *opening, const struct wal_view *view)
         return wal_complain(
             opening->error, opening->error_bytes, -EBADMSG,
             "log file %" PRIu32 " in '%s': the batch at byte %" PRIu32
-            " does not hold what it says; restore it from a backup (nothing was changed)",
+            " does not match its header; restore it from a backup (nothing was changed)",
             view->file, opening->wal->disk.dir, view->at);
     opening->found->batches++;
     opening->found->records += count;

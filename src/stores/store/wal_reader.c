@@ -176,7 +176,7 @@ static int try(struct wal_reader *reader, uint32_t index, uint32_t at, struct wa
     if (view->head.sequence != reader->expected || !counts(reader, &view->head))
         return 0;
     if (view->head.epoch > reader->manifest->epoch)
-        return refuse(reader, index, at, "its batch is newer than the MANIFEST beside it");
+        return refuse(reader, index, at, "its batch is newer than the MANIFEST in its directory");
     return 1;
 }
 
@@ -190,8 +190,8 @@ static int weigh(struct wal_reader *reader, uint32_t index, uint32_t at,
         return 0;
     if (head->sequence > reader->expected && head->synced_sequence >= reader->expected) {
         snprintf(why, sizeof why,
-                 "batch %" PRIu64 " should stand there, and batch %" PRIu64 " in file %" PRIu32
-                 " says it was stored safely",
+                 "batch %" PRIu64 " should be there, because batch %" PRIu64 " in file %" PRIu32
+                 " records that it was stored safely",
                  reader->expected, head->sequence, reader->files->at[index]->number);
         return refuse(reader, reader->index, reader->at, why);
     }
@@ -241,7 +241,7 @@ static int find_end(struct wal_reader *reader)
         return refuse(reader, reader->index, reader->at,
                       reader->expected == manifest->first_sequence
                           ? "the log should begin there with a batch that was stored safely"
-                          : "a batch should stand there that was stored safely");
+                          : "a batch that was stored safely should be there");
     if (manifest->is_clean && manifest->synced + 1 == reader->expected)
         return 0;
     for (uint32_t index = reader->index; result == 0 && index < reader->files->count; index++)

@@ -210,7 +210,7 @@ static void make_next(struct wal *wal, uint32_t number)
     if (result < 0)
         fail(wal, result, is_fatal,
              result == -ENOSPC || result == -EDQUOT ? "no space for the next log file"
-                                                    : "cannot make the next log file");
+                                                    : "cannot create the next log file");
     else
         note_next(wal, number);
 }

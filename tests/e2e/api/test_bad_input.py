@@ -415,14 +415,14 @@ def test_an_unknown_member_is_named_with_the_valid_ones(shared):
     for reply, says in (
         (client.call("POST", "/v1/topics/bad/take", b'{"max":10}', JSON), "this call takes no body: give 'max' in the query"),
         (client.call("POST", "/v1/topics/bad/take", b'{"mx":10}', JSON), "no option 'mx'; did you mean 'max'; it has lease_for, max, wait"),
-        (client.call("POST", "/v1/topics/bad/resume", b'{"a":1}', JSON), "no option 'a', and no other"),
+        (client.call("POST", "/v1/topics/bad/resume", b'{"a":1}', JSON), "unknown option 'a': this call has no options"),
         (client.call("POST", "/v1/nack", b'{"leases":[],"why":"x"}', JSON), "no option 'why'; it has leases, delay, priority, error, final"),
         (client.call("PUT", "/v1/topics/bad", b'{"tll":"1h"}', JSON), "no option 'tll'; did you mean 'ttl'; it has deliver, dead_letter, priority, ttl, "),
     ):
         assert reply.status == 400 and says in reply.json()["detail"], reply.body
     refused = client.call("POST", "/v1/jobs", b'[{"topic":"bad","bdy":"x"}]', JSON).json()["results"][0]
     assert refused["result"] == "unknown_option"
-    assert "no option 'bdy'; did you mean 'body'; it has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
+    assert "unknown option 'bdy'; did you mean 'body'; this call has topic, id, body, body_base64, content_type, meta, delay, at, " in refused["detail"]
 
 
 def test_iso_8601_durations_equal_short_ones(shared):

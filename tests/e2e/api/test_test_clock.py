@@ -301,7 +301,7 @@ def test_a_real_server_refuses_its_store_and_it_refuses_a_real_one(place, tmp_pa
     assert fresh.terminate() == 0
     with pytest.raises(StartFailed):
         Server(tmp_path / "fresh", [*fresh.flags, CLOCK]).start()
-    assert "is no test clock's" in (tmp_path / "fresh" / "server.log").read_text()
+    assert "is not for a test clock" in (tmp_path / "fresh" / "server.log").read_text()
     server.start()
 
 

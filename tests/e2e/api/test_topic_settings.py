@@ -137,7 +137,7 @@ WRONG = [
     (["topic", "set", "t", "deliver=1", "deliver.to=2"], USAGE, "set twice"),
     (["topic", "set", "t", "--deliver", "none", "--deliver-to", "http://a"], USAGE, "choose one"),
     (["topic", "set", "t", "--deliver", "{"], USAGE, "bad value for '--deliver'"),
-    (["topic", "set", "t", "--deliver", "[]"], USAGE, "must be a JSON object"),
+    (["topic", "set", "t", "--deliver", "[]"], USAGE, "give a JSON object"),
     (["topic", "set", "t", "--dead-letter", "@/nowhere/x"], REFUSED, "cannot read '/nowhere/x'"),
     (["topic", "set", "t", "tll=1h"], REFUSED, "did you mean 'ttl'"),
     (["topic", "set", "t", "--deliver-to", "https://elsewhere.example/"], REFUSED, "(bad_delivery)"),
@@ -158,11 +158,11 @@ def test_errors_are_answered(tarry):
 def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
     tarry("topic", "set", "t", "--deliver-to", endpoint.url + "/hook")
     out = tarry("deliver", "test", "t", "--body", "hello")
-    assert out.endswith("ok, the target has the sample\n") and f"to            {endpoint.url}/hook\n" in out
+    assert out.endswith("ok, the target received the sample\n") and f"to            {endpoint.url}/hook\n" in out
     assert endpoint.calls[-1].body == b"hello" and endpoint.calls[-1].path == "/hook"
     assert "< HTTP/1.1 200\n" in out and "signed with   default\n" in out
     tarry("topic", "set", "t", "deliver.sign=false")
-    assert "signed with   nothing, 'sign' is false or " in tarry("deliver", "test", "t")
+    assert "signed with   none, 'sign' is false or " in tarry("deliver", "test", "t")
     endpoint.answer = lambda call: 500
     out = tarry("deliver", "test", "t", code=REFUSED)
     assert "code          500\n" in out and out.endswith("failed\n")

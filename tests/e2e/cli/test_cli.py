@@ -306,7 +306,7 @@ TWICE = [("Europe/Berlin", "2027-10-31 02:30", "2027-10-31T00:30:00.000Z", "2027
 def test_a_local_time_that_does_not_exist_is_refused(zone, text, server, monkeypatch):
     monkeypatch.setenv("TZ", zone)
     done = server.cli("push", "t", "a", "--at", text, "--body", "x")
-    assert done.returncode == USAGE and b"there is no such local time" in done.stderr
+    assert done.returncode == USAGE and b"this local time does not exist" in done.stderr
 
 
 @pytest.mark.parametrize("zone, text, first, second", TWICE)

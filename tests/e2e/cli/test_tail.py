@@ -98,7 +98,7 @@ def test_tail_continues_after_a_restart_and_reports_a_gap(start_server):
         line = tail.line()
         while "gap" not in line:
             line = tail.line()
-        assert line == "gap: the server was away, what happened meanwhile was not seen"
+        assert line == "gap: the server was away, events of that time are missing"
         line = json.loads(other.line())
         while line != {"event": "gap"}:
             line = json.loads(other.line())

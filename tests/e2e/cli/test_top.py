@@ -124,7 +124,7 @@ def test_status_is_a_sentence_and_an_exit_code_for_monitors(start_server):
     assert ended.returncode == WARNINGS
     lines = ended.stdout.splitlines()
     assert lines[0] == "all is well, but 'mourned' has 1 job that died" and lines[2].split(maxsplit=2)[:2] == ["warning", "dead"] and lines[2].endswith("dead")
-    assert lines[-1] == f"what to do: {server.url}/runbooks/NAME"
+    assert lines[-1] == f"runbooks: {server.url}/runbooks/NAME"
     ended = run(server, "status", "--json")
     assert ended.returncode == WARNINGS and json.loads(ended.stdout)["problems"][0]["code"] == "dead"
     with Terminal("status", "--url", server.url) as terminal:

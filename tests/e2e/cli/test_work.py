@@ -252,8 +252,8 @@ def test_a_command_of_a_cancelled_job_is_notified(server, start, tmp_path):
         assert client.call("DELETE", f"/v1/topics/t/jobs/{ident}?request=true").status == 202
     eventually(lambda: client.topic("t")["totals"]["acked"] == 1 and client.topic("t")["totals"]["cancelled"] == 1)
     worker.end()
-    assert "cancelled t/1, as was asked" in worker.err and "acked t/0" in worker.err
-    assert sum("is not wanted any more" in line for line in worker.err) == 2
+    assert "cancelled t/1 as requested" in worker.err and "acked t/0" in worker.err
+    assert sum("was requested, its command" in line for line in worker.err) == 2
 
 
 def ticks(pid):

@@ -91,7 +91,7 @@ def test_jobs_without_consumers_are_stuck(house):
     assert house.problem("stuck", "stuck") is None
     house.clock.sleep(20)
     status = house.status()
-    assert not status["well"] and re.fullmatch(r"nobody takes the ready jobs of 'stuck': the oldest was due 6\d s ago", status["sentence"])
+    assert not status["well"] and re.fullmatch(r"no worker takes the ready jobs of 'stuck': the oldest was due 6\d s ago", status["sentence"])
     problem = house.problem("stuck", "stuck")
     assert problem["severity"] == "critical" and problem["limit"] == 60_000 and 65_000 <= problem["value"] < 80_000 and problem["runbook"] == "stuck"
     house.client.push("stuck", "b")
@@ -123,7 +123,7 @@ def test_late_deliveries_are_reported(house):
     house.clock.sleep(5)
     house.client.take("behind", max=10)
     problem = house.problem("late")
-    assert problem["severity"] == "warning" and problem["limit"] == 1000 and 2000 < problem["value"] <= 10_000 and "one job in a hundred is handed out" in problem["sentence"]
+    assert problem["severity"] == "warning" and problem["limit"] == 1000 and 2000 < problem["value"] <= 10_000 and "one job in a hundred is delivered" in problem["sentence"]
     house.clock.sleep(200)
     house.client.take("behind", max=10)
     assert house.problem("late")["severity"] == "warning", "they are few"
@@ -153,7 +153,7 @@ def test_a_full_topic_is_reported(house):
     house.client.push("full", "a", delay="1h")
     assert house.problem("full", "full") is None
     house.client.push("full", "b", delay="1h")
-    assert house.problem("full", "full")["sentence"] == "'full' is full with 2 jobs: pushes to it are refused"
+    assert house.problem("full", "full")["sentence"] == "'full' is full with 2 jobs: pushes to it are rejected"
     house.client.good("DELETE", "/v1/topics/full")
 
 
@@ -162,7 +162,7 @@ def test_a_changed_clock_is_reported_for_ten_minutes(house):
     house.clock.step(-90_000)
     house.client.push("timed", "b", delay="1h")
     problem = house.problem("clock")
-    assert problem["severity"] == "warning" and problem["sentence"] == "the clock was set by 90 s"
+    assert problem["severity"] == "warning" and problem["sentence"] == "the clock was changed by 90 s"
     house.clock.sleep(601)
     assert house.problem("clock") is None
     house.clock.step(90_000)
@@ -188,7 +188,7 @@ def test_an_ending_certificate_is_reported_to_callers_with_rights(tmp_path):
             Client(port).good("POST", f"/v1/nack?lease={lease}", b"", every.headers)
         whole = Client(port).good("GET", "/v1/status", b"", every.headers)
         assert [(problem["code"], problem["topic"]) for problem in whole["problems"]] == [("dead", "mail"), ("dead", "orders-1"), ("certificate", None)]
-        assert re.fullmatch(r"the certificate ends in [23] days", whole["problems"][2]["sentence"]) and whole["well"]
+        assert re.fullmatch(r"the certificate expires in [23] days", whole["problems"][2]["sentence"]) and whole["well"]
         seen = Client(port).good("GET", "/v1/status", b"", own.headers)
         assert [problem["topic"] for problem in seen["problems"]] == ["orders-1"] and "mail" not in str(seen)
 
@@ -199,7 +199,7 @@ def test_an_unreachable_redis_is_reported(tmp_path):
         assert house.status()["sentence"] == "all is well: 1 topic, 1 job"
         redis.stop()
         status = eventually(lambda: not (status := house.status())["well"] and status, 20, 0.1)
-        assert status["problems"][0] == {"code": "redis_away", "severity": "critical", "sentence": "Redis is out of reach: nothing is pushed or handed out",
+        assert status["problems"][0] == {"code": "redis_away", "severity": "critical", "sentence": "Redis cannot be reached: jobs are neither accepted nor delivered",
                                          "topic": None, "value": None, "limit": None, "runbook": "redis-away"}
 
 

@@ -122,7 +122,7 @@ def test_a_ring_of_topics_ends(start_delivering, endpoint):
     eventually(lambda: figure(client, "tarry_dead_ringed", topic="c") == 3, 60)
     assert len(endpoint.calls) == 3 * 9, "the first topic, and eight that it was forwarded to"
     assert counts(client, "c")["dead"] == 3 and client.topic("a")["counts"]["dead"] == 0
-    assert re.search(r'"dead letters go round" topic=c jobs=[123] ', server.log())
+    assert re.search(r'"dead letters go in a circle" topic=c jobs=[123] ', server.log())
     client.put_topic("c", deliver={"to": endpoint.url}, dead_letter={"to": "a", "keep": {"count": 1}})
     eventually(lambda: counts(client, "c")["dead"] == 1)
 
@@ -434,7 +434,7 @@ def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
 
 def test_the_topic_of_the_work_itself_is_not_delivered(client):
     reply = client.call("PUT", "/v1/topics/tarry.dead", json.dumps({"deliver": {"to": "http://127.0.0.1:1/"}}).encode(), {"Content-Type": "application/json"})
-    assert reply.status == 400 and "tarry itself" in reply.json()["detail"]
+    assert reply.status == 400 and "this topic is reserved" in reply.json()["detail"]
 
 
 # ---- several servers ----

@@ -208,7 +208,7 @@ def test_a_callback_that_the_topic_does_not_allow_ends_the_job(server, endpoint)
     settle(client, "orders", deliver={"to": endpoint.url})
     push(client, "orders", "1", callback=endpoint.url + "/own")
     eventually(lambda: counts(client, "orders")["dead"] == 1)
-    assert job(client, "orders", "1")["last_error"] == "this topic does not allow callbacks of its own"
+    assert job(client, "orders", "1")["last_error"] == "this topic does not allow callbacks of its jobs"
     assert endpoint.calls == []
 
 
@@ -612,7 +612,7 @@ def test_a_credential_goes_only_to_its_origin(start_delivering, endpoint, tmp_pa
         assert endpoint.of("orders")[0].headers["authorization"] == "Bearer tok-4711-en"
         assert "authorization" not in endpoint.of("localhost")[0].headers and "authorization" not in other.calls[0].headers
         shown = deliver_test(client, "orders")
-        assert "Authorization: (of the policy file)" in shown and "tok-4711" not in shown
+        assert "Authorization: (from the policy file)" in shown and "tok-4711" not in shown
         write_policy(tmp_path / "policy", f"credential = {endpoint.url} bob hunter%202")
         server.proc.send_signal(signal.SIGHUP)
         eventually(lambda: "policy reloaded" in server.log())

@@ -143,7 +143,7 @@ def test_an_endpoint_that_withdraws_http2_is_called_by_http1(start_delivering, c
 
 @pytest.mark.parametrize("host, trusts, error", [
     ("localhost", False, "certificate not trusted"),
-    ("127.0.0.1", True, "certificate is of another host"),
+    ("127.0.0.1", True, "certificate is for another host"),
 ])
 def test_a_certificate_that_proves_nothing_gets_nothing(start_delivering, nginx, certificates, host, trusts, error):
     peer = nginx(fields="$server_protocol", listen="ssl http2", more=tls(certificates))

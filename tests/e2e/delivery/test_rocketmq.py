@@ -83,7 +83,7 @@ def test_a_body_of_a_mebibyte_arrives_and_a_rejected_one_is_dead(mq, start_deliv
     client.push("big", "more", body * 3)
     acked(client, "big", 4)
     eventually(lambda: client.get("big", "more")["state"] == "dead")
-    assert "the broker says 13" in client.get("big", "more")["last_error"]
+    assert "error of the broker: 13" in client.get("big", "more")["last_error"]
     assert [message.body == body for message in mq.receive("big", 4)] == [True] * 4
 
 

@@ -248,7 +248,7 @@ def test_a_job_that_is_deleted_there_on_its_way_is_named(old, said, server):
         assert said(f"delete {number}") == ["DELETED"]
         gate.open()
         err = running.communicate(timeout=60)[1]
-    assert running.returncode == OK and f"job {number} of tube 'default' was taken or deleted there meanwhile".encode() in err, err
+    assert running.returncode == OK and f"job {number} of tube 'default' was taken or deleted in beanstalkd during the import".encode() in err, err
 
 
 def test_after_a_lost_server_the_tubes_stay_paused_until_the_next_run(old, said, server):

@@ -442,7 +442,7 @@ def test_an_error_before_the_route_has_the_form_of_sqs(start):
     server, _ = start("--allowed-host", "queue.internal")
     headers = {"Authorization": "AWS4-HMAC-SHA256 x", "X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
     for method, path, more, part in (("POST", "/", {"Host": "tarry:8279"}, "--allowed-host tarry"), ("POST", f"/{ACCOUNT}/q", {"Host": "evil.example"}, "--allowed-host evil.example"), ("POST", "/", {"Host": "a b"}, "Host"),
-                                     ("GET", f"/{ACCOUNT}/q", {}, "has only"), ("DELETE", "/", {}, "has only"), ("POST", "/a/b/c/d", {}, "nothing at"),
+                                     ("GET", f"/{ACCOUNT}/q", {}, "has only"), ("DELETE", "/", {}, "has only"), ("POST", "/a/b/c/d", {}, "unknown path"),
                                      ("POST", "/", {"Content-Length": "999999999"}, "bytes"), ("POST", "/", {"Sec-Fetch-Site": "cross-site"}, "page")):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         connection.request(method, path, b"{}", {**headers, **more})

@@ -18,11 +18,11 @@ def test_an_eviction_policy_set_at_run_time_is_reported_and_stops_service(redis,
     eventually(lambda: ready(server) == 503, 3)
     said = info(server)
     assert said["durability_class"] == "none" and "thrown away" in said["durability"] and said["accepting"] is False
-    assert 'event="redis may throw jobs away"' in server.log() and "policy=allkeys-random" in server.log() and "level=error" in server.log()
+    assert 'event="redis may evict jobs"' in server.log() and "policy=allkeys-random" in server.log() and "level=error" in server.log()
     assert metric(server, "tarry_store_accepting") == 0
     redis.config("maxmemory-policy", "noeviction")
     eventually(lambda: ready(server) == 200, 3)
-    assert info(server)["durability_class"] == "always" and server.log().count("redis may throw jobs away") == 1
+    assert info(server)["durability_class"] == "always" and server.log().count("redis may evict jobs") == 1
 
 
 def test_required_durability_is_held_against_an_eviction_policy(redis, start_server):

@@ -249,9 +249,9 @@ def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
 
 # ---- how many shards there are ----
 
-@pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores say 8"),
-                                          (lambda client: client.set("{tarry}:shards", 5), "says 5, and the cores say 8"),
-                                          (lambda client: client.set("{tarry}:shards", "many"), "is no number of shards")])
+@pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores have 8"),
+                                          (lambda client: client.set("{tarry}:shards", 5), "has 5, and the cores have 8"),
+                                          (lambda client: client.set("{tarry}:shards", "many"), "is not a number of shards")])
 def test_the_number_of_shards_is_read_from_the_cores(queue, damage, says):
     redis, server = queue
     server.terminate()
@@ -273,7 +273,7 @@ def test_command_line_errors_are_named(shared, tmp_path):
     shared.client().flushall()
     port = free_port()
     for store, code, words in ((f"redis://127.0.0.1:{port}", UNREACHABLE, f"cannot reach redis at '127.0.0.1:{port}'"), ("redi://x", USAGE, "did you mean 'redis://'"),
-                               (shared.url, FOUND, "no queue here"), (shared.url.replace("redis://", "redis-cluster://"), FOUND, "is not a cluster"),
+                               (shared.url, FOUND, "no queue found"), (shared.url.replace("redis://", "redis-cluster://"), FOUND, "is not a cluster"),
                                (shared.url.replace("redis://", "redis://:geheim@"), FOUND, "has no password")):
         found, report, said = fsck(store)
         assert found == code and words in said and "geheim" not in said, (store, said)
@@ -344,7 +344,7 @@ def test_a_lost_master_leaves_shards_that_are_found_and_mended_and_the_others_de
     texts = [finding["text"] for finding in report["findings"]]
     assert code == FOUND and sum("the shard has no core" in what for what in texts) == shards
     assert sum("the topic is missing here" in what for what in texts) == shards
-    assert texts[0] == "'{tarry}:shards' is missing, and the cores say 8"
+    assert texts[0] == "'{tarry}:shards' is missing, and the cores have 8"
     code, report, _ = fsck(cluster.url, "--repair")
     assert code == CLEAN and report["mended"] == report["finding_count"] == len(texts)
     must_be_clean(cluster.url)

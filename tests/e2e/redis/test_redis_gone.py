@@ -98,9 +98,9 @@ def test_a_server_that_finds_its_queue_under_another_number_of_shards_takes_noth
 def test_cores_without_a_shard_number_are_reported(fresh, start_server):
     fresh.client().set("{tarry:0}:core", b"\2")
     said = refused("--store", fresh.url)
-    assert "does not tell how many shards there are" in said and "--shards" in said
+    assert "has no number of shards" in said and "--shards" in said
     done = fsck(fresh)
-    assert done.returncode != 0 and "nothing tells how many shards there are" in done.stderr + done.stdout
+    assert done.returncode != 0 and "the number of shards is lost" in done.stderr + done.stdout
     fresh.client().delete("{tarry:0}:core")
     works(start_server("--store", fresh.url, "--shards", "1"))
     assert state.core_of(fresh.client(), "{tarry:0}").shards == 1

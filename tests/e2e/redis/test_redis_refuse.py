@@ -35,7 +35,7 @@ def test_refuses_a_wrong_password_and_never_shows_it():
         said = refused("--store", f"redis://nobody:opensesami@{url}")
         assert f"wrong user or password for redis at '{url}'" in said and "opensesami" not in said and "nobody" not in said
         said = refused("--store", f"redis://{url}")
-        assert "wants a password" in said and "--redis-password-file" in said
+        assert "requires a password" in said and "--redis-password-file" in said
 
 
 def test_rejects_a_password_that_redis_does_not_need():

@@ -47,7 +47,7 @@ def jobs_of(server, topic):
 
 def test_rejects_invalid_numbers(redis_server, start_server):
     store = url_of(redis_server, "refused")
-    assert "no queue is kept under 'refused'" in reshard(store, 2, code=1)
+    assert "no queue is stored under 'refused'" in reshard(store, 2, code=1)
     start_server("--store", store, "--shards", "2")
     assert "has 2 shards already" in reshard(store, 2, code=1)
     for number in ("0", "65", "-1", "two", ""):

@@ -76,14 +76,14 @@ def test_untrusted_certificates_are_rejected_with_a_reason(authority, tmp_path):
     other = Authority(tmp_path / "other")
     with with_tls(authority) as tls, RedisServer() as redis:
         address = f"rediss://127.0.0.1:{redis.port}"
-        assert "name the file of those who signed its certificate as ca in the URL" in refused("--store", address)
+        assert "give the file of the CA that signed its certificate as ca in the URL" in refused("--store", address)
         assert "as ca in the URL" in refused("--store", f"{address}?ca={other.file}")
-        assert "of another name" in refused("--store", f"{address}?ca={tls.ca}&tls-name=elsewhere.test")
+        assert "for another name" in refused("--store", f"{address}?ca={tls.ca}&tls-name=elsewhere.test")
         assert "nowhere.pem', No such file" in refused("--store", f"{address}?ca={tmp_path}/nowhere.pem")
         assert "write rediss://" in refused("--store", f"redis://127.0.0.1:{redis.port}")
-        assert "'ca' is for TLS alone" in refused("--store", f"redis://127.0.0.1:{redis.port}?ca={tls.ca}")
+        assert "'ca' is only for TLS" in refused("--store", f"redis://127.0.0.1:{redis.port}?ca={tls.ca}")
     with RedisServer() as plain:
-        assert "if it speaks plain Redis at this port, write redis://" in refused("--store", f"rediss://127.0.0.1:{plain.port}?ca={authority.file}")
+        assert "if this port does not use TLS, write redis://" in refused("--store", f"rediss://127.0.0.1:{plain.port}?ca={authority.file}")
 
 
 def test_a_missing_client_certificate_is_reported(authority):

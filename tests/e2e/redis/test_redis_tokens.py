@@ -124,9 +124,9 @@ def test_fsck_accepts_the_key_of_tokens(redis, start_server):
     client.delete("{tarry}:tokens")
     client.set("{tarry}:tokens", "x")
     done = subprocess.run(fsck, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
-    assert done.returncode == 1 and "the tokens are kept in a key of another type" in done.stdout + done.stderr
+    assert done.returncode == 1 and "the tokens are stored in a key of another type" in done.stdout + done.stderr
 
 
 def test_store_without_redis_is_refused(tmp_path):
     done = subprocess.run([str(BINARY), "serve", "--data", str(tmp_path / "d"), "--tokens", "store"], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2 and "'--tokens store' keeps tokens in a shared store, give --store" in done.stderr
+    assert done.returncode == 2 and "'--tokens store' stores tokens in a shared store, give --store" in done.stderr

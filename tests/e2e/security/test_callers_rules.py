@@ -109,7 +109,7 @@ def test_memory_is_looked_at_while_only_beanstalk_clients_are_at_work(start):
                 break
         else:
             pytest.fail("300,000 jobs were let in")
-    assert "memory is nearly used up" in house.server.log()
+    assert "memory is almost used up" in house.server.log()
 
 
 # ---- every administrative operation is one event ----

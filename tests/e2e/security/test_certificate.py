@@ -54,7 +54,7 @@ def test_invalid_files_are_reported_at_the_start(authority, files, tmp_path):
     data = ("--data", tmp_path / "data")
     assert "without a certificate, give --tls-cert FILE and --tls-key FILE" in refused(*data)
     assert "without a certificate" in refused(*data, "--tls-cert", certificate)
-    assert "is not of the certificate" in refused(*data, "--tls-cert", certificate, "--tls-key", other)
+    assert "does not belong to the certificate" in refused(*data, "--tls-cert", certificate, "--tls-key", other)
     assert "nowhere.pem', No such file" in refused(*data, "--tls-cert", tmp_path / "nowhere.pem", "--tls-key", key)
     assert "without a certificate" in refused(*data, "--tls-client-ca", authority.file)
     assert "cannot read the certificates in" in refused(*data, "--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", key)

@@ -197,10 +197,10 @@ def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer
 @pytest.mark.parametrize("given, said", [
     (["--jwt-issuer", "a"], "'--jwt-issuer' without '--jwt-audience'"),
     (["--jwt-issuer", "a", "--jwt-audience", "b"], "'--jwt-issuer' without '--jwt-keys'"),
-    (["--jwt-keys", "k"], "'--jwt-keys' is for JWTs, give --jwt-issuer too"),
-    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://id.example/jwks"], "keys that come by another way than https://"),
-    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://localhost.evil/jwks"], "keys that come by another way than https://"),
-    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "ftp://localhost/jwks"], "keys that come by another way than https://"),
+    (["--jwt-keys", "k"], "'--jwt-keys' is for JWTs, also give --jwt-issuer"),
+    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://id.example/jwks"], "keys without https://"),
+    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://localhost.evil/jwks"], "keys without https://"),
+    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "ftp://localhost/jwks"], "keys without https://"),
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "/no/such"], "cannot read '/no/such', No such file or directory"),
 ])
 def test_options_that_do_not_fit_are_refused(tmp_path, given, said):

@@ -143,7 +143,7 @@ def test_a_socket_file_of_a_dead_server_is_replaced_and_no_other(start_server, t
     server.terminate()
     assert not path.exists()
     path.write_text("a file of somebody's")
-    assert "there is a file that is no socket, remove it or choose another path" in refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
+    assert "a file that is not a socket is there, remove it or choose another path" in refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
     assert path.read_text() == "a file of somebody's"
 
 
@@ -158,8 +158,8 @@ def test_a_file_that_replaced_the_socket_stays(start_server, tmp_path):
 
 def test_bad_words_are_refused_with_good_ones(tmp_path):
     for word, advice in (("127.0.0.1:0,tsl", "did you mean tls"), ("unix:a,mode=rw", "give the mode as chmod takes it, such as mode=0660"),
-                         ("fd:web", "no socket was handed to this process"), ("unix:/none/a.sock", "make its directory first"),
-                         ("127.0.0.1:0,require-token", "there are none")):
+                         ("fd:web", "this process did not receive a socket"), ("unix:/none/a.sock", "create its directory first"),
+                         ("127.0.0.1:0,require-token", "without a file of tokens")):
         assert advice in refused_start("--data", tmp_path / "data", "--listen", word)
     assert not (tmp_path / "data").exists()
 
@@ -246,7 +246,7 @@ def test_an_unserved_passed_socket_is_reported(start_server):
         ended = Server(server.directory / "late", ["--listen", f"127.0.0.1:{other.getsockname()[1]}"])
         hand_over(ended, [other], ["other"])
         assert ended.launch().proc.wait(30) == 1
-        assert "the port is taken, if systemd has it for us, give --listen fd:NAME" in ended.log()
+        assert "the port is taken, if systemd holds it for this server, give --listen fd:NAME" in ended.log()
 
 
 def dialled(port):
@@ -320,7 +320,7 @@ def test_the_listeners_of_the_manual(tmp_path, authority):
     try:
         said = eventually(lambda: (text := (tmp_path / "log").read_text()) and "event=listening" in text and text)
         assert "address=127.0.0.1:" in said and "words=require-token" in said and "words=tls,require-token" in said and "words=proxy-protocol,require-token" in said
-        assert said.count("event=insecure") == 1 and "can be read on the way: no TLS" in said
+        assert said.count("event=insecure") == 1 and "can be read on the network: no TLS" in said
         got = subprocess.run(["curl", "-sS", "--unix-socket", tmp_path / "tarry.sock", "-H", f"Authorization: Bearer {caller.secret}", "http://localhost/v1/info"],
                              capture_output=True, check=True, timeout=30)
         assert b'"shards"' in got.stdout

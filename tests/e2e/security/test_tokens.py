@@ -93,7 +93,7 @@ def test_names_are_unique_and_a_revoked_one_may_come_again(tokens):
 
 @pytest.mark.parametrize("words, said", [
     (["new", "a b", "--scope", "push", "--topics", "*"], "bad name 'a b'"),
-    (["new", "a", "--topics", "*"], "bad value '' for '--scope', give some of push,consume,read,admin"),
+    (["new", "a", "--topics", "*"], "bad value '' for '--scope', give one or more of push,consume,read,admin"),
     (["new", "a", "--scope", "psh", "--topics", "*"], "bad value 'psh' for '--scope'"),
     (["new", "a", "--scope", "push"], "bad value '' for '--topics'"),
     (["new", "a", "--scope", "push", "--topics", "a*b"], "bad value 'a*b' for '--topics'"),
@@ -115,7 +115,7 @@ def test_the_place_is_found_by_variable_and_configuration(tokens, tmp_path):
     assert token("new", "b", "--scope", "push", "--topics", "*", env={"TARRY_TOKENS": str(tokens)}).returncode == 0
     assert set(listed(tokens)) == {"a", "b"}
     done = token("list")
-    assert done.returncode == 2 and "no place for tokens is known" in done.stderr
+    assert done.returncode == 2 and "no place for tokens is configured" in done.stderr
 
 
 def test_comments_and_other_lines_stay_byte_for_byte(tokens):

@@ -743,7 +743,7 @@ def test_a_replica_with_a_clock_an_hour_ahead_fires_nothing_early(start_server, 
                 assert job["id"] == "soon" and 4 <= time.time() - begun < 6 * slack()
                 assert client.take("clock") == []
                 assert replica.do("SELECT abs(adjust_ms + %s) < 2000 FROM tarry.store", ahead_s * 1000)
-                assert "clock is put right" in servers[0].log() + servers[1].log()
+                assert "clock difference is corrected" in servers[0].log() + servers[1].log()
                 primary.start()  # so that it can be stopped
     finally:
         shutil.rmtree(directory)
@@ -759,14 +759,14 @@ def test_fsck_finds_and_mends_counts_and_lanes(start_server):
         for i in range(5):
             client.push("checked", str(i), delay="1h" if i else "0s")
         client.take("checked")
-        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        assert tarry("fsck", "--store", database.url).stdout == "no faults found\n"
         database.do("UPDATE tarry.tally SET counts[1] = counts[1] + 3")
         database.do("DELETE FROM tarry.lane")
         found = tarry("fsck", "--store", database.url, "--json")
         assert found.returncode == 1 and len(json.loads(found.stdout)["findings"]) == 2
         mended = tarry("fsck", "--store", database.url, "--repair")
         assert mended.returncode == 0 and mended.stdout.count("mended") == 2
-        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        assert tarry("fsck", "--store", database.url).stdout == "no faults found\n"
         assert client.good("GET", "/v1/topics/checked")["counts"]["delayed"] == 4
 
 

@@ -152,17 +152,17 @@ def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, mariadb):
 
 # ---- looking it over ----
 
-NOTHING = "nothing is wrong\n"
+NOTHING = "no faults found\n"
 DAMAGES = [
     ("UPDATE tarry.tally SET fresh = fresh + 3", "its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by (-3, 0, 0, 0, 0)", 3, True),
     ("UPDATE tarry.tally SET dead_bytes = dead_bytes + 1", "differ by (0, 0, 0, 0, -1)", 0, True),
     ("DELETE FROM tarry.lane WHERE lane = 100", "its priority 100 is not listed, so its jobs are never taken", 2, True),
-    ("UPDATE tarry.job SET lane = 70000 WHERE id = 'later'", "the state of jobs does not fit where they stand", 1, False),
-    ("UPDATE tarry.job SET priority = 7 WHERE id = 'later'", "the state of jobs does not fit where they stand", 1, False),
-    ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not fit where they stand", 1, False),
+    ("UPDATE tarry.job SET lane = 70000 WHERE id = 'later'", "the state of jobs does not match their partition", 1, False),
+    ("UPDATE tarry.job SET priority = 7 WHERE id = 'later'", "the state of jobs does not match their partition", 1, False),
+    ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not match their partition", 1, False),
     ("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) VALUES (99, 1, 1, 1, 'stray', 1, 1, 1, 'x')",
-     "jobs of topics that are not there", 1, False),
-    ("UPDATE tarry.job SET lease_until = lease_until - 7200000 WHERE id = 'held'", "leases are over since a minute and more", 1, False),
+     "jobs of topics that do not exist", 1, False),
+    ("UPDATE tarry.job SET lease_until = lease_until - 7200000 WHERE id = 'held'", "leases ended more than a minute ago", 1, False),
 ]
 
 

@@ -78,9 +78,9 @@ def test_simultaneous_commands_lose_nothing_and_an_unreadable_list_keeps_the_old
 def test_a_row_that_is_gone_opens_no_door(database):
     new(database, "shop-again")
     database.do("DELETE FROM tarry.tokens")
-    assert "tarry.tokens is gone" in refused("--store", database.url)
+    assert "tarry.tokens is missing" in refused("--store", database.url)
     found = tarry("fsck", "--store", database.url, "--repair")
-    assert found.returncode == 0 and "tokens is gone" in found.stdout
+    assert found.returncode == 0 and "tokens is missing" in found.stdout
     assert "shop-again" not in stored(database, "list")
 
 

@@ -272,7 +272,7 @@ def test_the_directory_must_be_here(start_server, tmp_path):
     server = start_server(*FLAGS)
     (server.data / "LOCK").write_text("1\n")
     made = backup(server, tmp_path / "copy")
-    assert made.returncode == 1 and "is not here" in made.stderr and not (tmp_path / "copy").exists()
+    assert made.returncode == 1 and "is not on this machine" in made.stderr and not (tmp_path / "copy").exists()
 
 
 def test_without_a_server_no_backup_is_made(tmp_path):

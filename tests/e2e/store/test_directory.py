@@ -288,7 +288,7 @@ def test_a_copy_that_is_written_over_the_files(tmp_path):
         except Lost:
             pass
         assert first.proc.wait(30) == 1
-        assert "somebody else has written into the log" in first.log()
+        assert "another process has written to the log" in first.log()
         expect_clean(first.data)
         assert all_ids(first.start().client()) == known
         assert first.terminate() == 0
@@ -299,7 +299,7 @@ def test_a_copy_that_is_written_over_the_files(tmp_path):
 def test_no_one_gets_in_by_removing_the_lock(first):
     pusher = pushing(first, "first")
     (first.data / "LOCK").unlink()
-    start_fails(first.data, "is in use by another process; stop that first")
+    start_fails(first.data, "is in use by another process; stop that process first")
     checked = fsck(first.data)
     assert checked.returncode == 1 and "is in use" in checked.stderr
     checked = fsck(first.data, "--repair")
@@ -381,7 +381,7 @@ def test_a_lock_that_is_a_link_is_rejected_and_its_target_kept(start_server, tmp
     assert fsck(data).returncode == 1
     (data / "LOCK").unlink()
     os.link(target, data / "LOCK")
-    start_fails(data, "LOCK' is not a file of its own; remove it")
+    start_fails(data, "LOCK' is a hard link or not a regular file; remove it")
     assert target.read_text() == "dear to somebody"
     (data / "LOCK").unlink()
     start_server(*FLAGS, directory=tmp_path / "home")
@@ -392,7 +392,7 @@ def test_a_directory_that_others_may_write_is_refused(start_server, tmp_path, mo
     data = tmp_path / "home" / "data"
     data.mkdir(parents=True)
     data.chmod(mode)
-    start_fails(data, f"may be written by others (mode {mode:04o}); take that right away with 'chmod go-w'")
+    start_fails(data, f"can be written by others (mode {mode:04o}); run 'chmod go-w'")
     assert not list(data.iterdir())
     subprocess.run(["chmod", "go-w", str(data)], check=True)
     start_server(*FLAGS, directory=tmp_path / "home")
@@ -412,7 +412,7 @@ def test_a_directory_of_another_user_is_rejected(tmp_path):
     everyone_may_pass(tmp_path)
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
-    start_fails(data, "belongs to user 0 and this runs as user 65534; run it as its owner, or name a directory of your own", user=NOBODY, group=NOBODY,
+    start_fails(data, "belongs to user 0 and this process to user 65534; run it as the owner, or use your own", user=NOBODY, group=NOBODY,
                 extra_groups=[])
     assert not list(data.iterdir())
 

@@ -284,7 +284,7 @@ def test_salvage_rejects_an_unusable_target(data, tmp_path):
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine").write_text("mine")
-    for into, said in ((full, "is not empty"), (data / "inside", "lies in the data directory itself"), (data, "lies in the data directory itself"),
+    for into, said in ((full, "is not empty"), (data / "inside", "is inside the data directory"), (data, "is inside the data directory"),
                        (tmp_path / "no" / "parent", "No such file or directory")):
         ended = fsck(data, "--salvage", str(into))
         assert ended.returncode == 1 and said in ended.stderr, ended
@@ -309,7 +309,7 @@ def test_files_that_nothing_names_are_notes(data):
     (runs(data) / "CATALOG-00000000.tmp").write_bytes(b"half")
     assert fsck(data).returncode == 0
     report = json.loads(fsck(data, "--json").stdout)
-    assert report["clean"] and "named by nothing" in report["notes"][0]["text"]
+    assert report["clean"] and "not in the catalog" in report["notes"][0]["text"]
     assert fsck(data, "--repair").returncode == 0
     assert not (runs(data) / "CATALOG-00000000.tmp").exists()
 

@@ -84,7 +84,7 @@ def test_an_export_is_continued_after_a_crash_of_the_server(source, tmp_path):
         gate.wait(running)
         source.kill()
     err = running.communicate(timeout=60)[1].decode()
-    assert running.returncode == UNREACHABLE and "go on with it by --resume" in err, err
+    assert running.returncode == UNREACHABLE and "continue it with --resume" in err, err
     source.start()
     export(source, "--output", str(path), "--resume")
     dump = path.read_bytes()
@@ -106,12 +106,12 @@ def test_an_incomplete_export_is_not_taken_for_a_whole_one(source, target):
         source.client().put_topic(letter * 150)
     dump = export(source)
     cut = b"".join(dump.splitlines(keepends=True)[:-1])
-    assert "ends before the export did" in load(target, cut, code=REFUSED)
-    assert "ends before the export did" in load(target, cut, "--skip", "5", code=REFUSED)
+    assert "is an interrupted export" in load(target, cut, code=REFUSED)
+    assert "is an interrupted export" in load(target, cut, "--skip", "5", code=REFUSED)
     load(target, dump)
     load(target, dump, "--skip", "5")
     torn = load(target, dump[:len(dump) // 2], code=REFUSED)  # in the middle of a line
-    assert "ends before the export did" in torn and "refused: bad_json, the line is not a JSON object" in torn
+    assert "is an interrupted export" in torn and "refused: bad_json, the line is not a JSON object" in torn
 
 
 def test_an_import_cut_short_is_continued_with_skip(source, target, tmp_path):
@@ -231,7 +231,7 @@ def test_an_interrupted_export_is_continued(source, tmp_path):
         running.send_signal(signal.SIGINT)
         gate.open()
         err = running.communicate(timeout=60)[1].decode()
-    assert running.returncode == REFUSED and "interrupted" in err and "go on with it by --resume" in err, err
+    assert running.returncode == REFUSED and "interrupted" in err and "continue it with --resume" in err, err
     assert b"tarry_export_end" not in path.read_bytes()
     export(source, "--output", str(path), "--resume")
     assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 5000
@@ -247,7 +247,7 @@ def test_an_export_reports_a_full_disk_and_continues_later(source, tmp_path):
 
     running = begin(source, "export", "--output", str(path), preexec_fn=small_disk, restore_signals=False)
     err = running.communicate(timeout=60)[1].decode()
-    assert running.returncode == REFUSED and "cannot write" in err and "go on with it by --resume" in err, err
+    assert running.returncode == REFUSED and "cannot write" in err and "continue it with --resume" in err, err
     assert path.stat().st_size == 400_000
     export(source, "--output", str(path), "--resume")
     assert len({job["id"] for job in jobs_in(path.read_bytes())}) == lines_of(path.read_bytes())[-1]["jobs"] == 5000
@@ -298,7 +298,7 @@ def test_with_a_state_jobs_finished_meanwhile_do_not_return(source, target, tmp_
     (first,) = jobs_in(b"".join(lines[:done]))[:1]
     target.client().cancel(first["topic"], first["id"])
     other = b"".join(lines).replace(first["id"].encode(), b"other")
-    assert "something else" in load(target, other, "--state", str(state), code=REFUSED)
+    assert "another import" in load(target, other, "--state", str(state), code=REFUSED)
     assert "into" in load(source, b"".join(lines), "--state", str(state), code=REFUSED)
     assert "ends before line" in load(target, b"".join(lines[:500]), "--state", str(state), code=REFUSED)
     load(target, b"".join(lines), "--state", str(state))

@@ -29,28 +29,28 @@ def test_a_whole_export_is_taken_also_after_another_one(dump, target):
 def test_missing_jobs_are_counted(dump, target):
     gone = set(jobs_at(dump)[100:289])
     said = load(target, b"".join(line for at, line in enumerate(dump) if at not in gone), code=REFUSED)
-    assert "is not a whole export" in said and f"counts {JOBS} jobs of" in said and f"there are {JOBS - 189} of" in said
+    assert "is not a complete export" in said and f"its end line has {JOBS} jobs of" in said and f"the file has {JOBS - 189} of" in said
     assert f"imported {JOBS - 189} jobs" in said  # what is there is in
 
 
 def test_a_missing_topic_is_counted(dump, target):
     topic = next(at for at, line in enumerate(dump) if b'"settings"' in line)
-    assert "is not a whole export" in load(target, b"".join(dump[:topic] + dump[topic + 1:]), code=REFUSED)
+    assert "is not a complete export" in load(target, b"".join(dump[:topic] + dump[topic + 1:]), code=REFUSED)
 
 
 @pytest.mark.parametrize("skip", [0, 5, 300])
 def test_jobs_missing_before_the_continuation_are_counted(dump, target, skip):
     first = jobs_at(dump)[0]
     said = load(target, b"".join(dump[:first] + dump[first + 1:]), "--skip", str(skip), code=REFUSED)
-    assert f"there are {JOBS - 1} of" in said
+    assert f"the file has {JOBS - 1} of" in said
 
 
 def test_an_end_line_in_the_middle_is_rejected(dump, target):
     at = jobs_at(dump)[200]
     said = load(target, b"".join(dump[:at] + dump[-1:] + dump[at:-1]), code=REFUSED)
-    assert "is not a whole export" in said
+    assert "is not a complete export" in said
     moved = load(target, b"".join(dump) + dump[jobs_at(dump)[3]], code=REFUSED)
-    assert "its end line stands in the middle" in moved and f"line {len(dump) + 1} follows it" in moved
+    assert "its end line is not the last line" in moved and f"line {len(dump) + 1} follows it" in moved
 
 
 def test_an_export_without_its_first_line_is_reported(dump, target):
@@ -110,4 +110,4 @@ def test_no_export_goes_through_a_link(source, tmp_path, dump):
     assert precious.read_bytes() == b"".join(dump[:-1])
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "is not a file of this user's" in tarry(source, "export", "--output", str(fifo), "--resume", code=REFUSED)[1]
+    assert "does not belong to this user" in tarry(source, "export", "--output", str(fifo), "--resume", code=REFUSED)[1]

@@ -53,7 +53,7 @@ static void line_that_is_wrong_is_refused_by_its_place(void **state)
         {"token a scope=push topics=* sha256="
          "000000000000000000000000000000000000000000000000000000000000000A",
          "f:1: bad value for 'sha256'"},
-        {"token a scope=push scope=read topics=* sha256=" HASH_A, "f:1: 'scope' is there twice"},
+        {"token a scope=push scope=read topics=* sha256=" HASH_A, "f:1: 'scope' is given twice"},
         {"token a scope=all topics=* sha256=" HASH_A, "f:1: bad value for 'scope'"},
         {"token a scope=push topics=a*b sha256=" HASH_A, "f:1: bad value for 'topics'"},
         {"token a scope=push topics=* rate=9 sha256=" HASH_A, "f:1: bad value for 'rate'"},
@@ -63,21 +63,21 @@ static void line_that_is_wrong_is_refused_by_its_place(void **state)
          "f:1: 'old-until' is missing"},
         {"token a scope=push topics=* sha256=" HASH_A " old-until=2030-01-01T00:00:00Z",
          "f:1: 'old-sha256' is missing"},
-        {"certificate a scope=push topics=* sha256=" HASH_A, "f:1: a certificate has no secret"},
+        {"certificate a scope=push topics=* sha256=" HASH_A, "f:1: a certificate has no 'sha256'"},
         {"access-key a scope=push topics=*", "f:1: 'secret' is missing"},
         {"access-key a scope=push topics=* secret=short", "f:1: bad value for 'secret'"},
         {"access-key a scope=push topics=* sha256=" HASH_A, "f:1: 'secret' is missing"},
         {"access-key a scope=push topics=* secret=0123456789abcdef sha256=" HASH_A,
-         "f:1: an access-key has no digest"},
+         "f:1: an access-key has no 'sha256'"},
         {"access-key a scope=push topics=* secret=0123456789abcdef old-secret=0123456789abcdeg",
          "f:1: 'old-until' is missing"},
         {"token a scope=push topics=* secret=0123456789abcdef sha256=" HASH_A,
-         "f:1: only an access-key has its secret here"},
+         "f:1: only an access-key has a 'secret'"},
         {"certificate a scope=push topics=*\ncertificate a scope=read topics=*",
-         "f:2: 'a' is there twice"},
+         "f:2: 'a' is given twice"},
         {"token a scope=push topics=* sha256=" HASH_A
          "\ntoken b scope=push topics=* sha256=" HASH_A,
-         "f:2: the secret of 'b' is there twice"},
+         "f:2: the secret of 'b' is given twice"},
     };
     struct token_list list;
     (void)state;

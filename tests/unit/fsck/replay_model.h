@@ -104,11 +104,11 @@ static inline void model_job_record(struct model *model, const struct record *re
 
     model_let_go(model, known);
     if (job->state == JOB_READY || job->state == JOB_FINISHED)
-        model->complain(model->ctx, "a job is stored in a state that is never stored");
+        model->complain(model->ctx, "a job is stored in an invalid state");
     if (record->origin == RECORD_PUSHED && was_there)
-        model->complain(model->ctx, "a job is pushed as new that is there already");
+        model->complain(model->ctx, "a job is pushed as new that exists already");
     if (record->origin != RECORD_PUSHED && !was_there)
-        model->complain(model->ctx, "a job is replaced or carried forward that is not there");
+        model->complain(model->ctx, "a job is replaced or carried forward that does not exist");
     topic->totals.pushed += record->origin == RECORD_PUSHED;
     topic->exists = true;
     topic->jobs++;
@@ -124,11 +124,11 @@ static inline void model_state_record(struct model *model, const struct record_s
     enum job_state is = state->state;
 
     if (is == JOB_READY || is == JOB_FINISHED) {
-        model->complain(model->ctx, "a job is stored in a state that is never stored");
+        model->complain(model->ctx, "a job is stored in an invalid state");
         is = JOB_DELAYED;
     }
     if (!model_is_there(known))
-        model->complain(model->ctx, "the state of a job changes that is not there");
+        model->complain(model->ctx, "the state of a job changes that does not exist");
     if (!known->is_remembered) /* otherwise it has ended, and is not a stray */
         known->state = (uint8_t)(model_is_there(known) ? (uint8_t)is : MODEL_STRAY);
 }
@@ -148,7 +148,7 @@ static inline void model_done_record(struct model *model, const struct record_do
 
     topic->exists = true;
     if (!model_is_there(known) && model_missing(topic) <= 0)
-        model->complain(model->ctx, "a job ends that is not there");
+        model->complain(model->ctx, "a job ends that does not exist");
     topic->totals.acked += done->reason == RECORD_ACKED;
     topic->totals.expired += done->reason == RECORD_EXPIRED;
     topic->totals.cancelled += done->reason == RECORD_CANCELLED || done->reason == RECORD_PURGED;
@@ -195,7 +195,7 @@ static inline void model_end(struct model *model, struct fsck_shard *out)
         out->leased += state == JOB_LEASED;
         out->dead += state == JOB_DEAD;
         if (state == MODEL_STRAY)
-            model->complain(model->ctx, "the state of a job changes that is nowhere");
+            model->complain(model->ctx, "the state of a job changes that does not exist anywhere");
     }
     for (uint32_t i = 0; i < model->topic_count; i++) {
         if (!model->topics[i].exists)

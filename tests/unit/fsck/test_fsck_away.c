@@ -201,7 +201,7 @@ static void nor_are_runs_without_their_catalog(void **state)
             fail_msg("nothing was said though call %ld failed", (long)calls);
     }
     examine();
-    finding(0, "there are 2 runs, and no catalog");
+    finding(0, "there are 2 runs, but no catalog");
 }
 
 /* Missing memory is not damage. */

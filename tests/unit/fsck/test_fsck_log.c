@@ -27,11 +27,11 @@ static void nonsense(void)
 static void records_that_no_server_takes_are_found(void **state)
 {
     static const char *const found[] = {
-        "a job is stored in a state that is never stored",
-        "a job is stored in a state that is never stored",
-        "a job is stored in a state that is never stored",
-        "a job is stored in a state that is never stored",
-        "a job ends, and of which topic is not said",
+        "a job is stored in an invalid state",
+        "a job is stored in an invalid state",
+        "a job is stored in an invalid state",
+        "a job is stored in an invalid state",
+        "a job ends, and the record does not name its topic",
         "a topic is removed that has jobs",
     };
 
@@ -176,7 +176,7 @@ static void files_before_the_first_are_not_required(void **state)
     (void)state;
     write_log(two_files);
     examine();
-    finding(0, "a job is replaced or carried forward that is not there");
+    finding(0, "a job is replaced or carried forward that does not exist");
     begin_with_second_file();
     expect_clean();
     assert_int_equal(scene.report.shard[0].first_file, 2);
@@ -263,8 +263,8 @@ static void a_whole_batch_with_a_bad_record_is_found(void **state)
     } cases[] = {
         {spoil_check, "the record's checksum is wrong"},
         {spoil_record, "the record cannot be decoded"},
-        {spoil_count, "the batch does not hold the 8 records it says"},
-        {spoil_length, "the batch does not hold the 7 records it says"},
+        {spoil_count, "the batch does not contain its 8 records"},
+        {spoil_length, "the batch does not contain its 7 records"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -106,7 +106,7 @@ static void wrong_byte_counts_of_dead_jobs_are_corrected(void **state)
     catalog_topic_of(slice_of("parts"))->dead_bytes += 7;
     renew_catalog();
     examine();
-    assert_int_equal(the_finding("run/CATALOG-00000007", "dead jobs of topic 'parts' take")->cure,
+    assert_int_equal(the_finding("run/CATALOG-00000007", "dead jobs of topic 'parts' should have")->cure,
                      FSCK_REPAIR);
     repair();
     expect_all_mended();
@@ -142,7 +142,7 @@ static void a_remembered_id_is_not_taken_for_its_job(void **state)
     (void)state;
     write_log(lease_the_remembered_id);
     examine();
-    the_finding("wal/00000001.log", "nowhere");
+    the_finding("wal/00000001.log", "does not exist anywhere");
     assert_int_equal(scene.report.shard[0].remembered, 1);
 }
 
@@ -190,14 +190,14 @@ static void a_catalog_without_runs_is_clean(void **state)
 static void records_that_differ_from_their_slots_are_found(void **state)
 {
     static const char *const found[] = {
-        "a job is stored in a state that is never stored",
-        "a job is stored in a state that is never stored",
-        "the record belongs in another part of the run",
+        "a job is stored in an invalid state",
+        "a job is stored in an invalid state",
+        "the record belongs to another part of the run",
         "the record has another time than its slot",
         "the record has another sequence than its slot",
-        "the record is of another topic than its slot",
-        "the record is of another topic than its slot",
-        "the record belongs in another part of the run",
+        "the record has another topic than its slot",
+        "the record has another topic than its slot",
+        "the record belongs to another part of the run",
     };
     struct record record = job_record("parts", "0", JOB_DELAYED, 100, 10), ended;
 
@@ -274,7 +274,7 @@ static void a_run_with_a_wrong_length_is_lost_as_a_whole(void **state)
     set_alive(run, 3, KINDS + 1, UINT32_MAX);
     renew_catalog();
     examine();
-    assert_int_equal(finding(0, "it has 7 slots, and the catalog says 8; 8 jobs are in it")->cure,
+    assert_int_equal(finding(0, "it has 7 slots, and the catalog has 8; 8 jobs are in it")->cure,
                      FSCK_SALVAGE);
     repair();
     assert_true(is_there("00000003.run"));

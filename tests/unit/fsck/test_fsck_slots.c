@@ -40,15 +40,15 @@ static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **st
     finding = &scene.report.finding[0]; /* the log's totals do not add up either */
     assert_string_equal(finding->file, "run/00000001.run");
     assert_string_equal(finding->text,
-                        "it has 10 slots, and the catalog says 11; 10 jobs are in it");
+                        "it has 10 slots, and the catalog has 11; 10 jobs are in it");
     assert_int_equal(finding->cure, FSCK_SALVAGE);
     assert_int_equal(scene.report.note_count, 2);
-    expect_note("in what cannot be read: topic 'mails', jobs: 1, remembered ids: 0");
-    expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+    expect_note("in unreadable parts: topic 'mails', jobs: 1, remembered ids: 0");
+    expect_note("in unreadable parts: topic 'orders', jobs: 9, remembered ids: 0");
     repair();
     assert_int_equal(scene.report.mended, 0);
     save();
-    expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+    expect_note("in unreadable parts: topic 'orders', jobs: 9, remembered ids: 0");
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
 }
@@ -65,8 +65,8 @@ static void individually_named_jobs_are_not_counted_again(void **state)
         else
             examine();
         assert_int_equal(scene.report.note_count, 2);
-        expect_note("in what cannot be read: topic 'mails', jobs: 1, remembered ids: 0");
-        expect_note("in what cannot be read: topic 'orders', jobs: 9, remembered ids: 0");
+        expect_note("in unreadable parts: topic 'mails', jobs: 1, remembered ids: 0");
+        expect_note("in unreadable parts: topic 'orders', jobs: 9, remembered ids: 0");
     }
 }
 
@@ -78,7 +78,7 @@ static void inconsistent_counts_give_no_estimate(void **state)
     write_catalog();
     write_run(1, 'c', false);
     examine();
-    expect_note("of which topics the 10 jobs are that cannot be read is not known");
+    expect_note("the topics of the 10 unreadable jobs are unknown");
 }
 
 int main(void)

@@ -58,7 +58,7 @@ static void table_entries_are_verified_against_records(void **state)
     rewrite_table();
     write_log(lease_the_ghost);
     examine();
-    the_finding("wal/00000001.log", "the state of a job changes that is nowhere");
+    the_finding("wal/00000001.log", "the state of a job changes that does not exist anywhere");
     assert_int_equal(scene.report.shard[0].cold, 18);
     save();
     expect_clean();
@@ -97,7 +97,7 @@ static void a_filter_that_denies_a_key_of_its_table_is_found(void **state)
     assert_int_equal(rename(kept, made_path), 0);
     examine();
     assert_int_equal(
-        the_finding("run/00000002.keys", "its filter denies a key that is in it")->cure,
+        the_finding("run/00000002.keys", "its filter lacks a key that the table has")->cure,
         FSCK_REPAIR);
     repair();
     expect_all_mended();
@@ -188,7 +188,7 @@ static void a_job_of_a_missing_run_is_nowhere(void **state)
     examine();
     assert_true(scene.report.finding_count > 1);
     finding(0, "the run is missing; 10 jobs are in it");
-    finding(1, "nowhere");
+    finding(1, "does not exist anywhere");
     save();
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
@@ -290,7 +290,7 @@ static void a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth(void **st
     pass_two_over();
     flip("00000002.run", scene.second_at + 30);
     repair();
-    assert_non_null(strstr(scene.said, "the catalog before the damaged one does not fit the rest"));
+    assert_non_null(strstr(scene.said, "the catalog before the damaged one does not match the rest"));
     assert_int_equal(scene.report.mended, 0);
     assert_true(is_there("CATALOG-00000007"));
     save(); /* that was accepted */
@@ -309,7 +309,7 @@ static void no_table_is_rewritten_if_only_a_backup_helps(void **state)
     write_log(spoil_log);
     repair();
     assert_int_equal(scene.report.finding_count, 2);
-    assert_int_equal(finding(1, "of which topic is not said")->cure, FSCK_RESTORE);
+    assert_int_equal(finding(1, "the record does not name its topic")->cure, FSCK_RESTORE);
     assert_int_equal(scene.report.mended, 0);
     assert_true(is_there("CATALOG-00000007"));
 }
@@ -320,7 +320,7 @@ static void a_catalog_of_another_time_than_the_log_is_found(void **state)
     scene.catalog.log_first_sequence = 4;
     renew_catalog();
     save();
-    assert_int_equal(the_finding("", "they are of different times")->cure, FSCK_RESTORE);
+    assert_int_equal(the_finding("", "they are from different times")->cure, FSCK_RESTORE);
     assert_int_equal(scene.report.mended, 0);
 }
 
@@ -375,7 +375,7 @@ static void no_file_is_removed_next_to_damage_that_needs_a_backup(void **state)
     for (size_t i = 0; i < 3; i++)
         make_file(stays[i], "x");
     repair();
-    the_finding("", "they are of different times");
+    the_finding("", "they are from different times");
     for (size_t i = 0; i < 3; i++)
         assert_true(is_there(stays[i]));
 }
@@ -391,7 +391,7 @@ static void notes_beyond_the_limit_are_counted(void **state)
     }
     expect_clean();
     assert_int_equal(scene.report.note_count, FSCK_NOTES_MAX + 5);
-    assert_non_null(strstr(scene.report.note[FSCK_NOTES_MAX - 1].text, "named by nothing"));
+    assert_non_null(strstr(scene.report.note[FSCK_NOTES_MAX - 1].text, "not in the catalog"));
 }
 
 /* They say that their numbers are taken, and nothing else. */
@@ -408,7 +408,7 @@ static void empty_runs_need_no_catalog(void **state)
     expect_clean();
     make_file("00000002.run", "x");
     examine();
-    the_finding("", "there are 2 runs, and no catalog");
+    the_finding("", "there are 2 runs, but no catalog");
 }
 
 static void an_empty_batch(void)

@@ -109,7 +109,7 @@ static void unreadable_places_are_reported_as_unreadable(void **state)
     fsck_emit_text(&text, &scene.report);
     fsck_emit_json(&text, &scene.report);
     buffer_append_byte(&text, '\0');
-    assert_non_null(strstr(text.at, "the disk failed: see to it, or copy the directory"));
+    assert_non_null(strstr(text.at, "the disk failed: repair it, or copy the directory"));
     assert_non_null(strstr(text.at, "\"cure\":\"read_again\""));
     buffer_fini(&text);
 }
@@ -139,7 +139,7 @@ static void unreadable_places_are_not_treated_as_damage(void **state)
         repair();
         assert_true(scene.report.finding_count > 0);
         assert_int_equal(scene.report.mended, 0);
-        assert_non_null(strstr(scene.said, "is left as it is"));
+        assert_non_null(strstr(scene.said, "is not changed"));
         heal_disk();
         expect_clean();
         assert_int_equal(scene.report.shard[0].generation, 5);

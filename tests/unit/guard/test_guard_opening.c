@@ -106,11 +106,11 @@ static void networks_are_written_strictly(void **state)
         {"[fd00::]/8", "write one such as"},
         {"fe80::1%eth0", "write one such as"},
         {"/8", "write one such as"},
-        {"64:ff9b::/96", "by the IPv4 address they hold"},
-        {"64:ff9b::a00:0/104", "by the IPv4 address they hold"},
-        {"2002:a00::/24", "by the IPv4 address they hold"},
-        {"2001::/32", "by the IPv4 address they hold"},
-        {"::a00:0/104", "by the IPv4 address they hold"},
+        {"64:ff9b::/96", "contain IPv4 addresses, name the IPv4 network"},
+        {"64:ff9b::a00:0/104", "contain IPv4 addresses, name the IPv4 network"},
+        {"2002:a00::/24", "contain IPv4 addresses, name the IPv4 network"},
+        {"2001::/32", "contain IPv4 addresses, name the IPv4 network"},
+        {"::a00:0/104", "contain IPv4 addresses, name the IPv4 network"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(slips); i++) {

@@ -132,11 +132,11 @@ static const struct {
      GUARD_ALLOWED, false, ""},
     {"inner.example", "10.1.2.3", GUARD_ALLOWED, false, ""},
     {"missing.example", "", GUARD_ALLOWED, false, "'missing.example' has no address"},
-    {"empty.example", "", GUARD_ALLOWED, false, "has no address that may be reached"},
-    {"hidden.example", "", GUARD_NETWORK_FORBIDDEN, false, "has no address that may be reached"},
+    {"empty.example", "", GUARD_ALLOWED, false, "has no allowed address"},
+    {"hidden.example", "", GUARD_NETWORK_FORBIDDEN, false, "has no allowed address"},
     {"silent.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
     {"broken.example", "", GUARD_ALLOWED, true, "the name server did not answer"},
-    {"public.elsewhere", "", GUARD_HOST_NOT_NAMED, false, "name it by allow-host"},
+    {"public.elsewhere", "", GUARD_HOST_NOT_NAMED, false, "add it as allow-host"},
     {"a b", "", GUARD_NOT_AN_ADDRESS, false, "neither a name nor an address"},
     {"", "", GUARD_NOT_AN_ADDRESS, false, "neither a name nor an address"},
     {"8.8.8.8", "8.8.8.8", GUARD_ALLOWED, false, ""},
@@ -144,7 +144,7 @@ static const struct {
     {"::ffff:8.8.8.8", "8.8.8.8", GUARD_ALLOWED, false, ""},
     {"10.1.2.3", "10.1.2.3", GUARD_ALLOWED, false, ""},
     {"10.2.0.1", "", GUARD_NETWORK_FORBIDDEN, false, "a network that is not public"},
-    {"8.8.4.4", "", GUARD_HOST_NOT_NAMED, false, "name it by allow-host"},
+    {"8.8.4.4", "", GUARD_HOST_NOT_NAMED, false, "add it as allow-host"},
 };
 
 static void check_row(size_t i, const struct resolved *resolved)
@@ -553,7 +553,7 @@ static void a_name_covered_by_a_pattern_does_not_reveal_its_network(void **state
     for (size_t i = 0; i < COUNT_OF(hosts); i++) {
         struct resolved resolved;
         char expected[128];
-        snprintf(expected, sizeof expected, "'%s' has no address that may be reached", hosts[i]);
+        snprintf(expected, sizeof expected, "'%s' has no allowed address", hosts[i]);
         resolve_now(guard, hosts[i], 443, &resolved);
         assert_string_equal(resolved.error, expected);
     }

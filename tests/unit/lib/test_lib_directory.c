@@ -225,7 +225,7 @@ static void a_directory_has_one_opener(void **state)
     (void)state;
     assert_int_equal(tarry_open(&options, &other, error, sizeof error), TARRY_IN_USE);
     assert_null(other);
-    assert_non_null(strstr(error, "which is this one; close it there first"));
+    assert_non_null(strstr(error, "which is this one; close it first"));
     tarry_close(queue);
     tarry_close(open_with(&options));
 }

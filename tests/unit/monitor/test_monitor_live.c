@@ -198,13 +198,13 @@ static const struct judged {
     {.sentence = "nothing"},
     {"ready since now", .ready = 1, .due_ms = 100},
     {"ready for a while", .ready = 1, .due_ms = 9000},
-    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .says = "more slowly"},
+    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .says = "too slow"},
     {"slow for long, but taken", .ready = 1, .due_ms = 9 * MINUTE, .taken_ms = 50000,
      .code = "late", .says = "9 min ago"},
     {"stuck", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
-     .says = "nobody takes", .is_critical = true},
+     .says = "no worker takes", .is_critical = true},
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
-     .code = "stuck", .says = "do not get to its target", .is_critical = true},
+     .code = "stuck", .says = "do not reach its target", .is_critical = true},
     {"nothing taken, nothing ready", .taken_ms = 99 * MINUTE},
     {"paused", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
      .paused_ms = 59 * MINUTE},
@@ -229,8 +229,8 @@ static const struct judged {
     {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .says = "in 6 days"},
     {"a certificate ends now", .ends_s = 7200, .code = "certificate", .is_critical = true},
     {"a certificate ended", .ends_s = -86400, .code = "certificate", .is_critical = true},
-    {"the clock was set", .stepped_ms = 9 * MINUTE, .code = "clock", .says = "set by 5.0 s"},
-    {"the clock was set long ago", .stepped_ms = 11 * MINUTE},
+    {"the clock was changed", .stepped_ms = 9 * MINUTE, .code = "clock", .says = "changed by 5.0 s"},
+    {"the clock was changed long ago", .stepped_ms = 11 * MINUTE},
 };
 
 static void judge(const struct judged *judged, struct buffer *out)

@@ -198,7 +198,7 @@ static void a_socket_file_goes_with_its_listener_and_is_taken_from_the_dead_only
     assert_true(opens(options));
     int fd = listener_descriptor(&listeners.at[0], error);
     assert_false(listeners_open(&others, &options, 1, error));
-    assert_non_null(strstr(error, "a server listens there, stop the other server"));
+    assert_non_null(strstr(error, "another server listens there, stop the other server"));
 
     int client = dial_path(options.path);
     int came = accept_one(fd, &peer);
@@ -235,7 +235,7 @@ static void no_other_file_is_touched(void **state)
     assert_int_equal(write(fd, "kept", 4), 4);
     close(fd);
     assert_false(opens(options));
-    assert_non_null(strstr(error, "there is a file that is no socket, remove it"));
+    assert_non_null(strstr(error, "a file that is not a socket is there, remove it"));
     assert_int_equal(access(options.path, F_OK), 0);
     unlink(options.path);
 
@@ -246,7 +246,7 @@ static void no_other_file_is_touched(void **state)
 
     struct listener_options nowhere = on_path("none/file");
     assert_false(opens(nowhere));
-    assert_non_null(strstr(error, "make its directory first"));
+    assert_non_null(strstr(error, "create its directory first"));
 }
 
 /* As systemd does: the sockets are 3 and those that follow. */
@@ -314,13 +314,13 @@ static void inherited_sockets_are_found_by_name_and_number(void **state)
     listeners_close(&listeners);
 
     assert_false(opens(on_inherited("closed")));
-    assert_non_null(strstr(error, "it is no listening socket"));
+    assert_non_null(strstr(error, "it is not a listening socket"));
     assert_false(opens(on_inherited("we")));
-    assert_non_null(strstr(error, "cannot listen on 'fd:we', no such socket was handed to"));
+    assert_non_null(strstr(error, "cannot listen on 'fd:we', this process did not receive such a socket"));
     assert_false(opens(on_inherited("9")));
     setenv("LISTEN_PID", "1", 1);
     assert_false(opens(on_inherited("web")));
-    assert_non_null(strstr(error, "no socket was handed to this process"));
+    assert_non_null(strstr(error, "this process did not receive a socket"));
     for (size_t i = 0; i < COUNT_OF(fds); i++)
         close(fds[i]);
 }

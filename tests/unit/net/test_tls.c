@@ -614,12 +614,12 @@ static void files_that_will_not_do_are_named(void **state)
     assert_no_context(options, "cannot read the certificate in");
     options = server_options("server");
     options.key_file = path_of("old.key");
-    assert_no_context(options, "is not of the certificate in");
+    assert_no_context(options, "does not belong to the certificate in");
     options.key_file = path_of("locked.key");
     assert_no_context(options, "PEM without a passphrase");
     options = server_options("server");
     options.client_auth = TLS_CLIENT_AUTH_REQUIRE;
-    assert_no_context(options, "nobody says whose are believed");
+    assert_no_context(options, "no CA certificates are given");
     assert_no_context((struct tls_options){.ca_file = path_of("server.key")},
                       "cannot read the certificates in");
 }

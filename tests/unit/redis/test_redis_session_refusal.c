@@ -35,7 +35,7 @@ static void a_wrong_password_is_logged_once_and_retried(void **state)
     redis_server_do(server, "AUTH secret");
     redis_server_do(server, "CONFIG SET requirepass other");
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_OK);
-    assert_int_equal(lines_with(path, "in reach again"), 1);
+    assert_int_equal(lines_with(path, "can be reached again"), 1);
     assert_true(log_open(NULL, LOG_INFO, false));
     unlink(path);
     rig_stop(&rig);

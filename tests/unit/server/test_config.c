@@ -247,12 +247,12 @@ static void rejects_flags_with_a_reason(void **state)
          "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
          "no scheme, and maybe a password that must not be shown"},
         {{"--store=redis://host", "--sync=50ms"},
-         "'sync' is for the embedded store, leave it out; what Redis keeps is set there "
-         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "'sync' is for the embedded store, leave it out; durability is set in Redis "
+         "(appendonly, appendfsync), and --require-durability checks it",
          "a sync for Redis"},
         {{"--store=redis://host", "--wal-file=64MiB"},
-         "'wal-file' is for the embedded store, leave it out; what Redis keeps is set there "
-         "(appendonly, appendfsync), --require-durability makes sure of it",
+         "'wal-file' is for the embedded store, leave it out; durability is set in Redis "
+         "(appendonly, appendfsync), and --require-durability checks it",
          "a log's size for Redis"},
         {{"--wait-replicas=1"},
          "'wait-replicas' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
@@ -273,8 +273,8 @@ static void rejects_flags_with_a_reason(void **state)
          "127.0.0.1:8279 or [::1]:8279, or a unix socket, such as unix:/run/tarry/tarry.sock",
          "a name"},
         {{"--listen", "0.0.0.0:8279"},
-         "refusing to listen on '0.0.0.0:8279', which other machines reach without TLS and tokens, "
-         "give --insecure if that is meant",
+         "refusing to listen on '0.0.0.0:8279', which other machines can reach without TLS and "
+         "tokens, give --insecure to allow it",
          "an address that others reach"},
         {{"--config", "/nonexistent/tarry.conf"},
          "cannot read the configuration '/nonexistent/tarry.conf', No such file or directory",
@@ -338,7 +338,7 @@ static void names_file_and_line_of_a_fault(void **state)
         {"shards = 1\nshards = 2\n", ":2: 'shards' is given twice, remove one", "a key twice"},
         {"max-topics = 0\n", ":1: bad value '0' for 'max-topics', give a number from 1 to 1000000",
          "bad value"},
-        {"config = /other\n", ":1: 'config' cannot be here, name the file by --config",
+        {"config = /other\n", ":1: 'config' cannot be in the file, name the file with --config",
          "a file in a file"},
     };
     struct config config;

@@ -10,12 +10,12 @@ enum { LOCAL = 1, PROVE = 2, INSECURE = 4 };
 static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
 {
     static const char both[] = "reach without TLS and tokens, give --insecure";
-    static const char tls[] = "reach without TLS, give it the word tls, or plain";
+    static const char tls[] = "reach without TLS, add the word tls, or plain";
     static const char meant[] = "reach without tokens, leave out no-token, or --insecure";
     static const char none[] = "reach without tokens, give --tokens FILE, or --insecure";
-    static const char lacks[] = "cannot require tokens on 'a', there are none";
-    static const char nothing[] = "neither TLS nor tokens", readable[] = "can be read on the way",
-                      open[] = "asks for no tokens", every[] = "every program of this machine";
+    static const char lacks[] = "cannot require tokens on 'a' without a file of tokens";
+    static const char nothing[] = "neither TLS nor tokens", readable[] = "can be read on the network",
+                      open[] = "requires no tokens", every[] = "every program of this machine";
     static const struct {
         const char *sentence;
         struct listener_options options;

@@ -136,7 +136,7 @@ static void two_passwords_are_refused(void **state)
     assert_string_equal(error,
                         "a password in --store and another in --redis-password-file, remove one");
     assert_int_equal(secret_into_url("redis://a:@host", "b", url, 12, error, 256), -EINVAL);
-    assert_string_equal(error, "--store and its password are too long together");
+    assert_string_equal(error, "'--store' and its password together are too long");
 }
 
 int main(void)

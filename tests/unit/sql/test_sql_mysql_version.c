@@ -31,7 +31,7 @@ static void older_versions_are_rejected_with_the_required_one(void **state)
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         assert_non_null(refusal_of(versions[i]));
         assert_non_null(strstr(refusal_of(versions[i]), versions[i]));
-        assert_non_null(strstr(refusal_of(versions[i]), "give MariaDB 10.6 or MySQL 8.0"));
+        assert_non_null(strstr(refusal_of(versions[i]), "use MariaDB 10.6 or MySQL 8.0"));
     }
 }
 

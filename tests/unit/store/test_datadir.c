@@ -134,7 +134,7 @@ static void another_number_of_shards_is_refused(void **state)
     (void)state;
     datadir_close(open_well(2));
     assert_int_equal(open_badly(3), -EINVAL);
-    assert_non_null(strstr(error, "made with 2 shards, not 3"));
+    assert_non_null(strstr(error, "created with 2 shards, not 3"));
     assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
     datadir_close(open_well(0));
     assert_int_equal(manifest.shards, 2);
@@ -354,7 +354,7 @@ static void the_shards_are_the_existing_directories(void **state)
     shard_name(path, sizeof path, 3, "");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(open_badly(0), -EBADMSG);
-    assert_non_null(strstr(error, "has a 'shard-03' and its MANIFEST speaks of 3 shards"));
+    assert_non_null(strstr(error, "has a 'shard-03' and its MANIFEST has 3 shards"));
     assert_int_equal(rmdir(path), 0);
     datadir_close(open_well(3));
 }
@@ -387,7 +387,7 @@ static void shards_without_a_manifest_are_not_recreated(void **state)
     shard_name(path, sizeof path, 1, "");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(open_badly(1), -EEXIST);
-    assert_non_null(strstr(error, "shard-01' was left by a first start with more shards"));
+    assert_non_null(strstr(error, "shard-01' is empty and was left by a first start with more shards"));
     datadir_close(open_well(2));
     assert_true(manifest.is_new);
 }

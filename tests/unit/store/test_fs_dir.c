@@ -249,7 +249,7 @@ static void a_copy_written_over_it_ends_it_before_it_writes_again(void **state)
     assert_true(wal_seal(wal));
     assert_int_equal(wal_commit(wal), -ESTALE);
     wal_committed(wal);
-    assert_non_null(strstr(wal_error(wal), "somebody else has written into the log"));
+    assert_non_null(strstr(wal_error(wal), "another process has written to the log"));
     assert_int_equal(wal_has_room(wal, 100, WAL_FOR_ANSWER), -EIO);
     wal_close(wal);
     assert_int_equal(pread(fd, is, sizeof is, 0), sizeof is);

@@ -255,7 +255,7 @@ static void a_log_without_its_catalog_is_rejected(void **state)
     assert_int_equal(
         wal_open(&options, NULL, NULL, &wal, NULL, scene->owner.error, sizeof scene->owner.error),
         -EBADMSG);
-    assert_non_null(strstr(scene->owner.error, "there is no catalog beside it"));
+    assert_non_null(strstr(scene->owner.error, "continues a catalog of runs that is missing"));
     open_well(scene);
     end(scene);
 }

@@ -171,7 +171,7 @@ static void without_memory_for_the_next_file_it_is_stuck_for_now(void **state)
     wal_upkept(scene->owner.wal);
     wal_stats(scene->owner.wal, &stats);
     assert_true(stats.stuck && !stats.full && !stats.broken);
-    assert_non_null(strstr(wal_error(scene->owner.wal), "cannot make the next log file"));
+    assert_non_null(strstr(wal_error(scene->owner.wal), "cannot create the next log file"));
     assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
     assert_null(wal_error(scene->owner.wal));
     push_up_to_file(scene, 3);

@@ -286,7 +286,7 @@ static void the_error_that_prevents_the_next_file_is_reported(void **state)
     assert_int_equal(wal_owner_upkeep(owner), -EIO);
     assert_true(stats_of(scene).stuck);
     assert_false(stats_of(scene).full || stats_of(scene).broken);
-    assert_non_null(strstr(wal_error(owner->wal), "cannot make the next log file"));
+    assert_non_null(strstr(wal_error(owner->wal), "cannot create the next log file"));
     for (int i = 0; i < 500 && wal_has_room(owner->wal, 700, WAL_FOR_PUSH) == 0; i++) {
         wal_owner_push(owner, 600);
         assert_int_equal(wal_owner_commit(owner), 0);

@@ -33,7 +33,7 @@ static void fields_are_filled_in(void **state)
         {"{topic}{id}{meta.kind}", "orders.newA/1?xnew", "orders.newA%2F1%3Fxnew", "side by side"},
         {"/a/{topic}?k={meta.odd-1}&x", "/a/orders.new?k=\xc3\xbc =&?#%&x",
          "/a/orders.new?k=%C3%BC%20%3D%26%3F%23%25&x", "what is filled in cannot add a parameter"},
-        {"{{topic}}", "{topic}", "%7Btopic%7D", "braces themselves"},
+        {"{{topic}}", "{topic}", "%7Btopic%7D", "write braces as"},
         {"{{{topic}}}", "{orders.new}", "%7Borders.new%7D", "braces around a field"},
         {"{{}}", "{}", "%7B%7D", "nothing but braces"},
         {"https://h/{meta.dots}", "https://h/..", NULL, "a way up at the end"},
@@ -78,7 +78,7 @@ static void faults_are_named_with_their_place(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"{", "bad field '{' at byte 0, there are {topic}, {id} and {meta.NAME}"},
+        {"{", "bad field '{' at byte 0, use {topic}, {id} or {meta.NAME}"},
         {"a{topic", "bad field '{topic' at byte 1"},
         {"}", "bad field '}' at byte 0"},
         {"a}b", "bad field '}' at byte 1"},
@@ -92,10 +92,10 @@ static void faults_are_named_with_their_place(void **state)
         {"{meta.Kind}", "bad field '{meta.Kind}'"},
         {"{meta.a_b}", "bad field '{meta.a_b}'"},
         {"{meta.a.b}", "bad field '{meta.a.b}'"},
-        {"x{id}\n", "control byte at byte 5"},
-        {"\r", "control byte at byte 0"},
-        {"\t", "control byte at byte 0"},
-        {"\x7f", "control byte at byte 0"},
+        {"x{id}\n", "control character at byte 5"},
+        {"\r", "control character at byte 0"},
+        {"\t", "control character at byte 0"},
+        {"\x7f", "control character at byte 0"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {

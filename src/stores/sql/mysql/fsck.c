@@ -37,7 +37,7 @@ static const char *const checks[] = {
     "WHERE j.lane <> 70000 AND NOT EXISTS (SELECT 1 FROM tarry.lane l WHERE l.topic = j.topic AND "
     "l.lane = j.lane) GROUP BY t.topic, t.name, j.lane ORDER BY t.name, j.lane",
 
-    "SELECT CONCAT('topic ', QUOTE(t.name), ': the state of jobs does not fit where they stand'), "
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': the state of jobs does not match their partition'), "
     "COUNT(*), NULL FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT "
     "NULL WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND "
     "j.lane <> j.priority) OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) "
@@ -52,14 +52,14 @@ static const char *const checks[] = {
     "j.priority NOT BETWEEN 0 AND 65535 OR j.due NOT BETWEEN 0 AND 253402300799999 OR j.first_due "
     "NOT BETWEEN 0 AND 253402300799999 GROUP BY t.name ORDER BY t.name",
 
-    "SELECT 'jobs of topics that are not there', COUNT(*), NULL FROM tarry.job j WHERE NOT EXISTS "
+    "SELECT 'jobs of topics that do not exist', COUNT(*), NULL FROM tarry.job j WHERE NOT EXISTS "
     "(SELECT 1 FROM tarry.topic t WHERE t.topic = j.topic) HAVING COUNT(*) > 0",
 
-    "SELECT 'leases are over since a minute and more: no server is at work, or all of them are "
-    "behind', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
+    "SELECT 'leases ended more than a minute ago: no server is running, or all of them are too "
+    "slow', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
     "(SELECT tarry.now_ms() - 60000) HAVING COUNT(*) > 0",
 
-    "SELECT 'the row of the tokens is gone: with a new one there are none', 0, 'INSERT INTO "
+    "SELECT 'the row of the tokens is missing: a new one is empty', 0, 'INSERT INTO "
     "tarry.tokens (version, text) VALUES (MD5(CONCAT(UUID(), RAND())), '''')' "
     "FROM tarry.store WHERE NOT EXISTS (SELECT 1 FROM tarry.tokens)",
 };
@@ -69,7 +69,7 @@ static bool run(MYSQL *mysql, const char *text, size_t len, char *error, size_t 
     bool is_done = libmariadb.mysql_real_query(mysql, text, len) == 0;
     while (is_done && libmariadb.mysql_more_results(mysql))
         is_done = libmariadb.mysql_next_result(mysql) == 0;
-    return is_done || error_text(error, error_bytes, "the database cannot be looked over: %s",
+    return is_done || error_text(error, error_bytes, "the database cannot be checked: %s",
                                  libmariadb.mysql_error(mysql));
 }
 
@@ -85,7 +85,7 @@ static MYSQL_RES *ask(MYSQL *mysql, const char *check, char *error, size_t error
     if (libmariadb.mysql_real_query(mysql, check, strlen(check)) == 0)
         rows = libmariadb.mysql_store_result(mysql);
     if (!rows)
-        error_write(error, error_bytes, "the database cannot be looked over: %s",
+        error_write(error, error_bytes, "the database cannot be checked: %s",
                     libmariadb.mysql_error(mysql));
     return rows;
 }

@@ -170,7 +170,7 @@ static MYSQL_RES *ask(MYSQL *mysql, const char *text, MYSQL_ROW *row, char *erro
         libmariadb.mysql_free_result(result);
     if (libmariadb.mysql_errno(mysql) == LOCKED)
         error_write(error, error_bytes,
-                    "the last transaction of this server still runs, waiting for its end");
+                    "the last transaction of this server is still running, waiting for its end");
     else
         error_write(error, error_bytes, "cannot use MariaDB or MySQL: %s",
                     libmariadb.mysql_error(mysql));
@@ -193,7 +193,7 @@ static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
     bool writable = result && strcmp(row[0], "0") == 0;
     if (result)
         libmariadb.mysql_free_result(result);
-    return writable || error_text(error, error_bytes, "the database can only be read there");
+    return writable || error_text(error, error_bytes, "the database is read-only");
 }
 
 /* ---- versions ---- */
@@ -210,16 +210,15 @@ bool maria_version_check(const char *version, char *error, size_t error_bytes)
     unsigned major = 0, minor = 0;
     bool is_maria = maria_version_is_mariadb(version);
     if (strstr(version, "TiDB"))
-        return error_text(
-            error, error_bytes,
-            "the server is TiDB ('%s'), which cannot pass over rows that others hold, "
-            "give MariaDB 10.6 or MySQL 8.0 or above",
-            version);
+        return error_text(error, error_bytes,
+                          "the server is TiDB ('%s'), which cannot skip locked rows, use MariaDB "
+                          "10.6 or MySQL 8.0 or above",
+                          version);
     (void)sscanf(version, "%u.%u", &major, &minor);
     bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
     return is_good || error_text(error, error_bytes,
-                                 "the server is of version '%s', which is too old, give MariaDB "
-                                 "10.6 or MySQL 8.0 or above",
+                                 "the server has version '%s', which is too old, use MariaDB 10.6 "
+                                 "or MySQL 8.0 or above",
                                  version);
 }
 
@@ -310,8 +309,8 @@ static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
         strcmp(row[0], "1") == 0 && (!has_log || strcmp(row[2], "1") == 0) && is_written_twice;
     bool is_good = !has_log || strcmp(row[4], "STATEMENT") != 0 ||
                    error_text(out->error, sizeof out->error,
-                              "binlog_format is STATEMENT, which READ COMMITTED cannot be used "
-                              "with, set it to ROW or MIXED");
+                              "binlog_format is STATEMENT, which does not work with READ "
+                              "COMMITTED, set it to ROW or MIXED");
     libmariadb.mysql_free_result(result);
     return is_good;
 }

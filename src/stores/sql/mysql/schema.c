@@ -45,11 +45,11 @@ static bool do_text(MYSQL *mysql, struct slice text, char *error, size_t error_b
 {
     if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0) {
         bool is_not_trusted = libmariadb.mysql_errno(mysql) == NOT_TRUSTED;
-        return error_text(error, error_bytes, "cannot make the schema: %s%s",
-                          libmariadb.mysql_error(mysql),
-                          is_not_trusted ? "; set log_bin_trust_function_creators to 1 while the "
-                                           "schema is made, or make it as an account with SUPER"
-                                         : "");
+        return error_text(
+            error, error_bytes, "cannot create the schema: %s%s", libmariadb.mysql_error(mysql),
+            is_not_trusted ? "; set log_bin_trust_function_creators to 1 while the schema is "
+                             "created, or create it with an account that has SUPER"
+                           : "");
     }
     do {
         MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
@@ -123,12 +123,12 @@ bool maria_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_by
                           "with --migrate");
     if (version < MARIA_SCHEMA_VERSION)
         return error_text(error, error_bytes,
-                          "the schema 'tarry' is of version %d, this tarry wants %d, run 'tarry "
+                          "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
                           "sql migrate URL'",
                           version, MARIA_SCHEMA_VERSION);
     if (oldest > MARIA_SCHEMA_VERSION)
         return error_text(error, error_bytes,
-                          "the schema 'tarry' is of version %d, which this tarry is too old for",
+                          "the schema 'tarry' has version %d, which this tarry is too old for",
                           version);
     return true;
 }

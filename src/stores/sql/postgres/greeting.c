@@ -172,11 +172,12 @@ static bool introduce(struct meeting *meeting, const struct sql_wish *wish)
  * does nothing. */
 static bool read_ticket(struct meeting *meeting)
 {
-    PGresult *result = ask(meeting,
-                           "UPDATE tarry.ticket SET connection = connection + 1 WHERE server = $1 "
-                           "RETURNING number, at, connection",
-                           meeting->out->server,
-                           "the last transaction of this server still runs, waiting for its end");
+    PGresult *result =
+        ask(meeting,
+            "UPDATE tarry.ticket SET connection = connection + 1 WHERE server = $1 "
+            "RETURNING number, at, connection",
+            meeting->out->server,
+            "the last transaction of this server is still running, waiting for its end");
     if (!result)
         return false;
     meeting->out->ticket = sql_row_number(result, 0, 0);
@@ -203,7 +204,7 @@ static bool is_new_enough(struct meeting *meeting)
     int version = libpq.PQserverVersion(meeting->connection);
     return version >= OLDEST ||
            error_text(meeting->out->error, sizeof meeting->out->error,
-                      "the server is PostgreSQL %d, which is too old, give one of 14 or above",
+                      "the server is PostgreSQL %d, which is too old, use 14 or above",
                       version / 10000);
 }
 

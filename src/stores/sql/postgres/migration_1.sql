@@ -1309,11 +1309,11 @@ BEGIN
   FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
       WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND j.lane <> j.priority)
         OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) GROUP BY 1 ORDER BY 1 LOOP
-    finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
+    finding := format('topic %s: the state of jobs does not match their partition', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
   IF NOT EXISTS (SELECT FROM tarry.tokens) THEN
-    finding := 'the row of the tokens is gone: with a new one there are none'; jobs := 0; mended := p_mend;
+    finding := 'the row of the tokens is missing: a new one is empty'; jobs := 0; mended := p_mend;
     IF p_mend THEN INSERT INTO tarry.tokens (version, text) VALUES (gen_random_uuid()::text, ''); END IF;
     RETURN NEXT; mended := false;
   END IF;
@@ -1326,10 +1326,10 @@ BEGIN
     jobs := w.n; RETURN NEXT;
   END LOOP;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
-    finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
+    finding := 'jobs of topics that do not exist'; jobs := w.n; RETURN NEXT;
   END LOOP;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE j.state = 3 AND j.lease_until < tarry.now_ms() - 60000 HAVING count(*) > 0 LOOP
-    finding := 'leases are over since a minute and more: no server is at work, or all of them are behind'; jobs := w.n; RETURN NEXT;
+    finding := 'leases ended more than a minute ago: no server is running, or all of them are too slow'; jobs := w.n; RETURN NEXT;
   END LOOP;
 END $$;
 

@@ -86,12 +86,12 @@ bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t erro
                           "migrate URL', or start with --migrate");
     if (version < SQL_SCHEMA_VERSION)
         return error_text(error, error_bytes,
-                          "the schema 'tarry' is of version %d, this tarry wants %d, run 'tarry "
+                          "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
                           "sql migrate URL'",
                           version, SQL_SCHEMA_VERSION);
     if (oldest > SQL_SCHEMA_VERSION)
         return error_text(error, error_bytes,
-                          "the schema 'tarry' is of version %d, which this tarry is too old for",
+                          "the schema 'tarry' has version %d, which this tarry is too old for",
                           version);
     return true;
 }

@@ -100,7 +100,7 @@ bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes)
         PGresult *result = libpq.PQprepare(connection, name, texts[i], 0, NULL);
         bool is_good = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
         if (!is_good)
-            error_write(error, error_bytes, "the schema tarry is not as it should be: %s",
+            error_write(error, error_bytes, "the schema tarry is damaged: %s",
                         libpq.PQresultErrorMessage(result));
         libpq.PQclear(result);
         if (!is_good)

@@ -57,7 +57,7 @@ public final class Job {
     public Map<String, Object> jsonObject() {
         Object found = json();
         if (!(found instanceof Map)) {
-            throw new IllegalArgumentException("the body is no JSON object");
+            throw new IllegalArgumentException("the body is not a JSON object");
         }
         return (Map<String, Object>) found;
     }

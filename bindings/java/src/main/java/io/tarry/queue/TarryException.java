@@ -87,7 +87,7 @@ public class TarryException extends RuntimeException {
         String name = Native.codeName(code);
         String text = sentence != null ? sentence : Native.sentence(code);
         if (code == Code.BAD_OPTION && detail != null) {
-            text = "bad value of '" + detail + "': tarry.h says what it may be";
+            text = "bad value of '" + detail + "': tarry.h lists the allowed values";
         }
         State found = State.of(state);
         switch (code) {
