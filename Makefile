@@ -1,4 +1,4 @@
-# Thin over CMake presets: `make help` lists what there is.
+# A thin layer over CMake presets. `make help` lists the commands.
 .DEFAULT_GOAL := build
 .PHONY: demo run build bindings check test test-all bench lint fmt fuzz torture mutants coverage install uninstall package clean help
 
@@ -6,76 +6,76 @@ DATA ?= ./tarry-data
 PREFIX ?= /usr/local
 CMAKE_BUILD = cmake --build
 
-demo: build ## see it work: a server, a hundred orders, ten of them cancelled; TARGET=http: delivered by callbacks; STORE=redis, STORE=postgres, STORE=mysql: on a Redis, PostgreSQL or MariaDB of its own
+demo: build ## run a demo: a server, a hundred orders, ten of them cancelled; TARGET=http: deliver with callbacks; STORE=redis, postgres or mysql: use a temporary Redis, PostgreSQL or MariaDB
 	@scripts/setup $(if $(filter redis postgres mysql,$(STORE)),demo_$(STORE),demo)
 	@STORE="$(STORE)" TARGET="$(TARGET)" scripts/demo
 
-run: build ## a server in the foreground, jobs in DATA=./tarry-data
+run: build ## run a server in the foreground, with its jobs in DATA=./tarry-data
 	@build/tarry serve --data "$(DATA)" $(FLAGS)
 
-build: ## the program, optimised: build/tarry
+build: ## build the optimised program: build/tarry
 	@scripts/setup build
 	@test -f build/build.ninja || cmake --preset release -G Ninja >/dev/null
 	@$(CMAKE_BUILD) build --target tarry
 
-bindings: ## libtarry for Python and Java, a wheel and a jar in build-bindings; LANGUAGE=python: one of them
+bindings: ## build libtarry for Python and Java, a wheel and a jar in build-bindings; LANGUAGE=python: only one
 	@scripts/setup bindings
 	@scripts/bindings $(LANGUAGE)
 
-check: ## quick, a minute, no sanitizers; ROOM=queue: the unit tests of a room; TEST=waiter: those with that in their name
+check: ## run quick tests without sanitizers in a minute; ROOM=queue: unit tests of a room; TEST=waiter: tests with this in their name
 	@scripts/setup build check lint
 	@scripts/check $(if $(ROOM),ROOM=$(ROOM)) $(if $(TEST),TEST=$(TEST))
 
-test: ## the tests of every day, under sanitizers, ten minutes; GROUP=redis: one group, of test-all too
+test: ## run the usual tests under sanitizers in ten minutes; GROUP=redis: only one group, also of test-all
 	@scripts/setup $(if $(GROUP),lint,build lint test)
 	$(if $(GROUP),@scripts/setup $$(scripts/test --sets $(GROUP)))
 	@scripts/test $(GROUP)
 
-test-all: ## every test: brokers, MariaDB, browsers, packages, clients, bindings; half an hour
+test-all: ## run every test in half an hour: brokers, MariaDB, browsers, packages, clients, bindings
 	@scripts/setup lint
 	@scripts/setup $$(scripts/test --sets all)
 	@scripts/test all
 
-bench: ## throughput and lateness on this machine
+bench: ## measure throughput and lateness on this machine
 	@scripts/setup bench
 	@bench/run $(FLAGS)
 
-lint: ## formatting, direction of includes, syntax of scripts
+lint: ## check formatting, plain English, direction of includes and syntax of scripts
 	@scripts/setup lint
 	@scripts/lint
 
-fmt: ## formats the C sources in place
+fmt: ## format the C sources in place
 	@scripts/setup lint
 	@find include src tests bench bindings -name '*.[ch]' | xargs clang-format-14 -i
 
-fuzz: ## libFuzzer on every parser, FUZZ_SECONDS=60 each
+fuzz: ## run libFuzzer on every parser, FUZZ_SECONDS=60 each
 	@scripts/setup build fuzz
 	@scripts/fuzz
 
-torture: build ## kill -9 over and over, and an independent judge
+torture: build ## kill the server repeatedly, with an independent check of the results
 	@scripts/setup test_all
 	@scripts/torture
 
-mutants: ## deliberate faults, each of which a test must notice; NAMES="one two": only these
+mutants: ## insert deliberate faults that the tests must find; NAMES="one two": only these
 	@scripts/setup build test_all
 	@scripts/mutants $(NAMES)
 
-coverage: ## lines and branches of store, engine and wheel that their tests reach
+coverage: ## measure which lines and branches of store, engine and wheel the tests reach
 	@scripts/setup build test coverage
 	@scripts/coverage
 
-install: ## what `make` built, to PREFIX=/usr/local, under DESTDIR where given; builds nothing
+install: ## install the built program to PREFIX=/usr/local, below DESTDIR if given; builds nothing
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install
 
-uninstall: ## takes away what `make install` put there; keeps jobs, and a changed configuration
+uninstall: ## remove the files of `make install`; keeps jobs and a changed configuration
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install --uninstall
 
-package: ## Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the package's own number
+package: ## build Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the release number of the package
 	@scripts/setup build package
 	@RELEASE="$(RELEASE)" scripts/package
 
-clean: ## removes what was built
+clean: ## remove all build directories
 	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

@@ -1,6 +1,6 @@
 """Closes unpaid orders: pushes a hundred with a delay, cancels ten as paid, takes the rest as they fall due.
 
-Exit code 0 only if every other order came, once, and none early. Standard library only.
+Exit code 0 only if every other order was delivered once, and not early. Standard library only.
 """
 
 import http.client
@@ -110,7 +110,7 @@ def report(client, orders, paid, push_ms):
         "early": sum(late < 0 for late in lates),
         "still in the queue": sum(client.call("GET", "/v1/topics/unpaid-orders")["counts"].values()),
     }
-    print(f"\n  pushed     {len(orders)}   {dim(f'each answered once it was on the disk, in {push_ms:.1f} ms (median)')}")
+    print(f"\n  pushed     {len(orders)}   {dim(f'each answered after it was on disk, in {push_ms:.1f} ms (median)')}")
     print(f"  cancelled  {len(paid)}")
     print(f"  delivered  {len(lates)}")
     for what, count in faults.items():
@@ -148,7 +148,7 @@ def main():
         acks.leases.put(None)
         acks.join()
     ok = report(client, orders, paid, push_ms)
-    print("\n  " + (green("every order came once, none early") if ok else red("something went wrong")))
+    print("\n  " + (green("every order was delivered once, not early") if ok else red("something went wrong")))
     return 0 if ok else 1
 
 

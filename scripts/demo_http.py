@@ -1,7 +1,7 @@
 """Closes unpaid orders without a consumer: tarry calls the shop when they fall due, and signs what it sends.
 
 Twenty orders with a delay. One is paid in time, so its job is cancelled; for one the shop's answer is 500 twice, for another 410.
-An argument after the address: the longest delay in seconds. Exit code 0 only if each came when it should, as often as it should, none early, every signature right. Standard library only.
+An argument after the address: the longest delay in seconds. Exit code 0 only if each came when it should, as often as it should, not early, with a valid signature. Standard library only.
 """
 
 import base64
@@ -122,7 +122,7 @@ def main():
     plans = {paid: [], failing: [(1, 500), (2, 500), (3, 200)], gone: [(1, 410)]}
     wrong = [order["id"] for order in orders.values() if order["came"] != plans.get(order["id"], [(1, 200)])]
     ok = is_dead and not wrong and not shop.faults
-    print("\n  " + (green("every order came as it should, none early, all signed") if ok else red(f"something went wrong: {wrong or shop.faults}")))
+    print("\n  " + (green("every order was delivered as expected, not early, and signed") if ok else red(f"something went wrong: {wrong or shop.faults}")))
     return 0 if ok else 1
 
 

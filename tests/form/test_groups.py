@@ -105,7 +105,7 @@ def test_adds_the_counts_of_the_run_before(run):
 
 
 def test_refuses_files_in_no_group_and_unknown_groups(run, tmp_path):
-    assert "unknown group 'quack', give some of: test rest ci all quick thorough" in run("quack")[1]
+    assert "unknown group 'quack', give one or more of: test rest ci all quick thorough" in run("quack")[1]
     (tmp_path / "tests/test_lost.py").touch()
     code, out = run("quick")
     assert code != 0 and "'tests/test_lost.py' is in no group" in out

@@ -236,7 +236,7 @@ static void give_up(struct sql_transaction *turn, struct sql_call *call)
     enum queue_status status = status_of_fault(turn->fault.kind);
     if (status == QUEUE_NO_SPACE)
         turn->figures.is_full = true;
-    log_event(LOG_WARN, "the database rejected a call",
+    log_event(LOG_WARN, "the database refused a call",
               LOG_TEXT("store", turn->context->link->dialect->name),
               LOG_TEXT("state", turn->fault.state), LOG_TEXT("message", turn->fault.message));
     turn->figures.refused++;

@@ -369,7 +369,7 @@ def test_the_status_shows_the_test_clock(client):
 def test_the_command_line_moves_it(server):
     server.client().push("a", "1", delay="30m")
     shown = server.cli("clock", "advance", "--by", "30m", text=True)
-    assert shown.returncode == 0 and shown.stdout == f"2030-01-01T00:30:00.001Z, began at {START}\n1 thing happened on the way\n"
+    assert shown.returncode == 0 and shown.stdout == f"2030-01-01T00:30:00.001Z, began at {START}\n1 event on the way\n"
     assert json.loads(server.cli("clock", "--json", text=True).stdout)["now"] == "2030-01-01T00:30:00.001Z"
     assert server.cli("clock", "advance", "--to", "next", "--wait", "idle", text=True).returncode == 0
     assert server.cli("clock", "reset", text=True).returncode == 0

@@ -564,7 +564,7 @@ def test_the_demo_prints_its_documented_output():
     done = subprocess.run([REPO / "scripts/demo", "1"], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "TARGET": "http", "TARRY_BIN": str(BINARY)})
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "none early, all signed" in done.stdout and "is dead: http 410" in done.stdout
+    assert "not early, and signed" in done.stdout and "is dead: http 410" in done.stdout
 
 
 # ---- what names a message ----

@@ -819,7 +819,7 @@ def test_the_demo_starts_a_postgresql_of_its_own_and_leaves_nothing():
     try:
         done = subprocess.run([str(REPO / "scripts/demo"), "1"], capture_output=True, text=True, timeout=120, check=False,
                               env={**os.environ, "STORE": "postgres", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)})
-        assert done.returncode == 0 and "every order came once, none early" in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 0 and "every order was delivered once, not early" in done.stdout, done.stdout + done.stderr
         assert list(directory.iterdir()) == []
     finally:
         shutil.rmtree(directory)

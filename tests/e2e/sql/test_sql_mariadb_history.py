@@ -302,5 +302,5 @@ def demo():
 def test_the_demo_starts_a_mariadb_of_its_own_and_leaves_nothing(demo):
     process, directory = demo
     said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0 and "every order came once, none early" in said, said
+    assert process.returncode == 0 and "every order was delivered once, not early" in said, said
     assert list(directory.iterdir()) == []
