@@ -45,7 +45,7 @@ public class CallRetry {
             throw new IOException("the service answered " + status); // tried again by the job's own backoff
         }
         System.out.println("call " + job.attempt() + ": 200, done");
-        worker.stopAsync(Duration.ofSeconds(30)); // a worker of yours goes on until SIGTERM
+        worker.stopAsync(Duration.ofSeconds(30)); // your own worker runs until SIGTERM
     }
 
     static HttpServer serve() throws IOException {

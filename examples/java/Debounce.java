@@ -29,6 +29,6 @@ public class Debounce {
 
     static void index(Job job) {
         System.out.println("indexing version " + job.jsonObject().get("version"));
-        worker.stopAsync(Duration.ofSeconds(30)); // a worker of yours goes on until SIGTERM
+        worker.stopAsync(Duration.ofSeconds(30)); // your own worker runs until SIGTERM
     }
 }

@@ -21,7 +21,7 @@ public class OrderTimeout {
         }
     }
 
-    /** The job has the order's own number: whoever knows the order can cancel it. */
+    /** The job has the order's own number: the order number is enough to cancel it. */
     static void place(Client client, String order, Duration delay) {
         client.push(new Push("orders", Map.of("order", order)).id(order).delay(delay));
         System.out.println("order " + order + " placed");
@@ -35,6 +35,6 @@ public class OrderTimeout {
 
     static void close(Job job) {
         System.out.println("order " + job.jsonObject().get("order") + " closed: not paid in time");
-        worker.stopAsync(Duration.ofSeconds(30)); // a worker of yours goes on until SIGTERM
+        worker.stopAsync(Duration.ofSeconds(30)); // your own worker runs until SIGTERM
     }
 }

@@ -25,6 +25,6 @@ public class Reminder {
 
     static void remind(Job job) {
         System.out.println("reminder: " + job.text());
-        worker.stopAsync(Duration.ofSeconds(30)); // a worker of yours goes on until SIGTERM
+        worker.stopAsync(Duration.ofSeconds(30)); // your own worker runs until SIGTERM
     }
 }

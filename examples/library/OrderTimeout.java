@@ -14,7 +14,7 @@ public class OrderTimeout {
         this.queue = queue;
     }
 
-    /** The job has the order's own number: whoever knows the order can cancel it. */
+    /** The job has the order's own number: the order number is enough to cancel it. */
     void place(String number) {
         queue.push(new Push("orders", number).id(number).delay(Duration.ofMinutes(30)));
         System.out.println("order " + number + " placed");
@@ -26,7 +26,7 @@ public class OrderTimeout {
         }
     }
 
-    /** A worker of yours goes on for ever: take("orders") waits for the next order. */
+    /** Your own worker runs without end: take("orders") waits for the next order. */
     void closeOverdue() throws InterruptedException {
         for (Job job; (job = queue.poll(Duration.ZERO, "orders")) != null;) {
             System.out.println("order " + job.text() + " closed: not paid in time");

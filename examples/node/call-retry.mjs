@@ -19,7 +19,7 @@ async function call(job, { signal }) {
   }
   if (status !== 200) throw new Error(`the service answered ${status}`); // tried again by the job's own backoff
   console.log(`call ${job.attempt}: 200, done`);
-  void worker.stop(); // a worker of yours goes on until SIGTERM
+  void worker.stop(); // your own worker runs until SIGTERM
 }
 
 const client = new Client();

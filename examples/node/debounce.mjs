@@ -13,7 +13,7 @@ async function save(version) {
 
 function index(job) {
   console.log(`indexing version ${job.json().version}`);
-  void worker.stop(); // a worker of yours goes on until SIGTERM
+  void worker.stop(); // your own worker runs until SIGTERM
 }
 
 for (const version of [1, 2, 3]) await save(version);

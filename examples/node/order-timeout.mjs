@@ -5,7 +5,7 @@ import { Client, Worker } from "@tarry/client";
 const delay = Number(process.argv[2] ?? 1800) * 1000;
 const client = new Client();
 
-// The job has the order's own number: whoever knows the order can cancel it.
+// The job has the order's own number: the order number is enough to cancel it.
 async function place(order) {
   await client.push("orders", { order }, { id: order, delay });
   console.log(`order ${order} placed`);
@@ -17,7 +17,7 @@ async function pay(order) {
 
 function close(job) {
   console.log(`order ${job.json().order} closed: not paid in time`);
-  void worker.stop(); // a worker of yours goes on until SIGTERM
+  void worker.stop(); // your own worker runs until SIGTERM
 }
 
 await place("1001");

@@ -7,7 +7,7 @@ const client = new Client();
 
 function remind(job) {
   console.log(`reminder: ${job.text}`);
-  void worker.stop(); // a worker of yours goes on until SIGTERM
+  void worker.stop(); // your own worker runs until SIGTERM
 }
 
 const now = Date.now();

@@ -47,7 +47,7 @@ $client = new Client();
 $client->push('calls', ['url' => 'http://' . stream_socket_get_name($service, false) . '/']);
 $worker = new Worker($client, 'calls', $call, onDone: function (Job $job, string $outcome) use (&$worker): void {
     if ($outcome === 'ack') {
-        $worker->stop(); // a worker of yours goes on until SIGTERM
+        $worker->stop(); // your own worker runs until SIGTERM
     }
 });
 $worker->run();

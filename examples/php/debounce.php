@@ -28,6 +28,6 @@ $index = function (Job $job): void {
 
 array_map($save, [1, 2, 3]);
 $worker = new Worker($client, 'reindex', $index, onDone: function () use (&$worker): void {
-    $worker->stop(); // a worker of yours goes on until SIGTERM
+    $worker->stop(); // your own worker runs until SIGTERM
 });
 $worker->run();

@@ -13,7 +13,7 @@ use Tarry\Worker;
 $delay = (float) ($argv[1] ?? 1800);
 $client = new Client();
 
-/** The job has the order's own number: whoever knows the order can cancel it. */
+/** The job has the order's own number: the order number is enough to cancel it. */
 $place = function (string $order) use ($client, $delay): void {
     $client->push('orders', ['order' => $order], id: $order, delay: $delay);
     echo "order $order placed\n";
@@ -34,6 +34,6 @@ $place('1001');
 $place('1002');
 $pay('1001');
 $worker = new Worker($client, 'orders', $close, onDone: function () use (&$worker): void {
-    $worker->stop(); // a worker of yours goes on until SIGTERM
+    $worker->stop(); // your own worker runs until SIGTERM
 });
 $worker->run();

@@ -23,6 +23,6 @@ echo "reminder set\n";
 $client->reschedule('reminders', 'meeting-7', at: $now + $delay);
 echo "meeting moved, reminder moved\n";
 $worker = new Worker($client, 'reminders', $remind, onDone: function () use (&$worker): void {
-    $worker->stop(); // a worker of yours goes on until SIGTERM
+    $worker->stop(); // your own worker runs until SIGTERM
 });
 $worker->run();

@@ -54,7 +54,7 @@ func main() {
 			return tarry.Retry(delay, errors.New("the service answered 503"))
 		}
 		fmt.Printf("call %d: %d, done\n", job.Attempt, answer.StatusCode)
-		stop() // a worker of yours goes on until SIGTERM
+		stop() // your own worker runs until SIGTERM
 		return nil
 	}
 	if err := tarry.NewWorker(client, []string{"calls"}, call, tarry.WorkerOptions{}).Run(ctx); err != nil {

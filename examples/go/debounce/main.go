@@ -38,7 +38,7 @@ func main() {
 	}
 	index := func(_ context.Context, job *tarry.Job) error {
 		fmt.Println("indexing version", job.Text())
-		stop() // a worker of yours goes on until SIGTERM
+		stop() // your own worker runs until SIGTERM
 		return nil
 	}
 	if err := tarry.NewWorker(client, []string{"reindex"}, index, tarry.WorkerOptions{}).Run(ctx); err != nil {

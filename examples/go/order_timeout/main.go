@@ -15,7 +15,7 @@ type order struct {
 	Order string `json:"order"`
 }
 
-// place pushes a job that has the order's own number: whoever knows the order can cancel it.
+// place pushes a job that has the order's own number: the order number is enough to cancel it.
 func place(ctx context.Context, client *tarry.Client, number string, delay time.Duration) {
 	if _, err := client.Push(ctx, tarry.Push{Topic: "orders", Body: order{number}, ID: number, Delay: delay}); err != nil {
 		log.Fatal(err)
@@ -55,7 +55,7 @@ func main() {
 			return tarry.Reject(err)
 		}
 		fmt.Printf("order %s closed: not paid in time\n", due.Order)
-		stop() // a worker of yours goes on until SIGTERM
+		stop() // your own worker runs until SIGTERM
 		return nil
 	}
 	if err := tarry.NewWorker(client, []string{"orders"}, closing, tarry.WorkerOptions{}).Run(ctx); err != nil {

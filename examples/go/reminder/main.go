@@ -35,7 +35,7 @@ func main() {
 	fmt.Println("meeting moved, reminder moved")
 	remind := func(_ context.Context, job *tarry.Job) error {
 		fmt.Println("reminder:", job.Text())
-		stop() // a worker of yours goes on until SIGTERM
+		stop() // your own worker runs until SIGTERM
 		return nil
 	}
 	if err := tarry.NewWorker(client, []string{"reminders"}, remind, tarry.WorkerOptions{}).Run(ctx); err != nil {

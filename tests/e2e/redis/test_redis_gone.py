@@ -32,7 +32,7 @@ def fsck(redis):
 
 
 def says_gone(server):
-    return server.log().count('event="the queue is gone"')
+    return server.log().count('event="the queue is missing"')
 
 
 def test_after_flushall_the_first_server_to_notice_recreates_the_queue(fresh, start_server):

@@ -134,7 +134,7 @@ def test_a_socket_file_of_a_dead_server_is_replaced_and_no_other(start_server, t
     path = tmp_path / "tarry.sock"
     server = start_server("--listen", f"unix:{path}")
     said = refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
-    assert f"cannot listen on 'unix:{path}', a server listens there, stop the other server or choose another path" in said
+    assert f"cannot listen on 'unix:{path}', another server listens there, stop the other server or choose another path" in said
     assert Client(path).good("GET", "/v1/info") and not (tmp_path / "other").exists()
     server.kill()
     assert path.is_socket()

@@ -152,7 +152,7 @@ static void each_finding_has_a_place_and_a_remedy(void **state)
         text(),
         "shard 00, wal/00000001.log, byte 4096: a \"batch\" is damaged; restore a backup, or save "
         "what can be read with 'tarry fsck --salvage'\n"
-        "shard 01, run/00000002.keys: is missing; 'tarry fsck --repair' mends it\n"
+        "shard 01, run/00000002.keys: is missing; 'tarry fsck --repair' repairs it\n"
         "shard 00, run/00000003.run, slot 17: cannot be read; restore a backup, or save the "
         "rest with 'tarry fsck --salvage'\n"
         "shard 00: counts are wrong; mended\n"

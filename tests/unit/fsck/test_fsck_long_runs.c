@@ -47,7 +47,7 @@ static void a_damaged_block_with_a_border_in_it_is_one_finding(void **state)
     examine();
     found = the_finding("run/00000003.run",
                         "the directory is damaged from slot 170 to 339: nothing is known of the "
-                        "170 jobs alive there");
+                        "170 pending jobs in it");
     assert_int_equal(found->slot, BLOCK);
     assert_int_equal(found->cure, FSCK_SALVAGE);
     save();

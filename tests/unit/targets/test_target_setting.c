@@ -162,7 +162,7 @@ static const struct {
     {"{\"to\":\"https://h\",\"headers\":{\"a b\":\"1\"}}", "a header's name has letters"},
     {"{\"to\":\"https://h\",\"headers\":{\"a\\r\\nb\":\"1\"}}", "a header's name has letters"},
     {"{\"to\":\"https://h\",\"headers\":{\"a:\":\"1\"}}", "a header's name has letters"},
-    {"{\"to\":\"https://h\",\"headers\":{\"a\":\"x\\r\\nb: c\"}}", "control byte at byte 1"},
+    {"{\"to\":\"https://h\",\"headers\":{\"a\":\"x\\r\\nb: c\"}}", "control character at byte 1"},
     {"{\"to\":\"https://h\",\"headers\":{\"a\":\"{ids}\"}}", "bad field '{ids}' at byte 0"},
     {"{\"to\":\"https://h\",\"headers\":{\"a\":\"1\",\"A\":\"2\"}}", "'A' is given twice"},
     {"{\"to\":\"https://h\",\"headers\":{\"hOST\":\"x\"}}", "'hOST' is set by the server"},

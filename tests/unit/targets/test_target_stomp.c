@@ -335,7 +335,7 @@ static void an_error_fails_the_message_it_names_and_no_other(void **state)
     peer_say_frame(&broker->peers[0], "ERROR\nreceipt-id:2\nmessage:not\\c allowed\n\n");
     UNTIL(broker, broker->rig.reported == 1);
     assert_int_equal(broker->rig.outcomes[1], TARGET_FAILED);
-    assert_string_equal(broker->rig.last.error, "the broker says: not: allowed");
+    assert_string_equal(broker->rig.last.error, "error of the broker: not: allowed");
     assert_false(broker->rig.last.is_ailing);
     /* What comes now waits for the next connection; receipts still count on this one. */
     broker_rig_send_text(&broker->rig, 3, "later");
