@@ -1,6 +1,6 @@
 // Package tarry is a client of tarry, the delay queue: push a job now, work on it when it is due.
 //
-// docs/clients.md says what it does call by call, and why.
+// docs/clients.md documents each call and the reasons.
 package tarry
 
 import (
@@ -17,13 +17,13 @@ const (
 	leasesMax = 1000
 )
 
-// Client calls a server, or several that share a store. Any number of goroutines may use one at once.
+// Client calls a server, or several that share a store. Any number of goroutines may use a client at the same time.
 type Client struct {
 	transport *transport
 	gatherer  gatherer
 }
 
-// New makes a client. It speaks to nobody yet.
+// New returns a client. It does not connect yet.
 func New(options Options) (*Client, error) {
 	made, err := newTransport(options)
 	if err != nil {
@@ -32,17 +32,17 @@ func New(options Options) (*Client, error) {
 	return &Client{transport: made}, nil
 }
 
-// Close closes connections that nobody uses just now.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.http.CloseIdleConnections() }
 
-// PushResult is what became of an item of PushMany: Err says why it was refused.
+// PushResult is the outcome of an item of PushMany: Err is the reason if it was refused.
 type PushResult struct {
 	Pushed
 	Err error
 }
 
-// PushMany hands over any number of jobs. One that is refused is an error in its place, and spoils no other. Where a request fails as a
-// whole its error is given, too, in the place of each job whose fate is not known and of those that were not sent.
+// PushMany pushes any number of jobs. A refused job has an error in its place and does not affect the others. If a whole request fails, its
+// error is also in the place of each job whose outcome is unknown and of each job that was not sent.
 func (c *Client) PushMany(ctx context.Context, pushes []Push) ([]PushResult, error) {
 	results := make([]PushResult, len(pushes))
 	items := make([]item, 0, len(pushes))
@@ -67,7 +67,7 @@ func (c *Client) PushMany(ctx context.Context, pushes []Push) ([]PushResult, err
 	return results, nil
 }
 
-// pushItems sends one request; what a limit refuses just now is made again as a call would be.
+// pushItems sends one request. Items that a limit refuses are retried like a call.
 func (c *Client) pushItems(ctx context.Context, items []item, places []int, results []PushResult) error {
 	began, pause := time.Now(), firstPause
 	for {
@@ -112,21 +112,21 @@ func jobPath(topic, id string, rest ...string) string {
 	return "/v1/topics/" + url.PathEscape(topic) + "/jobs/" + url.PathEscape(id) + strings.Join(rest, "")
 }
 
-// What RequestCancel did.
+// Results of RequestCancel.
 const (
 	Cancelled = "cancelled"
 	Requested = "requested"
 )
 
-// Cancel says false where there is no such job. A job that somebody holds cannot be cancelled: ErrConflict; see RequestCancel.
+// Cancel returns false if the job does not exist. A job that a consumer holds cannot be cancelled (ErrConflict); see RequestCancel.
 func (c *Client) Cancel(ctx context.Context, topic, id string) (bool, error) {
 	r := request{method: "DELETE", path: jobPath(topic, id)}
 	found, err := c.cancel(ctx, &r)
 	return found != "" || err == nil && r.isRepeated, err // an earlier try may have done it
 }
 
-// RequestCancel gives Cancelled; or Requested where a consumer holds the job, who is told, and it is cancelled unless he acks it; or "" where
-// the job does not exist.
+// RequestCancel returns Cancelled, or Requested if a consumer holds the job, or "" if the job does not exist. A consumer is notified, and the
+// job is cancelled unless the consumer acks it.
 func (c *Client) RequestCancel(ctx context.Context, topic, id string) (string, error) {
 	return c.cancel(ctx, &request{method: "DELETE", path: jobPath(topic, id), query: url.Values{"request": {"true"}}})
 }
@@ -140,14 +140,14 @@ func (c *Client) cancel(ctx context.Context, r *request) (string, error) {
 	return answer.Result, err
 }
 
-// Move is what Reschedule changes: what is zero stays.
+// Move has the changes of Reschedule: zero values do not change.
 type Move struct {
 	Delay    time.Duration // from now
 	At       time.Time     // in place of Delay
 	Priority *int
 }
 
-// Reschedule gives the new due.
+// Reschedule returns the new due time.
 func (c *Client) Reschedule(ctx context.Context, topic, id string, move Move) (time.Time, error) {
 	query := url.Values{}
 	add(query, "delay", milliseconds(move.Delay))
@@ -171,7 +171,7 @@ func (c *Client) Run(ctx context.Context, topic, id string) error {
 	return c.transport.call(ctx, &request{method: "POST", path: jobPath(topic, id, "/run")}, nil)
 }
 
-// Get gives the job as it stands, or ErrNotFound.
+// Get returns the current state of the job, or ErrNotFound.
 func (c *Client) Get(ctx context.Context, topic, id string) (*Job, error) {
 	var job Job
 	if err := c.transport.call(ctx, &request{method: "GET", path: jobPath(topic, id), query: url.Values{"body": {"base64"}}}, &job); err != nil {
@@ -180,7 +180,7 @@ func (c *Client) Get(ctx context.Context, topic, id string) (*Job, error) {
 	return &job, nil
 }
 
-// ListOptions says which jobs of a topic; the zero value is all, without bodies.
+// ListOptions selects jobs of a topic; the zero value selects all, without bodies.
 type ListOptions struct {
 	State    string
 	IDPrefix string
@@ -188,8 +188,8 @@ type ListOptions struct {
 	Page     int // jobs in a request, 100
 }
 
-// List goes through the jobs of a topic by due, asked for page by page: `for job, err := range client.List(…)` from Go 1.23 on; before,
-// call it with the body of the loop. An error is the last that comes.
+// List iterates over the jobs of a topic by due time, and requests them in pages: `for job, err := range client.List(…)` from Go 1.23 on; with
+// older versions call it with the body of the loop. An error ends the iteration.
 func (c *Client) List(ctx context.Context, topic string, options ListOptions) func(yield func(*Job, error) bool) {
 	return func(yield func(*Job, error) bool) {
 		query := url.Values{"limit": {strconv.Itoa(max(options.Page, 0))}}
@@ -227,17 +227,17 @@ func (c *Client) List(ctx context.Context, topic string, options ListOptions) fu
 	}
 }
 
-// Take says what is wanted.
+// Take has the options of a take.
 type Take struct {
-	Topics []string      // that named first is served first
+	Topics []string      // served in this order
 	Max    int           // jobs at most, 1
 	Wait   time.Duration // for the first of them
 	Lease  time.Duration // 0: the job's
-	// Consumer is who takes, in 64 printable ASCII characters at most: shown as the holder.
+	// Consumer is the name shown as the holder, at most 64 printable ASCII characters.
 	Consumer string
 }
 
-// Take gives ready jobs. It is never made again by itself: a try whose answer was lost may hold jobs until their lease ends.
+// Take returns ready jobs. It is never retried automatically: a call whose answer was lost may hold jobs until their lease ends.
 func (c *Client) Take(ctx context.Context, take Take) ([]Job, error) {
 	query := url.Values{"topic": take.Topics, "max": {strconv.Itoa(max(take.Max, 1))}, "wait": {wholeMilliseconds(take.Wait)}, "body": {"base64"}}
 	add(query, "lease_for", milliseconds(take.Lease))
@@ -255,7 +255,7 @@ func (c *Client) Take(ctx context.Context, take Take) ([]Job, error) {
 	return answer.Jobs, nil
 }
 
-// answer is what is said about a lease.
+// answer is the answer for a lease.
 type answer struct {
 	Lease    string `json:"lease"`
 	Delay    string `json:"delay,omitempty"`
@@ -264,30 +264,30 @@ type answer struct {
 	LeaseFor string `json:"lease_for,omitempty"`
 }
 
-// Ack says that the jobs are done. The errors are those of the leases, in order, nil for each that counts; one that an earlier try of this
-// call may have acked counts. The same goes for Nack, Extend and GiveBack.
+// Ack reports that the jobs are done. The errors are those of the leases, in order, nil for each success; a job that an earlier try of this
+// call may have acked is a success. The same applies to Nack, Extend and GiveBack.
 func (c *Client) Ack(ctx context.Context, leases ...string) ([]error, error) {
 	return c.answer(ctx, "ack", leases, answer{})
 }
 
-// Nack is how the jobs failed.
+// Nack describes the failure of jobs.
 type Nack struct {
 	Delay time.Duration // 0: by the job's backoff
 	Error string
 	Final bool // no further attempt
 }
 
-// Nack says that the jobs failed.
+// Nack reports that the jobs failed.
 func (c *Client) Nack(ctx context.Context, nack Nack, leases ...string) ([]error, error) {
 	return c.answer(ctx, "nack", leases, answer{Delay: milliseconds(nack.Delay), Error: cutText(nack.Error), Final: nack.Final})
 }
 
-// Extend makes the leases end so long from now; 0: as long as the job's lease is.
+// Extend makes the leases end after this time from now; 0 means the lease time of the job.
 func (c *Client) Extend(ctx context.Context, lease time.Duration, leases ...string) ([]error, error) {
 	return c.answer(ctx, "extend", leases, answer{LeaseFor: milliseconds(lease)})
 }
 
-// GiveBack says that the jobs were not begun: they are ready again at once, and the attempt does not count.
+// GiveBack returns jobs that were not started: they are ready again immediately, and the attempt does not count.
 func (c *Client) GiveBack(ctx context.Context, leases ...string) ([]error, error) {
 	return c.answer(ctx, "return", leases, answer{})
 }

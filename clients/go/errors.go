@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// The kinds of refusals, for errors.Is. docs/clients.md says which code is which kind.
+// The kinds of refusals, for errors.Is. docs/clients.md lists the codes of each kind.
 var (
 	ErrNotFound    = errors.New("tarry: not found")     // no such job or topic, or the job has finished
-	ErrConflict    = errors.New("tarry: conflict")      // the job is in a state in which this cannot be done: see Error.State
-	ErrLeaseEnded  = errors.New("tarry: lease ended")   // the lease is over, or was answered
-	ErrRefused     = errors.New("tarry: refused")       // the call is wrong, and would be wrong again
-	ErrDenied      = errors.New("tarry: denied")        // the server does not know who calls, or they may not do this
+	ErrConflict    = errors.New("tarry: conflict")      // the state of the job does not allow this: see Error.State
+	ErrLeaseEnded  = errors.New("tarry: lease ended")   // the lease has ended, or was answered
+	ErrRefused     = errors.New("tarry: refused")       // the call is wrong; a retry would fail again
+	ErrDenied      = errors.New("tarry: denied")        // the caller is unknown, or may not do this
 	ErrFull        = errors.New("tarry: full")          // no room for another job
-	ErrUnavailable = errors.New("tarry: unavailable")   // no answer for as long as was tried: what became of the call is not known
+	ErrUnavailable = errors.New("tarry: unavailable")   // no answer during all retries: whether the call was done is not known
 	ErrServer      = errors.New("tarry: server failed") // any other answer
-	// ErrCancelRequested is why the context of a handler ends once somebody asks to cancel its job: what it returns still counts.
-	ErrCancelRequested = errors.New("tarry: somebody asks to cancel the job")
+	// ErrCancelRequested is the cause with which the context of a handler ends when the cancel of its job is requested: its return value still counts.
+	ErrCancelRequested = errors.New("tarry: the cancel of the job was requested")
 
-	errGraceOver = errors.New("tarry: worker has stopped") // why the context of a handler ends once the grace is over
+	errGraceOver = errors.New("tarry: worker has stopped") // the cause with which the context of a handler ends after the grace time
 )
 
-// Error is a refusal of the server, or that there was no answer. errors.Is tells its kind.
+// Error is a refusal of the server, or a missing answer. errors.Is reports its kind.
 type Error struct {
 	Kind       error         // one of those above
 	Code       string        // stable; docs/api.md has the table
-	Status     int           // of HTTP; 0 for an item of a batch, and where there was no answer
+	Status     int           // of HTTP; 0 for an item of a batch, and if there was no answer
 	Detail     string        // what to do, for people
 	State      string        // of the job, with ErrConflict
 	Limit      any           // that was met
-	RetryAfter time.Duration // as the server asked; 0 where it did not
+	RetryAfter time.Duration // as requested by the server; otherwise 0
 	cause      error
 }
 
@@ -43,10 +43,10 @@ func (e *Error) Error() string {
 	return "tarry: " + e.Code + ": " + e.Detail
 }
 
-// Is says whether the error is of that kind.
+// Is reports whether the error has this kind.
 func (e *Error) Is(target error) bool { return target == e.Kind }
 
-// Unwrap gives what kept the answer away: an error of net/http, or of the context.
+// Unwrap returns the cause of a missing answer: an error of net/http, or of the context.
 func (e *Error) Unwrap() error { return e.cause }
 
 // LogValue makes slog write code, status and detail as a group.
@@ -122,7 +122,7 @@ func problemOf(status int, body []byte, retryAfter time.Duration) *Error {
 	return problem.toError(status, retryAfter)
 }
 
-// RetryError is what a handler returns to say when its job is tried again.
+// RetryError is the return value with which a handler sets the time of the next attempt.
 type RetryError struct {
 	After time.Duration // 0: after the job's backoff
 	Err   error         // its text becomes the attempt's error; may be nil
@@ -131,10 +131,10 @@ type RetryError struct {
 func (e *RetryError) Error() string { return textOf("retry", e.Err) }
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// Retry says: try the job again after that time, and not by its backoff. err is noted with the attempt.
+// Retry makes the job's next attempt begin after this time instead of its backoff. err is stored with the attempt.
 func Retry(after time.Duration, err error) error { return &RetryError{After: after, Err: err} }
 
-// RejectError is what a handler returns where no further attempt can help.
+// RejectError is the return value of a handler if no further attempt can help.
 type RejectError struct {
 	Err error // its text becomes the attempt's error; may be nil
 }
@@ -142,7 +142,7 @@ type RejectError struct {
 func (e *RejectError) Error() string { return textOf("reject", e.Err) }
 func (e *RejectError) Unwrap() error { return e.Err }
 
-// Reject says: no further attempt can help, the job is dead at once.
+// Reject makes the job dead immediately, because no further attempt can help.
 func Reject(err error) error { return &RejectError{Err: err} }
 
 func textOf(otherwise string, err error) string {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	firstTriesMax = 4         // under way at once: what comes meanwhile goes together in the next
+	firstTriesMax = 4         // requests in progress at the same time; later pushes go together in the next one
 	gatheredBytes = 256 << 10 // of bodies, in a request: a big one goes by itself
 )
 
@@ -56,7 +56,7 @@ func (c *Client) Push(ctx context.Context, push Push) (Pushed, error) {
 	return results[0].Pushed, results[0].Err
 }
 
-// firstTry says, too, whether an error may be another's: that of a request with several.
+// firstTry also reports whether an error may belong to another push: that of a request with several.
 func (c *Client) firstTry(ctx context.Context, made item) (PushResult, bool) {
 	g := &c.gatherer
 	g.mutex.Lock()

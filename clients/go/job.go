@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// Push is a job to be handed over. Only the topic is needed; what is left zero is the topic's default.
+// Push is a job to be pushed. Only the topic is required; zero values mean the topic's defaults.
 type Push struct {
 	Topic string
 	// Body is []byte, a string, or anything else, which becomes JSON (json.RawMessage as it is).
 	Body        any
-	ID          string // yours: by it the job is cancelled, moved, looked up. Without it the client makes a ULID
+	ID          string // your id, to cancel, move and get the job. Without it the client generates a ULID
 	Delay       time.Duration
 	At          time.Time // in place of Delay
 	Priority    *int      // lower comes first; see Priority
@@ -26,7 +26,7 @@ type Push struct {
 	Lease       time.Duration
 	MaxAttempts int
 	Backoff     string // like exponential:1s..1h, or fixed:30s
-	OnConflict  string // where there is a job of this id: keep, replace, reject
+	OnConflict  string // if the id exists: keep, replace, reject
 	Callback    string
 	Meta        map[string]string
 	ContentType string
@@ -34,17 +34,17 @@ type Push struct {
 	TraceState  string
 }
 
-// Priority gives one for Push and Move.
+// Priority returns a priority for Push and Move.
 func Priority(n int) *int { return &n }
 
-// Pushed is what became of a push.
+// Pushed is the result of a push.
 type Pushed struct {
 	ID     string
-	Result string // created, replaced, or existed, where nothing was changed
+	Result string // created, replaced, or existed if nothing was changed
 	DueAt  time.Time
 }
 
-// Job is a job as it was taken, or as it stands. Body is to the byte what was pushed.
+// Job is a taken job, or the current state of a job. Body has exactly the pushed bytes.
 type Job struct {
 	Topic       string            `json:"topic"`
 	ID          string            `json:"id"`
@@ -52,7 +52,7 @@ type Job struct {
 	ContentType string            `json:"content_type"`
 	Meta        map[string]string `json:"meta"`
 	Attempt     int               `json:"attempt"`
-	// Delivery rises with every delivery: hand it on to what you write to, which then refuses whoever comes late.
+	// Delivery increases with every delivery: pass it to the systems that you write to, so that they can reject late writers.
 	Delivery   int64     `json:"delivery"`
 	Priority   int       `json:"priority"`
 	State      string    `json:"state"`
@@ -60,18 +60,18 @@ type Job struct {
 	Lease      string    `json:"lease"`
 	LeaseUntil time.Time `json:"lease_until"`
 	LastError  string    `json:"last_error"`
-	Consumer   string    `json:"consumer"` // who holds it, as he calls himself
-	// CancelRequested of a job that Get or List gave: nobody wants it any more; unless it is acked, it is cancelled when the lease ends.
+	Consumer   string    `json:"consumer"` // name of the consumer that holds the job
+	// CancelRequested is set in jobs of Get and List: the job is cancelled when its lease ends, unless it is acked.
 	CancelRequested bool `json:"cancel_requested"`
 }
 
-// Text gives the body as a text.
+// Text returns the body as a string.
 func (j *Job) Text() string { return string(j.Body) }
 
 // JSON reads the body into v.
 func (j *Job) JSON(v any) error { return json.Unmarshal(j.Body, v) }
 
-// TraceParent gives the trace that the job was pushed in, or "".
+// TraceParent returns the trace in which the job was pushed, or "".
 func (j *Job) TraceParent() string { return j.Meta["traceparent"] }
 
 // LogValue makes slog write topic, id and attempt as a group, and never the body.
@@ -113,7 +113,7 @@ func (p *Push) item() (item, error) {
 	if made.ID == "" {
 		made.ID = newID(time.Now())
 		if made.OnConflict == "" {
-			made.OnConflict = "keep" // a try whose answer was lost may have made the job
+			made.OnConflict = "keep" // a try whose answer was lost may have created the job
 		}
 	}
 	if p.TraceParent != "" || p.TraceState != "" {
@@ -130,7 +130,7 @@ func (p *Push) item() (item, error) {
 	return made, nil
 }
 
-// bodyOf gives the bytes and their content type. Never nil: the API wants a text, not null.
+// bodyOf returns the bytes and their content type. The bytes are never nil, because the API requires a text, not null.
 func bodyOf(body any) ([]byte, string, error) {
 	switch body := body.(type) {
 	case nil:
@@ -151,7 +151,7 @@ func bodyOf(body any) ([]byte, string, error) {
 	return bytes.TrimSuffix(made.Bytes(), []byte("\n")), "application/json", nil
 }
 
-// milliseconds gives a duration as the API has it, rounded up: never early. "" for 0.
+// milliseconds returns a duration in the form of the API, rounded up so that a job is never early. "" for 0.
 func milliseconds(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -167,7 +167,7 @@ func wholeMilliseconds(d time.Duration) string {
 	return strconv.FormatInt(n, 10) + "ms"
 }
 
-// moment gives a time as the API has it, in milliseconds since 1970, rounded up. "" for none.
+// moment returns a time in the form of the API, in milliseconds since 1970, rounded up. "" for no time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -181,7 +181,7 @@ func moment(t time.Time) string {
 
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// newID makes a ULID: 48 bits of milliseconds and 80 random ones, five to a letter.
+// newID returns a ULID: 48 bits of milliseconds and 80 random ones, five to a letter.
 func newID(now time.Time) string {
 	var bits [16]byte
 	binary.BigEndian.PutUint64(bits[:8], uint64(now.UnixMilli())<<16)
@@ -200,7 +200,7 @@ func newID(now time.Time) string {
 
 const errorBytes = 200 // of an attempt's error, as the server keeps them
 
-// cutText gives one line of valid UTF-8, at most so long.
+// cutText returns one line of valid UTF-8 with at most this length.
 func cutText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// ErrSignature says that a callback was not signed with one of the secrets, or not just now.
+// ErrSignature is returned if a callback was not signed with one of the secrets, or not recently.
 var ErrSignature = errors.New("tarry: bad signature")
 
 const tolerance = 300 // seconds, either way
 
-// Verify gives the job of a callback. Several secrets are for the time in which they change; they are as in the policy file, with or
-// without whsec_. The body is to the byte as it came. The signature covers id, time and body: trust the other headers, and so the job's
-// topic and id, on https alone.
+// Verify returns the job of a callback. Give several secrets while they are being replaced, in the form of the policy file, with or
+// without whsec_. Pass the body exactly as received. The signature covers id, time and body: trust the other headers, and so the job's
+// topic and id, only on https.
 func Verify(secrets []string, header http.Header, body []byte) (*Job, error) {
 	return VerifyAt(time.Now(), secrets, header, body)
 }
@@ -35,7 +35,7 @@ func VerifyAt(now time.Time, secrets []string, header http.Header, body []byte) 
 	for _, secret := range secrets {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 		if err != nil {
-			return nil, errors.New("tarry: a secret is no base64, give it as in the policy file")
+			return nil, errors.New("tarry: a secret is not base64, give it as in the policy file")
 		}
 		sum := hmac.New(sha256.New, key)
 		fmt.Fprintf(sum, "%s.%s.", header.Get("Webhook-Id"), stamp)

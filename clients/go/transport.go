@@ -35,7 +35,7 @@ type Options struct {
 	TLS      *tls.Config   // for servers at https://
 }
 
-// transport sends requests over connections that are kept, and makes again what docs/clients.md says.
+// transport sends requests over persistent connections and retries them as documented in docs/clients.md.
 type transport struct {
 	http     *http.Client
 	places   []string
@@ -165,7 +165,7 @@ func jittered(pause time.Duration) time.Duration {
 	return pause/2 + time.Duration(rand.Int63n(int64(pause/2)+1))
 }
 
-// sleep says whether it slept to the end.
+// sleep reports whether it slept to the end.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -177,7 +177,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once makes one try. Where it fails it gives how long the server asked to wait, or noRetryAfter.
+// once makes one try. If it fails, it returns the wait that the server requested, or noRetryAfter.
 func (t *transport) once(ctx context.Context, r *request, body []byte, out any) (time.Duration, *Error) {
 	timeout := t.timeout
 	if r.timeout != 0 {
@@ -241,7 +241,7 @@ func (t *transport) exchange(ctx context.Context, method, target string, body []
 
 func isAgain(status int) bool { return status == 429 || status >= 502 && status <= 504 }
 
-const noRetryAfter time.Duration = -1 // unlike 0: the answer does not say
+const noRetryAfter time.Duration = -1 // unlike 0: the answer has no such header
 
 // retryAfterOf reads it in seconds, or as a date. A date is held against the answer's own Date: the clock here may be wrong.
 func retryAfterOf(header http.Header) time.Duration {

@@ -21,32 +21,32 @@ const (
 	beatPause        = 250 * time.Millisecond // at most, before an extend or an answer that failed is made again: soon enough for that grace
 )
 
-// Handler works on a job. Its context ends once the lease is lost (context.Cause is ErrLeaseEnded) or the grace is over; what it returns
-// then is thrown away. It ends, too, once somebody asks to cancel the job (ErrCancelRequested); what is returned then counts. nil: the job is done. Retry and Reject say more than other errors, which are tried again by the job's backoff.
+// Handler works on a job. Its context ends when the lease is lost (context.Cause is ErrLeaseEnded) or the grace time has passed; its return value
+// is then discarded. The context also ends when the cancel of the job is requested (ErrCancelRequested); the return value then counts. nil: the job is done. Retry and Reject set the next step; other errors are retried by the job's backoff.
 type Handler func(ctx context.Context, job *Job) error
 
-// How a job ended, as OnDone is told.
+// Outcomes of a job, as passed to OnDone.
 const (
 	Acked     = "ack"
 	Failed    = "nack"
 	Retried   = "retry"
 	Rejected  = "reject"
-	Lost      = "lost"       // somebody else may work on it by now
+	Lost      = "lost"       // another worker may have the job by now
 	GivenBack = "given_back" // costs no attempt
 )
 
-// WorkerOptions of a worker. Everything has a default. Hooks come from several goroutines at once, and should be quick.
+// WorkerOptions of a worker. Everything has a default. Several goroutines may call hooks at the same time, so they should be quick.
 type WorkerOptions struct {
-	Concurrency int           // jobs at once, 10
+	Concurrency int           // parallel jobs, 10
 	Lease       time.Duration // 1 min, extended for as long as the handler works
-	Consumer    string        // who takes, shown as the holder of the jobs; HOST:PID
-	Grace       time.Duration // that handlers have once Run's context ends, 30 s; below 0: none
+	Consumer    string        // name shown as the holder of the jobs, HOST:PID
+	Grace       time.Duration // time for handlers after Run's context has ended, 30 s; below 0: no time
 	OnTaken     func(job *Job)
 	OnDone      func(job *Job, outcome string, took time.Duration)
 	OnError     func(err error, what string) // what failed: take, ack, nack, return, extend, or handler for a panic
 }
 
-// Worker takes jobs, has a handler work on them, keeps their leases, and says how it went.
+// Worker takes jobs, runs a handler on them, extends their leases and answers for them.
 type Worker struct {
 	client  *Client
 	topics  []string
@@ -75,7 +75,7 @@ type held struct {
 	livesUntil, nextBeat time.Time
 	cancel               context.CancelCauseFunc // nil: not begun
 	isEnded              bool                    // the handler
-	isBeating            bool                    // an extend is under way
+	isBeating            bool                    // an extend is in progress
 	isAnswered           bool
 	verb, outcome        string // of the answer, once it is known
 	answer               answer
@@ -108,7 +108,7 @@ func consumerName(host string, pid int) string {
 	return host[:min(len(host), consumerBytesMax-len(end))] + end
 }
 
-// NewWorker makes a worker for the topics; that named first is served first.
+// NewWorker returns a worker for the topics, which are served in this order.
 func NewWorker(client *Client, topics []string, handler Handler, options WorkerOptions) *Worker {
 	if options.Concurrency < 1 {
 		options.Concurrency = 10
@@ -135,7 +135,7 @@ func NewWorker(client *Client, topics []string, handler Handler, options WorkerO
 	return w
 }
 
-// Run works until its context ends or Stop is called, and then nil; or until a take is refused in a way that stays so, and then that error.
+// Run works until its context ends or Stop is called, and then returns nil; or until a take is refused permanently, and then returns that error.
 // Handlers have the values of its context, and their own end. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mutex.Lock()
@@ -165,7 +165,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Stop takes no further job, gives back those that were not begun, and waits for handlers under way, for the grace at most; then their
+// Stop takes no more jobs, gives back those that were not started, and waits for running handlers, at most for the grace time; then their
 // context ends and their jobs are given back. It returns once Run has ended.
 func (w *Worker) Stop(grace time.Duration) {
 	w.beginToStop(grace)
@@ -265,7 +265,7 @@ func (w *Worker) freeSlots() int {
 	}
 }
 
-// begin starts a handler for each; where the worker stops, they are given back.
+// begin starts a handler for each job. If the worker is stopping, it gives the jobs back.
 func (w *Worker) begin(ctx context.Context, jobs []Job) {
 	now := time.Now()
 	for at := range jobs {
@@ -432,7 +432,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	now := time.Now()
 	for _, one := range unwanted {
 		if one.verb == "" && one.cancel != nil {
-			one.cancel(ErrCancelRequested) // the lease goes on, and what the handler returns counts
+			one.cancel(ErrCancelRequested) // the lease continues, and the handler's return value counts
 		}
 	}
 	for at, one := range due {
@@ -444,7 +444,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 			if one.verb == "" {
 				lost = append(lost, one)
 			}
-			one.nextBeat = now.Add(24 * time.Hour) // what its answer is told counts
+			one.nextBeat = now.Add(24 * time.Hour) // only the reply to its answer counts
 		default:
 			one.nextBeat = now.Add(min(w.options.Lease/(2*beats), beatPause))
 		}
@@ -454,7 +454,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	signal(w.beat)
 }
 
-// lose tells the handlers; what they return is thrown away.
+// lose ends the contexts of the handlers; their return values are discarded.
 func (w *Worker) lose(those []*held) {
 	for _, one := range those {
 		w.mutex.Lock()
