@@ -12,29 +12,29 @@ const BYTES_MAX = 12 << 20; // of a request that pushes; the server takes 16 MiB
 export const LEASES_MAX = 1_000;
 
 export interface ClientOptions {
-  /** Where the server is; several, separated by commas, are tried in turn. TARRY_URL, else http://127.0.0.1:8279. */
+  /** URL of the server; several, separated by commas, are tried in turn. Default: TARRY_URL, then http://127.0.0.1:8279. */
   url?: string | undefined;
-  /** What the file TARRY_TOKEN_FILE holds, else TARRY_TOKEN. */
+  /** Default: the contents of the file TARRY_TOKEN_FILE, then TARRY_TOKEN. */
   token?: string | undefined;
-  /** Of one request; a take has its `wait` and this. 10 s. */
+  /** Timeout of one request, added to the `wait` of a take. Default: 10 s. */
   timeout?: Duration | undefined;
-  /** How long a call is made again before its failure is reported. 30 s. */
+  /** Time for which a call is retried before its failure is reported. Default: 30 s. */
   retryFor?: Duration | undefined;
   /** For https: `ca`, `cert`, `key` and so on. */
   tls?: AgentOptions | undefined;
 }
 
 export interface CallOptions {
-  /** Cuts the request at once where it is aborted. */
+  /** Aborts the request immediately. */
   signal?: AbortSignal | undefined;
 }
 
 export interface PushOptions {
-  /** Without one it gets a ULID, and is pushed with `onConflict` keep. */
+  /** Default: a new ULID, pushed with `onConflict` keep. */
   id?: string | undefined;
   delay?: Duration | undefined;
   at?: Moment | undefined;
-  /** 0 to 65535; 0 comes first. */
+  /** 0 to 65535; 0 is delivered first. */
   priority?: number | undefined;
   ttl?: Duration | undefined;
   lease?: Duration | undefined;
@@ -64,7 +64,7 @@ export interface ListOptions extends CallOptions {
   state?: JobState | undefined;
   idPrefix?: string | undefined;
   bodies?: boolean | undefined;
-  /** How many jobs a request asks for. 100. */
+  /** Jobs per request. Default: 100. */
   page?: number | undefined;
 }
 
@@ -73,7 +73,7 @@ export interface TakeOptions extends CallOptions {
   max?: number | undefined;
   wait?: Duration | undefined;
   lease?: Duration | undefined;
-  /** Who takes, in 64 printable ASCII characters at most: shown as the holder. */
+  /** Name of the consumer, shown as the holder; at most 64 printable ASCII characters. */
   consumer?: string | undefined;
 }
 
@@ -83,10 +83,10 @@ export interface NackOptions extends CallOptions {
   final?: boolean | undefined;
 }
 
-/** A lease or the job that was taken, or several. */
+/** A lease, a taken job, or several of them. */
 export type Leases = string | Job | readonly (string | Job)[];
 
-/** For each lease: null where it counts, else why not. */
+/** For each lease: null for a success, otherwise the error. */
 export type LeaseResults = (TarryError | null)[];
 
 /** A server, or several that share a store. Its connections keep no process alive. */
@@ -100,7 +100,7 @@ export class Client {
     this.transport = new Transport(url, tokenOf(given.token), milliseconds(given.timeout ?? "10s"), milliseconds(given.retryFor ?? "30s"), given.tls ?? {});
   }
 
-  /** Closes all connections; what is under way on them fails. */
+  /** Closes all connections; calls in progress fail. */
   close(): void {
     this.transport.close();
   }
@@ -109,7 +109,7 @@ export class Client {
     this.close();
   }
 
-  /** Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two. */
+  /** Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. */
   async push(topic: string, body?: unknown, options: PushOptions & CallOptions = {}): Promise<Pushed> {
     const [result] = await this.#push([itemText({ ...options, topic, body })], options.signal);
     if (result instanceof TarryError) throw result;
@@ -117,8 +117,8 @@ export class Client {
   }
 
   /**
-   * One that is refused is an error in its place; it spoils no other. A request that fails as a whole is thrown where it is the first; later
-   * its error stands in the place of all that are left, so that what became of the others is known.
+   * Pushes many jobs. A refused job has an error in its place and does not affect the others. If the first request fails as a whole, its error
+   * is thrown. The error of a later request is in the place of all remaining jobs, so that the results of the others are not lost.
    */
   async pushMany(items: Iterable<PushItem>, options: CallOptions = {}): Promise<(Pushed | TarryError)[]> {
     const texts = Array.from(items, itemText);
@@ -134,7 +134,7 @@ export class Client {
     return results;
   }
 
-  /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
+  /** Retries items that the server had no room for (429, 503), like a call. */
   async #push(texts: readonly string[], signal: AbortSignal | undefined): Promise<(Pushed | TarryError)[]> {
     const limit = now() + this.transport.retryFor;
     const results = new Array<Pushed | TarryError>(texts.length);
@@ -150,7 +150,7 @@ export class Client {
     }
   }
 
-  /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see requestCancel(). */
+  /** Returns false if the job does not exist. A job that a consumer holds cannot be cancelled (Conflict); see requestCancel(). */
   async cancel(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
     let mayBeDone = false;
     return (await this.#cancel(topic, id, { ...options, onDoubt: () => (mayBeDone = true) })) !== null || mayBeDone;
@@ -171,7 +171,7 @@ export class Client {
     }
   }
 
-  /** The new due. */
+  /** Returns the new due time. */
   async reschedule(topic: string, id: string, options: RescheduleOptions): Promise<Date | undefined> {
     const query: [string, string][] = [];
     if (options.delay !== undefined) query.push(["delay", durationText(options.delay)]);
@@ -180,12 +180,12 @@ export class Client {
     return dateOf((await this.transport.call({ method: "PATCH", path: pathOf(topic, "jobs", id), query, signal: options.signal }))["due_at"]);
   }
 
-  /** It is due now. */
+  /** Makes the job due now. */
   async run(topic: string, id: string, options: CallOptions = {}): Promise<void> {
     await this.transport.call({ method: "POST", path: pathOf(topic, "jobs", id, "run"), signal: options.signal });
   }
 
-  /** Null: there is no such job. */
+  /** Returns null if the job does not exist. */
   async get(topic: string, id: string, options: CallOptions = {}): Promise<Job | null> {
     try {
       return jobOf(await this.transport.call({ method: "GET", path: pathOf(topic, "jobs", id), query: [["body", "base64"]], signal: options.signal }));
@@ -195,7 +195,7 @@ export class Client {
     }
   }
 
-  /** All jobs by due, asked for page by page while you go on: for await (const job of client.list("orders")). */
+  /** Returns all jobs by due time; pages are requested while you iterate: for await (const job of client.list("orders")). */
   async *list(topic: string, options: ListOptions = {}): AsyncGenerator<Job, void, undefined> {
     const query: [string, string][] = [["limit", String(options.page ?? 100)]];
     if (options.state) query.push(["state", options.state]);
@@ -215,7 +215,7 @@ export class Client {
     }
   }
 
-  /** Ready jobs, of the topic named first first. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends. */
+  /** Returns ready jobs, topics in the given order. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends. */
   async take(topics: string | readonly string[], options: TakeOptions = {}): Promise<Job[]> {
     const wait = options.wait ?? 0;
     const query: [string, string][] = (typeof topics === "string" ? [topics] : topics).map((topic) => ["topic", topic]);
@@ -227,7 +227,7 @@ export class Client {
     return objectsOf(answer["jobs"]).map(jobOf);
   }
 
-  /** One that an earlier try may have acked counts. */
+  /** Acks jobs. A job that an earlier try may have acked is a success. */
   ack(leases: Leases, options: CallOptions = {}): Promise<LeaseResults> {
     return this.#answer("ack", leases, {}, options);
   }
@@ -242,7 +242,7 @@ export class Client {
     return this.#answer("extend", leases, options.lease === undefined ? {} : { lease_for: durationText(options.lease) }, options);
   }
 
-  /** Not begun: the job is ready again at once, and the attempt does not count. */
+  /** Returns jobs that were not started; they are ready again immediately, and the attempt does not count. */
   giveBack(leases: Leases, options: CallOptions = {}): Promise<LeaseResults> {
     return this.#answer("return", leases, {}, options);
   }

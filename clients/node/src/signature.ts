@@ -20,7 +20,7 @@ function read(headers: Headers | IncomingHttpHeaders | Readonly<Record<string, s
 
 function isRight(secret: string, message: string, body: Uint8Array, signatures: readonly Buffer[]): boolean {
   const text = secret.replace(/^whsec_/, "");
-  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(text)) throw new TypeError("a secret is no base64, give it as in the policy file");
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(text)) throw new TypeError("a secret is not base64, give it as in the policy file");
   const digest = createHmac("sha256", Buffer.from(text, "base64")).update(message).update(body).digest("base64");
   const expected = Buffer.from(`v1,${digest}`);
   return signatures.filter((one) => one.length === expected.length && timingSafeEqual(one, expected)).length > 0;

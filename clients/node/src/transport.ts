@@ -191,7 +191,7 @@ export class Transport {
         const found = jsonOf(answer.body);
         if (answer.status < 300) {
           if (found) return found;
-          throw new TarryError("the answer is no JSON; is this tarry?", { code: "bad_answer", status: answer.status });
+          throw new TarryError("the answer is not JSON, check that this is a tarry server", { code: "bad_answer", status: answer.status });
         }
         fault = errorOf(answer.status, found ?? {}, answer.retryAfter);
         if (!AGAIN.includes(answer.status)) throw fault;

@@ -331,7 +331,7 @@ export class Worker {
   #requestCancel(one: Held | undefined): void {
     if (!one || one.answer || one.job.cancelRequested) return;
     Object.assign(one.job, { cancelRequested: true });
-    one.controller.abort(new Error("somebody asks to cancel this job"));
+    one.controller.abort(new Error("the cancel of this job was requested"));
   }
 
   /** The handler is told, and what it returns is thrown away. */

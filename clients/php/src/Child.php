@@ -194,7 +194,7 @@ final class Child
         }
         self::$received .= $data;
         if ((self::cut(self::$received)[0] ?? null) === self::CANCEL) {
-            throw new CancelRequested('somebody asks to cancel this job');
+            throw new CancelRequested('the cancel of this job was requested');
         }
     }
 

@@ -32,7 +32,7 @@ final class Signature
         foreach ((array) $secrets as $secret) {
             $key = base64_decode(preg_replace('/^whsec_/', '', $secret) ?? '', true);
             if ($key === false || $key === '') {
-                throw new \InvalidArgumentException('a secret is no base64, give it as in the policy file');
+                throw new \InvalidArgumentException('a secret is not base64, give it as in the policy file');
             }
             $expected = 'v1,' . base64_encode(hash_hmac('sha256', "$message.$stamp.$body", $key, true));
             foreach (explode(' ', $found['webhook-signature'] ?? '') as $signature) {

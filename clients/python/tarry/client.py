@@ -91,7 +91,7 @@ class Client:
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> Pushed:
-        """Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two."""
+        """Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job."""
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given)])
         if isinstance(result, TarryError):
@@ -99,12 +99,12 @@ class Client:
         return result
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
-        """Each item has the arguments of push(). One that is refused is an error in its place; it spoils no other."""
+        """Pushes many jobs; each item has the arguments of push(). A refused job has an error in its place and does not affect the others."""
         wanted = [_item(item) for item in items]
         return [result for start in range(0, len(wanted), BATCH) for result in self._push_items(wanted[start : start + BATCH])]
 
     def _push_items(self, items: Items) -> Pushes:
-        """An item that the server had no room for just now (429, 503) is made again as a call would be."""
+        """Retries items that the server had no room for (429, 503), like a call."""
         limit, pause = time.monotonic() + self.transport.retry_for, FIRST_PAUSE
         missing = TarryError("the answer has no result for it")
         results: Pushes = [missing] * len(items)
@@ -147,14 +147,14 @@ class Client:
         at: datetime.datetime | float | None = None,
         priority: int | None = None,
     ) -> datetime.datetime | None:
-        """The new due."""
+        """Returns the new due time."""
         query = [("delay", milliseconds(delay))] if delay is not None else []
         query += [("at", moment(at))] if at is not None else []
         query += [("priority", str(priority))] if priority is not None else []
         return time_of(self.transport.call("PATCH", _path(topic, "jobs", id), query).get("due_at"))
 
     def run(self, topic: str, id: str) -> None:
-        """It is due now."""
+        """Makes the job due now."""
         self.transport.call("POST", _path(topic, "jobs", id, "run"))
 
     def get(self, topic: str, id: str) -> Job | None:
@@ -164,7 +164,7 @@ class Client:
             return None
 
     def list(self, topic: str, *, state: str | None = None, id_prefix: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
-        """All jobs by due, asked for page by page while you go on."""
+        """Returns all jobs by due time; pages are requested while you iterate."""
         cursor: str | None = None
         while True:
             query = [("limit", str(page))]
@@ -194,7 +194,7 @@ class Client:
         consumer: str | None = None,
         cut: Cut | None = None,
     ) -> Jobs:
-        """Ready jobs, of the topic named first first. `consumer` is shown as their holder. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
+        """Returns ready jobs, topics in the given order. `consumer` is shown as their holder. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends."""
         query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
         query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else []), *([("consumer", consumer)] if consumer else [])]
         seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait

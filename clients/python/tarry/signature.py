@@ -33,7 +33,7 @@ def verify(secrets: str | Iterable[str], headers: Mapping[str, str], body: bytes
         try:
             key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         except binascii.Error:
-            raise ValueError("a secret is no base64, give it as in the policy file") from None
+            raise ValueError("a secret is not base64, give it as in the policy file") from None
         digest = hmac.new(key, f"{message}.{stamp}.".encode() + body, hashlib.sha256).digest()
         expected = b"v1," + base64.b64encode(digest)
         for signature in signatures:

@@ -47,7 +47,7 @@ public final class Client implements AutoCloseable {
     final Transport transport;
     private final Gatherer gatherer = new Gatherer(items -> pushBatch(items, request -> request.isMadeAgain = false));
 
-    /** Where {@code TARRY_URL} says, else {@code http://127.0.0.1:8279}. */
+    /** Connects to {@code TARRY_URL}, by default {@code http://127.0.0.1:8279}. */
     public Client() {
         this(builder());
     }
@@ -64,7 +64,7 @@ public final class Client implements AutoCloseable {
         return new Builder();
     }
 
-    /** What a client is made of; everything has a default. */
+    /** Settings of a client; everything has a default. */
     public static final class Builder {
         private String url = Optional.ofNullable(System.getenv("TARRY_URL")).filter(one -> !one.isEmpty()).orElse("http://127.0.0.1:8279");
         private String token;
@@ -75,31 +75,31 @@ public final class Client implements AutoCloseable {
         private Builder() {
         }
 
-        /** Several, separated by commas, are tried in turn. */
+        /** The URL of the server; several URLs, separated by commas, are tried in turn. */
         public Builder url(String url) {
             this.url = url;
             return this;
         }
 
-        /** Else that in the file {@code TARRY_TOKEN_FILE}, else {@code TARRY_TOKEN}. */
+        /** The token; by default that in the file {@code TARRY_TOKEN_FILE}, then {@code TARRY_TOKEN}. */
         public Builder token(String token) {
             this.token = token;
             return this;
         }
 
-        /** Of one request; 10 s. A take has its wait on top. */
+        /** Timeout of one request, 10 s; the wait of a take is added to it. */
         public Builder timeout(Duration timeout) {
             this.timeout = timeout;
             return this;
         }
 
-        /** How long a call is made again before its failure is reported; 30 s. */
+        /** Time for which a call is retried before its failure is reported, 30 s. */
         public Builder retryFor(Duration retryFor) {
             this.retryFor = retryFor;
             return this;
         }
 
-        /** Whom to trust, and who one is, on https. */
+        /** Trusted certificates and the client's own certificate for https. */
         public Builder tls(SSLContext tls) {
             this.tls = tls;
             return this;
@@ -122,7 +122,7 @@ public final class Client implements AutoCloseable {
         }
     }
 
-    /** Calls under way go on to their end, a push that waits for others among them; none is begun or made again any more. */
+    /** Lets calls in progress end, including pushes that wait for others; starts and retries no more calls. */
     @Override
     public void close() {
         transport.close();
@@ -130,7 +130,7 @@ public final class Client implements AutoCloseable {
 
     // ---- push ----
 
-    /** Hands over a job that is due now. */
+    /** Pushes a job that is due now. */
     public Pushed push(String topic, Object body) {
         return push(new Push(topic, body));
     }
@@ -139,7 +139,7 @@ public final class Client implements AutoCloseable {
         return Transport.await(pushAsync(push));
     }
 
-    /** Pushes that come together may share a request. */
+    /** Pushes a job; simultaneous pushes may share a request. */
     public CompletableFuture<Pushed> pushAsync(Push push) {
         transport.checkOpen();
         Gatherer.Item item = new Gatherer.Item(push);
@@ -161,7 +161,7 @@ public final class Client implements AutoCloseable {
         return out;
     }
 
-    /** What became of each, in order. One that is refused says so in its place, and spoils no other. More than 1,000 are sent as several requests. */
+    /** Returns one result per push, in order. A refused push has its error in its place and does not affect the others. More than 1,000 are sent as several requests. */
     public List<Pushed> pushMany(List<Push> pushes) {
         return Transport.await(pushManyAsync(pushes));
     }
@@ -193,7 +193,7 @@ public final class Client implements AutoCloseable {
         });
     }
 
-    /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
+    /** Retries items that the server had no room for (429, 503), like a call. */
     private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items, CompletableFuture<?> parent) {
         return pushBatch(items, request -> {
             request.retryFor = Duration.ofNanos(limitNs - System.nanoTime());
@@ -215,7 +215,7 @@ public final class Client implements AutoCloseable {
         });
     }
 
-    /** What a call of several requests gives. They have it as their parent: cancelling it cuts the one under way, and no other is made. */
+    /** Returns the future of a call of several requests. Cancelling it aborts the request in progress, and no further one is sent. */
     private static <T> CompletableFuture<T> parent(Function<CompletableFuture<T>, CompletableFuture<T>> requests) {
         CompletableFuture<T> parent = new CompletableFuture<>();
         requests.apply(parent).whenComplete((value, fault) -> {
@@ -239,20 +239,20 @@ public final class Client implements AutoCloseable {
     // ---- one job ----
 
     /**
-     * What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. NOT_FOUND: there
-     * is no such job (any more).
+     * The result of {@link #requestCancel}. REQUESTED: a consumer holds the job and is notified; the job is cancelled unless the consumer acks
+     * it. NOT_FOUND: the job does not exist, or has finished.
      */
     public enum Cancel { CANCELLED, REQUESTED, NOT_FOUND }
 
     /**
-     * False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}; see
+     * Returns false if the job does not exist, or has finished. A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}; see
      * {@link #requestCancel}.
      */
     public boolean cancel(String topic, String id) {
         return Transport.await(cancel(topic, id, "", (answer, what) -> what != Cancel.NOT_FOUND || answer.isRepeated)); // an earlier try may have done it
     }
 
-    /** Cancels the job; where a consumer holds it, asks him to. */
+    /** Cancels the job, or asks the consumer that holds it to give it up. */
     public Cancel requestCancel(String topic, String id) {
         return Transport.await(cancel(topic, id, "?request=true", (answer, what) -> what));
     }
@@ -266,12 +266,12 @@ public final class Client implements AutoCloseable {
         });
     }
 
-    /** The new due. */
+    /** Returns the new due time. */
     public Instant reschedule(String topic, String id, Duration delay) {
         return reschedule(topic, id, "?delay=" + Api.milliseconds(delay), null);
     }
 
-    /** The same, with a new priority; where that is null, it stays. */
+    /** Also sets the priority, unless it is null. */
     public Instant reschedule(String topic, String id, Duration delay, Integer priority) {
         return reschedule(topic, id, delay == null ? "?" : "?delay=" + Api.milliseconds(delay), priority);
     }
@@ -289,7 +289,7 @@ public final class Client implements AutoCloseable {
         return Transport.await(transport.call(request("PATCH", Api.path(topic, "jobs", id) + query + more), answer -> Api.instant(answer.json().get("due_at"))));
     }
 
-    /** It is due now. */
+    /** Makes the job due now. */
     public void run(String topic, String id) {
         Transport.await(transport.call(request("POST", Api.path(topic, "jobs", id, "run")), answer -> true));
     }
@@ -300,7 +300,7 @@ public final class Client implements AutoCloseable {
         return Transport.await(transport.call(request, answer -> answer.status == 404 ? Optional.empty() : Optional.of(new Job(answer.json()))));
     }
 
-    /** All jobs by due, asked for page by page while you go on. */
+    /** Returns all jobs by due time; pages are requested while you read the stream. */
     public Stream<Job> list(String topic, Listing listing) {
         return StreamSupport.stream(Spliterators.spliteratorUnknownSize(new Pages(topic, listing), Spliterator.ORDERED | Spliterator.NONNULL), false);
     }
@@ -346,12 +346,12 @@ public final class Client implements AutoCloseable {
 
     // ---- consuming ----
 
-    /** Ready jobs. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends. */
+    /** Returns ready jobs. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends. */
     public List<Job> take(Take take) {
         return Transport.await(takeAsync(take));
     }
 
-    /** Cancelling it cuts the request; what came all the same is given back. */
+    /** Takes jobs; cancelling the future aborts the request, and jobs that arrive anyway are given back. */
     public CompletableFuture<List<Job>> takeAsync(Take take) {
         Transport.Request request = request("POST", take.target());
         request.isMadeAgain = false;
@@ -369,7 +369,7 @@ public final class Client implements AutoCloseable {
         return answer.objects("jobs").stream().map(Job::new).collect(Collectors.toList());
     }
 
-    /** For each lease nothing where it counts, else why not. One that an earlier try of this call may have acked counts. */
+    /** Acks jobs. Returns for each lease nothing, or its error. A job that an earlier try of this call may have acked is a success. */
     public List<Optional<TarryException>> ack(Collection<String> leases) {
         return Transport.await(ackAsync(leases));
     }
@@ -378,22 +378,22 @@ public final class Client implements AutoCloseable {
         return answers("ack", items(leases, Map.of()), request -> { });
     }
 
-    /** Failed: tried again by the job's backoff. */
+    /** Reports failed jobs, which are retried after their backoff. */
     public List<Optional<TarryException>> nack(Collection<String> leases, String error) {
         return nack(leases, null, error, false);
     }
 
-    /** Failed: tried again after {@code delay}, or by the backoff where that is null; {@code isFinal}: never, the job is dead. */
+    /** Reports failed jobs, which are retried after {@code delay}, or after their backoff if it is null; with {@code isFinal} they are dead. */
     public List<Optional<TarryException>> nack(Collection<String> leases, Duration delay, String error, boolean isFinal) {
         return Transport.await(answers("nack", items(leases, nackOptions(delay, error, isFinal)), request -> { }));
     }
 
-    /** The leases end so long from now. Null: as long as they were given for. */
+    /** Makes the leases end after this time from now. Null means the lease time of the take. */
     public List<Optional<TarryException>> extend(Collection<String> leases, Duration lease) {
         return Transport.await(answers("extend", items(leases, lease == null ? Map.of() : Map.of("lease_for", Api.milliseconds(lease))), request -> { }));
     }
 
-    /** Not begun: the jobs are ready again at once, and the attempt does not count. */
+    /** Returns jobs that were not started; they are ready again immediately, and the attempt does not count. */
     public List<Optional<TarryException>> giveBack(Collection<String> leases) {
         return Transport.await(giveBackAsync(leases));
     }
@@ -426,7 +426,7 @@ public final class Client implements AutoCloseable {
         return leases.stream().map(lease -> item(lease, options)).collect(Collectors.toList());
     }
 
-    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
+    /** Returns a result for each item, which has a lease and its answer; {@code how} makes each request. A request has at most {@link #BATCH} items. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
         transport.checkOpen();
         return parent(parent -> {

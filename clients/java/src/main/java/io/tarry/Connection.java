@@ -185,7 +185,7 @@ final class Connection {
             int colon = header.indexOf(':');
             String name = header.substring(0, Math.max(colon, 0)).toLowerCase(java.util.Locale.ROOT);
             if (name.isEmpty() || !name.equals(name.strip())) {
-                throw new IOException("the answer has a header that is none");
+                throw new IOException("the answer has a malformed header");
             }
             if (response.headers.putIfAbsent(name, header.substring(colon + 1).strip()) != null && (name.equals("content-length") || name.equals("transfer-encoding"))) {
                 throw new IOException("the answer has '" + name + "' twice");

@@ -61,7 +61,7 @@ public final class Signature {
         try {
             key = Base64.getDecoder().decode(secret.startsWith("whsec_") ? secret.substring(6) : secret);
         } catch (IllegalArgumentException fault) {
-            throw new IllegalArgumentException("a secret is no base64, give it as in the policy file"); // no cause: it would show the secret
+            throw new IllegalArgumentException("a secret is not base64, give it as in the policy file"); // no cause: it would show the secret
         }
         try {
             Mac mac = Mac.getInstance("HmacSHA256");
