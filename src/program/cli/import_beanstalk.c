@@ -443,7 +443,7 @@ static bool delete_jobs(struct drain *drain, const struct moved_job *jobs, size_
         progress_clear();
         fprintf(stderr,
                 "job %" PRIu64 " of tube '%s' was taken or deleted in beanstalkd during the "
-                               "import, but is also stored as '%s-%" PRIu64 "'\n",
+                "import, but is also stored as '%s-%" PRIu64 "'\n",
                 jobs[i].number, jobs[i].tube->name, drain->server_id, jobs[i].number);
     }
     drain->is_in_doubt = false;

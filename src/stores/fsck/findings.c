@@ -97,7 +97,7 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
     if (shard->manifest_copies_bad)
         buffer_append_format(out,
                              "shard %02" PRIu32 ": one of the two copies of the log's MANIFEST is "
-                                                "half-written; the other one is used\n",
+                             "half-written; the other one is used\n",
                              number);
 }
 

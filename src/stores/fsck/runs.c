@@ -265,7 +265,7 @@ static void on_unread(void *ctx, uint64_t at)
 
     fsck_note(walk->exam,
               "%s, byte %" PRIu64 ": differs from what was written; this byte is unused and "
-                                  "nothing is lost, but the disk does not store data reliably",
+              "nothing is lost, but the disk does not store data reliably",
               walk->file, at);
 }
 

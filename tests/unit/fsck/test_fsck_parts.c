@@ -106,8 +106,9 @@ static void wrong_byte_counts_of_dead_jobs_are_corrected(void **state)
     catalog_topic_of(slice_of("parts"))->dead_bytes += 7;
     renew_catalog();
     examine();
-    assert_int_equal(the_finding("run/CATALOG-00000007", "dead jobs of topic 'parts' should have")->cure,
-                     FSCK_REPAIR);
+    assert_int_equal(
+        the_finding("run/CATALOG-00000007", "dead jobs of topic 'parts' should have")->cure,
+        FSCK_REPAIR);
     repair();
     expect_all_mended();
 }

@@ -229,7 +229,8 @@ static const struct judged {
     {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .says = "in 6 days"},
     {"a certificate ends now", .ends_s = 7200, .code = "certificate", .is_critical = true},
     {"a certificate ended", .ends_s = -86400, .code = "certificate", .is_critical = true},
-    {"the clock was changed", .stepped_ms = 9 * MINUTE, .code = "clock", .says = "changed by 5.0 s"},
+    {"the clock was changed", .stepped_ms = 9 * MINUTE, .code = "clock",
+     .says = "changed by 5.0 s"},
     {"the clock was changed long ago", .stepped_ms = 11 * MINUTE},
 };
 

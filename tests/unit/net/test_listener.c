@@ -316,7 +316,8 @@ static void inherited_sockets_are_found_by_name_and_number(void **state)
     assert_false(opens(on_inherited("closed")));
     assert_non_null(strstr(error, "it is not a listening socket"));
     assert_false(opens(on_inherited("we")));
-    assert_non_null(strstr(error, "cannot listen on 'fd:we', this process did not receive such a socket"));
+    assert_non_null(
+        strstr(error, "cannot listen on 'fd:we', this process did not receive such a socket"));
     assert_false(opens(on_inherited("9")));
     setenv("LISTEN_PID", "1", 1);
     assert_false(opens(on_inherited("web")));

@@ -14,8 +14,9 @@ static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
     static const char meant[] = "reach without tokens, leave out no-token, or --insecure";
     static const char none[] = "reach without tokens, give --tokens FILE, or --insecure";
     static const char lacks[] = "cannot require tokens on 'a' without a file of tokens";
-    static const char nothing[] = "neither TLS nor tokens", readable[] = "can be read on the network",
-                      open[] = "requires no tokens", every[] = "every program of this machine";
+    static const char nothing[] = "neither TLS nor tokens",
+                      readable[] = "can be read on the network", open[] = "requires no tokens",
+                      every[] = "every program of this machine";
     static const struct {
         const char *sentence;
         struct listener_options options;

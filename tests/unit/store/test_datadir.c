@@ -387,7 +387,8 @@ static void shards_without_a_manifest_are_not_recreated(void **state)
     shard_name(path, sizeof path, 1, "");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(open_badly(1), -EEXIST);
-    assert_non_null(strstr(error, "shard-01' is empty and was left by a first start with more shards"));
+    assert_non_null(
+        strstr(error, "shard-01' is empty and was left by a first start with more shards"));
     datadir_close(open_well(2));
     assert_true(manifest.is_new);
 }
