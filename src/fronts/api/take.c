@@ -7,6 +7,7 @@
 #include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/media.h"
+#include "http/unsent.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/cors.h"
+#include "http/unsent.h"
 #include "queue/status.h"
 #include "trace/tracer.h"
 
@@ -126,137 +127,6 @@ static void long_end(struct http_exchange *exchange)
     wake_long_line(exchange->front);
 }
 
-/* ---- leases in answers that are not written yet ---- */
-
-enum { RETURN_BATCH = 32, LEASE_BYTES_MAX = 1 + QUEUE_LEASE_TEXT_BYTES_MAX };
-
-struct lease_note_head {
-    uint64_t end; /* offset of the end of the answer in the connection's stream */
-    uint64_t bytes;
-};
-
-/* Ignores the result: a lease that could not be returned expires. */
-static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    (void)owner;
-    (void)tag;
-    (void)reply;
-}
-
-bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
-{
-    struct http_connection *connection = exchange->connection;
-    bool is_first = connection->first == exchange;
-    struct buffer *note = is_first ? &connection->unsent : &exchange->note;
-    if (!note->cap)
-        http_front_lend(exchange->front, note);
-    char *start = buffer_reserve(note, sizeof(struct lease_note_head) + count * LEASE_BYTES_MAX);
-    if (!start)
-        return false;
-    char *at = start + sizeof(struct lease_note_head);
-    for (size_t i = 0; i < count; i++) {
-        struct slice lease = jobs[i].lease;
-        *at++ = (char)lease.len;
-        memcpy(at, lease.at, lease.len);
-        at += lease.len;
-    }
-    struct lease_note_head head = {.end = UINT64_MAX, .bytes = (size_t)(at - start) - sizeof head};
-    memcpy(start, &head, sizeof head);
-    exchange->lease_at = note->len;
-    exchange->has_leases = true;
-    note->len += (size_t)(at - start);
-    return true;
-}
-
-/* Moves the leases of an answer to the connection. The answer is in its `out` and ends at offset
- * `end` of its stream. */
-static void hand_over_leases(struct http_exchange *exchange, uint64_t end)
-{
-    struct buffer *unsent = &exchange->connection->unsent;
-    if (exchange->note.len) { /* answered before its turn to be sent */
-        if (!unsent->cap)
-            http_front_lend(exchange->front, unsent);
-        exchange->lease_at = unsent->len;
-        buffer_append_slice(unsent, buffer_slice(&exchange->note));
-        if (unsent->failed) { /* without memory the jobs stay leased until they expire */
-            unsent->failed = false;
-            return;
-        }
-    }
-    memcpy(unsent->at + exchange->lease_at, &end, sizeof end);
-}
-
-void http_lease_return(struct http_front *front, const struct slice *leases, size_t count)
-{
-    struct queue_answer answers[RETURN_BATCH];
-    assert(count <= RETURN_BATCH);
-    for (size_t i = 0; front->shared->tracer && i < count; i++)
-        tracer_lease_ended(front->shared->tracer, leases[i], "returned", false);
-    for (size_t i = 0; i < count; i++)
-        answers[i] =
-            (struct queue_answer){.verb = QUEUE_RETURN, .lease = leases[i], .delay_ms = -1};
-    queue_answer(front->queue, answers, count,
-                 (struct queue_reply_to){.done = ignore_reply, .owner = front});
-}
-
-/* Returns leases that are stored one after the other, each preceded by its length. */
-static void return_noted(struct http_front *front, struct slice noted)
-{
-    struct slice leases[RETURN_BATCH];
-    size_t count = 0, at = 0;
-    _Static_assert(QUEUE_LEASE_TEXT_BYTES_MAX <= UINT8_MAX, "a length is one byte");
-    while (at < noted.len && !front->is_ending) {
-        uint8_t len = (uint8_t)noted.at[at];
-        leases[count++] = slice_make(noted.at + at + 1, len);
-        at += 1u + len;
-        if (count == RETURN_BATCH || at == noted.len) {
-            http_lease_return(front, leases, count);
-            count = 0;
-        }
-    }
-}
-
-/* Returns the jobs of an answer that waited to be sent. */
-static void return_note(struct http_exchange *exchange)
-{
-    struct slice note = buffer_slice(&exchange->note);
-    const size_t head = sizeof(struct lease_note_head);
-    return_noted(exchange->front, slice_make(note.at + head, note.len - head));
-}
-
-/* Returns the offset of the first record whose answer ends after `written`. */
-static size_t first_note_behind(const struct buffer *unsent, uint64_t written)
-{
-    size_t at = 0;
-    while (at < unsent->len) {
-        struct lease_note_head head;
-        memcpy(&head, unsent->at + at, sizeof head);
-        if (head.end > written)
-            break;
-        at += sizeof head + head.bytes;
-    }
-    return at;
-}
-
-void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over)
-{
-    struct buffer *unsent = &connection->unsent;
-    size_t at = first_note_behind(unsent, written);
-    if (!is_over) {
-        unsent->len -= at;
-        memmove(unsent->at, unsent->at + at, unsent->len);
-    }
-    while (is_over && at < unsent->len) {
-        struct lease_note_head head;
-        memcpy(&head, unsent->at + at, sizeof head);
-        at += sizeof head;
-        return_noted(connection->front, slice_make(unsent->at + at, head.bytes));
-        at += head.bytes;
-    }
-    if (is_over || !unsent->len)
-        http_front_give_back(connection->front, unsent);
-}
-
 /* ---- end of an exchange ---- */
 
 /* Ends the span of a push that did not reach the queue or was refused as a whole. */
@@ -297,7 +167,7 @@ void http_exchange_orphan(struct http_exchange *exchange)
     exchange->next = NULL;
     http_quota_wait_ends(exchange);
     if (exchange->has_leases)
-        return_note(exchange);
+        http_lease_return_noted(exchange);
     if (exchange->waiter)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->waiter || exchange->answered)
@@ -432,9 +302,9 @@ static void finish_answer(struct http_exchange *exchange)
         if (first->reply.failed)
             connection->out.failed = true;
         if (first->has_leases)
-            hand_over_leases(first, connection->out.failed
-                                        ? UINT64_MAX
-                                        : connection->out_at + connection->out.len);
+            http_lease_hand_over(first, connection->out.failed
+                                            ? UINT64_MAX
+                                            : connection->out_at + connection->out.len);
         release_exchange(first);
         first = connection->first;
     }

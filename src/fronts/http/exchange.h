@@ -146,22 +146,6 @@ enum { HTTP_LONG_COUNT_MAX = 2 }; /* running in a front at a time; others are qu
 /* Removes the connection from the queue if it has no long request left to start. */
 void http_long_line_leave(struct http_connection *connection);
 
-/* ---- leases in answers that are not written yet ---- */
-
-/*
- * Whatever ends a connection, jobs whose answer was not sent return to the queue without counting
- * an attempt, since no client has seen them. Their leases are recorded with the connection, or with
- * the exchange until its turn to be sent, together with the offset in the stream at which the
- * answer ends.
- */
-/* Records the leases right before the answer ends. Returns false if out of memory. */
-bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count);
-/* Records that the stream was written up to `written`: leases before that belong to the client. If
- * no more will be written (`is_over`), returns the jobs of the other leases. */
-void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over);
-/* Returns the jobs of these leases to the queue. */
-void http_lease_return(struct http_front *front, const struct slice *leases, size_t count);
-
 /* ---- changes by operators ---- */
 
 /* Starts the audit record of a call: the action, the caller, and the topic if the call has one. The

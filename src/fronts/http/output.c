@@ -2,6 +2,7 @@
 
 #include "http/channel.h"
 #include "http/phase.h"
+#include "http/unsent.h"
 #include "net/tls.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "http/connection.h"
+#include "http/unsent.h"
 #include "queue/locate.h"
 #include "queue/status.h"
 

@@ -1,6 +1,7 @@
 /* receive: takes jobs and writes them as SQS messages. */
 #include "base/json_write.h"
 #include "base/text.h"
+#include "http/unsent.h"
 #include "sqs/attribute.h"
 #include "sqs/handle.h"
 #include "sqs/message_id.h"
