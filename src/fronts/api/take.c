@@ -245,7 +245,8 @@ static void take_jobs(struct http_call *call)
         http_answer_fault(exchange, &fault);
         return;
     }
-    if (exchange->connection->peer_ended) { /* it may be gone, and would block other consumers */
+    if (exchange->connection->socket
+            .peer_ended) { /* it may be gone, and would block other consumers */
         http_answer_no_jobs(exchange);
         return;
     }

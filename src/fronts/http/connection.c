@@ -43,8 +43,8 @@ static void on_connection_closed(uv_handle_t *handle)
 /* Ends the phase before requests, whether it succeeded or not. */
 static void end_greeting(struct http_connection *connection)
 {
-    connection->front->greeting_count -= connection->is_greeting;
-    connection->is_greeting = false;
+    connection->front->greeting_count -= connection->socket.is_greeting;
+    connection->socket.is_greeting = false;
 }
 
 /* Returns the stream of the connection, whose exchange is then its only one, or NULL. */
@@ -71,13 +71,13 @@ static void cut_connection(struct http_connection *connection)
     list_remove(&connection->node);
     list_remove(&connection->dirty);
     list_remove(&connection->timed);
-    list_remove(&connection->put_off);
+    list_remove(&connection->socket.put_off);
     http_input_drop(connection);
     http_output_drop(connection);
     http_gate_fini(connection);
     http_quota_fini(connection);
-    http_channel_free(connection->channel, front);
-    connection->channel = NULL;
+    http_channel_free(connection->socket.channel, front);
+    connection->socket.channel = NULL;
     end_greeting(connection);
     http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
@@ -85,18 +85,18 @@ static void cut_connection(struct http_connection *connection)
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
-    uv_close(&connection->handle, on_connection_closed);
+    uv_close(&connection->socket.handle, on_connection_closed);
 }
 
 /* Sends a last answer, and discards further input. */
 static void refuse_connection(struct http_connection *connection, const struct http_fault *fault)
 {
     struct http_exchange *exchange = http_exchange_add(connection);
-    connection->is_closing = connection->lingers = true;
+    connection->is_closing = connection->socket.lingers = true;
     http_input_drop(connection);
     http_phase_enter(connection, HTTP_PHASE_NONE);
     if (exchange) {
-        exchange->route = connection->refuser;
+        exchange->route = connection->parser.refuser;
         http_answer_fault(exchange, fault);
     }
     http_connection_touch(connection);
@@ -109,31 +109,31 @@ static void refuse_connection(struct http_connection *connection, const struct h
 static inline bool input_is_full(const struct http_connection *connection, bool is_short)
 {
     return connection->exchange_count >= HTTP_PENDING_MAX ||
-           connection->out.len >= OUT_BYTES_PAUSE || connection->writing ||
-           (is_short && (connection->exchange_count || connection->out.len));
+           connection->socket.out.len >= OUT_BYTES_PAUSE || connection->socket.writing ||
+           (is_short && (connection->exchange_count || connection->socket.out.len));
 }
 
 /* Returns whether the input is half a blank line. Blank lines before a request, complete or not, do
  * not begin one; otherwise they would keep an idle connection open. */
 static bool is_half_blank_line(const struct http_connection *connection)
 {
-    return connection->in_len == 1 && connection->in[0] == '\r';
+    return connection->parser.in_len == 1 && connection->parser.in[0] == '\r';
 }
 
 static enum http_phase input_phase(const struct http_connection *connection)
 {
-    if (connection->framing.head_bytes)
+    if (connection->parser.framing.head_bytes)
         return HTTP_PHASE_BODY;
-    if (connection->in_len && !is_half_blank_line(connection))
+    if (connection->parser.in_len && !is_half_blank_line(connection))
         return HTTP_PHASE_HEAD;
     return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
 }
 
 static void stop_reading(struct http_connection *connection)
 {
-    if (connection->is_reading)
-        (void)uv_read_stop(&connection->stream);
-    connection->is_reading = false;
+    if (connection->socket.is_reading)
+        (void)uv_read_stop(&connection->socket.stream);
+    connection->socket.is_reading = false;
 }
 
 /* Returns whether the connection has used up its share of this iteration with `begun` requests. It
@@ -173,14 +173,14 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
     bool is_whole = false, is_short = http_budget_is_spent(connection->front);
     enum http_dispatched done = HTTP_DISPATCH_BLANK;
     note_pause(connection);
-    connection->is_blocked = false;
+    connection->parser.is_blocked = false;
     while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
-        connection->is_blocked = input_is_full(connection, is_short);
-        if (!connection->is_blocked && has_had_share(connection->front, begun)) {
-            connection->is_blocked = true;
+        connection->parser.is_blocked = input_is_full(connection, is_short);
+        if (!connection->parser.is_blocked && has_had_share(connection->front, begun)) {
+            connection->parser.is_blocked = true;
             http_connection_touch(connection);
         }
-        if (connection->is_blocked)
+        if (connection->parser.is_blocked)
             break;
         begun++;
         connection->front->turn_requests++;
@@ -200,15 +200,15 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
         http_phase_enter(connection, HTTP_PHASE_NONE);
         return;
     }
-    connection->is_blocked |= done == HTTP_DISPATCH_HELD;
+    connection->parser.is_blocked |= done == HTTP_DISPATCH_HELD;
     if (!http_input_keep(connection, at < len ? bytes + at : NULL, len - at)) {
         cut_connection(connection);
         return;
     }
-    if (connection->is_blocked || input_is_full(connection, is_short)) {
-        connection->is_blocked = true;
+    if (connection->parser.is_blocked || input_is_full(connection, is_short)) {
+        connection->parser.is_blocked = true;
         stop_reading(connection);
-        if (!connection->writing)
+        if (!connection->socket.writing)
             http_phase_enter(connection, HTTP_PHASE_HELD);
         return;
     }
@@ -223,7 +223,7 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
 /* Returns whether the next bytes are encrypted. */
 static bool is_sealed(const struct http_connection *connection)
 {
-    return connection->channel && !connection->awaits_proxy;
+    return connection->socket.channel && !connection->socket.awaits_proxy;
 }
 
 /* Returns whether its handshake must wait, because others wait or this iteration had enough of
@@ -231,7 +231,7 @@ static bool is_sealed(const struct http_connection *connection)
 static bool must_put_off(const struct http_connection *connection)
 {
     const struct http_front *front = connection->front;
-    return connection->is_greeting && !connection->may_shake &&
+    return connection->socket.is_greeting && !connection->socket.may_shake &&
            (front->handshake_count >= HANDSHAKES_MAX || !list_is_empty(&front->put_off));
 }
 
@@ -242,39 +242,40 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     struct http_connection *connection = handle->data;
     (void)suggested;
     if (is_sealed(connection)) {
-        connection->is_put_off = must_put_off(connection);
+        connection->socket.is_put_off = must_put_off(connection);
         *out = uv_buf_init(connection->front->sealed_at,
-                           connection->is_put_off ? 0 : HTTP_SEALED_READ_BYTES);
+                           connection->socket.is_put_off ? 0 : HTTP_SEALED_READ_BYTES);
         return;
     }
-    if (connection->in_len <= LEFTOVER_BYTES) {
+    if (connection->parser.in_len <= LEFTOVER_BYTES) {
         char *shared = connection->front->read_at;
-        if (connection->in_len)
-            memcpy(shared, connection->in, connection->in_len);
-        size_t cap = connection->channel ? HTTP_SEALED_READ_BYTES : HTTP_READ_BYTES;
-        *out = uv_buf_init(shared + connection->in_len, (unsigned)(cap - connection->in_len));
+        if (connection->parser.in_len)
+            memcpy(shared, connection->parser.in, connection->parser.in_len);
+        size_t cap = connection->socket.channel ? HTTP_SEALED_READ_BYTES : HTTP_READ_BYTES;
+        *out = uv_buf_init(shared + connection->parser.in_len,
+                           (unsigned)(cap - connection->parser.in_len));
         return;
     }
     size_t cap = http_input_cap_wanted(connection);
-    bool has_room =
-        cap <= connection->in_cap || http_budget_has(connection->front, cap - connection->in_cap);
+    bool has_room = cap <= connection->parser.in_cap ||
+                    http_budget_has(connection->front, cap - connection->parser.in_cap);
     if (!has_room) {
-        cap = connection->in_len + LEFTOVER_BYTES;
+        cap = connection->parser.in_len + LEFTOVER_BYTES;
         has_room = cap <= BUDGET_SMALL_BYTES;
     }
-    connection->is_starved = !has_room;
+    connection->parser.is_starved = !has_room;
     if (!has_room || !http_input_grow(connection, cap))
         *out = uv_buf_init(NULL, 0);
     else
-        *out =
-            uv_buf_init(connection->in + connection->in_len, (unsigned)(cap - connection->in_len));
+        *out = uv_buf_init(connection->parser.in + connection->parser.in_len,
+                           (unsigned)(cap - connection->parser.in_len));
 }
 
 /* Handles the end of the peer's output. The peer may still read, so requests in progress are
  * answered. Waiting takes and streams end, since the peer may be gone. */
 static void end_waits(struct http_connection *connection)
 {
-    connection->peer_ended = true;
+    connection->socket.peer_ended = true;
     if (stream_of(connection))
         http_stream_end(stream_of(connection));
     for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
@@ -289,7 +290,7 @@ static void end_waits(struct http_connection *connection)
 
 static void end_input(struct http_connection *connection)
 {
-    connection->saw_end = connection->is_closing = true;
+    connection->socket.saw_end = connection->is_closing = true;
     stop_reading(connection);
     http_input_drop(connection);
     end_waits(connection);
@@ -302,7 +303,7 @@ static void end_input(struct http_connection *connection)
 static void probe_peer(struct http_connection *connection)
 {
     struct pollfd asked = {.events = POLLRDHUP};
-    if (uv_fileno(&connection->handle, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
+    if (uv_fileno(&connection->socket.handle, &asked.fd) == 0 && poll(&asked, 1, 0) > 0) {
         if (asked.revents & (POLLERR | POLLHUP)) {
             cut_connection(connection);
             return;
@@ -319,10 +320,10 @@ static bool is_stale(struct http_connection *connection)
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
     int fd;
-    connection->pauses = connection->front->pauses;
+    connection->socket.pauses = connection->front->pauses;
     if (connection->listener->about->kind != LISTENER_TCP) /* the age of the bytes is unknown */
         return false;
-    if (uv_fileno(&connection->handle, &fd) != 0 ||
+    if (uv_fileno(&connection->socket.handle, &fd) != 0 ||
         getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
         return false;
     return info.tcpi_state == TCP_CLOSE ||
@@ -342,7 +343,7 @@ static void refuse_stale(struct http_connection *connection)
 static void refuse_read_for_memory(struct http_connection *connection)
 {
     struct http_fault fault;
-    if (connection->is_starved)
+    if (connection->parser.is_starved)
         http_budget_refuse(connection->front, &fault);
     else
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
@@ -364,7 +365,7 @@ static bool is_within_quota(struct http_connection *connection)
     if (http_quota_accept(connection, &fault))
         return true;
     http_count(&connection->front->counters.refused, 1);
-    if (connection->channel)
+    if (connection->socket.channel)
         cut_connection(connection);
     else
         refuse_connection(connection, &fault);
@@ -379,7 +380,7 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
     struct peer client;
     switch (proxy_protocol_read(slice_make(bytes, len), &client, used)) {
     case PROXY_PROTOCOL_WHOLE:
-        connection->awaits_proxy = false;
+        connection->socket.awaits_proxy = false;
         if (client.kind != PEER_UNKNOWN)
             connection->peer = client;
         return is_within_quota(connection);
@@ -398,16 +399,16 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
 /* Returns whether the bytes begin a TLS handshake; no request begins with that byte. */
 static bool is_handshake(const struct http_connection *connection, const char *bytes, size_t len)
 {
-    return len > 0 && bytes[0] == 0x16 && !connection->framing.head_bytes;
+    return len > 0 && bytes[0] == 0x16 && !connection->parser.framing.head_bytes;
 }
 
 /* Refuses a connection on which only one side speaks TLS. */
 static void refuse_language(struct http_connection *connection)
 {
     struct http_fault fault;
-    bool is_tls = connection->channel;
-    http_channel_free(connection->channel, connection->front);
-    connection->channel = NULL;
+    bool is_tls = connection->socket.channel;
+    http_channel_free(connection->socket.channel, connection->front);
+    connection->socket.channel = NULL;
     end_greeting(connection);
     (void)http_fault_set(&fault, PROBLEM_BAD_REQUEST, 0,
                          is_tls ? "plain HTTP was sent to a port that speaks TLS, "
@@ -421,25 +422,25 @@ static void refuse_language(struct http_connection *connection)
  * and time to read it. Later, the input was damaged or forged. */
 static void end_bad_channel(struct http_connection *connection)
 {
-    bool is_greeting = connection->is_greeting;
-    struct buffer *sealed = &connection->channel->sealed;
+    bool is_greeting = connection->socket.is_greeting;
+    struct buffer *sealed = &connection->socket.channel->sealed;
     if (is_greeting) {
         char client[PEER_TEXT_BYTES];
         peer_emit(&connection->peer, client);
         http_count(&connection->listener->ungreeted, 1);
         log_event(LOG_DEBUG, "handshake failed", LOG_TEXT("client", client),
                   LOG_TEXT("listener", connection->listener->about->name),
-                  LOG_TEXT("error", http_channel_why(connection->channel)));
+                  LOG_TEXT("error", http_channel_why(connection->socket.channel)));
     }
-    if (is_greeting && sealed->len && !connection->writing) {
-        connection->is_closing = connection->lingers = true;
+    if (is_greeting && sealed->len && !connection->socket.writing) {
+        connection->is_closing = connection->socket.lingers = true;
         http_phase_enter(connection, HTTP_PHASE_NONE);
         http_connection_touch(connection);
         return;
     }
-    if (sealed->len && !connection->writing) {
+    if (sealed->len && !connection->socket.writing) {
         uv_buf_t alert = uv_buf_init(sealed->at, (unsigned)sealed->len);
-        (void)uv_try_write(&connection->stream, &alert, 1);
+        (void)uv_try_write(&connection->socket.stream, &alert, 1);
     }
     cut_connection(connection);
 }
@@ -448,18 +449,21 @@ static void end_bad_channel(struct http_connection *connection)
  * out of memory. */
 static char *opening_place(struct http_connection *connection, size_t len)
 {
-    size_t cap = connection->in_len + len + HTTP_RECORD_BYTES;
-    if (connection->in_len <= LEFTOVER_BYTES) {
-        if (connection->in_len)
-            memcpy(connection->front->read_at, connection->in, connection->in_len);
+    size_t cap = connection->parser.in_len + len + HTTP_RECORD_BYTES;
+    if (connection->parser.in_len <= LEFTOVER_BYTES) {
+        if (connection->parser.in_len)
+            memcpy(connection->front->read_at, connection->parser.in, connection->parser.in_len);
         return connection->front->read_at;
     }
-    if (cap <= connection->in_cap)
-        return connection->in;
+    if (cap <= connection->parser.in_cap)
+        return connection->parser.in;
     if (http_input_cap_wanted(connection) > cap)
         cap = http_input_cap_wanted(connection);
-    connection->is_starved = !http_budget_has(connection->front, cap - connection->in_cap);
-    return !connection->is_starved && http_input_grow(connection, cap) ? connection->in : NULL;
+    connection->parser.is_starved =
+        !http_budget_has(connection->front, cap - connection->parser.in_cap);
+    return !connection->parser.is_starved && http_input_grow(connection, cap)
+               ? connection->parser.in
+               : NULL;
 }
 
 /* Ends the greeting after a complete handshake. */
@@ -472,25 +476,26 @@ static void greet(struct http_connection *connection)
 /* Decrypts input and handles it. `sealed` is not in a buffer of a connection. */
 static void open_input(struct http_connection *connection, const char *sealed, size_t len)
 {
-    struct http_channel *channel = connection->channel;
-    size_t got, kept = connection->in_len;
+    struct http_channel *channel = connection->socket.channel;
+    size_t got, kept = connection->parser.in_len;
     char *into = opening_place(connection, len);
     if (!into) {
         refuse_read_for_memory(connection);
         return;
     }
-    connection->front->handshake_count += connection->is_greeting && !connection->may_shake;
-    connection->may_shake = false;
+    connection->front->handshake_count +=
+        connection->socket.is_greeting && !connection->socket.may_shake;
+    connection->socket.may_shake = false;
     enum http_opened opened =
         http_channel_open(channel, connection->front, sealed, len, into + kept, &got);
     if (opened == HTTP_OPENED_PLAIN) {
         refuse_language(connection);
         return;
     }
-    if (connection->is_greeting && http_channel_is_open(channel))
+    if (connection->socket.is_greeting && http_channel_is_open(channel))
         greet(connection);
     /* A peer that triggers replies within TLS and does not read them is hostile. */
-    if (connection->writing && channel->sealed.len > HTTP_RECORD_BYTES) {
+    if (connection->socket.writing && channel->sealed.len > HTTP_RECORD_BYTES) {
         cut_connection(connection);
         return;
     }
@@ -520,11 +525,11 @@ static void open_rest(struct http_connection *connection, const char *bytes, siz
 static void receive(struct http_connection *connection, char *bytes, size_t len)
 {
     size_t used = 0;
-    if (connection->awaits_proxy && !read_proxy_header(connection, bytes, len, &used))
+    if (connection->socket.awaits_proxy && !read_proxy_header(connection, bytes, len, &used))
         return;
     bytes += used;
     len -= used;
-    if (connection->channel) {
+    if (connection->socket.channel) {
         open_rest(connection, bytes, len);
         return;
     }
@@ -539,9 +544,9 @@ static void receive(struct http_connection *connection, char *bytes, size_t len)
  * does not come from the peer. */
 static void end_stream(struct http_connection *connection)
 {
-    if (connection->is_greeting)
+    if (connection->socket.is_greeting)
         cut_ungreeted(connection);
-    else if (connection->channel && connection->in_len && !connection->is_closing)
+    else if (connection->socket.channel && connection->parser.in_len && !connection->is_closing)
         cut_connection(connection);
     else
         end_input(connection);
@@ -554,8 +559,8 @@ static void put_off(struct http_connection *connection)
     stop_reading(connection);
     if (list_is_empty(&front->put_off))
         reactor_turn_again(front->reactor);
-    if (list_is_empty(&connection->put_off))
-        list_add_last(&front->put_off, &connection->put_off);
+    if (list_is_empty(&connection->socket.put_off))
+        list_add_last(&front->put_off, &connection->socket.put_off);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
@@ -564,7 +569,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     struct http_front *front = connection->front;
     if (got == UV_EOF) {
         end_stream(connection);
-    } else if (got == UV_ENOBUFS && connection->is_put_off) {
+    } else if (got == UV_ENOBUFS && connection->socket.is_put_off) {
         put_off(connection);
     } else if (got == UV_ENOBUFS && !connection->is_closing) {
         refuse_read_for_memory(connection);
@@ -574,39 +579,41 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         http_count(&front->counters.bytes_in, (uint64_t)got);
         http_wake_sleeper(front->shared);
         (void)http_front_now_ms(front);
-        if (connection->pauses != front->pauses && is_stale(connection))
+        if (connection->socket.pauses != front->pauses && is_stale(connection))
             refuse_stale(connection);
         else if (is_sealed(connection))
             open_input(connection, buf->base, (size_t)got);
         else
-            receive(connection, buf->base - connection->in_len, connection->in_len + (size_t)got);
+            receive(connection, buf->base - connection->parser.in_len,
+                    connection->parser.in_len + (size_t)got);
     }
 }
 
 static void start_reading(struct http_connection *connection)
 {
-    if (connection->is_reading || connection->saw_end || connection->is_cut ||
-        !list_is_empty(&connection->put_off))
+    if (connection->socket.is_reading || connection->socket.saw_end || connection->is_cut ||
+        !list_is_empty(&connection->socket.put_off))
         return;
-    connection->is_reading = uv_read_start(&connection->stream, on_alloc, on_read) == 0;
-    if (!connection->is_reading)
+    connection->socket.is_reading =
+        uv_read_start(&connection->socket.stream, on_alloc, on_read) == 0;
+    if (!connection->socket.is_reading)
         cut_connection(connection);
 }
 
 /* Continues with held requests when there is room again. */
 static void resume_input(struct http_connection *connection)
 {
-    if (!connection->is_blocked ||
+    if (!connection->parser.is_blocked ||
         input_is_full(connection, http_budget_is_spent(connection->front)))
         return;
-    if (connection->is_heavy && connection->front->turn_heavy &&
+    if (connection->parser.is_heavy && connection->front->turn_heavy &&
         reactor_is_late(connection->front->reactor)) { /* do not parse it again now */
         http_connection_touch(connection);
         return;
     }
-    connection->is_heavy = false;
-    feed_input(connection, connection->in, connection->in_len);
-    if (!connection->is_cut && !connection->is_blocked)
+    connection->parser.is_heavy = false;
+    feed_input(connection, connection->parser.in, connection->parser.in_len);
+    if (!connection->is_cut && !connection->parser.is_blocked)
         start_reading(connection);
 }
 
@@ -627,7 +634,7 @@ static void on_written(struct http_connection *connection, bool is_good)
 /* Writes the output. Returns false if the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
-    if (!connection->writing && stream_of(connection))
+    if (!connection->socket.writing && stream_of(connection))
         http_stream_flush(stream_of(connection));
     return http_output_write(connection, on_written);
 }
@@ -642,16 +649,16 @@ static void on_output_shut(uv_shutdown_t *request, int status)
  * the connection before the peer has read the answer. */
 static bool linger_on(struct http_connection *connection)
 {
-    if (!connection->lingers || connection->saw_end)
+    if (!connection->socket.lingers || connection->socket.saw_end)
         return false;
-    if (connection->is_lingering)
+    if (connection->socket.is_lingering)
         return true;
     uv_shutdown_t *request = malloc(sizeof *request);
-    if (!request || uv_shutdown(request, &connection->stream, on_output_shut) != 0) {
+    if (!request || uv_shutdown(request, &connection->socket.stream, on_output_shut) != 0) {
         free(request);
         return false;
     }
-    connection->is_lingering = true;
+    connection->socket.is_lingering = true;
     http_phase_enter(connection, HTTP_PHASE_LINGER);
     start_reading(connection);
     return true;
@@ -660,8 +667,8 @@ static bool linger_on(struct http_connection *connection)
 /* Decides the next step of the connection. */
 static void settle_connection(struct http_connection *connection)
 {
-    struct http_channel *channel = connection->channel;
-    bool is_done = !connection->first && !connection->out.len && !connection->writing;
+    struct http_channel *channel = connection->socket.channel;
+    bool is_done = !connection->first && !connection->socket.out.len && !connection->socket.writing;
     if (is_done && connection->is_closing) {
         if (channel && http_channel_end(channel, connection->front)) {
             http_connection_touch(connection);
@@ -684,10 +691,10 @@ static bool resume_handshakes(struct http_front *front)
     bool has_some = !list_is_empty(&front->put_off);
     while (!list_is_empty(&front->put_off) && front->handshake_count < HANDSHAKES_MAX) {
         struct http_connection *connection =
-            list_entry(front->put_off.next, struct http_connection, put_off);
-        list_remove(&connection->put_off);
-        connection->is_put_off = false;
-        connection->may_shake = true;
+            list_entry(front->put_off.next, struct http_connection, socket.put_off);
+        list_remove(&connection->socket.put_off);
+        connection->socket.is_put_off = false;
+        connection->socket.may_shake = true;
         front->handshake_count++;
         start_reading(connection);
     }
@@ -727,17 +734,17 @@ static int init_handle(struct http_connection *connection)
 {
     uv_loop_t *loop = reactor_loop(connection->front->reactor);
     return connection->listener->about->kind == LISTENER_UNIX
-               ? uv_pipe_init(loop, &connection->unix_socket, 0)
-               : uv_tcp_init(loop, &connection->tcp);
+               ? uv_pipe_init(loop, &connection->socket.unix_socket, 0)
+               : uv_tcp_init(loop, &connection->socket.tcp);
 }
 
 static int open_handle(struct http_connection *connection, int fd)
 {
     if (connection->listener->about->kind == LISTENER_UNIX)
-        return uv_pipe_open(&connection->unix_socket, fd);
-    int code = uv_tcp_open(&connection->tcp, fd);
+        return uv_pipe_open(&connection->socket.unix_socket, fd);
+    int code = uv_tcp_open(&connection->socket.tcp, fd);
     if (code == 0)
-        (void)uv_tcp_nodelay(&connection->tcp, 1);
+        (void)uv_tcp_nodelay(&connection->socket.tcp, 1);
     return code;
 }
 
@@ -754,14 +761,14 @@ static struct http_connection *connection_new(struct http_listener *listener)
         free(connection);
         return NULL;
     }
-    connection->handle.data = connection;
+    connection->socket.handle.data = connection;
     list_init(&connection->dirty);
     list_init(&connection->timed);
     list_init(&connection->long_line);
-    list_init(&connection->put_off);
+    list_init(&connection->socket.put_off);
     (void)http_front_now_ms(front);
     /* A connection that arrived while the loop stood still is checked for liveness. */
-    connection->pauses = front->pauses - front->is_late;
+    connection->socket.pauses = front->pauses - front->is_late;
     http_budget_add(front, CONNECTION_BYTES);
     list_add_last(&front->connections, &connection->node);
     front->open_handles++;
@@ -780,7 +787,7 @@ static void begin_greeting(struct http_connection *connection)
     struct list *waiting = &front->timed[HTTP_PHASE_GREET];
     if (front->greeting_count >= GREETING_MAX && !list_is_empty(waiting))
         cut_ungreeted(list_entry(waiting->next, struct http_connection, timed));
-    connection->is_greeting = true;
+    connection->socket.is_greeting = true;
     front->greeting_count++;
     http_phase_enter(connection, HTTP_PHASE_GREET);
 }
@@ -795,9 +802,9 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         return;
     }
     connection->peer = *peer;
-    connection->awaits_proxy = listener->about->options.proxy_protocol;
-    connection->channel = listener->about->options.tls ? http_channel_new() : NULL;
-    if (listener->about->options.tls && !connection->channel) {
+    connection->socket.awaits_proxy = listener->about->options.proxy_protocol;
+    connection->socket.channel = listener->about->options.tls ? http_channel_new() : NULL;
+    if (listener->about->options.tls && !connection->socket.channel) {
         (void)close(fd);
         cut_connection(connection);
         return;
@@ -807,10 +814,10 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         cut_connection(connection);
         return;
     }
-    bool is_over = !connection->awaits_proxy && !http_quota_accept(connection, &fault);
+    bool is_over = !connection->socket.awaits_proxy && !http_quota_accept(connection, &fault);
     bool is_crowd =
         is_over || front->connection_count - front->crowd_count > front->options.connections_max;
-    if (is_crowd && (front->crowd_count >= CROWD_MAX || connection->channel)) {
+    if (is_crowd && (front->crowd_count >= CROWD_MAX || connection->socket.channel)) {
         cut_connection(connection);
         return;
     }
@@ -831,7 +838,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
     if (front->is_draining)
         front->polite_ms = HTTP_RECENT_MS;
     start_reading(connection);
-    if (connection->awaits_proxy || connection->channel)
+    if (connection->socket.awaits_proxy || connection->socket.channel)
         begin_greeting(connection);
     else
         http_phase_enter(connection, HTTP_PHASE_IDLE);
@@ -841,7 +848,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
 static bool has_unread(const struct http_connection *connection)
 {
     int fd, bytes = 0;
-    return connection->is_reading && uv_fileno(&connection->handle, &fd) == 0 &&
+    return connection->socket.is_reading && uv_fileno(&connection->socket.handle, &fd) == 0 &&
            ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
@@ -870,7 +877,7 @@ static void give_up_connection(struct http_connection *connection)
         http_phase_begin(connection, phase);
         return;
     }
-    if (phase == HTTP_PHASE_IDLE && connection->channel) {
+    if (phase == HTTP_PHASE_IDLE && connection->socket.channel) {
         connection->is_closing = true;
         http_input_drop(connection);
         http_phase_enter(connection, HTTP_PHASE_NONE);
@@ -878,9 +885,9 @@ static void give_up_connection(struct http_connection *connection)
         return;
     }
     size_t left =
-        phase == HTTP_PHASE_WRITE ? uv_stream_get_write_queue_size(&connection->stream) : 0;
-    if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
-        connection->write_left = left;
+        phase == HTTP_PHASE_WRITE ? uv_stream_get_write_queue_size(&connection->socket.stream) : 0;
+    if (left < connection->socket.write_left && phase == HTTP_PHASE_WRITE) {
+        connection->socket.write_left = left;
         http_phase_begin(connection, phase);
         return;
     }
@@ -905,7 +912,7 @@ void http_connections_expire(struct http_front *front)
 /* Ends its stream, also if its client does not read. */
 static void drain_stream(struct http_connection *connection)
 {
-    if (connection->writing)
+    if (connection->socket.writing)
         cut_connection(connection);
     else
         http_stream_drain(stream_of(connection));

@@ -154,7 +154,7 @@ static bool may_begin_long(struct http_connection *connection)
     struct http_front *front = connection->front;
     bool is_next =
         list_is_empty(&front->long_line) || front->long_line.next == &connection->long_line;
-    if (connection->first || connection->out.len)
+    if (connection->first || connection->socket.out.len)
         return false;
     if (front->long_count < HTTP_LONG_COUNT_MAX && is_next) {
         http_long_line_leave(connection);
@@ -173,7 +173,7 @@ static bool may_begin_heavy(struct http_connection *connection, const struct htt
     if (front->request.body.len <= HEAVY_BODY_BYTES && route->answer != HTTP_ANSWER_LONG)
         return true;
     if (front->turn_heavy && reactor_is_late(front->reactor)) {
-        connection->is_heavy = true;
+        connection->parser.is_heavy = true;
         http_connection_touch(connection);
         return false;
     }
@@ -188,7 +188,7 @@ static bool may_begin(struct http_connection *connection, const struct http_rout
 {
     struct http_front *front = connection->front;
     if (route->answer == HTTP_ANSWER_STREAM)
-        return !connection->first && !connection->out.len;
+        return !connection->first && !connection->socket.out.len;
     *weight = weight_of(front, route);
     if (connection->weight && *weight && connection->weight + *weight > WEIGHT_MAX)
         return false;
@@ -294,7 +294,7 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
         return NULL;
     exchange->is_head = request->method == HTTP_METHOD_HEAD;
     exchange->is_http_1_0 = request->is_http_1_0;
-    exchange->route = route ? route : connection->refuser;
+    exchange->route = route ? route : connection->parser.refuser;
     if (!request->keeps_alive || connection->front->is_draining)
         connection->is_closing = true;
     return exchange;
@@ -345,7 +345,7 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
     struct http_fault fault, denied;
     uint32_t weight = 0;
     bool is_known;
-    if (connection->cors_origin && http_cors_is_preflight(&front->request))
+    if (connection->parser.cors_origin && http_cors_is_preflight(&front->request))
         return answer_preflight(connection);
     bool has_route = match->route || find_route(front, match, &fault);
     if (!http_gate_ask(connection, match->route, match->topic, true, &denied, &is_known))
@@ -398,7 +398,7 @@ static bool has_body_memory(struct http_connection *connection, size_t bytes_her
                             struct http_fault *fault)
 {
     struct http_front *front = connection->front;
-    const struct http_framing *framing = &connection->framing;
+    const struct http_framing *framing = &connection->parser.framing;
     size_t whole = framing->head_bytes + framing->length;
     if (framing->chunked || bytes_here >= whole || framing->length > framing->body_bytes_max ||
         http_budget_has(front, whole))
@@ -412,7 +412,7 @@ static void note_origin(struct http_connection *connection)
 {
     const struct http_request *request = &connection->front->request;
     if (connection->front->options.cors_origins)
-        connection->cors_origin =
+        connection->parser.cors_origin =
             request->has_origin
                 ? http_cors_find(connection->listener->hosts.origins, request->origin)
                 : 0;
@@ -424,15 +424,15 @@ static void look_at_head(struct http_connection *connection, struct http_match *
     struct http_fault fault;
     if (!find_route(connection->front, match, &fault))
         match->route = NULL;
-    connection->framing.body_bytes_max = body_bytes_max_of(connection->front, match->route);
-    connection->refuser = find_refuser(connection->front, match);
+    connection->parser.framing.body_bytes_max = body_bytes_max_of(connection->front, match->route);
+    connection->parser.refuser = find_refuser(connection->front, match);
 }
 
 /* Returns whether the body has arrived, or is short enough to be read and discarded if its request
  * is refused. Then the gate is asked when the body is complete, and the connection stays open. */
 static bool body_is_cheap(const struct http_connection *connection, size_t bytes_here)
 {
-    const struct http_framing *framing = &connection->framing;
+    const struct http_framing *framing = &connection->parser.framing;
     if (framing->chunked || framing->length > framing->body_bytes_max)
         return false;
     return bytes_here - framing->head_bytes >= framing->length ||
@@ -448,7 +448,7 @@ static bool is_refused_unread(struct http_connection *connection, const struct h
     bool is_known;
     if (http_gate_ask(connection, match->route, match->topic, false, &denied, &is_known))
         return false;
-    connection->is_closing = connection->lingers = true;
+    connection->is_closing = connection->socket.lingers = true;
     *done = refuse_at_gate(connection, match, is_known, &denied);
     return true;
 }
@@ -457,7 +457,7 @@ static bool is_refused_unread(struct http_connection *connection, const struct h
 static bool ask_for_body(struct http_connection *connection, size_t bytes_here)
 {
     struct http_front *front = connection->front;
-    const struct http_framing *framing = &connection->framing;
+    const struct http_framing *framing = &connection->parser.framing;
     if (!front->request.expects_continue || front->request.is_http_1_0)
         return true;
     bool is_here = !framing->chunked && bytes_here - framing->head_bytes >= framing->length;
@@ -473,7 +473,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
                                    size_t *at, struct http_fault *fault)
 {
     struct http_front *front = connection->front;
-    struct http_framing *framing = &connection->framing;
+    struct http_framing *framing = &connection->parser.framing;
     struct http_match match;
     size_t left = *len - *at, used = 0;
     match.route = NULL;
@@ -513,7 +513,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         }
         *at += used;
         *framing = (struct http_framing){0};
-        connection->refuser = NULL;
+        connection->parser.refuser = NULL;
         return done;
     }
 }

@@ -31,7 +31,7 @@ struct http_exchange *http_exchange_add(struct http_connection *connection)
     exchange->id = id;
     exchange->front = front;
     exchange->connection = connection;
-    exchange->cors_origin = connection->cors_origin;
+    exchange->cors_origin = connection->parser.cors_origin;
     exchange->started_us = http_front_now_us(front);
     if (connection->last)
         connection->last->next = exchange;
@@ -59,7 +59,7 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
 bool http_exchange_is_wanted(struct http_front *front, uint64_t tag)
 {
     const struct http_exchange *exchange = http_exchange_find(front, tag);
-    return exchange && exchange->connection && !exchange->connection->saw_end &&
+    return exchange && exchange->connection && !exchange->connection->socket.saw_end &&
            !front->is_draining;
 }
 
@@ -275,7 +275,7 @@ static void count_answer(struct http_exchange *exchange, uint16_t status)
 static struct buffer *answer_buffer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
-    struct buffer *out = connection->first == exchange ? &connection->out : &exchange->reply;
+    struct buffer *out = connection->first == exchange ? &connection->socket.out : &exchange->reply;
     http_front_lend(exchange->front, out);
     return out;
 }
@@ -296,15 +296,16 @@ static void finish_answer(struct http_exchange *exchange)
         connection->first = first->next;
         connection->exchange_count--;
         if (first->reply.len) {
-            http_front_lend(first->front, &connection->out);
-            buffer_append_slice(&connection->out, buffer_slice(&first->reply));
+            http_front_lend(first->front, &connection->socket.out);
+            buffer_append_slice(&connection->socket.out, buffer_slice(&first->reply));
         }
         if (first->reply.failed)
-            connection->out.failed = true;
+            connection->socket.out.failed = true;
         if (first->has_leases)
-            http_lease_hand_over(first, connection->out.failed
-                                            ? UINT64_MAX
-                                            : connection->out_at + connection->out.len);
+            http_lease_hand_over(first,
+                                 connection->socket.out.failed
+                                     ? UINT64_MAX
+                                     : connection->unsent.out_at + connection->socket.out.len);
         release_exchange(first);
         first = connection->first;
     }

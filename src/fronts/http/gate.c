@@ -166,7 +166,8 @@ static bool admit(struct http_connection *connection, const struct http_route *r
         return admit_foreign(connection, route, is_whole, fault);
     uint64_t generation = access_generation(access);
     struct access_asked asked = {.authorization = header,
-                                 .certificate = http_channel_certificate(connection->channel),
+                                 .certificate =
+                                     http_channel_certificate(connection->socket.channel),
                                  .needs_caller = connection->listener->about->requires_token,
                                  .now_ms = clock_wall_ms()};
     struct access_caller *caller;

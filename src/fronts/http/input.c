@@ -7,30 +7,30 @@ enum { KEEP_BYTES_MIN = 256, GROW_BYTES_MIN = 64 * 1024 };
 
 void http_input_drop_bytes(struct http_connection *connection)
 {
-    free(connection->in);
-    if (connection->in_cap)
-        http_budget_remove(connection->front, connection->in_cap);
-    connection->in = NULL;
-    connection->in_len = connection->in_cap = 0;
+    free(connection->parser.in);
+    if (connection->parser.in_cap)
+        http_budget_remove(connection->front, connection->parser.in_cap);
+    connection->parser.in = NULL;
+    connection->parser.in_len = connection->parser.in_cap = 0;
 }
 
 void http_input_drop(struct http_connection *connection)
 {
     http_input_drop_bytes(connection);
-    connection->framing = (struct http_framing){0};
+    connection->parser.framing = (struct http_framing){0};
     http_long_line_leave(connection);
 }
 
 bool http_input_grow(struct http_connection *connection, size_t cap)
 {
-    if (cap <= connection->in_cap)
+    if (cap <= connection->parser.in_cap)
         return true;
-    char *in = realloc(connection->in, cap);
+    char *in = realloc(connection->parser.in, cap);
     if (!in)
         return false;
-    http_budget_add(connection->front, cap - connection->in_cap);
-    connection->in = in;
-    connection->in_cap = cap;
+    http_budget_add(connection->front, cap - connection->parser.in_cap);
+    connection->parser.in = in;
+    connection->parser.in_cap = cap;
     return true;
 }
 
@@ -40,27 +40,28 @@ bool http_input_keep(struct http_connection *connection, const char *bytes, size
         http_input_drop_bytes(connection);
         return true;
     }
-    if (len > connection->in_cap) {
+    if (len > connection->parser.in_cap) {
         size_t cap = KEEP_BYTES_MIN;
         while (cap < len)
             cap *= 2;
         if (!http_input_grow(connection, cap))
             return false;
     }
-    if (bytes != connection->in)
-        memmove(connection->in, bytes, len);
-    connection->in_len = len;
+    if (bytes != connection->parser.in)
+        memmove(connection->parser.in, bytes, len);
+    connection->parser.in_len = len;
     return true;
 }
 
 size_t http_input_cap_wanted(const struct http_connection *connection)
 {
-    const struct http_framing *framing = &connection->framing;
+    const struct http_framing *framing = &connection->parser.framing;
     size_t whole = framing->head_bytes + framing->length;
-    size_t cap = connection->in_len * 2 + GROW_BYTES_MIN;
-    if (connection->in_cap - connection->in_len >= GROW_BYTES_MIN)
-        return connection->in_cap;
-    if (framing->head_bytes && !framing->chunked && whole > connection->in_len && whole < cap)
+    size_t cap = connection->parser.in_len * 2 + GROW_BYTES_MIN;
+    if (connection->parser.in_cap - connection->parser.in_len >= GROW_BYTES_MIN)
+        return connection->parser.in_cap;
+    if (framing->head_bytes && !framing->chunked && whole > connection->parser.in_len &&
+        whole < cap)
         cap = whole;
-    return cap > connection->in_cap ? cap : connection->in_cap;
+    return cap > connection->parser.in_cap ? cap : connection->parser.in_cap;
 }

@@ -21,7 +21,7 @@ struct http_writing {
 
 static void count_out(struct http_connection *connection, size_t bytes)
 {
-    budget_recount(&connection->front->shared->budget, &connection->out_counted, bytes);
+    budget_recount(&connection->front->shared->budget, &connection->socket.out_counted, bytes);
 }
 
 /* Returns how many bytes of the answers the peer cannot have read while the last `left` bytes are
@@ -33,17 +33,17 @@ static size_t unread_of(const struct http_writing *writing, size_t left)
 
 void http_output_drop(struct http_connection *connection)
 {
-    uint64_t written = connection->out_at;
-    if (connection->writing)
-        written -=
-            unread_of(connection->writing, uv_stream_get_write_queue_size(&connection->stream));
-    if (connection->unsent.cap)
+    uint64_t written = connection->unsent.out_at;
+    if (connection->socket.writing)
+        written -= unread_of(connection->socket.writing,
+                             uv_stream_get_write_queue_size(&connection->socket.stream));
+    if (connection->unsent.leases.cap)
         http_lease_settle(connection, written, true);
     count_out(connection, 0);
-    http_front_give_back(connection->front, &connection->out);
-    if (connection->writing)
-        connection->writing->connection = NULL;
-    connection->writing = NULL;
+    http_front_give_back(connection->front, &connection->socket.out);
+    if (connection->socket.writing)
+        connection->socket.writing->connection = NULL;
+    connection->socket.writing = NULL;
 }
 
 /* Called when the rest has been written, or cannot be written. */
@@ -58,11 +58,11 @@ static void on_output_written(uv_write_t *request, int status)
     free(writing);
     if (!connection)
         return;
-    connection->writing = NULL;
+    connection->socket.writing = NULL;
     if (status < 0)
-        connection->out_at -= unread; /* the progress is known only from the last check */
-    else if (connection->unsent.cap)
-        http_lease_settle(connection, connection->out_at, false);
+        connection->unsent.out_at -= unread; /* the progress is known only from the last check */
+    else if (connection->unsent.leases.cap)
+        http_lease_settle(connection, connection->unsent.out_at, false);
     written(connection, status >= 0);
 }
 
@@ -81,34 +81,35 @@ static bool write_later(struct http_connection *connection, struct buffer *out, 
     writing->written = written;
     writing->bytes = *out;
     writing->plain = plain;
-    writing->is_sealed = connection->channel;
+    writing->is_sealed = connection->socket.channel;
     writing->counted = out->cap;
     http_budget_add(connection->front, writing->counted);
     count_out(connection, 0);
     *out = (struct buffer){0};
-    connection->out_at += plain;
-    connection->writing = writing;
-    if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
-        connection->writing = NULL;
-        connection->out_at -= unread_of(writing, rest.len);
+    connection->unsent.out_at += plain;
+    connection->socket.writing = writing;
+    if (uv_write(&writing->request, &connection->socket.stream, &rest, 1, on_output_written) != 0) {
+        connection->socket.writing = NULL;
+        connection->unsent.out_at -= unread_of(writing, rest.len);
         http_budget_remove(connection->front, writing->counted);
         buffer_fini(&writing->bytes);
         free(writing);
         return false;
     }
-    connection->write_left = writing->left = rest.len;
+    connection->socket.write_left = writing->left = rest.len;
     http_phase_enter(connection, HTTP_PHASE_WRITE);
     return true;
 }
 
 bool http_output_write(struct http_connection *connection, http_output_written *written)
 {
-    struct buffer *out = &connection->out;
-    struct http_channel *channel = connection->channel;
+    struct buffer *out = &connection->socket.out;
+    struct http_channel *channel = connection->socket.channel;
     if (out->failed)
         return false;
-    if (connection->writing) {
-        connection->writing->left = uv_stream_get_write_queue_size(&connection->stream);
+    if (connection->socket.writing) {
+        connection->socket.writing->left =
+            uv_stream_get_write_queue_size(&connection->socket.stream);
         count_out(connection, out->cap);
         return true;
     }
@@ -121,7 +122,7 @@ bool http_output_write(struct http_connection *connection, http_output_written *
     if (out->len == 0)
         return true;
     uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
-    int done = uv_try_write(&connection->stream, &all, 1);
+    int done = uv_try_write(&connection->socket.stream, &all, 1);
     if (done < 0 && done != UV_EAGAIN)
         return false;
     http_count(&connection->front->counters.bytes_out, out->len);
@@ -129,10 +130,10 @@ bool http_output_write(struct http_connection *connection, http_output_written *
         done = 0;
     if ((size_t)done < out->len)
         return write_later(connection, out, plain, (size_t)done, written);
-    connection->out_at += plain;
-    if (connection->unsent.cap)
-        http_front_give_back(connection->front, &connection->unsent);
-    if (connection->out_counted)
+    connection->unsent.out_at += plain;
+    if (connection->unsent.leases.cap)
+        http_front_give_back(connection->front, &connection->unsent.leases);
+    if (connection->socket.out_counted)
         count_out(connection, 0);
     http_front_give_back(connection->front, out);
     return true;

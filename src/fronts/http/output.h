@@ -15,7 +15,7 @@
  * because the peer is gone. */
 typedef void http_output_written(struct http_connection *connection, bool is_good);
 
-/* Writes as much of connection->out as the socket takes. Returns false if the peer is gone. Calls
+/* Writes as much of connection->socket.out as the socket takes. Returns false if the peer is gone. Calls
  * `written` when the rest is written, unless it was dropped. */
 bool http_output_write(struct http_connection *connection, http_output_written *written);
 /* Drops unwritten output when the connection ends. */

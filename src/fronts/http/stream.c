@@ -32,7 +32,7 @@ struct http_stream {
 /* Writes all of `text`, as a chunk if the client supports chunks. */
 static void write_chunk(struct http_exchange *exchange, struct slice text)
 {
-    struct buffer *out = &exchange->connection->out;
+    struct buffer *out = &exchange->connection->socket.out;
     char head[CHUNK_HEAD_BYTES];
     if (!text.len)
         return;
@@ -98,7 +98,7 @@ static bool make_room(struct http_stream *stream, size_t bytes)
         return false;
     if (stream->events.len + bytes <= HTTP_STREAM_BYTES_MAX)
         return true;
-    if (!connection->writing && connection->out.len < OUT_BYTES_MAX)
+    if (!connection->socket.writing && connection->socket.out.len < OUT_BYTES_MAX)
         write_events(stream);
     else
         lose_oldest(stream, bytes);
@@ -159,7 +159,7 @@ void http_streams_ping(void *ctx)
         struct http_connection *connection = stream->exchange->connection;
         if (stream->sent_ms + PING_MS > now_ms)
             break;
-        if (!connection->writing && !stream->events.len)
+        if (!connection->socket.writing && !stream->events.len)
             write_chunk(stream->exchange, slice_of(": ping\n\n"));
         http_connection_touch(connection);
         note_sent(stream);
@@ -218,7 +218,7 @@ static void write_stream_head(struct http_exchange *exchange)
 /* Ends the body, and the connection with it. */
 static void close_answer(struct http_exchange *exchange)
 {
-    struct buffer *out = &exchange->connection->out;
+    struct buffer *out = &exchange->connection->socket.out;
     if (!exchange->is_head && !exchange->is_http_1_0) {
         http_front_lend(exchange->front, out);
         buffer_append_text(out, "0\r\n\r\n");
@@ -247,7 +247,7 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
     }
     http_gate_wait(exchange, caller, HTTP_STREAM_BYTES_MAX);
     write_stream_head(exchange);
-    if (exchange->is_head || exchange->connection->peer_ended || front->is_draining) {
+    if (exchange->is_head || exchange->connection->socket.peer_ended || front->is_draining) {
         free(stream);
         if (front->is_draining && !exchange->is_head)
             write_chunk(exchange, slice_of(RETRY));

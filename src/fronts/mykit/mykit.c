@@ -642,8 +642,9 @@ static int64_t wait_of(const struct http_call *call)
 {
     bool is_given = http_fields_have(&call->query->fields, OPTION_WAIT);
     int64_t wait_ms = is_given ? call->query->fields.wait_ms : WAIT_MS;
-    return http_budget_is_spent(call->front) || call->exchange->connection->peer_ended ? 0
-                                                                                       : wait_ms;
+    return http_budget_is_spent(call->front) || call->exchange->connection->socket.peer_ended
+               ? 0
+               : wait_ms;
 }
 
 static void get_topic(struct http_call *call)

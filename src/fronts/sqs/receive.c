@@ -247,7 +247,7 @@ static void receive(const struct sqs_request *request, int64_t max, int64_t wait
                                     .max = (uint32_t)max,
                                     .lease_ms = lease_ms,
                                     .way = JOB_WAY_TAKE};
-    if (wait_ms && (http_budget_is_spent(front) || exchange->connection->peer_ended))
+    if (wait_ms && (http_budget_is_spent(front) || exchange->connection->socket.peer_ended))
         wait_ms = 0;
     if (wait_ms && !begin_wait(exchange, &error)) {
         sqs_answer_error(request->exchange, &error);

@@ -295,6 +295,7 @@ void sqs_write_url(const struct http_exchange *exchange, struct slice host, stru
                    struct buffer *out)
 {
     const struct sqs_options *options = exchange->route->about;
-    buffer_append_format(out, "%s://%.*s/%s/%.*s", exchange->connection->channel ? "https" : "http",
-                         (int)host.len, host.at, options->account, (int)queue.len, queue.at);
+    buffer_append_format(out, "%s://%.*s/%s/%.*s",
+                         exchange->connection->socket.channel ? "https" : "http", (int)host.len,
+                         host.at, options->account, (int)queue.len, queue.at);
 }

@@ -39,7 +39,8 @@ int sqs_admit(struct http_connection *connection, const struct http_route *route
 {
     struct access *access = connection->front->shared->access;
     struct access_asked asked = {.authorization = connection->front->request.authorization,
-                                 .certificate = http_channel_certificate(connection->channel),
+                                 .certificate =
+                                     http_channel_certificate(connection->socket.channel),
                                  .needs_caller = connection->listener->about->requires_token,
                                  .now_ms = clock_wall_ms()};
     bool is_signed = signature_is_claimed(asked.authorization);
