@@ -305,7 +305,7 @@ static void finish_answer(struct http_exchange *exchange)
             http_lease_hand_over(first,
                                  connection->socket.out.failed
                                      ? UINT64_MAX
-                                     : connection->unsent.out_at + connection->socket.out.len);
+                                     : connection->unsent.leases.out_at + connection->socket.out.len);
         release_exchange(first);
         first = connection->first;
     }
