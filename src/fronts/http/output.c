@@ -60,7 +60,8 @@ static void on_output_written(uv_write_t *request, int status)
         return;
     connection->socket.writing = NULL;
     if (status < 0)
-        connection->unsent.leases.out_at -= unread; /* the progress is known only from the last check */
+        connection->unsent.leases.out_at -=
+            unread; /* the progress is known only from the last check */
     else if (connection->unsent.leases.leases.cap)
         http_lease_settle(connection, connection->unsent.leases.out_at, false);
     written(connection, status >= 0);
