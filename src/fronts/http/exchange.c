@@ -302,10 +302,10 @@ static void finish_answer(struct http_exchange *exchange)
         if (first->reply.failed)
             connection->socket.out.failed = true;
         if (first->has_leases)
-            http_lease_hand_over(first, connection->socket.out.failed
-                                            ? UINT64_MAX
-                                            : connection->unsent.leases.out_at +
-                                                  connection->socket.out.len);
+            http_lease_hand_over(first,
+                                 connection->socket.out.failed
+                                     ? UINT64_MAX
+                                     : connection->unsent.out_at + connection->socket.out.len);
         release_exchange(first);
         first = connection->first;
     }

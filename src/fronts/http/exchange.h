@@ -60,7 +60,7 @@ struct http_exchange {
     bool is_unheld;                 /* a take that does not wait because memory is short */
     uint32_t weight;                /* its part of connection->weight */
     size_t bytes_counted;           /* its bytes in the budget */
-    size_t lease_at;                /* offset of its leases in connection->unsent.leases.leases */
+    size_t lease_at;                /* offset of its leases in connection->unsent.leases */
     struct http_stream *stream;     /* stream of an open answer, see stream.h; else NULL */
     struct buffer reply;
     struct buffer note; /* data of the handler for the queue's reply */

@@ -33,11 +33,11 @@ static size_t unread_of(const struct http_writing *writing, size_t left)
 
 void http_output_drop(struct http_connection *connection)
 {
-    uint64_t written = connection->unsent.leases.out_at;
+    uint64_t written = connection->unsent.out_at;
     if (connection->socket.writing)
         written -= unread_of(connection->socket.writing,
                              uv_stream_get_write_queue_size(&connection->socket.stream));
-    if (connection->unsent.leases.leases.cap)
+    if (connection->unsent.leases.cap)
         http_lease_settle(connection, written, true);
     count_out(connection, 0);
     http_front_give_back(connection->front, &connection->socket.out);
@@ -60,10 +60,9 @@ static void on_output_written(uv_write_t *request, int status)
         return;
     connection->socket.writing = NULL;
     if (status < 0)
-        connection->unsent.leases.out_at -=
-            unread; /* the progress is known only from the last check */
-    else if (connection->unsent.leases.leases.cap)
-        http_lease_settle(connection, connection->unsent.leases.out_at, false);
+        connection->unsent.out_at -= unread; /* the progress is known only from the last check */
+    else if (connection->unsent.leases.cap)
+        http_lease_settle(connection, connection->unsent.out_at, false);
     written(connection, status >= 0);
 }
 
@@ -87,11 +86,11 @@ static bool write_later(struct http_connection *connection, struct buffer *out, 
     http_budget_add(connection->front, writing->counted);
     count_out(connection, 0);
     *out = (struct buffer){0};
-    connection->unsent.leases.out_at += plain;
+    connection->unsent.out_at += plain;
     connection->socket.writing = writing;
     if (uv_write(&writing->request, &connection->socket.stream, &rest, 1, on_output_written) != 0) {
         connection->socket.writing = NULL;
-        connection->unsent.leases.out_at -= unread_of(writing, rest.len);
+        connection->unsent.out_at -= unread_of(writing, rest.len);
         http_budget_remove(connection->front, writing->counted);
         buffer_fini(&writing->bytes);
         free(writing);
@@ -131,9 +130,9 @@ bool http_output_write(struct http_connection *connection, http_output_written *
         done = 0;
     if ((size_t)done < out->len)
         return write_later(connection, out, plain, (size_t)done, written);
-    connection->unsent.leases.out_at += plain;
-    if (connection->unsent.leases.leases.cap)
-        http_front_give_back(connection->front, &connection->unsent.leases.leases);
+    connection->unsent.out_at += plain;
+    if (connection->unsent.leases.cap)
+        http_front_give_back(connection->front, &connection->unsent.leases);
     if (connection->socket.out_counted)
         count_out(connection, 0);
     http_front_give_back(connection->front, out);

@@ -25,7 +25,7 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
 {
     struct http_connection *connection = exchange->connection;
     bool is_first = connection->first == exchange;
-    struct buffer *note = is_first ? &connection->unsent.leases.leases : &exchange->note;
+    struct buffer *note = is_first ? &connection->unsent.leases : &exchange->note;
     if (!note->cap)
         http_front_lend(exchange->front, note);
     char *start = buffer_reserve(note, sizeof(struct lease_note_head) + count * LEASE_BYTES_MAX);
@@ -48,7 +48,7 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
 
 void http_lease_hand_over(struct http_exchange *exchange, uint64_t end)
 {
-    struct buffer *unsent = &exchange->connection->unsent.leases.leases;
+    struct buffer *unsent = &exchange->connection->unsent.leases;
     if (exchange->note.len) { /* answered before its turn to be sent */
         if (!unsent->cap)
             http_front_lend(exchange->front, unsent);
@@ -115,7 +115,7 @@ static size_t first_note_behind(const struct buffer *unsent, uint64_t written)
 
 void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over)
 {
-    struct buffer *unsent = &connection->unsent.leases.leases;
+    struct buffer *unsent = &connection->unsent.leases;
     size_t at = first_note_behind(unsent, written);
     if (!is_over) {
         unsent->len -= at;
