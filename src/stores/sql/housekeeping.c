@@ -184,13 +184,24 @@ static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_ca
     keeping->mark = call->mark;
 }
 
+/* Notes the result of an operation of the server for the status. An operation that is no longer
+ * attempted, such as reading events for a consumer that has left, counts for a minute. */
+static void note_operation(const struct sql_call *call, bool is_good)
+{
+    if (call->kind == SQL_CALL_COMMAND)
+        return;
+    if (is_good)
+        trouble_note(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind, false);
+    else
+        trouble_note_call(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind);
+}
+
 static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call *call,
                          bool is_good)
 {
     struct sql_hints *hints = keeping->hints;
     int64_t again_ms = database_ms(keeping) + SQL_RETRY_MS_MAX;
-    if (call->kind != SQL_CALL_COMMAND)
-        trouble_note(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind, !is_good || call->part_failed);
+    note_operation(call, is_good && !call->part_failed);
     switch (call->kind) {
     case SQL_CALL_END:
         keeping->end_under_way = false;

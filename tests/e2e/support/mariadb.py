@@ -110,6 +110,10 @@ class MariadbServer:
         """As a trigger of an application does, for one job."""
         self.do(f"CREATE TRIGGER tarry.shop BEFORE DELETE ON tarry.job FOR EACH ROW IF OLD.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
 
+    def refuse_beats(self):
+        """As a trigger on the wrong table does."""
+        self.do("CREATE TRIGGER tarry.shop BEFORE UPDATE ON tarry.server FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'")
+
     def accept_all(self):
         self.do("DROP TRIGGER tarry.shop")
 

@@ -120,6 +120,11 @@ class PostgresServer:
         self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN OLD; END $$;
             CREATE TRIGGER shop BEFORE DELETE ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
 
+    def refuse_beats(self):
+        """As a trigger on the wrong table does."""
+        self.do("""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not in this shop'; END $$;
+            CREATE TRIGGER shop BEFORE UPDATE ON tarry.server FOR EACH ROW EXECUTE FUNCTION public.shop()""")
+
     def accept_all(self):
         self.do("DROP FUNCTION public.shop() CASCADE")
 

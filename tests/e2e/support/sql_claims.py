@@ -295,3 +295,15 @@ def test_a_purge_that_the_database_stops_reports_what_it_did(pair, database):
     finally:
         database.accept_all()
     assert client.call("POST", "/v1/topics/stopped/purge").json()["jobs"] == left
+
+
+def test_an_upkeep_that_the_database_refuses_is_a_problem_of_the_status(pair, database):
+    server = pair[0]
+    database.refuse_beats()
+    try:
+        problem = eventually(lambda: problem_of(server, "the server's upkeep"), 30, 0.2)
+        assert (problem["code"], problem["severity"]) == ("background", "warning") and problem["value"] > 10_000
+        assert metric(server, 'tarry_background_failing_seconds{work="database_upkeep"}') > 10
+    finally:
+        database.accept_all()
+    eventually(lambda: not problem_of(server, "the server's upkeep"), 30, 0.2)
