@@ -281,7 +281,7 @@ static void seek_job(struct handover *handover, const struct command *command,
         job_ask(seeking);
 }
 
-/* ---- purge, delete, redrive: jobs move in one direction, so the same order misses none ---- */
+/* ---- purge, delete, redrive: jobs move in one direction, so the same order misses no job ---- */
 
 static bool is_done(enum queue_status status)
 {

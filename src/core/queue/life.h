@@ -43,7 +43,7 @@ struct life {
 struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full);
 
 /* Returns the outcome of a cancel, reschedule or run. `delivery` is the last delivery of the job; `meant` the one
- * that the change names by its lease or number (0: none). The due is not checked. */
+ * that the change names by its lease or number (0: no delivery). The due is not checked. */
 struct life life_change(const struct queue_change *change, enum job_state state, uint64_t delivery,
                         uint64_t meant);
 

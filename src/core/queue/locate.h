@@ -18,7 +18,7 @@ struct locate_result {
     bool is_complete;         /* false: there may be more jobs than the limit, or it ended early */
 };
 
-/* The callbacks of a call. `owner` and `tag` are passed to all of them; none is called inside locate_start. */
+/* The callbacks of a call. `owner` and `tag` are passed to all of them; no callback runs inside locate_start. */
 struct locate_listener {
     /* Returns whether to search this topic. NULL: search every topic. */
     bool (*looks_at)(void *owner, uint64_t tag, struct slice topic);

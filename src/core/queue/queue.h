@@ -240,7 +240,7 @@ struct queue_topics_page {
  *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE or a
  * rejection.
  *   FIND     whether such jobs exist, and their state. Results OK or NOT_FOUND.
- *   TAKE     ready jobs under a lease, at most `max`; no jobs if none is ready or all topics are paused. Does not
+ *   TAKE     ready jobs under a lease, at most `max`; no jobs if there is no ready job or all topics are paused. Does not
  * wait. Topics that do not exist have no jobs. With an id: also while its topic is paused; NOT_FOUND, or LEASED if
  * a consumer holds the job.
  *   GET      one job with its body. Status OK or NOT_FOUND. With `history`, in a store that keeps one: `jobs` are

@@ -35,7 +35,7 @@ struct search_result {
     struct slice cursor;      /* empty: at the end; valid during the call */
 };
 
-/* The callbacks of a search. `owner` and `tag` are passed to all of them; none is called inside search_start. */
+/* The callbacks of a search. `owner` and `tag` are passed to all of them; no callback runs inside search_start. */
 struct search_listener {
     /* Receives a match, in the order of the list; valid during the call. */
     void (*found)(void *owner, uint64_t tag, const struct queue_job *job);

@@ -49,8 +49,8 @@ struct book {
 };
 
 struct access {
-    char *tokens_file, *keys_file; /* NULL: none */
-    struct issuer *issuer;         /* NULL: none */
+    char *tokens_file, *keys_file; /* NULL if there is none */
+    struct issuer *issuer;         /* NULL if there is none */
     atomic_bool is_on;
     pthread_rwlock_t lock;        /* protects the book */
     pthread_mutex_t signing_lock; /* protects the derived keys; taken while holding the other one */

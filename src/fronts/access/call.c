@@ -83,7 +83,7 @@ static bool may_push_own(const struct access_call *call, const struct queue_push
     return push->is_own && access_may(call->caller, ACCESS_ADMIN, push->topic);
 }
 
-/* What is counted: memory first, which costs nobody anything. */
+/* The counted limits: memory first, which charges no caller. */
 static __attribute__((noinline)) bool charge_push(const struct access_call *call,
                                                   struct slice topic, struct queue_check *out)
 {
