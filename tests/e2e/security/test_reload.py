@@ -45,7 +45,7 @@ def test_a_valid_configuration_prints_its_listeners(tmp_path):
     said = check("--check", "--data", tmp_path / "data", "--listen", "127.0.0.1:8279", "--listen", f"unix:{tmp_path}/s,mode=0660", "--grace", "9s")
     assert said.returncode == 0 and said.stderr == ""
     assert "listens on 127.0.0.1:8279\n" in said.stdout and f"listens on unix:{tmp_path}/s" in said.stdout
-    assert f"keeps jobs in {tmp_path}/data\n" in said.stdout and "a stop takes 9 s at most" in said.stdout and "the configuration is valid" in said.stdout
+    assert f"stores jobs in {tmp_path}/data\n" in said.stdout and "a stop takes at most 9 s" in said.stdout and "the configuration is valid" in said.stdout
     assert not (tmp_path / "data").exists()
 
 

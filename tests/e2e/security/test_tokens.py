@@ -84,7 +84,7 @@ def test_no_token_is_created_if_its_secret_cannot_be_written(tokens, tmp_path):
 def test_names_are_unique_and_a_revoked_one_may_come_again(tokens):
     first = new(tokens, "shop")
     again = token("new", "shop", "--scope", "push", "--topics", "*", tokens=tokens)
-    assert again.returncode == 1 and "there is 'shop' already" in again.stderr
+    assert again.returncode == 1 and "'shop' already exists" in again.stderr
     assert token("revoke", "shop", tokens=tokens).returncode == 0
     assert listed(tokens)["shop"]["state"] == "revoked"
     assert new(tokens, "shop") != first and listed(tokens)["shop"]["state"] == "valid"
