@@ -49,9 +49,19 @@ bool text_parse_bytes(struct slice text, uint64_t max, uint64_t *out)
     return false;
 }
 
+/* Returns how many bytes the text has once decoded, if all of its escapes are valid. */
+static size_t decoded_bytes(struct slice in)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < in.len; i++, bytes++)
+        if (in.at[i] == '%' && i + 2 < in.len)
+            i += 2;
+    return bytes;
+}
+
 bool text_percent_decode(struct slice in, bool plus_is_space, struct buffer *out)
 {
-    char *into = buffer_reserve(out, in.len);
+    char *into = buffer_reserve(out, decoded_bytes(in)); /* an escape needs a third of its length */
     if (!into)
         return false;
     char *first = into;

@@ -201,6 +201,20 @@ static void decodes_the_base64_it_writes(void **state)
     buffer_fini(&out);
 }
 
+static void decodes_escapes_into_a_buffer_of_the_decoded_size(void **state)
+{
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4);
+    assert_true(text_percent_decode(slice_of("%40%40a%40"), false, &out));
+    assert_true(slice_is(buffer_slice(&out), "@@a@"));
+    buffer_clear(&out);
+    assert_false(text_percent_decode(slice_of("%40%40a%40b"), false, &out));
+    assert_true(out.failed && out.len == 0);
+    buffer_fini(&out);
+}
+
 static void appends_nothing_when_the_buffer_is_full(void **state)
 {
     struct buffer out;
@@ -257,6 +271,7 @@ int main(void)
         cmocka_unit_test(decodes_percent_escapes),
         cmocka_unit_test(decodes_base64),
         cmocka_unit_test(decodes_the_base64_it_writes),
+        cmocka_unit_test(decodes_escapes_into_a_buffer_of_the_decoded_size),
         cmocka_unit_test(appends_nothing_when_the_buffer_is_full),
         cmocka_unit_test(finds_the_word_that_was_meant),
     };
