@@ -18,7 +18,8 @@ struct transcript {
     uint64_t body_bytes_max;
     struct buffer text;
     bool refused;
-    bool knows; /* the line of the last message's Authorization, as a connection does */
+    size_t refused_at; /* length of text before the refusal */
+    bool knows;        /* the line of the last message's Authorization, as a connection does */
     char *line;
     size_t line_len;
 };
@@ -89,6 +90,7 @@ static inline bool transcript_step(struct transcript *transcript, char *bytes, s
         transcript->framing.body_bytes_max = transcript->body_bytes_max;
         return true;
     case HTTP_STEP_REFUSED:
+        transcript->refused_at = transcript->text.len;
         buffer_append_format(&transcript->text, "refused %s\n", http_problem_code(fault.problem));
         transcript->refused = true;
         return false;

@@ -124,7 +124,9 @@ bool template_fill(struct slice text, const struct job *job, enum template_escap
         struct piece piece = take_piece(&text);
         append_piece(&piece, job, escape, out);
     }
-    struct slice filled = slice_make(out->at + before, out->len - before);
+    struct slice filled = {0};
+    if (out->len > before)
+        filled = slice_make(out->at + before, out->len - before);
     if (!out->failed && filled.len <= bytes_max &&
         (escape != TEMPLATE_URL || !template_leads_up(filled)))
         return true;

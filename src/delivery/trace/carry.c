@@ -12,7 +12,7 @@ bool trace_carry_set(struct trace_carry *carry, struct slice parent, struct slic
     if (!trace_parent_parse(parent, &carry->context))
         return false;
     buffer_init(&members, TRACE_STATE_BYTES_MAX + 1);
-    if (state.len && trace_state_add(state, &members)) {
+    if (state.len && trace_state_add(state, &members) && members.len) {
         memcpy(carry->state, members.at, members.len);
         carry->state_bytes = (uint16_t)members.len;
     }

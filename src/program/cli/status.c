@@ -96,7 +96,7 @@ static int status_command(int argc, char **argv)
     if (exit_code != CLI_OK) {
         exit_code = exit_code == CLI_USAGE ? CLI_USAGE : STATUS_UNKNOWN;
     } else {
-        exit_code = judge(client.json);
+        exit_code = (int)judge(client.json);
         if (args.json)
             client_print_json(&client);
         else
