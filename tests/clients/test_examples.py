@@ -46,7 +46,7 @@ def test_prints_its_steps(name, example, server):
     language = examples.LANGUAGES[name]
     env = {key: value for key, value in os.environ.items() if not key.startswith("TARRY_")}
     found = subprocess.run([*language.command_for(example), str(DELAY_S)], cwd=examples.REPO / language.folder, env={**env, **language.env, "TARRY_URL": server.url},
-                           capture_output=True, text=True, timeout=20, check=False)
+                           capture_output=True, text=True, timeout=120, check=False)
     assert (found.stdout.splitlines(), found.returncode) == (examples.LINES[example], 0), found.stderr
     topic = {"order_timeout": "orders", "call_retry": "calls", "reminder": "reminders", "debounce": "reindex"}[example]
     counts = server.client().topic(topic)["counts"]

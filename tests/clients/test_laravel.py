@@ -42,7 +42,7 @@ class App:
         env = {name: value for name, value in os.environ.items() if not name.startswith("TARRY_")}
         env |= {"TARRY_URL": self.server.url, "TRY_STORAGE": str(self.directory), "TRY_LINES": str(self.directory / "lines"), "TRY_LARAVEL": LARAVEL}
         env |= {"TRY_QUEUE": str(self.directory / "queue.php"), "TARRY_BLOCK_FOR": "0"}
-        found = subprocess.run(["php", "artisan", *command], cwd=APP, env=env, capture_output=True, text=True, timeout=30, check=False)
+        found = subprocess.run(["php", "artisan", *command], cwd=APP, env=env, capture_output=True, text=True, timeout=120, check=False)
         assert found.returncode == 0, found.stdout + found.stderr
         return found.stdout.splitlines()
 
