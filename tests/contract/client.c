@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <ftw.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -63,7 +62,7 @@ void client_wait(struct client *client)
         client->driver->pump(client->self);
         if (!client->waiting)
             break;
-        sched_yield();
+        driver_rest();
         if (clock_boot_us() > until_us)
             client->fault = "a call was not answered within 20 s";
     }
@@ -111,7 +110,7 @@ bool client_await_event(struct client *client, enum queue_event event, const cha
         if (client->driver->is_at_once ? turn == IDLE_TURNS : clock_boot_us() > until_us)
             return false;
         client->driver->pump(client->self);
-        sched_yield();
+        driver_rest();
     }
     return true;
 }

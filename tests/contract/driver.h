@@ -9,6 +9,15 @@
 
 #include "queue/queue.h"
 
+#include <unistd.h>
+
+/* Lets the helper threads and the database work. Longer than a yield, which would keep a core busy
+ * with waiting, and shorter than what is waited for. */
+static inline void driver_rest(void)
+{
+    (void)usleep(20);
+}
+
 struct driver_options {
     const char *dir; /* an empty directory at the first open; the same one at a reopen */
     uint64_t body_bytes_max;

@@ -6,7 +6,6 @@
 #include "local/local.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -101,7 +100,7 @@ static void close_local(void *ctx)
     local_stop(self->local, stopped, self);
     while (!self->stopped) {
         pump(self);
-        sched_yield();
+        driver_rest();
     }
     local_free(self->local);
     for (uint32_t i = 0; i < self->count; i++)

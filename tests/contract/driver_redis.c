@@ -15,14 +15,13 @@
 
 #include <assert.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000, MASTERS = 3, YIELDS = 100 };
+enum { PATIENCE_US = 20 * 1000 * 1000, MASTERS = 3, RESTS = 20 };
 
 struct redis_driver {
     struct redis *redis;
@@ -187,8 +186,8 @@ static void pump(void *ctx)
 
     tell_time();
     uv_run(reactor_loop(self->reactor), UV_RUN_NOWAIT);
-    for (int i = 0; i < YIELDS && !redis_is_quiet(self->redis); i++)
-        sched_yield();
+    for (int i = 0; i < RESTS && !redis_is_quiet(self->redis); i++)
+        driver_rest();
 }
 
 static void moved(void *ctx)
@@ -200,7 +199,7 @@ static void moved(void *ctx)
         pump(self);
         if (redis_is_quiet(self->redis))
             return;
-        sched_yield();
+        driver_rest();
     } while (clock_boot_us() < until_us);
     fprintf(stderr, "redis: something stays due, or under way, for ever\n");
     abort();
@@ -220,7 +219,7 @@ static void close_redis(void *ctx)
     redis_stop(self->redis, stopped, self);
     while (!self->stopped) {
         pump(self);
-        sched_yield();
+        driver_rest();
     }
     redis_free(self->redis);
     reactor_free(self->reactor);

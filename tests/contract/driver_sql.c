@@ -20,7 +20,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -288,7 +287,7 @@ static void moved(void *ctx)
         pump(self);
         if (sql_is_quiet(self->sql))
             return;
-        sched_yield();
+        driver_rest();
     } while (clock_boot_us() < until_us);
     fprintf(stderr, "%s: something stays due, or under way, for ever\n", database->name);
     abort();
@@ -308,7 +307,7 @@ static void close_sql(void *ctx)
     sql_stop(self->sql, stopped, self);
     while (!self->stopped) {
         pump(self);
-        sched_yield();
+        driver_rest();
     }
     sql_free(self->sql);
     reactor_free(self->reactor);

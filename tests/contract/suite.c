@@ -9,10 +9,12 @@
 #include "steps.h"
 
 #include "base/clock.h"
+#include "unit/repetitions.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 enum { COMMANDS = 80, RUNS = 60, CATCH_RUNS = 400 };
 
@@ -48,7 +50,8 @@ static void run_sequences(const char *name, draw_steps *draw, uint64_t share)
 {
     uint64_t seed = number_from("TARRY_TEST_SEED", random_u64());
     uint64_t usual = (driver->runs ? driver->runs : RUNS) / share;
-    uint64_t runs = number_from("TARRY_TEST_RUNS", usual ? usual : 1);
+    uint64_t some = repetitions(usual, usual / 3);
+    uint64_t runs = number_from("TARRY_TEST_RUNS", some ? some : 1);
     struct step steps[COMMANDS];
     char fault[1024];
 
@@ -168,7 +171,8 @@ static int run_driver(void)
 
 int main(int argc, char **argv)
 {
-    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
+    (void)signal(SIGPIPE, SIG_IGN);       /* as programs with sockets do */
+    (void)prctl(PR_SET_TIMERSLACK, 1000); /* ns: a rest is as short as it is meant */
     if (argc == 2 && strcmp(argv[1], "self") == 0)
         return run_self();
     driver = argc == 2 ? driver_find(argv[1]) : NULL;

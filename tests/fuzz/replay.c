@@ -3,7 +3,7 @@
  *
  * fuzz_NAME [--mutate N] [--seed S] FILE|DIRECTORY…
  *
- * Each file is run as it is, and N times with random damage. The same seed does the same damage;
+ * Each file is run as it is, and N times with random damage, a fifth of N in a short run. The same seed does the same damage;
  * the default is fixed, so that a failure in a nightly run can be had again. The target aborts by
  * itself; the input at fault is named first, and a damaged one is left in the working directory as
  * "crash-input".
@@ -13,6 +13,7 @@
 #include "base/text.h"
 
 #include "unit/mutate.h"
+#include "unit/repetitions.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
     while (take_option(&argc, &argv, "--mutate", &replay.mutations) ||
            take_option(&argc, &argv, "--seed", &replay.seed))
         continue;
+    replay.mutations = repetitions(replay.mutations, (replay.mutations + 4) / 5);
     signal(SIGABRT, on_abort);
     for (int i = 0; i < argc; i++)
         good = run_path(argv[i]) && good;

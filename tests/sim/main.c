@@ -8,6 +8,8 @@
  */
 #include "sim.h"
 
+#include "unit/repetitions.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -147,7 +149,9 @@ static int verdict(const char *what)
 
 enum {
     CRASHES = 13000,
-    STRIDE = 37,    /* each seed begins with another I/O */
+    CRASHES_SHORT = 4000,
+    STRIDE = 37, /* each seed begins with another I/O */
+    STRIDE_SHORT = 111,
     ROUNDS_MAX = 5, /* of seeds that do not meet all */
     SAY_FROM = 100000
 };
@@ -239,13 +243,14 @@ int main(int count, char **arguments)
         return sim_violations != 0;
     }
     if (!strcmp(what, "faults"))
-        sim_fault_runs(seed_of_run(), number ? (uint32_t)number : 60);
+        sim_fault_runs(seed_of_run(), number ? (uint32_t)number : (uint32_t)repetitions(60, 20));
     else if (!strcmp(what, "churn"))
         sim_churn(seed_of_run(), number ? (uint32_t)number : 20);
     else if (!strcmp(what, "torture"))
         crash_until(number, seed_of_run(), STRIDE, 0, 1);
     else if (!strcmp(what, "crashes"))
-        crash_until(CRASHES / 2, seed_of_run(), STRIDE, number % 2, 2);
+        crash_until(repetitions(CRASHES, CRASHES_SHORT) / 2, seed_of_run(),
+                    repetitions(STRIDE, STRIDE_SHORT), number % 2, 2);
     else
         return usage();
     print_totals(began);

@@ -10,9 +10,11 @@
 #include "store/keys_private.h"
 #include "store/run.h"
 #include "store/wal.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -285,7 +288,7 @@ static inline int make_scene(void **state)
 
     (void)state;
     memset(&scene, 0, sizeof scene);
-    snprintf(scene.root, sizeof scene.root, "/tmp/tarry-fsck-XXXXXX");
+    snprintf(scene.root, sizeof scene.root, "%s/tarry-fsck-XXXXXX", scratch());
     snprintf(scene.dir, sizeof scene.dir, "%s/data", mkdtemp(scene.root) ? scene.root : "");
     if (datadir_open(scene.dir, 1, &datadir, &scene.manifest, error, sizeof error) < 0)
         return -1;
@@ -301,16 +304,21 @@ static inline int make_scene(void **state)
     return 0;
 }
 
+static inline int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *at)
+{
+    (void)stat;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static inline int remove_scene(void **state)
 {
-    char command[256];
-
     (void)state;
     wal_close(scene.wal);
     catalog_fini(&scene.catalog);
     fsck_report_fini(&scene.report);
-    snprintf(command, sizeof command, "rm -rf '%s'", scene.root);
-    return system(command);
+    return nftw(scene.root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- damage, and looking ---- */

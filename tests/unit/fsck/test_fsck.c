@@ -1,6 +1,7 @@
 #include "fsck/fsck.h"
 
 #include "store/wal.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static int make_scene(void **state)
 
     (void)state;
     memset(&scene, 0, sizeof scene);
-    snprintf(scene.root, sizeof scene.root, "/tmp/tarry-fsck-XXXXXX");
+    snprintf(scene.root, sizeof scene.root, "%s/tarry-fsck-XXXXXX", scratch());
     snprintf(scene.dir, sizeof scene.dir, "%s/data", mkdtemp(scene.root) ? scene.root : "");
     if (datadir_open(scene.dir, 2, &scene.datadir, &scene.manifest, error, sizeof error) < 0)
         return -1;

@@ -1,11 +1,18 @@
-/* Every call to the disk, and every allocation, fails once while fsck looks and while it mends:
- * what is damaged is never called clean, and what could not be mended is mended by the next. */
+/* Every call to the disk and every allocation fails once while fsck examines and repairs, in a short
+ * run every third: fsck never calls damage clean, and the next repair completes an interrupted one. */
 #include "fsck_rig_run.h"
 #include "unit/fault_calls.h"
+#include "unit/repetitions.h"
 
 /* ---- claims ---- */
 
 enum { CALLS_MAX = 4000 };
+
+/* From one failing call to the next. */
+static int64_t stride_of_calls(int64_t stride)
+{
+    return stride * (int64_t)repetitions(1, 3);
+}
 
 /* Whether it came to its end before the call that was to fail. */
 static bool look_with_fault(int64_t call, int *result)
@@ -26,7 +33,7 @@ static void damage_is_never_clean_despite_disk_errors(void **state)
 
     (void)state;
     flip("00000002.run", scene.second_at + 30);
-    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++) {
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(1)) {
         is_through = look_with_fault(call, &result);
         if (result == 0 && scene.report.finding_count == 0)
             fail_msg("clean, though call %ld failed", (long)call);
@@ -34,13 +41,13 @@ static void damage_is_never_clean_despite_disk_errors(void **state)
     assert_true(is_through);
 }
 
-static void looking_with_a_failing_disk_leaves_a_sound_shard_sound(void **state)
+static void examining_with_a_failing_disk_changes_nothing(void **state)
 {
     bool is_through = false;
     int result;
 
     (void)state;
-    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++)
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(1))
         is_through = look_with_fault(call, &result);
     assert_true(is_through);
     expect_clean();
@@ -48,11 +55,11 @@ static void looking_with_a_failing_disk_leaves_a_sound_shard_sound(void **state)
 }
 
 /* Each time from the same damage. Whether the repair fails or not, the next one ends it. */
-static void mend_with_faults(void (*damage)(void), unsigned stride)
+static void mend_with_faults(void (*damage)(void), int64_t stride)
 {
     bool is_through = false;
 
-    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride) {
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(stride)) {
         const struct fsck_options options = {.repair = true};
         int result;
 
@@ -82,7 +89,7 @@ static void break_a_record(void)
     flip("00000002.run", scene.second_at + 30);
 }
 
-static void a_repair_that_the_disk_interrupts_is_made_by_the_next(void **state)
+static void the_next_repair_completes_one_that_the_disk_interrupted(void **state)
 {
     (void)state;
     mend_with_faults(lose_a_table, 9);
@@ -90,12 +97,12 @@ static void a_repair_that_the_disk_interrupts_is_made_by_the_next(void **state)
 
 /* However far it came: the old directory is as it was, a half-made new one is taken for none, and
  * the next attempt saves all. */
-static void saving_that_the_disk_interrupts_leaves_no_half_directory(void **state)
+static void an_interrupted_salvage_leaves_no_incomplete_directory(void **state)
 {
     bool is_through = false;
 
     (void)state;
-    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += 9) {
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(9)) {
         char into[96];
         const struct fsck_options options = {.salvage = into};
         int result;
@@ -172,7 +179,7 @@ static void a_large_batch(void)
         append(&record);
 }
 
-/* Each allocation fails once, and what is found is the same or nothing. */
+/* Expects the same findings, or an error, with each failing call. */
 static void look_with_all_faults(void)
 {
     bool is_through = false;
@@ -181,7 +188,7 @@ static void look_with_all_faults(void)
 
     examine();
     findings = scene.report.finding_count;
-    for (int64_t call = 0; !is_through && call < CALLS_MAX; call++) {
+    for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(1)) {
         is_through = look_with_fault(call, &result);
         if (result == 0)
             assert_int_equal(scene.report.finding_count, findings);
@@ -208,7 +215,7 @@ static void missing_memory_is_the_only_finding(void **state)
 }
 
 /* More than fsck has room for at first; then more than the catalog knows. */
-static void so_it_is_with_many_topics_in_runs(void **state)
+static void reports_only_the_lack_of_memory_with_many_topics_in_runs(void **state)
 {
     enum { TOPICS = 180, KNOWN = 64 }; /* more findings than are kept, too */
     struct catalog *catalog = &scene.catalog;
@@ -240,13 +247,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(damage_is_never_clean_despite_disk_errors, make_scene,
                                         remove_scene),
-        cmocka_unit_test_setup_teardown(looking_with_a_failing_disk_leaves_a_sound_shard_sound,
-                                        make_scene, remove_scene),
-        cmocka_unit_test(a_repair_that_the_disk_interrupts_is_made_by_the_next),
-        cmocka_unit_test(saving_that_the_disk_interrupts_leaves_no_half_directory),
-        cmocka_unit_test(missing_memory_is_the_only_finding),
-        cmocka_unit_test_setup_teardown(so_it_is_with_many_topics_in_runs, make_scene,
+        cmocka_unit_test_setup_teardown(examining_with_a_failing_disk_changes_nothing, make_scene,
                                         remove_scene),
+        cmocka_unit_test(the_next_repair_completes_one_that_the_disk_interrupted),
+        cmocka_unit_test(an_interrupted_salvage_leaves_no_incomplete_directory),
+        cmocka_unit_test(missing_memory_is_the_only_finding),
+        cmocka_unit_test_setup_teardown(reports_only_the_lack_of_memory_with_many_topics_in_runs,
+                                        make_scene, remove_scene),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

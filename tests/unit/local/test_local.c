@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "store/datadir.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,7 @@ static void close_local(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-local-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-local-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     world->body = calloc(1, 1 << 20);
     *state = world;

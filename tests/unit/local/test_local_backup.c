@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static int open_world(void **state)
     char error[512] = "";
     uint32_t shards;
 
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-backup-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-backup-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .shards = SHARDS,

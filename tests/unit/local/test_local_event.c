@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,7 +47,7 @@ static int open_world(void **state)
     char error[512] = "";
     uint32_t shards;
 
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-event-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-event-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .shards = SHARDS,

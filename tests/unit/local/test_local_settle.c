@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "fsck/fsck.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static void reopen(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-settle-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-settle-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     open_local(world);
     *state = world;

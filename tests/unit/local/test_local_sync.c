@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -62,7 +63,7 @@ static int open_world(void **state)
     uint32_t shards;
     atomic_store(&held, false);
     atomic_store(&failing, false);
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-sync-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-sync-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     struct local_options options = {.data_dir = world->dir,
                                     .sync = WAL_SYNC_ALWAYS,

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "local/checkpoint.h"
 #include "unit/cases.h"
+#include "unit/scratch.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -123,7 +124,7 @@ static void close_shard(struct world *world)
 static int make_world(void **state)
 {
     struct world *world = calloc(1, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "/tmp/tarry-shard-XXXXXX");
+    snprintf(world->dir, sizeof world->dir, "%s/tarry-shard-XXXXXX", scratch());
     assert_non_null(mkdtemp(world->dir));
     snprintf(world->shard_dir, sizeof world->shard_dir, "%s/shard-00", world->dir);
     log_open(NULL, LOG_ERROR + 1, false);

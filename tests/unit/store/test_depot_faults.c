@@ -3,6 +3,7 @@
  * leaks. */
 #include "unit/fault_calls.h"
 
+#include "unit/repetitions.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -348,11 +349,12 @@ static bool fail_allocation(uint64_t seed, int64_t number, bool for_ever)
 
 static void every_allocation_fails(uint64_t seed, bool for_ever)
 {
+    const int64_t stride = (int64_t)repetitions(1, 4);
     int64_t number = 0;
 
     checkpoints = victims = merges = gave_up = 0;
     while (fail_allocation(seed, number, for_ever)) {
-        number++;
+        number += stride;
         assert_true(number < CALLS_MAX);
     }
     printf("%lld allocations, %llu checkpoints, %llu victims, %llu merges, %llu given up\n",
@@ -361,7 +363,7 @@ static void every_allocation_fails(uint64_t seed, bool for_ever)
     assert_true(number > 100 && checkpoints > 0 && victims > 0 && merges > 0 && gave_up > 0);
 }
 
-static void an_allocation_that_fails_once_loses_nothing(void **state)
+static void loses_nothing_when_an_allocation_fails_once(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -369,7 +371,7 @@ static void an_allocation_that_fails_once_loses_nothing(void **state)
     every_allocation_fails(random_next(&random), false);
 }
 
-static void memory_that_is_gone_for_good_loses_nothing(void **state)
+static void loses_nothing_when_all_allocations_fail_from_one_on(void **state)
 {
     struct random random = seed_random(__func__);
 
@@ -380,8 +382,8 @@ static void memory_that_is_gone_for_good_loses_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_allocation_that_fails_once_loses_nothing),
-        cmocka_unit_test(memory_that_is_gone_for_good_loses_nothing),
+        cmocka_unit_test(loses_nothing_when_an_allocation_fails_once),
+        cmocka_unit_test(loses_nothing_when_all_allocations_fail_from_one_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
