@@ -21,7 +21,15 @@ from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
 from wings import is_left_out, lacking  # noqa: E402
 
-FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
+FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
+HAS_FILES_OF_ITS_OWN = {"--wal-file", "--store", "--config", "--max-body"}
+
+
+def with_small_files(flags, env):
+    """A server writes its first log file in full, which is 64 MiB for each shard if nothing else is set."""
+    if HAS_FILES_OF_ITS_OWN & set(flags) or {"TARRY_STORE", "TARRY_CONFIG", "TARRY_WAL_FILE", "TARRY_MAX_BODY"} & set(env or ()):
+        return flags
+    return (*flags, "--wal-file", "4MiB")
 
 
 def pytest_configure(config):
@@ -63,7 +71,7 @@ def start_server(request, tmp_path):
 
     def start(*flags, env=None, directory=None, started=True):
         directory = directory or tmp_path / f"server-{len(servers)}"
-        server = Server(directory, flags or FLAGS, env)
+        server = Server(directory, with_small_files(flags or FLAGS, env), env)
         servers.append(server)
         return server.start() if started else server
 

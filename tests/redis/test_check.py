@@ -8,7 +8,7 @@ from abi import ACK, CANCEL, DEAD, LEASED, NACK, OK, READY, TOPIC_PUT, job, pack
 import state
 from invariants import scan
 from test_invariants import DAMAGES
-from test_random import SEEDS, TOPICS, Actor
+from test_random import SEEDS, TOPICS, Actor, seeds
 
 SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries")
 OF_TOPIC = ("topic", *SETS, "jobs", "histories", "counts", "split", "bytes", "event")
@@ -622,7 +622,7 @@ def test_random_damage_is_repaired_in_one_run(shard, seed):
     assert Check(shard).faults == []
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_a_repair_that_is_cut_short_does_no_harm(shard, seed):
     actor = damaged(shard, 500 + seed)
     kept = records(shard)

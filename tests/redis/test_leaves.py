@@ -5,6 +5,7 @@ import re
 
 import pytest
 from abi import CANCEL, DELAYED, SCRIPTS, Shard, job
+from test_random import seeds
 
 COMPACT = 128  # zset-max-listpack-entries
 LEAF_MAX = int(re.search(r"^local LEAF_MAX = (\d+)", (SCRIPTS / "common" / "base.lua").read_text(encoding="utf-8"), re.M).group(1))
@@ -96,7 +97,7 @@ def test_due_jobs_leave_in_order_in_bounded_steps(quiet):
     assert got == sorted(dues)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_no_order_of_pushes_cancels_and_advances_breaks_the_index(shard, seed):
     """Few dues, many ties, leaves that split at every place."""
     shard.check = False

@@ -13,6 +13,11 @@ SEEDS = int(os.environ.get("TARRY_TEST_SEEDS", 3))
 NAMES = [f"id{n}" for n in range(40)]
 
 
+def seeds(count, short=1):
+    """Numbers of random runs. make test has the first `short` of them, make test-all has all."""
+    return [pytest.param(seed, marks=[] if seed < short else pytest.mark.thorough("more random runs")) for seed in range(count)]
+
+
 class Actor:
     def __init__(self, shard, seed):
         self.shard, self.random, self.leases = shard, random.Random(seed), []
@@ -117,7 +122,7 @@ class Actor:
         self.shard.redrive(self.name(), most=self.random.choice((1, 1000)))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_no_sequence_of_calls_breaks_an_invariant(shard, seed):
     actor = Actor(shard, seed)
     for name in TOPICS:
@@ -130,8 +135,8 @@ def test_no_sequence_of_calls_breaks_an_invariant(shard, seed):
     assert sum(topic.pushed for topic in shard.topics()[1].values()) > 20  # a topic that was deleted took its count with it
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_every_job_ends_once(shard, seed):
+@pytest.mark.parametrize("seed", seeds(SEEDS))
+def test_each_job_ends_once_after_random_calls(shard, seed):
     """A drain after random calls: all that is left can be taken and acked, none twice."""
     actor = Actor(shard, 1000 + seed)
     shard.check = False

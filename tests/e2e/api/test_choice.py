@@ -12,7 +12,7 @@ from server import Server, eventually
 from test_cli import NOTHING, OK, REFUSED, USAGE
 
 
-@pytest.fixture(scope="module", params=["embedded", "sharded", "redis", "postgres"])
+@pytest.fixture(scope="module", params=["embedded", pytest.param("sharded", marks=pytest.mark.thorough("contract.local_3 has several shards")), "redis", "postgres"])
 def server(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("choice")
     with {"redis": RedisServer, "postgres": lambda: PostgresServer("fsync=off")}.get(request.param, contextlib.nullcontext)() as store:

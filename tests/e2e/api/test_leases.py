@@ -9,7 +9,7 @@ import pytest
 JOBS = 3
 
 
-@pytest.fixture(params=["embedded", "three shards", "redis"])
+@pytest.fixture(params=["embedded", pytest.param("three shards", marks=pytest.mark.thorough("contract.local_3 has several shards")), "redis"])
 def server(request, start_server):
     if request.param == "redis":
         return start_server("--store", request.getfixturevalue("start_redis")().url, "--shards", "1")

@@ -13,7 +13,7 @@ from server import BINARY, eventually, meanwhile
 from test_cli import NOTHING, OK, REFUSED, USAGE, Worker, script, tarry  # noqa: F401
 
 
-@pytest.fixture(params=["one shard", "three shards", "redis"])
+@pytest.fixture(params=["one shard", pytest.param("three shards", marks=pytest.mark.thorough("contract.local_3 has several shards")), "redis"])
 def any_client(request, start_server, start_redis):
     if request.param == "redis":
         return start_server("--store", f"redis://127.0.0.1:{start_redis().port}/0", "--shards", "2").client()

@@ -16,8 +16,9 @@ from server import eventually, slack
 SEED = 20261126
 
 
-STORES = pytest.mark.parametrize("server", ["embedded", "sharded", "redis"], indirect=True)
-SQL_TOO = pytest.mark.parametrize("server", ["embedded", "sharded", "redis", "postgres"], indirect=True)
+SHARDED = pytest.param("sharded", marks=pytest.mark.thorough("contract.local_3 has several shards"))
+STORES = pytest.mark.parametrize("server", ["embedded", SHARDED, "redis"], indirect=True)
+SQL_TOO = pytest.mark.parametrize("server", ["embedded", SHARDED, "redis", "postgres"], indirect=True)
 
 
 @pytest.fixture
