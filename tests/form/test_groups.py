@@ -52,6 +52,19 @@ about = "a command that cannot run here"
 command = "echo 'no JDK'; exit 77"
 build = "none"
 seconds = 1
+[memory]
+about = "prints where its tests write"
+make = "test"
+command = "echo $TMPDIR"
+build = "none"
+seconds = 1
+[disk]
+about = "the same of a group that is for the disk"
+make = "test"
+command = "echo $TMPDIR"
+disk = true
+build = "none"
+seconds = 1
 """
 
 
@@ -74,7 +87,7 @@ def run(tmp_path):
 
 def test_counts_failures_and_skips_and_ends_with_the_count(run):
     code, out = run()
-    assert code == 1 and out.splitlines()[-1] == "1 passed, 2 failed, 1 skipped"
+    assert code == 1 and out.splitlines()[-1] == "3 passed, 2 failed, 1 skipped"
     assert "test_found::test_bad: AssertionError: one is not two" in out and "whole log: build-test/quick.log" in out
     assert "1 quick: no broker here" in out
 
@@ -109,6 +122,18 @@ def test_refuses_files_in_no_group_and_unknown_groups(run, tmp_path):
     (tmp_path / "tests/test_lost.py").touch()
     code, out = run("quick")
     assert code != 0 and "'tests/test_lost.py' is in no group" in out
+
+
+def test_groups_of_make_test_write_to_memory_except_those_for_the_disk(run, tmp_path, monkeypatch):
+    (tmp_path / "shm").mkdir()
+    monkeypatch.setenv("TARRY_TEST_MEMORY", str(tmp_path / "shm"))
+    run("memory", "disk")
+    log = {name: (tmp_path / f"build-test/{name}.log").read_text(encoding="utf-8") for name in ("memory", "disk")}
+    assert log["memory"].startswith(str(tmp_path / "shm/t.")) and not log["disk"].startswith(str(tmp_path / "shm"))
+    assert list((tmp_path / "shm").iterdir()) == []
+    monkeypatch.setenv("TARRY_TEST_MEMORY", "")
+    run("memory")
+    assert "/shm" not in (tmp_path / "build-test/memory.log").read_text(encoding="utf-8")
 
 
 def test_prints_groups_and_package_sets(run):
