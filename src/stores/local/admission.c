@@ -1,5 +1,6 @@
 #include "local/admission.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "local/checkpoint.h"
 #include "local/command.h"
@@ -45,6 +46,26 @@ static void command_park(struct shard *shard, struct list *where, struct command
     }
     *parked = (struct parked){.command = copy, .reply_to = reply_to, .absent = absent};
     list_add_last(where, &parked->list);
+}
+
+/* Counts the topics of a push that begins to wait among those held, or no longer does. */
+static void count_held(struct shard *shard, const struct command *command, bool begins)
+{
+    for (size_t i = 0; i < command->count; i++) {
+        struct slice topic = command->pushes[i].topic;
+        shard->held_topics[hash_64(topic.at, topic.len) % SHARD_HELD_TOPICS] += begins ? 1 : -1U;
+    }
+}
+
+/* Returns whether no push that waits has a topic of this one, whose order must be kept. */
+static bool may_overtake(const struct shard *shard, const struct command *command)
+{
+    for (size_t i = 0; i < command->count; i++) {
+        struct slice topic = command->pushes[i].topic;
+        if (shard->held_topics[hash_64(topic.at, topic.len) % SHARD_HELD_TOPICS])
+            return false;
+    }
+    return true;
 }
 
 /* Returns about how many bytes the command adds to the log. */
@@ -471,9 +492,23 @@ static void large_push_start(struct shard *shard, const struct command *command,
  * commands. */
 static bool push_is_held(struct shard *shard, const struct command *command)
 {
-    return command->kind == COMMAND_PUSH &&
-           (!list_is_empty(&shard->held) ||
-            !checkpoint_takes(shard->checkpoint, push_bytes(command)));
+    if (command->kind != COMMAND_PUSH)
+        return false;
+    size_t bytes = push_bytes(command);
+    if (list_is_empty(&shard->held) && checkpoint_takes(shard->checkpoint, bytes))
+        return false;
+    return !may_overtake(shard, command) || !checkpoint_takes_small(shard->checkpoint, bytes);
+}
+
+/* Makes a push wait for a checkpoint. */
+static void push_hold(struct shard *shard, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct command *copy = copy_command(command);
+    const struct list *last = shard->held.prev;
+    command_park(shard, &shard->held, copy, reply_to, NULL);
+    if (shard->held.prev != last)
+        count_held(shard, copy, true);
 }
 
 void shard_submit(struct shard *shard, const struct command *command,
@@ -489,7 +524,7 @@ void shard_submit(struct shard *shard, const struct command *command,
     else if (large_push_is(shard, command))
         large_push_start(shard, command, reply_to);
     else if (push_is_held(shard, command))
-        command_park(shard, &shard->held, copy_command(command), reply_to, NULL);
+        push_hold(shard, command, reply_to);
     else if (!list_is_empty(&shard->parked))
         command_park(shard, &shard->parked, copy_command(command), reply_to, NULL);
     else if (!lookup_wants(shard, command, reply_to, NULL) &&
@@ -522,7 +557,12 @@ void admission_step(struct shard *shard)
         struct parked *first = list_entry(shard->held.next, struct parked, list);
         bool takes = shard->broken || shard->astray ||
                      checkpoint_takes(shard->checkpoint, push_bytes(first->command));
-        if (!takes || !parked_admit(shard, first))
+        if (!takes)
             return;
+        count_held(shard, first->command, false);
+        if (!parked_admit(shard, first)) {
+            count_held(shard, first->command, true);
+            return;
+        }
     }
 }

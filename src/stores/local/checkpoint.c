@@ -24,6 +24,8 @@ enum {
     FILES_BEHIND = 7,              /* and pushes wait */
     ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file below that */
     ALLOWED_MS = 5,
+    SMALL_BYTES_A_MS = 2 << 10, /* of small pushes beside the others, */
+    FILES_SMALL = 9,            /* up to which even these wait */
     PACE_BYTES_A_MS = 64 << 10, /* write rate of a checkpoint during normal work */
 
     COLLECTS = 8192,          /* entries processed per step */
@@ -98,6 +100,7 @@ struct checkpoint {
     bool is_without_space;
 
     int64_t allowance, allowed_ms; /* bytes of pushes, and the time of that value */
+    int64_t small_allowance, small_allowed_ms; /* the same for small pushes */
     struct checkpoint_figures figures;
     /* For the archivist: work at full speed; stop, because the shard stops. */
     atomic_bool is_hurried, is_cancelled;
@@ -159,7 +162,8 @@ static void give_up(struct checkpoint *checkpoint, int failed, const char *durin
  * While the log is not far ahead of the current checkpoint, the archivist pauses, so that the disk
  * is free for the log's syncs. From FILES_SLOW on, pushes have an allowance of bytes that grows
  * with time, more slowly the further the log is ahead. So all pushes become a little later, and
- * hardly any must wait for the whole checkpoint.
+ * hardly any must wait for the whole checkpoint. Small pushes have a second allowance: otherwise
+ * they would wait for as long as a megabyte before them needs.
  */
 
 /* Returns the number of log files that no checkpoint has made unnecessary; 0 if no checkpoint is in
@@ -196,6 +200,22 @@ bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
     if (checkpoint->allowance <= 0)
         return false;
     checkpoint->allowance -= (int64_t)bytes;
+    return true;
+}
+
+bool checkpoint_takes_small(struct checkpoint *checkpoint, size_t bytes)
+{
+    int64_t now_ms = clock_inner_ms(), passed_ms = now_ms - checkpoint->small_allowed_ms;
+    int64_t most = (int64_t)CHECKPOINT_SMALL_BYTES;
+    if (bytes > CHECKPOINT_SMALL_BYTES || files_ahead(checkpoint) >= FILES_SMALL)
+        return false;
+    checkpoint->small_allowed_ms = now_ms;
+    checkpoint->small_allowance += (passed_ms < most ? passed_ms : most) * SMALL_BYTES_A_MS;
+    if (checkpoint->small_allowance > most)
+        checkpoint->small_allowance = most;
+    if (checkpoint->small_allowance <= 0)
+        return false;
+    checkpoint->small_allowance -= (int64_t)bytes;
     return true;
 }
 

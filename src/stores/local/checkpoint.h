@@ -53,6 +53,11 @@ int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
  * archivist run faster.
  */
 bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes);
+/* The same for a push of up to CHECKPOINT_SMALL_BYTES that need not wait behind larger ones. Such
+ * pushes have an allowance of their own, so that a client of large bodies does not stop the clients
+ * of small ones. */
+enum { CHECKPOINT_SMALL_BYTES = 16 << 10 };
+bool checkpoint_takes_small(struct checkpoint *checkpoint, size_t bytes);
 /* Returns whether pushes are refused: there was no disk space for a run, and there is no reserve
  * yet for the next attempt. */
 bool checkpoint_is_without_space(const struct checkpoint *checkpoint);

@@ -40,6 +40,8 @@ struct shard_tally {
     struct shared_histogram sync_us, batch_bytes, batch_records, checkpoint_ms;
 };
 
+enum { SHARD_HELD_TOPICS = 256 };
+
 struct shard {
     struct reactor *reactor;
     struct clock *clock; /* the queue's */
@@ -71,6 +73,7 @@ struct shard {
     struct list soon;       /* completions that need no disk */
     struct list parked;     /* commands that wait for room in the log: admission.c */
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
+    uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
     struct list scans;      /* local/scan.h */
     size_t listings;        /* lists among them: no job becomes cold until they end */
     size_t readings;        /* replies and scans whose records a helper is reading */
