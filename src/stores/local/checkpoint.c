@@ -99,7 +99,7 @@ struct checkpoint {
      * pushes are refused and runs are not rewritten. */
     bool is_without_space;
 
-    int64_t allowance, allowed_ms; /* bytes of pushes, and the time of that value */
+    int64_t allowance, allowed_ms;             /* bytes of pushes, and the time of that value */
     int64_t small_allowance, small_allowed_ms; /* the same for small pushes */
     struct checkpoint_figures figures;
     /* For the archivist: work at full speed; stop, because the shard stops. */

@@ -74,9 +74,9 @@ struct shard {
     struct list parked;     /* commands that wait for room in the log: admission.c */
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
     uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
-    struct list scans;      /* local/scan.h */
-    size_t listings;        /* lists among them: no job becomes cold until they end */
-    size_t readings;        /* replies and scans whose records a helper is reading */
+    struct list scans;                       /* local/scan.h */
+    size_t listings;          /* lists among them: no job becomes cold until they end */
+    size_t readings;          /* replies and scans whose records a helper is reading */
     struct completion *spare; /* small blocks for reuse, linked through list.next */
     uint32_t spares;          /* of `spare`; the last COMPLETION_RESERVE are for when memory is
                                * short */
