@@ -158,7 +158,7 @@ static void note_pause(struct http_connection *connection)
         return;
     int64_t pause_ms = http_front_now_ms(connection->front) - idle_since_ms(connection);
     connection->pause_ms -= connection->pause_ms / 4;
-    if (connection->is_used && pause_ms <= HTTP_RECENT_MS && pause_ms > connection->pause_ms)
+    if (pause_ms <= HTTP_RECENT_MS && pause_ms > connection->pause_ms)
         connection->pause_ms = pause_ms;
     connection->is_used = true;
 }
