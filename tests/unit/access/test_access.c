@@ -1,11 +1,11 @@
 #include "unit/access/access_rig.h"
+#include "unit/claim.h"
 
-static void a_token_gets_the_rights_of_its_line(void **state)
+CLAIM(a_token_gets_the_rights_of_its_line)
 {
     struct access_rig rig;
     struct access_caller *caller;
     char secret[TOKEN_BYTES + 1], text[512], header[128];
-    (void)state;
     token_make(secret);
     snprintf(text, sizeof text,
              "# who sends orders\ntoken shop scope=push,read topics=orders-*,mail rate=90/m "
@@ -30,11 +30,10 @@ static void a_token_gets_the_rights_of_its_line(void **state)
     rig_close(&rig);
 }
 
-static void a_token_with_one_changed_byte_is_rejected(void **state)
+CLAIM(a_token_with_one_changed_byte_is_rejected)
 {
     struct access_rig rig;
     char secret[TOKEN_BYTES + 1], text[256], header[128];
-    (void)state;
     token_make(secret);
     snprintf(text, sizeof text, "token t scope=push topics=* %s\n", rig_hash("sha256", secret));
     rig_open(&rig, text);
@@ -73,10 +72,9 @@ static void open_one(struct access_rig *rig, const char *words, char header[128]
     rig_open(rig, text);
 }
 
-static void header_is_bearer_or_basic_and_nothing_else(void **state)
+CLAIM(header_is_bearer_or_basic_and_nothing_else)
 {
     struct access_rig rig;
-    (void)state;
     rig_open(&rig, "token t scope=push topics=* "
                    "sha256=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n");
     static const struct {
@@ -114,21 +112,19 @@ static void header_is_bearer_or_basic_and_nothing_else(void **state)
     rig_close(&rig);
 }
 
-static void the_client_does_not_learn_the_reason_of_a_rejection(void **state)
+CLAIM(the_client_does_not_learn_the_reason_of_a_rejection)
 {
-    (void)state;
     const char *one = access_challenge(ACCESS_UNKNOWN);
     for (int refusal = ACCESS_MALFORMED; refusal < ACCESS_REFUSALS; refusal++)
         assert_string_equal(access_challenge((enum access_refusal)refusal), one);
     assert_string_equal(access_challenge(ACCESS_MISSING), "Bearer realm=\"tarry\"");
 }
 
-static void token_ends_at_its_time_and_not_before(void **state)
+CLAIM(token_ends_at_its_time_and_not_before)
 {
     struct access_rig rig;
     struct access_caller *caller = NULL;
     char header[128], text[256];
-    (void)state;
     open_one(&rig, "expires=1790000000001", header, text, sizeof text);
     struct access_asked asked = {.authorization = slice_of(header), .now_ms = RIG_NOW_MS};
     assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_OK);
@@ -142,12 +138,11 @@ static void token_ends_at_its_time_and_not_before(void **state)
     rig_close(&rig);
 }
 
-static void both_secrets_of_a_rotation_are_good_for_a_while(void **state)
+CLAIM(both_secrets_of_a_rotation_are_good_for_a_while)
 {
     struct access_rig rig;
     struct access_caller *one, *other;
     char text[512];
-    (void)state;
     snprintf(text, sizeof text,
              "token t scope=push topics=* %s %s old-until=1790000000005 expires=1790000000009\n",
              rig_hash("sha256", "new"), rig_hash("old-sha256", "old"));
@@ -161,12 +156,11 @@ static void both_secrets_of_a_rotation_are_good_for_a_while(void **state)
     rig_close(&rig);
 }
 
-static void a_change_raises_the_generation_and_ends_changed_callers(void **state)
+CLAIM(a_change_raises_the_generation_and_ends_changed_callers)
 {
     struct access_rig rig;
     struct access_caller *stays, *goes, *again;
     char text[1024];
-    (void)state;
     snprintf(text, sizeof text, "token a scope=push topics=* %s\ntoken b scope=push topics=* %s\n",
              rig_hash("sha256", "a"), rig_hash("sha256", "b"));
     rig_open(&rig, text);
@@ -196,12 +190,11 @@ static void a_change_raises_the_generation_and_ends_changed_callers(void **state
     rig_close(&rig);
 }
 
-static void revoked_one_is_refused_and_ends(void **state)
+CLAIM(revoked_one_is_refused_and_ends)
 {
     struct access_rig rig;
     struct access_caller *caller;
     char text[512];
-    (void)state;
     snprintf(text, sizeof text, "token a scope=push topics=* %s\n", rig_hash("sha256", "a"));
     rig_open(&rig, text);
     assert_int_equal(rig_ask(&rig, "Bearer a", &caller), ACCESS_OK);
@@ -215,11 +208,10 @@ static void revoked_one_is_refused_and_ends(void **state)
     rig_close(&rig);
 }
 
-static void an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_caller(void **state)
+CLAIM(an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_caller)
 {
     struct access_rig rig;
     char text[512];
-    (void)state;
     snprintf(text, sizeof text, "token a scope=push topics=* %s\n", rig_hash("sha256", "a"));
     rig_open(&rig, text);
     rig_write(&rig, "token a\n");
@@ -240,14 +232,13 @@ static void an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_ca
     rig_close(&rig);
 }
 
-static void mode_decides_whether_a_file_is_read(void **state)
+CLAIM(mode_decides_whether_a_file_is_read)
 {
     static const struct {
         mode_t mode;
         bool is_read;
     } rows[] = {{0600, true},  {0400, true},  {0640, true},  {0440, true}, {0644, false},
                 {0604, false}, {0660, false}, {0602, false}, {0620, false}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct access_rig rig;
         char mode[16];
@@ -257,11 +248,10 @@ static void mode_decides_whether_a_file_is_read(void **state)
     }
 }
 
-static void certificate_is_a_caller_by_its_name(void **state)
+CLAIM(certificate_is_a_caller_by_its_name)
 {
     struct access_rig rig;
     struct access_caller *caller = NULL;
-    (void)state;
     rig_open(&rig, "certificate b.internal scope=read topics=invoices\n");
     struct access_asked asked = {
         .certificate = slice_of("b.internal"), .needs_caller = true, .now_ms = RIG_NOW_MS};
@@ -279,13 +269,12 @@ static void certificate_is_a_caller_by_its_name(void **state)
     rig_close(&rig);
 }
 
-static void without_authentication_every_caller_is_admitted(void **state)
+CLAIM(without_authentication_every_caller_is_admitted)
 {
     struct access_rig rig;
     struct access_caller *caller = NULL;
     struct access *off = NULL;
     char error[ACCESS_ERROR_BYTES];
-    (void)state;
     rig_open(&rig, "");
     struct access_asked asked = {.now_ms = RIG_NOW_MS};
     assert_int_equal(access_admit(rig.access, &asked, &caller), ACCESS_OK);
@@ -306,21 +295,4 @@ static void without_authentication_every_caller_is_admitted(void **state)
     rig_close(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_gets_the_rights_of_its_line),
-        cmocka_unit_test(a_token_with_one_changed_byte_is_rejected),
-        cmocka_unit_test(header_is_bearer_or_basic_and_nothing_else),
-        cmocka_unit_test(the_client_does_not_learn_the_reason_of_a_rejection),
-        cmocka_unit_test(token_ends_at_its_time_and_not_before),
-        cmocka_unit_test(both_secrets_of_a_rotation_are_good_for_a_while),
-        cmocka_unit_test(a_change_raises_the_generation_and_ends_changed_callers),
-        cmocka_unit_test(revoked_one_is_refused_and_ends),
-        cmocka_unit_test(an_unreadable_text_keeps_old_callers_and_a_missing_file_admits_no_caller),
-        cmocka_unit_test(mode_decides_whether_a_file_is_read),
-        cmocka_unit_test(certificate_is_a_caller_by_its_name),
-        cmocka_unit_test(without_authentication_every_caller_is_admitted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

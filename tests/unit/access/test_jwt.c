@@ -1,10 +1,11 @@
 #include "unit/access/jwt_rig.h"
+#include "unit/claim.h"
 
 #define RS "{\"alg\":\"RS256\",\"kid\":\"r\"}"
 #define ES "{\"alg\":\"ES256\",\"kid\":\"e\"}"
 #define ED "{\"alg\":\"EdDSA\",\"kid\":\"d\"}"
 
-static void token_of_each_kind_of_key_is_good(void **state)
+CLAIM(token_of_each_kind_of_key_is_good)
 {
     struct jwt_rig *rig = *state;
     assert_int_equal(rig_read(rig, rig_token(rig, rig->rsa, RS, RIG_PAYLOAD)), ACCESS_OK);
@@ -18,7 +19,7 @@ static void token_of_each_kind_of_key_is_good(void **state)
         ACCESS_OK);
 }
 
-static void claims_become_rights(void **state)
+CLAIM(claims_become_rights)
 {
     struct jwt_rig *rig = *state;
     struct jwt_caller caller;
@@ -35,7 +36,7 @@ static void claims_become_rights(void **state)
     buffer_fini(&scratch);
 }
 
-static void missing_scope_and_topics_give_no_rights(void **state)
+CLAIM(missing_scope_and_topics_give_no_rights)
 {
     struct jwt_rig *rig = *state;
     struct jwt_caller caller;
@@ -51,7 +52,7 @@ static void missing_scope_and_topics_give_no_rights(void **state)
     buffer_fini(&scratch);
 }
 
-static void header_that_is_not_as_it_must_be_is_refused(void **state)
+CLAIM(header_that_is_not_as_it_must_be_is_refused)
 {
     struct jwt_rig *rig = *state;
     static const struct {
@@ -87,7 +88,7 @@ static void header_that_is_not_as_it_must_be_is_refused(void **state)
                                                              RIG_PAYLOAD)) == rows[i].refusal);
 }
 
-static void a_key_inside_the_token_is_ignored(void **state)
+CLAIM(a_key_inside_the_token_is_ignored)
 {
     struct jwt_rig *rig = *state;
     char jwk[4096], header[8192];
@@ -99,7 +100,7 @@ static void a_key_inside_the_token_is_ignored(void **state)
 }
 
 /* The public key is not secret: as the key of an HMAC it would let anyone sign. */
-static void a_public_key_does_not_verify_as_a_shared_secret(void **state)
+CLAIM(a_public_key_does_not_verify_as_a_shared_secret)
 {
     struct jwt_rig *rig = *state;
     unsigned char mac[EVP_MAX_MD_SIZE];
@@ -116,7 +117,7 @@ static void a_public_key_does_not_verify_as_a_shared_secret(void **state)
     BIO_free(bio);
 }
 
-static void one_byte_changed_is_refused(void **state)
+CLAIM(one_byte_changed_is_refused)
 {
     struct jwt_rig *rig = *state;
     const char *token = rig_token(rig, rig->p256, ES, "{" RIG_CLAIMS "}");
@@ -135,7 +136,7 @@ static void one_byte_changed_is_refused(void **state)
     }
 }
 
-static void only_the_one_spelling_is_taken(void **state)
+CLAIM(only_the_one_spelling_is_taken)
 {
     struct jwt_rig *rig = *state;
     char token[4096], other[4200];
@@ -153,7 +154,7 @@ static void only_the_one_spelling_is_taken(void **state)
     assert_int_equal(rig_read(rig, other), ACCESS_MALFORMED);
 }
 
-static void signatures_of_nothing_are_refused(void **state)
+CLAIM(signatures_of_nothing_are_refused)
 {
     struct jwt_rig *rig = *state;
     unsigned char zeros[512] = {0};
@@ -180,7 +181,7 @@ static void signatures_of_nothing_are_refused(void **state)
     assert_int_equal(rig_read(rig, rig->text), ACCESS_FORGED);
 }
 
-static void claims_that_do_not_hold_are_refused(void **state)
+CLAIM(claims_that_do_not_hold_are_refused)
 {
     struct jwt_rig *rig = *state;
 #define ISS "\"iss\":\"https://id.example\""
@@ -234,7 +235,7 @@ static void claims_that_do_not_hold_are_refused(void **state)
                    rig_read(rig, rig_token(rig, rig->rsa, RS, rows[i].payload)) == rows[i].refusal);
 }
 
-static void giant_tokens_are_read_or_refused_in_bounds(void **state)
+CLAIM(giant_tokens_are_read_or_refused_in_bounds)
 {
     struct jwt_rig *rig = *state;
     static char payload[40000];
@@ -247,7 +248,7 @@ static void giant_tokens_are_read_or_refused_in_bounds(void **state)
     assert_int_equal(rig_read(rig, rig_token(rig, rig->rsa, RS, payload)), ACCESS_MALFORMED);
 }
 
-static void keys_that_do_not_serve_are_refused(void **state)
+CLAIM(keys_that_do_not_serve_are_refused)
 {
     struct jwt_rig *rig = *state;
     char rsa[4096], small[4096], enc[4096], pss[4096], text[20000], error[ACCESS_ERROR_BYTES];
@@ -285,7 +286,7 @@ static void keys_that_do_not_serve_are_refused(void **state)
     }
 }
 
-static void keys_are_read_from_pem(void **state)
+CLAIM(keys_are_read_from_pem)
 {
     struct jwt_rig *rig = *state;
     EVP_PKEY *const serve[] = {rig->rsa, rig->p256, rig->ed25519, rig->p384, rig->small_rsa};
@@ -308,22 +309,4 @@ static void keys_are_read_from_pem(void **state)
     BIO_free(bio);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(token_of_each_kind_of_key_is_good),
-        cmocka_unit_test(claims_become_rights),
-        cmocka_unit_test(missing_scope_and_topics_give_no_rights),
-        cmocka_unit_test(header_that_is_not_as_it_must_be_is_refused),
-        cmocka_unit_test(a_key_inside_the_token_is_ignored),
-        cmocka_unit_test(a_public_key_does_not_verify_as_a_shared_secret),
-        cmocka_unit_test(one_byte_changed_is_refused),
-        cmocka_unit_test(only_the_one_spelling_is_taken),
-        cmocka_unit_test(signatures_of_nothing_are_refused),
-        cmocka_unit_test(claims_that_do_not_hold_are_refused),
-        cmocka_unit_test(giant_tokens_are_read_or_refused_in_bounds),
-        cmocka_unit_test(keys_that_do_not_serve_are_refused),
-        cmocka_unit_test(keys_are_read_from_pem),
-    };
-    return cmocka_run_group_tests(tests, rig_jwt_open, rig_jwt_close);
-}
+CLAIMS_MAIN(rig_jwt_open, rig_jwt_close)

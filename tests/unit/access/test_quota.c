@@ -1,5 +1,6 @@
 /* What limits are held against: buckets by a given clock, accounts in bounded memory, and many threads. */
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include "access/quota.h"
 
@@ -18,11 +19,10 @@ static int take_all(struct quota_bucket *bucket, struct access_rate rate, int64_
     return count;
 }
 
-static void a_bucket_holds_one_unit_and_fills_evenly(void **state)
+CLAIM(a_bucket_holds_one_unit_and_fills_evenly)
 {
     const struct access_rate rates[] = {
         {3, 1000}, {100, 1000}, {90, 60000}, {1, 3600000}, {7, 1000}};
-    (void)state;
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         struct quota_bucket bucket = {0};
         const int64_t unit_ns = rates[i].per_ms * 1000000;
@@ -37,12 +37,11 @@ static void a_bucket_holds_one_unit_and_fills_evenly(void **state)
     }
 }
 
-static void a_rejected_request_learns_when_to_retry(void **state)
+CLAIM(a_rejected_request_learns_when_to_retry)
 {
     const struct access_rate rate = {10, 1000};
     struct quota_bucket bucket = {0};
     int64_t wait_ns = 0, now_ns = 1000;
-    (void)state;
     assert_int_equal(take_all(&bucket, rate, now_ns), 10);
     assert_false(quota_bucket_take(&bucket, rate, now_ns, &wait_ns));
     assert_int_equal(wait_ns, SECOND / 10);
@@ -50,13 +49,12 @@ static void a_rejected_request_learns_when_to_retry(void **state)
     assert_true(quota_bucket_take(&bucket, rate, now_ns + wait_ns, &wait_ns));
 }
 
-static void in_any_second_come_no_more_than_two_buckets(void **state)
+CLAIM(in_any_second_come_no_more_than_two_buckets)
 {
     const struct access_rate rate = {50, 1000};
     struct quota_bucket bucket = {0};
     int64_t wait_ns;
     int count = 0;
-    (void)state;
     for (int64_t now_ns = 0; now_ns < 10 * SECOND; now_ns += SECOND / 1000)
         for (int i = 0; i < 3; i++)
             count += quota_bucket_take(&bucket, rate, now_ns, &wait_ns);
@@ -79,13 +77,12 @@ static void address_of(uint64_t number, unsigned char out[16])
         out[1 + i] = (unsigned char)(number >> (8 * i));
 }
 
-static void millions_of_addresses_use_bounded_memory_and_connected_ones_stay(void **state)
+CLAIM(millions_of_addresses_use_bounded_memory_and_connected_ones_stay)
 {
     struct quota *quota = quota_with(4096);
     const struct access_rate rate = {10, 1000};
     unsigned char address[16];
     int64_t wait_ns;
-    (void)state;
     address_of(1, address);
     struct quota_account *connected = quota_account_of_address(quota, address);
     assert_true(quota_count_up(&connected->connections, 5));
@@ -105,13 +102,12 @@ static void millions_of_addresses_use_bounded_memory_and_connected_ones_stay(voi
     quota_free(quota);
 }
 
-static void an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself(void **state)
+CLAIM(an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself)
 {
     struct quota *quota = quota_with(4096);
     unsigned char one[16] = {0x20, 1, 2, 3, 4, 5, 6, 7, 8},
                   other[16] = {0x20, 1, 2, 3, 4, 5, 6, 7, 99};
     unsigned char v4[16] = {[10] = 0xff, [11] = 0xff, 192, 0, 2, 1};
-    (void)state;
     struct quota_account *a = quota_account_of_address(quota, one);
     assert_ptr_equal(quota_account_of_address(quota, other), a);
     other[7] = 8;
@@ -122,10 +118,9 @@ static void an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself(void **s
     quota_free(quota);
 }
 
-static void a_count_stops_at_its_limit(void **state)
+CLAIM(a_count_stops_at_its_limit)
 {
     _Atomic uint32_t count = 0;
-    (void)state;
     assert_true(quota_count_up(&count, 2) && quota_count_up(&count, 2));
     assert_false(quota_count_up(&count, 2));
     quota_count_down(&count);
@@ -133,13 +128,12 @@ static void a_count_stops_at_its_limit(void **state)
     assert_true(quota_count_up(&count, 0));
 }
 
-static void rates_of_topics_come_change_and_go(void **state)
+CLAIM(rates_of_topics_come_change_and_go)
 {
     struct quota *quota = quota_with(4096);
     const struct slice topic = slice_of("orders");
     int64_t wait_ns;
     char name[16];
-    (void)state;
     assert_false(quota_has_topics(quota));
     assert_true(quota_topic_take(quota, topic, SECOND, &wait_ns));
     quota_topic_set(quota, topic, (struct frequency){2, FREQUENCY_MINUTE});
@@ -164,11 +158,10 @@ static void rates_of_topics_come_change_and_go(void **state)
     quota_free(quota);
 }
 
-static void jobs_of_a_caller_are_the_last_count_plus_later_pushes(void **state)
+CLAIM(jobs_of_a_caller_are_the_last_count_plus_later_pushes)
 {
     struct quota *quota = quota_with(4096);
     struct access_caller *caller = access_anyone();
-    (void)state;
     struct quota_account *account = quota_account_of_caller(quota, caller);
     assert_false(quota_wants_look(quota)); /* no limit */
     atomic_fetch_add(&account->pushed, 3);
@@ -193,11 +186,10 @@ static void *take_many(void *arg)
     return NULL;
 }
 
-static void threads_take_no_more_than_there_is(void **state)
+CLAIM(threads_take_no_more_than_there_is)
 {
     struct race race = {0};
     pthread_t threads[4];
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, take_many, &race), 0);
     for (int i = 0; i < 4; i++)
@@ -205,18 +197,4 @@ static void threads_take_no_more_than_there_is(void **state)
     assert_int_equal(race.taken, 150000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_holds_one_unit_and_fills_evenly),
-        cmocka_unit_test(a_rejected_request_learns_when_to_retry),
-        cmocka_unit_test(in_any_second_come_no_more_than_two_buckets),
-        cmocka_unit_test(millions_of_addresses_use_bounded_memory_and_connected_ones_stay),
-        cmocka_unit_test(an_address_of_ipv6_is_its_network_and_one_of_ipv4_is_itself),
-        cmocka_unit_test(a_count_stops_at_its_limit),
-        cmocka_unit_test(rates_of_topics_come_change_and_go),
-        cmocka_unit_test(jobs_of_a_caller_are_the_last_count_plus_later_pushes),
-        cmocka_unit_test(threads_take_no_more_than_there_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

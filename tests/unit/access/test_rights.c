@@ -1,10 +1,11 @@
 #include "access/rights.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <string.h>
 
-static void scopes_are_words_each_at_most_once(void **state)
+CLAIM(scopes_are_words_each_at_most_once)
 {
     static const struct {
         const char *text;
@@ -25,14 +26,12 @@ static void scopes_are_words_each_at_most_once(void **state)
         {"*", 0},
         {"all", 0},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text, access_scopes_parse(slice_of(rows[i].text)) == rows[i].scopes);
 }
 
-static void scopes_survive_writing_and_reading(void **state)
+CLAIM(scopes_survive_writing_and_reading)
 {
-    (void)state;
     for (unsigned scopes = 1; scopes <= ACCESS_SCOPES_ALL; scopes++) {
         char text[ACCESS_SCOPES_TEXT_BYTES];
         access_scopes_emit(scopes, text);
@@ -40,7 +39,7 @@ static void scopes_survive_writing_and_reading(void **state)
     }
 }
 
-static void patterns_are_topics_or_their_beginnings(void **state)
+CLAIM(patterns_are_topics_or_their_beginnings)
 {
     static const struct {
         const char *text;
@@ -52,14 +51,13 @@ static void patterns_are_topics_or_their_beginnings(void **state)
         {".a", false},      {".*", false},      {"a b", false}, {"a/b*", true},
         {"a:b", false},     {"a?", false},      {"a\n", false}, {"ä", false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text,
                    access_topics_are_valid(slice_of(rows[i].text)) == rows[i].is_valid);
     assert_false(access_topics_are_valid(slice_make("a\0b", 3)));
 }
 
-static void a_pattern_covers_only_matching_topics(void **state)
+CLAIM(a_pattern_covers_only_matching_topics)
 {
     static const struct {
         const char *patterns, *topic;
@@ -84,19 +82,9 @@ static void a_pattern_covers_only_matching_topics(void **state)
         {"orders-*", "", false},
         {"", "orders", false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].topic, access_topics_match(slice_of(rows[i].patterns),
                                                       slice_of(rows[i].topic)) == rows[i].matches);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scopes_are_words_each_at_most_once),
-        cmocka_unit_test(scopes_survive_writing_and_reading),
-        cmocka_unit_test(patterns_are_topics_or_their_beginnings),
-        cmocka_unit_test(a_pattern_covers_only_matching_topics),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

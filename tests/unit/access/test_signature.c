@@ -1,5 +1,6 @@
 /* Signature Version 4: the answers that AWS publishes with its test suite and its guide, and what must not pass. */
 #include "unit/access/access_rig.h"
+#include "unit/claim.h"
 
 #define SECRET "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 #define TIME "20150830T123600Z"
@@ -124,9 +125,8 @@ static const struct known {
      "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7"},
 };
 
-static void published_signatures_hold(void **state)
+CLAIM(published_signatures_hold)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(known); i++)
         CASE_HOLDS(known[i].name,
                    holds(&known[i].sent,
@@ -134,13 +134,12 @@ static void published_signatures_hold(void **state)
 }
 
 /* The guide prints the key as well. */
-static void the_derived_key_matches_the_published_example(void **state)
+CLAIM(the_derived_key_matches_the_published_example)
 {
     struct signature signature;
     unsigned char key[SIGNATURE_BYTES];
     char hex[2 * SIGNATURE_BYTES + 1] = "";
     const char *why;
-    (void)state;
     assert_true(signature_parse(slice_of(authorization("iam", "host;x-amz-date", known[0].hex)),
                                 &signature, &why));
     assert_true(slice_is(signature.scope, "20150830/us-east-1/iam/aws4_request"));
@@ -154,7 +153,7 @@ static void the_derived_key_matches_the_published_example(void **state)
 }
 
 /* One change each to the signed request: the form of the suite has a body, a separate query does not. */
-static void nothing_that_is_signed_can_be_changed(void **state)
+CLAIM(nothing_that_is_signed_can_be_changed)
 {
     const struct known *form = &known[8];
     const char *header = authorization("service", form->signed_headers, form->hex);
@@ -229,7 +228,6 @@ static void nothing_that_is_signed_can_be_changed(void **state)
           {"Content-Type", "application/x-www-form-urlencoded", HOST}}},
     };
     char damaged[512];
-    (void)state;
     assert_true(holds(&form->sent, header));
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].name, !holds(&rows[i].sent, header));
@@ -241,7 +239,7 @@ static void nothing_that_is_signed_can_be_changed(void **state)
     }
 }
 
-static void an_invalid_signature_header_is_rejected_with_the_missing_part(void **state)
+CLAIM(an_invalid_signature_header_is_rejected_with_the_missing_part)
 {
 #define SCOPE "K/20150830/us-east-1/sqs/aws4_request"
 #define HEX "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
@@ -272,7 +270,6 @@ static void an_invalid_signature_header_is_rejected_with_the_missing_part(void *
          "unknown"},
     };
     struct signature signature;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const char *why = "";
         CASE_HOLDS(rows[i].header, !signature_parse(slice_of(rows[i].header), &signature, &why));
@@ -283,18 +280,17 @@ static void an_invalid_signature_header_is_rejected_with_the_missing_part(void *
 }
 
 /* An id is any name that an access key can have. */
-static void key_id_may_have_slashes(void **state)
+CLAIM(key_id_may_have_slashes)
 {
     struct signature signature;
     const char *why;
-    (void)state;
     assert_true(signature_parse(
         slice_of("AWS4-HMAC-SHA256 Credential=a/b/c" SCOPE ",SignedHeaders=host,Signature=" HEX),
         &signature, &why));
     assert_true(slice_is(signature.key_id, "a/b/cK"));
 }
 
-static void host_and_every_amz_header_must_be_signed(void **state)
+CLAIM(host_and_every_amz_header_must_be_signed)
 {
     static const struct {
         const char *headers;
@@ -309,7 +305,6 @@ static void host_and_every_amz_header_must_be_signed(void **state)
     const struct sent sent = {
         "POST", "/", "", "", {HOST, DATE, "X-AMZ-Target", "a", "X-Amzn-Trace-Id", "b"}};
     const struct signature_request request = request_of(&sent);
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct signature signature;
         const char *why = NULL;
@@ -373,11 +368,10 @@ static enum access_refusal ask(struct access_rig *rig, const struct sent *sent, 
 #define TWO "secret-of-the-shop-2"
 #define LINE "access-key shop scope=push topics=orders-* "
 
-static void only_an_access_key_makes_a_caller(void **state)
+CLAIM(only_an_access_key_makes_a_caller)
 {
     const struct sent sent = {"POST", "/", "", "{}", {HOST, DATE}};
     struct access_rig rig;
-    (void)state;
     rig_open(&rig, LINE "secret=" ONE "\n");
     assert_true(access_has_keys(rig.access));
     assert_int_equal(ask(&rig, &sent, sign(&sent, SHOP, ONE), TIME_MS, true), ACCESS_OK);
@@ -406,11 +400,10 @@ static void only_an_access_key_makes_a_caller(void **state)
 }
 
 /* A secret of an access key is not a token, nor the reverse. */
-static void a_secret_is_not_accepted_as_a_token(void **state)
+CLAIM(a_secret_is_not_accepted_as_a_token)
 {
     struct access_rig rig;
     struct access_caller *caller;
-    (void)state;
     rig_open(&rig, LINE "secret=" ONE "\n");
     const struct access_asked asked = {
         .authorization = slice_of("Bearer " ONE), .needs_caller = true, .now_ms = TIME_MS};
@@ -418,11 +411,10 @@ static void a_secret_is_not_accepted_as_a_token(void **state)
     rig_close(&rig);
 }
 
-static void key_is_rotated_revoked_and_ends(void **state)
+CLAIM(key_is_rotated_revoked_and_ends)
 {
     const struct sent sent = {"POST", "/", "", "", {HOST, DATE}};
     struct access_rig rig;
-    (void)state;
     rig_open(&rig, LINE "secret=" ONE "\n");
     rig_write(&rig, LINE "secret=" TWO " old-secret=" ONE " old-until=2015-08-30T12:36:01Z\n");
     assert_int_equal(access_reload(rig.access, true, &rig.change, rig.error), 0);
@@ -443,14 +435,13 @@ static void key_is_rotated_revoked_and_ends(void **state)
 }
 
 /* A caller that waits with a key is valid as long as its secret is; only another secret ends it. */
-static void another_secret_ends_the_caller_and_an_overlap_does_not(void **state)
+CLAIM(another_secret_ends_the_caller_and_an_overlap_does_not)
 {
     const struct sent sent = {"POST", "/", "", "", {HOST, DATE}};
     const struct signature_request request = request_of(&sent);
     struct access_rig rig;
     struct access_caller *caller;
     const char *why;
-    (void)state;
     rig_open(&rig, LINE "secret=" ONE "\n");
     const char *header = sign(&sent, SHOP, ONE);
     const struct access_signed asked = {.authorization = slice_of(header),
@@ -472,19 +463,4 @@ static void another_secret_ends_the_caller_and_an_overlap_does_not(void **state)
     rig_close(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_signatures_hold),
-        cmocka_unit_test(the_derived_key_matches_the_published_example),
-        cmocka_unit_test(nothing_that_is_signed_can_be_changed),
-        cmocka_unit_test(an_invalid_signature_header_is_rejected_with_the_missing_part),
-        cmocka_unit_test(key_id_may_have_slashes),
-        cmocka_unit_test(host_and_every_amz_header_must_be_signed),
-        cmocka_unit_test(only_an_access_key_makes_a_caller),
-        cmocka_unit_test(a_secret_is_not_accepted_as_a_token),
-        cmocka_unit_test(key_is_rotated_revoked_and_ends),
-        cmocka_unit_test(another_secret_ends_the_caller_and_an_overlap_does_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

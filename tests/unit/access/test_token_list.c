@@ -1,4 +1,5 @@
 #include "unit/access/access_rig.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 
@@ -10,11 +11,10 @@ static int read_list(const char *text, struct token_list *list, char *error)
     return token_list_read(slice_of(text), "f", list, error);
 }
 
-static void lines_are_read_in_any_order_of_their_keys(void **state)
+CLAIM(lines_are_read_in_any_order_of_their_keys)
 {
     struct token_list list;
     char error[ACCESS_ERROR_BYTES];
-    (void)state;
     assert_int_equal(
         read_list("# a comment\n\n  \t\r\n"
                   "token shop sha256=" HASH_A "  topics=a,b-* scope=read,push # Ann\r\n"
@@ -34,7 +34,7 @@ static void lines_are_read_in_any_order_of_their_keys(void **state)
     token_list_fini(&list);
 }
 
-static void line_that_is_wrong_is_refused_by_its_place(void **state)
+CLAIM(line_that_is_wrong_is_refused_by_its_place)
 {
     static const struct {
         const char *text, *error;
@@ -80,7 +80,6 @@ static void line_that_is_wrong_is_refused_by_its_place(void **state)
          "f:2: the secret of 'b' is given twice"},
     };
     struct token_list list;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char error[ACCESS_ERROR_BYTES] = "";
         CASE_HOLDS(rows[i].error, read_list(rows[i].text, &list, error) == -EINVAL);
@@ -91,14 +90,13 @@ static void line_that_is_wrong_is_refused_by_its_place(void **state)
 }
 
 /* What is written reads as it was, and the rest of the text stays. */
-static void one_line_is_edited_and_no_other(void **state)
+CLAIM(one_line_is_edited_and_no_other)
 {
     static const char before[] =
         "# one\n token b scope=push topics=* sha256=" HASH_B "  # kept\nend";
     struct token_list list;
     struct buffer out;
     char error[ACCESS_ERROR_BYTES];
-    (void)state;
     const char *all = "token a scope=push,admin topics=a-*,b rate=90/m requests=5/s max-jobs=7 "
                       "max-waiting=9 max-connections=10 "
                       "created=2026-11-23T05:00:00.001Z expires=2030-01-01T00:00:00.000Z "
@@ -128,10 +126,9 @@ static void one_line_is_edited_and_no_other(void **state)
     buffer_fini(&out);
 }
 
-static void a_token_has_a_prefix_and_a_checksum(void **state)
+CLAIM(a_token_has_a_prefix_and_a_checksum)
 {
     char token[TOKEN_BYTES + 1];
-    (void)state;
     for (int i = 0; i < 100; i++) {
         token_make(token);
         assert_true(token_is_formed(slice_of(token)));
@@ -142,13 +139,4 @@ static void a_token_has_a_prefix_and_a_checksum(void **state)
     assert_false(token_is_formed(slice_of("")));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_read_in_any_order_of_their_keys),
-        cmocka_unit_test(line_that_is_wrong_is_refused_by_its_place),
-        cmocka_unit_test(one_line_is_edited_and_no_other),
-        cmocka_unit_test(a_token_has_a_prefix_and_a_checksum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

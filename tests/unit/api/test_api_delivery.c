@@ -6,6 +6,7 @@
 #include "http/problem.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static struct json_value checked(const char *text)
     return value;
 }
 
-static void spaces_outside_strings_are_removed(void **state)
+CLAIM(spaces_outside_strings_are_removed)
 {
     static const struct {
         const char *sentence, *json, *compact;
@@ -38,7 +39,6 @@ static void spaces_outside_strings_are_removed(void **state)
          "[\"a b\",\"c\\\" d\",\"\\\\\",\" \"]"},
         {"empty", "{ }", "{}"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct buffer out;
         buffer_init(&out, 1000);
@@ -50,7 +50,7 @@ static void spaces_outside_strings_are_removed(void **state)
 
 /* The cases of RFC 7396, appendix A, where target and result are written in our order; then ours.
  */
-static void a_merge_patch_follows_the_rfc(void **state)
+CLAIM(a_merge_patch_follows_the_rfc)
 {
     static const struct {
         const char *sentence, *target, *patch, *result;
@@ -76,7 +76,6 @@ static void a_merge_patch_follows_the_rfc(void **state)
         {"an escaped key", "{\"ab\":1}", "{\"\\u0061b\":2}", "{\"ab\":2}"},
         {"no prefix of a key", "{\"ab\":1}", "{\"a\":2}", "{\"ab\":1,\"a\":2}"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct buffer out;
         struct slice twice;
@@ -88,11 +87,10 @@ static void a_merge_patch_follows_the_rfc(void **state)
     }
 }
 
-static void a_patch_rejects_duplicates_and_excess(void **state)
+CLAIM(a_patch_rejects_duplicates_and_excess)
 {
     struct buffer out, many;
     struct slice twice;
-    (void)state;
     buffer_init(&out, 10000);
     assert_false(json_shape_merge(checked("{}"), checked("{\"x\":{\"a\":1,\"b\":2,\"\\u0061\":3}}"),
                                   &out, &twice));
@@ -112,7 +110,7 @@ static void a_patch_rejects_duplicates_and_excess(void **state)
 
 /* ---- settings ---- */
 
-static void settings_read_and_patched_are_shown_as_they_should(void **state)
+CLAIM(settings_read_and_patched_are_shown_as_they_should)
 {
     static const char held[] =
         "{\"ttl\":\"1h\", \"max_attempts\":5,\"deliver\":{\"to\": \"https://a/b c\",\"rate\":1},"
@@ -148,7 +146,6 @@ static void settings_read_and_patched_are_shown_as_they_should(void **state)
         {"twice", "{\"ttl\":1,\"ttl\":2}", NULL, "option_twice"},
         {"deliver is no object", "{\"deliver\":\"https://a/\"}", NULL, "bad_delivery"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct http_fields fields = {0};
         struct topic_settings settings;
@@ -209,12 +206,11 @@ static bool say_off(void *ctx)
 
 static const struct http_hooks hooks = {.check_extension = judge, .check_callback = judge_callback};
 
-static void an_extension_is_kept_short_and_judged_by_the_hooks(void **state)
+CLAIM(an_extension_is_kept_short_and_judged_by_the_hooks)
 {
     static const struct http_hooks off = {
         .is_on = say_off, .check_extension = judge, .check_callback = judge_callback};
     struct http_fault fault;
-    (void)state;
     struct slice topic = slice_of("t"), bad = slice_of("{\"deliver\":{\"bad\":1}}");
     assert_true(api_extension_check(&hooks, topic, slice_of("{\"deliver\":{}}"), &fault));
     assert_false(api_extension_check(&hooks, topic, bad, &fault));
@@ -228,9 +224,8 @@ static void an_extension_is_kept_short_and_judged_by_the_hooks(void **state)
     assert_true(api_extension_check(NULL, topic, slice_of(""), &fault));
 }
 
-static void an_extension_has_a_limit(void **state)
+CLAIM(an_extension_has_a_limit)
 {
-    (void)state;
     for (int over = 0; over <= 1; over++) {
         struct http_fields fields = {0};
         struct buffer json, scratch, extension;
@@ -259,11 +254,10 @@ static void an_extension_has_a_limit(void **state)
     }
 }
 
-static void a_callback_is_judged_and_carried_as_meta(void **state)
+CLAIM(a_callback_is_judged_and_carried_as_meta)
 {
     struct buffer meta;
     struct http_fault fault;
-    (void)state;
     buffer_init(&meta, JOB_META_BYTES_MAX);
     assert_false(api_callback_add(&meta, slice_of("ftp://x"), &hooks, &fault));
     assert_string_equal(http_problem_code(fault.problem), "bad_callback");
@@ -283,7 +277,7 @@ static void a_callback_is_judged_and_carried_as_meta(void **state)
 
 /* ---- a job ---- */
 
-static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(void **state)
+CLAIM(a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read)
 {
     char history[JOB_HISTORY_BYTES_MAX * 2];
     struct buffer out;
@@ -300,7 +294,6 @@ static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(vo
                                                        .outcome = JOB_OUTCOME_FAILED,
                                                        .error = slice_of("http 500")},
                                  history);
-    (void)state;
     memset(history + len, 0xff, 5); /* and what cannot be read */
     job.job.history = slice_make(history, len + 5);
     buffer_init(&out, 10000);
@@ -321,17 +314,4 @@ static void a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read(vo
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spaces_outside_strings_are_removed),
-        cmocka_unit_test(a_merge_patch_follows_the_rfc),
-        cmocka_unit_test(a_patch_rejects_duplicates_and_excess),
-        cmocka_unit_test(settings_read_and_patched_are_shown_as_they_should),
-        cmocka_unit_test(an_extension_is_kept_short_and_judged_by_the_hooks),
-        cmocka_unit_test(an_extension_has_a_limit),
-        cmocka_unit_test(a_callback_is_judged_and_carried_as_meta),
-        cmocka_unit_test(a_job_shows_its_callback_and_its_history_as_far_as_it_can_be_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

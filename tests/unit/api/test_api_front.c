@@ -1,5 +1,6 @@
 /* Requests and answers on a connection: their order, their bodies, takes. */
 #include "front_client.h"
+#include "unit/claim.h"
 
 enum { SLOW_ANSWERS = 8000 };
 
@@ -11,11 +12,10 @@ struct sample {
     uint64_t tag;
 };
 
-static void answers_keep_the_order_of_requests(void **state)
+CLAIM(answers_keep_the_order_of_requests)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     server.fake.holds = 3;
     client_dial(&client, &server);
@@ -30,11 +30,10 @@ static void answers_keep_the_order_of_requests(void **state)
     server_stop(&server);
 }
 
-static void reading_stops_with_too_many_requests_in_flight(void **state)
+CLAIM(reading_stops_with_too_many_requests_in_flight)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     server.fake.holds = 256;
     client_dial(&client, &server);
@@ -47,11 +46,10 @@ static void reading_stops_with_too_many_requests_in_flight(void **state)
     server_stop(&server);
 }
 
-static void a_slow_reader_gets_it_all(void **state)
+CLAIM(a_slow_reader_gets_it_all)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     /* Far more than the buffers of both ends hold. */
@@ -69,11 +67,10 @@ static void a_slow_reader_gets_it_all(void **state)
     server_stop(&server);
 }
 
-static void HEAD_has_no_body(void **state)
+CLAIM(HEAD_has_no_body)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -83,11 +80,10 @@ static void HEAD_has_no_body(void **state)
     server_stop(&server);
 }
 
-static void a_client_that_waits_for_100_continue_gets_it(void **state)
+CLAIM(a_client_that_waits_for_100_continue_gets_it)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
@@ -107,11 +103,10 @@ static void a_client_that_waits_for_100_continue_gets_it(void **state)
     server_stop(&server);
 }
 
-static void a_body_may_come_in_pieces(void **state)
+CLAIM(a_body_may_come_in_pieces)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     char *body = calloc(1, 600001);
@@ -129,11 +124,10 @@ static void a_body_may_come_in_pieces(void **state)
     server_stop(&server);
 }
 
-static void a_take_returns_the_raw_body_on_request(void **state)
+CLAIM(a_take_returns_the_raw_body_on_request)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     server.fake.ready = 1;
     client_dial(&client, &server);
@@ -155,11 +149,10 @@ static void a_take_returns_the_raw_body_on_request(void **state)
     server_stop(&server);
 }
 
-static void a_take_of_a_disconnected_client_is_cancelled(void **state)
+CLAIM(a_take_of_a_disconnected_client_is_cancelled)
 {
     static struct server server;
     struct client client, other;
-    (void)state;
     server_start(&server, (struct http_options){.waiting_max = 1});
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=10s"));
@@ -198,13 +191,12 @@ static void test_target(void *ctx, struct reactor *reactor, struct slice topic, 
     reactor_post(reactor, &sample->letter);
 }
 
-static void a_large_sample_counts_as_no_waiting_take(void **state)
+CLAIM(a_large_sample_counts_as_no_waiting_take)
 {
     static const struct http_hooks hooks = {.test = test_target};
     static struct server server;
     static char sample[70001];
     struct client client;
-    (void)state;
     memset(sample, 'x', sizeof sample - 1);
     server_start(&server, (struct http_options){0});
     http_shared_set_hooks(server.rig.shared, &hooks);
@@ -220,11 +212,10 @@ static void a_large_sample_counts_as_no_waiting_take(void **state)
     server_stop(&server);
 }
 
-static void a_wait_ends_in_time(void **state)
+CLAIM(a_wait_ends_in_time)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=200ms"));
@@ -235,20 +226,4 @@ static void a_wait_ends_in_time(void **state)
     server_stop(&server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_keep_the_order_of_requests),
-        cmocka_unit_test(reading_stops_with_too_many_requests_in_flight),
-        cmocka_unit_test(a_slow_reader_gets_it_all),
-        cmocka_unit_test(HEAD_has_no_body),
-        cmocka_unit_test(a_client_that_waits_for_100_continue_gets_it),
-        cmocka_unit_test(a_body_may_come_in_pieces),
-        cmocka_unit_test(a_take_returns_the_raw_body_on_request),
-        cmocka_unit_test(a_take_of_a_disconnected_client_is_cancelled),
-        cmocka_unit_test(a_large_sample_counts_as_no_waiting_take),
-        cmocka_unit_test(a_wait_ends_in_time),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

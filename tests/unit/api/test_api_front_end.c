@@ -1,5 +1,6 @@
 /* The end of a connection: asked for, by a limit, in the middle of things. */
 #include "front_client.h"
+#include "unit/claim.h"
 
 static const struct ending {
     const char *sentence, *request, *answer;
@@ -41,11 +42,10 @@ static void assert_closes_or_stays(const struct server *server, const struct end
     client_hang_up(&client);
 }
 
-static void connections_close_when_they_should(void **state)
+CLAIM(connections_close_when_they_should)
 {
     static struct server server;
 
-    (void)state;
     server_start(&server, (struct http_options){0});
     for (size_t i = 0; i < COUNT_OF(endings); i++)
         assert_closes_or_stays(&server, &endings[i]);
@@ -78,12 +78,11 @@ static void assert_patience_ends(const struct server *server, const struct half 
     client_hang_up(&client);
 }
 
-static void patience_ends(void **state)
+CLAIM(patience_ends)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     server_start(&server, (struct http_options){.idle_ms = 60, .header_ms = 60, .body_ms = 60});
     for (size_t i = 0; i < COUNT_OF(halves); i++)
         assert_patience_ends(&server, &halves[i]);
@@ -97,12 +96,11 @@ static void patience_ends(void **state)
 }
 
 /* A handshake has the time of a header, not that of a connection which has made one. */
-static void a_handshake_that_does_not_come_ends(void **state)
+CLAIM(a_handshake_that_does_not_come_ends)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     front_rig_has_tls = true;
     server_start(&server, (struct http_options){.idle_ms = 600 * 1000, .header_ms = 60});
     front_rig_has_tls = false;
@@ -114,14 +112,13 @@ static void a_handshake_that_does_not_come_ends(void **state)
 }
 
 /* A request begins with its first byte; what is blank before it lengthens no time-out. */
-static void blank_lines_keep_no_connection(void **state)
+CLAIM(blank_lines_keep_no_connection)
 {
     static const char *const blanks[] = {"\r\n", "\r", "\n"};
     static struct server server;
     struct client client;
     int rounds = 0;
 
-    (void)state;
     server_start(&server, (struct http_options){.idle_ms = 300, .header_ms = 300});
     for (int pieces = 0; pieces < 2; pieces++) {
         client_dial(&client, &server);
@@ -144,11 +141,10 @@ static void blank_lines_keep_no_connection(void **state)
     server_stop(&server);
 }
 
-static void connections_have_a_limit(void **state)
+CLAIM(connections_have_a_limit)
 {
     static struct server server;
     struct client first, second;
-    (void)state;
     server_start(&server, (struct http_options){.connections_max = 1});
     client_dial(&first, &server);
     client_say(&first, HEALTH);
@@ -169,11 +165,10 @@ static void connections_have_a_limit(void **state)
     server_stop(&server);
 }
 
-static void draining_answers_requests_in_progress(void **state)
+CLAIM(draining_answers_requests_in_progress)
 {
     static struct server server;
     struct client idle, waiting, half, never;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&idle, &server);
     client_say(&idle, HEALTH);
@@ -208,12 +203,11 @@ static void draining_answers_requests_in_progress(void **state)
 
 /* What has been sent by then is answered, though nobody has looked at it: on a connection that is
  * kept, on one that is accepted, and on one that is not. */
-static void draining_answers_received_requests(void **state)
+CLAIM(draining_answers_received_requests)
 {
     enum { CLIENTS = 30 };
     static struct server server;
     static struct client clients[CLIENTS];
-    (void)state;
     server_start(&server, (struct http_options){0});
     for (int i = 0; i < CLIENTS; i++) {
         client_dial(&clients[i], &server);
@@ -239,12 +233,11 @@ static void draining_answers_received_requests(void **state)
 
 /* The client is slow to make its first request, or its next one. The wait is far longer than
  * HTTP_POLITE_MS, and the client paused a third of it before its earlier requests. */
-static void draining_waits_for_clients_that_pause(void **state)
+CLAIM(draining_waits_for_clients_that_pause)
 {
     enum { PAUSE_MS = 150, LATE_MS = 450 };
     static struct server server;
     struct client fresh, slow;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&slow, &server);
     for (int i = 1; i <= 3; i++) {
@@ -270,11 +263,10 @@ static void draining_waits_for_clients_that_pause(void **state)
     server_stop(&server);
 }
 
-static void an_end_of_input_lets_answers_out(void **state)
+CLAIM(an_end_of_input_lets_answers_out)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, PUSH("1") TAKE("wait=10s") PUSH("2"));
@@ -293,11 +285,10 @@ static void eventually(const atomic_int *value, int expected)
     assert_int_equal(atomic_load(value), expected);
 }
 
-static void a_disconnected_client_does_no_harm(void **state)
+CLAIM(a_disconnected_client_does_no_harm)
 {
     static struct server server;
     struct client client;
-    (void)state;
     server_start(&server, (struct http_options){0});
     server.fake.holds = 50;
     for (int i = 0; i < 49; i++) {
@@ -314,20 +305,4 @@ static void a_disconnected_client_does_no_harm(void **state)
     server_stop(&server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_close_when_they_should),
-        cmocka_unit_test(patience_ends),
-        cmocka_unit_test(a_handshake_that_does_not_come_ends),
-        cmocka_unit_test(blank_lines_keep_no_connection),
-        cmocka_unit_test(connections_have_a_limit),
-        cmocka_unit_test(draining_answers_requests_in_progress),
-        cmocka_unit_test(draining_answers_received_requests),
-        cmocka_unit_test(draining_waits_for_clients_that_pause),
-        cmocka_unit_test(an_end_of_input_lets_answers_out),
-        cmocka_unit_test(a_disconnected_client_does_no_harm),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

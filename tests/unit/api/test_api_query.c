@@ -5,6 +5,7 @@
 #include "http/query.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void done(struct parsed *parsed)
     buffer_fini(&parsed->meta);
 }
 
-static void refusals_have_their_code(void **state)
+CLAIM(refusals_have_their_code)
 {
     static const struct {
         const char *sentence, *query, *headers, *code, *detail;
@@ -96,7 +97,6 @@ static void refusals_have_their_code(void **state)
     };
     struct parsed parsed;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         parse(&parsed, rows[i].query, rows[i].headers, OPTIONS_PUSH);
         CASE_HOLDS(rows[i].sentence, parsed.good == !rows[i].code);
@@ -109,11 +109,10 @@ static void refusals_have_their_code(void **state)
     }
 }
 
-static void values_arrive(void **state)
+CLAIM(values_arrive)
 {
     struct parsed parsed;
     struct queue_push push = {0};
-    (void)state;
     parse(&parsed,
           "delay=1500ms&priority=7&ttl=2h&lease_for=30s&max_attempts=5&backoff=fixed:10s&"
           "on_conflict=reject",
@@ -134,7 +133,7 @@ static void values_arrive(void **state)
 }
 
 /* A meta to search: a name of a meta, a colon, and a whole value or nothing. */
-static void a_meta_is_a_name_and_maybe_a_value(void **state)
+CLAIM(a_meta_is_a_name_and_maybe_a_value)
 {
     static const struct {
         const char *query, *name, *value; /* name NULL: refused */
@@ -150,7 +149,6 @@ static void a_meta_is_a_name_and_maybe_a_value(void **state)
         {"meta=%00:c", NULL, NULL},
         {"meta=", NULL, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct parsed parsed;
         struct slice name = {0}, value = {0};
@@ -168,10 +166,9 @@ static void a_meta_is_a_name_and_maybe_a_value(void **state)
 }
 
 /* As in forms, but not if it is ambiguous. */
-static void a_plus_is_a_blank_or_refused(void **state)
+CLAIM(a_plus_is_a_blank_or_refused)
 {
     struct parsed parsed;
-    (void)state;
     parse(&parsed, "error=card+declined%2B1", "", OPTION_BIT(OPTION_ERROR));
     assert_true(parsed.good);
     assert_true(slice_is(parsed.query.fields.error, "card declined+1"));
@@ -209,12 +206,11 @@ static void a_plus_is_a_blank_or_refused(void **state)
     done(&parsed);
 }
 
-static void missing_options_are_not_set(void **state)
+CLAIM(missing_options_are_not_set)
 {
     struct parsed parsed;
     struct queue_push push = {0};
     struct topic_settings settings;
-    (void)state;
     parse(&parsed, "", "", OPTIONS_PUSH);
     api_fields_push(&parsed.query.fields, &push);
     assert_int_equal(push.when.due, QUEUE_DUE_NOW);
@@ -225,12 +221,11 @@ static void missing_options_are_not_set(void **state)
     done(&parsed);
 }
 
-static void topics_and_leases_may_be_repeated(void **state)
+CLAIM(topics_and_leases_may_be_repeated)
 {
     struct parsed parsed;
     char many[4096];
     size_t len = 0;
-    (void)state;
     parse(&parsed, "topic=b&max=3&topic=a%2E1", "",
           OPTION_BIT(OPTION_TOPIC) | OPTION_BIT(OPTION_MAX));
     assert_true(parsed.good);
@@ -248,11 +243,10 @@ static void topics_and_leases_may_be_repeated(void **state)
     done(&parsed);
 }
 
-static void meta_is_accepted_only_by_calls_with_meta(void **state)
+CLAIM(meta_is_accepted_only_by_calls_with_meta)
 {
     static const char head[] = "POST /x HTTP/1.1\r\nHost: a\r\nTarry-Meta-A: b\r\n\r\n";
     struct parsed parsed;
-    (void)state;
     parse(&parsed, "", "", 0);
     parsed.query.meta = NULL;
     assert_true(http_request_parse(slice_of(head), &parsed.request, &parsed.fault));
@@ -292,7 +286,7 @@ static void batch_done(struct batched *batched)
     buffer_fini(&batched->meta);
 }
 
-static void items_become_pushes(void **state)
+CLAIM(items_become_pushes)
 {
     static const struct {
         const char *sentence, *item, *type, *body, *code;
@@ -342,7 +336,6 @@ static void items_become_pushes(void **state)
     };
     struct batched got;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         batch(&got, rows[i].item, "application/x-ndjson");
         CASE_HOLDS(rows[i].sentence, got.good && got.batch.item_count == 1);
@@ -360,13 +353,12 @@ static void items_become_pushes(void **state)
     }
 }
 
-static void a_bad_item_does_not_spoil_the_rest(void **state)
+CLAIM(a_bad_item_does_not_spoil_the_rest)
 {
     static const char lines[] =
         "{\"topic\":\"a\",\"id\":\"\\u0031\",\"meta\":{\"x\":\"y\"}}\n\nnonsense\r\n"
         "{\"topic\":\"b\",\"meta\":{\"k\":\"\\u0032\"}}\r\n{}";
     struct batched got;
-    (void)state;
     batch(&got, lines, "");
     assert_true(got.good);
     assert_int_equal(got.batch.item_count, 4);
@@ -381,7 +373,7 @@ static void a_bad_item_does_not_spoil_the_rest(void **state)
     batch_done(&got);
 }
 
-static void an_invalid_batch_is_rejected_as_a_whole(void **state)
+CLAIM(an_invalid_batch_is_rejected_as_a_whole)
 {
     static const struct {
         const char *sentence, *body, *type;
@@ -403,7 +395,6 @@ static void an_invalid_batch_is_rejected_as_a_whole(void **state)
     };
     struct batched got;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         batch(&got, rows[i].body, rows[i].type);
         CASE_HOLDS(rows[i].sentence, got.good == rows[i].good);
@@ -412,11 +403,10 @@ static void an_invalid_batch_is_rejected_as_a_whole(void **state)
     }
 }
 
-static void a_batch_has_a_limit(void **state)
+CLAIM(a_batch_has_a_limit)
 {
     struct buffer lines;
     struct batched got;
-    (void)state;
     buffer_init(&lines, 1 << 20);
     for (int i = 0; i < QUEUE_BATCH_MAX; i++)
         buffer_append_text(&lines, "{\"topic\":\"a\"}\n");
@@ -438,12 +428,11 @@ static void a_batch_has_a_limit(void **state)
 
 /* As PHP writes JSON: with each slash escaped. What is unescaped and then decoded or copied once
  * more must not need more room than the item had: earlier slices would dangle. */
-static void escapes_take_no_more_room_than_they_had(void **state)
+CLAIM(escapes_take_no_more_room_than_they_had)
 {
     static const char head[] = "{\"topic\":\"\\u0074\",\"id\":\"\\u0031\",\"meta\":{";
     struct buffer item;
     struct batched got;
-    (void)state;
     buffer_init(&item, 1 << 20);
     buffer_append_text(&item, head);
     for (int pair = 0; pair < 3; pair++) {
@@ -468,21 +457,4 @@ static void escapes_take_no_more_room_than_they_had(void **state)
     buffer_fini(&item);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals_have_their_code),
-        cmocka_unit_test(values_arrive),
-        cmocka_unit_test(a_meta_is_a_name_and_maybe_a_value),
-        cmocka_unit_test(a_plus_is_a_blank_or_refused),
-        cmocka_unit_test(missing_options_are_not_set),
-        cmocka_unit_test(topics_and_leases_may_be_repeated),
-        cmocka_unit_test(meta_is_accepted_only_by_calls_with_meta),
-        cmocka_unit_test(items_become_pushes),
-        cmocka_unit_test(a_bad_item_does_not_spoil_the_rest),
-        cmocka_unit_test(an_invalid_batch_is_rejected_as_a_whole),
-        cmocka_unit_test(a_batch_has_a_limit),
-        cmocka_unit_test(escapes_take_no_more_room_than_they_had),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

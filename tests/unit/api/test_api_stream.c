@@ -2,6 +2,7 @@
 #include "front_client.h"
 #include "http/state.h"
 #include "http/stream.h"
+#include "unit/claim.h"
 
 #define STREAM "GET /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -117,12 +118,11 @@ static void client_hear_until(struct client *client, const char *what)
 
 /* ---- claims ---- */
 
-static void events_come_in_chunks(void **state)
+CLAIM(events_come_in_chunks)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, STREAM);
@@ -147,12 +147,11 @@ static void events_come_in_chunks(void **state)
     server_stop(&server);
 }
 
-static void http_1_0_reads_to_the_end(void **state)
+CLAIM(http_1_0_reads_to_the_end)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "GET /v1/stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -167,12 +166,11 @@ static void http_1_0_reads_to_the_end(void **state)
     server_stop(&server);
 }
 
-static void head_opens_nothing(void **state)
+CLAIM(head_opens_nothing)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "HEAD /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -184,12 +182,11 @@ static void head_opens_nothing(void **state)
     server_stop(&server);
 }
 
-static void earlier_answers_come_first_and_later_requests_never(void **state)
+CLAIM(earlier_answers_come_first_and_later_requests_never)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     server.fake.holds = 2;
     client_dial(&client, &server);
@@ -211,12 +208,11 @@ static void earlier_answers_come_first_and_later_requests_never(void **state)
 }
 
 /* A client that takes what it gets loses nothing, however much one turn brings. */
-static void a_good_reader_loses_nothing(void **state)
+CLAIM(a_good_reader_loses_nothing)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, STREAM);
@@ -230,7 +226,7 @@ static void a_good_reader_loses_nothing(void **state)
 }
 
 /* Every event arrives or is reported as lost, in the order of sending. */
-static void a_slow_reader_loses_the_oldest_events_and_gets_a_gap(void **state)
+CLAIM(a_slow_reader_loses_the_oldest_events_and_gets_a_gap)
 {
     enum { EVENTS = 4000, ROUNDS = 4 };
     static struct server server;
@@ -238,7 +234,6 @@ static void a_slow_reader_loses_the_oldest_events_and_gets_a_gap(void **state)
     uint64_t lost = 0;
     int small = 64 * 1024;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     assert_int_equal(setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
@@ -259,12 +254,11 @@ static void a_slow_reader_loses_the_oldest_events_and_gets_a_gap(void **state)
     server_stop(&server);
 }
 
-static void an_oversized_event_is_reported_as_lost(void **state)
+CLAIM(an_oversized_event_is_reported_as_lost)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, STREAM);
@@ -276,12 +270,11 @@ static void an_oversized_event_is_reported_as_lost(void **state)
     server_stop(&server);
 }
 
-static void a_quiet_stream_is_kept_alive(void **state)
+CLAIM(a_quiet_stream_is_kept_alive)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     clock_fake_start(1000 * 1000, 1000 * 1000);
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
@@ -301,12 +294,11 @@ static void a_quiet_stream_is_kept_alive(void **state)
     clock_fake_end();
 }
 
-static void it_ends_with_its_client(void **state)
+CLAIM(it_ends_with_its_client)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     uint64_t before = http_budget_used(server.rig.shared);
     client_dial(&client, &server);
@@ -330,13 +322,12 @@ static void it_ends_with_its_client(void **state)
 }
 
 /* Nor does one whose client takes nothing hold it up. */
-static void a_drain_ends_it(void **state)
+CLAIM(a_drain_ends_it)
 {
     static struct server server;
     struct client good, slow;
     int small = 64 * 1024;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&slow, &server);
     assert_int_equal(setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
@@ -358,12 +349,11 @@ static void a_drain_ends_it(void **state)
     server_stop(&server);
 }
 
-static void the_end_of_the_front_ends_it(void **state)
+CLAIM(the_end_of_the_front_ends_it)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, STREAM);
@@ -373,12 +363,11 @@ static void the_end_of_the_front_ends_it(void **state)
     client_hang_up(&client);
 }
 
-static void beyond_the_limit_there_is_503(void **state)
+CLAIM(beyond_the_limit_there_is_503)
 {
     static struct server server;
     static struct client clients[HTTP_STREAMS_MAX], last;
 
-    (void)state;
     stream_server_start(&server, (struct http_options){0});
     for (int i = 0; i < HTTP_STREAMS_MAX; i++) {
         client_dial(&clients[i], &server);
@@ -402,21 +391,4 @@ static void beyond_the_limit_there_is_503(void **state)
     server_stop(&server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_come_in_chunks),
-        cmocka_unit_test(http_1_0_reads_to_the_end),
-        cmocka_unit_test(head_opens_nothing),
-        cmocka_unit_test(earlier_answers_come_first_and_later_requests_never),
-        cmocka_unit_test(a_good_reader_loses_nothing),
-        cmocka_unit_test(a_slow_reader_loses_the_oldest_events_and_gets_a_gap),
-        cmocka_unit_test(an_oversized_event_is_reported_as_lost),
-        cmocka_unit_test(a_quiet_stream_is_kept_alive),
-        cmocka_unit_test(it_ends_with_its_client),
-        cmocka_unit_test(a_drain_ends_it),
-        cmocka_unit_test(the_end_of_the_front_ends_it),
-        cmocka_unit_test(beyond_the_limit_there_is_503),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Calls about topics that deliver by themselves: a front before a queue that holds one topic, and
  * hooks that judge by a word. */
 #include "front_rig.h"
+#include "unit/claim.h"
 
 #include <stdatomic.h>
 
@@ -253,7 +254,7 @@ static const char *ask(const struct server *server, const char *line, const char
 
 /* ---- claims ---- */
 
-static void topics_are_set_as_a_whole_or_in_part(void **state)
+CLAIM(topics_are_set_as_a_whole_or_in_part)
 {
     static const struct {
         const char *sentence, *line, *body;
@@ -308,7 +309,6 @@ static void topics_are_set_as_a_whole_or_in_part(void **state)
          "\"settings\":{\"dead_letter_expired\":false,\"ttl\":\"1h\"}"},
     };
     static struct server server;
-    (void)state;
     start(&server);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         atomic_store(&delivery_is_on, rows[i].is_on);
@@ -319,13 +319,12 @@ static void topics_are_set_as_a_whole_or_in_part(void **state)
     stop(&server);
 }
 
-static void a_patch_has_a_limit(void **state)
+CLAIM(a_patch_has_a_limit)
 {
     static struct server server;
     char *body = malloc(20000);
     int fd;
     char said[2000] = "";
-    (void)state;
     memset(body, ' ', 20000);
     start(&server);
     fd = front_rig_dial(&server.rig);
@@ -341,10 +340,9 @@ static void a_patch_has_a_limit(void **state)
     stop(&server);
 }
 
-static void a_push_may_bring_its_callback(void **state)
+CLAIM(a_push_may_bring_its_callback)
 {
     static struct server server;
-    (void)state;
     start(&server);
     assert_non_null(strstr(ask(&server, "PUT /v1/topics/t/jobs/1?callback=https://good/%3Fa",
                                "Tarry-Meta-K: v\r\n", "x"),
@@ -379,7 +377,7 @@ static void a_push_may_bring_its_callback(void **state)
     stop(&server);
 }
 
-static void a_failure_may_be_final(void **state)
+CLAIM(a_failure_may_be_final)
 {
     static const struct {
         const char *sentence, *line, *body, *holds;
@@ -398,7 +396,6 @@ static void a_failure_may_be_final(void **state)
         {"an ack", "POST /v1/ack?lease=a&final=true", "", "unknown_option", 0},
     };
     static struct server server;
-    (void)state;
     start(&server);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         atomic_store(&server.fake.finals, 0);
@@ -409,10 +406,9 @@ static void a_failure_may_be_final(void **state)
     stop(&server);
 }
 
-static void a_target_can_be_tested(void **state)
+CLAIM(a_target_can_be_tested)
 {
     static struct server server;
-    (void)state;
     start(&server);
     const char *said = ask(&server, "POST /v1/topics/t/deliver-test", "", "hi");
     assert_non_null(strstr(said, "200 OK"));
@@ -428,11 +424,10 @@ static void a_target_can_be_tested(void **state)
 }
 
 /* The fake never ends its list. */
-static void a_sweep_ends_with_its_client(void **state)
+CLAIM(a_sweep_ends_with_its_client)
 {
     static struct server server;
     int fds[4], lists;
-    (void)state;
     start(&server);
     for (int i = 0; i < 4; i++) {
         fds[i] = front_rig_dial(&server.rig);
@@ -456,7 +451,7 @@ static void a_sweep_ends_with_its_client(void **state)
     stop(&server);
 }
 
-static void conflicting_filters_are_rejected(void **state)
+CLAIM(conflicting_filters_are_rejected)
 {
     static const struct {
         const char *sentence, *line, *holds;
@@ -472,7 +467,6 @@ static void conflicting_filters_are_rejected(void **state)
          "false}"},
     };
     static struct server server;
-    (void)state;
     start(&server);
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].sentence, strstr(ask(&server, rows[i].line, "", ""), rows[i].holds));
@@ -480,16 +474,4 @@ static void conflicting_filters_are_rejected(void **state)
     stop(&server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(topics_are_set_as_a_whole_or_in_part),
-        cmocka_unit_test(a_patch_has_a_limit),
-        cmocka_unit_test(a_push_may_bring_its_callback),
-        cmocka_unit_test(a_failure_may_be_final),
-        cmocka_unit_test(a_target_can_be_tested),
-        cmocka_unit_test(a_sweep_ends_with_its_client),
-        cmocka_unit_test(conflicting_filters_are_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,13 +1,13 @@
 #include "base/buckets.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static const struct bucket_bounds bounds = {.units = 1000, .count = 3, .at = {10, 100, 1000}};
 
-static void a_value_is_in_the_first_bucket_that_reaches_it(void **state)
+CLAIM(a_value_is_in_the_first_bucket_that_reaches_it)
 {
     struct buckets buckets = {0};
-    (void)state;
     buckets_add(&buckets, &bounds, 0);
     buckets_add(&buckets, &bounds, 10);
     buckets_add(&buckets, &bounds, 11);
@@ -21,10 +21,9 @@ static void a_value_is_in_the_first_bucket_that_reaches_it(void **state)
     assert_int_equal(buckets_total(&buckets), 5);
 }
 
-static void merged_buckets_equal_one_histogram(void **state)
+CLAIM(merged_buckets_equal_one_histogram)
 {
     struct buckets one = {0}, other = {0};
-    (void)state;
     buckets_add(&one, &bounds, 5);
     buckets_add(&other, &bounds, 5);
     buckets_add(&other, &bounds, 5000);
@@ -34,10 +33,9 @@ static void merged_buckets_equal_one_histogram(void **state)
     assert_int_equal(counter_get(&one.sum), 5010);
 }
 
-static void a_quantile_is_interpolated_within_its_bucket(void **state)
+CLAIM(a_quantile_is_interpolated_within_its_bucket)
 {
     struct buckets buckets = {0};
-    (void)state;
     assert_int_equal(buckets_at(&buckets, &bounds, 0.5), 0);
     for (int i = 0; i < 50; i++)
         buckets_add(&buckets, &bounds, 3);
@@ -52,12 +50,4 @@ static void a_quantile_is_interpolated_within_its_bucket(void **state)
     assert_int_equal(buckets_at(&buckets, &bounds, 0.99), 1000); /* beyond all bounds */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_is_in_the_first_bucket_that_reaches_it),
-        cmocka_unit_test(merged_buckets_equal_one_histogram),
-        cmocka_unit_test(a_quantile_is_interpolated_within_its_bucket),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

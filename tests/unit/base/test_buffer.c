@@ -2,15 +2,15 @@
 #include "base/buffer.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <inttypes.h>
 
-static void holds_appended_bytes(void **state)
+CLAIM(holds_appended_bytes)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 1000);
     buffer_append_text(&buffer, "due ");
     buffer_append(&buffer, "in ", 3);
@@ -23,11 +23,10 @@ static void holds_appended_bytes(void **state)
     buffer_fini(&buffer);
 }
 
-static void never_passes_its_ceiling(void **state)
+CLAIM(never_passes_its_ceiling)
 {
     struct buffer buffer;
 
-    (void)state;
     for (size_t bytes_max = 0; bytes_max < 300; bytes_max++) {
         buffer_init(&buffer, bytes_max);
         for (size_t i = 0; i < bytes_max; i++)
@@ -41,11 +40,10 @@ static void never_passes_its_ceiling(void **state)
     }
 }
 
-static void keeps_its_content_when_an_append_fails(void **state)
+CLAIM(keeps_its_content_when_an_append_fails)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 8);
     buffer_append_text(&buffer, "job-1");
     buffer_append_text(&buffer, "job-2");
@@ -60,11 +58,10 @@ static void keeps_its_content_when_an_append_fails(void **state)
     buffer_fini(&buffer);
 }
 
-static void refuses_sizes_that_overflow(void **state)
+CLAIM(refuses_sizes_that_overflow)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, SIZE_MAX);
     buffer_append_text(&buffer, "x");
     assert_null(buffer_reserve(&buffer, SIZE_MAX));
@@ -72,11 +69,10 @@ static void refuses_sizes_that_overflow(void **state)
     buffer_fini(&buffer);
 }
 
-static void gives_room_of_no_bytes_without_failing(void **state)
+CLAIM(gives_room_of_no_bytes_without_failing)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 0);
     assert_non_null(buffer_reserve(&buffer, 0));
     buffer_append(&buffer, NULL, 0);
@@ -86,11 +82,10 @@ static void gives_room_of_no_bytes_without_failing(void **state)
     buffer_fini(&buffer);
 }
 
-static void gives_memory_back_when_shrunk(void **state)
+CLAIM(gives_memory_back_when_shrunk)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 1 << 20);
     assert_non_null(buffer_reserve(&buffer, 100000));
     buffer_shrink(&buffer, 4096);
@@ -106,12 +101,11 @@ static void gives_memory_back_when_shrunk(void **state)
     buffer_fini(&buffer);
 }
 
-static void formats_text_of_any_length(void **state)
+CLAIM(formats_text_of_any_length)
 {
     struct buffer buffer;
     char text[2000];
 
-    (void)state;
     memset(text, 'x', sizeof text);
     buffer_init(&buffer, 1 << 20);
     for (int len = 500; len < 530; len++) {
@@ -134,12 +128,11 @@ static void check_number(struct buffer *buffer, uint64_t value)
     CASE_HOLDS(expected, slice_is(buffer_slice(buffer), expected));
 }
 
-static void writes_numbers_as_printf_does(void **state)
+CLAIM(writes_numbers_as_printf_does)
 {
     struct random random = seed_random("writes_numbers_as_printf_does");
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 64);
     for (uint64_t power = 1, i = 0; i < 20; i++, power *= 10) {
         check_number(&buffer, power - 1);
@@ -154,17 +147,4 @@ static void writes_numbers_as_printf_does(void **state)
     buffer_fini(&buffer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_appended_bytes),
-        cmocka_unit_test(never_passes_its_ceiling),
-        cmocka_unit_test(keeps_its_content_when_an_append_fails),
-        cmocka_unit_test(refuses_sizes_that_overflow),
-        cmocka_unit_test(gives_room_of_no_bytes_without_failing),
-        cmocka_unit_test(gives_memory_back_when_shrunk),
-        cmocka_unit_test(formats_text_of_any_length),
-        cmocka_unit_test(writes_numbers_as_printf_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

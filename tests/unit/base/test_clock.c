@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +10,13 @@
 enum { BUSY_MS = 5000 }; /* how long a busy machine may leave a test lying */
 
 /* First, because it is about what holds before clock_start. */
-static void starts_out_equal_to_wall(void **state)
+CLAIM(starts_out_equal_to_wall)
 {
-    (void)state;
     assert_in_range(labs((long)clock_skew_ms()), 0, BUSY_MS);
 }
 
-static void shows_its_start_time(void **state)
+CLAIM(shows_its_start_time)
 {
-    (void)state;
     clock_start(&clock_process, 5000);
     int64_t now = clock_inner_ms();
     assert_in_range(now, 5000, 5000 + BUSY_MS);
@@ -28,9 +27,8 @@ static void shows_its_start_time(void **state)
 
 /* As a server does it that is stopped and started: a job's delay is neither cut short nor drawn
  * out. */
-static void continues_over_many_restarts(void **state)
+CLAIM(continues_over_many_restarts)
 {
-    (void)state;
     clock_start(&clock_process, 1000000);
     int64_t boot_us = clock_boot_us(), first_us = clock_inner_us() - boot_us, after_us = first_us;
     for (int i = 0; i < 400; i++) {
@@ -48,11 +46,10 @@ static void continues_over_many_restarts(void **state)
     assert_true(first_us - after_us < 50000);
 }
 
-static void never_goes_back(void **state)
+CLAIM(never_goes_back)
 {
     int64_t inner = clock_inner_ms(), boot = clock_boot_us();
 
-    (void)state;
     for (int i = 0; i < 100000; i++) {
         int64_t inner_next = clock_inner_ms(), boot_next = clock_boot_us();
         assert_true(inner_next >= inner && boot_next >= boot);
@@ -61,17 +58,15 @@ static void never_goes_back(void **state)
     }
 }
 
-static void shows_the_time_of_the_system(void **state)
+CLAIM(shows_the_time_of_the_system)
 {
-    (void)state;
     int64_t before = (int64_t)time(NULL);
     int64_t wall_ms = clock_wall_ms();
     assert_true(wall_ms / 1000 + 1 >= before && wall_ms / 1000 <= before + 2);
 }
 
-static void a_fake_clock_moves_only_on_command(void **state)
+CLAIM(a_fake_clock_moves_only_on_command)
 {
-    (void)state;
     clock_fake_start(1000, 5000);
     assert_int_equal(clock_inner_ms(), 1000);
     assert_int_equal(clock_wall_ms(), 5000);
@@ -88,11 +83,10 @@ static void a_fake_clock_moves_only_on_command(void **state)
 }
 
 /* Two queues in one process: each goes by its own, and neither moves the other or the process's. */
-static void each_clock_goes_by_itself(void **state)
+CLAIM(each_clock_goes_by_itself)
 {
     struct clock first = CLOCK_INIT, second = CLOCK_INIT;
 
-    (void)state;
     int64_t process_ms = clock_inner_ms();
     clock_start(&first, 5000);
     clock_start(&second, 9000000);
@@ -112,11 +106,10 @@ static void each_clock_goes_by_itself(void **state)
     assert_in_range(clock_inner_ms() - process_ms, 0, BUSY_MS);
 }
 
-static void turns_a_moment_into_the_process_s(void **state)
+CLAIM(turns_a_moment_into_the_process_s)
 {
     struct clock clock = CLOCK_INIT;
 
-    (void)state;
     assert_int_equal(clock_process_ms(&clock_process, 4711), 4711);
     assert_true(clock_process_ms(&clock, INT64_MAX) == INT64_MAX);
     clock_start(&clock, 5000);
@@ -124,11 +117,10 @@ static void turns_a_moment_into_the_process_s(void **state)
     assert_in_range(clock_process_ms(&clock, 65000) - before_ms, 60000 - BUSY_MS, 60001);
 }
 
-static void names_the_boot(void **state)
+CLAIM(names_the_boot)
 {
     char id[37], again[37];
 
-    (void)state;
     memset(id, 'x', sizeof id);
     clock_boot_id(id);
     clock_boot_id(again);
@@ -137,11 +129,10 @@ static void names_the_boot(void **state)
     assert_string_equal(id, again);
 }
 
-static void remembers_the_last_step(void **state)
+CLAIM(remembers_the_last_step)
 {
     struct clock_steps before, after;
 
-    (void)state;
     clock_steps(&before);
     assert_int_equal(before.count, 0);
     assert_int_equal(before.last_at_ms, 0);
@@ -153,19 +144,4 @@ static void remembers_the_last_step(void **state)
     assert_true(after.last_at_ms > 0 && after.last_at_ms <= clock_inner_ms());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_out_equal_to_wall),
-        cmocka_unit_test(shows_its_start_time),
-        cmocka_unit_test(continues_over_many_restarts),
-        cmocka_unit_test(never_goes_back),
-        cmocka_unit_test(shows_the_time_of_the_system),
-        cmocka_unit_test(a_fake_clock_moves_only_on_command),
-        cmocka_unit_test(each_clock_goes_by_itself),
-        cmocka_unit_test(turns_a_moment_into_the_process_s),
-        cmocka_unit_test(names_the_boot),
-        cmocka_unit_test(remembers_the_last_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

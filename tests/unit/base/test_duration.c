@@ -1,12 +1,13 @@
 #include "base/duration.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #define DAY_MS INT64_C(86400000)
 #define TEN_YEARS_MS (3653 * DAY_MS)
 
-static void reads_common_spellings(void **state)
+CLAIM(reads_common_spellings)
 {
     static const struct {
         const char *text;
@@ -51,7 +52,6 @@ static void reads_common_spellings(void **state)
         {"P3653D", TEN_YEARS_MS, "as long as is allowed"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int64_t ms = -1;
         CASE_HOLDS(rows[i].sentence, duration_parse(slice_of(rows[i].text), TEN_YEARS_MS, &ms));
@@ -59,7 +59,7 @@ static void reads_common_spellings(void **state)
     }
 }
 
-static void refuses_everything_else(void **state)
+CLAIM(refuses_everything_else)
 {
     static const struct {
         const char *text, *sentence;
@@ -118,7 +118,6 @@ static void refuses_everything_else(void **state)
         {"P99999999999999999999D", "digits without end"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int64_t ms = -1;
         CASE_HOLDS(rows[i].sentence, !duration_parse(slice_of(rows[i].text), TEN_YEARS_MS, &ms));
@@ -126,7 +125,7 @@ static void refuses_everything_else(void **state)
     }
 }
 
-static void only_a_bare_number_lacks_its_unit(void **state)
+CLAIM(only_a_bare_number_lacks_its_unit)
 {
     static const struct {
         const char *text;
@@ -139,18 +138,16 @@ static void only_a_bare_number_lacks_its_unit(void **state)
                 {"fixed:10", true},   {"exp:1..10m", true},
                 {"exp:1s..10", true}, {"exp:1s..10m", false},
                 {"fixed:0", false},   {"none", false}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text, duration_lacks_unit(slice_of(rows[i].text)) == rows[i].lacks);
 }
 
-static void keeps_to_any_limit_exactly(void **state)
+CLAIM(keeps_to_any_limit_exactly)
 {
     struct random random = seed_random("keeps_to_any_limit_exactly");
     static const char *const texts[] = {"5ms",    "1s",    "1.001s", "PT1.001S",
                                         "P1DT1S", "1m1ms", "1d",     "9223372036854775807ms"};
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         int64_t ms = 0, again = 0;
         assert_true(duration_parse(slice_of(texts[i]), INT64_MAX, &ms));
@@ -161,7 +158,7 @@ static void keeps_to_any_limit_exactly(void **state)
     }
 }
 
-static void writes_the_larger_units_first(void **state)
+CLAIM(writes_the_larger_units_first)
 {
     static const struct {
         int64_t ms;
@@ -171,7 +168,6 @@ static void writes_the_larger_units_first(void **state)
                 {7 * DAY_MS, "7d"}, {DAY_MS + 1, "1d1ms"}};
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 100);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         buffer_clear(&out);
@@ -181,12 +177,11 @@ static void writes_the_larger_units_first(void **state)
     buffer_fini(&out);
 }
 
-static void reads_its_own_output(void **state)
+CLAIM(reads_its_own_output)
 {
     struct random random = seed_random("reads_its_own_output");
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 100);
     for (int i = 0; i < 100000; i++) {
         int64_t ms = (int64_t)(random_next(&random) >> (1 + random_below(&random, 63)));
@@ -201,15 +196,4 @@ static void reads_its_own_output(void **state)
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_common_spellings),
-        cmocka_unit_test(refuses_everything_else),
-        cmocka_unit_test(only_a_bare_number_lacks_its_unit),
-        cmocka_unit_test(keeps_to_any_limit_exactly),
-        cmocka_unit_test(writes_the_larger_units_first),
-        cmocka_unit_test(reads_its_own_output),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "base/heap.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 #include "unit/seed.h"
 
@@ -48,12 +49,11 @@ static void check_timers(const struct timers *heap, const struct timer *all)
         assert_true(heap->at[(i - 1) / 2]->due_ms <= heap->at[i]->due_ms);
 }
 
-static void the_first_is_always_the_smallest(void **state)
+CLAIM(the_first_is_always_the_smallest)
 {
     struct random random = seed_random("heap");
     struct timer all[TIMERS] = {{0}};
     struct timers heap = {0};
-    (void)state;
     for (int step = 0; step < STEPS; step++) {
         struct timer *timer = &all[random_below(&random, TIMERS)];
         int64_t due_ms = (int64_t)random_below(&random, 200);
@@ -81,12 +81,11 @@ static void the_first_is_always_the_smallest(void **state)
     assert_null(heap.at);
 }
 
-static void comes_out_in_order(void **state)
+CLAIM(comes_out_in_order)
 {
     struct random random = seed_random("heap in order");
     struct numbers heap = {0};
     int64_t last = -1;
-    (void)state;
     for (int i = 0; i < 1000; i++)
         assert_true(numbers_add(&heap, (int64_t)random_below(&random, 500)));
     while (heap.count) {
@@ -97,10 +96,9 @@ static void comes_out_in_order(void **state)
     numbers_fini(&heap);
 }
 
-static void is_unchanged_if_memory_runs_out(void **state)
+CLAIM(is_unchanged_if_memory_runs_out)
 {
     struct numbers heap = {0};
-    (void)state;
     calls_left = 0;
     assert_false(numbers_add(&heap, 3));
     assert_int_equal(heap.count, 0);
@@ -115,12 +113,4 @@ static void is_unchanged_if_memory_runs_out(void **state)
     numbers_fini(&heap);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_is_always_the_smallest),
-        cmocka_unit_test(comes_out_in_order),
-        cmocka_unit_test(is_unchanged_if_memory_runs_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

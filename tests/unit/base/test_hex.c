@@ -1,14 +1,14 @@
 #include "base/hex.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void accepts_every_digit_and_nothing_else(void **state)
+CLAIM(accepts_every_digit_and_nothing_else)
 {
     static const char digits[] = "0123456789abcdef", large[] = "0123456789ABCDEF";
-    (void)state;
     for (int byte = -128; byte < 128; byte++) {
         const char *at = byte ? strchr(digits, byte) : NULL;
         const char *at_large = byte ? strchr(large, byte) : NULL;
@@ -17,10 +17,9 @@ static void accepts_every_digit_and_nothing_else(void **state)
     }
 }
 
-static void reads_its_own_output(void **state)
+CLAIM(reads_its_own_output)
 {
     static const uint64_t numbers[] = {0, 1, 15, 16, 0x0123456789abcdef, UINT64_MAX};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(numbers); i++) {
         char text[16];
         uint64_t number = 77;
@@ -29,10 +28,9 @@ static void reads_its_own_output(void **state)
     }
 }
 
-static void a_number_has_one_spelling(void **state)
+CLAIM(a_number_has_one_spelling)
 {
     uint64_t number = 77;
-    (void)state;
     assert_false(hex_parse_u64("0A", 2, &number));
     assert_false(hex_parse_u64("0g", 2, &number));
     assert_false(hex_parse_u64("-1", 2, &number));
@@ -40,9 +38,8 @@ static void a_number_has_one_spelling(void **state)
 }
 
 /* One digit replaced by each of the 256 bytes, at each place of eight at once and of a rest. */
-static void one_bad_byte_is_found_at_any_position(void **state)
+CLAIM(one_bad_byte_is_found_at_any_position)
 {
-    (void)state;
     for (size_t at = 0; at < 14; at++)
         for (int byte = 0; byte < 256; byte++) {
             char text[] = "0123456789abcd";
@@ -56,9 +53,8 @@ static void one_bad_byte_is_found_at_any_position(void **state)
         }
 }
 
-static void every_length_is_written_and_read(void **state)
+CLAIM(every_length_is_written_and_read)
 {
-    (void)state;
     for (size_t digits = 1; digits <= 16; digits++) {
         char text[17], expected[17];
         uint64_t value = UINT64_C(0xfedcba9876543210) >> (64 - 4 * digits), number = 0;
@@ -69,10 +65,9 @@ static void every_length_is_written_and_read(void **state)
     }
 }
 
-static void bytes_have_two_digits_each(void **state)
+CLAIM(bytes_have_two_digits_each)
 {
     char text[7] = "";
-    (void)state;
     hex_emit_bytes(text, "\x00\x7f\xff", 3);
     assert_string_equal(text, "007fff");
     unsigned char bytes[4] = "...";
@@ -83,15 +78,4 @@ static void bytes_have_two_digits_each(void **state)
     assert_false(hex_parse_bytes(slice_of("007fFF"), bytes, 3));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_every_digit_and_nothing_else),
-        cmocka_unit_test(reads_its_own_output),
-        cmocka_unit_test(a_number_has_one_spelling),
-        cmocka_unit_test(one_bad_byte_is_found_at_any_position),
-        cmocka_unit_test(every_length_is_written_and_read),
-        cmocka_unit_test(bytes_have_two_digits_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

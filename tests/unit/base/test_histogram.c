@@ -1,15 +1,15 @@
 #include "base/histogram.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <string.h>
 
-static void counts_small_values_exactly(void **state)
+CLAIM(counts_small_values_exactly)
 {
     struct histogram histogram = {0};
 
-    (void)state;
     for (uint64_t value = 1; value <= 20; value++)
         histogram_add(&histogram, value);
     assert_int_equal(histogram.count, 20);
@@ -25,20 +25,18 @@ static void counts_small_values_exactly(void **state)
     assert_int_equal(histogram_count_to(&histogram, UINT64_MAX), 20);
 }
 
-static void an_empty_histogram_has_no_quantiles(void **state)
+CLAIM(an_empty_histogram_has_no_quantiles)
 {
     struct histogram histogram = {0};
 
-    (void)state;
     assert_int_equal(histogram_at(&histogram, 0.99), 0);
     assert_int_equal(histogram_count_to(&histogram, 100), 0);
 }
 
-static void never_errs_by_more_than_a_32nd(void **state)
+CLAIM(never_errs_by_more_than_a_32nd)
 {
     struct random random = seed_random("never_errs_by_more_than_a_32nd");
 
-    (void)state;
     for (int i = 0; i < 100000; i++) {
         struct histogram histogram = {0};
         uint64_t value = random_next(&random) >> (24 + random_below(&random, 40));
@@ -52,11 +50,10 @@ static void never_errs_by_more_than_a_32nd(void **state)
     }
 }
 
-static void keeps_values_beyond_its_range(void **state)
+CLAIM(keeps_values_beyond_its_range)
 {
     struct histogram histogram = {0};
 
-    (void)state;
     histogram_add(&histogram, 1);
     histogram_add(&histogram, UINT64_MAX / 2);
     assert_int_equal(histogram_at(&histogram, 1), UINT64_MAX / 2);
@@ -64,12 +61,11 @@ static void keeps_values_beyond_its_range(void **state)
     assert_int_equal(histogram_count_to(&histogram, UINT64_MAX), 2);
 }
 
-static void merges_as_if_all_had_gone_into_one(void **state)
+CLAIM(merges_as_if_all_had_gone_into_one)
 {
     struct random random = seed_random("merges_as_if_all_had_gone_into_one");
     static struct histogram all, parts[3];
 
-    (void)state;
     for (int i = 0; i < 30000; i++) {
         uint64_t value = random_next(&random) >> random_below(&random, 64);
         histogram_add(&all, value);
@@ -80,13 +76,12 @@ static void merges_as_if_all_had_gone_into_one(void **state)
     assert_memory_equal(&parts[0], &all, sizeof all);
 }
 
-static void a_shared_histogram_has_the_same_values(void **state)
+CLAIM(a_shared_histogram_has_the_same_values)
 {
     struct random random = seed_random("a_shared_histogram_has_the_same_values");
     static struct histogram plain, read;
     static struct shared_histogram shared;
 
-    (void)state;
     for (int i = 0; i < 10000; i++) {
         uint64_t value = random_next(&random) >> random_below(&random, 64);
         histogram_add(&plain, value);
@@ -99,13 +94,12 @@ static void a_shared_histogram_has_the_same_values(void **state)
     assert_memory_equal(&read, &plain, sizeof plain);
 }
 
-static void never_falls_as_the_fraction_rises(void **state)
+CLAIM(never_falls_as_the_fraction_rises)
 {
     struct random random = seed_random("never_falls_as_the_fraction_rises");
     struct histogram histogram = {0};
     uint64_t last = 0;
 
-    (void)state;
     for (int i = 0; i < 10000; i++)
         histogram_add(&histogram, random_next(&random) >> random_below(&random, 64));
     for (int i = 0; i <= 1000; i++) {
@@ -116,16 +110,4 @@ static void never_falls_as_the_fraction_rises(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_small_values_exactly),
-        cmocka_unit_test(an_empty_histogram_has_no_quantiles),
-        cmocka_unit_test(never_errs_by_more_than_a_32nd),
-        cmocka_unit_test(keeps_values_beyond_its_range),
-        cmocka_unit_test(merges_as_if_all_had_gone_into_one),
-        cmocka_unit_test(a_shared_histogram_has_the_same_values),
-        cmocka_unit_test(never_falls_as_the_fraction_rises),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 
 #include "judge_jansson.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/mutate.h"
 #include "unit/seed.h"
 
@@ -12,7 +13,7 @@
         LITERAL, sizeof(LITERAL) - 1                                                               \
     }
 
-static void accepts_the_texts_of_rfc8259(void **state)
+CLAIM(accepts_the_texts_of_rfc8259)
 {
     static const struct {
         struct slice text;
@@ -43,7 +44,6 @@ static void accepts_the_texts_of_rfc8259(void **state)
         {BYTES(" { \"a\" : [ 1 , 2 ] , \"b\" : { } } "), JSON_OBJECT, "white space everywhere"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct json_value value;
         CASE_HOLDS(rows[i].sentence, json_check(rows[i].text, &value, NULL));
@@ -51,7 +51,7 @@ static void accepts_the_texts_of_rfc8259(void **state)
     }
 }
 
-static void rejects_other_texts_with_their_position(void **state)
+CLAIM(rejects_other_texts_with_their_position)
 {
     static const struct {
         struct slice text;
@@ -110,7 +110,6 @@ static void rejects_other_texts_with_their_position(void **state)
         {BYTES("[] // done"), 3, "a comment"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct json_value value = {0};
         size_t error_at = 999;
@@ -130,13 +129,12 @@ static void append_nested(struct buffer *out, int depth)
         buffer_append_text(out, i % 2 ? "]" : "}");
 }
 
-static void rejects_deep_nesting(void **state)
+CLAIM(rejects_deep_nesting)
 {
     struct buffer text;
     struct json_value value;
     size_t error_at = 0;
 
-    (void)state;
     buffer_init(&text, 1 << 21);
     append_nested(&text, JSON_DEPTH_MAX);
     assert_true(json_check(buffer_slice(&text), &value, NULL));
@@ -151,7 +149,7 @@ static void rejects_deep_nesting(void **state)
     buffer_fini(&text);
 }
 
-static void hands_out_members_byte_for_byte(void **state)
+CLAIM(hands_out_members_byte_for_byte)
 {
     static const char text[] = "{ \"id\" : \"a\\\"}b\" ,\"n\":-1.50,\"o\":{ \"x\":[1,{}] },"
                                "\"l\":[ 1 ,2],\"t\":true , \"\":null}";
@@ -170,7 +168,6 @@ static void hands_out_members_byte_for_byte(void **state)
     struct json_cursor cursor = {0};
     struct slice key;
 
-    (void)state;
     assert_true(json_check(slice_of(text), &object, NULL));
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         assert_true(json_next_member(object, &cursor, &key, &value));
@@ -182,10 +179,9 @@ static void hands_out_members_byte_for_byte(void **state)
     assert_false(json_next_member(object, &cursor, &key, &value));
 }
 
-static void finds_the_first_member_of_a_name(void **state)
+CLAIM(finds_the_first_member_of_a_name)
 {
     struct json_value object = {0};
-    (void)state;
     assert_int_equal(json_member(object, "a").kind, JSON_NONE);
     assert_true(json_check(slice_of("{\"ab\":1,\"\\u0061\":2,\"a\":3,\"n\":null}"), &object, NULL));
     assert_true(slice_is(json_member(object, "a").raw, "2"));
@@ -194,7 +190,7 @@ static void finds_the_first_member_of_a_name(void **state)
     assert_int_equal(json_member(json_member(object, "ab"), "a").kind, JSON_NONE);
 }
 
-static void compares_strings_after_unescaping(void **state)
+CLAIM(compares_strings_after_unescaping)
 {
     static const struct {
         const char *raw, *text;
@@ -214,20 +210,18 @@ static void compares_strings_after_unescaping(void **state)
         {"\"\\/\\n\"", "/\n", true},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].raw,
                    json_string_is(slice_of(rows[i].raw), rows[i].text) == rows[i].same);
 }
 
-static void copies_only_strings_with_escapes(void **state)
+CLAIM(copies_only_strings_with_escapes)
 {
     static const char plain[] = "\"caf\xc3\xa9\"",
                       escaped[] = "\"\\b\\f\\n\\r\\t\\\"\\\\\\/x\\u0000y\"";
     struct buffer scratch;
     struct slice bytes;
 
-    (void)state;
     buffer_init(&scratch, 100);
     assert_true(json_string_bytes(slice_of(plain), &scratch, &bytes));
     assert_ptr_equal(bytes.at, plain + 1);
@@ -239,7 +233,7 @@ static void copies_only_strings_with_escapes(void **state)
     buffer_fini(&scratch);
 }
 
-static void reads_whole_numbers_that_fit(void **state)
+CLAIM(reads_whole_numbers_that_fit)
 {
     static const struct {
         const char *raw;
@@ -258,7 +252,6 @@ static void reads_whole_numbers_that_fit(void **state)
         {"1e2", false, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int64_t number = 0;
         CASE_HOLDS(rows[i].raw, json_number_i64(slice_of(rows[i].raw), &number) == rows[i].fits);
@@ -266,11 +259,10 @@ static void reads_whole_numbers_that_fit(void **state)
     }
 }
 
-static void escapes_special_characters(void **state)
+CLAIM(escapes_special_characters)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 1000);
     buffer_append_byte(&out, '{');
     json_write_key(&out, "due_at");
@@ -289,11 +281,10 @@ static void escapes_special_characters(void **state)
     buffer_fini(&out);
 }
 
-static void members_are_separated_by_commas(void **state)
+CLAIM(members_are_separated_by_commas)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 1000);
     buffer_append_byte(&out, '{');
     json_write_member_text(&out, "text", slice_of("{"));
@@ -309,9 +300,8 @@ static void members_are_separated_by_commas(void **state)
 }
 
 /* At every place in a word, and with every byte. */
-static void finds_the_one_byte_that_is_not_plain(void **state)
+CLAIM(finds_the_one_byte_that_is_not_plain)
 {
-    (void)state;
     for (size_t at = 1; at < 30; at++) {
         for (int byte = 0; byte < 256; byte++) {
             char text[32];
@@ -328,12 +318,11 @@ static void finds_the_one_byte_that_is_not_plain(void **state)
     }
 }
 
-static void reads_back_any_bytes_it_wrote(void **state)
+CLAIM(reads_back_any_bytes_it_wrote)
 {
     struct random random = seed_random("reads_back_any_bytes_it_wrote");
     struct buffer out, scratch;
 
-    (void)state;
     buffer_init(&out, 4096);
     buffer_init(&scratch, 4096);
     for (int i = 0; i < 20000; i++) {
@@ -369,14 +358,13 @@ static const char *const documents[] = {
     "\"abcdefghijklmnopqrstuvwxyz0123456789\"}",
 };
 
-static void agrees_with_jansson_on_damaged_documents(void **state)
+CLAIM(agrees_with_jansson_on_damaged_documents)
 {
     struct random random = seed_random("agrees_with_jansson_on_damaged_documents");
     const struct slice palette = slice_of("{}[]\",:\\u0123456789dDeE+-.ntfb /\xc3\xa9\xed\xa0\x80");
     struct buffer text;
     int verdicts[4] = {0};
 
-    (void)state;
     buffer_init(&text, 4096);
     for (int i = 0; i < 60000; i++) {
         buffer_clear(&text);
@@ -397,22 +385,4 @@ static void agrees_with_jansson_on_damaged_documents(void **state)
     assert_true(verdicts[VERDICT_YES] > 1000 && verdicts[VERDICT_NO] > 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_the_texts_of_rfc8259),
-        cmocka_unit_test(rejects_other_texts_with_their_position),
-        cmocka_unit_test(rejects_deep_nesting),
-        cmocka_unit_test(hands_out_members_byte_for_byte),
-        cmocka_unit_test(finds_the_first_member_of_a_name),
-        cmocka_unit_test(compares_strings_after_unescaping),
-        cmocka_unit_test(copies_only_strings_with_escapes),
-        cmocka_unit_test(reads_whole_numbers_that_fit),
-        cmocka_unit_test(escapes_special_characters),
-        cmocka_unit_test(members_are_separated_by_commas),
-        cmocka_unit_test(finds_the_one_byte_that_is_not_plain),
-        cmocka_unit_test(reads_back_any_bytes_it_wrote),
-        cmocka_unit_test(agrees_with_jansson_on_damaged_documents),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

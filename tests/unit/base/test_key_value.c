@@ -3,10 +3,11 @@
 
 #include "base/error.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <string.h>
 
-static void lines_follow_the_format(void **state)
+CLAIM(lines_follow_the_format)
 {
     static const struct {
         const char *what, *line;
@@ -29,7 +30,6 @@ static void lines_follow_the_format(void **state)
         {"no '='", " key value ", KEY_VALUE_BAD, "key value", ""},
         {"the '=' is in the comment", "key # = value", KEY_VALUE_BAD, "key", ""},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char line[64];
         struct key_value pair;
@@ -40,11 +40,10 @@ static void lines_follow_the_format(void **state)
     }
 }
 
-static void an_error_is_cut_to_its_room(void **state)
+CLAIM(an_error_is_cut_to_its_room)
 {
     char error[12];
     struct slice host = slice_of("example.com");
-    (void)state;
     assert_false(error_text(error, sizeof error, "bad '%.*s'", ERROR_SHOWN(host, 4)));
     assert_string_equal(error, "bad 'exam'");
     assert_false(error_text(error, sizeof error, "bad '%.*s'", ERROR_SHOWN(host, 64)));
@@ -58,11 +57,4 @@ static void an_error_is_cut_to_its_room(void **state)
     assert_int_equal(error_result(-1, NULL, 0, "nobody"), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_follow_the_format),
-        cmocka_unit_test(an_error_is_cut_to_its_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

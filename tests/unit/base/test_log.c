@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json_read.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,15 +57,14 @@ static const char *written(const char *from)
     return content;
 }
 
-static void writes_an_event_without_fields(void **state)
+CLAIM(writes_an_event_without_fields)
 {
-    (void)state;
     start(LOG_INFO, false);
     log_event(LOG_INFO, "started");
     assert_string_equal(written(path), HEAD "started\n");
 }
 
-static void quotes_only_values_with_special_characters(void **state)
+CLAIM(quotes_only_values_with_special_characters)
 {
     static const struct {
         const char *text, *written, *sentence;
@@ -91,7 +91,6 @@ static void quotes_only_values_with_special_characters(void **state)
         {"a\xff\xc3", "\"a\\xff\\xc3\"", "bytes that are no UTF-8"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char expected[200];
         start(LOG_INFO, false);
@@ -101,11 +100,10 @@ static void quotes_only_values_with_special_characters(void **state)
     }
 }
 
-static void writes_json_that_is_json(void **state)
+CLAIM(writes_json_that_is_json)
 {
     struct json_value line;
 
-    (void)state;
     start(LOG_INFO, true);
     log_event(LOG_WARN, "job dead", LOG_TEXT("id", "a\"\n\xff"), LOG_NUMBER("attempt", 16));
     const char *text = written(path);
@@ -115,7 +113,7 @@ static void writes_json_that_is_json(void **state)
     assert_true(json_check(slice_of(text), &line, NULL));
 }
 
-static void json_escapes_terminal_control_characters(void **state)
+CLAIM(json_escapes_terminal_control_characters)
 {
     static const struct {
         const char *text, *written, *sentence;
@@ -140,7 +138,6 @@ static void json_escapes_terminal_control_characters(void **state)
     };
     struct json_value line;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char expected[100];
         start(LOG_INFO, true);
@@ -152,11 +149,10 @@ static void json_escapes_terminal_control_characters(void **state)
     }
 }
 
-static void cuts_long_text_between_characters(void **state)
+CLAIM(cuts_long_text_between_characters)
 {
     char text[400];
 
-    (void)state;
     memset(text, 'x', sizeof text);
     memcpy(text + 254, "\xe2\x82\xac", 3);
     text[399] = '\0';
@@ -170,9 +166,8 @@ static void cuts_long_text_between_characters(void **state)
     assert_int_equal(strlen(written(path)), strlen(HEAD "seen text=\n") + 256);
 }
 
-static void omits_messages_below_its_level(void **state)
+CLAIM(omits_messages_below_its_level)
 {
-    (void)state;
     start(LOG_WARN, false);
     log_event(LOG_DEBUG, "one");
     log_event(LOG_INFO, "two");
@@ -185,9 +180,8 @@ static void omits_messages_below_its_level(void **state)
     assert_non_null(strstr(text, "level=error event=four\n"));
 }
 
-static void continues_in_a_new_file_after_rotation(void **state)
+CLAIM(continues_in_a_new_file_after_rotation)
 {
-    (void)state;
     start(LOG_INFO, false);
     log_event(LOG_INFO, "before");
     assert_int_equal(rename(path, moved), 0);
@@ -198,9 +192,8 @@ static void continues_in_a_new_file_after_rotation(void **state)
     assert_string_equal(written(moved), HEAD "before\n" HEAD "between\n");
 }
 
-static void keeps_the_old_log_when_a_file_cannot_be_opened(void **state)
+CLAIM(keeps_the_old_log_when_a_file_cannot_be_opened)
 {
-    (void)state;
     start(LOG_INFO, false);
     errno = 0;
     assert_false(log_open("/proc/nonexistent/log", LOG_ERROR, true));
@@ -209,11 +202,10 @@ static void keeps_the_old_log_when_a_file_cannot_be_opened(void **state)
     assert_string_equal(written(path), HEAD "\"still here\"\n");
 }
 
-static void takes_twelve_fields_and_no_more(void **state)
+CLAIM(takes_twelve_fields_and_no_more)
 {
     struct log_field fields[20];
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(fields); i++)
         fields[i] = LOG_NUMBER("n", i);
     start(LOG_INFO, false);
@@ -222,9 +214,8 @@ static void takes_twelve_fields_and_no_more(void **state)
                         HEAD "many n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7 n=8 n=9 n=10 n=11\n");
 }
 
-static void keeps_errno_unchanged(void **state)
+CLAIM(keeps_errno_unchanged)
 {
-    (void)state;
     start(LOG_INFO, false);
     errno = EXDEV;
     log_event(LOG_INFO, "seen");
@@ -238,13 +229,12 @@ static void *write_many(void *name)
     return NULL;
 }
 
-static void never_mixes_lines_of_two_threads(void **state)
+CLAIM(never_mixes_lines_of_two_threads)
 {
     pthread_t threads[4];
     char names[4][9] = {"aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"};
     int lines = 0;
 
-    (void)state;
     start(LOG_INFO, false);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, write_many, names[i]), 0);
@@ -283,9 +273,8 @@ static const char *told_to_journal(bool json, bool lies)
     return written(path);
 }
 
-static void the_journal_gets_priorities_and_no_time(void **state)
+CLAIM(the_journal_gets_priorities_and_no_time)
 {
-    (void)state;
     assert_string_equal(told_to_journal(false, false), "<7>level=debug event=a\n"
                                                        "<6>level=info event=b n=1\n"
                                                        "<4>level=warn event=c\n"
@@ -298,9 +287,8 @@ static void the_journal_gets_priorities_and_no_time(void **state)
     assert_memory_equal(told_to_journal(false, true), "time=", 5);
 }
 
-static void a_file_is_not_recognised_as_the_journal(void **state)
+CLAIM(a_file_is_not_recognised_as_the_journal)
 {
-    (void)state;
     setenv("JOURNAL_STREAM", "1:1", 1);
     start(LOG_INFO, false);
     unsetenv("JOURNAL_STREAM");
@@ -308,22 +296,4 @@ static void a_file_is_not_recognised_as_the_journal(void **state)
     assert_string_equal(written(path), HEAD "started\n");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_an_event_without_fields),
-        cmocka_unit_test(quotes_only_values_with_special_characters),
-        cmocka_unit_test(writes_json_that_is_json),
-        cmocka_unit_test(json_escapes_terminal_control_characters),
-        cmocka_unit_test(cuts_long_text_between_characters),
-        cmocka_unit_test(omits_messages_below_its_level),
-        cmocka_unit_test(continues_in_a_new_file_after_rotation),
-        cmocka_unit_test(keeps_the_old_log_when_a_file_cannot_be_opened),
-        cmocka_unit_test(takes_twelve_fields_and_no_more),
-        cmocka_unit_test(keeps_errno_unchanged),
-        cmocka_unit_test(never_mixes_lines_of_two_threads),
-        cmocka_unit_test(the_journal_gets_priorities_and_no_time),
-        cmocka_unit_test(a_file_is_not_recognised_as_the_journal),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
-}
+CLAIMS_MAIN(setup, teardown)

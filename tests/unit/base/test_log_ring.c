@@ -5,6 +5,7 @@
 #include "base/json_read.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,17 +43,15 @@ static uint64_t read_ring(uint64_t since, uint32_t limit)
 
 /* ---- claims ---- */
 
-static void an_empty_ring_has_nothing(void **state)
+CLAIM(an_empty_ring_has_nothing)
 {
-    (void)state;
     assert_int_equal(read_ring(0, 10), 0);
     assert_string_equal(out.at, "");
     assert_int_equal(lost, 0);
 }
 
-static void shows_the_last_lines_oldest_first(void **state)
+CLAIM(shows_the_last_lines_oldest_first)
 {
-    (void)state;
     add("a");
     add("b");
     add("c");
@@ -63,10 +62,9 @@ static void shows_the_last_lines_oldest_first(void **state)
     assert_int_equal(lost, 0);
 }
 
-static void continues_after_a_given_number(void **state)
+CLAIM(continues_after_a_given_number)
 {
     uint64_t at = read_ring(0, 10);
-    (void)state;
     assert_int_equal(read_ring(at, 10), at);
     assert_string_equal(out.at, "");
     add("d");
@@ -78,17 +76,15 @@ static void continues_after_a_given_number(void **state)
     assert_string_equal(out.at, "f");
 }
 
-static void a_number_of_another_process_restarts_at_the_oldest_line(void **state)
+CLAIM(a_number_of_another_process_restarts_at_the_oldest_line)
 {
-    (void)state;
     assert_int_equal(read_ring(number + 1000, 1), number);
     assert_string_equal(out.at, "f");
 }
 
-static void the_oldest_lines_go_and_are_counted(void **state)
+CLAIM(the_oldest_lines_go_and_are_counted)
 {
     uint64_t at = number;
-    (void)state;
     add_numbers(LOG_RING_LINES + 7);
     assert_int_equal(read_ring(at, 1), at + 8);
     assert_int_equal(lost, 7);
@@ -100,7 +96,7 @@ static void the_oldest_lines_go_and_are_counted(void **state)
 }
 
 /* Lines of all lengths, over the end of the ring many times. */
-static void long_lines_take_the_place_of_many(void **state)
+CLAIM(long_lines_take_the_place_of_many)
 {
     static char text[LOG_RING_BYTES + 2];
     struct random_lines {
@@ -108,7 +104,6 @@ static void long_lines_take_the_place_of_many(void **state)
     } lengths[3000];
     uint32_t seed = 1, kept = 0;
     uint64_t began = number, bytes = 0;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         seed = seed * 1664525 + 1013904223;
         uint32_t len = 1 + (seed >> 8) % (i % 100 ? 2000 : 200000);
@@ -143,10 +138,9 @@ static void long_lines_take_the_place_of_many(void **state)
     assert_string_equal(out.at, "short");
 }
 
-static void the_ring_keeps_log_lines_as_json(void **state)
+CLAIM(the_ring_keeps_log_lines_as_json)
 {
     struct json_value value;
-    (void)state;
     clock_fake_start(INT64_C(1795165200123), INT64_C(1795165200123));
     assert_true(log_open("/dev/null", LOG_INFO, false));
     log_event(LOG_WARN, "something \"odd\"", LOG_TEXT("id", "a\xff<script>\n"),
@@ -177,11 +171,10 @@ static void *log_many(void *ctx)
     return NULL;
 }
 
-static void threads_write_whole_lines(void **state)
+CLAIM(threads_write_whole_lines)
 {
     pthread_t threads[4];
     struct json_value value;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(threads); i++)
         assert_int_equal(pthread_create(&threads[i], NULL, log_many, NULL), 0);
     for (int i = 0; i < 50; i++)
@@ -200,17 +193,4 @@ static void threads_write_whole_lines(void **state)
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_ring_has_nothing),
-        cmocka_unit_test(shows_the_last_lines_oldest_first),
-        cmocka_unit_test(continues_after_a_given_number),
-        cmocka_unit_test(a_number_of_another_process_restarts_at_the_oldest_line),
-        cmocka_unit_test(the_oldest_lines_go_and_are_counted),
-        cmocka_unit_test(long_lines_take_the_place_of_many),
-        cmocka_unit_test(the_ring_keeps_log_lines_as_json),
-        cmocka_unit_test(threads_write_whole_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,8 +2,9 @@
 #include "base/mac.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
-static void it_is_siphash_of_sixteen_bytes(void **state)
+CLAIM(it_is_siphash_of_sixteen_bytes)
 {
     static const struct {
         struct mac_key key;
@@ -26,16 +27,14 @@ static void it_is_siphash_of_sixteen_bytes(void **state)
          UINT64_C(0xaa191e57f3c955df),
          UINT64_C(0x0c2f8463c6aae4b3)},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(mac_pair(&rows[i].key, rows[i].first, rows[i].second), rows[i].mac);
 }
 
-static void each_bit_of_key_and_words_counts(void **state)
+CLAIM(each_bit_of_key_and_words_counts)
 {
     const struct mac_key key = {1, 2};
     uint64_t plain = mac_pair(&key, 3, 4);
-    (void)state;
     for (int bit = 0; bit < 64; bit++) {
         uint64_t mask = UINT64_C(1) << bit;
         assert_int_not_equal(mac_pair(&(struct mac_key){1 ^ mask, 2}, 3, 4), plain);
@@ -45,11 +44,4 @@ static void each_bit_of_key_and_words_counts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_siphash_of_sixteen_bytes),
-        cmocka_unit_test(each_bit_of_key_and_words_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

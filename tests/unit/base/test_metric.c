@@ -1,6 +1,7 @@
 #include "base/metric.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static const struct metric rows[] = {
     {.name = "jobs",
@@ -17,11 +18,10 @@ static struct metric_page page_on(struct buffer *out, uint32_t topics_max)
     return (struct metric_page){.out = out, .format = PROMETHEUS_TEXT, .topics_max = topics_max};
 }
 
-static void labels_come_from_the_row(void **state)
+CLAIM(labels_come_from_the_row)
 {
     struct buffer out;
     struct metric_page page = page_on(&out, 1);
-    (void)state;
     metric_begin(&page, &rows[0]);
     metric_sample(&page, METRIC_LABELS(slice_of("a"), slice_of("ready")), 7);
     metric_sample(&page, METRIC_LABELS(slice_of("a"), slice_of("dead")), 0);
@@ -31,22 +31,20 @@ static void labels_come_from_the_row(void **state)
     buffer_fini(&out);
 }
 
-static void a_family_without_samples_is_not_on_the_page(void **state)
+CLAIM(a_family_without_samples_is_not_on_the_page)
 {
     struct buffer out;
     struct metric_page page = page_on(&out, 1);
-    (void)state;
     metric_begin(&page, &rows[0]);
     metric_begin(&page, &rows[1]);
     assert_int_equal(out.len, 0);
     buffer_fini(&out);
 }
 
-static void a_page_without_topics_has_no_topic_label(void **state)
+CLAIM(a_page_without_topics_has_no_topic_label)
 {
     struct buffer out;
     struct metric_page page = page_on(&out, 0);
-    (void)state;
     metric_begin(&page, &rows[0]);
     metric_sample(&page, METRIC_LABELS(slice_of(METRIC_OTHERS), slice_of("ready")), 7);
     assert_true(slice_is(buffer_slice(&out), "# HELP jobs Jobs.\n# TYPE jobs gauge\n"
@@ -54,13 +52,12 @@ static void a_page_without_topics_has_no_topic_label(void **state)
     buffer_fini(&out);
 }
 
-static void a_fine_histogram_is_shown_by_a_few_bounds(void **state)
+CLAIM(a_fine_histogram_is_shown_by_a_few_bounds)
 {
     static const struct bucket_bounds bounds = {.units = 1000, .count = 2, .at = {10, 1000}};
     static struct histogram histogram;
     struct buffer out;
     struct metric_page page = page_on(&out, 1);
-    (void)state;
     histogram_add(&histogram, 10);
     histogram_add(&histogram, 20);
     histogram_add(&histogram, 5000);
@@ -76,13 +73,4 @@ static void a_fine_histogram_is_shown_by_a_few_bounds(void **state)
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_come_from_the_row),
-        cmocka_unit_test(a_family_without_samples_is_not_on_the_page),
-        cmocka_unit_test(a_page_without_topics_has_no_topic_label),
-        cmocka_unit_test(a_fine_histogram_is_shown_by_a_few_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,14 +1,14 @@
 #include "base/prometheus.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
-static void writes_a_family_with_its_samples(void **state)
+CLAIM(writes_a_family_with_its_samples)
 {
     const struct prometheus_label labels[] = {
         {"topic", {"orders", 6}}, {"state", {"ready", 5}}, {0}};
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     prometheus_family(&out, PROMETHEUS_TEXT, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs by state.");
     prometheus_sample(&out, "tarry_jobs", labels, 42, 1);
@@ -25,12 +25,11 @@ static void writes_a_family_with_its_samples(void **state)
     buffer_fini(&out);
 }
 
-static void escapes_help_and_label_values(void **state)
+CLAIM(escapes_help_and_label_values)
 {
     const struct prometheus_label labels[] = {{"path", {"C:\\\"a\"\n", 7}}, {0}};
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     prometheus_family(&out, PROMETHEUS_TEXT, "x", PROMETHEUS_GAUGE, "a \\ \"b\"\nc");
     prometheus_sample(&out, "x", labels, 1, 1);
@@ -40,7 +39,7 @@ static void escapes_help_and_label_values(void **state)
     buffer_fini(&out);
 }
 
-static void writes_times_as_exact_seconds(void **state)
+CLAIM(writes_times_as_exact_seconds)
 {
     static const struct {
         int64_t ms;
@@ -57,7 +56,6 @@ static void writes_times_as_exact_seconds(void **state)
                 {INT64_MIN, "t -9223372036854775.808\n"}};
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         buffer_clear(&out);
@@ -67,7 +65,7 @@ static void writes_times_as_exact_seconds(void **state)
     buffer_fini(&out);
 }
 
-static void writes_a_histogram_with_cumulative_buckets(void **state)
+CLAIM(writes_a_histogram_with_cumulative_buckets)
 {
     static const struct bucket_bounds bounds = {
         .units = 1000000, .count = 4, .at = {1000, 10000, 500000, 60000000}};
@@ -75,7 +73,6 @@ static void writes_a_histogram_with_cumulative_buckets(void **state)
     struct buckets buckets = {0};
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     buckets_add(&buckets, &bounds, 1000);     /* 1 ms: a bound is in its bucket */
     buckets_add(&buckets, &bounds, 2000);     /* 2 ms */
@@ -92,24 +89,22 @@ static void writes_a_histogram_with_cumulative_buckets(void **state)
     buffer_fini(&out);
 }
 
-static void writes_a_histogram_without_labels_or_bounds(void **state)
+CLAIM(writes_a_histogram_without_labels_or_bounds)
 {
     static const struct bucket_bounds none = {.units = 1};
     static const struct buckets empty;
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     prometheus_histogram(&out, "h", NULL, &empty, &none);
     assert_true(slice_is(buffer_slice(&out), "h_bucket{le=\"+Inf\"} 0\nh_sum 0\nh_count 0\n"));
     buffer_fini(&out);
 }
 
-static void families_of_openmetrics_have_units_and_no_suffix(void **state)
+CLAIM(families_of_openmetrics_have_units_and_no_suffix)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4096);
     prometheus_family(&out, PROMETHEUS_OPENMETRICS, "a_seconds_total", PROMETHEUS_COUNTER, "\"q\"");
     prometheus_family(&out, PROMETHEUS_OPENMETRICS, "b_bytes", PROMETHEUS_GAUGE, "b");
@@ -131,15 +126,4 @@ static void families_of_openmetrics_have_units_and_no_suffix(void **state)
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_a_family_with_its_samples),
-        cmocka_unit_test(escapes_help_and_label_values),
-        cmocka_unit_test(writes_times_as_exact_seconds),
-        cmocka_unit_test(writes_a_histogram_with_cumulative_buckets),
-        cmocka_unit_test(writes_a_histogram_without_labels_or_bounds),
-        cmocka_unit_test(families_of_openmetrics_have_units_and_no_suffix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 #include "base/radix.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -27,11 +28,10 @@ static uint64_t some_bits(struct random *random)
     return random_next(random) & (random_below(random, 2) ? mask : mask | mask << 8);
 }
 
-static void sorts_as_qsort_does(void **state)
+CLAIM(sorts_as_qsort_does)
 {
     struct random random = seed_random("sorts_as_qsort_does");
 
-    (void)state;
     for (int turn = 0; turn < 200; turn++) {
         size_t count = random_below(&random, turn < 20 ? 3 : 3000);
         uint64_t high = some_bits(&random), low = some_bits(&random);
@@ -53,11 +53,4 @@ static void sorts_as_qsort_does(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sorts_as_qsort_does),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

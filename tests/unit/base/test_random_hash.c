@@ -2,9 +2,10 @@
 #include "base/random.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
-static void gives_the_published_sequence(void **state)
+CLAIM(gives_the_published_sequence)
 {
     /* Of SplitMix64 from state 1234567. */
     static const uint64_t expected[] = {6457827717110365317u, 3203168211198807973u,
@@ -12,16 +13,14 @@ static void gives_the_published_sequence(void **state)
                                         16408922859458223821u};
     struct random random = {.state = 1234567};
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(expected); i++)
         assert_int_equal(random_next(&random), expected[i]);
 }
 
-static void never_reaches_its_bound(void **state)
+CLAIM(never_reaches_its_bound)
 {
     struct random random = seed_random("never_reaches_its_bound");
 
-    (void)state;
     assert_int_equal(random_below(&random, 0), 0);
     assert_int_equal(random_below(&random, 1), 0);
     for (int i = 0; i < 100000; i++) {
@@ -30,13 +29,12 @@ static void never_reaches_its_bound(void **state)
     }
 }
 
-static void favours_no_value(void **state)
+CLAIM(favours_no_value)
 {
     enum { BOUND = 7, DRAWS = 700000 };
     struct random random = {.state = 42};
     int counts[BOUND] = {0};
 
-    (void)state;
     for (int i = 0; i < DRAWS; i++)
         counts[random_below(&random, BOUND)]++;
     for (int i = 0; i < BOUND; i++)
@@ -48,11 +46,10 @@ static void favours_no_value(void **state)
     assert_in_range(low, 49000, 51000);
 }
 
-static void draws_other_bytes_each_time(void **state)
+CLAIM(draws_other_bytes_each_time)
 {
     char bytes[2][1000] = {{0}};
 
-    (void)state;
     random_bytes(bytes[0], sizeof bytes[0]);
     random_bytes(bytes[1], sizeof bytes[1]);
     random_bytes(bytes[1], 0);
@@ -66,29 +63,26 @@ static bool same(struct hash128 a, struct hash128 b)
     return a.high == b.high && a.low == b.low;
 }
 
-static void hashes_as_xxh3_does(void **state)
+CLAIM(hashes_as_xxh3_does)
 {
-    (void)state;
     /* The value that XXH3's own tests give for no input. */
     assert_int_equal(hash_64("", 0), UINT64_C(0x2d06800538d394c2));
     assert_int_not_equal(hash_64("a", 1), hash_64("b", 1));
 }
 
 /* Data directories keep these hashes: they must not change from version to version. */
-static void always_returns_the_same_hash(void **state)
+CLAIM(always_returns_the_same_hash)
 {
     struct hash128 hash = hash_pair(slice_of("orders"), slice_of("order-1"), 42);
 
-    (void)state;
     assert_int_equal(hash.high, UINT64_C(0x2bfabe37813d1cd8));
     assert_int_equal(hash.low, UINT64_C(0x727f3fde72fa99e0));
 }
 
-static void pairs_have_different_hashes(void **state)
+CLAIM(pairs_have_different_hashes)
 {
     struct slice a = slice_of("ab"), b = slice_of("c"), c = slice_of("a"), d = slice_of("bc");
 
-    (void)state;
     assert_true(same(hash_pair(a, b, 1), hash_pair(a, b, 1)));
     assert_false(same(hash_pair(a, b, 1), hash_pair(c, d, 1)));
     assert_false(same(hash_pair(a, b, 1), hash_pair(a, b, 2)));
@@ -98,12 +92,11 @@ static void pairs_have_different_hashes(void **state)
 
 /* Shifting a byte from one side to the other while there is a zero byte between gives the same
  * joined bytes: long and short pairs can be compared. */
-static void hashes_long_pairs_as_short_ones(void **state)
+CLAIM(hashes_long_pairs_as_short_ones)
 {
     struct random random = seed_random("hashes_long_pairs_as_short_ones");
     char bytes[1024];
 
-    (void)state;
     for (size_t len = 3; len < sizeof bytes; len++) {
         memset(bytes, 'x', sizeof bytes);
         size_t one = (size_t)random_below(&random, len), other = (size_t)random_below(&random, len);
@@ -116,17 +109,4 @@ static void hashes_long_pairs_as_short_ones(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gives_the_published_sequence),
-        cmocka_unit_test(never_reaches_its_bound),
-        cmocka_unit_test(favours_no_value),
-        cmocka_unit_test(draws_other_bytes_each_time),
-        cmocka_unit_test(hashes_as_xxh3_does),
-        cmocka_unit_test(always_returns_the_same_hash),
-        cmocka_unit_test(pairs_have_different_hashes),
-        cmocka_unit_test(hashes_long_pairs_as_short_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

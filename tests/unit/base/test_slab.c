@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <string.h>
@@ -20,11 +21,10 @@ static bool is_zero(const void *bytes, size_t len)
     return true;
 }
 
-static void never_gives_id_zero(void **state)
+CLAIM(never_gives_id_zero)
 {
     struct slab slab;
 
-    (void)state;
     slab_init(&slab, 8);
     for (uint32_t i = 1; i <= 3 * SLAB_CHUNK_ITEMS; i++)
         assert_int_equal(slab_add(&slab), i);
@@ -34,11 +34,10 @@ static void never_gives_id_zero(void **state)
     assert_int_equal(slab.top, 0);
 }
 
-static void never_moves_an_item(void **state)
+CLAIM(never_moves_an_item)
 {
     struct slab slab;
 
-    (void)state;
     slab_init(&slab, sizeof(struct item));
     uint32_t id = slab_add(&slab);
     struct item *first = slab_at(&slab, id);
@@ -50,22 +49,20 @@ static void never_moves_an_item(void **state)
     slab_fini(&slab);
 }
 
-static void rounds_items_up_to_eight_bytes(void **state)
+CLAIM(rounds_items_up_to_eight_bytes)
 {
     struct slab slab;
 
-    (void)state;
     slab_init(&slab, 1);
     assert_int_equal(slab.item_bytes, 8);
     slab_init(&slab, 17);
     assert_int_equal(slab.item_bytes, 24);
 }
 
-static void zeroes_all_but_the_link_of_a_removed_item(void **state)
+CLAIM(zeroes_all_but_the_link_of_a_removed_item)
 {
     struct slab slab;
 
-    (void)state;
     slab_init(&slab, sizeof(struct item));
     for (uint32_t i = 1; i <= 10; i++)
         memset(slab_at(&slab, slab_add(&slab)), 0xff, sizeof(struct item));
@@ -83,7 +80,7 @@ static void zeroes_all_but_the_link_of_a_removed_item(void **state)
 }
 
 /* Against a plain array of what lives. */
-static void never_gives_an_id_that_lives(void **state)
+CLAIM(never_gives_an_id_that_lives)
 {
     enum { ITEMS = 20000 };
     static uint32_t live[ITEMS];
@@ -91,7 +88,6 @@ static void never_gives_an_id_that_lives(void **state)
     struct slab slab;
     uint32_t count = 0;
 
-    (void)state;
     slab_init(&slab, sizeof(struct item));
     for (int step = 0; step < 200000; step++) {
         if (count < ITEMS && (count == 0 || random_below(&random, 100) < 55)) {
@@ -116,12 +112,11 @@ static void never_gives_an_id_that_lives(void **state)
 }
 
 /* Which are the lowest, and zero, also where their memory went back meanwhile. */
-static void fills_the_lowest_chunk_first_and_gives_empty_ones_back(void **state)
+CLAIM(fills_the_lowest_chunk_first_and_gives_empty_ones_back)
 {
     enum { CHUNKS = 3, ALL = CHUNKS * SLAB_CHUNK_ITEMS - 1 };
     struct slab slab;
 
-    (void)state;
     slab_init(&slab, sizeof(struct item));
     for (uint32_t i = 1; i <= ALL; i++)
         memset(slab_at(&slab, slab_add(&slab)), 0xff, sizeof(struct item));
@@ -148,12 +143,11 @@ struct entry {
     struct list node;
 };
 
-static void lists_keep_the_order_of_arrival(void **state)
+CLAIM(lists_keep_the_order_of_arrival)
 {
     struct entry entries[4] = {{.number = 0}, {.number = 1}, {.number = 2}, {.number = 3}};
     struct list head;
 
-    (void)state;
     list_init(&head);
     assert_true(list_is_empty(&head));
     for (int i = 0; i < 4; i++)
@@ -168,16 +162,4 @@ static void lists_keep_the_order_of_arrival(void **state)
     assert_true(list_is_empty(&head));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_gives_id_zero),
-        cmocka_unit_test(never_moves_an_item),
-        cmocka_unit_test(rounds_items_up_to_eight_bytes),
-        cmocka_unit_test(zeroes_all_but_the_link_of_a_removed_item),
-        cmocka_unit_test(never_gives_an_id_that_lives),
-        cmocka_unit_test(fills_the_lowest_chunk_first_and_gives_empty_ones_back),
-        cmocka_unit_test(lists_keep_the_order_of_arrival),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

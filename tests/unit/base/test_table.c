@@ -2,6 +2,7 @@
 #include "base/table.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 #include "unit/seed.h"
 
@@ -61,11 +62,10 @@ static void work_at_random(struct items *table, struct random *random)
     check_items(table);
 }
 
-static void contains_exactly_the_entries_that_were_added_and_not_removed(void **state)
+CLAIM(contains_exactly_the_entries_that_were_added_and_not_removed)
 {
     struct random random = seed_random("table");
     struct items table = {0};
-    (void)state;
     name_all();
     work_at_random(&table, &random);
     assert_non_null(table.table.buckets);
@@ -73,20 +73,18 @@ static void contains_exactly_the_entries_that_were_added_and_not_removed(void **
     assert_null(items_first(&table));
 }
 
-static void a_zeroed_table_is_empty(void **state)
+CLAIM(a_zeroed_table_is_empty)
 {
     struct items table = {0};
-    (void)state;
     assert_null(items_find(&table, slice_of("anything")));
     assert_null(items_find(&table, (struct slice){0}));
     assert_null(items_first(&table));
     items_fini(&table);
 }
 
-static void all_may_go_while_it_is_walked(void **state)
+CLAIM(all_may_go_while_it_is_walked)
 {
     struct items table = {0};
-    (void)state;
     name_all();
     for (int i = 0; i < KEYS; i++)
         items_add(&table, &all[i]);
@@ -98,11 +96,10 @@ static void all_may_go_while_it_is_walked(void **state)
     items_fini(&table);
 }
 
-static void works_without_memory(void **state)
+CLAIM(works_without_memory)
 {
     struct random random = seed_random("table without memory");
     struct items table = {0};
-    (void)state;
     name_all();
     calls_left = 0;
     fail_for_ever = true;
@@ -115,10 +112,9 @@ static void works_without_memory(void **state)
     items_fini(&table);
 }
 
-static void still_works_if_it_cannot_grow(void **state)
+CLAIM(still_works_if_it_cannot_grow)
 {
     struct items table = {0};
-    (void)state;
     name_all();
     for (int i = 0; i < KEYS; i++) {
         if (i == 40) {
@@ -135,14 +131,4 @@ static void still_works_if_it_cannot_grow(void **state)
     items_fini(&table);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contains_exactly_the_entries_that_were_added_and_not_removed),
-        cmocka_unit_test(a_zeroed_table_is_empty),
-        cmocka_unit_test(all_may_go_while_it_is_walked),
-        cmocka_unit_test(works_without_memory),
-        cmocka_unit_test(still_works_if_it_cannot_grow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 
 #include "base/json_write.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #define ROW(LITERAL)                                                                               \
@@ -9,7 +10,7 @@
         LITERAL, sizeof(LITERAL) - 1                                                               \
     }
 
-static void reads_numbers_up_to_a_limit(void **state)
+CLAIM(reads_numbers_up_to_a_limit)
 {
     static const struct {
         const char *text;
@@ -35,7 +36,6 @@ static void reads_numbers_up_to_a_limit(void **state)
         {"1.0", 9, false, 0, "a fraction"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         uint64_t number = 0;
         bool good = text_parse_u64(slice_of(rows[i].text), rows[i].max, &number);
@@ -43,7 +43,7 @@ static void reads_numbers_up_to_a_limit(void **state)
     }
 }
 
-static void reads_sizes(void **state)
+CLAIM(reads_sizes)
 {
     static const struct {
         const char *text;
@@ -73,7 +73,6 @@ static void reads_sizes(void **state)
         {"1K1", false, 0, "something behind the unit"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         uint64_t bytes = 0;
         bool good = text_parse_bytes(slice_of(rows[i].text), UINT64_C(1) << 40, &bytes);
@@ -81,11 +80,10 @@ static void reads_sizes(void **state)
     }
 }
 
-static void percent_encoding_round_trips(void **state)
+CLAIM(percent_encoding_round_trips)
 {
     char bytes[255];
     struct buffer encoded, decoded;
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i + 1);
     buffer_init(&encoded, 4096);
@@ -101,7 +99,7 @@ static void percent_encoding_round_trips(void **state)
     buffer_fini(&decoded);
 }
 
-static void decodes_percent_escapes(void **state)
+CLAIM(decodes_percent_escapes)
 {
     static const struct {
         const char *in;
@@ -126,7 +124,6 @@ static void decodes_percent_escapes(void **state)
     };
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 100);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         buffer_clear(&out);
@@ -137,7 +134,7 @@ static void decodes_percent_escapes(void **state)
     buffer_fini(&out);
 }
 
-static void decodes_base64(void **state)
+CLAIM(decodes_base64)
 {
     static const struct {
         const char *in;
@@ -167,7 +164,6 @@ static void decodes_base64(void **state)
     };
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 100);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         buffer_clear(&out);
@@ -178,13 +174,12 @@ static void decodes_base64(void **state)
     buffer_fini(&out);
 }
 
-static void decodes_the_base64_it_writes(void **state)
+CLAIM(decodes_the_base64_it_writes)
 {
     struct random random = seed_random("decodes_the_base64_it_writes");
     struct buffer text, out;
     char bytes[100];
 
-    (void)state;
     buffer_init(&text, 1000);
     buffer_init(&out, 1000);
     for (int i = 0; i < 20000; i++) {
@@ -201,11 +196,10 @@ static void decodes_the_base64_it_writes(void **state)
     buffer_fini(&out);
 }
 
-static void decodes_escapes_into_a_buffer_of_the_decoded_size(void **state)
+CLAIM(decodes_escapes_into_a_buffer_of_the_decoded_size)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4);
     assert_true(text_percent_decode(slice_of("%40%40a%40"), false, &out));
     assert_true(slice_is(buffer_slice(&out), "@@a@"));
@@ -215,11 +209,10 @@ static void decodes_escapes_into_a_buffer_of_the_decoded_size(void **state)
     buffer_fini(&out);
 }
 
-static void appends_nothing_when_the_buffer_is_full(void **state)
+CLAIM(appends_nothing_when_the_buffer_is_full)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 4);
     buffer_append_text(&out, "ab");
     assert_false(text_percent_decode(slice_of("cde"), false, &out));
@@ -231,7 +224,7 @@ static void appends_nothing_when_the_buffer_is_full(void **state)
     buffer_fini(&out);
 }
 
-static void finds_the_word_that_was_meant(void **state)
+CLAIM(finds_the_word_that_was_meant)
 {
     static const char *const candidates[] = {"--listen", "--data", "--store", "--sync", "--help",
                                              "take",     "ack",    "nack",    "go",     NULL};
@@ -254,7 +247,6 @@ static void finds_the_word_that_was_meant(void **state)
          "longer than any option"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const char *nearest = text_nearest(rows[i].word, candidates);
         CASE_HOLDS(rows[i].sentence, !nearest == !rows[i].nearest);
@@ -262,18 +254,4 @@ static void finds_the_word_that_was_meant(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_numbers_up_to_a_limit),
-        cmocka_unit_test(reads_sizes),
-        cmocka_unit_test(percent_encoding_round_trips),
-        cmocka_unit_test(decodes_percent_escapes),
-        cmocka_unit_test(decodes_base64),
-        cmocka_unit_test(decodes_the_base64_it_writes),
-        cmocka_unit_test(decodes_escapes_into_a_buffer_of_the_decoded_size),
-        cmocka_unit_test(appends_nothing_when_the_buffer_is_full),
-        cmocka_unit_test(finds_the_word_that_was_meant),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

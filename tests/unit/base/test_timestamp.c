@@ -1,13 +1,14 @@
 #include "base/timestamp.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <time.h>
 
 #define MS_LAST INT64_C(253402300799999)
 
-static void reads_rfc3339_and_milliseconds(void **state)
+CLAIM(reads_rfc3339_and_milliseconds)
 {
     static const struct {
         const char *text;
@@ -36,7 +37,6 @@ static void reads_rfc3339_and_milliseconds(void **state)
         {"9999-12-31T23:59:59.999Z", MS_LAST, "the last"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int64_t ms = -1;
         CASE_HOLDS(rows[i].sentence, timestamp_parse(slice_of(rows[i].text), &ms));
@@ -44,7 +44,7 @@ static void reads_rfc3339_and_milliseconds(void **state)
     }
 }
 
-static void refuses_everything_else(void **state)
+CLAIM(refuses_everything_else)
 {
     static const struct {
         const char *text, *sentence;
@@ -85,7 +85,6 @@ static void refuses_everything_else(void **state)
         {"2026-11-2OT09:00:00Z", "a letter O"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int64_t ms = -1;
         CASE_HOLDS(rows[i].sentence, !timestamp_parse(slice_of(rows[i].text), &ms));
@@ -93,12 +92,11 @@ static void refuses_everything_else(void **state)
     }
 }
 
-static void refuses_every_beginning_of_a_good_one(void **state)
+CLAIM(refuses_every_beginning_of_a_good_one)
 {
     static const char text[] = "2026-11-20T09:00:00.123+08:00";
     int64_t ms;
 
-    (void)state;
     /* The first four bytes are milliseconds. */
     for (size_t len = 5; len < sizeof text - 1; len++)
         assert_false(timestamp_parse(slice_make(text, len), &ms));
@@ -120,28 +118,25 @@ static void check_against_libc(int64_t ms)
     CASE_HOLDS(expected, again == ms);
 }
 
-static void writes_every_day_as_libc_does(void **state)
+CLAIM(writes_every_day_as_libc_does)
 {
-    (void)state;
     for (int64_t ms = 0; ms <= MS_LAST; ms += 86400000)
         check_against_libc(ms);
     check_against_libc(MS_LAST);
 }
 
-static void reads_its_own_output(void **state)
+CLAIM(reads_its_own_output)
 {
     struct random random = seed_random("reads_its_own_output");
 
-    (void)state;
     for (int i = 0; i < 100000; i++)
         check_against_libc((int64_t)random_below(&random, (uint64_t)MS_LAST + 1));
 }
 
-static void clamps_years_without_four_digits(void **state)
+CLAIM(clamps_years_without_four_digits)
 {
     struct buffer out;
 
-    (void)state;
     buffer_init(&out, 100);
     timestamp_emit(&out, -1);
     timestamp_emit(&out, INT64_MAX);
@@ -152,7 +147,7 @@ static void clamps_years_without_four_digits(void **state)
     buffer_fini(&out);
 }
 
-static void bare_seconds_and_milliseconds_are_distinguished(void **state)
+CLAIM(bare_seconds_and_milliseconds_are_distinguished)
 {
     static const struct {
         const char *text;
@@ -168,22 +163,9 @@ static void bare_seconds_and_milliseconds_are_distinguished(void **state)
         {"-1", false},
         {"99999999999999999999", false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text,
                    timestamp_is_in_seconds(slice_of(rows[i].text)) == rows[i].is_in_seconds);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_rfc3339_and_milliseconds),
-        cmocka_unit_test(refuses_everything_else),
-        cmocka_unit_test(refuses_every_beginning_of_a_good_one),
-        cmocka_unit_test(writes_every_day_as_libc_does),
-        cmocka_unit_test(reads_its_own_output),
-        cmocka_unit_test(bare_seconds_and_milliseconds_are_distinguished),
-        cmocka_unit_test(clamps_years_without_four_digits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

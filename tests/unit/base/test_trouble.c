@@ -3,12 +3,12 @@
 #include "base/clock.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { NOW_MS = 1000000 };
 
-static void lasts_from_the_first_failure_to_the_next_success(void **state)
+CLAIM(lasts_from_the_first_failure_to_the_next_success)
 {
-    (void)state;
     clock_fake_start(NOW_MS, NOW_MS);
     assert_int_equal(trouble_lasts_ms(TROUBLE_MERGE), 0);
     trouble_note(TROUBLE_MERGE, 2, true);
@@ -23,9 +23,8 @@ static void lasts_from_the_first_failure_to_the_next_success(void **state)
     clock_fake_end();
 }
 
-static void a_single_call_counts_for_a_minute(void **state)
+CLAIM(a_single_call_counts_for_a_minute)
 {
-    (void)state;
     clock_fake_start(NOW_MS, NOW_MS);
     trouble_note_call(TROUBLE_DATABASE_CALLS, 0);
     clock_fake_advance(TROUBLE_HOLD_MS);
@@ -41,11 +40,4 @@ static void a_single_call_counts_for_a_minute(void **state)
     clock_fake_end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lasts_from_the_first_failure_to_the_next_success),
-        cmocka_unit_test(a_single_call_counts_for_a_minute),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

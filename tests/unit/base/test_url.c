@@ -1,6 +1,7 @@
 #include "base/url.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #define TEXT_BYTES 4096
 
@@ -65,9 +66,8 @@ static const struct row rows[] = {
     {"http://a:+80/", URL_BAD_PORT, "a sign"},
 };
 
-static void takes_and_refuses(void **state)
+CLAIM(takes_and_refuses)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct url url = {.host_count = 77};
         enum url_fault fault = url_parse(slice_of(rows[i].text), &url);
@@ -77,10 +77,9 @@ static void takes_and_refuses(void **state)
     }
 }
 
-static void splits(void **state)
+CLAIM(splits)
 {
     struct url url;
-    (void)state;
     assert_int_equal(
         url_parse(slice_of("redis-sentinel://me:p%40ss@a.example:1,[::1],b/master/0?x=1&y"), &url),
         URL_OK);
@@ -104,21 +103,19 @@ static void splits(void **state)
     assert_false(url_next_pair(&url.query, &name, &value, &has_value));
 }
 
-static void distinguishes_a_missing_host_from_an_empty_one(void **state)
+CLAIM(distinguishes_a_missing_host_from_an_empty_one)
 {
     struct url url;
-    (void)state;
     assert_int_equal(url_parse(slice_of("unix:///tmp/s@:1,2"), &url), URL_OK);
     assert_true(url.host_count == 0 && slice_is(url.path, "/tmp/s@:1,2") && !url.has_query);
     assert_int_equal(url_parse(slice_of("redis+unix://:secret@/tmp/s"), &url), URL_OK);
     assert_true(url.host_count == 0 && slice_is(url.password, "secret"));
 }
 
-static void hosts_have_a_limit(void **state)
+CLAIM(hosts_have_a_limit)
 {
     char text[TEXT_BYTES] = "kafka://h";
     struct url url;
-    (void)state;
     for (int i = 1; i < URL_HOSTS_MAX; i++)
         strcat(text, ",h");
     assert_int_equal(url_parse(slice_of(text), &url), URL_OK);
@@ -134,7 +131,7 @@ static void hosts_have_a_limit(void **state)
     assert_int_equal(url_parse(slice_of(text), &url), URL_BAD_HOST);
 }
 
-static void one_peer_has_one_origin(void **state)
+CLAIM(one_peer_has_one_origin)
 {
     static const struct {
         const char *text, *origin;
@@ -144,7 +141,6 @@ static void one_peer_has_one_origin(void **state)
         {"https://user:pass@shop.example:8443", "https://shop.example:8443"},
         {"https://[2001:DB8::1]", "https://[2001:db8::1]:443"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(origins); i++) {
         struct url url;
         struct buffer out;
@@ -156,14 +152,4 @@ static void one_peer_has_one_origin(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_and_refuses),
-        cmocka_unit_test(splits),
-        cmocka_unit_test(distinguishes_a_missing_host_from_an_empty_one),
-        cmocka_unit_test(hosts_have_a_limit),
-        cmocka_unit_test(one_peer_has_one_origin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "base/vector.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 #include "unit/seed.h"
 
@@ -36,12 +37,11 @@ static void check_numbers(const struct numbers *vector, const struct model *mode
         assert_int_equal(vector->at[i], model->at[i]);
 }
 
-static void behaves_like_an_array(void **state)
+CLAIM(behaves_like_an_array)
 {
     struct random random = seed_random("vector");
     struct numbers vector = {0};
     struct model model = {.count = 0};
-    (void)state;
     for (uint32_t step = 0; step < STEPS; step++) {
         uint64_t choice = random_below(&random, 6);
         size_t index = (size_t)random_below(&random, model.count + 1);
@@ -62,10 +62,9 @@ static void behaves_like_an_array(void **state)
     assert_int_equal(vector.cap, 0);
 }
 
-static void is_unchanged_if_memory_runs_out(void **state)
+CLAIM(is_unchanged_if_memory_runs_out)
 {
     struct numbers vector = {0};
-    (void)state;
     calls_left = 0;
     assert_false(numbers_add(&vector, 1));
     assert_int_equal(vector.count, 0);
@@ -82,10 +81,9 @@ static void is_unchanged_if_memory_runs_out(void **state)
     numbers_fini(&vector);
 }
 
-static void reserved_items_need_no_memory(void **state)
+CLAIM(reserved_items_need_no_memory)
 {
     struct numbers vector = {0};
-    (void)state;
     assert_true(numbers_reserve(&vector, 100));
     calls_left = 0;
     for (uint32_t i = 0; i < 100; i++)
@@ -94,10 +92,9 @@ static void reserved_items_need_no_memory(void **state)
     numbers_fini(&vector);
 }
 
-static void an_overflowing_count_is_out_of_memory(void **state)
+CLAIM(an_overflowing_count_is_out_of_memory)
 {
     struct numbers vector = {0};
-    (void)state;
     assert_true(numbers_add(&vector, 5));
     assert_false(numbers_reserve(&vector, SIZE_MAX));
     assert_false(numbers_reserve(&vector, SIZE_MAX / 4 + 1));
@@ -109,11 +106,10 @@ static void an_overflowing_count_is_out_of_memory(void **state)
     numbers_fini(&vector);
 }
 
-static void room_doubles(void **state)
+CLAIM(room_doubles)
 {
     struct numbers vector = {0};
     size_t moves = 0, cap = 0;
-    (void)state;
     for (uint32_t i = 0; i < 100000; i++) {
         assert_true(numbers_add(&vector, i));
         moves += vector.cap != cap;
@@ -123,14 +119,4 @@ static void room_doubles(void **state)
     numbers_fini(&vector);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behaves_like_an_array),
-        cmocka_unit_test(is_unchanged_if_memory_runs_out),
-        cmocka_unit_test(reserved_items_need_no_memory),
-        cmocka_unit_test(an_overflowing_count_is_out_of_memory),
-        cmocka_unit_test(room_doubles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Lines of the protocol, and priorities: what they are read as, and what is refused. */
 #include "beanstalk/command.h"
 #include "beanstalk/priority.h"
+#include "unit/claim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,10 +15,9 @@ static bool parse(const char *line, struct beanstalk_command *out)
     return beanstalk_command_parse(slice_of(line), out);
 }
 
-static void a_put_has_four_numbers(void **unused)
+CLAIM(a_put_has_four_numbers)
 {
     struct beanstalk_command put;
-    (void)unused;
     assert_true(parse("put 4294967295 2  3 4", &put));
     assert_int_equal(put.verb, BEANSTALK_PUT);
     assert_true(put.priority == UINT32_MAX && put.delay_s == 2 && put.ttr_s == 3 && put.bytes == 4);
@@ -28,7 +28,7 @@ static void a_put_has_four_numbers(void **unused)
     assert_false(parse("put 4294967296 2 3 4", &put));
 }
 
-static void http_and_tls_are_recognised_as_other_protocols(void **unused)
+CLAIM(http_and_tls_are_recognised_as_other_protocols)
 {
     static const struct {
         const char *line;
@@ -55,13 +55,12 @@ static void http_and_tls_are_recognised_as_other_protocols(void **unused)
         {"xHTTP/1.1", false},
         {"HTTP/1.1", false},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (beanstalk_line_is_foreign(slice_of(rows[i].line)) != rows[i].is_foreign)
             fail_msg("%s", rows[i].line);
 }
 
-static void the_longer_of_two_verbs_that_begin_alike_is_meant(void **unused)
+CLAIM(the_longer_of_two_verbs_that_begin_alike_is_meant)
 {
     static const struct {
         const char *line;
@@ -86,14 +85,13 @@ static void the_longer_of_two_verbs_that_begin_alike_is_meant(void **unused)
         {"", BEANSTALK_UNKNOWN},
     };
     struct beanstalk_command command;
-    (void)unused;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_true(parse(rows[i].line, &command));
         assert_int_equal(command.verb, rows[i].verb);
     }
 }
 
-static void extra_words_are_rejected(void **unused)
+CLAIM(extra_words_are_rejected)
 {
     static const char *const bad[] = {"reserve ",    "quit x",       "delete 1 ",
                                       "kick 1x",     "use a b",      "bury 1",
@@ -102,23 +100,20 @@ static void extra_words_are_rejected(void **unused)
                                       "pause-tube",  "pause-tube a", "peek x",
                                       "delete -1",   "stats-job ",   "delete 18446744073709551616"};
     struct beanstalk_command command;
-    (void)unused;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (parse(bad[i], &command) && command.verb != BEANSTALK_UNKNOWN)
             fail_msg("taken: '%s'", bad[i]);
 }
 
-static void a_zero_byte_is_in_no_command(void **unused)
+CLAIM(a_zero_byte_is_in_no_command)
 {
     struct beanstalk_command command;
-    (void)unused;
     assert_false(beanstalk_command_parse(slice_make("use a\0b", 7), &command));
 }
 
-static void a_name_has_1_to_200_bytes(void **unused)
+CLAIM(a_name_has_1_to_200_bytes)
 {
     char name[202];
-    (void)unused;
     memset(name, 'a', sizeof name);
     assert_false(beanstalk_tube_is_valid(slice_make(name, 0)));
     assert_true(beanstalk_tube_is_valid(slice_make(name, 200)));
@@ -126,10 +121,9 @@ static void a_name_has_1_to_200_bytes(void **unused)
     assert_true(beanstalk_tube_is_valid(slice_of("a-+/;.$_()Z9")));
 }
 
-static void priorities_keep_their_order(void **unused)
+CLAIM(priorities_keep_their_order)
 {
     uint16_t last = 0;
-    (void)unused;
     for (uint64_t priority = 0; priority <= UINT32_MAX; priority += 1 + priority / 3000) {
         uint16_t packed = beanstalk_priority_pack((uint32_t)priority);
         assert_true(packed >= last);
@@ -143,16 +137,4 @@ static void priorities_keep_their_order(void **unused)
     assert_true(beanstalk_priority_unpack(UINT16_MAX) == UINT32_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_put_has_four_numbers),
-        cmocka_unit_test(http_and_tls_are_recognised_as_other_protocols),
-        cmocka_unit_test(the_longer_of_two_verbs_that_begin_alike_is_meant),
-        cmocka_unit_test(extra_words_are_rejected),
-        cmocka_unit_test(a_zero_byte_is_in_no_command),
-        cmocka_unit_test(a_name_has_1_to_200_bytes),
-        cmocka_unit_test(priorities_keep_their_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

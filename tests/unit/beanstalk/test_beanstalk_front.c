@@ -2,6 +2,7 @@
 #include "beanstalk/front.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -155,10 +156,9 @@ static const struct {
     {"a client that is idle for less", "list-tube-used\r\n", {.line_ms = SHORT_MS}, false},
 };
 
-static void a_client_is_waited_for_as_long_as_its_phase_allows(void **state)
+CLAIM(a_client_is_waited_for_as_long_as_its_phase_allows)
 {
     char line[1000];
-    (void)state;
     memset(line, 'x', sizeof line);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct beanstalk_options options = rows[i].limits;
@@ -182,12 +182,11 @@ static void a_client_is_waited_for_as_long_as_its_phase_allows(void **state)
     }
 }
 
-static void unfinished_jobs_take_no_more_than_the_budget(void **state)
+CLAIM(unfinished_jobs_take_no_more_than_the_budget)
 {
     enum { CLIENTS = 20, PART_BYTES = 200 * 1024 };
     static char part[PART_BYTES];
     int fds[CLIENTS], refused = 0;
-    (void)state;
     rig_open((struct beanstalk_options){.idle_ms = LONG_MS});
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = dial();
@@ -222,11 +221,4 @@ static void unfinished_jobs_take_no_more_than_the_budget(void **state)
     assert_int_equal(budget_used(&budget), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_is_waited_for_as_long_as_its_phase_allows),
-        cmocka_unit_test(unfinished_jobs_take_no_more_than_the_budget),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* What a client holds: thousands of random steps, each compared with an array that is searched from end to end. */
 #include "beanstalk/reservations.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { NUMBERS = 40, STEPS = 20000, HOUR_MS = 3600 * 1000 };
@@ -60,13 +61,12 @@ static int64_t expire(struct model *model, int64_t now_ms)
     return count;
 }
 
-static void the_list_agrees_with_an_array(void **unused)
+CLAIM(the_list_agrees_with_an_array)
 {
     struct random random = seed_random("reservations");
     struct beanstalk_reservations held = {0};
     struct model model[NUMBERS] = {0};
     int64_t now_ms = 1000;
-    (void)unused;
     for (int step = 0; step < STEPS; step++) {
         uint64_t number = random_below(&random, NUMBERS);
         struct model *one = &model[number];
@@ -110,10 +110,9 @@ static void the_list_agrees_with_an_array(void **unused)
     beanstalk_reservations_fini(&held);
 }
 
-static void a_lease_that_ends_with_its_time_is_not_renewed(void **unused)
+CLAIM(a_lease_that_ends_with_its_time_is_not_renewed)
 {
     struct beanstalk_reservations held = {0};
-    (void)unused;
     assert_true(beanstalk_reservations_add(&held, 1, slice_of("a"), 60, 60000, 59999));
     assert_null(beanstalk_reservations_renewal(&held));
     assert_true(beanstalk_reservations_renewal_ms(&held) == INT64_MAX);
@@ -123,11 +122,4 @@ static void a_lease_that_ends_with_its_time_is_not_renewed(void **unused)
     beanstalk_reservations_fini(&held);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_list_agrees_with_an_array),
-        cmocka_unit_test(a_lease_that_ends_with_its_time_is_not_renewed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The flags of `tarry bench`: what plan they make. */
 #include "cli/bench.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static int plan_with(const char *delay, const char *due_in, struct load_plan *plan)
 {
@@ -12,9 +13,8 @@ static int plan_with(const char *delay, const char *due_in, struct load_plan *pl
     return load_flags_plan(&flags, plan);
 }
 
-static void jobs_are_due_by_delays_or_at_one_moment(void **state)
+CLAIM(jobs_are_due_by_delays_or_at_one_moment)
 {
-    (void)state;
     struct load_plan plan;
     assert_int_equal(plan_with(NULL, NULL, &plan), -1);
     assert_true(plan.delay_min_ms == 1000 && plan.delay_max_ms == 2000 && !plan.due_in_ms);
@@ -28,10 +28,4 @@ static void jobs_are_due_by_delays_or_at_one_moment(void **state)
     assert_int_equal(plan_with(NULL, "soon", &plan), CLI_USAGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_are_due_by_delays_or_at_one_moment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -6,16 +6,16 @@
 #include "cli/url.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 /* ---- url ---- */
 
-static void escapes_reserved_characters_of_a_url(void **state)
+CLAIM(escapes_reserved_characters_of_a_url)
 {
     struct buffer url;
-    (void)state;
     buffer_init(&url, CLI_URL_BYTES_MAX);
     buffer_append_text(&url, "/v1");
     cli_url_add_segment(&url, "a/b?c#d e%~");
@@ -60,11 +60,10 @@ static int parse(struct given *given, struct cli_args *args, bool takes_command,
 
 #define ARGV(...) ((char *[]){(char *)"x", __VA_ARGS__, NULL})
 
-static void reads_flags_between_arguments(void **state)
+CLAIM(reads_flags_between_arguments)
 {
     static struct given given;
     static struct cli_args args;
-    (void)state;
     char delay[] = "--delay", five[] = "5s", topic[] = "orders", max[] = "--max=7", yes[] = "--yes",
          id[] = "17", a[] = "--meta=a=1", b[] = "--meta=b=2", json[] = "--json";
     unsetenv("TARRY_URL");
@@ -80,11 +79,10 @@ static void reads_flags_between_arguments(void **state)
     assert_string_equal(args.url, CLI_URL_DEFAULT);
 }
 
-static void the_server_is_the_flag_else_the_variable(void **state)
+CLAIM(the_server_is_the_flag_else_the_variable)
 {
     static struct given given;
     static struct cli_args args;
-    (void)state;
     char topic[] = "t", url[] = "--url=http://b";
     setenv("TARRY_URL", "http://a", 1);
     assert_int_equal(parse(&given, &args, false, ARGV(topic)), -1);
@@ -94,11 +92,10 @@ static void the_server_is_the_flag_else_the_variable(void **state)
     unsetenv("TARRY_URL");
 }
 
-static void arguments_after_two_dashes_are_not_options(void **state)
+CLAIM(arguments_after_two_dashes_are_not_options)
 {
     static struct given given;
     static struct cli_args args;
-    (void)state;
     char topic[] = "t", dashes[] = "--", odd[] = "--odd", command[] = "sh";
     assert_int_equal(parse(&given, &args, true, ARGV(topic, dashes, command, odd)), -1);
     assert_string_equal(args.command[0], "sh");
@@ -107,11 +104,10 @@ static void arguments_after_two_dashes_are_not_options(void **state)
     assert_string_equal(args.list.at[0], "--odd");
 }
 
-static void refuses_wrong_command_lines(void **state)
+CLAIM(refuses_wrong_command_lines)
 {
     static struct given given;
     static struct cli_args args;
-    (void)state;
     char topic[] = "t", unknown[] = "--dely", bare[] = "--max", word[] = "--max=x",
          yes[] = "--yes=1", dash[] = "-x", dashes[] = "--";
     assert_int_equal(parse(&given, &args, false, ARGV(topic, unknown)), CLI_USAGE);
@@ -126,9 +122,8 @@ static void refuses_wrong_command_lines(void **state)
 
 /* ---- bodies ---- */
 
-static void guesses_the_content_type_of_a_body(void **state)
+CLAIM(guesses_the_content_type_of_a_body)
 {
-    (void)state;
     assert_string_equal(body_guess_type(slice_of("{\"a\":1}")), "application/json");
     assert_string_equal(body_guess_type(slice_of("[1]")), "application/json");
     assert_string_equal(body_guess_type(slice_of("17")), "text/plain; charset=utf-8");
@@ -138,10 +133,9 @@ static void guesses_the_content_type_of_a_body(void **state)
 
 /* ---- show ---- */
 
-static void shows_no_control_bytes(void **state)
+CLAIM(shows_no_control_bytes)
 {
     char out[SHOW_CELL_BYTES];
-    (void)state;
     json_t *text = json_string("a\x1b[31m\x7f\xc2\x9b\xc3\xa9");
     assert_string_equal(show_text(text, out), "a?[31m??\xc3\xa9");
     json_decref(text);
@@ -157,11 +151,10 @@ static void shows_no_control_bytes(void **state)
 }
 
 /* What it writes is the same JSON. */
-static void json_for_programs_holds_nothing_that_a_terminal_obeys(void **state)
+CLAIM(json_for_programs_holds_nothing_that_a_terminal_obeys)
 {
     char *written;
     size_t len;
-    (void)state;
     FILE *out = open_memstream(&written, &len);
     json_t *value =
         json_pack("{s:s}", "id\xe2\x80\x8e", "a\x1b\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xc3\xa9");
@@ -175,10 +168,9 @@ static void json_for_programs_holds_nothing_that_a_terminal_obeys(void **state)
     free(written);
 }
 
-static void shows_times_in_the_zone_of_the_user(void **state)
+CLAIM(shows_times_in_the_zone_of_the_user)
 {
     char out[SHOW_CELL_BYTES];
-    (void)state;
     setenv("TZ", "UTC-2", 1);
     tzset();
     json_t *time = json_string("2026-11-20T09:00:00.120Z");
@@ -188,10 +180,9 @@ static void shows_times_in_the_zone_of_the_user(void **state)
     tzset();
 }
 
-static void cuts_long_bodies_between_characters(void **state)
+CLAIM(cuts_long_bodies_between_characters)
 {
     char out[SHOW_CELL_BYTES];
-    (void)state;
     json_t *job = json_pack("{s:s}", "body", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
     assert_string_equal(show_body(job, 5, out), "\xc3\xa9\xc3\xa9...");
     assert_string_equal(show_body(job, 6, out), "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9");
@@ -203,7 +194,7 @@ static void cuts_long_bodies_between_characters(void **state)
 
 /* ---- settings ---- */
 
-static void settings_become_json(void **state)
+CLAIM(settings_become_json)
 {
     static const struct {
         const char *sentence, *texts[3], *json;
@@ -226,7 +217,6 @@ static void settings_become_json(void **state)
          {"deliver.routing_key={topic}.x"},
          "{\"deliver\":{\"routing_key\":\"{topic}.x\"}}"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         json_t *settings = json_object();
         for (size_t j = 0; j < 3 && rows[i].texts[j]; j++)
@@ -238,11 +228,10 @@ static void settings_become_json(void **state)
     }
 }
 
-static void nulls_are_dropped_at_any_depth(void **state)
+CLAIM(nulls_are_dropped_at_any_depth)
 {
     json_t *settings =
         json_loads("{\"a\":null,\"b\":{\"c\":null,\"d\":{\"e\":null,\"f\":[null]}}}", 0, NULL);
-    (void)state;
     settings_drop_nulls(settings);
     char *text = json_dumps(settings, JSON_COMPACT);
     assert_string_equal(text, "{\"b\":{\"d\":{\"f\":[null]}}}");
@@ -250,21 +239,4 @@ static void nulls_are_dropped_at_any_depth(void **state)
     json_decref(settings);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(escapes_reserved_characters_of_a_url),
-        cmocka_unit_test(reads_flags_between_arguments),
-        cmocka_unit_test(the_server_is_the_flag_else_the_variable),
-        cmocka_unit_test(arguments_after_two_dashes_are_not_options),
-        cmocka_unit_test(refuses_wrong_command_lines),
-        cmocka_unit_test(guesses_the_content_type_of_a_body),
-        cmocka_unit_test(shows_no_control_bytes),
-        cmocka_unit_test(json_for_programs_holds_nothing_that_a_terminal_obeys),
-        cmocka_unit_test(shows_times_in_the_zone_of_the_user),
-        cmocka_unit_test(cuts_long_bodies_between_characters),
-        cmocka_unit_test(settings_become_json),
-        cmocka_unit_test(nulls_are_dropped_at_any_depth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

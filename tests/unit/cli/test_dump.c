@@ -6,6 +6,7 @@
 #include "base/json_read.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <string.h>
@@ -137,11 +138,10 @@ static void write_answer(struct buffer *answer, const struct queue_job *job, con
     buffer_append_format(answer, "],\"cursor\":%s}", cursor);
 }
 
-static void a_job_comes_out_of_a_dump_as_it_went_in(void **state)
+CLAIM(a_job_comes_out_of_a_dump_as_it_went_in)
 {
     struct random random = seed_random(__func__);
     struct buffer answer, lines, scratch, arena, meta;
-    (void)state;
     buffer_init(&answer, 1 << 20);
     buffer_init(&lines, 1 << 20);
     buffer_init(&scratch, 1 << 20);
@@ -182,10 +182,9 @@ static void a_job_comes_out_of_a_dump_as_it_went_in(void **state)
     buffer_fini(&meta);
 }
 
-static void a_content_type_of_other_bytes_can_be_pushed_again(void **state)
+CLAIM(a_content_type_of_other_bytes_can_be_pushed_again)
 {
     static const char *const kept[] = {"text/plain; n=\xc3\xa4", "text/plain; n=\xe4\x80"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(kept); i++) {
         struct queue_job job = {.job = {.topic = slice_of("a"),
                                         .id = slice_of("b"),
@@ -218,7 +217,7 @@ static void a_content_type_of_other_bytes_can_be_pushed_again(void **state)
     }
 }
 
-static void lines_are_recognised_by_their_members(void **state)
+CLAIM(lines_are_recognised_by_their_members)
 {
     static const struct {
         const char *sentence, *text;
@@ -239,7 +238,6 @@ static void lines_are_recognised_by_their_members(void **state)
         {"two on a line", "{\"topic\":\"a\"}{}", DUMP_MALFORMED},
         {"the settings of nobody", "{\"settings\":{}}", DUMP_MALFORMED},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct dump_line line;
         dump_read(slice_of(rows[i].text), &line);
@@ -247,14 +245,13 @@ static void lines_are_recognised_by_their_members(void **state)
     }
 }
 
-static void a_head_names_its_topics_and_how_much_is_to_come(void **state)
+CLAIM(a_head_names_its_topics_and_how_much_is_to_come)
 {
     static const struct dump_name names[] = {{"a"}, {"b.c"}, {"d"}};
     struct buffer out;
     struct dump_line line;
     const char *at = NULL;
     char name[JOB_TOPIC_BYTES_MAX + 1];
-    (void)state;
     buffer_init(&out, 4096);
     dump_write_head(&out, 1700000000000, names, COUNT_OF(names), 42);
     dump_read(slice_make(out.at, out.len - 1), &line);
@@ -267,7 +264,7 @@ static void a_head_names_its_topics_and_how_much_is_to_come(void **state)
     buffer_fini(&out);
 }
 
-static void a_page_has_the_cursor_of_the_next_one(void **state)
+CLAIM(a_page_has_the_cursor_of_the_next_one)
 {
     struct random random = seed_random(__func__);
     struct random_job job;
@@ -275,7 +272,6 @@ static void a_page_has_the_cursor_of_the_next_one(void **state)
     struct dump_line line;
     char cursor[DUMP_CURSOR_BYTES_MAX];
     uint64_t jobs = 0;
-    (void)state;
     buffer_init(&answer, 1 << 20);
     buffer_init(&lines, 1 << 20);
     buffer_init(&scratch, 1 << 20);
@@ -294,7 +290,7 @@ static void a_page_has_the_cursor_of_the_next_one(void **state)
     buffer_fini(&scratch);
 }
 
-static void an_invalid_page_is_rejected(void **state)
+CLAIM(an_invalid_page_is_rejected)
 {
     static const char *const answers[] = {
         "",
@@ -308,7 +304,6 @@ static void an_invalid_page_is_rejected(void **state)
         ("{\"jobs\":[{\"topic\":\"a\",\"id\":\"b\",\"due_at\":\"2026-01-01T00:00:00Z\"}],"
          "\"cursor\":null}")};
     struct buffer lines, scratch;
-    (void)state;
     buffer_init(&lines, 4096);
     buffer_init(&scratch, 4096);
     for (size_t i = 0; i < COUNT_OF(answers); i++) {
@@ -321,7 +316,7 @@ static void an_invalid_page_is_rejected(void **state)
     buffer_fini(&scratch);
 }
 
-static void a_dump_keeps_callbacks_and_omits_internal_metas(void **state)
+CLAIM(a_dump_keeps_callbacks_and_omits_internal_metas)
 {
     static const char answer[] =
         "{\"jobs\":[{\"topic\":\"t\",\"id\":\"1\",\"due_at\":\"1970-01-01T00:00:01.000Z\","
@@ -336,7 +331,6 @@ static void a_dump_keeps_callbacks_and_omits_internal_metas(void **state)
     struct buffer lines, scratch;
     char cursor[DUMP_CURSOR_BYTES_MAX];
     uint64_t jobs = 0;
-    (void)state;
     buffer_init(&lines, 4096);
     buffer_init(&scratch, 4096);
     assert_true(dump_write_page(&lines, slice_of(answer), &scratch, &jobs, cursor));
@@ -346,16 +340,4 @@ static void a_dump_keeps_callbacks_and_omits_internal_metas(void **state)
     buffer_fini(&scratch);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_comes_out_of_a_dump_as_it_went_in),
-        cmocka_unit_test(a_content_type_of_other_bytes_can_be_pushed_again),
-        cmocka_unit_test(lines_are_recognised_by_their_members),
-        cmocka_unit_test(a_head_names_its_topics_and_how_much_is_to_come),
-        cmocka_unit_test(a_page_has_the_cursor_of_the_next_one),
-        cmocka_unit_test(an_invalid_page_is_rejected),
-        cmocka_unit_test(a_dump_keeps_callbacks_and_omits_internal_metas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "deliver/alert_command.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -85,12 +86,11 @@ static void read_told(const struct stage *stage, char *out, size_t out_bytes)
     fclose(file);
 }
 
-static void gets_its_input_and_only_the_environment_it_was_given(void **state)
+CLAIM(gets_its_input_and_only_the_environment_it_was_given)
 {
     struct stage *stage = raise_stage("cat >told; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= "
                                       "-e ^OLDPWD= | sort >>told; echo \"$# arguments\" >>told");
     char told[256];
-    (void)state;
     setenv("REDIS_PASSWORD", "hunter2", 1);
     start(stage, stage->program, slice_of("input\n"));
     turn_until_ended(stage);
@@ -100,22 +100,20 @@ static void gets_its_input_and_only_the_environment_it_was_given(void **state)
     strike_stage(stage);
 }
 
-static void a_flood_of_output_goes_nowhere(void **state)
+CLAIM(a_flood_of_output_goes_nowhere)
 {
     struct stage *stage = raise_stage("head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2");
-    (void)state;
     start(stage, stage->program, slice_of("x"));
     turn_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
     strike_stage(stage);
 }
 
-static void unread_input_does_not_block(void **state)
+CLAIM(unread_input_does_not_block)
 {
     struct stage *stage = raise_stage("exec 0<&-\nexit 0");
     enum { INPUT_BYTES = 4 << 20 }; /* more than a pipe holds */
     char *input = calloc(1, INPUT_BYTES);
-    (void)state;
     start(stage, stage->program, slice_make(input, INPUT_BYTES));
     free(input); /* it has a copy */
     turn_until_ended(stage);
@@ -123,11 +121,10 @@ static void unread_input_does_not_block(void **state)
     strike_stage(stage);
 }
 
-static void a_child_that_outlives_its_command_does_not_block(void **state)
+CLAIM(a_child_that_outlives_its_command_does_not_block)
 {
     struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
     char told[32];
-    (void)state;
     start(stage, stage->program, slice_of("x"));
     turn_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
@@ -136,10 +133,9 @@ static void a_child_that_outlives_its_command_does_not_block(void **state)
     strike_stage(stage);
 }
 
-static void a_command_that_cannot_start_fails_once(void **state)
+CLAIM(a_command_that_cannot_start_fails_once)
 {
     static const char *const programs[] = {"/nowhere/program", "/tmp", "/etc/passwd"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(programs); i++) {
         struct stage *stage = raise_stage("");
         start(stage, programs[i], slice_of("x"));
@@ -149,14 +145,13 @@ static void a_command_that_cannot_start_fails_once(void **state)
     }
 }
 
-static void a_kill_ends_the_command_and_its_children(void **state)
+CLAIM(a_kill_ends_the_command_and_its_children)
 {
     /* It ignores every signal except SIGKILL. */
     struct stage *stage =
         raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new told\n"
                     "while :; do sleep 600; done");
     char told[32];
-    (void)state;
     struct alert_command *command = start(stage, stage->program, slice_of("x"));
     int64_t limit_us = clock_boot_us() + PATIENCE_US;
     while (access(stage->told, F_OK) != 0 && clock_boot_us() < limit_us)
@@ -181,15 +176,4 @@ static void a_kill_ends_the_command_and_its_children(void **state)
     strike_stage(stage);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gets_its_input_and_only_the_environment_it_was_given),
-        cmocka_unit_test(a_flood_of_output_goes_nowhere),
-        cmocka_unit_test(unread_input_does_not_block),
-        cmocka_unit_test(a_child_that_outlives_its_command_does_not_block),
-        cmocka_unit_test(a_command_that_cannot_start_fails_once),
-        cmocka_unit_test(a_kill_ends_the_command_and_its_children),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "deliver/dead_letter.h"
 #include "deliver/deliver.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 
@@ -11,11 +12,10 @@ static bool parse(const char *json, struct dead_letter *out, char *error)
     return dead_letter_parse(slice_of(json), out, error);
 }
 
-static void reads_only_present_settings(void **state)
+CLAIM(reads_only_present_settings)
 {
     struct dead_letter letter;
     char error[DELIVER_ERROR_BYTES];
-    (void)state;
     assert_true(parse("{}", &letter, error));
     assert_true(letter.keep_count == 0 && letter.keep_bytes == 0 && letter.keep_ms == 0);
     assert_true(!letter.to_topic && !letter.to_url && !letter.alert_to && !letter.alert_command);
@@ -33,11 +33,10 @@ static void reads_only_present_settings(void **state)
     dead_letter_fini(&letter);
 }
 
-static void a_text_with_a_scheme_is_a_url(void **state)
+CLAIM(a_text_with_a_scheme_is_a_url)
 {
     struct dead_letter letter;
     char error[DELIVER_ERROR_BYTES];
-    (void)state;
     assert_true(parse("{\"to\":\"https:\\/\\/a.example/x\","
                       "\"alert\":{\"every\":\"1s\",\"to\":\"https://b.example\"}}",
                       &letter, error));
@@ -75,9 +74,8 @@ static const struct {
     {"{\"alert\":{\"command\":\"x\",\"every\":\"999ms\"}}", "at least 1s"},
 };
 
-static void names_the_error(void **state)
+CLAIM(names_the_error)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct dead_letter letter;
         char error[DELIVER_ERROR_BYTES];
@@ -90,12 +88,4 @@ static void names_the_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_only_present_settings),
-        cmocka_unit_test(a_text_with_a_scheme_is_a_url),
-        cmocka_unit_test(names_the_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "deliver/rate.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { NOW = 1000000 };
@@ -21,10 +22,9 @@ static void open_breaker(struct breaker *breaker)
     assert_true(breaker->is_open);
 }
 
-static void it_opens_after_a_run_and_not_before(void **state)
+CLAIM(it_opens_after_a_run_and_not_before)
 {
     struct breaker breaker = {0};
-    (void)state;
     for (int i = 0; i < BREAKER_RUN - 1; i++)
         assert_false(tell(&breaker, true, NOW));
     assert_int_equal(breaker_ask(&breaker, NOW), BREAKER_PASS);
@@ -32,10 +32,9 @@ static void it_opens_after_a_run_and_not_before(void **state)
     assert_int_equal(breaker_ask(&breaker, NOW), BREAKER_WAIT);
 }
 
-static void a_good_one_ends_the_run(void **state)
+CLAIM(a_good_one_ends_the_run)
 {
     struct breaker breaker = {0};
-    (void)state;
     for (int round = 0; round < 10; round++) {
         for (int i = 0; i < BREAKER_RUN - 1; i++)
             tell(&breaker, true, NOW);
@@ -45,28 +44,25 @@ static void a_good_one_ends_the_run(void **state)
     assert_false(breaker.is_open);
 }
 
-static void a_high_share_opens_it_without_a_run(void **state)
+CLAIM(a_high_share_opens_it_without_a_run)
 {
     struct breaker breaker = {0};
     int reports = 0;
-    (void)state;
     while (!breaker.is_open && ++reports < 1000)
         tell(&breaker, reports % 4 != 0, NOW);
     assert_in_range(reports, BREAKER_SHARE_SEEN, 100);
 }
 
-static void a_low_share_never_opens_it(void **state)
+CLAIM(a_low_share_never_opens_it)
 {
     struct breaker breaker = {0};
-    (void)state;
     for (int i = 0; i < 10000; i++)
         assert_false(tell(&breaker, i % 4 == 0, NOW));
 }
 
-static void one_probe_passes_after_the_pause(void **state)
+CLAIM(one_probe_passes_after_the_pause)
 {
     struct breaker breaker;
-    (void)state;
     open_breaker(&breaker);
     int64_t next_ms = breaker_next_ms(&breaker, NOW);
     assert_in_range(next_ms - NOW, BREAKER_PAUSE_MS * 4 / 5, BREAKER_PAUSE_MS * 6 / 5);
@@ -77,10 +73,9 @@ static void one_probe_passes_after_the_pause(void **state)
     assert_true(breaker_next_ms(&breaker, next_ms) == INT64_MAX);
 }
 
-static void the_probe_closes_it(void **state)
+CLAIM(the_probe_closes_it)
 {
     struct breaker breaker;
-    (void)state;
     open_breaker(&breaker);
     int64_t now_ms = breaker_next_ms(&breaker, NOW);
     breaker_probe(&breaker);
@@ -90,11 +85,10 @@ static void the_probe_closes_it(void **state)
         assert_false(tell(&breaker, true, now_ms));
 }
 
-static void the_pause_doubles_up_to_a_minute(void **state)
+CLAIM(the_pause_doubles_up_to_a_minute)
 {
     struct breaker breaker;
     int64_t wanted_ms = BREAKER_PAUSE_MS;
-    (void)state;
     open_breaker(&breaker);
     for (int i = 0; i < 12; i++) {
         int64_t now_ms = breaker.wait_until_ms;
@@ -106,10 +100,9 @@ static void the_pause_doubles_up_to_a_minute(void **state)
     }
 }
 
-static void results_from_before_it_opened_change_nothing(void **state)
+CLAIM(results_from_before_it_opened_change_nothing)
 {
     struct breaker breaker;
-    (void)state;
     open_breaker(&breaker);
     struct breaker before = breaker;
     for (int i = 0; i < 50; i++)
@@ -117,10 +110,9 @@ static void results_from_before_it_opened_change_nothing(void **state)
     assert_memory_equal(&before, &breaker, sizeof before);
 }
 
-static void a_rest_is_kept_open_or_closed(void **state)
+CLAIM(a_rest_is_kept_open_or_closed)
 {
     struct breaker breaker = {0};
-    (void)state;
     breaker_rest(&breaker, NOW + 5000);
     assert_int_equal(breaker_ask(&breaker, NOW + 4999), BREAKER_WAIT);
     assert_int_equal(breaker_ask(&breaker, NOW + 5000), BREAKER_PASS);
@@ -128,10 +120,9 @@ static void a_rest_is_kept_open_or_closed(void **state)
     assert_true(breaker_next_ms(&breaker, NOW) == NOW + 5000);
 }
 
-static void a_probe_that_never_left_leaves_it_open(void **state)
+CLAIM(a_probe_that_never_left_leaves_it_open)
 {
     struct breaker breaker;
-    (void)state;
     open_breaker(&breaker);
     int64_t now_ms = breaker_next_ms(&breaker, NOW);
     breaker_probe(&breaker);
@@ -140,10 +131,9 @@ static void a_probe_that_never_left_leaves_it_open(void **state)
     assert_int_equal(breaker_ask(&breaker, now_ms + BREAKER_PAUSE_MS), BREAKER_PROBE);
 }
 
-static void a_rest_outlasts_the_probe_that_closes_it(void **state)
+CLAIM(a_rest_outlasts_the_probe_that_closes_it)
 {
     struct breaker breaker;
-    (void)state;
     open_breaker(&breaker);
     int64_t now_ms = breaker_next_ms(&breaker, NOW);
     breaker_probe(&breaker);
@@ -155,11 +145,10 @@ static void a_rest_outlasts_the_probe_that_closes_it(void **state)
 
 /* ---- rate ---- */
 
-static void a_rate_lets_so_many_through_and_no_more(void **state)
+CLAIM(a_rate_lets_so_many_through_and_no_more)
 {
     static const double rates[] = {0.5, 1, 7, 40, 999, 20000};
     struct random random = seed_random("a_rate_lets_so_many_through_and_no_more");
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rates); i++) {
         struct rate rate = {0};
         int64_t now_ms = NOW;
@@ -179,28 +168,25 @@ static void a_rate_lets_so_many_through_and_no_more(void **state)
     }
 }
 
-static void a_pause_is_not_made_up_for(void **state)
+CLAIM(a_pause_is_not_made_up_for)
 {
     struct rate rate = {0};
-    (void)state;
     rate_set(&rate, 100, NOW);
     assert_int_equal(rate_free(&rate, 1000, NOW + 3600 * 1000), 5);
 }
 
-static void without_a_rate_all_pass(void **state)
+CLAIM(without_a_rate_all_pass)
 {
     struct rate rate = {0};
-    (void)state;
     assert_int_equal(rate_free(&rate, 1000, NOW), 1000);
     rate_set(&rate, 1, NOW);
     rate_set(&rate, 0, NOW);
     assert_int_equal(rate_free(&rate, 1000, NOW), 1000);
 }
 
-static void a_new_rate_gives_nothing_for_free(void **state)
+CLAIM(a_new_rate_gives_nothing_for_free)
 {
     struct rate rate = {0};
-    (void)state;
     rate_set(&rate, 10, NOW);
     for (int i = 0; i < 100; i++) {
         rate_spend(&rate, rate_free(&rate, 1000, NOW));
@@ -209,24 +195,4 @@ static void a_new_rate_gives_nothing_for_free(void **state)
     assert_int_equal(rate_free(&rate, 1000, NOW), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_opens_after_a_run_and_not_before),
-        cmocka_unit_test(a_good_one_ends_the_run),
-        cmocka_unit_test(a_high_share_opens_it_without_a_run),
-        cmocka_unit_test(a_low_share_never_opens_it),
-        cmocka_unit_test(one_probe_passes_after_the_pause),
-        cmocka_unit_test(the_probe_closes_it),
-        cmocka_unit_test(the_pause_doubles_up_to_a_minute),
-        cmocka_unit_test(results_from_before_it_opened_change_nothing),
-        cmocka_unit_test(a_rest_is_kept_open_or_closed),
-        cmocka_unit_test(a_probe_that_never_left_leaves_it_open),
-        cmocka_unit_test(a_rest_outlasts_the_probe_that_closes_it),
-        cmocka_unit_test(a_rate_lets_so_many_through_and_no_more),
-        cmocka_unit_test(a_pause_is_not_made_up_for),
-        cmocka_unit_test(without_a_rate_all_pass),
-        cmocka_unit_test(a_new_rate_gives_nothing_for_free),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

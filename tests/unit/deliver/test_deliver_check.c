@@ -1,6 +1,7 @@
 /* What names an endpoint, and which settings would do. */
 #include "deliver/deliver.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static int close_policy(void **state)
     return 0;
 }
 
-static void equal_places_have_one_name(void **state)
+CLAIM(equal_places_have_one_name)
 {
     static const struct {
         const char *to, *endpoint; /* NULL: refused */
@@ -71,7 +72,6 @@ static void equal_places_have_one_name(void **state)
         {"shop.example", NULL},
         {"", NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[TARGET_ERROR_BYTES] = "";
         struct buffer out;
@@ -84,11 +84,10 @@ static void equal_places_have_one_name(void **state)
     }
 }
 
-static void an_endpoint_never_outgrows_its_buffer(void **state)
+CLAIM(an_endpoint_never_outgrows_its_buffer)
 {
     char to[TARGET_TO_BYTES_MAX], error[TARGET_ERROR_BYTES];
     struct buffer out;
-    (void)state;
     memset(to, 'a', sizeof to);
     memcpy(to, "amqp://mq/", 10);
     buffer_init(&out, 256);
@@ -97,10 +96,9 @@ static void an_endpoint_never_outgrows_its_buffer(void **state)
     buffer_fini(&out);
 }
 
-static void every_scheme_finds_its_kind(void **state)
+CLAIM(every_scheme_finds_its_kind)
 {
     struct buffer out;
-    (void)state;
     assert_ptr_equal(target_find(slice_of("null:")), &target_null);
     assert_ptr_equal(target_find(slice_of("https://x")), &target_http);
     assert_ptr_equal(target_find(slice_of("HTTP://x")), &target_http);
@@ -114,7 +112,7 @@ static void every_scheme_finds_its_kind(void **state)
     buffer_fini(&out);
 }
 
-static void settings_are_checked_with_advice(void **state)
+CLAIM(settings_are_checked_with_advice)
 {
     static const struct {
         const char *extension, *says; /* NULL: they would do */
@@ -146,7 +144,6 @@ static void settings_are_checked_with_advice(void **state)
         {"{\"dead_letter\":{\"alert\":{\"command\":\"siren\"}}}", "policy file"},
         {"{\"dead_letter\":{\"alert\":{\"to\":\"https://other.example/x\"}}}", "allow-host"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[DELIVER_ERROR_BYTES] = "";
         bool ok = deliver_check(guard, slice_of("orders"), slice_of(cases[i].extension), error);
@@ -155,7 +152,7 @@ static void settings_are_checked_with_advice(void **state)
     }
 }
 
-static void callbacks_must_be_http_urls(void **state)
+CLAIM(callbacks_must_be_http_urls)
 {
     static const struct {
         const char *url, *says;
@@ -168,7 +165,6 @@ static void callbacks_must_be_http_urls(void **state)
         {"https://shop.example@other.example/x", "user"},
         {"", "a callback is a URL"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[DELIVER_ERROR_BYTES] = "";
         bool ok = deliver_check_callback(guard, slice_of(cases[i].url), error);
@@ -177,12 +173,11 @@ static void callbacks_must_be_http_urls(void **state)
     }
 }
 
-static void a_password_is_not_repeated(void **state)
+CLAIM(a_password_is_not_repeated)
 {
     static const char *const urls[] = {"http://bob:hunter2@shop.example/", "http://bob:hunter2@/",
                                        "https://bob:hun@ter2@shop.example:x/",
                                        "amqp://bob:hunter2@mq.example"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         char error[DELIVER_ERROR_BYTES] = "", why[TARGET_ERROR_BYTES] = "";
         struct buffer out;
@@ -195,11 +190,10 @@ static void a_password_is_not_repeated(void **state)
     }
 }
 
-static void without_a_policy_file_nothing_would_do(void **state)
+CLAIM(without_a_policy_file_nothing_would_do)
 {
     struct guard *off;
     char error[DELIVER_ERROR_BYTES] = "";
-    (void)state;
     assert_int_equal(guard_open(NULL, &off, error), 0);
     static const char *const extensions[] = {"{\"deliver\":{\"to\":\"https://shop.example\"}}",
                                              "{\"deliver\":{\"callback\":true}}",
@@ -211,16 +205,4 @@ static void without_a_policy_file_nothing_would_do(void **state)
     guard_free(off);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_places_have_one_name),
-        cmocka_unit_test(an_endpoint_never_outgrows_its_buffer),
-        cmocka_unit_test(every_scheme_finds_its_kind),
-        cmocka_unit_test(settings_are_checked_with_advice),
-        cmocka_unit_test(callbacks_must_be_http_urls),
-        cmocka_unit_test(a_password_is_not_repeated),
-        cmocka_unit_test(without_a_policy_file_nothing_would_do),
-    };
-    return cmocka_run_group_tests(tests, open_policy, close_policy);
-}
+CLAIMS_MAIN(open_policy, close_policy)

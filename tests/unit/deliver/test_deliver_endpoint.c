@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "deliver/endpoint.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,11 +114,10 @@ static void turn_until_told(struct stage *stage)
     assert_int_equal(stage->told, stage->given);
 }
 
-static void all_that_was_given_is_reported_once(void **state)
+CLAIM(all_that_was_given_is_reported_once)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms;
-    (void)state;
     for (int i = 0; i < 1000; i++)
         assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
     assert_int_equal(stage->told, 0);
@@ -127,11 +127,10 @@ static void all_that_was_given_is_reported_once(void **state)
     strike_stage(stage);
 }
 
-static void a_full_window_sends_back_each_a_little_later(void **state)
+CLAIM(a_full_window_sends_back_each_a_little_later)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms, before_ms = 0;
-    (void)state;
     for (int i = 0; i < 4; i++)
         assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
     for (int i = 0; i < 1000; i++) {
@@ -147,12 +146,11 @@ static void a_full_window_sends_back_each_a_little_later(void **state)
     strike_stage(stage);
 }
 
-static void a_repeatedly_failing_endpoint_pauses(void **state)
+CLAIM(a_repeatedly_failing_endpoint_pauses)
 {
     static const char to[] = "http://127.0.0.1:9/x";
     struct stage *stage = raise_stage();
     int64_t wait_ms, next_ms = 0;
-    (void)state;
     for (int i = 0; i < BREAKER_RUN; i++) {
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
         turn_until_told(stage);
@@ -180,12 +178,11 @@ static void a_repeatedly_failing_endpoint_pauses(void **state)
     strike_stage(stage);
 }
 
-static void beyond_the_most_the_longest_idle_goes(void **state)
+CLAIM(beyond_the_most_the_longest_idle_goes)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms;
     char to[64];
-    (void)state;
     for (int i = 0; i < ENDPOINTS_MAX + 100; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
@@ -198,12 +195,11 @@ static void beyond_the_most_the_longest_idle_goes(void **state)
     strike_stage(stage);
 }
 
-static void new_endpoints_wait_while_all_are_busy(void **state)
+CLAIM(new_endpoints_wait_while_all_are_busy)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms = 0;
     char to[64];
-    (void)state;
     for (int i = 0; i < ENDPOINTS_MAX; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
@@ -216,12 +212,11 @@ static void new_endpoints_wait_while_all_are_busy(void **state)
     strike_stage(stage);
 }
 
-static void too_many_endpoints_are_admitted_one_after_the_other(void **state)
+CLAIM(too_many_endpoints_are_admitted_one_after_the_other)
 {
     struct stage *stage = raise_stage();
     int64_t first_ms = 0, wait_ms = 0, before_ms = 0;
     char to[64];
-    (void)state;
     for (int i = 0; i < ENDPOINTS_MAX; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
@@ -242,12 +237,11 @@ static void too_many_endpoints_are_admitted_one_after_the_other(void **state)
     strike_stage(stage);
 }
 
-static void a_paused_endpoint_is_kept_while_others_are_idle(void **state)
+CLAIM(a_paused_endpoint_is_kept_while_others_are_idle)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms = 0;
     char to[64];
-    (void)state;
     for (int i = 0; i < ENDPOINTS_MAX + 10; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
@@ -293,10 +287,9 @@ static enum endpoint_verdict load(struct stage *stage, const char *name)
     return verdict;
 }
 
-static void unsent_messages_do_not_count_against_the_endpoint(void **state)
+CLAIM(unsent_messages_do_not_count_against_the_endpoint)
 {
     struct stage *stage = raise_stage();
-    (void)state;
     for (int i = 0; i < BREAKER_RUN; i++) { /* no success between them, either */
         assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);
         report_pending(stage, TARGET_UNSENT, false);
@@ -324,11 +317,10 @@ static void unsent_messages_do_not_count_against_the_endpoint(void **state)
     strike_stage(stage);
 }
 
-static void closing_all_reports_messages_in_flight(void **state)
+CLAIM(closing_all_reports_messages_in_flight)
 {
     struct stage *stage = raise_stage();
     int64_t wait_ms;
-    (void)state;
     for (int i = 0; i < 10; i++) {
         assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
         assert_int_equal(give(stage, "http://127.0.0.1:9/x", 0, &wait_ms), ENDPOINT_SENT);
@@ -344,18 +336,4 @@ static void closing_all_reports_messages_in_flight(void **state)
     strike_stage(stage);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_was_given_is_reported_once),
-        cmocka_unit_test(a_full_window_sends_back_each_a_little_later),
-        cmocka_unit_test(a_repeatedly_failing_endpoint_pauses),
-        cmocka_unit_test(beyond_the_most_the_longest_idle_goes),
-        cmocka_unit_test(new_endpoints_wait_while_all_are_busy),
-        cmocka_unit_test(too_many_endpoints_are_admitted_one_after_the_other),
-        cmocka_unit_test(a_paused_endpoint_is_kept_while_others_are_idle),
-        cmocka_unit_test(unsent_messages_do_not_count_against_the_endpoint),
-        cmocka_unit_test(closing_all_reports_messages_in_flight),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

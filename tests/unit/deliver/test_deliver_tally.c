@@ -2,6 +2,7 @@
 #include "deliver/endpoint_tally.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,10 +17,9 @@ static struct endpoint_tally *open_one(struct endpoint_tallies *tallies, const c
     return tally;
 }
 
-static void outcomes_times_and_the_last_error_are_kept(void **state)
+CLAIM(outcomes_times_and_the_last_error_are_kept)
 {
     struct endpoint_tallies tallies;
-    (void)state;
     endpoint_tallies_init(&tallies);
     struct endpoint_tally *tally = open_one(&tallies, "http://a:80");
     assert_string_equal(tally->error, "");
@@ -35,10 +35,9 @@ static void outcomes_times_and_the_last_error_are_kept(void **state)
     endpoint_tallies_fini(&tallies);
 }
 
-static void a_returning_endpoint_continues_its_counts(void **state)
+CLAIM(a_returning_endpoint_continues_its_counts)
 {
     struct endpoint_tallies tallies;
-    (void)state;
     endpoint_tallies_init(&tallies);
     struct endpoint_tally *tally = open_one(&tallies, "http://a:80");
     endpoint_tally_report(&tallies, tally, &done, 10, 2000);
@@ -49,11 +48,10 @@ static void a_returning_endpoint_continues_its_counts(void **state)
     endpoint_tallies_fini(&tallies);
 }
 
-static void shows_the_breaker_state_and_its_start(void **state)
+CLAIM(shows_the_breaker_state_and_its_start)
 {
     struct endpoint_tallies tallies;
     struct breaker breaker = {0};
-    (void)state;
     endpoint_tallies_init(&tallies);
     struct endpoint_tally *tally = open_one(&tallies, "http://a:80");
     assert_int_equal(tally->state, ENDPOINT_CLOSED);
@@ -85,11 +83,10 @@ static uint64_t done_of_all(const struct endpoint_tallies *tallies)
     return sum;
 }
 
-static void beyond_the_limit_removed_endpoints_are_kept_as_a_sum(void **state)
+CLAIM(beyond_the_limit_removed_endpoints_are_kept_as_a_sum)
 {
     struct endpoint_tallies tallies;
     char name[32];
-    (void)state;
     endpoint_tallies_init(&tallies);
     struct endpoint_tally *busy = open_one(&tallies, "http://busy:80");
     for (int i = 0; i < ENDPOINT_TALLIES_MAX + 300; i++) {
@@ -106,13 +103,4 @@ static void beyond_the_limit_removed_endpoints_are_kept_as_a_sum(void **state)
     endpoint_tallies_fini(&tallies);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outcomes_times_and_the_last_error_are_kept),
-        cmocka_unit_test(a_returning_endpoint_continues_its_counts),
-        cmocka_unit_test(shows_the_breaker_state_and_its_start),
-        cmocka_unit_test(beyond_the_limit_removed_endpoints_are_kept_as_a_sum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The engine under random commands: its invariants after every step, and the same state again from
  * its records. */
 #include "engine_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { IDS = 40 };
@@ -178,9 +179,8 @@ static void assert_same(struct world *world, struct engine *other)
     }
 }
 
-static void random_commands_keep_every_invariant_and_replay_to_the_same_state(void **state)
+CLAIM(random_commands_keep_every_invariant_and_replay_to_the_same_state)
 {
-    (void)state;
     uint64_t seed = seed_random(__func__).state;
     for (unsigned run = 0; run < 60; run++) {
         struct world world = open_world(seed + run);
@@ -207,10 +207,4 @@ static void random_commands_keep_every_invariant_and_replay_to_the_same_state(vo
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_commands_keep_every_invariant_and_replay_to_the_same_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,12 +1,12 @@
 /* Single promises of checkpoints: what they must write though nothing says so but a note in memory,
  * what may go afterwards, and what goes when it is met again. */
 #include "engine_owner.h"
+#include "unit/claim.h"
 
 /* ---- claims ---- */
 
-static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(void **state)
+CLAIM(after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go)
 {
-    (void)state;
     struct owner owner;
     open_owner(&owner);
     push(&owner, "fails", 0);
@@ -45,9 +45,8 @@ static void after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go(vo
 }
 
 /* Its newest state is in a file that stays, but without the attempt. */
-static void an_attempt_survives_the_file_with_its_end(void **state)
+CLAIM(an_attempt_survives_the_file_with_its_end)
 {
-    (void)state;
     struct owner owner;
     open_owner(&owner);
     push(&owner, "fails", 0);
@@ -63,9 +62,8 @@ static void an_attempt_survives_the_file_with_its_end(void **state)
 }
 
 /* The end came during the checkpoint: its record is in a file that stays. */
-static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void **state)
+CLAIM(an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next)
 {
-    (void)state;
     struct owner owner;
     struct random random = {1};
     open_owner(&owner);
@@ -91,9 +89,8 @@ static void an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next(void
 }
 
 /* No record marks the end of a remembered id's window: after a restart its slot is there again. */
-static void the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met(void **state)
+CLAIM(the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met)
 {
-    (void)state;
     struct owner owner;
     struct rig_slot *slot;
     struct record_place place;
@@ -127,9 +124,8 @@ static void the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met
 
 /* After a crash it has a slot again of an id whose time was over: nobody has met that one yet when
  * the record of the removal goes. */
-static void a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes(void **state)
+CLAIM(a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes)
 {
-    (void)state;
     struct owner owner;
     open_owner(&owner);
     put_topic(&owner, WINDOW_MS);
@@ -154,9 +150,8 @@ static void a_removed_topic_does_not_come_back_when_the_record_of_its_removal_go
 }
 
 /* Its own slot must not be taken for an outlived one. */
-static void the_slot_of_a_remembered_id_that_is_in_memory_stays(void **state)
+CLAIM(the_slot_of_a_remembered_id_that_is_in_memory_stays)
 {
-    (void)state;
     struct owner owner;
     struct rig_slot *slot;
     struct record_place place;
@@ -173,9 +168,8 @@ static void the_slot_of_a_remembered_id_that_is_in_memory_stays(void **state)
 }
 
 /* An item of one that is gone, or was replaced, is refused, so that its new slot is cleared. */
-static void jobs_that_ended_during_a_checkpoint_are_not_installed(void **state)
+CLAIM(jobs_that_ended_during_a_checkpoint_are_not_installed)
 {
-    (void)state;
     struct owner owner;
     struct random random = {1};
     struct queue_result result = {0};
@@ -208,9 +202,8 @@ static void jobs_that_ended_during_a_checkpoint_are_not_installed(void **state)
 }
 
 /* A record of another job, or an end, is not this job's record. */
-static void a_stub_takes_only_its_own_record(void **state)
+CLAIM(a_stub_takes_only_its_own_record)
 {
-    (void)state;
     struct owner owner;
     struct hash128 key;
     struct record_place place;
@@ -258,9 +251,8 @@ static void assert_names(struct owner *owner, enum record_kind kind, struct reco
 }
 
 /* So that a replay has nothing to look up. */
-static void every_record_about_a_job_in_a_run_names_its_slot(void **state)
+CLAIM(every_record_about_a_job_in_a_run_names_its_slot)
 {
-    (void)state;
     struct owner owner;
     struct record_place slot, other;
     open_owner(&owner);
@@ -290,18 +282,4 @@ static void every_record_about_a_job_in_a_run_names_its_slot(void **state)
     close_owner(&owner);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(after_a_checkpoint_all_that_is_not_leased_and_far_from_due_may_go),
-        cmocka_unit_test(an_attempt_survives_the_file_with_its_end),
-        cmocka_unit_test(an_attempt_that_ends_during_a_checkpoint_is_written_by_the_next),
-        cmocka_unit_test(the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met),
-        cmocka_unit_test(a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes),
-        cmocka_unit_test(the_slot_of_a_remembered_id_that_is_in_memory_stays),
-        cmocka_unit_test(jobs_that_ended_during_a_checkpoint_are_not_installed),
-        cmocka_unit_test(a_stub_takes_only_its_own_record),
-        cmocka_unit_test(every_record_about_a_job_in_a_run_names_its_slot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The engine, one claim after the other: clocks, attempts that end, topics, room. */
 #include "engine/stored.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 /* ---- clocks ---- */
 
@@ -29,9 +30,8 @@ static size_t take_count(struct world *world)
     return got;
 }
 
-static void a_step_of_the_wall_clock_moves_no_relative_delay(void **state)
+CLAIM(a_step_of_the_wall_clock_moves_no_relative_delay)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -50,9 +50,8 @@ static void a_step_of_the_wall_clock_moves_no_relative_delay(void **state)
     close_world(&world);
 }
 
-static void an_absolute_due_follows_the_wall_clock_both_ways(void **state)
+CLAIM(an_absolute_due_follows_the_wall_clock_both_ways)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -74,9 +73,8 @@ static void an_absolute_due_follows_the_wall_clock_both_ways(void **state)
     close_world(&world);
 }
 
-static void a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait(void **state)
+CLAIM(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -103,9 +101,8 @@ static void a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait(void **state)
     close_world(&world);
 }
 
-static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void **state)
+CLAIM(delivery_numbers_rise_over_a_restart_that_lost_the_last_records)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -150,9 +147,8 @@ static size_t pop_count(struct world *world, struct engine_view *last)
     return count;
 }
 
-static void a_pop_is_a_take_and_an_ack_in_one(void **state)
+CLAIM(a_pop_is_a_take_and_an_ack_in_one)
 {
-    (void)state;
     const struct topic_settings remembers = {.dedup_window_ms = 5000};
     struct world world = open_plain();
     struct engine_view view;
@@ -192,9 +188,8 @@ static void a_pop_is_a_take_and_an_ack_in_one(void **state)
     close_world(&world);
 }
 
-static void a_pop_shows_earlier_attempts(void **state)
+CLAIM(a_pop_shows_earlier_attempts)
 {
-    (void)state;
     struct world world = open_plain();
     struct engine_view view;
     struct queue_result result = {0};
@@ -256,9 +251,8 @@ static struct job_attempt first_attempt(struct world *world)
 }
 
 /* If the wall clock was set meanwhile, the start is shown by the new clock. */
-static void an_attempt_s_start_is_shown_by_the_wall_clock_there_is(void **state)
+CLAIM(an_attempt_s_start_is_shown_by_the_wall_clock_there_is)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -276,9 +270,8 @@ static void an_attempt_s_start_is_shown_by_the_wall_clock_there_is(void **state)
 }
 
 /* As an older version left it: its records do not say when a job was taken. */
-static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(void **state)
+CLAIM(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -312,7 +305,7 @@ static void a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length(voi
 
 /* What an older version wrote again when it gave up an old file: the job as it stands, the end that
  * is remembered. Both were counted before. */
-static void jobs_carried_forward_by_an_older_version_are_not_counted_again(void **state)
+CLAIM(jobs_carried_forward_by_an_older_version_are_not_counted_again)
 {
     struct log own = {0};
     struct world world = open_plain();
@@ -343,7 +336,6 @@ static void jobs_carried_forward_by_an_older_version_are_not_counted_again(void 
     struct engine_view view;
     struct queue_result result = {0};
 
-    (void)state;
     world.engine = open_engine(&own, world.now);
     done.done.key = engine_key(world.engine, topic, ended);
     on_append(&world.log, &counted);
@@ -377,9 +369,8 @@ static bool write_changed(void *ctx, const struct engine_item *item)
     return true;
 }
 
-static void a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take(void **state)
+CLAIM(a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -415,9 +406,8 @@ static void a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take(void **state
 
 /* ---- topics, room ---- */
 
-static void only_topics_with_an_extension_report_deaths(void **state)
+CLAIM(only_topics_with_an_extension_report_deaths)
 {
-    (void)state;
     struct topic_settings settings = {.policy.max_attempts = 1};
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
@@ -438,9 +428,8 @@ static void only_topics_with_an_extension_report_deaths(void **state)
 }
 
 /* Memory that others think theirs: a put that hands in what a show gave out. */
-static void a_shown_topic_extension_can_be_put_back(void **state)
+CLAIM(a_shown_topic_extension_can_be_put_back)
 {
-    (void)state;
     struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
     struct queue_topic shown;
     struct world world = open_plain();
@@ -469,9 +458,8 @@ static void expect_page(struct world *world, const char *after, size_t limit, co
     free(page);
 }
 
-static void topics_are_listed_by_name_in_pages(void **state)
+CLAIM(topics_are_listed_by_name_in_pages)
 {
-    (void)state;
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
     engine_start(world.engine, 1);
@@ -505,9 +493,8 @@ static void topics_are_listed_by_name_in_pages(void **state)
 }
 
 /* The loop may process it late; a push must not depend on that. */
-static void an_id_is_new_directly_after_its_window(void **state)
+CLAIM(an_id_is_new_directly_after_its_window)
 {
-    (void)state;
     struct topic_settings settings = {.dedup_window_ms = 1000};
     struct world world = open_plain();
     world.engine = open_engine(&world.log, world.now);
@@ -527,11 +514,10 @@ static void an_id_is_new_directly_after_its_window(void **state)
     close_world(&world);
 }
 
-static void the_reserved_room_holds_the_largest_records(void **state)
+CLAIM(the_reserved_room_holds_the_largest_records)
 {
     static char text[TOPIC_EXTENSION_BYTES_MAX], name[JOB_TOPIC_BYTES_MAX];
     struct record record = {.kind = RECORD_TOPIC};
-    (void)state;
     memset(text, 'x', sizeof text);
     memset(name, 't', sizeof name);
     record.topic.topic = slice_make(name, sizeof name);
@@ -549,24 +535,4 @@ static void the_reserved_room_holds_the_largest_records(void **state)
     assert_true(record_bytes_max(&record) <= engine_room_push(&push));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_of_the_wall_clock_moves_no_relative_delay),
-        cmocka_unit_test(an_absolute_due_follows_the_wall_clock_both_ways),
-        cmocka_unit_test(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait),
-        cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
-        cmocka_unit_test(a_pop_is_a_take_and_an_ack_in_one),
-        cmocka_unit_test(a_pop_shows_earlier_attempts),
-        cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
-        cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
-        cmocka_unit_test(jobs_carried_forward_by_an_older_version_are_not_counted_again),
-        cmocka_unit_test(a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take),
-        cmocka_unit_test(only_topics_with_an_extension_report_deaths),
-        cmocka_unit_test(a_shown_topic_extension_can_be_put_back),
-        cmocka_unit_test(topics_are_listed_by_name_in_pages),
-        cmocka_unit_test(an_id_is_new_directly_after_its_window),
-        cmocka_unit_test(the_reserved_room_holds_the_largest_records),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

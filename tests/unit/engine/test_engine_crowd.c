@@ -1,6 +1,7 @@
 /* Thousands of jobs: more than the key index begins with, more than a turn looks at. */
 #include "engine/stored.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 enum { JOBS = 10000, AT_MS = 10000 };
 
@@ -36,13 +37,12 @@ static uint64_t ready_count(struct world *world)
     return shown.counts.ready;
 }
 
-static void exactly_all_jobs_are_found_after_a_restart(void **state)
+CLAIM(exactly_all_jobs_are_found_after_a_restart)
 {
     static struct hash128 keys[JOBS];
     static bool knows[JOBS];
     struct world world;
     struct log own;
-    (void)state;
     open_crowd(&world, (struct queue_when){QUEUE_DUE_DELAY, AT_MS});
     struct engine *again = replay(&world.log, &own, world.now);
     for (unsigned job = 0; job < JOBS; job++) {
@@ -67,10 +67,9 @@ static void step_wall_clock(struct world *world, int64_t ms)
 }
 
 /* What was looked at by then is looked at again. */
-static void a_second_clock_step_restarts_the_retiming(void **state)
+CLAIM(a_second_clock_step_restarts_the_retiming)
 {
     struct world world;
-    (void)state;
     open_crowd(&world, (struct queue_when){QUEUE_DUE_AT, START_MS + 500 + AT_MS});
     step_wall_clock(&world, 3 * AT_MS);
     engine_advance(world.engine, world.now, 0);
@@ -87,10 +86,9 @@ static void a_second_clock_step_restarts_the_retiming(void **state)
 }
 
 /* A step back needs no retiming: a job that comes too early is filed again. */
-static void a_step_back_while_nothing_is_retimed_retimes_nothing(void **state)
+CLAIM(a_step_back_while_nothing_is_retimed_retimes_nothing)
 {
     struct world world;
-    (void)state;
     open_crowd(&world, (struct queue_when){QUEUE_DUE_AT, START_MS + 500 + AT_MS});
     step_wall_clock(&world, -AT_MS);
     engine_advance(world.engine, world.now, 0);
@@ -116,10 +114,9 @@ static size_t take_up_to(struct world *world, uint32_t max, size_t bytes_max)
     return taken;
 }
 
-static void a_take_stops_at_its_byte_limit_except_for_the_first_job(void **state)
+CLAIM(a_take_stops_at_its_byte_limit_except_for_the_first_job)
 {
     struct world world;
-    (void)state;
     open_crowd(&world, (struct queue_when){QUEUE_DUE_NOW, 0});
     size_t bytes = world.log.bytes[0];
     assert_int_equal(take_up_to(&world, 10, 1), 1);
@@ -130,10 +127,9 @@ static void a_take_stops_at_its_byte_limit_except_for_the_first_job(void **state
 }
 
 /* Its heap has given memory back meanwhile. */
-static void a_crowd_that_drains_goes_in_its_order_to_the_last(void **state)
+CLAIM(a_crowd_that_drains_goes_in_its_order_to_the_last)
 {
     struct world world;
-    (void)state;
     open_crowd(&world, (struct queue_when){QUEUE_DUE_NOW, 0});
     for (unsigned job = 0; job < JOBS; job++) {
         struct engine_view view;
@@ -152,14 +148,4 @@ static void a_crowd_that_drains_goes_in_its_order_to_the_last(void **state)
     close_world(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exactly_all_jobs_are_found_after_a_restart),
-        cmocka_unit_test(a_second_clock_step_restarts_the_retiming),
-        cmocka_unit_test(a_step_back_while_nothing_is_retimed_retimes_nothing),
-        cmocka_unit_test(a_take_stops_at_its_byte_limit_except_for_the_first_job),
-        cmocka_unit_test(a_crowd_that_drains_goes_in_its_order_to_the_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "engine_rig.h"
 
 #include "engine/stored.h"
+#include "unit/claim.h"
 
 enum { LEASE_MS = 100, SAID_MAX = 32, SAID_BYTES = 400 };
 
@@ -116,10 +117,9 @@ static const struct job_event *last(const struct stage *stage)
     return &stage->ear.events[stage->ear.count - 1];
 }
 
-static void each_change_sends_one_event(void **state)
+CLAIM(each_change_sends_one_event)
 {
     struct stage stage;
-    (void)state;
     stage_open(&stage, JOB_EVENTS_ALL);
     push(&stage, 20, (struct policy){0});
     push(&stage, 10, (struct policy){0});
@@ -157,10 +157,9 @@ static void each_change_sends_one_event(void **state)
     stage_close(&stage);
 }
 
-static void death_and_redrive_of_a_job_send_events(void **state)
+CLAIM(death_and_redrive_of_a_job_send_events)
 {
     struct stage stage;
-    (void)state;
     stage_open(&stage, JOB_EVENTS_ALL);
     push(&stage, 0, (struct policy){.max_attempts = 1});
     answer(&stage, take(&stage), QUEUE_NACK);
@@ -174,10 +173,9 @@ static void death_and_redrive_of_a_job_send_events(void **state)
     stage_close(&stage);
 }
 
-static void a_job_that_is_not_taken_in_time_expires(void **state)
+CLAIM(a_job_that_is_not_taken_in_time_expires)
 {
     struct stage stage;
-    (void)state;
     stage_open(&stage, JOB_EVENTS_ALL);
     push(&stage, 0, (struct policy){.ttl_ms = 5});
     pass(&stage, 10);
@@ -185,10 +183,9 @@ static void a_job_that_is_not_taken_in_time_expires(void **state)
     stage_close(&stage);
 }
 
-static void only_requested_kinds_send_events(void **state)
+CLAIM(only_requested_kinds_send_events)
 {
     struct stage stage;
-    (void)state;
     stage_open(&stage, job_event_bit(JOB_EVENT_DUE));
     push(&stage, 10, (struct policy){0});
     pass(&stage, 11);
@@ -199,13 +196,4 @@ static void only_requested_kinds_send_events(void **state)
     stage_close(&stage);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_change_sends_one_event),
-        cmocka_unit_test(death_and_redrive_of_a_job_send_events),
-        cmocka_unit_test(a_job_that_is_not_taken_in_time_expires),
-        cmocka_unit_test(only_requested_kinds_send_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* A lease is one delivery of one job, and ends when it was to end. */
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 enum { LEASE_MS = 100 };
 
@@ -51,9 +52,8 @@ static struct queue_counts counts(struct world *world)
 static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN};
 
 /* The wheel has not run since, so the job is still leased. */
-static void an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed(void **state)
+CLAIM(an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         struct world world;
         start(&world);
@@ -69,9 +69,8 @@ static void an_answer_after_the_lease_end_has_no_effect_before_the_end_is_proces
     }
 }
 
-static void an_answer_in_a_lease_s_last_millisecond_counts(void **state)
+CLAIM(an_answer_in_a_lease_s_last_millisecond_counts)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         struct world world;
         start(&world);
@@ -82,9 +81,8 @@ static void an_answer_in_a_lease_s_last_millisecond_counts(void **state)
     }
 }
 
-static void an_answer_to_an_earlier_delivery_counts_for_nothing(void **state)
+CLAIM(an_answer_to_an_earlier_delivery_counts_for_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         struct world world;
         start(&world);
@@ -107,9 +105,8 @@ static struct engine *restart(struct world *world, struct log *own, int64_t ms, 
     return again;
 }
 
-static void a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace(void **state)
+CLAIM(a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         struct world world;
         struct log own;
@@ -129,13 +126,12 @@ static void a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_gr
     }
 }
 
-static void it_ends_with_its_grace_and_is_shown_so(void **state)
+CLAIM(it_ends_with_its_grace_and_is_shown_so)
 {
     struct world world;
     struct log own;
     struct engine_view view;
     struct engine_stats stats;
-    (void)state;
     start(&world);
     take(&world);
     struct engine *again = restart(&world, &own, 10 * LEASE_MS, 50);
@@ -152,13 +148,12 @@ static void it_ends_with_its_grace_and_is_shown_so(void **state)
     close_world(&world);
 }
 
-static void leases_given_after_the_start_get_no_grace(void **state)
+CLAIM(leases_given_after_the_start_get_no_grace)
 {
     struct world world;
     struct log own;
     struct engine_view view;
     struct engine_stats stats;
-    (void)state;
     start(&world);
     struct engine *again = restart(&world, &own, 10, 10 * LEASE_MS);
     catch_up(&world, again);
@@ -176,15 +171,4 @@ static void leases_given_after_the_start_get_no_grace(void **state)
     close_world(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_after_the_lease_end_has_no_effect_before_the_end_is_processed),
-        cmocka_unit_test(an_answer_in_a_lease_s_last_millisecond_counts),
-        cmocka_unit_test(an_answer_to_an_earlier_delivery_counts_for_nothing),
-        cmocka_unit_test(a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace),
-        cmocka_unit_test(it_ends_with_its_grace_and_is_shown_so),
-        cmocka_unit_test(leases_given_after_the_start_get_no_grace),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

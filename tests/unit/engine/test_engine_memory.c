@@ -1,6 +1,7 @@
 /* Every allocation that the engine makes for cold jobs fails once: it is told, nothing is half done,
  * and with memory it goes on as if nothing had been. (What the rig allocates does not count, so it
  * is made before.) */
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 #include "engine_owner.h"
@@ -93,9 +94,8 @@ static bool load_all(struct owner *owner)
     return true;
 }
 
-static void a_far_job_without_memory_for_it_stays_far(void **state)
+CLAIM(a_far_job_without_memory_for_it_stays_far)
 {
-    (void)state;
     struct owner owner;
     int n = 0;
     bool done = false;
@@ -139,9 +139,8 @@ static int collect_all(struct owner *owner, struct engine_collect *collect)
     return result;
 }
 
-static void a_checkpoint_without_memory_is_given_up_and_made_later(void **state)
+CLAIM(a_checkpoint_without_memory_is_given_up_and_made_later)
 {
-    (void)state;
     struct owner owner;
     int result = -ENOMEM, n = 0;
     fill(&owner);
@@ -180,9 +179,8 @@ static bool refuses_items(void *ctx, const struct engine_item *item)
     return true;
 }
 
-static void an_item_that_the_owner_cannot_take_ends_the_collecting(void **state)
+CLAIM(an_item_that_the_owner_cannot_take_ends_the_collecting)
 {
-    (void)state;
     struct owner owner;
     int result = -ENOMEM;
     fill(&owner);
@@ -200,9 +198,8 @@ static void an_item_that_the_owner_cannot_take_ends_the_collecting(void **state)
 }
 
 /* Then the opening is refused; the next, with memory, finds everything. */
-static void a_replay_without_memory_is_refused(void **state)
+CLAIM(a_replay_without_memory_is_refused)
 {
-    (void)state;
     struct owner owner;
     bool done = false;
     int n = 0;
@@ -246,9 +243,8 @@ static size_t wanted_before(struct owner *owner, uint32_t before_file)
 
 /* Its newest state is in the log, its record in a run, and that cannot be read: what the state says
  * is written once more, so that the older files may go. */
-static void kept_jobs_need_no_older_file(void **state)
+CLAIM(kept_jobs_need_no_older_file)
 {
-    (void)state;
     struct owner owner;
     open_owner(&owner);
     push(&owner, "a", COLD_MS);
@@ -281,14 +277,4 @@ static void kept_jobs_need_no_older_file(void **state)
     close_owner(&owner);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_far_job_without_memory_for_it_stays_far),
-        cmocka_unit_test(a_checkpoint_without_memory_is_given_up_and_made_later),
-        cmocka_unit_test(an_item_that_the_owner_cannot_take_ends_the_collecting),
-        cmocka_unit_test(a_replay_without_memory_is_refused),
-        cmocka_unit_test(kept_jobs_need_no_older_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
  * what becomes of slots that records name. */
 #include "engine/stored.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 static struct world world;
 
@@ -64,12 +65,11 @@ static struct engine_view find(void)
 
 /* ---- one thing out of the ordinary ---- */
 
-static void a_job_comes_back_with_the_one_thing_it_has(void **state)
+CLAIM(a_job_comes_back_with_the_one_thing_it_has)
 {
     char history[JOB_HISTORY_BYTES_MAX];
     const struct job_attempt attempt = {
         .attempt = 1, .started_ms = 1, .duration_ms = 2, .outcome = JOB_OUTCOME_FAILED};
-    (void)state;
     for (int thing = 0; thing < 4; thing++) {
         struct record record = job_record();
         open_records();
@@ -95,12 +95,11 @@ static void a_job_comes_back_with_the_one_thing_it_has(void **state)
 }
 
 /* Its time to live counts from when it was first due. */
-static void a_job_comes_back_with_its_first_due(void **state)
+CLAIM(a_job_comes_back_with_its_first_due)
 {
     struct record record = job_record();
     const struct topic_settings settings = {.policy.ttl_ms = 500};
     struct queue_topic shown;
-    (void)state;
     open_records();
     record.job.first_due_ms = START_MS + 100;
     assert_true(replay_one(record, 1));
@@ -113,9 +112,8 @@ static void a_job_comes_back_with_its_first_due(void **state)
     close_world(&world);
 }
 
-static void a_state_comes_back_with_the_one_thing_it_has(void **state)
+CLAIM(a_state_comes_back_with_the_one_thing_it_has)
 {
-    (void)state;
     for (int thing = 0; thing < 4; thing++) {
         open_records();
         struct record record = state_record();
@@ -142,10 +140,9 @@ static void a_state_comes_back_with_the_one_thing_it_has(void **state)
 
 /* ---- what cannot be ---- */
 
-static void a_record_that_contradicts_earlier_ones_is_rejected(void **state)
+CLAIM(a_record_that_contradicts_earlier_ones_is_rejected)
 {
     struct record record = job_record();
-    (void)state;
     open_records();
     record.job.topic = slice_of(".hidden");
     assert_false(replay_one(record, 1));
@@ -169,10 +166,9 @@ static void a_record_that_contradicts_earlier_ones_is_rejected(void **state)
     close_world(&world);
 }
 
-static void a_topic_that_has_jobs_cannot_have_been_removed(void **state)
+CLAIM(a_topic_that_has_jobs_cannot_have_been_removed)
 {
     const struct record removed = {.kind = RECORD_TOPIC, .topic = {.topic = topic_name(0)}};
-    (void)state;
     open_records();
     assert_true(replay_one(removed, 1)); /* it was already gone */
     assert_true(replay_one(job_record(), 2));
@@ -182,10 +178,9 @@ static void a_topic_that_has_jobs_cannot_have_been_removed(void **state)
 }
 
 /* Their time may have run out without a record. */
-static void remembered_ids_go_with_their_topic(void **state)
+CLAIM(remembered_ids_go_with_their_topic)
 {
     const struct record removed = {.kind = RECORD_TOPIC, .topic = {.topic = topic_name(0)}};
-    (void)state;
     open_records();
     struct record other = job_record();
     other.job.topic = topic_name(1);
@@ -206,12 +201,11 @@ static void remembered_ids_go_with_their_topic(void **state)
 /* ---- slots ---- */
 
 /* What a record of an end names as the slot it frees. */
-static void without_runs_every_slot_is_dead(void **state)
+CLAIM(without_runs_every_slot_is_dead)
 {
     struct record record = job_record();
     uint32_t at = 0;
     struct hash128 key;
-    (void)state;
     open_records();
     record.from = (struct record_place){.file = RECORD_IN_RUN | 3, .at = 1, .bytes = 10};
     assert_true(replay_one(record, 1));
@@ -257,12 +251,11 @@ static void open_with_slots(enum engine_slot (*release)(void *ctx, struct record
 }
 
 /* More than there is room for at first. */
-static void ends_with_unknown_slots_are_reported_in_order(void **state)
+CLAIM(ends_with_unknown_slots_are_reported_in_order)
 {
     enum { ENDS = 3000 };
     uint32_t at = 0, count = 0;
     struct hash128 key;
-    (void)state;
     open_with_slots(never_committed);
     tell_pushed(ENDS);
     for (uint64_t i = 1; i <= ENDS; i++) {
@@ -280,14 +273,13 @@ static void ends_with_unknown_slots_are_reported_in_order(void **state)
 }
 
 /* The log tells a state of a job that lies in a run; whoever looks there may find another. */
-static void a_stub_is_filled_by_its_own_job_and_no_other(void **state)
+CLAIM(a_stub_is_filled_by_its_own_job_and_no_other)
 {
     const uint64_t stored[SECTIONS] = {[SECTION_DELAYED] = 1};
     const struct record_place slot = {.file = RECORD_IN_RUN | 1, .at = 0, .bytes = 50};
     uint32_t at = 0;
     struct hash128 key;
     struct record_place place;
-    (void)state;
     open_with_slots(released);
     assert_true(engine_stored_begin(world.engine, topic_name(0), stored, 0));
     tell_pushed(1);
@@ -327,10 +319,9 @@ static void a_stub_is_filled_by_its_own_job_and_no_other(void **state)
 /* ---- clocks that differ ---- */
 
 /* The wall clock runs a little behind its last step. */
-static void a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead(void **state)
+CLAIM(a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead)
 {
     struct queue_result result = {0};
-    (void)state;
     open_records();
     engine_start(world.engine, 1);
     world.now.wall_ms -= 100;
@@ -354,9 +345,8 @@ static void a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead
 }
 
 /* As an older version left it; its guess at when it was taken lies behind its end. */
-static void an_attempt_of_unknown_beginning_takes_no_less_than_no_time(void **state)
+CLAIM(an_attempt_of_unknown_beginning_takes_no_less_than_no_time)
 {
-    (void)state;
     open_records();
     struct record record = state_record();
     record.state.state = JOB_LEASED;
@@ -383,20 +373,4 @@ static void an_attempt_of_unknown_beginning_takes_no_less_than_no_time(void **st
     close_world(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_comes_back_with_the_one_thing_it_has),
-        cmocka_unit_test(a_job_comes_back_with_its_first_due),
-        cmocka_unit_test(a_state_comes_back_with_the_one_thing_it_has),
-        cmocka_unit_test(a_record_that_contradicts_earlier_ones_is_rejected),
-        cmocka_unit_test(a_topic_that_has_jobs_cannot_have_been_removed),
-        cmocka_unit_test(remembered_ids_go_with_their_topic),
-        cmocka_unit_test(without_runs_every_slot_is_dead),
-        cmocka_unit_test(ends_with_unknown_slots_are_reported_in_order),
-        cmocka_unit_test(a_stub_is_filled_by_its_own_job_and_no_other),
-        cmocka_unit_test(a_job_due_by_the_wall_clock_waits_for_it_although_the_wheel_is_ahead),
-        cmocka_unit_test(an_attempt_of_unknown_beginning_takes_no_less_than_no_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "engine_rig.h"
 
 #include "engine/stored.h"
+#include "unit/claim.h"
 
 static struct {
     struct engine *engine;
@@ -110,12 +111,11 @@ static bool knows(const char *id)
 
 /* ---- refused ---- */
 
-static void a_job_that_cannot_be_is_refused(void **state)
+CLAIM_BETWEEN(a_job_that_cannot_be_is_refused, open_scene, close_scene)
 {
     static char long_id[JOB_ID_BYTES_MAX + 2];
     struct record record;
 
-    (void)state;
     memset(long_id, 'x', sizeof long_id - 1);
     record = job_of("no topic, for its spaces", "a");
     assert_false(replay_one(&record));
@@ -132,20 +132,18 @@ static void a_job_that_cannot_be_is_refused(void **state)
     assert_int_equal(engine_topic_count(scene.engine), 0);
 }
 
-static void a_record_of_no_kind_is_refused(void **state)
+CLAIM_BETWEEN(a_record_of_no_kind_is_refused, open_scene, close_scene)
 {
     struct record record = job_of("orders", "a");
 
-    (void)state;
     record.kind = (enum record_kind)9;
     assert_false(replay_one(&record));
 }
 
-static void a_state_that_is_never_stored_is_refused(void **state)
+CLAIM_BETWEEN(a_state_that_is_never_stored_is_refused, open_scene, close_scene)
 {
     struct record record;
 
-    (void)state;
     assert_true(replay_job("a"));
     record = state_of("a", JOB_READY);
     assert_false(replay_one(&record));
@@ -158,11 +156,10 @@ static void a_state_that_is_never_stored_is_refused(void **state)
     assert_int_equal(shown().counts.delayed, 1);
 }
 
-static void a_state_after_the_end_of_a_job_is_rejected(void **state)
+CLAIM_BETWEEN(a_state_after_the_end_of_a_job_is_rejected, open_scene, close_scene)
 {
     struct record done = done_of("orders", "a"), later = state_of("a", JOB_LEASED);
 
-    (void)state;
     done.done.remember_until_ms = START_MS + 5000;
     assert_true(replay_job("a"));
     assert_true(replay_one(&done));
@@ -170,11 +167,10 @@ static void a_state_after_the_end_of_a_job_is_rejected(void **state)
     assert_int_equal(jobs(), 0);
 }
 
-static void an_end_without_an_id_is_rejected_if_it_must_be_remembered(void **state)
+CLAIM_BETWEEN(an_end_without_an_id_is_rejected_if_it_must_be_remembered, open_scene, close_scene)
 {
     struct record record = done_of("", "a");
 
-    (void)state;
     record.done.remember_until_ms = START_MS + 5000;
     assert_false(replay_one(&record));
     assert_int_equal(engine_entries(scene.engine), 0);
@@ -186,21 +182,19 @@ static struct record topic_record(bool exists)
                            .topic = {.topic = slice_of("orders"), .exists = exists}};
 }
 
-static void a_topic_with_jobs_is_not_removed(void **state)
+CLAIM_BETWEEN(a_topic_with_jobs_is_not_removed, open_scene, close_scene)
 {
     struct record removal = topic_record(false);
 
-    (void)state;
     assert_true(replay_job("a"));
     assert_false(replay_one(&removal));
     assert_int_equal(shown().counts.delayed, 1);
 }
 
-static void more_topics_than_allowed_are_refused(void **state)
+CLAIM_BETWEEN(more_topics_than_allowed_are_refused, open_scene, close_scene)
 {
     unsigned taken = 0;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         char name[32];
         struct record record;
@@ -216,11 +210,10 @@ static void more_topics_than_allowed_are_refused(void **state)
 
 /* ---- ignored ---- */
 
-static void the_end_of_a_job_that_is_nowhere_ends_nothing(void **state)
+CLAIM_BETWEEN(the_end_of_a_job_that_is_nowhere_ends_nothing, open_scene, close_scene)
 {
     struct record record = done_of("orders", "nobody");
 
-    (void)state;
     scene.is_partial = true;
     assert_true(replay_job("a"));
     assert_true(replay_one(&record));
@@ -229,11 +222,10 @@ static void the_end_of_a_job_that_is_nowhere_ends_nothing(void **state)
     assert_int_equal(shown().totals.acked, 1); /* it was in a file that is gone */
 }
 
-static void an_end_carried_on_is_not_counted_again(void **state)
+CLAIM_BETWEEN(an_end_carried_on_is_not_counted_again, open_scene, close_scene)
 {
     struct record record = done_of("orders", "a");
 
-    (void)state;
     record.done.carried = true;
     record.done.remember_until_ms = START_MS + 5000;
     assert_true(replay_one(&record));
@@ -241,23 +233,21 @@ static void an_end_carried_on_is_not_counted_again(void **state)
     assert_true(knows("a"));
 }
 
-static void the_removal_of_a_topic_that_is_nowhere_is_fine(void **state)
+CLAIM_BETWEEN(the_removal_of_a_topic_that_is_nowhere_is_fine, open_scene, close_scene)
 {
     struct record removal = topic_record(false);
 
-    (void)state;
     assert_true(replay_one(&removal));
     assert_int_equal(engine_topic_count(scene.engine), 0);
 }
 
 /* Remembered ids whose time ran out leave no record. */
-static void a_removed_topic_takes_its_remembered_ids_along(void **state)
+CLAIM_BETWEEN(a_removed_topic_takes_its_remembered_ids_along, open_scene, close_scene)
 {
     struct record removal = topic_record(false), done;
     struct record other = job_of("mails", "stays");
     char id[] = "a";
 
-    (void)state;
     assert_true(replay_one(&other));
     for (; *id < 'f'; ++*id) {
         done = done_of("orders", id);
@@ -274,12 +264,11 @@ static void a_removed_topic_takes_its_remembered_ids_along(void **state)
 
 /* ---- twice ---- */
 
-static void a_record_that_comes_twice_changes_nothing(void **state)
+CLAIM_BETWEEN(a_record_that_comes_twice_changes_nothing, open_scene, close_scene)
 {
     struct record leased = state_of("a", JOB_LEASED), retried = state_of("a", JOB_DELAYED);
     struct queue_topic once, twice;
 
-    (void)state;
     leased.state.delivery = 77;
     leased.state.attempt = 1;
     leased.state.lease_until_ms = START_MS + 9000;
@@ -302,11 +291,10 @@ static void a_record_that_comes_twice_changes_nothing(void **state)
     assert_memory_equal(&once.counts, &twice.counts, sizeof once.counts);
 }
 
-static void a_job_pushed_again_takes_the_place_of_the_one_before(void **state)
+CLAIM_BETWEEN(a_job_pushed_again_takes_the_place_of_the_one_before, open_scene, close_scene)
 {
     struct record leased = state_of("a", JOB_LEASED), again = job_of("orders", "a");
 
-    (void)state;
     again.origin = RECORD_PUSHED_REPLACING;
     assert_true(replay_job("a"));
     assert_true(replay_one(&leased));
@@ -320,14 +308,13 @@ static void a_job_pushed_again_takes_the_place_of_the_one_before(void **state)
 /* ---- states of jobs that are not here ---- */
 
 /* It may lie in a run; who finds it nowhere knows that the log has lost something. */
-static void a_state_of_a_job_that_is_not_here_waits_for_it(void **state)
+CLAIM_BETWEEN(a_state_of_a_job_that_is_not_here_waits_for_it, open_scene, close_scene)
 {
     struct record leased = state_of("far", JOB_LEASED);
     struct record_place place;
     struct hash128 key;
     uint32_t at = 0;
 
-    (void)state;
     leased.state.delivery = 5;
     leased.from = (struct record_place){.file = 3 | RECORD_IN_RUN, .at = 9, .bytes = 70};
     assert_true(replay_one(&leased));
@@ -348,11 +335,10 @@ static bool something_waits(void)
     return engine_stub_next(scene.engine, &at, &key, &place);
 }
 
-static void a_pending_state_is_settled_by_the_job_end(void **state)
+CLAIM_BETWEEN(a_pending_state_is_settled_by_the_job_end, open_scene, close_scene)
 {
     struct record leased = state_of("far", JOB_LEASED), done = done_of("orders", "far");
 
-    (void)state;
     scene.is_partial = true;
     leased.state.delivery = 5;
     assert_true(replay_one(&leased));
@@ -363,11 +349,10 @@ static void a_pending_state_is_settled_by_the_job_end(void **state)
     assert_int_equal(shown().totals.acked, 1);
 }
 
-static void a_pending_state_is_settled_by_a_new_push(void **state)
+CLAIM_BETWEEN(a_pending_state_is_settled_by_a_new_push, open_scene, close_scene)
 {
     struct record leased = state_of("far", JOB_LEASED);
 
-    (void)state;
     assert_true(replay_one(&leased));
     assert_true(something_waits());
     assert_true(replay_job("far"));
@@ -376,28 +361,4 @@ static void a_pending_state_is_settled_by_a_new_push(void **state)
     assert_int_equal(shown().counts.leased, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, open_scene, close_scene)
-        ROW(a_job_that_cannot_be_is_refused),
-        ROW(a_record_of_no_kind_is_refused),
-        ROW(a_state_that_is_never_stored_is_refused),
-        ROW(a_state_after_the_end_of_a_job_is_rejected),
-        ROW(an_end_without_an_id_is_rejected_if_it_must_be_remembered),
-        ROW(a_topic_with_jobs_is_not_removed),
-        ROW(more_topics_than_allowed_are_refused),
-        ROW(the_end_of_a_job_that_is_nowhere_ends_nothing),
-        ROW(an_end_carried_on_is_not_counted_again),
-        ROW(the_removal_of_a_topic_that_is_nowhere_is_fine),
-        ROW(a_removed_topic_takes_its_remembered_ids_along),
-        ROW(a_record_that_comes_twice_changes_nothing),
-        ROW(a_job_pushed_again_takes_the_place_of_the_one_before),
-        ROW(a_state_of_a_job_that_is_not_here_waits_for_it),
-        ROW(a_pending_state_is_settled_by_the_job_end),
-        ROW(a_pending_state_is_settled_by_a_new_push),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Commands without memory: what is refused has left nothing behind, what may not be refused goes on
  * with less. */
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 #include "engine_rig.h"
@@ -99,12 +100,11 @@ static enum queue_status nack(struct engine *engine, struct engine_lease lease)
 
 /* ---- claims ---- */
 
-static void creation_without_memory_leaves_no_engine(void **state)
+CLAIM(creation_without_memory_leaves_no_engine)
 {
     struct engine *engine = NULL;
     int refused = 0;
 
-    (void)state;
     for (int n = 0; !engine; n++) {
         assert_true(n < TRIES_MAX);
         engine = SCARCE(n, new_engine());
@@ -114,13 +114,12 @@ static void creation_without_memory_leaves_no_engine(void **state)
     end(engine);
 }
 
-static void a_rejected_topic_is_not_created(void **state)
+CLAIM(a_rejected_topic_is_not_created)
 {
     const struct topic_settings settings = {.extension = slice_of("{\"kept\":true}")};
     enum queue_status status = QUEUE_NO_MEMORY;
     int refused = 0;
 
-    (void)state;
     for (int n = 0; status == QUEUE_NO_MEMORY; n++) {
         struct engine *engine = start();
         size_t before = appended;
@@ -135,14 +134,13 @@ static void a_rejected_topic_is_not_created(void **state)
     assert_int_equal(refused, 6);
 }
 
-static void settings_that_were_refused_change_nothing(void **state)
+CLAIM(settings_that_were_refused_change_nothing)
 {
     const struct topic_settings before = {.extension = slice_of("{}"), .dedup_window_ms = 1000};
     const struct topic_settings after = {.extension = slice_of("{\"a\":1}")};
     struct engine *engine = start();
     struct queue_topic shown;
 
-    (void)state;
     assert_int_equal(engine_topic_put(engine, topic_name(0), &before), QUEUE_CREATED);
     assert_int_equal(SCARCE(0, engine_topic_put(engine, topic_name(0), &after)), QUEUE_NO_MEMORY);
     assert_true(engine_topic_show(engine, topic_name(0), now, &shown));
@@ -152,12 +150,11 @@ static void settings_that_were_refused_change_nothing(void **state)
 }
 
 /* Also where the push would have made its topic. */
-static void a_push_that_was_refused_has_left_nothing(void **state)
+CLAIM(a_push_that_was_refused_has_left_nothing)
 {
     const struct policy policy = {.max_attempts = 3};
     int refused = 0;
 
-    (void)state;
     for (int exists = 0; exists < 2; exists++) {
         enum queue_status status = QUEUE_NO_MEMORY;
 
@@ -182,12 +179,11 @@ static void a_push_that_was_refused_has_left_nothing(void **state)
 }
 
 /* Its heap has no room: it is looked at again soon. */
-static void a_job_without_memory_to_be_ready_is_so_a_second_later(void **state)
+CLAIM(a_job_without_memory_to_be_ready_is_so_a_second_later)
 {
     struct engine *engine = start();
     struct queue_topic shown;
 
-    (void)state;
     assert_int_equal(engine_topic_put(engine, topic_name(0), &(struct topic_settings){0}),
                      QUEUE_CREATED);
     struct queue_push push = {.topic = topic_name(0),
@@ -208,14 +204,13 @@ static void a_job_without_memory_to_be_ready_is_so_a_second_later(void **state)
     end(engine);
 }
 
-static void jobs_that_cannot_be_leased_stay_ready(void **state)
+CLAIM(jobs_that_cannot_be_leased_stay_ready)
 {
     struct engine *engine = start();
     struct engine_view view;
     size_t taken = 0;
     int refused = 0;
 
-    (void)state;
     assert_int_equal(push_with(engine, "a", &no_policy), QUEUE_CREATED);
     for (int n = 0; taken == 0; n++) {
         taken = SCARCE(n, take_into(engine, &view));
@@ -230,13 +225,12 @@ static void jobs_that_cannot_be_leased_stay_ready(void **state)
 }
 
 /* With its error, where the texts are copied; without, where they cannot be. */
-static void a_job_is_shown_without_texts_if_memory_runs_out(void **state)
+CLAIM(a_job_is_shown_without_texts_if_memory_runs_out)
 {
     struct engine *engine = start();
     struct engine_view view;
     bool found;
 
-    (void)state;
     assert_int_equal(push_with(engine, "a", &no_policy), QUEUE_CREATED);
     assert_int_equal(nack(engine, take(engine)), QUEUE_OK);
     for (int scarce = 0; scarce < 2; scarce++) {
@@ -252,12 +246,11 @@ static void a_job_is_shown_without_texts_if_memory_runs_out(void **state)
 }
 
 /* An answer is never rejected because of missing memory. */
-static void an_error_without_memory_for_it_is_not_kept(void **state)
+CLAIM(an_error_without_memory_for_it_is_not_kept)
 {
     struct engine *engine = start();
     struct engine_view view;
 
-    (void)state;
     assert_int_equal(push_with(engine, "a", &no_policy), QUEUE_CREATED);
     struct engine_lease lease = take(engine);
     assert_int_equal(SCARCE(0, nack(engine, lease)), QUEUE_OK);
@@ -268,9 +261,8 @@ static void an_error_without_memory_for_it_is_not_kept(void **state)
     end(engine);
 }
 
-static void an_expired_job_without_memory_to_be_dead_is_gone(void **state)
+CLAIM(an_expired_job_without_memory_to_be_dead_is_gone)
 {
-    (void)state;
     for (int scarce = 0; scarce < 2; scarce++) {
         const struct topic_settings settings = {.policy.ttl_ms = 1000, .dead_letter_expired = true};
         struct engine *engine = start();
@@ -288,13 +280,12 @@ static void an_expired_job_without_memory_to_be_dead_is_gone(void **state)
     }
 }
 
-static void a_list_without_memory_is_not_begun(void **state)
+CLAIM(a_list_without_memory_is_not_begun)
 {
     struct engine *engine = start();
     struct slice name = topic_name(0);
     struct walk walk = {.kind = WALK_LIST, .topic_bytes = name.len, .limit = 5};
 
-    (void)state;
     memcpy(walk.topic, name.at, name.len);
     assert_int_equal(push_with(engine, "a", &no_policy), QUEUE_CREATED);
     assert_false(SCARCE(0, walk_init(&walk, engine)));
@@ -369,9 +360,8 @@ static bool replay_story(struct engine *engine, enum story story)
 }
 
 /* The opening is then refused; the next may find memory. */
-static void a_record_is_rejected_if_memory_runs_out(void **state)
+CLAIM(a_record_is_rejected_if_memory_runs_out)
 {
-    (void)state;
     for (enum story story = 0; story < STORIES; story++) {
         bool done = false;
         int refused = 0;
@@ -395,20 +385,4 @@ static void a_record_is_rejected_if_memory_runs_out(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(creation_without_memory_leaves_no_engine),
-        cmocka_unit_test(a_rejected_topic_is_not_created),
-        cmocka_unit_test(settings_that_were_refused_change_nothing),
-        cmocka_unit_test(a_push_that_was_refused_has_left_nothing),
-        cmocka_unit_test(a_job_without_memory_to_be_ready_is_so_a_second_later),
-        cmocka_unit_test(jobs_that_cannot_be_leased_stay_ready),
-        cmocka_unit_test(a_job_is_shown_without_texts_if_memory_runs_out),
-        cmocka_unit_test(an_error_without_memory_for_it_is_not_kept),
-        cmocka_unit_test(an_expired_job_without_memory_to_be_dead_is_gone),
-        cmocka_unit_test(a_list_without_memory_is_not_begun),
-        cmocka_unit_test(a_record_is_rejected_if_memory_runs_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

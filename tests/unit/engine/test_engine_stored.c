@@ -2,6 +2,7 @@
  * loading and crashes between any two steps, answers as one that has all of them in memory, and
  * shows the same. */
 #include "engine_twins.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 struct met {
@@ -32,33 +33,22 @@ static struct met run_twins(uint64_t seed, unsigned runs, bool steps, bool forge
     return met;
 }
 
-static void far_jobs_are_answered_for_as_if_they_were_in_memory(void **state)
+CLAIM(far_jobs_are_answered_for_as_if_they_were_in_memory)
 {
-    (void)state;
     struct met met = run_twins(seed_random(__func__).state, 10, false, false);
     assert_true(met.unknown && met.stubs);
 }
 
-static void far_jobs_follow_the_wall_clock_when_it_steps(void **state)
+CLAIM(far_jobs_follow_the_wall_clock_when_it_steps)
 {
-    (void)state;
     struct met met = run_twins(seed_random(__func__).state, 6, true, false);
     assert_true(met.stepped);
 }
 
-static void log_records_lost_in_a_crash_do_not_affect_runs(void **state)
+CLAIM(log_records_lost_in_a_crash_do_not_affect_runs)
 {
-    (void)state;
     struct met met = run_twins(seed_random(__func__).state, 8, false, true);
     assert_true(met.lost && met.unknown && met.stubs);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(far_jobs_are_answered_for_as_if_they_were_in_memory),
-        cmocka_unit_test(far_jobs_follow_the_wall_clock_when_it_steps),
-        cmocka_unit_test(log_records_lost_in_a_crash_do_not_affect_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Very many topics: what is asked of some costs what some cost. */
 #include "base/clock.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -58,10 +59,9 @@ static int64_t least_us(struct engine *engine)
     return least;
 }
 
-static void a_page_costs_the_same_however_many_topics_there_are(void **state)
+CLAIM(a_page_costs_the_same_however_many_topics_there_are)
 {
     struct engine *few = engine_with(FEW), *many = engine_with(MANY);
-    (void)state;
     engine_check(many);
     int64_t few_us = least_us(few), many_us = least_us(many);
     print_message("%d pages: %lld us of %d topics, %lld us of %d\n", PAGES, (long long)few_us, FEW,
@@ -71,10 +71,4 @@ static void a_page_costs_the_same_however_many_topics_there_are(void **state)
     engine_free(many);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_page_costs_the_same_however_many_topics_there_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

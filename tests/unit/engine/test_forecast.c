@@ -3,6 +3,7 @@
 #include "engine/state.h"
 
 #include "engine_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { MINUTE_MS = 60000, JOBS = 4000 };
@@ -105,7 +106,7 @@ static void check_all(struct engine *engine, const struct due *dues, uint64_t to
     free(found);
 }
 
-static void every_job_is_counted_in_its_minute(void **state)
+CLAIM(every_job_is_counted_in_its_minute)
 {
     static struct due dues[JOBS];
     enum { TOPICS_OF_THIS = 20 };
@@ -114,7 +115,6 @@ static void every_job_is_counted_in_its_minute(void **state)
     struct random random = seed_random(__func__);
     struct name topic_text, id_text;
 
-    (void)state;
     memset(dues, 0, sizeof dues);
     for (int step = 0; step < 4 * JOBS; step++) {
         size_t i = random_below(&random, JOBS);
@@ -150,7 +150,7 @@ static void every_job_is_counted_in_its_minute(void **state)
 /* ---- bounded ---- */
 
 /* Far more pairs of topic and hour than there are pages. */
-static void memory_is_bounded_and_the_sums_are_right(void **state)
+CLAIM(memory_is_bounded_and_the_sums_are_right)
 {
     enum { MANY = 400, EACH = 60 };
     struct engine_now now = now_at(1750000000123);
@@ -159,7 +159,6 @@ static void memory_is_bounded_and_the_sums_are_right(void **state)
     struct name text;
     uint64_t estimated = 0;
 
-    (void)state;
     for (uint64_t i = 0; i < MANY * EACH; i++)
         push_at(engine, name_of(&text, "t", i % MANY), i,
                 now.wall_ms + 1000 +
@@ -186,13 +185,12 @@ static void memory_is_bounded_and_the_sums_are_right(void **state)
 }
 
 /* What is passed makes room for what comes. */
-static void pages_of_the_past_serve_again(void **state)
+CLAIM(pages_of_the_past_serve_again)
 {
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 10);
     struct name text;
 
-    (void)state;
     for (uint64_t i = 0; i < 3 * FORECAST_PAGES_MAX; i++) {
         struct slice topic = name_of(&text, "t", i % 5);
         push_at(engine, topic, i, now.wall_ms + hour_ms, true, now);
@@ -213,12 +211,11 @@ static void pages_of_the_past_serve_again(void **state)
     engine_free(engine);
 }
 
-static void a_wall_clock_step_marks_the_forecast_as_estimated(void **state)
+CLAIM(a_wall_clock_step_marks_the_forecast_as_estimated)
 {
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 10);
 
-    (void)state;
     push_at(engine, slice_of("t"), 1, now.wall_ms + 10 * MINUTE_MS, false, now);
     now.wall_ms += 90001;
     now.skew_ms += 90001;
@@ -230,13 +227,12 @@ static void a_wall_clock_step_marks_the_forecast_as_estimated(void **state)
     engine_free(engine);
 }
 
-static void an_unknown_topic_has_no_forecast(void **state)
+CLAIM(an_unknown_topic_has_no_forecast)
 {
     struct engine_now now = now_at(1750000000123);
     struct engine *engine = start(now, 10);
     struct engine_forecast *found = calloc(1, sizeof *found);
 
-    (void)state;
     assert_false(engine_forecast(engine, slice_of("t"), now, found));
     free(found);
     engine_free(engine);
@@ -244,12 +240,11 @@ static void an_unknown_topic_has_no_forecast(void **state)
 
 /* ---- shared out ---- */
 
-static void a_share_has_the_right_sum_and_the_shape(void **state)
+CLAIM(a_share_has_the_right_sum_and_the_shape)
 {
     static struct timeline shape, out;
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (int round = 0; round < 50; round++) {
         uint64_t jobs = random_below(&random, 1000000), sum = 0;
         timeline_init(&shape, 0);
@@ -269,15 +264,4 @@ static void a_share_has_the_right_sum_and_the_shape(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_is_counted_in_its_minute),
-        cmocka_unit_test(memory_is_bounded_and_the_sums_are_right),
-        cmocka_unit_test(pages_of_the_past_serve_again),
-        cmocka_unit_test(a_wall_clock_step_marks_the_forecast_as_estimated),
-        cmocka_unit_test(an_unknown_topic_has_no_forecast),
-        cmocka_unit_test(a_share_has_the_right_sum_and_the_shape),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "engine/lease.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 static const struct mac_key *key_of(struct random *random)
@@ -12,10 +13,9 @@ static const struct mac_key *key_of(struct random *random)
     return &key;
 }
 
-static void a_written_lease_is_read_back(void **state)
+CLAIM(a_written_lease_is_read_back)
 {
     struct random random = seed_random("a_written_lease_is_read_back");
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         const struct mac_key *key = key_of(&random);
         struct engine_lease lease = {.key_low = random_next(&random),
@@ -30,14 +30,13 @@ static void a_written_lease_is_read_back(void **state)
     }
 }
 
-static void a_text_with_any_difference_is_invalid(void **state)
+CLAIM(a_text_with_any_difference_is_invalid)
 {
     struct random random = seed_random("a_text_with_any_difference_is_invalid");
     const struct mac_key *key = key_of(&random);
     struct engine_lease lease = {.key_low = 12345, .delivery = 7}, found = {0};
     char text[LEASE_TEXT_BYTES];
     uint32_t shard;
-    (void)state;
     lease_write(text, key, &lease, 1);
     for (size_t at = 0; at < sizeof text; at++) {
         char was = text[at];
@@ -48,23 +47,14 @@ static void a_text_with_any_difference_is_invalid(void **state)
     assert_true(lease_parse(slice_make(text, sizeof text), key, &found, &shard));
 }
 
-static void a_lease_of_another_store_is_invalid(void **state)
+CLAIM(a_lease_of_another_store_is_invalid)
 {
     struct random random = seed_random("a_lease_of_another_store_is_invalid");
     struct engine_lease lease = {.key_low = 12345, .delivery = 7}, found = {0};
     char text[LEASE_TEXT_BYTES];
     uint32_t shard;
-    (void)state;
     lease_write(text, key_of(&random), &lease, 0);
     assert_false(lease_parse(slice_make(text, sizeof text), key_of(&random), &found, &shard));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_written_lease_is_read_back),
-        cmocka_unit_test(a_text_with_any_difference_is_invalid),
-        cmocka_unit_test(a_lease_of_another_store_is_invalid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
  * memory alone is treated as the walk would have. */
 #include "engine/stored.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { JOBS = 60, DUES = 12, STEPS_MAX = 10000, WINDOW_MS = 60000 };
@@ -142,7 +143,7 @@ static bool comes_before(const struct queue_cursor *a, const struct engine_view 
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
 }
 
-static void list_pages_are_ordered_by_due_and_push_and_complete(void **state)
+CLAIM(list_pages_are_ordered_by_due_and_push_and_complete)
 {
     struct random random = seed_random(__func__);
     struct queue_cursor last = {0};
@@ -151,7 +152,6 @@ static void list_pages_are_ordered_by_due_and_push_and_complete(void **state)
     bool more = true;
     char id[16];
 
-    (void)state;
     open_topics(&world);
     for (unsigned i = 0; i < JOBS; i++) {
         snprintf(id, sizeof id, "id-%u", i);
@@ -178,12 +178,11 @@ static void list_pages_are_ordered_by_due_and_push_and_complete(void **state)
 }
 
 /* Jobs of different shards may agree in due and number. */
-static void a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place(void **state)
+CLAIM(a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place)
 {
     struct world world;
     struct walk walk;
 
-    (void)state;
     open_topics(&world);
     push_to(&world, 0, "a", 1000);
     walk = list_of(&world, walk_of(WALK_LIST, 0), 10);
@@ -201,12 +200,11 @@ static void a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place(void **
     close_world(&world);
 }
 
-static void a_list_of_a_state_shows_the_jobs_in_that_state(void **state)
+CLAIM(a_list_of_a_state_shows_the_jobs_in_that_state)
 {
     static const enum job_state states[] = {JOB_DELAYED, JOB_READY, JOB_LEASED, JOB_DEAD};
     struct world world;
 
-    (void)state;
     open_topics(&world);
     fill(&world);
     for (size_t i = 0; i <= sizeof states / sizeof states[0]; i++) {
@@ -223,7 +221,7 @@ static void a_list_of_a_state_shows_the_jobs_in_that_state(void **state)
 }
 
 /* The topic's own count shows when all were met; after a change it no longer does. */
-static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
+CLAIM(a_list_ends_with_the_last_job_there_is_to_meet)
 {
     const struct queue_change cancel = {
         .verb = QUEUE_CANCEL, .topic = topic_name(0), .id = slice_of("a")};
@@ -232,7 +230,6 @@ static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
     struct walk walk = walk_of(WALK_LIST, 0);
     char id[16];
 
-    (void)state;
     open_topics(&world);
     push_to(&world, 0, "a", 1000);
     for (unsigned i = 0; i < JOBS; i++) {
@@ -255,12 +252,11 @@ static void a_list_ends_with_the_last_job_there_is_to_meet(void **state)
     close_world(&world);
 }
 
-static void a_topic_that_goes_ends_the_walk_over_it(void **state)
+CLAIM(a_topic_that_goes_ends_the_walk_over_it)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 2);
 
-    (void)state;
     open_topics(&world);
     assert_false(walk_init(&walk, world.engine)); /* never was */
     push_to(&world, 1, "stays", 1000);
@@ -279,11 +275,10 @@ static void a_topic_that_goes_ends_the_walk_over_it(void **state)
 
 /* ---- purge, delete ---- */
 
-static void a_purge_leaves_leased_jobs_remembered_ids_and_other_topics(void **state)
+CLAIM(a_purge_leaves_leased_jobs_remembered_ids_and_other_topics)
 {
     struct world world;
 
-    (void)state;
     open_topics(&world);
     fill(&world);
     assert_int_equal(walk_all(&world, walk_of(WALK_PURGE, 0)), 3);
@@ -297,12 +292,11 @@ static void a_purge_leaves_leased_jobs_remembered_ids_and_other_topics(void **st
     close_world(&world);
 }
 
-static void a_purge_of_a_state_leaves_the_others(void **state)
+CLAIM(a_purge_of_a_state_leaves_the_others)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 0);
 
-    (void)state;
     open_topics(&world);
     fill(&world);
     walk.state = JOB_DEAD;
@@ -313,12 +307,11 @@ static void a_purge_of_a_state_leaves_the_others(void **state)
     close_world(&world);
 }
 
-static void a_purge_spares_later_pushes(void **state)
+CLAIM(a_purge_spares_later_pushes)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 0);
 
-    (void)state;
     open_topics(&world);
     push_to(&world, 0, "a", 1000);
     push_to(&world, 0, "b", 1000);
@@ -334,11 +327,10 @@ static void a_purge_spares_later_pushes(void **state)
 }
 
 /* Also its remembered ids, which are no longer jobs and are counted only once. */
-static void a_delete_leaves_nothing_of_the_topic(void **state)
+CLAIM(a_delete_leaves_nothing_of_the_topic)
 {
     struct world world;
 
-    (void)state;
     open_topics(&world);
     fill(&world);
     assert_int_equal(engine_topic_remove(world.engine, topic_name(0)), QUEUE_CONFLICT);
@@ -356,12 +348,11 @@ static void a_delete_leaves_nothing_of_the_topic(void **state)
 
 /* ---- redrive ---- */
 
-static void a_redrive_takes_the_requested_number(void **state)
+CLAIM(a_redrive_takes_the_requested_number)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
 
-    (void)state;
     open_topics(&world);
     push_dead(&world, 0, "a");
     push_dead(&world, 0, "b");
@@ -377,12 +368,11 @@ static void a_redrive_takes_the_requested_number(void **state)
 }
 
 /* Or it might never end. */
-static void jobs_that_die_again_during_a_redrive_wait_for_the_next(void **state)
+CLAIM(jobs_that_die_again_during_a_redrive_wait_for_the_next)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
 
-    (void)state;
     open_topics(&world);
     push_dead(&world, 0, "a");
     push_dead(&world, 0, "b");
@@ -411,12 +401,11 @@ static uint64_t one(struct world *world, struct walk *walk, unsigned topic, cons
     return walk->affected - before;
 }
 
-static void a_job_loaded_separately_is_purged(void **state)
+CLAIM(a_job_loaded_separately_is_purged)
 {
     struct world world;
     struct walk walk = walk_of(WALK_PURGE, 0);
 
-    (void)state;
     open_topics(&world);
     fill(&world);
     assert_true(walk_init(&walk, world.engine));
@@ -433,12 +422,11 @@ static void a_job_loaded_separately_is_purged(void **state)
     close_world(&world);
 }
 
-static void a_dead_job_loaded_separately_is_redriven(void **state)
+CLAIM(a_dead_job_loaded_separately_is_redriven)
 {
     struct world world;
     struct walk walk = walk_of(WALK_REDRIVE, 0);
 
-    (void)state;
     open_topics(&world);
     push_dead(&world, 0, "a");
     push_dead(&world, 0, "b");
@@ -455,22 +443,4 @@ static void a_dead_job_loaded_separately_is_redriven(void **state)
     close_world(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_pages_are_ordered_by_due_and_push_and_complete),
-        cmocka_unit_test(a_cursor_of_a_lower_shard_precedes_the_job_of_the_same_place),
-        cmocka_unit_test(a_list_of_a_state_shows_the_jobs_in_that_state),
-        cmocka_unit_test(a_list_ends_with_the_last_job_there_is_to_meet),
-        cmocka_unit_test(a_topic_that_goes_ends_the_walk_over_it),
-        cmocka_unit_test(a_purge_leaves_leased_jobs_remembered_ids_and_other_topics),
-        cmocka_unit_test(a_purge_of_a_state_leaves_the_others),
-        cmocka_unit_test(a_purge_spares_later_pushes),
-        cmocka_unit_test(a_delete_leaves_nothing_of_the_topic),
-        cmocka_unit_test(a_redrive_takes_the_requested_number),
-        cmocka_unit_test(jobs_that_die_again_during_a_redrive_wait_for_the_next),
-        cmocka_unit_test(a_job_loaded_separately_is_purged),
-        cmocka_unit_test(a_dead_job_loaded_separately_is_redriven),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

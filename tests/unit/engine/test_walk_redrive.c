@@ -2,6 +2,7 @@
  * when it has enough. */
 #include "engine/stored.h"
 #include "engine_rig.h"
+#include "unit/claim.h"
 
 enum { AT_ONCE = 100 };
 
@@ -94,13 +95,12 @@ static void pass(struct world *world, int64_t ms)
     engine_advance(world->engine, world->now, AT_ONCE);
 }
 
-static void jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redrive(void **state)
+CLAIM(jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redrive)
 {
     struct engine_lease lease;
     struct world world;
     struct walk walk;
 
-    (void)state;
     open_topic(&world);
     push_dead(&world, "a");
     push_to(&world, "leased");
@@ -118,13 +118,12 @@ static void jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redriv
     close_world(&world);
 }
 
-static void jobs_that_expired_again_are_left_to_the_next_redrive(void **state)
+CLAIM(jobs_that_expired_again_are_left_to_the_next_redrive)
 {
     const struct topic_settings settings = {.policy.ttl_ms = 100, .dead_letter_expired = true};
     struct world world;
     struct walk walk;
 
-    (void)state;
     open_topic(&world);
     assert_int_equal(engine_topic_put(world.engine, topic_name(0), &settings), QUEUE_OK);
     push_to(&world, "a");
@@ -140,12 +139,11 @@ static void jobs_that_expired_again_are_left_to_the_next_redrive(void **state)
     close_world(&world);
 }
 
-static void the_due_time_of_an_imported_job_is_ignored(void **state)
+CLAIM(the_due_time_of_an_imported_job_is_ignored)
 {
     struct world world;
     struct walk walk;
 
-    (void)state;
     open_topic(&world);
     push_imported(&world, "a", 5000);
     push_imported(&world, "b", 0);
@@ -156,12 +154,11 @@ static void the_due_time_of_an_imported_job_is_ignored(void **state)
     close_world(&world);
 }
 
-static void ends_without_dead_jobs_or_after_the_requested_number(void **state)
+CLAIM(ends_without_dead_jobs_or_after_the_requested_number)
 {
     struct world world;
     struct walk walk;
 
-    (void)state;
     open_topic(&world);
     walk = begin(&world);
     assert_true(walk_has_enough(&walk, world.engine));
@@ -181,13 +178,4 @@ static void ends_without_dead_jobs_or_after_the_requested_number(void **state)
     close_world(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_pushed_or_delivered_since_the_start_are_left_to_the_next_redrive),
-        cmocka_unit_test(jobs_that_expired_again_are_left_to_the_next_redrive),
-        cmocka_unit_test(the_due_time_of_an_imported_job_is_ignored),
-        cmocka_unit_test(ends_without_dead_jobs_or_after_the_requested_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

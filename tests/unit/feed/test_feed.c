@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -100,11 +101,10 @@ static void say(struct feed_desk *desk, enum job_event_kind kind, const char *to
         feed_tell(desk, &event);
 }
 
-static void without_listeners_no_event_is_built(void **state)
+CLAIM(without_listeners_no_event_is_built)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(JOB_EVENTS_ALL);
-    (void)state;
     assert_int_equal(feed_wants(NULL, NULL), 0);
     assert_int_equal(feed_wants(scene.desks[0], NULL), 0);
     assert_false(feed_admit(scene.desks[0], JOB_EVENT_PUSHED, slice_of("mail")));
@@ -144,12 +144,11 @@ static void on_told_slowly(struct feed_listener *listener, const struct job_even
     on_told(listener, event, serial);
 }
 
-static void others_have_their_turn_while_events_are_handed_on(void **state)
+CLAIM(others_have_their_turn_while_events_are_handed_on)
 {
     static const struct feed_listener_ops slow_ops = {.told = on_told_slowly, .gap = on_gap};
     struct scene scene = scene_open();
     struct slow_ear slow = {.ear = ear_of(JOB_EVENTS_ALL), .reactor = scene.reactors[0]};
-    (void)state;
     slow.other.run = on_other;
     slow.ear.listener.ops = &slow_ops;
     slow.ear.stops = scene.reactors[0];
@@ -165,12 +164,11 @@ static void others_have_their_turn_while_events_are_handed_on(void **state)
     scene_close(&scene);
 }
 
-static void pages_that_are_half_handed_on_are_freed(void **state)
+CLAIM(pages_that_are_half_handed_on_are_freed)
 {
     static const struct feed_listener_ops slow_ops = {.told = on_told_slowly, .gap = on_gap};
     struct scene scene = scene_open();
     struct slow_ear slow = {.ear = ear_of(JOB_EVENTS_ALL), .reactor = scene.reactors[0]};
-    (void)state;
     slow.other.run = on_other;
     slow.ear.listener.ops = &slow_ops;
     slow.ear.stops = scene.reactors[0];
@@ -184,13 +182,12 @@ static void pages_that_are_half_handed_on_are_freed(void **state)
     scene_close(&scene);
 }
 
-static void an_event_reaches_the_listeners_of_all_desks(void **state)
+CLAIM(an_event_reaches_the_listeners_of_all_desks)
 {
     struct scene scene = scene_open();
     const struct slice topics[] = {slice_of("orders"), slice_of("mail")};
     struct ear all = ear_of(JOB_EVENTS_ALL), dead = ear_of(job_event_bit(JOB_EVENT_DEAD)),
                named = ear_of(JOB_EVENTS_ALL), narrow = ear_of(JOB_EVENTS_ALL);
-    (void)state;
     named.listener.topics = topics;
     named.listener.topic_count = 2;
     narrow.sees = slice_of("mail");
@@ -221,12 +218,11 @@ static void an_event_reaches_the_listeners_of_all_desks(void **state)
 }
 
 /* Events of a busy topic that no listener named are not admitted, so they use no room. */
-static void an_unrequested_topic_takes_no_room(void **state)
+CLAIM(an_unrequested_topic_takes_no_room)
 {
     struct scene scene = scene_open();
     const struct slice quiet = slice_of("quiet");
     struct ear ear = ear_of(JOB_EVENTS_ALL);
-    (void)state;
     ear.listener.topics = &quiet;
     ear.listener.topic_count = 1;
     ear.stops = scene.reactors[0];
@@ -243,11 +239,10 @@ static void an_unrequested_topic_takes_no_room(void **state)
 }
 
 /* More than there is room for: lost events are counted, and no event is sent twice or in between. */
-static void lost_events_are_reported_by_their_number(void **state)
+CLAIM(lost_events_are_reported_by_their_number)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(JOB_EVENTS_ALL);
-    (void)state;
     ear.stops = scene.reactors[0];
     ear.until = MANY;
     assert_true(feed_listen(scene.desks[0], &ear.listener));
@@ -264,13 +259,12 @@ static void lost_events_are_reported_by_their_number(void **state)
 }
 
 /* However many listen, one desk hands out no more than its budget. */
-static void many_listeners_share_the_room(void **state)
+CLAIM(many_listeners_share_the_room)
 {
     enum { LISTENERS = 64, EVENTS = 1000 };
     struct scene scene = scene_open();
     static struct ear ears[LISTENERS];
     uint64_t told = 0;
-    (void)state;
     for (int i = 0; i < LISTENERS; i++) {
         ears[i] = ear_of(JOB_EVENTS_ALL);
         assert_true(feed_listen(scene.desks[0], &ears[i].listener));
@@ -289,11 +283,10 @@ static void many_listeners_share_the_room(void **state)
     scene_close(&scene);
 }
 
-static void a_listener_may_end_inside_its_callback(void **state)
+CLAIM(a_listener_may_end_inside_its_callback)
 {
     struct scene scene = scene_open();
     struct ear first = ear_of(JOB_EVENTS_ALL), second = ear_of(JOB_EVENTS_ALL);
-    (void)state;
     first.ends = true;
     second.stops = scene.reactors[0];
     second.until = 3;
@@ -340,11 +333,10 @@ static void worker_round(struct letter *letter)
         reactor_stop(life->scene->reactors[life->desk]);
 }
 
-static void threads_send_and_listen_in_parallel(void **state)
+CLAIM(threads_send_and_listen_in_parallel)
 {
     struct scene scene = scene_open();
     struct worker_life lives[DESKS];
-    (void)state;
     for (uint32_t i = 0; i < DESKS; i++) {
         lives[i] = (struct worker_life){
             .letter.run = worker_round, .scene = &scene, .desk = i, .ear = ear_of(JOB_EVENTS_ALL)};
@@ -371,12 +363,11 @@ static void speaker_run(struct letter *letter)
     reactor_stop(speaker->scene->reactors[1]);
 }
 
-static void events_of_another_thread_arrive_in_order(void **state)
+CLAIM(events_of_another_thread_arrive_in_order)
 {
     struct scene scene = scene_open();
     struct ear ear = ear_of(job_event_bit(JOB_EVENT_DUE));
     struct speaker speaker = {.letter.run = speaker_run, .scene = &scene};
-    (void)state;
     ear.stops = scene.reactors[0];
     ear.until = 500;
     assert_true(feed_listen(scene.desks[0], &ear.listener));
@@ -390,19 +381,4 @@ static void events_of_another_thread_arrive_in_order(void **state)
     scene_close(&scene);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_listeners_no_event_is_built),
-        cmocka_unit_test(an_event_reaches_the_listeners_of_all_desks),
-        cmocka_unit_test(others_have_their_turn_while_events_are_handed_on),
-        cmocka_unit_test(pages_that_are_half_handed_on_are_freed),
-        cmocka_unit_test(an_unrequested_topic_takes_no_room),
-        cmocka_unit_test(lost_events_are_reported_by_their_number),
-        cmocka_unit_test(many_listeners_share_the_room),
-        cmocka_unit_test(a_listener_may_end_inside_its_callback),
-        cmocka_unit_test(threads_send_and_listen_in_parallel),
-        cmocka_unit_test(events_of_another_thread_arrive_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 #include "fsck/fsck.h"
 
 #include "store/wal.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <errno.h>
@@ -183,9 +184,8 @@ static void some_life(void)
     commit();
 }
 
-static void counts_a_sound_directory(void **state)
+CLAIM_BETWEEN(counts_a_sound_directory, make_scene, remove_scene)
 {
-    (void)state;
     some_life();
     set_totals(4, 1);
     examine();
@@ -205,9 +205,8 @@ static void counts_a_sound_directory(void **state)
     assert_non_null(strstr(scene.text.at, "\nclean\n"));
 }
 
-static void names_the_place_of_damage(void **state)
+CLAIM_BETWEEN(names_the_place_of_damage, make_scene, remove_scene)
 {
-    (void)state;
     some_life();
     examine();
     flip(4096 + 72 + 50);
@@ -221,11 +220,10 @@ static void names_the_place_of_damage(void **state)
     assert_non_null(strstr(scene.text.at, "\"file\":\"wal/00000001.log\",\"at\":4096,"));
 }
 
-static void damaged_header_and_missing_manifest_are_findings(void **state)
+CLAIM_BETWEEN(damaged_header_and_missing_manifest_are_findings, make_scene, remove_scene)
 {
     char path[300];
 
-    (void)state;
     some_life();
     examine();
     flip(9);
@@ -240,13 +238,12 @@ static void damaged_header_and_missing_manifest_are_findings(void **state)
 }
 
 /* Damage of the directory's manifest: the directory cannot be examined. */
-static void no_bit_of_the_directory_s_manifest_is_wrong_unseen(void **state)
+CLAIM_BETWEEN(no_bit_of_the_directory_s_manifest_is_wrong_unseen, make_scene, remove_scene)
 {
     char path[300], bytes[1024];
     ssize_t len;
     int fd;
 
-    (void)state;
     some_life();
     examine();
     snprintf(path, sizeof path, "%s/MANIFEST", scene.dir);
@@ -267,9 +264,8 @@ static void no_bit_of_the_directory_s_manifest_is_wrong_unseen(void **state)
     examine();
 }
 
-static void records_that_make_no_sense_are_findings(void **state)
+CLAIM_BETWEEN(records_that_make_no_sense_are_findings, make_scene, remove_scene)
 {
-    (void)state;
     push("a", RECORD_PUSHED);
     push("a", RECORD_PUSHED);           /* 1: as new, though there */
     push("b", RECORD_PUSHED_REPLACING); /* 2: replaces nothing */
@@ -281,12 +277,11 @@ static void records_that_make_no_sense_are_findings(void **state)
     assert_non_null(strstr(scene.report.finding[5].text, "99 pushed, 1 acked"));
 }
 
-static void a_changed_byte_is_never_written(void **state)
+CLAIM_BETWEEN(a_changed_byte_is_never_written, make_scene, remove_scene)
 {
     char before[65536], after[65536];
     int fd;
 
-    (void)state;
     some_life();
     examine();
     flip(4096 + 10);
@@ -299,13 +294,12 @@ static void a_changed_byte_is_never_written(void **state)
 }
 
 /* The second shard has the same log. */
-static void a_copy_of_a_shard_is_not_saved_twice(void **state)
+CLAIM_BETWEEN(a_copy_of_a_shard_is_not_saved_twice, make_scene, remove_scene)
 {
     char command[300], into[200];
     const struct fsck_options options = {.salvage = into};
     bool is_told = false;
 
-    (void)state;
     some_life();
     set_totals(4, 1);
     examine();
@@ -330,29 +324,12 @@ static void a_copy_of_a_shard_is_not_saved_twice(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void a_directory_in_use_is_not_examined(void **state)
+CLAIM_BETWEEN(a_directory_in_use_is_not_examined, make_scene, remove_scene)
 {
-    (void)state;
     assert_int_equal(fsck_run(scene.dir, &scene.report), -EBUSY);
     assert_non_null(strstr(scene.report.error, "in use by process"));
     fsck_emit_json(&scene.text, &scene.report);
     assert_non_null(memmem(scene.text.at, scene.text.len, "\"clean\":false,\"error\":\"", 23));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(counts_a_sound_directory),
-        ROW(names_the_place_of_damage),
-        ROW(damaged_header_and_missing_manifest_are_findings),
-        ROW(no_bit_of_the_directory_s_manifest_is_wrong_unseen),
-        ROW(records_that_make_no_sense_are_findings),
-        ROW(a_changed_byte_is_never_written),
-        ROW(a_copy_of_a_shard_is_not_saved_twice),
-        ROW(a_directory_in_use_is_not_examined),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The disk goes away while fsck looks or mends, at every moment, for a while or for good; then it
  * comes back, and nothing was lost by that. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -152,11 +153,10 @@ static bool look_while_it_goes(int64_t calls, int error, int *result)
 
 /* ---- claims ---- */
 
-static void a_disk_that_went_away_is_never_called_clean(void **state)
+CLAIM_BETWEEN(a_disk_that_went_away_is_never_called_clean, make_lively, remove_lively)
 {
     int result;
 
-    (void)state;
     for (int64_t calls = 0; !look_while_it_goes(calls, EIO, &result); calls++) {
         assert_true(calls < CALLS_MAX);
         if (result == 0 && !tells_of_the_disk())
@@ -168,14 +168,13 @@ static void a_disk_that_went_away_is_never_called_clean(void **state)
 }
 
 /* As long as one thing is tried; what was read in another way then is as good. */
-static void an_unreadable_place_is_reported_or_not_needed(void **state)
+CLAIM_BETWEEN(an_unreadable_place_is_reported_or_not_needed, make_lively, remove_lively)
 {
     enum { TRIES = 4 };
     struct fsck_shard shard;
     bool is_through = false;
     int result;
 
-    (void)state;
     expect_clean();
     shard = scene.report.shard[0];
     for (int64_t calls = 0; !is_through; calls++) {
@@ -188,11 +187,10 @@ static void an_unreadable_place_is_reported_or_not_needed(void **state)
 }
 
 /* The rest of it has the number of runs. */
-static void nor_are_runs_without_their_catalog(void **state)
+CLAIM_BETWEEN(nor_are_runs_without_their_catalog, make_lively, remove_lively)
 {
     int result;
 
-    (void)state;
     forget_log();
     remove_file("CATALOG-00000005");
     for (int64_t calls = 0; !look_while_it_goes(calls, EIO, &result); calls++) {
@@ -205,11 +203,10 @@ static void nor_are_runs_without_their_catalog(void **state)
 }
 
 /* Missing memory is not damage. */
-static void a_check_without_memory_is_not_clean_and_finds_no_damage(void **state)
+CLAIM_BETWEEN(a_check_without_memory_is_not_clean_and_finds_no_damage, make_lively, remove_lively)
 {
     int result;
 
-    (void)state;
     for (int64_t calls = 0; !look_while_it_goes(calls, ENOMEM, &result); calls++) {
         assert_true(calls < CALLS_MAX);
         if (result == 0 && scene.report.finding_count == 0)
@@ -256,9 +253,8 @@ static void lose_a_table(void)
     remove_file("00000001.keys");
 }
 
-static void a_repair_that_the_disk_left_is_done_once_it_is_back(void **state)
+CLAIM_BETWEEN(a_repair_that_the_disk_left_is_done_once_it_is_back, make_lively, remove_lively)
 {
-    (void)state;
     repair_while_it_goes(lose_a_table, FAR);
 }
 
@@ -320,9 +316,8 @@ static void make_large_run(void)
     end_run_without_table();
 }
 
-static void a_table_that_has_no_room_is_written_by_the_next_repair(void **state)
+CLAIM_BETWEEN(a_table_that_has_no_room_is_written_by_the_next_repair, make_lively, remove_lively)
 {
-    (void)state;
     make_large_run();
     for (int64_t writes = 0; writes < 4; writes++) {
         assert_false(repair_with_room_for(writes, "writes a new table of keys for run 3",
@@ -334,18 +329,4 @@ static void a_table_that_has_no_room_is_written_by_the_next_repair(void **state)
     assert_int_equal(scene.report.shard[0].cold, FAR + LARGE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_lively, remove_lively)
-        ROW(a_disk_that_went_away_is_never_called_clean),
-        ROW(an_unreadable_place_is_reported_or_not_needed),
-        ROW(nor_are_runs_without_their_catalog),
-        ROW(a_check_without_memory_is_not_clean_and_finds_no_damage),
-        ROW(a_repair_that_the_disk_left_is_done_once_it_is_back),
-        ROW(a_table_that_has_no_room_is_written_by_the_next_repair),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* The findings of fsck, as text and as JSON: every kind, once and in full. */
 #include "fsck/fsck.h"
+#include "unit/claim.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -58,9 +59,8 @@ static struct fsck_finding *add(enum fsck_cure cure, const char *file, const cha
     return finding;
 }
 
-static void a_sound_directory_is_clean(void **state)
+CLAIM_BETWEEN(a_sound_directory_is_clean, begin, finish)
 {
-    (void)state;
     report.shards = 2;
     report.shard[1] = (struct fsck_shard){.first_file = 3,
                                           .files = 4,
@@ -94,9 +94,8 @@ static void a_sound_directory_is_clean(void **state)
     json_decref(parsed);
 }
 
-static void a_single_finding_is_printed_in_the_singular(void **state)
+CLAIM_BETWEEN(a_single_finding_is_printed_in_the_singular, begin, finish)
 {
-    (void)state;
     report.shards = 1;
     report.shard[0] = (struct fsck_shard){.first_file = 1,
                                           .files = 1,
@@ -116,9 +115,8 @@ static void a_single_finding_is_printed_in_the_singular(void **state)
                                 "clean\n");
 }
 
-static void traces_of_a_crash_are_notes(void **state)
+CLAIM_BETWEEN(traces_of_a_crash_are_notes, begin, finish)
 {
-    (void)state;
     report.shards = 1;
     report.shard[0] = (struct fsck_shard){.files = 1, .torn_bytes = 300, .manifest_copies_bad = 1};
     report.note[0].shard = 0;
@@ -136,11 +134,10 @@ static void traces_of_a_crash_are_notes(void **state)
     json_decref(parsed);
 }
 
-static void each_finding_has_a_place_and_a_remedy(void **state)
+CLAIM_BETWEEN(each_finding_has_a_place_and_a_remedy, begin, finish)
 {
     static const char *const cures[] = {"restore", "repair", "salvage", "repair"};
 
-    (void)state;
     add(FSCK_RESTORE, "wal/00000001.log", "a \"batch\" is damaged")->at = 4096;
     add(FSCK_REPAIR, "run/00000002.keys", "is missing")->shard = 1;
     struct fsck_finding *slot = add(FSCK_SALVAGE, "run/00000003.run", "cannot be read");
@@ -173,9 +170,8 @@ static void each_finding_has_a_place_and_a_remedy(void **state)
     json_decref(parsed);
 }
 
-static void findings_beyond_the_limit_are_counted(void **state)
+CLAIM_BETWEEN(findings_beyond_the_limit_are_counted, begin, finish)
 {
-    (void)state;
     add(FSCK_RESTORE, "", "bad");
     assert_non_null(strstr(text(), "\n1 finding\n"));
     report.finding_count = 0;
@@ -191,11 +187,10 @@ static void findings_beyond_the_limit_are_counted(void **state)
     json_decref(parsed);
 }
 
-static void a_report_without_memory_is_reported_as_missing(void **state)
+CLAIM_BETWEEN(a_report_without_memory_is_reported_as_missing, begin, finish)
 {
     struct buffer none;
 
-    (void)state;
     report.shards = 1;
     add(FSCK_RESTORE, "wal/00000001.log", "bad");
     buffer_init(&none, 0);
@@ -206,9 +201,8 @@ static void a_report_without_memory_is_reported_as_missing(void **state)
     buffer_fini(&none);
 }
 
-static void an_unexamined_directory_is_not_clean(void **state)
+CLAIM_BETWEEN(an_unexamined_directory_is_not_clean, begin, finish)
 {
-    (void)state;
     strcpy(report.error, "cannot open '/x': in use");
     assert_string_equal(text(), "cannot open '/x': in use\n");
     json_t *parsed = json();
@@ -218,17 +212,4 @@ static void an_unexamined_directory_is_not_clean(void **state)
     json_decref(parsed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_sound_directory_is_clean, begin, finish),
-        cmocka_unit_test_setup_teardown(a_single_finding_is_printed_in_the_singular, begin, finish),
-        cmocka_unit_test_setup_teardown(traces_of_a_crash_are_notes, begin, finish),
-        cmocka_unit_test_setup_teardown(each_finding_has_a_place_and_a_remedy, begin, finish),
-        cmocka_unit_test_setup_teardown(findings_beyond_the_limit_are_counted, begin, finish),
-        cmocka_unit_test_setup_teardown(a_report_without_memory_is_reported_as_missing, begin,
-                                        finish),
-        cmocka_unit_test_setup_teardown(an_unexamined_directory_is_not_clean, begin, finish),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

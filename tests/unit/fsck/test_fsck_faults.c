@@ -1,6 +1,7 @@
 /* Every call to the disk and every allocation fails once while fsck examines and repairs, in a short
  * run every third: fsck never calls damage clean, and the next repair completes an interrupted one. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 #include "unit/repetitions.h"
 
@@ -26,12 +27,11 @@ static bool look_with_fault(int64_t call, int *result)
     return failed == 0;
 }
 
-static void damage_is_never_clean_despite_disk_errors(void **state)
+CLAIM_BETWEEN(damage_is_never_clean_despite_disk_errors, make_scene, remove_scene)
 {
     bool is_through = false;
     int result;
 
-    (void)state;
     flip("00000002.run", scene.second_at + 30);
     for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(1)) {
         is_through = look_with_fault(call, &result);
@@ -41,12 +41,11 @@ static void damage_is_never_clean_despite_disk_errors(void **state)
     assert_true(is_through);
 }
 
-static void examining_with_a_failing_disk_changes_nothing(void **state)
+CLAIM_BETWEEN(examining_with_a_failing_disk_changes_nothing, make_scene, remove_scene)
 {
     bool is_through = false;
     int result;
 
-    (void)state;
     for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(1))
         is_through = look_with_fault(call, &result);
     assert_true(is_through);
@@ -89,19 +88,17 @@ static void break_a_record(void)
     flip("00000002.run", scene.second_at + 30);
 }
 
-static void the_next_repair_completes_one_that_the_disk_interrupted(void **state)
+CLAIM(the_next_repair_completes_one_that_the_disk_interrupted)
 {
-    (void)state;
     mend_with_faults(lose_a_table, 9);
 }
 
 /* However far it came: the old directory is as it was, a half-made new one is taken for none, and
  * the next attempt saves all. */
-static void an_interrupted_salvage_leaves_no_incomplete_directory(void **state)
+CLAIM(an_interrupted_salvage_leaves_no_incomplete_directory)
 {
     bool is_through = false;
 
-    (void)state;
     for (int64_t call = 0; !is_through && call < CALLS_MAX; call += stride_of_calls(9)) {
         char into[96];
         const struct fsck_options options = {.salvage = into};
@@ -199,12 +196,11 @@ static void look_with_all_faults(void)
 }
 
 /* Whatever it comes upon first, for want of memory it says nothing but that. */
-static void missing_memory_is_the_only_finding(void **state)
+CLAIM(missing_memory_is_the_only_finding)
 {
     static void (*const fills[])(void) = {a_state_first, a_job_first, an_end_first, a_topic_first,
                                           a_large_batch};
 
-    (void)state;
     for (size_t i = 0; i < sizeof fills / sizeof *fills; i++) {
         assert_int_equal(make_scene(NULL), 0);
         forget_log();
@@ -215,13 +211,12 @@ static void missing_memory_is_the_only_finding(void **state)
 }
 
 /* More than fsck has room for at first; then more than the catalog knows. */
-static void reports_only_the_lack_of_memory_with_many_topics_in_runs(void **state)
+CLAIM_BETWEEN(reports_only_the_lack_of_memory_with_many_topics_in_runs, make_scene, remove_scene)
 {
     enum { TOPICS = 180, KNOWN = 64 }; /* more findings than are kept, too */
     struct catalog *catalog = &scene.catalog;
     char topic[16];
 
-    (void)state;
     begin_run(3);
     for (uint32_t i = 0; i < TOPICS; i++) {
         snprintf(topic, sizeof topic, "t%u", i);
@@ -242,18 +237,4 @@ static void reports_only_the_lack_of_memory_with_many_topics_in_runs(void **stat
     expect_all_mended();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(damage_is_never_clean_despite_disk_errors, make_scene,
-                                        remove_scene),
-        cmocka_unit_test_setup_teardown(examining_with_a_failing_disk_changes_nothing, make_scene,
-                                        remove_scene),
-        cmocka_unit_test(the_next_repair_completes_one_that_the_disk_interrupted),
-        cmocka_unit_test(an_interrupted_salvage_leaves_no_incomplete_directory),
-        cmocka_unit_test(missing_memory_is_the_only_finding),
-        cmocka_unit_test_setup_teardown(reports_only_the_lack_of_memory_with_many_topics_in_runs,
-                                        make_scene, remove_scene),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

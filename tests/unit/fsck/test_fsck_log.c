@@ -2,6 +2,7 @@
 #include "fsck_rig_run.h"
 
 #include "store/wal_private.h"
+#include "unit/claim.h"
 #include "unit/repetitions.h"
 
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ static void nonsense(void)
     remove_topic("orders"); /* 5 */
 }
 
-static void records_that_no_server_takes_are_found(void **state)
+CLAIM_BETWEEN(records_that_no_server_takes_are_found, make_bare, remove_scene)
 {
     static const char *const found[] = {
         "a job is stored in an invalid state",
@@ -36,7 +37,6 @@ static void records_that_no_server_takes_are_found(void **state)
         "a topic is removed that has jobs",
     };
 
-    (void)state;
     write_log(nonsense);
     examine();
     for (uint64_t i = 0; i < sizeof found / sizeof *found; i++) {
@@ -66,9 +66,8 @@ static void all_ends(void)
                &(struct topic_totals){.pushed = 5, .acked = 1, .cancelled = 2, .expired = 1});
 }
 
-static void every_end_counts_once(void **state)
+CLAIM_BETWEEN(every_end_counts_once, make_bare, remove_scene)
 {
-    (void)state;
     write_log(all_ends);
     expect_clean();
     assert_int_equal(scene.report.shard[0].delayed, 1);
@@ -89,9 +88,8 @@ static void falling_totals(void)
     }
 }
 
-static void each_total_that_falls_is_found(void **state)
+CLAIM_BETWEEN(each_total_that_falls_is_found, make_bare, remove_scene)
 {
-    (void)state;
     write_log(falling_totals);
     examine();
     assert_int_equal(scene.report.finding_count, 4);
@@ -122,11 +120,10 @@ static void a_crowd(void)
     remove_topic("nobody");
 }
 
-static void many_jobs_of_many_topics_are_counted(void **state)
+CLAIM_BETWEEN(many_jobs_of_many_topics_are_counted, make_bare, remove_scene)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
-    (void)state;
     write_log(a_crowd);
     expect_clean();
     assert_true(shard->files > 1);
@@ -172,9 +169,8 @@ static void begin_with_second_file(void)
     assert_int_equal(unlink(path), 0);
 }
 
-static void files_before_the_first_are_not_required(void **state)
+CLAIM_BETWEEN(files_before_the_first_are_not_required, make_bare, remove_scene)
 {
-    (void)state;
     write_log(two_files);
     examine();
     finding(0, "a job is replaced or carried forward that does not exist");
@@ -256,7 +252,7 @@ static void spoil_length(const struct wal_disk *disk, struct wal_head *head, cha
 }
 
 /* A whole batch is what was written: then it was written wrong, and only a backup helps. */
-static void a_whole_batch_with_a_bad_record_is_found(void **state)
+CLAIM_BETWEEN(a_whole_batch_with_a_bad_record_is_found, make_scene, remove_scene)
 {
     static const struct {
         void (*change)(const struct wal_disk *disk, struct wal_head *head, char *batch);
@@ -278,12 +274,11 @@ static void a_whole_batch_with_a_bad_record_is_found(void **state)
     }
 }
 
-static void a_manifest_damaged_twice_is_found(void **state)
+CLAIM_BETWEEN(a_manifest_damaged_twice_is_found, make_scene, remove_scene)
 {
     char path[256], zeros[8192] = {0};
     int fd;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/shard-00/wal/MANIFEST", scene.dir);
     fd = open(path, O_WRONLY);
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
@@ -335,12 +330,11 @@ static void is_reported_and_does_no_harm(int64_t bit)
     assert_int_equal(shard->batches, 1);
 }
 
-static void every_flipped_bit_of_the_log_manifest_is_found(void **state)
+CLAIM_BETWEEN(every_flipped_bit_of_the_log_manifest_is_found, make_scene, remove_scene)
 {
     char path[256];
     struct stat about;
 
-    (void)state;
     expect_clean();
     assert_int_equal(scene.report.shard[0].batches, 1);
     with_each_bit("wal/MANIFEST", 0, 512, is_reported_and_does_no_harm);
@@ -365,9 +359,8 @@ static void flip_log(uint32_t at)
 }
 
 /* What follows cannot be known, so nothing is ended. */
-static void in_a_damaged_log_no_job_is_ended(void **state)
+CLAIM_BETWEEN(in_a_damaged_log_no_job_is_ended, make_scene, remove_scene)
 {
-    (void)state;
     flip_log(WAL_HEADER_BYTES + 100);
     repair();
     assert_int_equal(the_finding("wal/00000001.log", "damaged at byte 4096")->cure, FSCK_RESTORE);
@@ -383,7 +376,7 @@ static void in_a_damaged_log_no_job_is_ended(void **state)
 
 /* ---- logs that were never opened ---- */
 
-static void a_log_that_was_never_opened_is_empty(void **state)
+CLAIM_BETWEEN(a_log_that_was_never_opened_is_empty, make_bare, remove_scene)
 {
     struct wal_disk disk = {.fs = &fs_posix};
     struct wal_manifest manifest = {
@@ -391,7 +384,6 @@ static void a_log_that_was_never_opened_is_empty(void **state)
     char path[5000];
     int fd;
 
-    (void)state;
     snprintf(disk.dir, sizeof disk.dir, "%s/shard-00/wal", scene.dir);
     assert_int_equal(mkdir(disk.dir, 0700), 0);
     snprintf(path, sizeof path, "%s/MANIFEST.tmp", disk.dir);
@@ -407,7 +399,7 @@ static void a_log_that_was_never_opened_is_empty(void **state)
     assert_int_equal(scene.report.finding_count, 1);
 }
 
-static void a_path_without_room_for_the_shards_is_refused_in_words(void **state)
+CLAIM_BETWEEN(a_path_without_room_for_the_shards_is_refused_in_words, make_bare, remove_scene)
 {
     char path[5000], section[] = "/012345678901234567890123456789012345678901234567890123456789";
     struct datadir *datadir;
@@ -415,7 +407,6 @@ static void a_path_without_room_for_the_shards_is_refused_in_words(void **state)
     char error[600];
     size_t len = (size_t)snprintf(path, sizeof path, "%s", scene.root);
 
-    (void)state;
     while (len + sizeof section < PATH_MAX - 64 - 12) {
         len += (size_t)snprintf(path + len, sizeof path - len, "%s", section);
         assert_int_equal(mkdir(path, 0700), 0);
@@ -430,25 +421,4 @@ static void a_path_without_room_for_the_shards_is_refused_in_words(void **state)
     assert_non_null(strstr(scene.report.error, "cannot examine"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-#define BARE(TEST) cmocka_unit_test_setup_teardown(TEST, make_bare, remove_scene)
-        BARE(records_that_no_server_takes_are_found),
-        BARE(every_end_counts_once),
-        BARE(each_total_that_falls_is_found),
-        BARE(many_jobs_of_many_topics_are_counted),
-        BARE(files_before_the_first_are_not_required),
-        ROW(a_whole_batch_with_a_bad_record_is_found),
-        ROW(a_manifest_damaged_twice_is_found),
-        ROW(every_flipped_bit_of_the_log_manifest_is_found),
-        ROW(in_a_damaged_log_no_job_is_ended),
-        BARE(a_log_that_was_never_opened_is_empty),
-        BARE(a_path_without_room_for_the_shards_is_refused_in_words),
-#undef ROW
-#undef BARE
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

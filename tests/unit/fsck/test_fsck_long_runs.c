@@ -1,5 +1,6 @@
 /* What fsck says and does of a run whose directory takes more than one block. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 
 /* Run 3: 200 delayed jobs and behind them 200 that are due sooner, by the wall clock: the border
  * lies in the second of three blocks. */
@@ -30,19 +31,17 @@ static void flip_block(uint32_t block)
     flip(made.name, directory_at(block) + 100);
 }
 
-static void a_long_run_is_clean(void **state)
+CLAIM_BETWEEN(a_long_run_is_clean, make_long, remove_scene)
 {
-    (void)state;
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
 /* The slots behind it are compared with those before it only where both are of one kind. */
-static void a_damaged_block_with_a_border_in_it_is_one_finding(void **state)
+CLAIM_BETWEEN(a_damaged_block_with_a_border_in_it_is_one_finding, make_long, remove_scene)
 {
     const struct fsck_finding *found;
 
-    (void)state;
     flip_block(1);
     examine();
     found = the_finding("run/00000003.run",
@@ -55,9 +54,8 @@ static void a_damaged_block_with_a_border_in_it_is_one_finding(void **state)
     assert_int_equal(scene.report.shard[0].cold, 20 + SLOTS - BLOCK);
 }
 
-static void a_table_is_written_around_a_damaged_block(void **state)
+CLAIM_BETWEEN(a_table_is_written_around_a_damaged_block, make_long, remove_scene)
 {
-    (void)state;
     flip_block(0);
     flip_block(2);
     remove_file("00000003.keys");
@@ -76,11 +74,10 @@ static void a_table_is_written_around_a_damaged_block(void **state)
     assert_int_equal(scene.report.shard[0].cold, 18 + SLOTS);
 }
 
-static void findings_that_are_not_kept_are_counted(void **state)
+CLAIM_BETWEEN(findings_that_are_not_kept_are_counted, make_long, remove_scene)
 {
     enum { LOST = FSCK_FINDINGS_MAX + 20 };
 
-    (void)state;
     for (uint32_t i = 0; i < LOST; i++)
         flip(made.name, made.at[i] + 8);
     save();
@@ -89,9 +86,8 @@ static void findings_that_are_not_kept_are_counted(void **state)
     assert_int_equal(scene.report.shard[0].cold, 20 + SLOTS - LOST);
 }
 
-static void a_slot_that_comes_before_its_neighbour_is_found(void **state)
+CLAIM_BETWEEN(a_slot_that_comes_before_its_neighbour_is_found, make_long, remove_scene)
 {
-    (void)state;
     replace_word(20, 0, LATER_MS - 1);
     examine();
     assert_int_equal(finding(0, "the slot is out of order")->slot, 20);
@@ -103,11 +99,10 @@ static void a_slot_that_comes_before_its_neighbour_is_found(void **state)
 }
 
 /* Within a block that is a record of no bytes. */
-static void an_out_of_order_record_is_found(void **state)
+CLAIM_BETWEEN(an_out_of_order_record_is_found, make_long, remove_scene)
 {
     uint64_t word;
 
-    (void)state;
     read_run(directory_at(1) + 16, &word, sizeof word);
     replace_word(BLOCK, 2, word - (uint64_t)made.at[BLOCK] + 4096);
     examine();
@@ -117,11 +112,10 @@ static void an_out_of_order_record_is_found(void **state)
 }
 
 /* Nothing of them is to be merged, but both must be in the table. */
-static void two_jobs_under_one_key_are_both_found_again(void **state)
+CLAIM_BETWEEN(two_jobs_under_one_key_are_both_found_again, make_long, remove_scene)
 {
     char bytes[1024];
 
-    (void)state;
     read_run(made.at[11], bytes, made.bytes[11]);
     for (uint32_t i = 0; i + 3 <= made.bytes[11]; i++)
         if (memcmp(bytes + i, "011", 3) == 0)
@@ -142,30 +136,13 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
     *last = done;
 }
 
-static void progress_rises(void **state)
+CLAIM_BETWEEN(progress_rises, make_long, remove_scene)
 {
     uint64_t last = 0;
     const struct fsck_options options = {.progress = on_progress, .ctx = &last};
 
-    (void)state;
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
     assert_true(last > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_long, remove_scene)
-        ROW(a_long_run_is_clean),
-        ROW(a_damaged_block_with_a_border_in_it_is_one_finding),
-        ROW(a_table_is_written_around_a_damaged_block),
-        ROW(findings_that_are_not_kept_are_counted),
-        ROW(a_slot_that_comes_before_its_neighbour_is_found),
-        ROW(an_out_of_order_record_is_found),
-        ROW(two_jobs_under_one_key_are_both_found_again),
-        ROW(progress_rises),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

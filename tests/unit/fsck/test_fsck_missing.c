@@ -1,6 +1,7 @@
 /* What fsck says and does of jobs that must have been and are nowhere, and of those in runs of
  * which the log tells. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 
 /* ---- jobs that are nowhere ---- */
 
@@ -11,9 +12,8 @@ static void many_more(void)
     tell_topic("orders", &(struct topic_totals){.pushed = 2 * JOBS + 1 + MISSING, .acked = 2});
 }
 
-static void however_many_are_missing_the_rest_is_saved(void **state)
+CLAIM_BETWEEN(however_many_are_missing_the_rest_is_saved, make_scene, remove_scene)
 {
-    (void)state;
     write_log(many_more);
     save();
     expect_clean();
@@ -28,9 +28,8 @@ static void strangers(void)
     set_state("who", JOB_LEASED, slot(1, 3));
 }
 
-static void jobs_of_other_shards_are_not_saved(void **state)
+CLAIM_BETWEEN(jobs_of_other_shards_are_not_saved, make_scene, remove_scene)
 {
-    (void)state;
     write_log(strangers);
     save();
     assert_int_equal(scene.report.finding_count, 4);
@@ -43,9 +42,8 @@ static void only_strangers(void)
     set_state("no one", JOB_LEASED, slot(1, 3));
 }
 
-static void surplus_jobs_of_other_shards_are_not_saved(void **state)
+CLAIM_BETWEEN(surplus_jobs_of_other_shards_are_not_saved, make_scene, remove_scene)
 {
-    (void)state;
     write_log(only_strangers);
     save();
     assert_int_equal(scene.report.finding_count, 2);
@@ -54,9 +52,8 @@ static void surplus_jobs_of_other_shards_are_not_saved(void **state)
 }
 
 /* An end names a topic. */
-static void strangers_in_a_log_without_a_topic_are_left_to_a_backup(void **state)
+CLAIM_BETWEEN(strangers_in_a_log_without_a_topic_are_left_to_a_backup, make_bare, remove_scene)
 {
-    (void)state;
     write_log(only_strangers);
     save();
     assert_int_equal(scene.report.finding_count, 4);
@@ -70,9 +67,8 @@ static void only_totals(void)
     tell_topic("orders", &(struct topic_totals){.pushed = 3, .acked = 1});
 }
 
-static void jobs_missing_of_a_log_without_any_are_ended(void **state)
+CLAIM_BETWEEN(jobs_missing_of_a_log_without_any_are_ended, make_bare, remove_scene)
 {
-    (void)state;
     write_log(only_totals);
     examine();
     assert_int_equal(the_finding("", "3 pushed, 1 acked")->cure, FSCK_SALVAGE);
@@ -88,9 +84,8 @@ static void one_more_than_pushed(void)
     set_totals(2 * JOBS + 1, 2);
 }
 
-static void a_surplus_job_needs_a_backup(void **state)
+CLAIM_BETWEEN(a_surplus_job_needs_a_backup, make_scene, remove_scene)
 {
-    (void)state;
     write_log(one_more_than_pushed);
     save();
     assert_int_equal(the_finding("", "do not add up")->cure, FSCK_RESTORE);
@@ -105,9 +100,8 @@ static void end_the_leased(void)
     set_totals(2 * JOBS + 1, 3);
 }
 
-static void a_leased_job_of_a_run_is_ended(void **state)
+CLAIM_BETWEEN(a_leased_job_of_a_run_is_ended, make_scene, remove_scene)
 {
-    (void)state;
     write_log(end_the_leased);
     expect_clean();
     assert_int_equal(scene.report.shard[0].leased, 0);
@@ -122,9 +116,8 @@ static void end_in_the_wrong_slot(void)
     set_totals(2 * JOBS + 1, 4);
 }
 
-static void an_end_in_the_slot_of_another_job_is_found_by_the_totals(void **state)
+CLAIM_BETWEEN(an_end_in_the_slot_of_another_job_is_found_by_the_totals, make_scene, remove_scene)
 {
-    (void)state;
     write_log(end_in_the_wrong_slot);
     examine();
     the_finding("", "the totals of topic 'orders' do not add up");
@@ -135,31 +128,11 @@ static void new_topic(void)
     push_to("fresh", "f", RECORD_PUSHED);
 }
 
-static void unrecorded_totals_are_not_checked(void **state)
+CLAIM_BETWEEN(unrecorded_totals_are_not_checked, make_scene, remove_scene)
 {
-    (void)state;
     write_log(new_topic);
     expect_clean();
     assert_int_equal(scene.report.shard[0].topics, 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-#define BARE(TEST) cmocka_unit_test_setup_teardown(TEST, make_bare, remove_scene)
-        ROW(however_many_are_missing_the_rest_is_saved),
-        ROW(jobs_of_other_shards_are_not_saved),
-        ROW(surplus_jobs_of_other_shards_are_not_saved),
-        BARE(strangers_in_a_log_without_a_topic_are_left_to_a_backup),
-        BARE(jobs_missing_of_a_log_without_any_are_ended),
-        ROW(a_surplus_job_needs_a_backup),
-        ROW(a_leased_job_of_a_run_is_ended),
-        ROW(an_end_in_the_slot_of_another_job_is_found_by_the_totals),
-        ROW(unrecorded_totals_are_not_checked),
-#undef ROW
-#undef BARE
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

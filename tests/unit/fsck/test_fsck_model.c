@@ -4,6 +4,7 @@
 #include "replay_model.h"
 
 #include "base/random.h"
+#include "unit/claim.h"
 
 enum { LOGS = 150, RECORDS = 120, IDS = 12, TOPICS = 3, SAID_MAX = 2 * RECORDS + 64 };
 
@@ -118,7 +119,7 @@ static void compare_with_judge(uint64_t seed)
                  shard->topics, counted.topics);
 }
 
-static void the_engine_matches_the_model(void **state)
+CLAIM_BETWEEN(the_engine_matches_the_model, make_bare, remove_scene)
 {
     const uint64_t first = random_u64();
 
@@ -136,11 +137,4 @@ static void the_engine_matches_the_model(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_engine_matches_the_model, make_bare, remove_scene),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* What fsck says of each kind of slot a run can have, and of runs that are not what they say. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 
 /* ---- a run with one of each ---- */
 
@@ -56,11 +57,10 @@ static int make_kinds(void **state)
     return result;
 }
 
-static void every_kind_of_job_is_counted(void **state)
+CLAIM_BETWEEN(every_kind_of_job_is_counted, make_kinds, remove_scene)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
-    (void)state;
     expect_clean();
     assert_int_equal(shard->cold, 18 + 6);
     assert_int_equal(shard->remembered, 1);
@@ -69,9 +69,8 @@ static void every_kind_of_job_is_counted(void **state)
     assert_int_equal(shard->delayed, 18 + 4);
 }
 
-static void every_kind_of_damage_is_named(void **state)
+CLAIM_BETWEEN(every_kind_of_damage_is_named, make_kinds, remove_scene)
 {
-    (void)state;
     for (uint32_t i = 0; i < KINDS; i++) {
         const struct fsck_finding *found;
 
@@ -85,11 +84,10 @@ static void every_kind_of_damage_is_named(void **state)
     expect_clean();
 }
 
-static void omitted_jobs_are_not_counted(void **state)
+CLAIM_BETWEEN(omitted_jobs_are_not_counted, make_kinds, remove_scene)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
-    (void)state;
     flip(made.name, made.at[REMEMBERED] + 20);
     flip(made.name, made.at[DEAD] + 20);
     save();
@@ -100,9 +98,8 @@ static void omitted_jobs_are_not_counted(void **state)
     assert_int_equal(shard->dead, 1);
 }
 
-static void wrong_byte_counts_of_dead_jobs_are_corrected(void **state)
+CLAIM_BETWEEN(wrong_byte_counts_of_dead_jobs_are_corrected, make_kinds, remove_scene)
 {
-    (void)state;
     catalog_topic_of(slice_of("parts"))->dead_bytes += 7;
     renew_catalog();
     examine();
@@ -121,9 +118,8 @@ static void push_the_remembered_id(void)
     append(&record);
 }
 
-static void a_remembered_id_that_is_pushed_again_is_forgotten(void **state)
+CLAIM_BETWEEN(a_remembered_id_that_is_pushed_again_is_forgotten, make_kinds, remove_scene)
 {
-    (void)state;
     write_log(push_the_remembered_id);
     expect_clean();
     assert_int_equal(scene.report.shard[0].remembered, 0);
@@ -138,9 +134,8 @@ static void lease_the_remembered_id(void)
                   .state = JOB_LEASED}});
 }
 
-static void a_remembered_id_is_not_taken_for_its_job(void **state)
+CLAIM_BETWEEN(a_remembered_id_is_not_taken_for_its_job, make_kinds, remove_scene)
 {
-    (void)state;
     write_log(lease_the_remembered_id);
     examine();
     the_finding("wal/00000001.log", "does not exist anywhere");
@@ -149,9 +144,8 @@ static void a_remembered_id_is_not_taken_for_its_job(void **state)
 
 /* ---- what nobody reads ---- */
 
-static void bytes_behind_the_records_are_worth_a_note(void **state)
+CLAIM_BETWEEN(bytes_behind_the_records_are_worth_a_note, make_kinds, remove_scene)
 {
-    (void)state;
     flip(made.name, made.at[made.slots] + 10);
     expect_clean();
     assert_int_equal(scene.report.note_count, 1);
@@ -164,12 +158,11 @@ static void job_of_nobody(void)
     push_to("orders", "alone", RECORD_PUSHED);
 }
 
-static void a_catalog_without_runs_is_clean(void **state)
+CLAIM_BETWEEN(a_catalog_without_runs_is_clean, make_kinds, remove_scene)
 {
     const uint64_t generation = scene.catalog.generation + 1;
     const struct store_identity identity = scene.catalog.identity;
 
-    (void)state;
     forget_shard();
     catalog_fini(&scene.catalog);
     scene.catalog = (struct catalog){.generation = generation,
@@ -188,7 +181,7 @@ static void a_catalog_without_runs_is_clean(void **state)
 
 /* ---- records and slots that do not go together ---- */
 
-static void records_that_differ_from_their_slots_are_found(void **state)
+CLAIM_BETWEEN(records_that_differ_from_their_slots_are_found, make_scene, remove_scene)
 {
     static const char *const found[] = {
         "a job is stored in an invalid state",
@@ -202,7 +195,6 @@ static void records_that_differ_from_their_slots_are_found(void **state)
     };
     struct record record = job_record("parts", "0", JOB_DELAYED, 100, 10), ended;
 
-    (void)state;
     begin_run(3);
     add_as(SECTION_DELAYED, 100, 10, "parts", &record);
     record.job.state = JOB_READY;
@@ -244,11 +236,10 @@ static void encode_state(uint32_t bytes, char *into)
     assert_int_equal(len, bytes);
 }
 
-static void a_valid_record_of_another_kind_is_damage(void **state)
+CLAIM_BETWEEN(a_valid_record_of_another_kind_is_damage, make_kinds, remove_scene)
 {
     char bytes[1024];
 
-    (void)state;
     encode_state(made.bytes[1], bytes);
     replace_record(1, bytes);
     read_run(made.at[2], bytes, made.bytes[2]);
@@ -266,11 +257,10 @@ static void a_valid_record_of_another_kind_is_damage(void **state)
     assert_int_equal(scene.report.shard[0].cold, 20 + 4);
 }
 
-static void a_run_with_a_wrong_length_is_lost_as_a_whole(void **state)
+CLAIM_BETWEEN(a_run_with_a_wrong_length_is_lost_as_a_whole, make_kinds, remove_scene)
 {
     struct catalog_run *run = &scene.catalog.runs[2];
 
-    (void)state;
     free(run->alive);
     set_alive(run, 3, KINDS + 1, UINT32_MAX);
     renew_catalog();
@@ -284,24 +274,4 @@ static void a_run_with_a_wrong_length_is_lost_as_a_whole(void **state)
     assert_int_equal(scene.report.shard[0].cold, 20);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_kinds, remove_scene)
-        ROW(every_kind_of_job_is_counted),
-        ROW(every_kind_of_damage_is_named),
-        ROW(omitted_jobs_are_not_counted),
-        ROW(wrong_byte_counts_of_dead_jobs_are_corrected),
-        ROW(a_remembered_id_that_is_pushed_again_is_forgotten),
-        ROW(a_remembered_id_is_not_taken_for_its_job),
-        ROW(bytes_behind_the_records_are_worth_a_note),
-        ROW(a_catalog_without_runs_is_clean),
-        ROW(a_valid_record_of_another_kind_is_damage),
-        ROW(a_run_with_a_wrong_length_is_lost_as_a_whole),
-#undef ROW
-        cmocka_unit_test_setup_teardown(records_that_differ_from_their_slots_are_found, make_scene,
-                                        remove_scene),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

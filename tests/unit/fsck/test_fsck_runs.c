@@ -2,14 +2,14 @@
 #include "fsck_rig.h"
 
 #include "store/wal_private.h"
+#include "unit/claim.h"
 
 /* ---- claims ---- */
 
-static void a_sound_shard_is_clean_and_counted(void **state)
+CLAIM_BETWEEN(a_sound_shard_is_clean_and_counted, make_scene, remove_scene)
 {
     const struct fsck_shard *shard = &scene.report.shard[0];
 
-    (void)state;
     expect_clean();
     assert_int_equal(shard->generation, 5);
     assert_int_equal(shard->runs, 2);
@@ -22,11 +22,10 @@ static void a_sound_shard_is_clean_and_counted(void **state)
     assert_int_equal(shard->delayed, 18);
 }
 
-static void a_damaged_record_is_reported_with_its_known_fields(void **state)
+CLAIM_BETWEEN(a_damaged_record_is_reported_with_its_known_fields, make_scene, remove_scene)
 {
     const struct fsck_finding *finding;
 
-    (void)state;
     flip("00000002.run", 4096 + 30);
     examine();
     finding = the_finding("run/00000002.run", "a delayed job of topic 'orders', due 1970-01-01");
@@ -36,9 +35,8 @@ static void a_damaged_record_is_reported_with_its_known_fields(void **state)
     assert_int_equal(finding->cure, FSCK_SALVAGE);
 }
 
-static void a_damaged_record_is_not_saved(void **state)
+CLAIM_BETWEEN(a_damaged_record_is_not_saved, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000002.run", scene.second_at + 30);
     repair();
     assert_int_equal(scene.report.mended, 0);
@@ -48,20 +46,18 @@ static void a_damaged_record_is_not_saved(void **state)
     expect_clean();
 }
 
-static void a_damaged_record_of_a_dead_slot_is_not_a_fault(void **state)
+CLAIM_BETWEEN(a_damaged_record_of_a_dead_slot_is_not_a_fault, make_scene, remove_scene)
 {
     struct fsck_report *report = &scene.report;
 
-    (void)state;
     examine();
     flip("00000001.run", 4096 + 3 * 90);
     examine();
     assert_true(report->finding_count <= 1); /* the flip may have hit a neighbour */
 }
 
-static void a_missing_run_is_named_with_how_many_jobs_were_in_it(void **state)
+CLAIM_BETWEEN(a_missing_run_is_named_with_how_many_jobs_were_in_it, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000001.run");
     examine();
     assert_true(scene.report.finding_count >= 1);
@@ -74,9 +70,8 @@ static void a_missing_run_is_named_with_how_many_jobs_were_in_it(void **state)
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
 }
 
-static void a_damaged_footer_is_noted_and_its_copy_in_the_header_counts(void **state)
+CLAIM_BETWEEN(a_damaged_footer_is_noted_and_its_copy_in_the_header_counts, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000002.run", -4000);
     expect_clean();
     assert_int_equal(scene.report.note_count, 1);
@@ -87,9 +82,8 @@ static void a_damaged_footer_is_noted_and_its_copy_in_the_header_counts(void **s
     assert_string_equal(scene.report.finding[0].file, "run/00000002.run");
 }
 
-static void a_damaged_table_is_rewritten(void **state)
+CLAIM_BETWEEN(a_damaged_table_is_rewritten, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000002.keys", 40);
     examine();
     assert_int_equal(the_finding("run/00000002.keys", "damaged")->cure, FSCK_REPAIR);
@@ -102,9 +96,8 @@ static void a_damaged_table_is_rewritten(void **state)
     assert_true(is_there("00000003.keys"));
 }
 
-static void a_missing_table_is_rewritten(void **state)
+CLAIM_BETWEEN(a_missing_table_is_rewritten, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000001.keys");
     examine();
     the_finding("run/00000001.keys", "missing");
@@ -112,9 +105,8 @@ static void a_missing_table_is_rewritten(void **state)
     expect_clean();
 }
 
-static void a_damaged_filter_is_found(void **state)
+CLAIM_BETWEEN(a_damaged_filter_is_found, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000001.keys", 4096 + 10);
     examine();
     assert_string_equal(scene.report.finding[0].file, "run/00000001.keys");
@@ -122,9 +114,8 @@ static void a_damaged_filter_is_found(void **state)
     expect_clean();
 }
 
-static void a_key_that_is_not_in_its_table_is_found(void **state)
+CLAIM_BETWEEN(a_key_that_is_not_in_its_table_is_found, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000002.keys");
     scene.entry_count = JOBS;
     write_table(2, 1);
@@ -134,9 +125,8 @@ static void a_key_that_is_not_in_its_table_is_found(void **state)
     expect_clean();
 }
 
-static void a_key_under_another_hash_is_found(void **state)
+CLAIM_BETWEEN(a_key_under_another_hash_is_found, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000002.keys");
     scene.entry_count = JOBS;
     scene.entries[4].hash ^= 1;
@@ -147,9 +137,8 @@ static void a_key_under_another_hash_is_found(void **state)
     expect_clean();
 }
 
-static void wrong_counts_are_corrected(void **state)
+CLAIM_BETWEEN(wrong_counts_are_corrected, make_scene, remove_scene)
 {
-    (void)state;
     scene.catalog.topics[1].stored[SECTION_DELAYED]++;
     scene.catalog.generation++;
     write_catalog();
@@ -161,9 +150,8 @@ static void wrong_counts_are_corrected(void **state)
     expect_clean();
 }
 
-static void a_damaged_catalog_without_another_is_left_to_a_backup(void **state)
+CLAIM_BETWEEN(a_damaged_catalog_without_another_is_left_to_a_backup, make_scene, remove_scene)
 {
-    (void)state;
     flip("CATALOG-00000005", 50);
     examine();
     assert_true(scene.report.finding_count >= 1);
@@ -176,11 +164,10 @@ static void a_damaged_catalog_without_another_is_left_to_a_backup(void **state)
     assert_int_equal(scene.report.shard[0].cold, 2);
 }
 
-static void a_damaged_catalog_with_a_whole_one_before_it_is_overcome(void **state)
+CLAIM_BETWEEN(a_damaged_catalog_with_a_whole_one_before_it_is_overcome, make_scene, remove_scene)
 {
     char from[256], into[256], command[600];
 
-    (void)state;
     path_of("CATALOG-00000005", from);
     path_of("keep", into);
     snprintf(command, sizeof command, "cp '%s' '%s'", from, into);
@@ -212,9 +199,8 @@ static void say_that_there_are_runs(void)
     close(fd);
 }
 
-static void a_missing_catalog_is_found_even_without_runs(void **state)
+CLAIM_BETWEEN(a_missing_catalog_is_found_even_without_runs, make_scene, remove_scene)
 {
-    (void)state;
     say_that_there_are_runs();
     expect_clean();
     remove_file("CATALOG-00000005");
@@ -229,9 +215,8 @@ static void a_missing_catalog_is_found_even_without_runs(void **state)
     assert_true(is_there("00000001.keys"));
 }
 
-static void a_missing_catalog_invents_nothing_of_its_runs(void **state)
+CLAIM_BETWEEN(a_missing_catalog_invents_nothing_of_its_runs, make_scene, remove_scene)
 {
-    (void)state;
     say_that_there_are_runs();
     remove_file("CATALOG-00000005");
     repair();
@@ -241,11 +226,10 @@ static void a_missing_catalog_invents_nothing_of_its_runs(void **state)
     assert_true(is_there("00000001.run"));
 }
 
-static void a_log_that_is_gone_from_beside_its_runs_is_found(void **state)
+CLAIM_BETWEEN(a_log_that_is_gone_from_beside_its_runs_is_found, make_scene, remove_scene)
 {
     char command[300];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -r '%s/shard-00/wal'", scene.dir);
     assert_int_equal(system(command), 0);
     examine();
@@ -253,11 +237,10 @@ static void a_log_that_is_gone_from_beside_its_runs_is_found(void **state)
     assert_non_null(strstr(scene.report.finding[0].text, "MANIFEST' is missing"));
 }
 
-static void files_that_nothing_names_are_notes_and_go(void **state)
+CLAIM_BETWEEN(files_that_nothing_names_are_notes_and_go, make_scene, remove_scene)
 {
     char path[256];
 
-    (void)state;
     write_table(9, 0);
     path_of("00000004.run", path); /* a number the log may name: it stays */
     close(open(path, O_CREAT | O_WRONLY, 0600));
@@ -271,9 +254,8 @@ static void files_that_nothing_names_are_notes_and_go(void **state)
     assert_int_equal(scene.report.note_count, 0);
 }
 
-static void totals_include_log_and_runs(void **state)
+CLAIM_BETWEEN(totals_include_log_and_runs, make_scene, remove_scene)
 {
-    (void)state;
     write_log((void (*)(void))some_life); /* it all once more: nothing of it changes anything */
     examine();
     assert_true(scene.report.finding_count >= 1);
@@ -284,9 +266,8 @@ static void wrong_totals(void)
     set_totals(2 * JOBS + 3, 2);
 }
 
-static void totals_that_do_not_add_up_are_found(void **state)
+CLAIM_BETWEEN(totals_that_do_not_add_up_are_found, make_scene, remove_scene)
 {
-    (void)state;
     write_log(wrong_totals);
     examine();
     assert_int_equal(scene.report.finding_count, 1);
@@ -298,9 +279,8 @@ static void strangers(void)
     set_state("nobody", JOB_LEASED, slot(1, 3));
 }
 
-static void a_state_of_a_job_that_is_nowhere_is_found(void **state)
+CLAIM_BETWEEN(a_state_of_a_job_that_is_nowhere_is_found, make_scene, remove_scene)
 {
-    (void)state;
     write_log(strangers);
     examine();
     assert_int_equal(scene.report.finding_count, 1);
@@ -314,20 +294,18 @@ static void of_runs_that_never_counted(void)
     finish("b6", slot(7, 3));
 }
 
-static void records_of_an_uncommitted_run_are_found_by_key(void **state)
+CLAIM_BETWEEN(records_of_an_uncommitted_run_are_found_by_key, make_scene, remove_scene)
 {
-    (void)state;
     write_log(of_runs_that_never_counted);
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, 17);
     assert_int_equal(scene.report.shard[0].leased, 2);
 }
 
-static void looking_changes_no_byte(void **state)
+CLAIM_BETWEEN(looking_changes_no_byte, make_scene, remove_scene)
 {
     char command[300];
 
-    (void)state;
     flip("00000002.keys", 40);
     flip("00000001.run", 4096 + 30);
     snprintf(command, sizeof command, "cd '%s' && find . -type f | xargs cksum > ../before",
@@ -340,35 +318,4 @@ static void looking_changes_no_byte(void **state)
     assert_int_equal(system(command), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(a_sound_shard_is_clean_and_counted),
-        ROW(a_damaged_record_is_reported_with_its_known_fields),
-        ROW(a_damaged_record_is_not_saved),
-        ROW(a_damaged_record_of_a_dead_slot_is_not_a_fault),
-        ROW(a_missing_run_is_named_with_how_many_jobs_were_in_it),
-        ROW(a_damaged_footer_is_noted_and_its_copy_in_the_header_counts),
-        ROW(a_damaged_table_is_rewritten),
-        ROW(a_missing_table_is_rewritten),
-        ROW(a_damaged_filter_is_found),
-        ROW(a_key_that_is_not_in_its_table_is_found),
-        ROW(a_key_under_another_hash_is_found),
-        ROW(wrong_counts_are_corrected),
-        ROW(a_damaged_catalog_without_another_is_left_to_a_backup),
-        ROW(a_damaged_catalog_with_a_whole_one_before_it_is_overcome),
-        ROW(a_missing_catalog_is_found_even_without_runs),
-        ROW(a_missing_catalog_invents_nothing_of_its_runs),
-        ROW(a_log_that_is_gone_from_beside_its_runs_is_found),
-        ROW(files_that_nothing_names_are_notes_and_go),
-        ROW(totals_include_log_and_runs),
-        ROW(totals_that_do_not_add_up_are_found),
-        ROW(a_state_of_a_job_that_is_nowhere_is_found),
-        ROW(records_of_an_uncommitted_run_are_found_by_key),
-        ROW(looking_changes_no_byte),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

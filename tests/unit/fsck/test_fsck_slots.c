@@ -1,12 +1,12 @@
 /* What fsck says of a run whose slots are not what the catalog takes them for, and of what nobody
  * reads in one. */
 #include "fsck_rig.h"
+#include "unit/claim.h"
 
 /* ---- what nobody reads ---- */
 
-static void a_damaged_unused_byte_is_a_note(void **state)
+CLAIM_BETWEEN(a_damaged_unused_byte_is_a_note, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000001.run", 100);   /* the header's rest */
     flip("00000001.run", 8191);  /* behind the last record */
     flip("00000002.run", -5000); /* behind the topics */
@@ -30,11 +30,10 @@ static void expect_note(const char *text)
 
 /* Which of its jobs had ended stood in bits of another run: none can be kept, and all are counted.
  */
-static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **state)
+CLAIM_BETWEEN(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic, make_scene, remove_scene)
 {
     const struct fsck_finding *finding;
 
-    (void)state;
     write_run(1, 'c', false);
     examine();
     finding = &scene.report.finding[0]; /* the log's totals do not add up either */
@@ -54,9 +53,8 @@ static void a_run_of_another_length_is_lost_with_all_its_jobs_by_topic(void **st
 }
 
 /* One damaged record is named by itself, and is none of those. */
-static void individually_named_jobs_are_not_counted_again(void **state)
+CLAIM_BETWEEN(individually_named_jobs_are_not_counted_again, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000001.run");
     flip("00000002.run", scene.second_at + 30);
     for (int accept = 0; accept < 2; accept++) {
@@ -70,9 +68,8 @@ static void individually_named_jobs_are_not_counted_again(void **state)
     }
 }
 
-static void inconsistent_counts_give_no_estimate(void **state)
+CLAIM_BETWEEN(inconsistent_counts_give_no_estimate, make_scene, remove_scene)
 {
-    (void)state;
     scene.catalog.generation++;
     scene.catalog.topics[1].stored[SECTION_DELAYED]++;
     write_catalog();
@@ -81,15 +78,4 @@ static void inconsistent_counts_give_no_estimate(void **state)
     expect_note("the topics of the 10 unreadable jobs are unknown");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(a_damaged_unused_byte_is_a_note),
-        ROW(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic),
-        ROW(individually_named_jobs_are_not_counted_again),
-        ROW(inconsistent_counts_give_no_estimate),
-#undef ROW
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* What fsck makes of tables of keys that lead astray, of runs without theirs, of catalogs and of
  * files that are not named. */
 #include "fsck_rig_run.h"
+#include "unit/claim.h"
 
 /* ---- tables ---- */
 
@@ -18,9 +19,8 @@ static void rewrite_table(void)
 }
 
 /* An entry is a hint: what it leads to may be gone. */
-static void dangling_entries_are_not_a_fault(void **state)
+CLAIM_BETWEEN(dangling_entries_are_not_a_fault, make_scene, remove_scene)
 {
-    (void)state;
     add_entry(7, 1, 3);   /* dead */
     add_entry(8, 9, 0);   /* no such run */
     add_entry(9, 2, 999); /* no such slot */
@@ -46,11 +46,10 @@ static uint64_t find_ghost(void)
     }
 }
 
-static void table_entries_are_verified_against_records(void **state)
+CLAIM_BETWEEN(table_entries_are_verified_against_records, make_scene, remove_scene)
 {
     uint64_t hash = find_ghost();
 
-    (void)state;
     add_entry(hash, 2, 4); /* another job */
     add_entry(hash, 2, 999);
     add_entry(hash, 9, 0);
@@ -82,11 +81,10 @@ static void copy_blocks(const char *from, const char *into, int64_t first, int64
     close(fds[1]);
 }
 
-static void a_filter_that_denies_a_key_of_its_table_is_found(void **state)
+CLAIM_BETWEEN(a_filter_that_denies_a_key_of_its_table_is_found, make_scene, remove_scene)
 {
     char kept[256], made_path[256];
 
-    (void)state;
     path_of("00000002.keys", made_path);
     path_of("kept", kept);
     assert_int_equal(rename(made_path, kept), 0);
@@ -113,9 +111,8 @@ static void leased_and_ended_by_key(void)
 }
 
 /* They may lie where the table would have told. */
-static void jobs_that_a_damaged_table_may_have_are_not_lost(void **state)
+CLAIM_BETWEEN(jobs_that_a_damaged_table_may_have_are_not_lost, make_scene, remove_scene)
 {
-    (void)state;
     flip("00000002.keys", 40);
     write_log(leased_and_ended_by_key);
     examine();
@@ -129,9 +126,8 @@ static void ended_by_key(void)
     set_totals(2 * JOBS + 2, 4);
 }
 
-static void an_end_without_a_push_is_uncertain(void **state)
+CLAIM_BETWEEN(an_end_without_a_push_is_uncertain, make_scene, remove_scene)
 {
-    (void)state;
     write_log(ended_by_key);
     expect_clean();
     flip("00000002.keys", 40);
@@ -143,13 +139,12 @@ static void an_end_without_a_push_is_uncertain(void **state)
 }
 
 /* A job that lay in one run and lies in another now; the table was merged of both. */
-static void one_table_for_two_runs_is_valid(void **state)
+CLAIM_BETWEEN(one_table_for_two_runs_is_valid, make_scene, remove_scene)
 {
     struct catalog *catalog = &scene.catalog;
     struct keys_entry first;
     struct record record = job_record("twice", "t", JOB_DELAYED, 100000, 1);
 
-    (void)state;
     begin_run(3);
     add_to_run("twice", &record);
     end_run();
@@ -180,9 +175,8 @@ static void lease_a5(void)
     set_state("a5", JOB_LEASED, slot(7, 0));
 }
 
-static void a_job_of_a_missing_run_is_nowhere(void **state)
+CLAIM_BETWEEN(a_job_of_a_missing_run_is_nowhere, make_scene, remove_scene)
 {
-    (void)state;
     remove_file("00000001.run");
     write_log(lease_a5);
     examine();
@@ -195,11 +189,10 @@ static void a_job_of_a_missing_run_is_nowhere(void **state)
 }
 
 /* Nothing of it is given up without leave; and when it comes back, nothing is missing. */
-static void a_run_that_comes_back_after_a_repair_is_whole(void **state)
+CLAIM_BETWEEN(a_run_that_comes_back_after_a_repair_is_whole, make_scene, remove_scene)
 {
     char path[256], away[256];
 
-    (void)state;
     path_of("00000001.run", path);
     path_of("away", away);
     assert_int_equal(rename(path, away), 0);
@@ -225,9 +218,8 @@ static void beyond(void)
     set_totals(2 * JOBS + 1, 2);
 }
 
-static void an_end_in_a_missing_slot_has_no_effect(void **state)
+CLAIM_BETWEEN(an_end_in_a_missing_slot_has_no_effect, make_scene, remove_scene)
 {
-    (void)state;
     write_log(beyond);
     examine();
     finding(0, "totals fall");
@@ -271,9 +263,8 @@ static void pass_two_over(void)
     flip("CATALOG-00000007", 50);
 }
 
-static void several_damaged_catalogs_are_repaired_together(void **state)
+CLAIM_BETWEEN(several_damaged_catalogs_are_repaired_together, make_scene, remove_scene)
 {
-    (void)state;
     pass_two_over();
     examine();
     the_finding("", "2 catalogs newer than generation 5 cannot be read");
@@ -284,9 +275,8 @@ static void several_damaged_catalogs_are_repaired_together(void **state)
 }
 
 /* The damaged one may be the only one that knows better. */
-static void a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth(void **state)
+CLAIM_BETWEEN(a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth, make_scene, remove_scene)
 {
-    (void)state;
     pass_two_over();
     flip("00000002.run", scene.second_at + 30);
     repair();
@@ -303,9 +293,8 @@ static void spoil_log(void)
     append(&(struct record){.kind = RECORD_DONE, .done = {.reason = RECORD_ACKED}});
 }
 
-static void no_table_is_rewritten_if_only_a_backup_helps(void **state)
+CLAIM_BETWEEN(no_table_is_rewritten_if_only_a_backup_helps, make_scene, remove_scene)
 {
-    (void)state;
     pass_two_over();
     write_log(spoil_log);
     repair();
@@ -315,9 +304,8 @@ static void no_table_is_rewritten_if_only_a_backup_helps(void **state)
     assert_true(is_there("CATALOG-00000007"));
 }
 
-static void a_catalog_of_another_time_than_the_log_is_found(void **state)
+CLAIM_BETWEEN(a_catalog_of_another_time_than_the_log_is_found, make_scene, remove_scene)
 {
-    (void)state;
     scene.catalog.log_first_sequence = 4;
     renew_catalog();
     save();
@@ -339,13 +327,12 @@ static void make_file(const char *name, const char *text)
     fclose(file);
 }
 
-static void only_unnamed_files_of_the_store_are_removed(void **state)
+CLAIM_BETWEEN(only_unnamed_files_of_the_store_are_removed, make_scene, remove_scene)
 {
     static const char *const goes[] = {"00000003.run", "00000008.keys", "CATALOG.tmp",
                                        "CATALOG-00000002"};
     static const char *const stays[] = {"00000005.run", "notes", "a.b", ".tmp"};
 
-    (void)state;
     scene.catalog.next_run = 4;
     renew_catalog();
     for (size_t i = 0; i < 4; i++) {
@@ -365,11 +352,10 @@ static void only_unnamed_files_of_the_store_are_removed(void **state)
 }
 
 /* They may be what another catalog names, one that somebody still has. */
-static void no_file_is_removed_next_to_damage_that_needs_a_backup(void **state)
+CLAIM_BETWEEN(no_file_is_removed_next_to_damage_that_needs_a_backup, make_scene, remove_scene)
 {
     static const char *const stays[] = {"00000003.run", "00000008.keys", "CATALOG-00000002"};
 
-    (void)state;
     scene.catalog.next_run = 4;
     scene.catalog.log_first_sequence = 4;
     renew_catalog();
@@ -381,11 +367,10 @@ static void no_file_is_removed_next_to_damage_that_needs_a_backup(void **state)
         assert_true(is_there(stays[i]));
 }
 
-static void notes_beyond_the_limit_are_counted(void **state)
+CLAIM_BETWEEN(notes_beyond_the_limit_are_counted, make_scene, remove_scene)
 {
     char name[32];
 
-    (void)state;
     for (uint32_t i = 0; i < FSCK_NOTES_MAX + 5; i++) {
         keys_file_name(100 + i, name);
         make_file(name, "");
@@ -396,9 +381,8 @@ static void notes_beyond_the_limit_are_counted(void **state)
 }
 
 /* They say that their numbers are taken, and nothing else. */
-static void empty_runs_need_no_catalog(void **state)
+CLAIM_BETWEEN(empty_runs_need_no_catalog, make_scene, remove_scene)
 {
-    (void)state;
     forget_shard();
     make_file("00000001.run", "");
     make_file("00000002.run", "");
@@ -417,9 +401,8 @@ static void an_empty_batch(void)
 }
 
 /* A power cut within a recovery may leave several: all that counts is in the log. */
-static void runs_beside_a_log_from_its_first_file_need_no_catalog(void **state)
+CLAIM_BETWEEN(runs_beside_a_log_from_its_first_file_need_no_catalog, make_scene, remove_scene)
 {
-    (void)state;
     forget_shard();
     write_log(an_empty_batch);
     make_file("00000001.run", "x");
@@ -427,30 +410,4 @@ static void runs_beside_a_log_from_its_first_file_need_no_catalog(void **state)
     expect_clean();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_scene)
-        ROW(dangling_entries_are_not_a_fault),
-        ROW(table_entries_are_verified_against_records),
-        ROW(a_filter_that_denies_a_key_of_its_table_is_found),
-        ROW(jobs_that_a_damaged_table_may_have_are_not_lost),
-        ROW(an_end_without_a_push_is_uncertain),
-        ROW(one_table_for_two_runs_is_valid),
-        ROW(a_job_of_a_missing_run_is_nowhere),
-        ROW(a_run_that_comes_back_after_a_repair_is_whole),
-        ROW(an_end_in_a_missing_slot_has_no_effect),
-        ROW(several_damaged_catalogs_are_repaired_together),
-        ROW(a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth),
-        ROW(no_table_is_rewritten_if_only_a_backup_helps),
-        ROW(a_catalog_of_another_time_than_the_log_is_found),
-        ROW(only_unnamed_files_of_the_store_are_removed),
-        ROW(no_file_is_removed_next_to_damage_that_needs_a_backup),
-        ROW(notes_beyond_the_limit_are_counted),
-        ROW(empty_runs_need_no_catalog),
-        ROW(runs_beside_a_log_from_its_first_file_need_no_catalog),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* What the disk fails to read is not damage: it may be there another time. */
 #include "fsck_rig.h"
+#include "unit/claim.h"
 
 #include <dlfcn.h>
 #include <sys/stat.h>
@@ -84,9 +85,8 @@ static int remove_and_heal(void **state)
 
 /* ---- claims ---- */
 
-static void a_disk_that_is_away_for_a_moment_is_read_again(void **state)
+CLAIM_BETWEEN(a_disk_that_is_away_for_a_moment_is_read_again, make_scene, remove_and_heal)
 {
-    (void)state;
     for (int64_t times = 1; times <= 7; times++) { /* with its neighbours, then alone */
         break_run(scene.second_at, 1, times);
         expect_clean();
@@ -94,12 +94,11 @@ static void a_disk_that_is_away_for_a_moment_is_read_again(void **state)
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
-static void unreadable_places_are_reported_as_unreadable(void **state)
+CLAIM_BETWEEN(unreadable_places_are_reported_as_unreadable, make_scene, remove_and_heal)
 {
     const struct fsck_finding *finding;
     struct buffer text;
 
-    (void)state;
     break_run(scene.second_at, 1, INT64_MAX);
     examine();
     finding = the_finding("run/00000002.run", "cannot be read: a delayed job of topic 'orders'");
@@ -115,7 +114,7 @@ static void unreadable_places_are_reported_as_unreadable(void **state)
 }
 
 /* Wherever that is: once the disk can be read again, nothing is missing. */
-static void unreadable_places_are_not_treated_as_damage(void **state)
+CLAIM_BETWEEN(unreadable_places_are_not_treated_as_damage, make_scene, remove_and_heal)
 {
     static const struct {
         const char *file;
@@ -129,7 +128,6 @@ static void unreadable_places_are_not_treated_as_damage(void **state)
         {"wal/00000001.log", 4096 + 8, 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         char path[256];
 
@@ -147,9 +145,8 @@ static void unreadable_places_are_not_treated_as_damage(void **state)
     }
 }
 
-static void damage_next_to_an_unreadable_place_is_not_repaired(void **state)
+CLAIM_BETWEEN(damage_next_to_an_unreadable_place_is_not_repaired, make_scene, remove_and_heal)
 {
-    (void)state;
     flip("00000002.run", 4096 + 30);
     break_run(scene.second_at, 1, INT64_MAX);
     repair();
@@ -161,9 +158,8 @@ static void damage_next_to_an_unreadable_place_is_not_repaired(void **state)
     assert_int_equal(scene.report.shard[0].cold, 19);
 }
 
-static void unreadable_jobs_are_not_saved(void **state)
+CLAIM_BETWEEN(unreadable_jobs_are_not_saved, make_scene, remove_and_heal)
 {
-    (void)state;
     break_run(scene.second_at, 1, INT64_MAX);
     save();
     the_finding("run/00000002.run", "cannot be read: a delayed job of topic 'orders'");
@@ -179,11 +175,11 @@ static void break_when_the_table_is_written(void *ctx, const char *text)
 }
 
 /* A table without its key: the job would be there, and never be found. */
-static void no_table_is_rewritten_without_previously_readable_entries(void **state)
+CLAIM_BETWEEN(no_table_is_rewritten_without_previously_readable_entries, make_scene,
+              remove_and_heal)
 {
     const struct fsck_options options = {.repair = true, .say = break_when_the_table_is_written};
 
-    (void)state;
     remove_file("00000002.keys");
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), -EIO);
     assert_non_null(strstr(scene.report.error, "cannot write a table of keys"));
@@ -193,18 +189,4 @@ static void no_table_is_rewritten_without_previously_readable_entries(void **sta
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_scene, remove_and_heal)
-        ROW(a_disk_that_is_away_for_a_moment_is_read_again),
-        ROW(unreadable_places_are_reported_as_unreadable),
-        ROW(unreadable_places_are_not_treated_as_damage),
-        ROW(damage_next_to_an_unreadable_place_is_not_repaired),
-        ROW(unreadable_jobs_are_not_saved),
-        ROW(no_table_is_rewritten_without_previously_readable_entries),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

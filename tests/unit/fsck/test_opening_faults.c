@@ -2,6 +2,7 @@
  * told in words, nothing leaks, and the next opening finds all that was there. */
 #include "fsck_rig.h"
 #include "store/depot.h"
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 enum { CALLS_MAX = 4000 };
@@ -82,13 +83,12 @@ static int open_all(char error[512])
     return result < 0 ? result : 0;
 }
 
-static void a_failed_opening_reports_the_error_and_removes_nothing(void **state)
+CLAIM_BETWEEN(a_failed_opening_reports_the_error_and_removes_nothing, make_scene, remove_scene)
 {
     bool is_through = false;
     uint64_t all;
     char error[512];
 
-    (void)state;
     assert_int_equal(open_all(error), 0);
     all = records;
     assert_true(all > 0);
@@ -110,11 +110,4 @@ static void a_failed_opening_reports_the_error_and_removes_nothing(void **state)
     expect_clean();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_failed_opening_reports_the_error_and_removes_nothing,
-                                        make_scene, remove_scene),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

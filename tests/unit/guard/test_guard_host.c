@@ -1,6 +1,7 @@
 #include "guard/address.h"
 
 #include "guard_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <ctype.h>
@@ -122,10 +123,9 @@ static const struct {
     {"1e3", NOT_NAMED, "no number"},
 };
 
-static void hosts_are_classified_by_their_form(void **state)
+CLAIM(hosts_are_classified_by_their_form)
 {
     struct guard *guard = guard_rig_open(policy);
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int verdict = (int)guard_check_host(guard, slice_of(rows[i].host));
         if (verdict != rows[i].verdict)
@@ -135,10 +135,9 @@ static void hosts_are_classified_by_their_form(void **state)
     guard_free(guard);
 }
 
-static void a_star_names_all_and_opens_no_network(void **state)
+CLAIM(a_star_names_all_and_opens_no_network)
 {
     struct guard *guard = guard_rig_open("allow-host = *\n");
-    (void)state;
     assert_int_equal(guard_check_host(guard, slice_of("any.example")), OK);
     assert_int_equal(guard_check_host(guard, slice_of("localhost")), OK);
     assert_int_equal(guard_check_host(guard, slice_of("8.8.8.8")), OK);
@@ -148,11 +147,10 @@ static void a_star_names_all_and_opens_no_network(void **state)
     guard_free(guard);
 }
 
-static void names_have_their_limits(void **state)
+CLAIM(names_have_their_limits)
 {
     struct guard *guard = guard_rig_open("allow-host = *\n");
     char name[300];
-    (void)state;
     memset(name, 'a', sizeof name);
     assert_int_equal(guard_check_host(guard, slice_make(name, 63)), OK);
     assert_int_equal(guard_check_host(guard, slice_make(name, 64)), NEITHER);
@@ -167,12 +165,11 @@ static void names_have_their_limits(void **state)
     guard_free(guard);
 }
 
-static void nothing_is_allowed_without_a_policy(void **state)
+CLAIM(nothing_is_allowed_without_a_policy)
 {
     char error[GUARD_ERROR_BYTES] = "";
     struct guard *guard;
     struct guard_key keys[GUARD_KEYS_MAX];
-    (void)state;
     assert_int_equal(guard_open("", &guard, error), 0);
     assert_false(guard_is_on(guard));
     assert_int_equal(guard_check_host(guard, slice_of("8.8.8.8")), GUARD_OFF);
@@ -185,10 +182,9 @@ static void nothing_is_allowed_without_a_policy(void **state)
     guard_free(guard);
 }
 
-static void an_empty_policy_allows_nothing(void **state)
+CLAIM(an_empty_policy_allows_nothing)
 {
     struct guard *guard = guard_rig_open("# nothing yet\n\n");
-    (void)state;
     assert_true(guard_is_on(guard));
     assert_int_equal(guard_check_host(guard, slice_of("hooks.example.com")), NOT_NAMED);
     assert_int_equal(guard_check_host(guard, slice_of("8.8.8.8")), NOT_NAMED);
@@ -253,11 +249,10 @@ static uint32_t random_v4(struct random *random)
                                    : (uint32_t)random_next(random);
 }
 
-static void every_spelling_gets_the_same_verdict(void **state)
+CLAIM(every_spelling_gets_the_same_verdict)
 {
     struct random random = seed_random("every_spelling_gets_the_same_verdict");
     struct guard *guard = guard_rig_open("allow-host = *\nallow-network = 10.1.0.0/16\n");
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         uint32_t address = random_v4(&random);
         char plain[64], odd[128];
@@ -275,13 +270,12 @@ static void every_spelling_gets_the_same_verdict(void **state)
 }
 
 /* Whatever the system's resolver takes for an address is the same one here, or is refused. */
-static void no_address_of_the_system_passes_for_a_name(void **state)
+CLAIM(no_address_of_the_system_passes_for_a_name)
 {
     static const char alphabet[] = "0123456789abcdefx.:%X ";
     struct random random = seed_random("no_address_of_the_system_passes_for_a_name");
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found;
     size_t taken = 0;
-    (void)state;
     for (int round = 0; round < 60000; round++) {
         char text[64];
         struct guard_address ours, theirs;
@@ -309,16 +303,4 @@ static void no_address_of_the_system_passes_for_a_name(void **state)
     assert_true(taken > 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_are_classified_by_their_form),
-        cmocka_unit_test(a_star_names_all_and_opens_no_network),
-        cmocka_unit_test(names_have_their_limits),
-        cmocka_unit_test(nothing_is_allowed_without_a_policy),
-        cmocka_unit_test(an_empty_policy_allows_nothing),
-        cmocka_unit_test(every_spelling_gets_the_same_verdict),
-        cmocka_unit_test(no_address_of_the_system_passes_for_a_name),
-    };
-    return cmocka_run_group_tests_name("guard host", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 #include "guard/network.h"
 
 #include "guard_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 /* ---- without any allow-network ---- */
@@ -276,10 +277,9 @@ static const struct {
     {"::1:ffff:8.8.8.8", false, "nearly mapped, too"},
 };
 
-static void only_public_addresses_are_reached(void **state)
+CLAIM(only_public_addresses_are_reached)
 {
     struct guard *guard = guard_rig_open("allow-host = *\n");
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool is_allowed = guard_rig_judge(guard, rows[i].address) == GUARD_ALLOWED;
         if (is_allowed != rows[i].is_public)
@@ -289,21 +289,19 @@ static void only_public_addresses_are_reached(void **state)
     guard_free(guard);
 }
 
-static void other_address_families_are_rejected(void **state)
+CLAIM(other_address_families_are_rejected)
 {
     struct guard *guard = guard_rig_open("allow-host = *\nallow-network = ::/0\n");
     struct sockaddr_storage other = {.ss_family = AF_UNIX};
-    (void)state;
     assert_int_equal(guard_check_address(guard, (struct sockaddr *)&other), GUARD_NOT_AN_ADDRESS);
     guard_free(guard);
 }
 
 /* ---- the table itself ---- */
 
-static void each_network_has_its_rule_and_reason(void **state)
+CLAIM(each_network_has_its_rule_and_reason)
 {
     size_t count = 0;
-    (void)state;
     for (const struct guard_network_row *row = guard_network_rows; row->network; row++, count++) {
         char address[GUARD_NETWORK_TEXT_BYTES], *slash;
         snprintf(address, sizeof address, "%s", row->network);
@@ -354,13 +352,12 @@ static uint32_t random_v4(struct random *random)
     return edges[random_below(random, COUNT_OF(edges))] + (uint32_t)random_below(random, 5) - 2;
 }
 
-static void an_address_is_judged_alike_wherever_it_is_held(void **state)
+CLAIM(an_address_is_judged_alike_wherever_it_is_held)
 {
     static const char *const forms[] = {"%u.%u.%u.%u", "::ffff:%u.%u.%u.%u", "64:ff9b::%u.%u.%u.%u",
                                         "2a00::5efe:%u.%u.%u.%u"};
     struct random random = seed_random("an_address_is_judged_alike_wherever_it_is_held");
     struct guard *guard = guard_rig_open("allow-host = *\n");
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         uint32_t a = random_v4(&random);
         bool is_public = is_public_v4(a);
@@ -378,13 +375,4 @@ static void an_address_is_judged_alike_wherever_it_is_held(void **state)
     guard_free(guard);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_public_addresses_are_reached),
-        cmocka_unit_test(other_address_families_are_rejected),
-        cmocka_unit_test(each_network_has_its_rule_and_reason),
-        cmocka_unit_test(an_address_is_judged_alike_wherever_it_is_held),
-    };
-    return cmocka_run_group_tests_name("guard network", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

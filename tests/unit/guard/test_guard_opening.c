@@ -1,6 +1,7 @@
 #include "guard/network.h"
 
 #include "guard_rig.h"
+#include "unit/claim.h"
 
 static const struct {
     const char *network, *address;
@@ -69,9 +70,8 @@ static const struct {
     {"fd00:ec2::254/128", "fd00:ec2::254", true, "EC2's by itself"},
 };
 
-static void networks_open_only_their_addresses(void **state)
+CLAIM(networks_open_only_their_addresses)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(openings); i++) {
         char policy[160];
         snprintf(policy, sizeof policy, "allow-host = *\nallow-network = %s\n",
@@ -85,7 +85,7 @@ static void networks_open_only_their_addresses(void **state)
     }
 }
 
-static void networks_are_written_strictly(void **state)
+CLAIM(networks_are_written_strictly)
 {
     static const struct {
         const char *text, *says;
@@ -112,7 +112,6 @@ static void networks_are_written_strictly(void **state)
         {"2001::/32", "contain IPv4 addresses, name the IPv4 network"},
         {"::a00:0/104", "contain IPv4 addresses, name the IPv4 network"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(slips); i++) {
         struct guard_network network;
         char error[GUARD_NETWORK_ERROR_BYTES] = "";
@@ -122,11 +121,4 @@ static void networks_are_written_strictly(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(networks_open_only_their_addresses),
-        cmocka_unit_test(networks_are_written_strictly),
-    };
-    return cmocka_run_group_tests_name("guard opening", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

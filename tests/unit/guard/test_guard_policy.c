@@ -1,4 +1,5 @@
 #include "guard_rig.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,13 +14,12 @@
 
 /* ---- what is read ---- */
 
-static void keys_of_a_name_come_in_the_files_order(void **state)
+CLAIM(keys_of_a_name_come_in_the_files_order)
 {
     struct guard *guard = guard_rig_open("sign = shop whsec_" KEY_24 "\n"
                                          "sign = other whsec_" KEY_64 "\n"
                                          "  sign=shop\twhsec_" KEY_64 "  # the new one\n");
     struct guard_key keys[GUARD_KEYS_MAX];
-    (void)state;
     assert_int_equal(guard_find_keys(guard, slice_of("shop"), keys), 2);
     assert_int_equal(keys[0].bytes, 24);
     assert_memory_equal(keys[0].key, "tarry-example-key-24-byt", 24);
@@ -31,7 +31,7 @@ static void keys_of_a_name_come_in_the_files_order(void **state)
     guard_free(guard);
 }
 
-static void an_origin_has_one_spelling(void **state)
+CLAIM(an_origin_has_one_spelling)
 {
     static const struct {
         const char *url;
@@ -47,7 +47,6 @@ static void an_origin_has_one_spelling(void **state)
         {"other://a:9", 0, "other://a:9"},
         {"unix:///a", 0, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char origin[GUARD_ORIGIN_BYTES];
         struct url url;
@@ -59,7 +58,7 @@ static void an_origin_has_one_spelling(void **state)
     }
 }
 
-static void a_credential_is_found_by_its_origin(void **state)
+CLAIM(a_credential_is_found_by_its_origin)
 {
     static const struct {
         const char *origin, *user; /* NULL: none */
@@ -92,7 +91,6 @@ static void a_credential_is_found_by_its_origin(void **state)
                                          "credential = stomps://[::1]:61614 three pass\n"
                                          "credential = other://mq.internal:7 four pass\n");
     struct guard_credential found;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool is_found = guard_find_credential(guard, rows[i].origin, &found);
         CASE_HOLDS(rows[i].sentence, is_found == (rows[i].user != NULL));
@@ -104,11 +102,10 @@ static void a_credential_is_found_by_its_origin(void **state)
     guard_free(guard);
 }
 
-static void commands_and_authorities_are_found(void **state)
+CLAIM(commands_and_authorities_are_found)
 {
     char path[GUARD_PATH_BYTES_MAX];
     struct guard *guard = guard_rig_open("command = pager /bin/sh\nca-file = /etc/passwd\n");
-    (void)state;
     assert_true(guard_find_command(guard, slice_of("pager"), path));
     assert_string_equal(path, "/bin/sh");
     assert_false(guard_find_command(guard, slice_of("page"), path));
@@ -189,9 +186,8 @@ static const struct {
     {"ca-file = /etc/passwd\nca-file = /etc/passwd", "'ca-file' is given twice"},
 };
 
-static void slips_are_named_without_a_secret(void **state)
+CLAIM(slips_are_named_without_a_secret)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(slips); i++) {
         char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES] = "", text[512], line[16];
         struct guard *guard = NULL;
@@ -223,10 +219,9 @@ static bool reads(const char *text)
     return is_right;
 }
 
-static void names_and_keys_have_their_limits(void **state)
+CLAIM(names_and_keys_have_their_limits)
 {
     char text[2048] = "";
-    (void)state;
     assert_true(reads("sign = " NAME_64 " whsec_" KEY_64));
     for (int i = 0; i <= GUARD_KEYS_MAX; i++) {
         char line[128];
@@ -237,10 +232,9 @@ static void names_and_keys_have_their_limits(void **state)
     }
 }
 
-static void secrets_have_their_limits(void **state)
+CLAIM(secrets_have_their_limits)
 {
     char text[2048], filler[GUARD_SECRET_BYTES_MAX + 1];
-    (void)state;
     for (int more = 0; more < 2; more++) {
         memset(filler, 'x', sizeof filler);
         filler[GUARD_SECRET_BYTES_MAX - 1 + more] = 0;
@@ -251,12 +245,11 @@ static void secrets_have_their_limits(void **state)
     }
 }
 
-static void rules_have_their_limit(void **state)
+CLAIM(rules_have_their_limit)
 {
     enum { RULES = 10000 };
     static const char rule[] = "allow-host=a\n";
     char *text = malloc((RULES + 1) * strlen(rule) + 1);
-    (void)state;
     assert_non_null(text);
     for (size_t i = 0; i <= RULES; i++)
         memcpy(text + i * strlen(rule), rule, sizeof rule);
@@ -266,11 +259,10 @@ static void rules_have_their_limit(void **state)
     free(text);
 }
 
-static void lines_and_files_have_their_limits(void **state)
+CLAIM(lines_and_files_have_their_limits)
 {
     enum { LINE = 4096, FILE_BYTES = 1 << 20 };
     char *text = malloc(FILE_BYTES + 2);
-    (void)state;
     assert_non_null(text);
     for (int more = 0; more < 2; more++) {
         memset(text, '#', LINE + 1);
@@ -285,7 +277,7 @@ static void lines_and_files_have_their_limits(void **state)
 
 /* ---- the file ---- */
 
-static void a_file_that_others_may_read_keeps_no_secret(void **state)
+CLAIM(a_file_that_others_may_read_keeps_no_secret)
 {
     static const struct {
         const char *text;
@@ -304,7 +296,6 @@ static void a_file_that_others_may_read_keeps_no_secret(void **state)
         {"allow-host = *", 0664, "chmod 644"},
         {"allow-host = *", 0646, "chmod 644"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES] = "";
         struct guard *guard = NULL;
@@ -319,7 +310,7 @@ static void a_file_that_others_may_read_keeps_no_secret(void **state)
 }
 
 /* As systemd leaves a credential: the mode shows the list's mask for the group. */
-static void an_access_list_names_other_readers(void **state)
+CLAIM(an_access_list_names_other_readers)
 {
     enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, GROUP = 8, MASK = 16, OTHER = 32 };
     static const struct {
@@ -331,7 +322,6 @@ static void an_access_list_names_other_readers(void **state)
         {USER, 0, 4, 6, NULL},        {USER, 1, 4, 6, "chmod 600"}, {GROUP, 0, 4, 6, "chmod 600"},
         {USER, 1, 2, 6, "may write"}, {GROUP, 1, 0, 6, NULL},       {USER, 1, 6, 0, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct {
             uint32_t version;
@@ -367,11 +357,10 @@ static void an_access_list_names_other_readers(void **state)
     }
 }
 
-static void only_regular_files_are_accepted(void **state)
+CLAIM(only_regular_files_are_accepted)
 {
     char path[] = "/tmp/tarry-policy-XXXXXX", error[GUARD_ERROR_BYTES], pipe[64], zero[64];
     struct guard *guard = NULL;
-    (void)state;
     assert_int_equal(guard_open("/nonexistent/policy", &guard, error), -ENOENT);
     assert_non_null(strstr(error, "cannot read the policy '/nonexistent/policy', No such file"));
     assert_non_null(mkdtemp(path));
@@ -392,11 +381,10 @@ static void only_regular_files_are_accepted(void **state)
     assert_null(guard);
 }
 
-static void reading_again_takes_all_of_it_or_nothing(void **state)
+CLAIM(reading_again_takes_all_of_it_or_nothing)
 {
     char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES] = "";
     struct guard *guard;
-    (void)state;
     guard_rig_write(path, "allow-host = a.example\n", 0600);
     assert_int_equal(guard_open(path, &guard, error), 0);
     uint64_t generation = guard_generation(guard);
@@ -436,12 +424,11 @@ static void *ask_all_the_time(void *ctx)
     return NULL;
 }
 
-static void threads_may_query_during_a_reload(void **state)
+CLAIM(threads_may_query_during_a_reload)
 {
     char path[POLICY_PATH_BYTES], error[GUARD_ERROR_BYTES];
     struct guard *guard;
     pthread_t threads[2];
-    (void)state;
     guard_rig_write(path,
                     "allow-host = always.example\nsign = a whsec_" KEY_24
                     "\ncredential = amqp://h one one\n",
@@ -463,9 +450,8 @@ static void threads_may_query_during_a_reload(void **state)
     guard_free(guard);
 }
 
-static void verdicts_have_names(void **state)
+CLAIM(verdicts_have_names)
 {
-    (void)state;
     assert_string_equal(guard_verdict_name(GUARD_ALLOWED), "allowed");
     assert_string_equal(guard_verdict_name(GUARD_OFF), "off");
     assert_string_equal(guard_verdict_name(GUARD_HOST_NOT_NAMED), "host_not_allowed");
@@ -473,24 +459,4 @@ static void verdicts_have_names(void **state)
     assert_string_equal(guard_verdict_name(GUARD_NOT_AN_ADDRESS), "not_an_address");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_of_a_name_come_in_the_files_order),
-        cmocka_unit_test(an_origin_has_one_spelling),
-        cmocka_unit_test(a_credential_is_found_by_its_origin),
-        cmocka_unit_test(commands_and_authorities_are_found),
-        cmocka_unit_test(slips_are_named_without_a_secret),
-        cmocka_unit_test(names_and_keys_have_their_limits),
-        cmocka_unit_test(secrets_have_their_limits),
-        cmocka_unit_test(rules_have_their_limit),
-        cmocka_unit_test(lines_and_files_have_their_limits),
-        cmocka_unit_test(a_file_that_others_may_read_keeps_no_secret),
-        cmocka_unit_test(an_access_list_names_other_readers),
-        cmocka_unit_test(only_regular_files_are_accepted),
-        cmocka_unit_test(reading_again_takes_all_of_it_or_nothing),
-        cmocka_unit_test(threads_may_query_during_a_reload),
-        cmocka_unit_test(verdicts_have_names),
-    };
-    return cmocka_run_group_tests_name("guard policy", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

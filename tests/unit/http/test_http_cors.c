@@ -3,10 +3,11 @@
 
 #include "http/host.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
-static void origins_are_as_browsers_send_them(void **state)
+CLAIM(origins_are_as_browsers_send_them)
 {
     static const char *const good[] = {
         "",
@@ -43,7 +44,6 @@ static void origins_are_as_browsers_send_them(void **state)
         "https://a,*",
         "https:// a",
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         struct slice wrong;
         CASE_HOLDS(good[i], http_cors_check(slice_of(good[i]), &wrong));
@@ -54,7 +54,7 @@ static void origins_are_as_browsers_send_them(void **state)
     }
 }
 
-static void only_the_very_origin_is_found(void **state)
+CLAIM(only_the_very_origin_is_found)
 {
     struct slice origins = slice_of("https://a.example, http://localhost:3000");
     static const char *const others[] = {
@@ -70,7 +70,6 @@ static void only_the_very_origin_is_found(void **state)
         "https://a.example,",
         "https://a.example, http://localhost:3000",
     };
-    (void)state;
     assert_int_equal(http_cors_find(origins, slice_of("https://a.example")), 1);
     assert_int_equal(http_cors_find(origins, slice_of("http://localhost:3000")), 2);
     for (size_t i = 0; i < COUNT_OF(others); i++) {
@@ -79,11 +78,10 @@ static void only_the_very_origin_is_found(void **state)
     }
 }
 
-static void an_answer_names_the_one_origin(void **state)
+CLAIM(an_answer_names_the_one_origin)
 {
     struct slice origins = slice_of("https://a.example, http://localhost:3000");
     struct buffer out;
-    (void)state;
     buffer_init(&out, 4096);
     http_cors_emit(origins, 2, &out);
     assert_true(slice_is(buffer_slice(&out),
@@ -95,7 +93,7 @@ static void an_answer_names_the_one_origin(void **state)
     buffer_fini(&out);
 }
 
-static void a_preflight_lists_only_supported_methods_and_headers(void **state)
+CLAIM(a_preflight_lists_only_supported_methods_and_headers)
 {
     static const char head[] = "OPTIONS /v1/x HTTP/1.1\r\nHost: localhost\r\n"
                                "Origin: https://a.example\r\n"
@@ -105,7 +103,6 @@ static void a_preflight_lists_only_supported_methods_and_headers(void **state)
     struct http_request request;
     struct http_fault fault;
     struct buffer out;
-    (void)state;
     buffer_init(&out, 4096);
     assert_true(http_request_parse(slice_of(head), &request, &fault));
     assert_true(http_cors_is_preflight(&request));
@@ -136,9 +133,8 @@ static bool is_let_in(const char *method, const char *origin)
     return http_hosts_admit(&hosts, &request, &fault);
 }
 
-static void calls_of_its_page_are_let_in_and_of_no_other(void **state)
+CLAIM(calls_of_its_page_are_let_in_and_of_no_other)
 {
-    (void)state;
     assert_true(is_let_in("POST", "https://a.example"));
     assert_true(is_let_in("OPTIONS", "https://a.example"));
     assert_false(is_let_in("POST", "https://b.example"));
@@ -147,14 +143,4 @@ static void calls_of_its_page_are_let_in_and_of_no_other(void **state)
     assert_true(is_let_in("GET", "https://b.example")); /* whose page cannot read the answer */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(origins_are_as_browsers_send_them),
-        cmocka_unit_test(only_the_very_origin_is_found),
-        cmocka_unit_test(an_answer_names_the_one_origin),
-        cmocka_unit_test(a_preflight_lists_only_supported_methods_and_headers),
-        cmocka_unit_test(calls_of_its_page_are_let_in_and_of_no_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

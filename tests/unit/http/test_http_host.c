@@ -2,6 +2,7 @@
 #include "http/problem.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -14,7 +15,7 @@ static struct http_hosts hosts_of(bool is_local, const char *names)
 
 /* ---- names ---- */
 
-static void a_server_accepts_its_own_and_configured_names(void **state)
+CLAIM(a_server_accepts_its_own_and_configured_names)
 {
     static const struct {
         const char *sentence, *host;
@@ -49,7 +50,6 @@ static void a_server_accepts_its_own_and_configured_names(void **state)
         {"a number", "2130706433", false, false},
     };
 
-    (void)state;
     const char *names = "queue.internal, *.corp.example,[fd00::1]";
     struct http_hosts loopback = hosts_of(true, names), all = hosts_of(false, names);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -61,13 +61,12 @@ static void a_server_accepts_its_own_and_configured_names(void **state)
     }
 }
 
-static void invalid_hosts_are_distinguished(void **state)
+CLAIM(invalid_hosts_are_distinguished)
 {
     static const char *const rows[] = {"",       ":80",     "a b",           "a/b",         "a:b",
                                        "a:80:1", "[::1",    "[::1]x",        "localhost@a", "a\"b",
                                        "::1",    "local\\", "localhost:80 ", "[]x"};
     struct http_hosts hosts = hosts_of(true, NULL);
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool bad = false;
         CASE_HOLDS(rows[i], !http_hosts_have(&hosts, slice_of(rows[i]), &bad));
@@ -75,7 +74,7 @@ static void invalid_hosts_are_distinguished(void **state)
     }
 }
 
-static void given_names_are_checked(void **state)
+CLAIM(given_names_are_checked)
 {
     static const struct {
         const char *names, *bad;
@@ -90,7 +89,6 @@ static void given_names_are_checked(void **state)
         {"a,b/c", "b/c"},
     };
     struct slice bad;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool good = http_host_names_check(slice_of(rows[i].names), &bad);
         CASE_HOLDS(rows[i].names, good == !rows[i].bad);
@@ -100,7 +98,7 @@ static void given_names_are_checked(void **state)
 
 /* ---- requests ---- */
 
-static void pages_of_other_sites_change_nothing(void **state)
+CLAIM(pages_of_other_sites_change_nothing)
 {
     static const struct {
         const char *sentence, *method, *fields, *code; /* NULL: let in */
@@ -148,7 +146,6 @@ static void pages_of_other_sites_change_nothing(void **state)
          "cross_site"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct http_hosts hosts = hosts_of(true, NULL);
         struct http_request request;
@@ -174,11 +171,10 @@ static bool is_let_in(struct http_hosts *hosts, const char *head)
     return http_hosts_admit(hosts, &request, &fault);
 }
 
-static void only_accepted_hosts_are_remembered(void **state)
+CLAIM(only_accepted_hosts_are_remembered)
 {
     struct http_hosts hosts = hosts_of(true, "a-name-so-long-that-it-is-not-remembered-"
                                              "at-all-but-looked-up-each-time.example");
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_false(is_let_in(&hosts, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
         assert_true(is_let_in(&hosts, "GET / HTTP/1.1\r\nHost: 127.0.0.01:1\r\n\r\n") == false);
@@ -189,10 +185,9 @@ static void only_accepted_hosts_are_remembered(void **state)
     }
 }
 
-static void the_target_may_contain_a_host(void **state)
+CLAIM(the_target_may_contain_a_host)
 {
     struct http_hosts hosts = hosts_of(true, NULL);
-    (void)state;
     assert_true(
         is_let_in(&hosts, "GET http://localhost:1/x HTTP/1.1\r\nHost: localhost:1\r\n\r\n"));
     assert_false(is_let_in(&hosts, "GET http://evil/x HTTP/1.1\r\nHost: localhost:1\r\n\r\n"));
@@ -204,15 +199,4 @@ static void the_target_may_contain_a_host(void **state)
                                    "Origin: http://localhost:2\r\n\r\n"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_accepts_its_own_and_configured_names),
-        cmocka_unit_test(invalid_hosts_are_distinguished),
-        cmocka_unit_test(given_names_are_checked),
-        cmocka_unit_test(pages_of_other_sites_change_nothing),
-        cmocka_unit_test(only_accepted_hosts_are_remembered),
-        cmocka_unit_test(the_target_may_contain_a_host),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 #include "http/media.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static const struct {
     const char *accept;
@@ -33,19 +34,12 @@ static const struct {
      true},
 };
 
-static void a_client_gets_the_type_it_would_rather_have(void **state)
+CLAIM(a_client_gets_the_type_it_would_rather_have)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].accept,
                    http_media_prefers(slice_of(rows[i].accept), "application/openmetrics-text",
                                       "1.0.0", "text/plain", "0.0.4") == rows[i].is_open);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_gets_the_type_it_would_rather_have),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

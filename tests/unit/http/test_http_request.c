@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "support/http_transcript.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #define GET "GET / HTTP/1.1\r\nHost: a\r\n"
@@ -56,7 +57,7 @@ static void expect_next(const char *sentence, struct slice bytes, bool is_read)
 
 /* ---- what is refused, and as what ---- */
 
-static void framing_is_strict(void **state)
+CLAIM(framing_is_strict)
 {
     static const struct {
         const char *sentence, *bytes, *code;
@@ -154,7 +155,6 @@ static void framing_is_strict(void **state)
         {"Content-Type twice", PUT "Content-Type: a/b\r\nContent-Type: a/b\r\n\r\n", "bad_request"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct transcript transcript;
         const char *text = seen(&transcript, rows[i].bytes, strlen(rows[i].bytes));
@@ -170,11 +170,10 @@ static void framing_is_strict(void **state)
     }
 }
 
-static void a_NUL_is_refused(void **state)
+CLAIM(a_NUL_is_refused)
 {
     static const char bytes[] = GET "X: a\0b\r\n\r\n";
     struct transcript transcript;
-    (void)state;
     assert_non_null(strstr(seen(&transcript, bytes, sizeof bytes - 1), "refused bad_framing"));
     transcript_fini(&transcript);
 }
@@ -183,7 +182,7 @@ static void a_NUL_is_refused(void **state)
 
 #define CHUNKED PUT "Transfer-Encoding: chunked\r\n\r\n"
 
-static void chunks_are_taken_apart(void **state)
+CLAIM(chunks_are_taken_apart)
 {
     static const struct {
         const char *sentence, *bytes, *body, *code; /* one of both */
@@ -240,7 +239,6 @@ static void chunks_are_taken_apart(void **state)
         {"a control byte in a trailer", "0\r\nX: a\001b\r\n\r\n", NULL, "bad_framing"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct transcript transcript;
         char bytes[300];
@@ -277,10 +275,9 @@ static void fill(struct buffer *bytes, size_t upto)
         buffer_append_byte(bytes, 'x');
 }
 
-static void limits_hold(void **state)
+CLAIM(limits_hold)
 {
     struct buffer bytes;
-    (void)state;
     buffer_init(&bytes, 1 << 20);
     for (size_t above = 0; above < 2; above++) {
         static const char version[] = " HTTP/1.1\r\n";
@@ -340,7 +337,7 @@ static void limits_hold(void **state)
 
 /* ---- what is read ---- */
 
-static void targets_are_split(void **state)
+CLAIM(targets_are_split)
 {
     static const struct {
         const char *sentence, *target, *path, *query, *authority;
@@ -360,7 +357,6 @@ static void targets_are_split(void **state)
     struct http_fault fault;
     char head[300];
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int len = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i].target);
         CASE_HOLDS(rows[i].sentence,
@@ -371,7 +367,7 @@ static void targets_are_split(void **state)
     }
 }
 
-static void an_invalid_target_is_named(void **state)
+CLAIM(an_invalid_target_is_named)
 {
     static const char *const rows[] = {"foo",         "!",           "http:/x",
                                        "localhost:1", "http://a<b/", "http://a\"b/"};
@@ -379,7 +375,6 @@ static void an_invalid_target_is_named(void **state)
     struct http_fault fault;
     char head[300], named[100];
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         int len = snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i]);
         (void)snprintf(named, sizeof named, "the target is '%s' but must be a path", rows[i]);
@@ -389,7 +384,7 @@ static void an_invalid_target_is_named(void **state)
     }
 }
 
-static void connections_are_kept_or_not(void **state)
+CLAIM(connections_are_kept_or_not)
 {
     static const struct {
         const char *sentence, *head;
@@ -407,18 +402,16 @@ static void connections_are_kept_or_not(void **state)
     struct http_request request;
     struct http_fault fault;
 
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         CASE_HOLDS(rows[i].sentence, http_request_parse(slice_of(rows[i].head), &request, &fault));
         CASE_HOLDS(rows[i].sentence, request.keeps_alive == rows[i].keeps);
     }
 }
 
-static void values_have_no_blanks_around(void **state)
+CLAIM(values_have_no_blanks_around)
 {
     struct http_request request;
     struct http_fault fault;
-    (void)state;
     assert_true(http_request_parse(slice_of(GET "Content-Type: \t a/b \t \r\nX:y\r\nE:\r\n\r\n"),
                                    &request, &fault));
     assert_true(slice_is(request.content_type, "a/b"));
@@ -433,7 +426,7 @@ static void values_have_no_blanks_around(void **state)
 #define KNOWN "GET /one HTTP/1.1\r\n" LINE "Host: a\r\n\r\n"
 
 /* What a second message is, where the first one had the line, and where nothing is known. */
-static void a_repeated_line_changes_nothing(void **state)
+CLAIM(a_repeated_line_changes_nothing)
 {
     static const char *const rows[] = {
         KNOWN,
@@ -461,7 +454,6 @@ static void a_repeated_line_changes_nothing(void **state)
         "GET /two HTTP/1.1\r\n" LINE "\r",
         "GET /two HTTP/3.1\r\n" LINE "\r\n",
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (size_t cut = 0; cut <= strlen(rows[i]); cut++) {
             struct transcript plain, knowing;
@@ -481,14 +473,13 @@ static void a_repeated_line_changes_nothing(void **state)
         }
 }
 
-static void a_repeated_line_is_recognised(void **state)
+CLAIM(a_repeated_line_is_recognised)
 {
     struct http_framing framing = {0};
     struct http_request request;
     struct http_fault fault;
     char text[] = KNOWN;
     size_t len = sizeof text - 1, used;
-    (void)state;
     framing.known = slice_of(LINE);
     assert_int_equal(http_message_read(&framing, text, &len, &request, &used, &fault),
                      HTTP_STEP_HEAD);
@@ -516,11 +507,10 @@ static const char stream[] =
     "POST /y HTTP/1.0\r\nContent-Length: 0\r\n\r\n"
     "GET /z HTTP/1.1\r\nHost: a\r\nX : bad\r\n\r\nGET /never HTTP/1.1\r\nHost: a\r\n\r\n";
 
-static void cuts_do_not_matter(void **state)
+CLAIM(cuts_do_not_matter)
 {
     struct transcript whole, cut;
     size_t len = sizeof stream - 1;
-    (void)state;
     const char *text = seen(&whole, stream, len);
     assert_non_null(strstr(text, "refused bad_framing"));
     assert_null(strstr(text, "never"));
@@ -535,12 +525,11 @@ static void cuts_do_not_matter(void **state)
     transcript_fini(&whole);
 }
 
-static void a_request_may_arrive_in_many_pieces(void **state)
+CLAIM(a_request_may_arrive_in_many_pieces)
 {
     struct random random = seed_random("a_request_may_arrive_in_many_pieces");
     struct transcript whole, cut;
     size_t len = sizeof stream - 1;
-    (void)state;
     const char *text = seen(&whole, stream, len);
     for (int run = 0; run < 300; run++) {
         transcript_init(&cut, BODY_BYTES_MAX);
@@ -557,21 +546,4 @@ static void a_request_may_arrive_in_many_pieces(void **state)
     transcript_fini(&whole);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(framing_is_strict),
-        cmocka_unit_test(a_NUL_is_refused),
-        cmocka_unit_test(chunks_are_taken_apart),
-        cmocka_unit_test(limits_hold),
-        cmocka_unit_test(targets_are_split),
-        cmocka_unit_test(an_invalid_target_is_named),
-        cmocka_unit_test(connections_are_kept_or_not),
-        cmocka_unit_test(values_have_no_blanks_around),
-        cmocka_unit_test(a_repeated_line_changes_nothing),
-        cmocka_unit_test(a_repeated_line_is_recognised),
-        cmocka_unit_test(cuts_do_not_matter),
-        cmocka_unit_test(a_request_may_arrive_in_many_pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,18 +4,18 @@
 #include "targets/target.h"
 #include "trace/carry.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <amqp.h>
 #include <stdlib.h>
 
 /* ---- addresses ---- */
 
-static void a_source_is_a_url_with_a_queue(void **state)
+CLAIM(a_source_is_a_url_with_a_queue)
 {
     static const char text[] = "AMQP://MQ.example:5673/a%2Fb?queue=in%20box&topic=t&prefetch=7";
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];
-    (void)state;
     assert_true(amqp_in_source_parse(slice_of(text), &source, error));
     assert_string_equal(source.broker.at.host, "mq.example");
     assert_int_equal(source.broker.at.port, 5673);
@@ -28,11 +28,10 @@ static void a_source_is_a_url_with_a_queue(void **state)
     assert_true(slice_is(source.place, "AMQP://MQ.example:5673/a%2Fb"));
 }
 
-static void missing_parts_have_defaults(void **state)
+CLAIM(missing_parts_have_defaults)
 {
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];
-    (void)state;
     assert_true(amqp_in_source_parse(slice_of("amqps://[::1]?queue=q&exchange="), &source, error));
     assert_true(source.broker.at.is_tls);
     assert_int_equal(source.broker.at.port, 5671);
@@ -44,7 +43,7 @@ static void missing_parts_have_defaults(void **state)
     assert_true(source.has_exchange);
 }
 
-static void an_invalid_source_is_rejected_with_advice(void **state)
+CLAIM(an_invalid_source_is_rejected_with_advice)
 {
     static const struct {
         const char *text, *word;
@@ -66,7 +65,6 @@ static void an_invalid_source_is_rejected_with_advice(void **state)
     };
     struct amqp_in_source source;
     char error[AMQP_IN_ERROR_BYTES];
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         error[0] = '\0';
         if (amqp_in_source_parse(slice_of(cases[i].text), &source, error) ||
@@ -84,7 +82,7 @@ static void an_invalid_source_is_rejected_with_advice(void **state)
     }
 #define TEXT(VALUE) FIELD(UTF8, bytes, ((amqp_bytes_t){sizeof(VALUE) - 1, (void *)(VALUE)}))
 
-static void a_delay_may_be_any_number(void **state)
+CLAIM(a_delay_may_be_any_number)
 {
     static const struct {
         amqp_field_value_t field;
@@ -117,7 +115,6 @@ static void a_delay_may_be_any_number(void **state)
         {FIELD(BOOLEAN, boolean, 1), 0, 0},
         {FIELD(VOID, u8, 0), 0, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         amqp_table_entry_t entry = {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), cases[i].field};
         const amqp_table_t headers = {1, &entry};
@@ -131,7 +128,7 @@ static void a_delay_may_be_any_number(void **state)
     }
 }
 
-static void a_time_beats_a_delay(void **state)
+CLAIM(a_time_beats_a_delay)
 {
     static const struct {
         amqp_field_value_t field;
@@ -147,7 +144,6 @@ static void a_time_beats_a_delay(void **state)
         {TEXT("1700000000"), -1},
         {FIELD(TIMESTAMP, u64, UINT64_MAX), -1},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         amqp_table_entry_t entries[] = {
             {amqp_cstring_bytes(AMQP_IN_HEADER_DELAY), FIELD(I32, i32, 5)},
@@ -199,10 +195,9 @@ static void rig_take(struct rig *rig)
     assert_int_equal(amqp_in_job_make(&rig->source, &rig->envelope, &rig->job, why), AMQP_IN_TAKEN);
 }
 
-static void a_message_once_more_has_the_same_id_and_any_other_another(void **state)
+CLAIM(a_message_once_more_has_the_same_id_and_any_other_another)
 {
     struct rig first, again, other;
-    (void)state;
     rig_make(&first, "e.delayed");
     rig_make(&again, "e.delayed");
     rig_make(&other, "e.delayed");
@@ -228,12 +223,11 @@ static const amqp_table_entry_t *find_header(const amqp_table_t *headers, const 
     return NULL;
 }
 
-static void a_message_is_published_with_its_properties(void **state)
+CLAIM(a_message_is_published_with_its_properties)
 {
     struct rig rig;
     amqp_pool_t pool;
     amqp_basic_properties_t out;
-    (void)state;
     rig_make(&rig, "e.delayed");
     rig_take(&rig);
     const struct job job = {.topic = slice_of("amqp-in"),
@@ -258,7 +252,7 @@ static void a_message_is_published_with_its_properties(void **state)
 
 #define PARENT(SPAN) "00-4bf92f3577b34da6a3ce929d0e0e4736-" SPAN "-01"
 
-static void the_context_of_its_trace_goes_along(void **state)
+CLAIM(the_context_of_its_trace_goes_along)
 {
     struct rig plain, traced;
     amqp_pool_t pool;
@@ -266,7 +260,6 @@ static void the_context_of_its_trace_goes_along(void **state)
     struct trace_context context;
     struct slice states;
     struct buffer meta;
-    (void)state;
     rig_make(&plain, "e.delayed");
     rig_make(&traced, "e.delayed");
     traced.headers[2] =
@@ -306,10 +299,9 @@ static void the_context_of_its_trace_goes_along(void **state)
     free(traced.job);
 }
 
-static void invalid_properties_are_rejected(void **state)
+CLAIM(invalid_properties_are_rejected)
 {
     static const char *const spoiled[] = {"", "AA==", "////////", "no base64"};
-    (void)state;
     for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
         struct buffer meta;
         amqp_pool_t pool;
@@ -330,18 +322,4 @@ static void invalid_properties_are_rejected(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_source_is_a_url_with_a_queue),
-        cmocka_unit_test(missing_parts_have_defaults),
-        cmocka_unit_test(an_invalid_source_is_rejected_with_advice),
-        cmocka_unit_test(a_delay_may_be_any_number),
-        cmocka_unit_test(a_time_beats_a_delay),
-        cmocka_unit_test(a_message_once_more_has_the_same_id_and_any_other_another),
-        cmocka_unit_test(a_message_is_published_with_its_properties),
-        cmocka_unit_test(the_context_of_its_trace_goes_along),
-        cmocka_unit_test(invalid_properties_are_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
  * found in its place. */
 #include "job/job.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -37,12 +38,11 @@ static void assert_attempt(const struct job_attempt *is, const struct job_attemp
     assert_true(slice_equals(is->error, error));
 }
 
-static void the_last_attempts_come_back_in_their_order(void **unused)
+CLAIM(the_last_attempts_come_back_in_their_order)
 {
     enum { ATTEMPTS = 3 * JOB_HISTORY_MAX };
     struct random random = seed_random(__func__);
 
-    (void)unused;
     for (int round = 0; round < ROUNDS; round++) {
         static char texts[ATTEMPTS][TEXT_BYTES];
         struct job_attempt added[ATTEMPTS], is;
@@ -93,9 +93,8 @@ static const struct cut_row cuts[] = {
     {"\x80\x80\x80\x80\x80\x80", 97}, /* no characters: never more than three bytes less */
 };
 
-static void an_error_is_cut_between_characters(void **unused)
+CLAIM(an_error_is_cut_between_characters)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         char text[128], history[JOB_HISTORY_BYTES_MAX];
         size_t at = 0, tail = strlen(cuts[i].tail);
@@ -129,12 +128,11 @@ static size_t three_attempts(char history[JOB_HISTORY_BYTES_MAX])
     return bytes;
 }
 
-static void a_cut_history_ends_with_its_last_whole_attempt(void **unused)
+CLAIM(a_cut_history_ends_with_its_last_whole_attempt)
 {
     char whole[JOB_HISTORY_BYTES_MAX];
     size_t bytes = three_attempts(whole);
 
-    (void)unused;
     for (size_t len = 0; len <= bytes; len++) {
         char *cut = malloc(len ? len : 1);
         struct job_attempt is;
@@ -152,12 +150,11 @@ static void a_cut_history_ends_with_its_last_whole_attempt(void **unused)
 }
 
 /* What cannot be read goes with all that follows it; what is added stands behind the rest. */
-static void adding_to_a_damaged_history_leaves_a_good_one(void **unused)
+CLAIM(adding_to_a_damaged_history_leaves_a_good_one)
 {
     struct random random = seed_random(__func__);
     struct job_attempt attempt = {.attempt = 7, .outcome = JOB_OUTCOME_REFUSED};
 
-    (void)unused;
     for (int round = 0; round < NOISE_ROUNDS; round++) {
         char into[JOB_HISTORY_BYTES_MAX];
         size_t len = random_below(&random, 200), at = 0;
@@ -177,13 +174,12 @@ static void adding_to_a_damaged_history_leaves_a_good_one(void **unused)
     }
 }
 
-static void more_attempts_than_are_kept_are_not_a_history(void **unused)
+CLAIM(more_attempts_than_are_kept_are_not_a_history)
 {
     char one[JOB_HISTORY_BYTES_MAX], many[JOB_HISTORY_BYTES_MAX];
     struct job_attempt attempt = {.attempt = 1, .outcome = JOB_OUTCOME_FAILED};
     size_t bytes = job_history_add((struct slice){0}, &attempt, one);
 
-    (void)unused;
     for (size_t i = 0; i <= JOB_HISTORY_MAX; i++)
         memcpy(many + i * bytes, one, bytes);
     assert_true(job_history_check(slice_make(many, JOB_HISTORY_MAX * bytes)));
@@ -193,24 +189,11 @@ static void more_attempts_than_are_kept_are_not_a_history(void **unused)
     assert_true(job_history_check(slice_make(one, bytes)));
 }
 
-static void outcomes_have_names(void **unused)
+CLAIM(outcomes_have_names)
 {
-    (void)unused;
     assert_string_equal(job_outcome_name(JOB_OUTCOME_FAILED), "failed");
     assert_string_equal(job_outcome_name(JOB_OUTCOME_LEASE_ENDED), "lease_ended");
     assert_string_equal(job_outcome_name(JOB_OUTCOME_REFUSED), "refused");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_attempts_come_back_in_their_order),
-        cmocka_unit_test(an_error_is_cut_between_characters),
-        cmocka_unit_test(a_cut_history_ends_with_its_last_whole_attempt),
-        cmocka_unit_test(adding_to_a_damaged_history_leaves_a_good_one),
-        cmocka_unit_test(more_attempts_than_are_kept_are_not_a_history),
-        cmocka_unit_test(outcomes_have_names),
-    };
-
-    return cmocka_run_group_tests_name("history", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

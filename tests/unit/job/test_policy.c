@@ -1,6 +1,7 @@
 /* When a failed job tries again. */
 #include "job/policy.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -43,9 +44,8 @@ static const struct wait_row waits[] = {
     {&longest, 64, POLICY_DELAY_MS_MAX, "beyond the bits"},
 };
 
-static void waits_grow_and_stop_growing(void **unused)
+CLAIM(waits_grow_and_stop_growing)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
         int64_t wait_ms = policy_backoff_ms(waits[i].backoff, waits[i].attempt, MIDDLE);
 
@@ -54,9 +54,8 @@ static void waits_grow_and_stop_growing(void **unused)
     }
 }
 
-static void jitter_reaches_20_percent_both_ways(void **unused)
+CLAIM(jitter_reaches_20_percent_both_ways)
 {
-    (void)unused;
     assert_int_equal(policy_backoff_ms(&fixed_10s, 1, 0), 8000);
     assert_int_equal(policy_backoff_ms(&fixed_10s, 1, UINT64_MAX), 12000);
     assert_int_equal(policy_backoff_ms(&longest, 1, 0), 1);
@@ -65,22 +64,20 @@ static void jitter_reaches_20_percent_both_ways(void **unused)
                 POLICY_DELAY_MS_MAX + POLICY_DELAY_MS_MAX / 5);
 }
 
-static void without_a_backoff_there_is_nothing_to_wait_for(void **unused)
+CLAIM(without_a_backoff_there_is_nothing_to_wait_for)
 {
     const struct backoff none = {.kind = BACKOFF_NONE}, with_a_wait = {BACKOFF_NONE, 1, 1};
 
-    (void)unused;
     assert_true(policy_backoff_is_valid(&none));
     assert_false(policy_backoff_is_valid(&with_a_wait));
     assert_int_equal(policy_backoff_ms(&none, 1, UINT64_MAX), 0);
     assert_int_equal(policy_backoff_ms(&none, UINT32_MAX, 0), 0);
 }
 
-static void a_policy_without_most_attempts_is_never_used_up(void **unused)
+CLAIM(a_policy_without_most_attempts_is_never_used_up)
 {
     struct policy policy = {.max_attempts = POLICY_ATTEMPTS_MAX};
 
-    (void)unused;
     assert_false(policy_is_used_up(&policy, POLICY_ATTEMPTS_MAX - 1));
     assert_true(policy_is_used_up(&policy, POLICY_ATTEMPTS_MAX));
     policy.max_attempts = POLICY_ATTEMPTS_NONE;
@@ -88,12 +85,11 @@ static void a_policy_without_most_attempts_is_never_used_up(void **unused)
     assert_false(policy_is_used_up(&policy, UINT32_MAX));
 }
 
-static void no_attempt_and_no_chance_leaves_the_limits(void **unused)
+CLAIM(no_attempt_and_no_chance_leaves_the_limits)
 {
     const struct backoff absurd = {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX};
     struct random random = seed_random(__func__);
 
-    (void)unused;
     for (int i = 0; i < 200000; i++) {
         int64_t max_ms = 1 + (int64_t)random_below(&random, POLICY_DELAY_MS_MAX);
         int64_t first_ms = 1 + (int64_t)random_below(&random, (uint64_t)max_ms);
@@ -126,12 +122,11 @@ static const struct text_row texts[] = {
     {"none", {.kind = BACKOFF_NONE}},
 };
 
-static void backoff_texts_are_read_and_written_alike(void **unused)
+CLAIM(backoff_texts_are_read_and_written_alike)
 {
     struct backoff parsed;
     struct buffer out;
 
-    (void)unused;
     buffer_init(&out, 100);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_true(policy_parse_backoff(slice_of(texts[i].text), &parsed));
@@ -179,9 +174,8 @@ static const char *const bad_texts[] = {
     "exp:1s..99999999999999999999d",
 };
 
-static void other_backoff_texts_are_refused(void **unused)
+CLAIM(other_backoff_texts_are_refused)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof bad_texts / sizeof bad_texts[0]; i++) {
         struct backoff untouched = fixed_10s;
 
@@ -194,14 +188,13 @@ static void other_backoff_texts_are_refused(void **unused)
 
 /* ---- fallbacks ---- */
 
-static void unset_fields_fall_back_one_by_one(void **unused)
+CLAIM(unset_fields_fall_back_one_by_one)
 {
     const struct policy nothing = {0};
     const struct policy topic = {.lease_ms = 5000, .ttl_ms = 7000, .max_attempts = 3};
     const struct policy job = {.lease_ms = 9000, .backoff = fixed_10s};
     struct policy all = policy_resolve(&nothing, &nothing);
 
-    (void)unused;
     assert_int_equal(all.lease_ms, POLICY_LEASE_MS);
     assert_int_equal(all.ttl_ms, 0);
     assert_int_equal(all.max_attempts, POLICY_ATTEMPTS);
@@ -221,18 +214,4 @@ static void unset_fields_fall_back_one_by_one(void **unused)
     assert_int_equal(all.backoff.kind, BACKOFF_EXPONENTIAL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits_grow_and_stop_growing),
-        cmocka_unit_test(jitter_reaches_20_percent_both_ways),
-        cmocka_unit_test(without_a_backoff_there_is_nothing_to_wait_for),
-        cmocka_unit_test(a_policy_without_most_attempts_is_never_used_up),
-        cmocka_unit_test(no_attempt_and_no_chance_leaves_the_limits),
-        cmocka_unit_test(backoff_texts_are_read_and_written_alike),
-        cmocka_unit_test(other_backoff_texts_are_refused),
-        cmocka_unit_test(unset_fields_fall_back_one_by_one),
-    };
-
-    return cmocka_run_group_tests_name("policy", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "unit/claim.h"
 #include "unit/random_record.h"
 
 enum { ROUNDS = 20000, BROKEN_ROUNDS = 60, NOISE_ROUNDS = 1000000, ROOM = 16384 };
@@ -25,12 +26,11 @@ static bool decode_copy(const char *bytes, size_t len, struct record *out, char 
     return record_decode(slice_make(*copy, len), out);
 }
 
-static void records_survive_encoding_and_decoding(void **unused)
+CLAIM(records_survive_encoding_and_decoding)
 {
     struct random random = seed_random(__func__);
     static char bytes[ROOM];
 
-    (void)unused;
     for (int round = 0; round < ROUNDS; round++) {
         struct record record = random_record(&random), decoded;
         size_t len = record_encode(&record, bytes);
@@ -59,18 +59,17 @@ static struct record plain_job(void)
                                    .sequence = 123456789}};
 }
 
-static void a_plain_job_costs_few_bytes_beside_its_text(void **unused)
+CLAIM(a_plain_job_costs_few_bytes_beside_its_text)
 {
     static char bytes[ROOM];
     struct record record = plain_job();
     const struct job *job = &record.job;
     size_t text = job->topic.len + job->id.len + job->content_type.len + job->body.len;
 
-    (void)unused;
     assert_true(record_encode(&record, bytes) - text <= 22);
 }
 
-static void every_field_at_its_largest_fits_the_bound(void **unused)
+CLAIM(every_field_at_its_largest_fits_the_bound)
 {
     static char bytes[ROOM];
     const struct policy policy = {
@@ -83,7 +82,6 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
     char history[JOB_HISTORY_BYTES_MAX];
     size_t len;
 
-    (void)unused;
     record.job = (struct job){.topic = slice_of("t"),
                               .id = slice_of("i"),
                               .error = slice_of("e"),
@@ -150,12 +148,11 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
     same_record(&record, &decoded);
 }
 
-static void a_cut_record_is_refused_at_every_byte(void **unused)
+CLAIM(a_cut_record_is_refused_at_every_byte)
 {
     struct random random = seed_random(__func__);
     static char bytes[ROOM];
 
-    (void)unused;
     for (int round = 0; round < BROKEN_ROUNDS; round++) {
         struct record record = random_record(&random), decoded;
         size_t len = record_encode(&record, bytes);
@@ -186,13 +183,12 @@ static void expect_rejected_or_sane(const char *bytes, size_t len)
     free(copy);
 }
 
-static void a_damaged_byte_is_rejected_or_makes_a_sane_record(void **unused)
+CLAIM(a_damaged_byte_is_rejected_or_makes_a_sane_record)
 {
     struct random random = seed_random(__func__);
     const uint64_t rounds = repetitions(BROKEN_ROUNDS, BROKEN_ROUNDS / 5);
     static char bytes[ROOM];
 
-    (void)unused;
     for (uint64_t round = 0; round < rounds; round++) {
         struct record record = random_record(&random);
         size_t len = record_encode(&record, bytes);
@@ -206,13 +202,12 @@ static void a_damaged_byte_is_rejected_or_makes_a_sane_record(void **unused)
     }
 }
 
-static void noise_of_the_right_length_is_rejected_or_makes_a_sane_record(void **unused)
+CLAIM(noise_of_the_right_length_is_rejected_or_makes_a_sane_record)
 {
     struct random random = seed_random(__func__);
     const uint64_t rounds = repetitions(NOISE_ROUNDS, NOISE_ROUNDS / 10);
     char bytes[64] = {0};
 
-    (void)unused;
     for (uint64_t round = 0; round < rounds; round++) {
         size_t len = 5 + random_below(&random, sizeof bytes - 5);
 
@@ -225,7 +220,7 @@ static void noise_of_the_right_length_is_rejected_or_makes_a_sane_record(void **
 }
 
 /* What every delivery writes must stay small. */
-static void a_delivery_record_is_small(void **unused)
+CLAIM(a_delivery_record_is_small)
 {
     static char bytes[ROOM];
     struct record record = {.kind = RECORD_STATE,
@@ -239,7 +234,6 @@ static void a_delivery_record_is_small(void **unused)
                                       .delivery = UINT64_C(1) << 33}};
     size_t with = record_encode(&record, bytes);
 
-    (void)unused;
     record.state.taken_ms = 0;
     assert_int_equal(with - record_encode(&record, bytes), 3);
     assert_true(with <= 45);
@@ -355,7 +349,7 @@ static const struct malformed_row malformed[] = {
      26},
 };
 
-static void malformed_records_are_refused(void **unused)
+CLAIM(malformed_records_are_refused)
 {
     static const char good[] = "\x12\0\0\0\1\0\x11\5\x09\1t\2idbody";
     /* What the rows above spoil. */
@@ -379,7 +373,6 @@ static void malformed_records_are_refused(void **unused)
     };
     struct record decoded;
 
-    (void)unused;
     assert_true(record_decode(slice_make(good, sizeof good - 1), &decoded));
     assert_true(slice_is(decoded.job.body, "body") && decoded.job.due_ms == 5);
     for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
@@ -391,14 +384,13 @@ static void malformed_records_are_refused(void **unused)
     assert_false(record_decode((struct slice){0}, &decoded));
 }
 
-static void records_can_be_walked_one_after_another(void **unused)
+CLAIM(records_can_be_walked_one_after_another)
 {
     struct random random = seed_random(__func__);
     static char bytes[100 * ROOM];
     size_t len = 0, at = 0, next;
     int count = 0;
 
-    (void)unused;
     for (int i = 0; i < 100; i++) {
         struct record record = random_record(&random);
 
@@ -416,19 +408,4 @@ static void records_can_be_walked_one_after_another(void **unused)
     assert_int_equal(record_next(slice_make(bytes + len, 64)), 0); /* zeros are not a record */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_survive_encoding_and_decoding),
-        cmocka_unit_test(a_plain_job_costs_few_bytes_beside_its_text),
-        cmocka_unit_test(a_delivery_record_is_small),
-        cmocka_unit_test(every_field_at_its_largest_fits_the_bound),
-        cmocka_unit_test(a_cut_record_is_refused_at_every_byte),
-        cmocka_unit_test(a_damaged_byte_is_rejected_or_makes_a_sane_record),
-        cmocka_unit_test(noise_of_the_right_length_is_rejected_or_makes_a_sane_record),
-        cmocka_unit_test(malformed_records_are_refused),
-        cmocka_unit_test(records_can_be_walked_one_after_another),
-    };
-
-    return cmocka_run_group_tests_name("record", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Where in a run a record belongs: by state, attempt and clock, and by nothing else. */
 #include "job/section.h"
+#include "unit/claim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,9 +45,8 @@ static struct record job_of(const struct row *row, int64_t due_ms)
                                    .lease_until_ms = LEASE_END_MS}};
 }
 
-static void a_job_belongs_to_the_part_of_its_state_attempt_and_clock(void **state)
+CLAIM(a_job_belongs_to_the_part_of_its_state_attempt_and_clock)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct record record = job_of(&rows[i], DUE_MS);
         int64_t when_ms = -1;
@@ -58,9 +58,8 @@ static void a_job_belongs_to_the_part_of_its_state_attempt_and_clock(void **stat
 }
 
 /* The directory of a run holds no times before the beginning. */
-static void no_job_comes_up_before_time_zero(void **state)
+CLAIM(no_job_comes_up_before_time_zero)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct record record = job_of(&rows[i], 3);
         int64_t when_ms = -1;
@@ -73,9 +72,8 @@ static void no_job_comes_up_before_time_zero(void **state)
     assert_int_equal(when_ms, 0);
 }
 
-static void a_remembered_id_comes_up_when_it_may_be_forgotten(void **state)
+CLAIM(a_remembered_id_comes_up_when_it_may_be_forgotten)
 {
-    (void)state;
     struct record record = {.kind = RECORD_DONE, .done = {.remember_until_ms = 123}};
     int64_t when_ms = -1;
     assert_int_equal(job_section_of(JOB_FINISHED, 2, true), SECTION_REMEMBERED);
@@ -83,21 +81,11 @@ static void a_remembered_id_comes_up_when_it_may_be_forgotten(void **state)
     assert_int_equal(when_ms, 123);
 }
 
-static void sections_by_wall_clock_are_marked(void **state)
+CLAIM(sections_by_wall_clock_are_marked)
 {
-    (void)state;
     for (enum job_section section = SECTION_LEASED; section < SECTIONS; section++)
         assert_int_equal(job_section_is_wall(section),
                          section == SECTION_DELAYED_WALL || section == SECTION_RETRYING_WALL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_belongs_to_the_part_of_its_state_attempt_and_clock),
-        cmocka_unit_test(no_job_comes_up_before_time_zero),
-        cmocka_unit_test(a_remembered_id_comes_up_when_it_may_be_forgotten),
-        cmocka_unit_test(sections_by_wall_clock_are_marked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

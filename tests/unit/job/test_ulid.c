@@ -2,6 +2,7 @@
 #include "job/ulid.h"
 
 #include "job/job.h"
+#include "unit/claim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,12 +13,11 @@
 
 #define NOW_MS INT64_C(1469918176385) /* the specification's own example: 01ARYZ6S41 */
 
-static void a_ulid_begins_with_its_time(void **unused)
+CLAIM(a_ulid_begins_with_its_time)
 {
     struct ulid ulid;
     char text[ULID_BYTES];
 
-    (void)unused;
     ulid_init(&ulid, 1);
     ulid_write(&ulid, NOW_MS, text);
     assert_memory_equal(text, "01ARYZ6S41", 10);
@@ -25,12 +25,11 @@ static void a_ulid_begins_with_its_time(void **unused)
     assert_memory_equal(text, "7ZZZZZZZZZ", 10);
 }
 
-static void a_ulid_ends_with_its_chance(void **unused)
+CLAIM(a_ulid_ends_with_its_chance)
 {
     struct ulid ulid;
     char text[ULID_BYTES];
 
-    (void)unused;
     ulid_init(&ulid, 1);
     ulid.ms = (uint64_t)NOW_MS;
     ulid.chance_high = 0;
@@ -41,14 +40,13 @@ static void a_ulid_ends_with_its_chance(void **unused)
     assert_memory_equal(text + 10, "0000000000000010", 16);
 }
 
-static void ulids_rise_whatever_the_clock_does(void **unused)
+CLAIM(ulids_rise_whatever_the_clock_does)
 {
     static const int64_t clock_ms[] = {0,      0,      -5,         1, 1,         1,
                                        NOW_MS, NOW_MS, NOW_MS - 1, 3, NOW_MS + 1};
     char last[ULID_BYTES] = {0}, text[ULID_BYTES];
     struct ulid ulid;
 
-    (void)unused;
     ulid_init(&ulid, 7);
     for (size_t i = 0; i < sizeof clock_ms / sizeof clock_ms[0]; i++)
         for (int again = 0; again < 1000; again++) {
@@ -59,12 +57,11 @@ static void ulids_rise_whatever_the_clock_does(void **unused)
         }
 }
 
-static void ulids_rise_when_chance_overflows(void **unused)
+CLAIM(ulids_rise_when_chance_overflows)
 {
     struct ulid ulid;
     char before[ULID_BYTES], carried[ULID_BYTES], after[ULID_BYTES];
 
-    (void)unused;
     ulid_init(&ulid, 7);
     ulid_write(&ulid, NOW_MS, before);
     ulid.chance_high = 5;
@@ -83,12 +80,11 @@ static void ulids_rise_when_chance_overflows(void **unused)
     assert_memory_equal(after, "01ARYZ6S42", 10);
 }
 
-static void the_same_seed_makes_the_same_ulids(void **unused)
+CLAIM(the_same_seed_makes_the_same_ulids)
 {
     struct ulid a, b, other;
     char text_a[ULID_BYTES], text_b[ULID_BYTES], text_other[ULID_BYTES];
 
-    (void)unused;
     ulid_init(&a, 42);
     ulid_init(&b, 42);
     ulid_init(&other, 43);
@@ -101,15 +97,4 @@ static void the_same_seed_makes_the_same_ulids(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ulid_begins_with_its_time),
-        cmocka_unit_test(a_ulid_ends_with_its_chance),
-        cmocka_unit_test(ulids_rise_whatever_the_clock_does),
-        cmocka_unit_test(ulids_rise_when_chance_overflows),
-        cmocka_unit_test(the_same_seed_makes_the_same_ulids),
-    };
-
-    return cmocka_run_group_tests_name("ulid", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,14 +1,14 @@
 /* The library on one thread: what goes in comes out, and what callers may get wrong. */
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
-static void a_job_comes_out_when_it_is_due_and_not_before(void **state)
+CLAIM(a_job_comes_out_when_it_is_due_and_not_before)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     size_t bytes;
 
-    (void)state;
     assert_int_equal(rig_push(queue, "a", 1000), TARRY_CREATED);
     assert_int_equal(tarry_advance(queue, 1000), TARRY_OK);
     assert_null(rig_take_one(queue, 0));
@@ -29,13 +29,12 @@ static void a_job_comes_out_when_it_is_due_and_not_before(void **state)
     assert_int_equal(tarry_close(queue), TARRY_OK);
 }
 
-static void a_lease_that_ends_brings_the_job_again(void **state)
+CLAIM(a_lease_that_ends_brings_the_job_again)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_answer answer = TARRY_ANSWER_INIT;
     struct tarry_attempt attempt = TARRY_ATTEMPT_INIT;
 
-    (void)state;
     rig_push(queue, "a", 0);
     tarry_job *first = rig_take_one(queue, 0);
     answer.lease = tarry_job_lease(first);
@@ -57,14 +56,13 @@ static void a_lease_that_ends_brings_the_job_again(void **state)
     tarry_close(queue);
 }
 
-static void a_pop_takes_for_good(void **state)
+CLAIM(a_pop_takes_for_good)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_take take = rig_take(10);
     tarry_job *jobs[10];
     size_t n;
 
-    (void)state;
     rig_push(queue, "a", 0);
     rig_push(queue, "b", 0);
     assert_int_equal(tarry_pop(queue, &take, 0, jobs, &n), TARRY_OK);
@@ -81,12 +79,11 @@ static void a_pop_takes_for_good(void **state)
 }
 
 /* The bytes of a taken job belong to its taker, whatever happens to the job and the queue. */
-static void a_job_in_hand_outlives_its_end_and_the_queue(void **state)
+CLAIM(a_job_in_hand_outlives_its_end_and_the_queue)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     size_t bytes;
 
-    (void)state;
     rig_push(queue, "a", 0);
     tarry_job *job = rig_take_one(queue, 0);
     rig_answer(queue, tarry_ack, job);
@@ -98,7 +95,7 @@ static void a_job_in_hand_outlives_its_end_and_the_queue(void **state)
 }
 
 /* A heartbeat: what was done comes again, with what it is to remember. */
-static void a_job_may_come_again_with_another_body(void **state)
+CLAIM(a_job_may_come_again_with_another_body)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_again again = TARRY_AGAIN_INIT;
@@ -106,7 +103,6 @@ static void a_job_may_come_again_with_another_body(void **state)
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     size_t bytes;
 
-    (void)state;
     rig_push(queue, "a", 0);
     tarry_job *job = rig_take_one(queue, 0);
     again.job = job;
@@ -145,14 +141,13 @@ static void a_job_may_come_again_with_another_body(void **state)
 }
 
 /* The limit of a topic that has more jobs already is none for the job in hand: it is refused, and stays. */
-static void a_job_that_may_not_come_again_stays(void **state)
+CLAIM(a_job_that_may_not_come_again_stays)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_again again = TARRY_AGAIN_INIT;
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     char id[16];
 
-    (void)state;
     for (int i = 0; i < 10; i++) {
         snprintf(id, sizeof id, "%d", i);
         rig_push(queue, id, 0);
@@ -171,14 +166,13 @@ static void a_job_that_may_not_come_again_stays(void **state)
     tarry_close(queue);
 }
 
-static void changes_name_a_job_by_its_id(void **state)
+CLAIM(changes_name_a_job_by_its_id)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_change changes[2] = {TARRY_CHANGE_INIT, TARRY_CHANGE_INIT};
     struct tarry_result results[2] = {TARRY_RESULT_INIT, TARRY_RESULT_INIT};
     tarry_job *job;
 
-    (void)state;
     rig_push(queue, "a", 5000);
     changes[0].topic = changes[1].topic = "t";
     changes[0].id = "a";
@@ -204,7 +198,7 @@ static void changes_name_a_job_by_its_id(void **state)
 }
 
 /* Who has a job is seen, and can be asked to let it go. */
-static void a_leased_job_shows_its_consumer_and_can_be_requested(void **state)
+CLAIM(a_leased_job_shows_its_consumer_and_can_be_requested)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_take take = rig_take(1);
@@ -214,7 +208,6 @@ static void a_leased_job_shows_its_consumer_and_can_be_requested(void **state)
     tarry_job *job, *seen;
     size_t n, bytes;
 
-    (void)state;
     rig_push(queue, "a", 0);
     take.consumer = "worker 7";
     assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_OK);
@@ -241,7 +234,7 @@ static void a_leased_job_shows_its_consumer_and_can_be_requested(void **state)
     tarry_close(queue);
 }
 
-static void a_list_continues_at_its_cursor(void **state)
+CLAIM(a_list_continues_at_its_cursor)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_list list = TARRY_LIST_INIT;
@@ -249,7 +242,6 @@ static void a_list_continues_at_its_cursor(void **state)
     char id[16];
     size_t n, seen = 0;
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         snprintf(id, sizeof id, "%d", i);
         rig_push(queue, id, 1000 + i);
@@ -270,7 +262,7 @@ static void a_list_continues_at_its_cursor(void **state)
     tarry_close(queue);
 }
 
-static void topics_have_settings_and_figures(void **state)
+CLAIM(topics_have_settings_and_figures)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
@@ -278,7 +270,6 @@ static void topics_have_settings_and_figures(void **state)
     uint64_t affected;
     size_t n = 4;
 
-    (void)state;
     settings.max_attempts = 1;
     settings.lease_ms = 1000;
     assert_int_equal(tarry_topic_put(queue, "t", &settings), TARRY_CREATED);
@@ -318,7 +309,7 @@ static void topics_have_settings_and_figures(void **state)
 }
 
 /* A program of another version has structs of other lengths. */
-static void structs_contain_their_size(void **state)
+CLAIM(structs_contain_their_size)
 {
     struct {
         struct tarry_push push;
@@ -328,7 +319,6 @@ static void structs_contain_their_size(void **state)
     struct tarry_result result = TARRY_RESULT_INIT;
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
 
-    (void)state;
     later.push.size = sizeof later;
     later.push.topic = "t";
     assert_int_equal(tarry_push(queue, &later.push, 1, NULL), TARRY_OK);
@@ -350,7 +340,7 @@ static void structs_contain_their_size(void **state)
 }
 
 /* A list is written to, and has to be whole; a longer one is one of a later version. */
-static void a_list_may_be_longer_and_not_shorter(void **state)
+CLAIM(a_list_may_be_longer_and_not_shorter)
 {
     struct {
         struct tarry_list list;
@@ -360,7 +350,6 @@ static void a_list_may_be_longer_and_not_shorter(void **state)
     tarry_job *jobs[2];
     size_t n;
 
-    (void)state;
     rig_push(queue, "a", 1000);
     rig_push(queue, "b", 2000);
     later.list.size = sizeof later;
@@ -380,7 +369,7 @@ static void a_list_may_be_longer_and_not_shorter(void **state)
 }
 
 /* An older program's topic ends where it ends, a later one's has zeros behind what is known. */
-static void a_topic_struct_holds_all_fields(void **state)
+CLAIM(a_topic_struct_holds_all_fields)
 {
     struct {
         struct tarry_topic topic;
@@ -388,7 +377,6 @@ static void a_topic_struct_holds_all_fields(void **state)
     } later = {.topic = {.size = sizeof later}, .behind = "behind"};
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
 
-    (void)state;
     rig_push(queue, "a", 1000);
     assert_int_equal(tarry_topic_get(queue, "t", &later.topic), TARRY_OK);
     assert_string_equal(later.topic.name, "t");
@@ -398,7 +386,7 @@ static void a_topic_struct_holds_all_fields(void **state)
     tarry_close(queue);
 }
 
-static void caller_errors_are_rejected_by_name(void **state)
+CLAIM(caller_errors_are_rejected_by_name)
 {
     static const struct {
         int code;
@@ -434,7 +422,6 @@ static void caller_errors_are_rejected_by_name(void **state)
     };
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tarry_result result = TARRY_RESULT_INIT;
         if (tarry_push(queue, &rows[i].push, 1, &result) != rows[i].code ||
@@ -453,7 +440,7 @@ static void caller_errors_are_rejected_by_name(void **state)
     tarry_close(queue);
 }
 
-static void missing_arguments_are_rejected(void **state)
+CLAIM(missing_arguments_are_rejected)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_result results[2] = {TARRY_RESULT_INIT, TARRY_RESULT_INIT};
@@ -463,7 +450,6 @@ static void missing_arguments_are_rejected(void **state)
     tarry_job *job;
     size_t n;
 
-    (void)state;
     assert_int_equal(tarry_push(queue, NULL, 2, results), TARRY_BAD_OPTION);
     assert_int_equal(results[1].code, TARRY_BAD_OPTION);
     assert_string_equal(results[1].detail, "items");
@@ -487,7 +473,7 @@ static void missing_arguments_are_rejected(void **state)
     tarry_close(queue);
 }
 
-static void a_queue_has_no_more_bytes_than_it_may(void **state)
+CLAIM(a_queue_has_no_more_bytes_than_it_may)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     static char body[1000];
@@ -495,7 +481,6 @@ static void a_queue_has_no_more_bytes_than_it_may(void **state)
     tarry *queue;
     int code = TARRY_OK, count = 0;
 
-    (void)state;
     options.memory_max = 20000;
     assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
     push.topic = "t";
@@ -513,14 +498,13 @@ static void a_queue_has_no_more_bytes_than_it_may(void **state)
 }
 
 /* A job that comes again counts with its new body, in place of the old. */
-static void a_job_that_comes_again_is_held_to_the_limit(void **state)
+CLAIM(a_job_that_comes_again_is_held_to_the_limit)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     static char body[20000];
     struct tarry_again again = TARRY_AGAIN_INIT;
     tarry *queue;
 
-    (void)state;
     options.memory_max = 10000;
     assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
     rig_push(queue, "a", 0);
@@ -541,7 +525,7 @@ static void a_job_that_comes_again_is_held_to_the_limit(void **state)
 }
 
 /* A remembered id has its entry until its window ends. */
-static void ids_that_are_remembered_count(void **state)
+CLAIM(ids_that_are_remembered_count)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
@@ -552,7 +536,6 @@ static void ids_that_are_remembered_count(void **state)
     size_t n;
     int count = 0;
 
-    (void)state;
     options.memory_max = 20000;
     options.flags = TARRY_TEST_CLOCK;
     options.test_clock_ms = RIG_START_MS;
@@ -571,11 +554,10 @@ static void ids_that_are_remembered_count(void **state)
     tarry_close(queue);
 }
 
-static void two_queues_are_independent(void **state)
+CLAIM(two_queues_are_independent)
 {
     tarry *first = rig_open(TARRY_TEST_CLOCK), *second = rig_open(0);
 
-    (void)state;
     rig_push(first, "a", 3600000);
     rig_push(second, "a", 3600000);
     tarry_advance(first, 3600001);
@@ -591,13 +573,12 @@ static void two_queues_are_independent(void **state)
 }
 
 /* A year of 1,000 jobs that fail again and again, each of them with all its attempts. */
-static void a_year_passes_from_event_to_event(void **state)
+CLAIM(a_year_passes_from_event_to_event)
 {
     enum { JOBS = 1000 };
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     char id[16];
 
-    (void)state;
     for (int i = 0; i < JOBS; i++) {
         snprintf(id, sizeof id, "%d", i);
         rig_push(queue, id, (int64_t)i * 30000000);
@@ -615,9 +596,8 @@ static void a_year_passes_from_event_to_event(void **state)
     tarry_close(queue);
 }
 
-static void codes_have_names_and_sentences(void **state)
+CLAIM(codes_have_names_and_sentences)
 {
-    (void)state;
     assert_string_equal(tarry_code_name(TARRY_OK), "ok");
     assert_string_equal(tarry_code_name(TARRY_NOT_FOUND), "not_found");
     assert_string_equal(tarry_code_name(TARRY_LEASE_ENDED), "lease_ended");
@@ -632,13 +612,12 @@ static void codes_have_names_and_sentences(void **state)
     assert_true(tarry_version() > 0);
 }
 
-static void a_failed_open_reports_the_reason(void **state)
+CLAIM(a_failed_open_reports_the_reason)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     tarry *queue;
     char error[200];
 
-    (void)state;
     options.size = 2;
     assert_int_equal(tarry_open(&options, &queue, error, sizeof error), TARRY_BAD_OPTION);
     assert_null(queue);
@@ -655,14 +634,13 @@ static void a_failed_open_reports_the_reason(void **state)
 }
 
 /* At the end of what a clock may show all that can be asked for still has a place. */
-static void the_test_clock_has_an_end(void **state)
+CLAIM(the_test_clock_has_an_end)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     const int64_t ten_years_ms = 3653LL * 24 * 3600 * 1000;
     tarry *queue;
 
-    (void)state;
     options.flags = TARRY_TEST_CLOCK;
     options.test_clock_ms = (1LL << 47) - 1;
     assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
@@ -681,32 +659,4 @@ static void the_test_clock_has_an_end(void **state)
     tarry_close(queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_comes_out_when_it_is_due_and_not_before),
-        cmocka_unit_test(a_lease_that_ends_brings_the_job_again),
-        cmocka_unit_test(a_pop_takes_for_good),
-        cmocka_unit_test(a_job_in_hand_outlives_its_end_and_the_queue),
-        cmocka_unit_test(a_job_may_come_again_with_another_body),
-        cmocka_unit_test(a_job_that_may_not_come_again_stays),
-        cmocka_unit_test(changes_name_a_job_by_its_id),
-        cmocka_unit_test(a_leased_job_shows_its_consumer_and_can_be_requested),
-        cmocka_unit_test(a_list_continues_at_its_cursor),
-        cmocka_unit_test(topics_have_settings_and_figures),
-        cmocka_unit_test(structs_contain_their_size),
-        cmocka_unit_test(a_list_may_be_longer_and_not_shorter),
-        cmocka_unit_test(a_topic_struct_holds_all_fields),
-        cmocka_unit_test(caller_errors_are_rejected_by_name),
-        cmocka_unit_test(missing_arguments_are_rejected),
-        cmocka_unit_test(a_queue_has_no_more_bytes_than_it_may),
-        cmocka_unit_test(a_job_that_comes_again_is_held_to_the_limit),
-        cmocka_unit_test(ids_that_are_remembered_count),
-        cmocka_unit_test(two_queues_are_independent),
-        cmocka_unit_test(a_year_passes_from_event_to_event),
-        cmocka_unit_test(codes_have_names_and_sentences),
-        cmocka_unit_test(a_failed_open_reports_the_reason),
-        cmocka_unit_test(the_test_clock_has_an_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

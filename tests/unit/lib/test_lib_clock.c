@@ -1,5 +1,6 @@
 /* The test clock over long ways. */
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -22,9 +23,8 @@ static int64_t awake_ms(void)
 }
 
 /* Jobs without answers: a waiting take gets them when they are due, their leases end, and they come again. */
-static void a_year_of_a_thousand_jobs_with_retries_passes_in_one_call(void **state)
+CLAIM(a_year_of_a_thousand_jobs_with_retries_passes_in_one_call)
 {
-    (void)state;
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     struct tarry_topic topic = {.size = sizeof topic};
@@ -74,10 +74,4 @@ static void a_year_of_a_thousand_jobs_with_retries_passes_in_one_call(void **sta
     tarry_close(queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_year_of_a_thousand_jobs_with_retries_passes_in_one_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

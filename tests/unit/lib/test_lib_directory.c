@@ -2,6 +2,7 @@
  * that the process around it notices nothing. Real time. */
 #include "lib/state.h"
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -80,10 +81,9 @@ static tarry *open_dir(const char *name)
 
 /* ---- what outlives the handle ---- */
 
-static void answered_changes_survive_a_restart(void **state)
+CLAIM(answered_changes_survive_a_restart)
 {
     tarry *queue = open_dir("again");
-    (void)state;
     assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
     assert_int_equal(tarry_next_ms(queue), -1);
     assert_int_equal(tarry_advance(queue, 1), TARRY_BAD_OPTION);
@@ -111,10 +111,9 @@ static void answered_changes_survive_a_restart(void **state)
     tarry_close(queue);
 }
 
-static void a_job_in_hand_outlives_the_queue_and_its_lease_a_reopening(void **state)
+CLAIM(a_job_in_hand_outlives_the_queue_and_its_lease_a_reopening)
 {
     tarry *queue = open_dir("in-hand");
-    (void)state;
     rig_push(queue, "a", 0);
     tarry_job *job = rig_take_one(queue, -1);
     tarry_close(queue);
@@ -127,14 +126,13 @@ static void a_job_in_hand_outlives_the_queue_and_its_lease_a_reopening(void **st
     tarry_close(queue);
 }
 
-static void a_job_comes_again_in_one_step(void **state)
+CLAIM(a_job_comes_again_in_one_step)
 {
     tarry *queue = open_dir("anew");
     struct tarry_again again = TARRY_AGAIN_INIT;
     struct tarry_result result = TARRY_RESULT_INIT;
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     size_t bytes;
-    (void)state;
     rig_push(queue, "a", 0);
     tarry_job *job = rig_take_one(queue, -1);
     again.job = job;
@@ -161,13 +159,12 @@ static void a_job_comes_again_in_one_step(void **state)
     tarry_close(queue);
 }
 
-static void a_pop_takes_for_good(void **state)
+CLAIM(a_pop_takes_for_good)
 {
     tarry *queue = open_dir("pop");
     struct tarry_take take = rig_take(10);
     tarry_job *jobs[10];
     size_t n;
-    (void)state;
     for (int i = 0; i < 3; i++)
         rig_push(queue, i == 0 ? "a" : i == 1 ? "b" : "c", 0);
     size_t found = 0;
@@ -187,14 +184,13 @@ static void a_pop_takes_for_good(void **state)
     tarry_close(queue);
 }
 
-static void items_that_are_refused_keep_their_places(void **state)
+CLAIM(items_that_are_refused_keep_their_places)
 {
     tarry *queue = open_dir("items");
     struct tarry_push pushes[5] = {TARRY_PUSH_INIT, TARRY_PUSH_INIT, TARRY_PUSH_INIT,
                                    TARRY_PUSH_INIT, TARRY_PUSH_INIT};
     struct tarry_result results[5] = {TARRY_RESULT_INIT};
     const char *const ids[] = {"a", "b", "c", "d", NULL};
-    (void)state;
     for (int i = 0; i < 5; i++) {
         pushes[i].topic = i == 3 ? "no topic" : "t";
         pushes[i].id = ids[i];
@@ -217,12 +213,11 @@ static void items_that_are_refused_keep_their_places(void **state)
 
 /* ---- who may open it ---- */
 
-static void a_directory_has_one_opener(void **state)
+CLAIM(a_directory_has_one_opener)
 {
     tarry *queue = open_dir("one"), *other;
     struct tarry_options options = options_of(path_of("one"));
     char error[300] = "";
-    (void)state;
     assert_int_equal(tarry_open(&options, &other, error, sizeof error), TARRY_IN_USE);
     assert_null(other);
     assert_non_null(strstr(error, "which is this one; close it first"));
@@ -230,7 +225,7 @@ static void a_directory_has_one_opener(void **state)
     tarry_close(open_with(&options));
 }
 
-static void unsupported_directory_options_are_rejected_with_a_message(void **state)
+CLAIM(unsupported_directory_options_are_rejected_with_a_message)
 {
     static const struct {
         const char *field;
@@ -248,7 +243,6 @@ static void unsupported_directory_options_are_rejected_with_a_message(void **sta
         {"'wal_file_bytes'", {OPTIONS, .dir = "/tmp", .wal_file_bytes = 4096}},
 #undef OPTIONS
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[300] = "";
         tarry *queue;
@@ -264,14 +258,13 @@ static void unsupported_directory_options_are_rejected_with_a_message(void **sta
     assert_non_null(strstr(error, "/proc/no-such-place"));
 }
 
-static void shards_are_kept_and_waited_for_together(void **state)
+CLAIM(shards_are_kept_and_waited_for_together)
 {
     struct tarry_options options = options_of(path_of("shards"));
     struct tarry_take take = rig_take(10);
     tarry_job *jobs[10];
     size_t n, found = 0;
     char id[32];
-    (void)state;
     options.shards = 3;
     options.sync = TARRY_SYNC_INTERVAL;
     options.sync_interval_ms = 20;
@@ -304,13 +297,12 @@ static void on_error(void *owner, int level, const char *line)
         atomic_fetch_add(&errors_heard, 1);
 }
 
-static void a_disk_that_fails_is_an_answer_and_a_close_ends(void **state)
+CLAIM(a_disk_that_fails_is_an_answer_and_a_close_ends)
 {
     struct tarry_options options = options_of(path_of("failed"));
     struct tarry_take take = rig_take(1);
     tarry_job *job;
     size_t n;
-    (void)state;
     options.log = on_error;
     tarry *queue = open_with(&options);
     assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
@@ -359,14 +351,13 @@ static void taker_start(struct taker *taker, tarry *queue, uint64_t tag, int64_t
     assert_int_equal(pthread_create(&taker->thread, NULL, taker_run, taker), 0);
 }
 
-static void a_wait_ends_by_a_job_its_time_or_an_interrupt(void **state)
+CLAIM(a_wait_ends_by_a_job_its_time_or_an_interrupt)
 {
     tarry *queue = open_dir("waits");
     struct taker taker[3];
     struct tarry_take take = rig_take(1);
     tarry_job *job;
     size_t n, count = 0;
-    (void)state;
     assert_int_equal(tarry_take(queue, &take, 30, &job, &n), TARRY_OK);
     assert_int_equal(n, 0);
 
@@ -400,9 +391,8 @@ static void a_wait_ends_by_a_job_its_time_or_an_interrupt(void **state)
 }
 
 /* Calls that began before it get that code, whether they wait already or not. */
-static void a_close_ends_every_wait(void **state)
+CLAIM(a_close_ends_every_wait)
 {
-    (void)state;
     for (int round = 0; round < 10; round++) {
         tarry *queue = open_dir("close-waits");
         struct taker takers[THREADS];
@@ -429,14 +419,13 @@ static void on_end(void *owner, const struct tarry_reply *reply)
 }
 
 /* One that waits for certain is one whose submission came before. */
-static void a_close_ends_waits_and_returns_undelivered_jobs(void **state)
+CLAIM(a_close_ends_waits_and_returns_undelivered_jobs)
 {
     tarry *queue = open_dir("close");
     struct taker taker;
     struct tarry_take take = rig_take(1);
     struct tarry_call call = TARRY_CALL_INIT;
     int code = -1;
-    (void)state;
     rig_push(queue, "a", 0);
     call.kind = TARRY_CALL_TAKE;
     call.items = &take;
@@ -499,12 +488,11 @@ static void *worker_push_and_take(void *ctx)
     return NULL;
 }
 
-static void of_many_threads_each_job_goes_to_one(void **state)
+CLAIM(of_many_threads_each_job_goes_to_one)
 {
     static atomic_int seen[THREADS * EACH], left = THREADS * EACH;
     tarry *queue = open_dir("threads");
     struct worker workers[THREADS];
-    (void)state;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.queue = queue, .index = i, .seen = seen, .left = &left};
         assert_int_equal(
@@ -521,7 +509,7 @@ static void of_many_threads_each_job_goes_to_one(void **state)
 
 /* ---- loops of others ---- */
 
-static void answers_come_only_from_dispatch(void **state)
+CLAIM(answers_come_only_from_dispatch)
 {
     tarry *queue = open_dir("loop");
     struct tarry_push push = TARRY_PUSH_INIT;
@@ -529,7 +517,6 @@ static void answers_come_only_from_dispatch(void **state)
     struct pollfd poller = {.fd = tarry_fd(queue), .events = POLLIN};
     int codes[20];
     char id[32], topic[] = "t";
-    (void)state;
     assert_int_equal(poll(&poller, 1, 0), 0);
     atomic_store(&submitted_ends, 0);
     for (int i = 0; i < 20; i++) {
@@ -559,12 +546,11 @@ static void answers_come_only_from_dispatch(void **state)
 
 /* ---- the process around it ---- */
 
-static void a_fork_is_noticed_and_holds_nothing(void **state)
+CLAIM(a_fork_is_noticed_and_holds_nothing)
 {
     tarry *queue = open_dir("fork");
     int status, gate[2], word[2];
     char byte;
-    (void)state;
     rig_push(queue, "a", 0);
     assert_int_equal(pipe(gate) | pipe(word), 0);
     pid_t child = fork();
@@ -597,10 +583,9 @@ static void a_fork_is_noticed_and_holds_nothing(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void two_directories_are_independent(void **state)
+CLAIM(two_directories_are_independent)
 {
     tarry *one = open_dir("two-a"), *other = open_dir("two-b");
-    (void)state;
     rig_push(one, "a", 0);
     assert_null(rig_take_one(other, 20));
     tarry_close(other);
@@ -637,14 +622,13 @@ static int count_threads(void)
     return count - 2;
 }
 
-static void a_storm_of_signals_reaches_no_thread_of_the_library(void **state)
+CLAIM(a_storm_of_signals_reaches_no_thread_of_the_library)
 {
     static struct sigaction before[32], after[32];
     struct sigaction action = {.sa_handler = on_storm}, old; /* without SA_RESTART */
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
     sigset_t mask, mask_after;
     char id[32];
-    (void)state;
     main_thread = (pid_t)syscall(SYS_gettid);
     sigaction(SIGALRM, &action, &old);
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
@@ -682,13 +666,12 @@ static void on_log(void *owner, int level, const char *line)
         atomic_fetch_add(&lines_heard, 1);
 }
 
-static void events_go_only_to_listeners(void **state)
+CLAIM(events_go_only_to_listeners)
 {
     struct tarry_options options = options_of(path_of("log"));
     int streams = dup(STDERR_FILENO);
     char file[PATH_BYTES];
     struct stat about;
-    (void)state;
     snprintf(file, sizeof file, "%s/stderr", root);
     int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     dup2(fd, STDERR_FILENO);
@@ -706,9 +689,8 @@ static void events_go_only_to_listeners(void **state)
 }
 
 /* Descriptors that libuv has once for a process are counted out by the openings before. */
-static void an_opening_and_a_closing_leave_no_descriptor(void **state)
+CLAIM(an_opening_and_a_closing_leave_no_descriptor)
 {
-    (void)state;
     tarry_close(open_dir("descriptors"));
     int before = dup(STDERR_FILENO);
     close(before);
@@ -722,28 +704,4 @@ static void an_opening_and_a_closing_leave_no_descriptor(void **state)
     assert_int_equal(before, after);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answered_changes_survive_a_restart),
-        cmocka_unit_test(a_job_in_hand_outlives_the_queue_and_its_lease_a_reopening),
-        cmocka_unit_test(a_job_comes_again_in_one_step),
-        cmocka_unit_test(a_pop_takes_for_good),
-        cmocka_unit_test(items_that_are_refused_keep_their_places),
-        cmocka_unit_test(a_directory_has_one_opener),
-        cmocka_unit_test(unsupported_directory_options_are_rejected_with_a_message),
-        cmocka_unit_test(shards_are_kept_and_waited_for_together),
-        cmocka_unit_test(a_disk_that_fails_is_an_answer_and_a_close_ends),
-        cmocka_unit_test(a_wait_ends_by_a_job_its_time_or_an_interrupt),
-        cmocka_unit_test(a_close_ends_every_wait),
-        cmocka_unit_test(a_close_ends_waits_and_returns_undelivered_jobs),
-        cmocka_unit_test(of_many_threads_each_job_goes_to_one),
-        cmocka_unit_test(answers_come_only_from_dispatch),
-        cmocka_unit_test(a_fork_is_noticed_and_holds_nothing),
-        cmocka_unit_test(two_directories_are_independent),
-        cmocka_unit_test(a_storm_of_signals_reaches_no_thread_of_the_library),
-        cmocka_unit_test(events_go_only_to_listeners),
-        cmocka_unit_test(an_opening_and_a_closing_leave_no_descriptor),
-    };
-    return cmocka_run_group_tests_name("the library in a directory", tests, make_root, remove_root);
-}
+CLAIMS_MAIN(make_root, remove_root)

@@ -1,5 +1,6 @@
 /* A queue in a directory while the process has no memory: every call is answered, what was answered is true, those who wait are
  * woken, and afterwards all goes on. */
+#include "unit/claim.h"
 #include "unit/short_memory.h"
 
 #include "lib_rig.h"
@@ -176,23 +177,14 @@ static void is_survived(const char *name, uint32_t shards)
     tarry_close(open_dir(name, 0));
 }
 
-static void one_shard_survives_that_memory_is_short(void **state)
+CLAIM(one_shard_survives_that_memory_is_short)
 {
-    (void)state;
     is_survived("one", 1);
 }
 
-static void three_shards_survive_that_memory_is_short(void **state)
+CLAIM(three_shards_survive_that_memory_is_short)
 {
-    (void)state;
     is_survived("three", 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_shard_survives_that_memory_is_short),
-        cmocka_unit_test(three_shards_survive_that_memory_is_short),
-    };
-    return cmocka_run_group_tests_name("a directory without memory", tests, make_root, remove_root);
-}
+CLAIMS_MAIN(make_root, remove_root)

@@ -1,6 +1,7 @@
 /* The library under somebody else's loop: a descriptor that is readable while there is something to do, and
  * callbacks that come from tarry_dispatch alone. */
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -79,13 +80,12 @@ static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
     return code;
 }
 
-static void answers_come_only_from_dispatch(void **state)
+CLAIM(answers_come_only_from_dispatch)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
     int fd = tarry_fd(queue);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(tarry_fd(queue), fd);
     assert_false(is_readable(fd, 0));
@@ -102,14 +102,13 @@ static void answers_come_only_from_dispatch(void **state)
     tarry_close(queue);
 }
 
-static void it_stays_readable_until_the_last_is_dispatched(void **state)
+CLAIM(it_stays_readable_until_the_last_is_dispatched)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
     char id[16];
     int fd = tarry_fd(queue);
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         snprintf(id, sizeof id, "%d", i);
         submit_push(queue, id, 0, &heard);
@@ -123,13 +122,12 @@ static void it_stays_readable_until_the_last_is_dispatched(void **state)
     tarry_close(queue);
 }
 
-static void a_submitted_take_waits_for_its_job(void **state)
+CLAIM(a_submitted_take_waits_for_its_job)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {.queue = queue};
     int fd = tarry_fd(queue), turns = 0;
 
-    (void)state;
     assert_int_equal(submit_take(queue, -1, &heard), TARRY_OK);
     assert_false(is_readable(fd, 20));
     rig_push(queue, "a", 40);
@@ -144,13 +142,12 @@ static void a_submitted_take_waits_for_its_job(void **state)
     tarry_close(queue);
 }
 
-static void a_submitted_take_ends_after_its_wait_or_an_interruption(void **state)
+CLAIM(a_submitted_take_ends_after_its_wait_or_an_interruption)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
     int fd = tarry_fd(queue);
 
-    (void)state;
     submit_take(queue, 30, &heard);
     for (int turns = 0; !heard.count && turns < 10; turns++) {
         assert_true(is_readable(fd, PATIENCE_MS));
@@ -171,12 +168,11 @@ static void a_submitted_take_ends_after_its_wait_or_an_interruption(void **state
 }
 
 /* The descriptor is asked for when takes wait and answers lie already: it shows them. */
-static void a_descriptor_that_comes_late_has_missed_nothing(void **state)
+CLAIM(a_descriptor_that_comes_late_has_missed_nothing)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
 
-    (void)state;
     submit_push(queue, "a", 0, &heard);
     assert_true(is_readable(tarry_fd(queue), 0));
     tarry_dispatch(queue, 0);
@@ -197,14 +193,13 @@ static void *push_elsewhere(void *ctx)
     return NULL;
 }
 
-static void a_push_of_another_thread_wakes_the_loop(void **state)
+CLAIM(a_push_of_another_thread_wakes_the_loop)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
     pthread_t thread;
     int fd = tarry_fd(queue);
 
-    (void)state;
     submit_take(queue, -1, &heard);
     pthread_create(&thread, NULL, push_elsewhere, queue);
     assert_true(is_readable(fd, PATIENCE_MS));
@@ -215,12 +210,11 @@ static void a_push_of_another_thread_wakes_the_loop(void **state)
 }
 
 /* Submitted calls without a dispatch run no callback, and leave nothing behind. */
-static void a_close_runs_no_callback(void **state)
+CLAIM(a_close_runs_no_callback)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
 
-    (void)state;
     tarry_fd(queue);
     submit_take(queue, -1, &heard);
     submit_push(queue, "a", 0, &heard);
@@ -247,13 +241,12 @@ static void on_done_again(void *owner, const struct tarry_reply *reply)
 }
 
 /* Calls submitted by callbacks end immediately, again and again: the loop still continues. */
-static void a_dispatch_ends_even_if_callbacks_submit_more(void **state)
+CLAIM(a_dispatch_ends_even_if_callbacks_submit_more)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {.queue = queue};
     int fd = tarry_fd(queue);
 
-    (void)state;
     heard.count = -1;
     on_done_again(&heard, NULL);
     on_done_again(&heard, NULL);
@@ -307,22 +300,20 @@ static int submit_for_closer(struct closer *closer)
     return tarry_submit(closer->queue, &call, on_done_while_closing, closer);
 }
 
-static void a_close_waits_for_the_callback_that_runs(void **state)
+CLAIM(a_close_waits_for_the_callback_that_runs)
 {
     struct closer closer = {.queue = rig_open(0)};
 
-    (void)state;
     assert_int_equal(submit_for_closer(&closer), TARRY_OK);
     assert_int_equal(tarry_dispatch(closer.queue, 0), 1);
     pthread_join(closer.thread, NULL);
     assert_false(closer.was_closed);
 }
 
-static void a_callback_cannot_close_its_queue(void **state)
+CLAIM(a_callback_cannot_close_its_queue)
 {
     struct closer closer = {.queue = rig_open(0), .tries = true};
 
-    (void)state;
     assert_int_equal(submit_for_closer(&closer), TARRY_OK);
     assert_int_equal(tarry_dispatch(closer.queue, 0), 1);
     assert_int_equal(closer.code, TARRY_IN_CALLBACK);
@@ -331,14 +322,13 @@ static void a_callback_cannot_close_its_queue(void **state)
 }
 
 /* A program that forgets a size gets an error for each item. */
-static void items_without_a_size_are_refused_each(void **state)
+CLAIM(items_without_a_size_are_refused_each)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {0};
     struct tarry_push pushes[2] = {{0}, {0}};
     struct tarry_call call = TARRY_CALL_INIT;
 
-    (void)state;
     call.kind = TARRY_CALL_PUSH;
     call.items = pushes;
     call.n = 2;
@@ -350,14 +340,13 @@ static void items_without_a_size_are_refused_each(void **state)
     tarry_close(queue);
 }
 
-static void invalid_submissions_are_rejected_immediately(void **state)
+CLAIM(invalid_submissions_are_rejected_immediately)
 {
     tarry *queue = rig_open(0);
     struct tarry_call call = TARRY_CALL_INIT;
     struct tarry_take take = rig_take(1);
     struct heard heard = {0};
 
-    (void)state;
     assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
     call.kind = TARRY_CALL_POP + 1;
     assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
@@ -374,12 +363,11 @@ static void invalid_submissions_are_rejected_immediately(void **state)
 }
 
 /* A program that sleeps that long and then checks gets each job when it is due. */
-static void the_next_event_time_is_never_late(void **state)
+CLAIM(the_next_event_time_is_never_late)
 {
     static const int64_t delays_ms[] = {0, 3, 1000, 30 * 60 * 1000, INT64_C(90) * 86400 * 1000};
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
 
-    (void)state;
     assert_int_equal(tarry_next_ms(queue), -1);
     for (size_t i = 0; i < sizeof delays_ms / sizeof *delays_ms; i++) {
         int64_t start_ms = tarry_now_ms(queue), next_ms;
@@ -401,22 +389,4 @@ static void the_next_event_time_is_never_late(void **state)
     tarry_close(queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_come_only_from_dispatch),
-        cmocka_unit_test(it_stays_readable_until_the_last_is_dispatched),
-        cmocka_unit_test(a_submitted_take_waits_for_its_job),
-        cmocka_unit_test(a_submitted_take_ends_after_its_wait_or_an_interruption),
-        cmocka_unit_test(a_descriptor_that_comes_late_has_missed_nothing),
-        cmocka_unit_test(a_push_of_another_thread_wakes_the_loop),
-        cmocka_unit_test(a_close_runs_no_callback),
-        cmocka_unit_test(a_dispatch_ends_even_if_callbacks_submit_more),
-        cmocka_unit_test(a_close_waits_for_the_callback_that_runs),
-        cmocka_unit_test(a_callback_cannot_close_its_queue),
-        cmocka_unit_test(items_without_a_size_are_refused_each),
-        cmocka_unit_test(the_next_event_time_is_never_late),
-        cmocka_unit_test(invalid_submissions_are_rejected_immediately),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Many threads on one queue: those who wait, who is woken, who is interrupted, who closes; a fork. */
 #include "lib/state.h"
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -52,12 +53,11 @@ static void wait_until_it_waits(tarry *queue, uint64_t tag)
     fail_msg("nobody waits with tag %u", (unsigned)tag);
 }
 
-static void a_push_wakes_a_waiting_take(void **state)
+CLAIM(a_push_wakes_a_waiting_take)
 {
     tarry *queue = rig_open(0);
     struct taker taker;
 
-    (void)state;
     taker_start(&taker, queue, 1, -1);
     usleep(2000);
     assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
@@ -76,7 +76,7 @@ static int64_t real_ms(void)
 }
 
 /* Only the leader can notice: a due time, a nearer one that comes later, the end of a lease. */
-static void waiting_takes_notice_clock_steps(void **state)
+CLAIM(waiting_takes_notice_clock_steps)
 {
     tarry *queue = rig_open(0);
     struct tarry_take take = rig_take(1);
@@ -85,7 +85,6 @@ static void waiting_takes_notice_clock_steps(void **state)
     tarry_job *job;
     size_t n;
 
-    (void)state;
     rig_push(queue, "far", 3600000);
     taker_start(&takers[0], queue, 1, -1);
     taker_start(&takers[1], queue, 2, -1);
@@ -115,23 +114,21 @@ static void waiting_takes_notice_clock_steps(void **state)
     tarry_close(queue);
 }
 
-static void a_wait_has_an_end(void **state)
+CLAIM(a_wait_has_an_end)
 {
     tarry *queue = rig_open(0);
     int64_t began_ms = real_ms();
 
-    (void)state;
     assert_null(rig_take_one(queue, 30));
     assert_true(real_ms() - began_ms >= 30);
     tarry_close(queue);
 }
 
-static void an_interrupt_ends_the_waits_of_its_tag(void **state)
+CLAIM(an_interrupt_ends_the_waits_of_its_tag)
 {
     tarry *queue = rig_open(0);
     struct taker mine, other;
 
-    (void)state;
     taker_start(&mine, queue, 7, -1);
     taker_start(&other, queue, 8, -1);
     wait_until_it_waits(queue, 7);
@@ -146,12 +143,11 @@ static void an_interrupt_ends_the_waits_of_its_tag(void **state)
     tarry_close(queue);
 }
 
-static void a_close_ends_every_wait(void **state)
+CLAIM(a_close_ends_every_wait)
 {
     tarry *queue = rig_open(0);
     struct taker takers[THREADS];
 
-    (void)state;
     for (int i = 0; i < THREADS; i++)
         taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
     while (atomic_load(&queue->callers) < THREADS) /* no call may begin after the close has */
@@ -164,12 +160,11 @@ static void a_close_ends_every_wait(void **state)
     }
 }
 
-static void the_test_clock_serves_waiting_takes(void **state)
+CLAIM(the_test_clock_serves_waiting_takes)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct taker taker, patient;
 
-    (void)state;
     taker_start(&taker, queue, 1, 500);
     wait_until_it_waits(queue, 1);
     pthread_join(taker.thread, NULL);
@@ -228,13 +223,12 @@ static void *popper_run(void *ctx)
 }
 
 /* Half of the threads push, the others pop: each job comes out once. */
-static void of_many_threads_each_job_goes_to_one(void **state)
+CLAIM(of_many_threads_each_job_goes_to_one)
 {
     tarry *queue = rig_open(0);
     struct pusher pushers[THREADS / 2];
     pthread_t poppers[THREADS / 2];
 
-    (void)state;
     atomic_store(&left, THREADS / 2 * EACH);
     for (unsigned i = 0; i < THREADS / 2; i++) {
         pushers[i] = (struct pusher){.queue = queue, .first = i * EACH};
@@ -256,13 +250,12 @@ static void of_many_threads_each_job_goes_to_one(void **state)
 /* ---- idle, fork ---- */
 
 /* A take without a near event sleeps, and there is no other thread. */
-static void an_idle_queue_wakes_no_thread(void **state)
+CLAIM(an_idle_queue_wakes_no_thread)
 {
     tarry *queue = rig_open(0);
     struct taker takers[4];
     struct rusage before, after;
 
-    (void)state;
     rig_push(queue, "far", 3600000);
     for (int i = 0; i < 4; i++)
         taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
@@ -279,12 +272,11 @@ static void an_idle_queue_wakes_no_thread(void **state)
 #endif
 }
 
-static void a_fork_is_noticed(void **state)
+CLAIM(a_fork_is_noticed)
 {
     tarry *queue = rig_open(0);
     int status;
 
-    (void)state;
     rig_push(queue, "a", 0);
     pid_t child = fork();
     if (child == 0) {
@@ -322,13 +314,12 @@ static void on_done_fork(void *owner, const struct tarry_reply *reply)
         pthread_mutex_unlock(&queue->lock);
 }
 
-static void a_dispatch_returns_in_a_forked_child(void **state)
+CLAIM(a_dispatch_returns_in_a_forked_child)
 {
     tarry *queue = rig_open(0);
     struct tarry_call call = TARRY_CALL_INIT;
     int status;
 
-    (void)state;
     call.kind = TARRY_CALL_PUSH;
     assert_int_equal(tarry_submit(queue, &call, on_done_fork, queue), TARRY_OK);
     int count = tarry_dispatch(queue, 0);
@@ -340,19 +331,4 @@ static void a_dispatch_returns_in_a_forked_child(void **state)
     tarry_close(queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_push_wakes_a_waiting_take),
-        cmocka_unit_test(waiting_takes_notice_clock_steps),
-        cmocka_unit_test(a_wait_has_an_end),
-        cmocka_unit_test(an_interrupt_ends_the_waits_of_its_tag),
-        cmocka_unit_test(a_close_ends_every_wait),
-        cmocka_unit_test(the_test_clock_serves_waiting_takes),
-        cmocka_unit_test(of_many_threads_each_job_goes_to_one),
-        cmocka_unit_test(an_idle_queue_wakes_no_thread),
-        cmocka_unit_test(a_fork_is_noticed),
-        cmocka_unit_test(a_dispatch_returns_in_a_forked_child),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Somebody sets the wall clock while takes wait for jobs that are due by it. The clock and the kernel's word of it are this
  * program's own: functions of the C library, defined here. */
 #include "lib_rig.h"
+#include "unit/claim.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -143,9 +144,8 @@ static void wait_for_watch(void)
     assert_true(watches_on());
 }
 
-static void a_waiting_take_gets_the_job_when_the_wall_clock_passes_its_due(void **state)
+CLAIM_BETWEEN(a_waiting_take_gets_the_job_when_the_wall_clock_passes_its_due, forget_watches, NULL)
 {
-    (void)state;
     struct taker taker = {.queue = rig_open(0)};
     push_at(taker.queue, "a", wall_ms() + HOUR_MS);
     assert_int_equal(pthread_create(&taker.thread, NULL, taker_run, &taker), 0);
@@ -159,9 +159,8 @@ static void a_waiting_take_gets_the_job_when_the_wall_clock_passes_its_due(void 
 }
 
 /* The job comes while a thread waits for another one without a watch. */
-static void a_take_that_waits_already_watches_from_the_first_such_job_on(void **state)
+CLAIM_BETWEEN(a_take_that_waits_already_watches_from_the_first_such_job_on, forget_watches, NULL)
 {
-    (void)state;
     struct taker taker = {.queue = rig_open(0)};
     rig_push(taker.queue, "first", 30);
     assert_int_equal(pthread_create(&taker.thread, NULL, taker_run, &taker), 0);
@@ -179,9 +178,8 @@ static void a_take_that_waits_already_watches_from_the_first_such_job_on(void **
     tarry_close(taker.queue);
 }
 
-static void a_watching_take_can_be_interrupted_and_served(void **state)
+CLAIM_BETWEEN(a_watching_take_can_be_interrupted_and_served, forget_watches, NULL)
 {
-    (void)state;
     struct taker taker = {.queue = rig_open(0)};
     push_at(taker.queue, "a", wall_ms() + HOUR_MS);
     assert_int_equal(pthread_create(&taker.thread, NULL, taker_run, &taker), 0);
@@ -208,9 +206,8 @@ static bool is_readable(int fd, int wait_ms)
     return poll(&poller, 1, wait_ms) == 1;
 }
 
-static void the_descriptor_reports_clock_steps_only_while_a_timed_job_waits(void **state)
+CLAIM_BETWEEN(the_descriptor_reports_clock_steps_only_while_a_timed_job_waits, forget_watches, NULL)
 {
-    (void)state;
     tarry *queue = rig_open(0);
     struct tarry_take take = rig_take(1);
     struct tarry_call call = TARRY_CALL_INIT;
@@ -240,16 +237,4 @@ static void the_descriptor_reports_clock_steps_only_while_a_timed_job_waits(void
     tarry_close(queue);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_waiting_take_gets_the_job_when_the_wall_clock_passes_its_due,
-                               forget_watches),
-        cmocka_unit_test_setup(a_take_that_waits_already_watches_from_the_first_such_job_on,
-                               forget_watches),
-        cmocka_unit_test_setup(a_watching_take_can_be_interrupted_and_served, forget_watches),
-        cmocka_unit_test_setup(the_descriptor_reports_clock_steps_only_while_a_timed_job_waits,
-                               forget_watches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

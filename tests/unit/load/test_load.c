@@ -6,6 +6,7 @@
 #include "peers/redis.h"
 #include "peers/sqs.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,9 +149,8 @@ static void check_whole(const struct answer_row *row, struct slice bytes)
 }
 
 /* Each part in memory of exactly its size, so that a sanitizer sees a byte read too far. */
-static void reads_an_answer_split_at_any_byte(void **state)
+CLAIM(reads_an_answer_split_at_any_byte)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const struct answer_row *row = &rows[i];
         size_t whole = strlen(row->text);
@@ -169,9 +169,8 @@ static void reads_an_answer_split_at_any_byte(void **state)
     }
 }
 
-static void does_not_look_into_the_next_answer(void **state)
+CLAIM(does_not_look_into_the_next_answer)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char text[1024];
         int len = snprintf(text, sizeof text, "%s%s", rows[i].text, rows[i].text);
@@ -204,9 +203,8 @@ static void check_request(struct slice request, const char *start, struct slice 
     assert_int_equal(strtoul(length + sizeof mark - 1, NULL, 10), body->len);
 }
 
-static void own_ids_differ_and_are_as_long_as_a_servers(void **state)
+CLAIM(own_ids_differ_and_are_as_long_as_a_servers)
 {
-    (void)state;
     char ids[3][LOAD_ID_BYTES];
     load_stamp_id(ids[0], 7, 1);
     load_stamp_id(ids[1], 7, UINT64_C(1) << 39);
@@ -231,9 +229,8 @@ static void own_ids_differ_and_are_as_long_as_a_servers(void **state)
     load_http.close(speech);
 }
 
-static void http_requests_have_their_declared_length(void **state)
+CLAIM(http_requests_have_their_declared_length)
 {
-    (void)state;
     const struct load_stamp stamps[2] = {{.run = 7, .index = 1, .sent_us = 5, .delay_ms = 30000},
                                          {.run = 7, .index = 2, .sent_us = 5, .delay_ms = 0}};
     const struct load_item items[2] = {{.lease = slice_of("a")}, {.lease = slice_of("b")}};
@@ -275,9 +272,8 @@ static void http_requests_have_their_declared_length(void **state)
     load_http.close(speech);
 }
 
-static void beanstalk_reserves_as_many_as_there_may_be(void **state)
+CLAIM(beanstalk_reserves_as_many_as_there_may_be)
 {
-    (void)state;
     struct load_plan plan = plan_of(&load_beanstalk);
     char problem[LOAD_TEXT_BYTES_MAX];
     struct load_speech *speech = load_beanstalk.open(&plan, 7, problem);
@@ -291,7 +287,7 @@ static void beanstalk_reserves_as_many_as_there_may_be(void **state)
     load_beanstalk.close(speech);
 }
 
-static void reads_urls(void **state)
+CLAIM(reads_urls)
 {
     static const struct {
         const char *url, *host, *port; /* host NULL: refused */
@@ -313,7 +309,6 @@ static void reads_urls(void **state)
         {"http://queue?x=1", NULL, NULL},
         {"http://127.1", NULL, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         struct load_plan plan = {0};
         char problem[LOAD_TEXT_BYTES_MAX];
@@ -332,9 +327,8 @@ static bool deliver(struct load_tally *tally, struct load_stamp stamp, int64_t n
     return load_tally_delivered(tally, slice_make(body, sizeof body), now_us);
 }
 
-static void reads_when_a_job_was_due(void **state)
+CLAIM(reads_when_a_job_was_due)
 {
-    (void)state;
     static const char text[] =
         HEAD "76\r\n\r\n{\"jobs\":[{\"lease\":\"L1\",\"due_at\":\"1970-01-02T00:00:00.007Z\"},"
              "{\"lease\":\"L2\"}]}";
@@ -345,9 +339,8 @@ static void reads_when_a_job_was_due(void **state)
     assert_int_equal(answer.items[1].due_ms, 0);
 }
 
-static void evaluates_by_the_reported_due_time(void **state)
+CLAIM(evaluates_by_the_reported_due_time)
 {
-    (void)state;
     static struct load_result result;
     struct load_tally tally;
     load_tally_init(&tally, &result, 7, NULL);
@@ -358,9 +351,8 @@ static void evaluates_by_the_reported_due_time(void **state)
     assert_int_equal(result.late_told_us.max, 2500);
 }
 
-static void judges_deliveries(void **state)
+CLAIM(judges_deliveries)
 {
-    (void)state;
     static struct load_result result;
     struct load_tally tally;
     memset(&result, 0, sizeof result);
@@ -396,9 +388,8 @@ static void check_entry(FILE *file, struct load_trace_entry expected)
     assert_int_equal(entry.jobs, expected.jobs);
 }
 
-static void a_trace_holds_the_evaluated_events(void **state)
+CLAIM(a_trace_holds_the_evaluated_events)
 {
-    (void)state;
     static struct load_result result;
     struct load_tally tally;
     char path[] = "/tmp/tarry-trace-XXXXXX";
@@ -424,9 +415,8 @@ static void a_trace_holds_the_evaluated_events(void **state)
     unlink(path);
 }
 
-static void an_unwritable_trace_is_reported(void **state)
+CLAIM(an_unwritable_trace_is_reported)
 {
-    (void)state;
     struct load_result result = {0};
     struct load_tally tally;
     assert_false(load_tally_init(&tally, &result, 7, "/nowhere/trace"));
@@ -435,9 +425,8 @@ static void an_unwritable_trace_is_reported(void **state)
     assert_false(load_tally_finish(&tally, false));
 }
 
-static void a_problem_is_made_printable(void **state)
+CLAIM(a_problem_is_made_printable)
 {
-    (void)state;
     static struct load_result result;
     struct load_tally tally;
     memset(&result, 0, sizeof result);
@@ -448,21 +437,4 @@ static void a_problem_is_made_printable(void **state)
     (void)load_tally_finish(&tally, false);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_an_answer_split_at_any_byte),
-        cmocka_unit_test(does_not_look_into_the_next_answer),
-        cmocka_unit_test(own_ids_differ_and_are_as_long_as_a_servers),
-        cmocka_unit_test(http_requests_have_their_declared_length),
-        cmocka_unit_test(beanstalk_reserves_as_many_as_there_may_be),
-        cmocka_unit_test(reads_urls),
-        cmocka_unit_test(reads_when_a_job_was_due),
-        cmocka_unit_test(evaluates_by_the_reported_due_time),
-        cmocka_unit_test(judges_deliveries),
-        cmocka_unit_test(a_trace_holds_the_evaluated_events),
-        cmocka_unit_test(an_unwritable_trace_is_reported),
-        cmocka_unit_test(a_problem_is_made_printable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

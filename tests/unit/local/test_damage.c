@@ -16,6 +16,7 @@
 #include "store/catalog.h"
 #include "store/run.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/repetitions.h"
 #include "unit/seed.h"
 
@@ -1022,14 +1023,13 @@ static void print_table(void)
            seen.starts, seen.refused_starts);
 }
 
-static void fsck_reports_every_loss_and_salvage_always_ends(void **state)
+CLAIM(fsck_reports_every_loss_and_salvage_always_ends)
 {
     const char *given = getenv("TARRY_TEST_DAMAGES");
     const uint64_t damages = given ? strtoull(given, NULL, 0) : repetitions(DAMAGES, DAMAGES_SHORT);
     const size_t stride = given ? 1 : repetitions(1, 2 * SHARDS_MAX);
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (uint32_t i = 0; i < 2 * SHARDS_MAX; i++) {
         static struct world world;
         const uint64_t until = damages * (i + 1) / (2 * SHARDS_MAX);
@@ -1050,11 +1050,4 @@ static void fsck_reports_every_loss_and_salvage_always_ends(void **state)
     print_table();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fsck_reports_every_loss_and_salvage_always_ends),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

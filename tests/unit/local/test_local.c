@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "store/datadir.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <errno.h>
@@ -179,7 +180,7 @@ static enum queue_status call_topic(struct world *world, enum queue_topic_verb v
 
 /* More topics than a file holds: newer files take them over in pieces, and older ones wait
  * for that. */
-static void many_topics_outlive_the_files_they_were_written_to(void **state)
+CLAIM_BETWEEN(many_topics_outlive_the_files_they_were_written_to, make_world, remove_world)
 {
     enum { TOPICS = 6000, PUSHES = 200, NAME_BYTES = 200 };
     struct world *world = *state;
@@ -258,7 +259,7 @@ static enum queue_status push_until_refused(struct world *world, size_t body_byt
 
 /* The next log file has its name, but its directory cannot be synced: nobody knows what is on the
  * disk. */
-static void a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops(void **state)
+CLAIM_BETWEEN(a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops, make_world, remove_world)
 {
     struct world *world = *state;
 
@@ -284,7 +285,8 @@ static enum queue_status push_until_accepted(struct world *world)
 }
 
 /* With one, the next log file is made and its directory cannot be opened to be synced. */
-static void a_log_without_descriptors_refuses_pushes_until_there_are_some(void **state)
+CLAIM_BETWEEN(a_log_without_descriptors_refuses_pushes_until_there_are_some, make_world,
+              remove_world)
 {
     struct world *world = *state;
     for (rlim_t spare = 0; spare < 2; spare++) {
@@ -304,7 +306,7 @@ static void a_log_without_descriptors_refuses_pushes_until_there_are_some(void *
 }
 
 /* No next log file can be made, and the last one is full almost to its end. */
-static void a_purge_without_room_is_refused_until_there_is_some(void **state)
+CLAIM_BETWEEN(a_purge_without_room_is_refused_until_there_is_some, make_world, remove_world)
 {
     struct world *world = *state;
     enum queue_status status = QUEUE_OK;
@@ -330,7 +332,7 @@ static void a_purge_without_room_is_refused_until_there_is_some(void **state)
 }
 
 /* Big jobs in many topics: a reply holds so many bytes, not so many of each topic. */
-static void a_take_of_many_topics_is_bounded_in_bytes(void **state)
+CLAIM_BETWEEN(a_take_of_many_topics_is_bounded_in_bytes, make_world, remove_world)
 {
     enum { TOPICS = 24, BODY_BYTES = 1 << 20, REPLY_BYTES_MAX = 17 << 20 };
     struct world *world = *state;
@@ -367,7 +369,7 @@ static void read_manifest(struct world *world, struct datadir_manifest *manifest
 
 /* The wall clock was set forward by an hour while the server ran, or a day: a delay goes by elapsed
  * time over a reboot too. */
-static void a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay(void **state)
+CLAIM_BETWEEN(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay, make_world, remove_world)
 {
     struct world *world = *state;
     const int64_t hour_ms = 3600000;
@@ -409,7 +411,7 @@ static int64_t due_of(struct world *world, const char *topic, const char *id)
 
 /* Both clocks are truncated to milliseconds, so their difference may be read one larger or smaller.
  * A cursor of a list from before the restart depends on the due times. */
-static void a_restart_changes_no_due_time(void **state)
+CLAIM_BETWEEN(a_restart_changes_no_due_time, make_world, remove_world)
 {
     struct world *world = *state;
     int64_t inner_ms = clock_wall_ms(), due_ms = 0;
@@ -441,7 +443,7 @@ static size_t take(struct world *world, const char *topic)
 
 /* An hour passes for one queue of a process, and for no other: neither while they work nor by opening
  * one whose jobs have seen later times. */
-static void two_queues_of_a_process_have_two_clocks(void **state)
+CLAIM_BETWEEN(two_queues_of_a_process_have_two_clocks, make_world, remove_world)
 {
     const int64_t hour_ms = 3600000, process_ms = clock_inner_ms();
     struct world *world = *state, *other;
@@ -473,18 +475,4 @@ static void two_queues_of_a_process_have_two_clocks(void **state)
     assert_int_equal(remove_world((void **)&other), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
-        CLAIM(many_topics_outlive_the_files_they_were_written_to),
-        CLAIM(a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops),
-        CLAIM(a_log_without_descriptors_refuses_pushes_until_there_are_some),
-        CLAIM(a_purge_without_room_is_refused_until_there_is_some),
-        CLAIM(a_take_of_many_topics_is_bounded_in_bytes),
-        CLAIM(two_queues_of_a_process_have_two_clocks),
-        CLAIM(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay),
-        CLAIM(a_restart_changes_no_due_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <stdio.h>
@@ -130,7 +131,7 @@ static void begin(struct world *world, char id[17])
     id[16] = '\0';
 }
 
-static void every_shard_lists_its_files_to_copy(void **state)
+CLAIM_BETWEEN(every_shard_lists_its_files_to_copy, open_world, close_world)
 {
     struct world *world = *state;
     char id[17];
@@ -145,7 +146,7 @@ static void every_shard_lists_its_files_to_copy(void **state)
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_NOT_FOUND);
 }
 
-static void an_unrenewed_backup_ends_in_time(void **state)
+CLAIM_BETWEEN(an_unrenewed_backup_ends_in_time, open_world, close_world)
 {
     struct world *world = *state;
     char id[17];
@@ -156,7 +157,7 @@ static void an_unrenewed_backup_ends_in_time(void **state)
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_NOT_FOUND);
 }
 
-static void a_renewed_backup_continues(void **state)
+CLAIM_BETWEEN(a_renewed_backup_continues, open_world, close_world)
 {
     struct world *world = *state;
     char id[17];
@@ -169,7 +170,7 @@ static void a_renewed_backup_continues(void **state)
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_OK);
 }
 
-static void there_are_only_so_many_and_places_come_free(void **state)
+CLAIM_BETWEEN(there_are_only_so_many_and_places_come_free, open_world, close_world)
 {
     struct world *world = *state;
     char id[17];
@@ -184,7 +185,7 @@ static void there_are_only_so_many_and_places_come_free(void **state)
         begin(world, id);
 }
 
-static void an_invalid_backup_id_is_not_found(void **state)
+CLAIM_BETWEEN(an_invalid_backup_id_is_not_found, open_world, close_world)
 {
     static const char *const ids[] = {"",
                                       "0",
@@ -200,15 +201,4 @@ static void an_invalid_backup_id_is_not_found(void **state)
         assert_int_equal(ask(world, LOCAL_BACKUP_RENEW, ids[i]), QUEUE_NOT_FOUND);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, open_world, close_world)
-        ROW(every_shard_lists_its_files_to_copy), ROW(an_unrenewed_backup_ends_in_time),
-        ROW(a_renewed_backup_continues),          ROW(there_are_only_so_many_and_places_come_free),
-        ROW(an_invalid_backup_id_is_not_found),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <pthread.h>
@@ -189,7 +190,7 @@ static void let_die(struct world *world, const char *topic, int first, size_t co
 
 /* ---- the claims ---- */
 
-static void a_death_on_any_shard_reaches_the_listener(void **state)
+CLAIM_BETWEEN(a_death_on_any_shard_reaches_the_listener, open_world, close_world)
 {
     struct world *world = *state;
 
@@ -203,7 +204,7 @@ static void a_death_on_any_shard_reaches_the_listener(void **state)
     }
 }
 
-static void a_burst_of_deaths_is_reported_in_a_few_events(void **state)
+CLAIM_BETWEEN(a_burst_of_deaths_is_reported_in_a_few_events, open_world, close_world)
 {
     struct world *world = *state;
 
@@ -215,7 +216,7 @@ static void a_burst_of_deaths_is_reported_in_a_few_events(void **state)
     assert_in_range(world->dead_events, 1, 2 * SHARDS); /* a batch's part may be cut in two */
 }
 
-static void a_topic_without_an_extension_reports_no_deaths(void **state)
+CLAIM_BETWEEN(a_topic_without_an_extension_reports_no_deaths, open_world, close_world)
 {
     struct world *world = *state;
 
@@ -257,7 +258,7 @@ static void put_abroad(struct letter *letter)
     queue_topic(queue, &call, (struct queue_reply_to){.done = done_abroad, .owner = abroad});
 }
 
-static void a_change_through_another_handle_sends_an_event(void **state)
+CLAIM_BETWEEN(a_change_through_another_handle_sends_an_event, open_world, close_world)
 {
     struct world *world = *state;
     struct abroad abroad = {.letter.run = put_abroad, .world = world};
@@ -269,14 +270,4 @@ static void a_change_through_another_handle_sends_an_event(void **state)
         turn(world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, open_world, close_world)
-        CLAIM(a_death_on_any_shard_reaches_the_listener),
-        CLAIM(a_burst_of_deaths_is_reported_in_a_few_events),
-        CLAIM(a_topic_without_an_extension_reports_no_deaths),
-        CLAIM(a_change_through_another_handle_sends_an_event),
-    };
-    return cmocka_run_group_tests_name("events of shards", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <errno.h>
@@ -229,7 +230,7 @@ static void purge(struct world *world)
 
 /* ---- the claims ---- */
 
-static void no_change_is_answered_before_its_sync(void **state)
+CLAIM_BETWEEN(no_change_is_answered_before_its_sync, open_world, close_world)
 {
     struct world *world = *state;
     static const struct {
@@ -269,7 +270,7 @@ static void no_change_is_answered_before_its_sync(void **state)
 
 /* The second push changes nothing, but its answer says that a job exists which no disk knows yet.
  */
-static void undurable_jobs_are_not_reported_as_existing(void **state)
+CLAIM_BETWEEN(undurable_jobs_are_not_reported_as_existing, open_world, close_world)
 {
     struct world *world = *state;
     atomic_store(&held, true);
@@ -282,7 +283,8 @@ static void undurable_jobs_are_not_reported_as_existing(void **state)
 }
 
 /* Whatever was under way or comes later: the page cache cannot be trusted after a failed sync. */
-static void after_a_failed_sync_no_call_succeeds_and_the_server_is_notified(void **state)
+CLAIM_BETWEEN(after_a_failed_sync_no_call_succeeds_and_the_server_is_notified, open_world,
+              close_world)
 {
     struct world *world = *state;
     atomic_store(&failing, true);
@@ -312,7 +314,7 @@ static void push_body(struct world *world, const char *topic, const char *body, 
 }
 
 /* The checkpoint does not advance, so the large pushes reach the limit of the log. */
-static void a_small_push_overtakes_large_ones_of_other_topics(void **state)
+CLAIM_BETWEEN(a_small_push_overtakes_large_ones_of_other_topics, open_world, close_world)
 {
     enum { LARGE_MAX = 400, HELD_MS = 1000 };
     struct world *world = *state;
@@ -334,7 +336,7 @@ static void a_small_push_overtakes_large_ones_of_other_topics(void **state)
 
 /* ---- figures ---- */
 
-static void a_slow_sync_appears_in_the_figures(void **state)
+CLAIM_BETWEEN(a_slow_sync_appears_in_the_figures, open_world, close_world)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -364,7 +366,7 @@ static void a_slow_sync_appears_in_the_figures(void **state)
     assert_int_equal(times.batch_bytes.max, figures.log_written_bytes - bytes);
 }
 
-static void the_figures_include_log_disk_and_opening(void **state)
+CLAIM_BETWEEN(the_figures_include_log_disk_and_opening, open_world, close_world)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -382,7 +384,7 @@ static void the_figures_include_log_disk_and_opening(void **state)
     assert_int_equal(local_shards(world->local), 1);
 }
 
-static void body_reads_are_counted_by_their_source(void **state)
+CLAIM_BETWEEN(body_reads_are_counted_by_their_source, open_world, close_world)
 {
     struct world *world = *state;
     struct shard_figures figures;
@@ -396,17 +398,4 @@ static void body_reads_are_counted_by_their_source(void **state)
     assert_int_equal(figures.reads[SHARD_READ_DISK], 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, open_world, close_world)
-        CLAIM(no_change_is_answered_before_its_sync),
-        CLAIM(undurable_jobs_are_not_reported_as_existing),
-        CLAIM(after_a_failed_sync_no_call_succeeds_and_the_server_is_notified),
-        CLAIM(a_small_push_overtakes_large_ones_of_other_topics),
-        CLAIM(a_slow_sync_appears_in_the_figures),
-        CLAIM(the_figures_include_log_disk_and_opening),
-        CLAIM(body_reads_are_counted_by_their_source),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

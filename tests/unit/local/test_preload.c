@@ -1,15 +1,15 @@
 /* Cold jobs come to memory just ahead of their time, in order, each once, and no more of a topic
  * than its quota. */
 #include "preload_rig_runs.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 /* GRAIN_MS: skipped jobs may count as ready this late. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000, SLICES = 3 * 4096 };
 
-static void loads_jobs_due_within_the_horizon(void **state)
+CLAIM(loads_jobs_due_within_the_horizon)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 100; i++)
         rig_push_in(&rig, "orders", i, 1000 * (i + 1));
@@ -32,12 +32,11 @@ static void loads_jobs_due_within_the_horizon(void **state)
     rig_close(&rig);
 }
 
-static void loads_in_the_order_of_due(void **state)
+CLAIM(loads_in_the_order_of_due)
 {
     struct rig rig;
     unsigned ids[300];
     struct random random = seed_random("loads_in_the_order_of_due");
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned round = 0; round < 3; round++) { /* three runs, interleaved */
         for (unsigned i = round; i < 300; i += 3)
@@ -55,11 +54,10 @@ static void loads_in_the_order_of_due(void **state)
     rig_close(&rig);
 }
 
-static void leased_jobs_are_loaded_before_serving(void **state)
+CLAIM(leased_jobs_are_loaded_before_serving)
 {
     struct rig rig;
     struct engine_view views[20];
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 50; i++)
         rig_push_in(&rig, "orders", i, 0);
@@ -81,10 +79,9 @@ static void leased_jobs_are_loaded_before_serving(void **state)
 
 /* ---- the quota ---- */
 
-static void a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready(void **state)
+CLAIM(a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 40000; i++)
         rig_push_in(&rig, "stalled", i, 1000 + i % 3000);
@@ -113,12 +110,11 @@ static void a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready(void **state
     rig_close(&rig);
 }
 
-static void each_job_is_taken_once_and_in_order(void **state)
+CLAIM(each_job_is_taken_once_and_in_order)
 {
     struct rig rig;
     enum { JOBS = 30000 };
     unsigned *ids = calloc(JOBS + 100, sizeof *ids);
-    (void)state;
     rig_open(&rig, HORIZON_MS, 1000);
     for (unsigned i = 0; i < JOBS; i++)
         rig_push_in(&rig, "orders", i, 1000 + i / 10);
@@ -150,11 +146,10 @@ static int consume_others(struct rig *rig)
     return got;
 }
 
-static void one_stalled_topic_holds_up_no_other(void **state)
+CLAIM(one_stalled_topic_holds_up_no_other)
 {
     struct rig rig;
     char name[16];
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 300000; i++)
         rig_push_in(&rig, "topic-0", i, 1000 + i % 20000);
@@ -176,12 +171,11 @@ static void one_stalled_topic_holds_up_no_other(void **state)
     rig_close(&rig);
 }
 
-static void many_topics_share_the_memory(void **state)
+CLAIM(many_topics_share_the_memory)
 {
     struct rig rig;
     char name[16];
     enum { MANY = 40, EACH = 1500 };
-    (void)state;
     rig_open(&rig, HORIZON_MS, 100);
     for (unsigned i = 0; i < MANY * EACH; i++) {
         snprintf(name, sizeof name, "topic-%u", i % MANY);
@@ -203,16 +197,4 @@ static void many_topics_share_the_memory(void **state)
     rig_close(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loads_jobs_due_within_the_horizon),
-        cmocka_unit_test(loads_in_the_order_of_due),
-        cmocka_unit_test(leased_jobs_are_loaded_before_serving),
-        cmocka_unit_test(a_stalled_topic_stays_on_the_disk_and_is_shown_as_ready),
-        cmocka_unit_test(each_job_is_taken_once_and_in_order),
-        cmocka_unit_test(one_stalled_topic_holds_up_no_other),
-        cmocka_unit_test(many_topics_share_the_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
  * key or are evicted, steps of the wall clock, damage, the end. */
 #include "preload_rig_runs.h"
 #include "store/run_private.h"
+#include "unit/claim.h"
 
 /* GRAIN_MS: skipped jobs may count as ready this late. */
 enum { HORIZON_MS = 10000, GRAIN_MS = 20, QUOTA = 5000 };
@@ -14,10 +15,9 @@ static void settle_between(struct rig *rig)
 }
 
 /* Makes runs mostly dead, so that the next checkpoint rewrites them. */
-static void skipped_jobs_are_retried_in_the_replacing_run(void **state)
+CLAIM(skipped_jobs_are_retried_in_the_replacing_run)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     rig.slack_bytes = 1;
     for (unsigned i = 0; i < 20000; i++)
@@ -56,11 +56,10 @@ static void skipped_jobs_are_retried_in_the_replacing_run(void **state)
 }
 
 /* Pushed and ready, so all in memory; then written to a run, and most of them evicted. */
-static void evicted_ready_jobs_return(void **state)
+CLAIM(evicted_ready_jobs_return)
 {
     struct rig rig;
     enum { JOBS = 60000 };
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     for (unsigned i = 0; i < JOBS; i++)
         rig_push_in(&rig, "stalled", i, 0);
@@ -86,10 +85,9 @@ static void evicted_ready_jobs_return(void **state)
     rig_close(&rig);
 }
 
-static void a_job_that_came_by_its_key_is_counted_once(void **state)
+CLAIM(a_job_that_came_by_its_key_is_counted_once)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     for (unsigned i = 0; i < 20000; i++)
         rig_push_in(&rig, "stalled", i, 1000);
@@ -121,10 +119,9 @@ static void a_job_that_came_by_its_key_is_counted_once(void **state)
 
 /* ---- the wall clock ---- */
 
-static void jobs_due_by_the_wall_clock_follow_its_steps(void **state)
+CLAIM(jobs_due_by_the_wall_clock_follow_its_steps)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 100; i++)
         rig_push(&rig, "orders", i,
@@ -151,10 +148,9 @@ static void jobs_due_by_the_wall_clock_follow_its_steps(void **state)
     rig_close(&rig);
 }
 
-static void skipped_jobs_follow_the_wall_clock(void **state)
+CLAIM(skipped_jobs_follow_the_wall_clock)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     for (unsigned i = 0; i < 10000; i++)
         rig_push(&rig, "orders", i, (struct queue_when){QUEUE_DUE_AT, clock_wall_ms() + 1 + i});
@@ -178,10 +174,9 @@ static void skipped_jobs_follow_the_wall_clock(void **state)
 
 /* ---- what cannot be read ---- */
 
-static void unreadable_jobs_are_skipped(void **state)
+CLAIM(unreadable_jobs_are_skipped)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     for (unsigned i = 0; i < 10000; i++)
         rig_push_in(&rig, "orders", i, 1000 + i / 100);
@@ -198,10 +193,9 @@ static void unreadable_jobs_are_skipped(void **state)
     rig_close(&rig);
 }
 
-static void a_damaged_directory_takes_no_more_along_than_its_block(void **state)
+CLAIM(a_damaged_directory_takes_no_more_along_than_its_block)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, 500);
     for (unsigned i = 0; i < 10000; i++)
         rig_push_in(&rig, "orders", i, 1000 + i / 100);
@@ -221,11 +215,10 @@ static void a_damaged_directory_takes_no_more_along_than_its_block(void **state)
 
 /* ---- bodies, and the end ---- */
 
-static void bodies_just_loaded_are_in_memory(void **state)
+CLAIM(bodies_just_loaded_are_in_memory)
 {
     struct rig rig;
     struct slice bytes;
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 1000; i++)
         rig_push_in(&rig, "orders", i, 1000 + i);
@@ -257,10 +250,9 @@ static void bodies_just_loaded_are_in_memory(void **state)
     rig_close(&rig);
 }
 
-static void begins_nothing_while_stopping(void **state)
+CLAIM(begins_nothing_while_stopping)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig, HORIZON_MS, QUOTA);
     for (unsigned i = 0; i < 20000; i++)
         rig_push_in(&rig, "orders", i, 1000);
@@ -275,18 +267,4 @@ static void begins_nothing_while_stopping(void **state)
     rig_close(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(skipped_jobs_are_retried_in_the_replacing_run),
-        cmocka_unit_test(evicted_ready_jobs_return),
-        cmocka_unit_test(a_job_that_came_by_its_key_is_counted_once),
-        cmocka_unit_test(jobs_due_by_the_wall_clock_follow_its_steps),
-        cmocka_unit_test(skipped_jobs_follow_the_wall_clock),
-        cmocka_unit_test(unreadable_jobs_are_skipped),
-        cmocka_unit_test(a_damaged_directory_takes_no_more_along_than_its_block),
-        cmocka_unit_test(bodies_just_loaded_are_in_memory),
-        cmocka_unit_test(begins_nothing_while_stopping),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

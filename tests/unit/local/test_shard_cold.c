@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "local/checkpoint.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/scratch.h"
 
 #include <dirent.h>
@@ -293,7 +294,7 @@ static struct slice far_id(struct world *world, const struct depot_run *run, cha
 /* ---- the claims ---- */
 
 /* Its slot in the victim is found again, and it has ended in the new run. */
-static void an_id_that_ended_during_a_checkpoint_is_free_immediately(void **state)
+CLAIM_BETWEEN(an_id_that_ended_during_a_checkpoint_is_free_immediately, make_world, remove_world)
 {
     struct world *world = *state;
     char room[16];
@@ -322,7 +323,7 @@ static uint32_t count_run_files(const struct world *world)
     return count;
 }
 
-static void the_files_of_victims_go_with_their_checkpoint(void **state)
+CLAIM_BETWEEN(the_files_of_victims_go_with_their_checkpoint, make_world, remove_world)
 {
     struct world *world = *state;
     open_shard(world);
@@ -334,7 +335,7 @@ static void the_files_of_victims_go_with_their_checkpoint(void **state)
 }
 
 /* Pushes wait for a checkpoint that is behind, which a stop gives up. */
-static void a_stop_answers_pushes_that_wait_for_a_checkpoint(void **state)
+CLAIM_BETWEEN(a_stop_answers_pushes_that_wait_for_a_checkpoint, make_world, remove_world)
 {
     struct world *world = *state;
     char room[16];
@@ -377,7 +378,7 @@ static void damage_one(struct world *world)
     assert_int_equal(fclose(file), 0);
 }
 
-static void deleting_a_topic_with_a_damaged_job_is_rejected(void **state)
+CLAIM_BETWEEN(deleting_a_topic_with_a_damaged_job_is_rejected, make_world, remove_world)
 {
     struct world *world = *state;
     open_shard(world);
@@ -403,7 +404,8 @@ static enum queue_status reschedule(struct world *world, struct slice id)
 }
 
 /* Its state is written to the log again, and again. */
-static void a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending(void **state)
+CLAIM_BETWEEN(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending, make_world,
+              remove_world)
 {
     struct world *world = *state;
     struct checkpoint_figures before, after;
@@ -432,7 +434,7 @@ static void remove_in_run(const struct world *world, const char *what)
 }
 
 /* Otherwise it would begin with the rest of the log, and the missing jobs would not be noticed. */
-static void a_log_with_checkpointed_files_is_rejected_without_a_catalog(void **state)
+CLAIM_BETWEEN(a_log_with_checkpointed_files_is_rejected_without_a_catalog, make_world, remove_world)
 {
     static const char *const removed[] = {"/CATALOG-*", ""};
     struct world *world = *state;
@@ -457,7 +459,7 @@ static void in_run(const struct world *world, const char *command)
 }
 
 /* The catalog that was mislaid is put back: all that it names is still there. */
-static void a_start_that_is_refused_removes_no_run(void **state)
+CLAIM_BETWEEN(a_start_that_is_refused_removes_no_run, make_world, remove_world)
 {
     struct world *world = *state;
     char error[512] = "";
@@ -491,7 +493,7 @@ static uint64_t reads_of(const struct shard_figures *figures)
            figures->reads[SHARD_READ_DISK];
 }
 
-static void checkpoints_and_looks_for_cold_jobs_are_counted(void **state)
+CLAIM_BETWEEN(checkpoints_and_looks_for_cold_jobs_are_counted, make_world, remove_world)
 {
     struct world *world = *state;
     struct shard_figures before, after;
@@ -522,18 +524,4 @@ static void checkpoints_and_looks_for_cold_jobs_are_counted(void **state)
     close_shard(world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define CLAIM(NAME) cmocka_unit_test_setup_teardown(NAME, make_world, remove_world)
-        CLAIM(an_id_that_ended_during_a_checkpoint_is_free_immediately),
-        CLAIM(the_files_of_victims_go_with_their_checkpoint),
-        CLAIM(a_stop_answers_pushes_that_wait_for_a_checkpoint),
-        CLAIM(deleting_a_topic_with_a_damaged_job_is_rejected),
-        CLAIM(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending),
-        CLAIM(a_log_with_checkpointed_files_is_rejected_without_a_catalog),
-        CLAIM(a_start_that_is_refused_removes_no_run),
-        CLAIM(checkpoints_and_looks_for_cold_jobs_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

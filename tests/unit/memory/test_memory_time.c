@@ -3,6 +3,7 @@
 #include "memory/memory.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <sys/syscall.h>
 #include <time.h>
@@ -24,13 +25,12 @@ int held_clock_gettime(clockid_t which, struct timespec *out)
     return (int)syscall(SYS_clock_gettime, which, out);
 }
 
-static void a_thread_that_is_held_up_sees_no_step_of_the_wall_clock(void **state)
+CLAIM(a_thread_that_is_held_up_sees_no_step_of_the_wall_clock)
 {
     struct clock clock = CLOCK_INIT;
     struct memory_options options = {.body_bytes_max = 1000, .topics_max = 10, .clock = &clock};
     struct memory *memory = memory_new(&options);
 
-    (void)state;
     assert_non_null(memory);
     int64_t skew_ms = memory_now(memory).skew_ms;
     is_held_up = true;
@@ -40,10 +40,4 @@ static void a_thread_that_is_held_up_sees_no_step_of_the_wall_clock(void **state
     memory_free(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_that_is_held_up_sees_no_step_of_the_wall_clock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "monitor/monitor.h"
 #include "monitor/status.h"
 #include "unit/api/front_client.h"
+#include "unit/claim.h"
 
 #define STATUS "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
 #define LIVE "GET /v1/live HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -94,14 +95,13 @@ static void many_stop(struct server *server)
 
 /* ---- claims about samples ---- */
 
-static void many_topics_are_read_in_pages_over_several_iterations(void **state)
+CLAIM(many_topics_are_read_in_pages_over_several_iterations)
 {
     enum { TOPICS = 2100 };
     static struct server server;
     struct client client;
     char text[100];
 
-    (void)state;
     many_start(&server, TOPICS);
     client_dial(&client, &server);
     client_say(&client, STATUS);
@@ -114,12 +114,11 @@ static void many_topics_are_read_in_pages_over_several_iterations(void **state)
     many_stop(&server);
 }
 
-static void a_store_out_of_reach_is_not_waited_for(void **state)
+CLAIM(a_store_out_of_reach_is_not_waited_for)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     many_start(&server, 3);
     client_dial(&client, &server);
     client_say(&client, STATUS);
@@ -134,12 +133,11 @@ static void a_store_out_of_reach_is_not_waited_for(void **state)
     many_stop(&server);
 }
 
-static void a_status_is_built_at_most_ten_times_a_second(void **state)
+CLAIM(a_status_is_built_at_most_ten_times_a_second)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     many_start(&server, 3);
     client_dial(&client, &server);
     int64_t began_us = clock_boot_us();
@@ -153,12 +151,11 @@ static void a_status_is_built_at_most_ten_times_a_second(void **state)
 }
 
 /* A front may end while a client listens to it. */
-static void the_end_of_the_front_ends_listening(void **state)
+CLAIM(the_end_of_the_front_ends_listening)
 {
     static struct server server;
     struct client client;
 
-    (void)state;
     many_start(&server, 600);
     client_dial(&client, &server);
     client_say(&client, LIVE);
@@ -264,12 +261,11 @@ static void judge(const struct judged *judged, struct buffer *out)
     buffer_append_byte(out, '\0');
 }
 
-static void each_way_of_not_being_well_has_its_code(void **state)
+CLAIM(each_way_of_not_being_well_has_its_code)
 {
     struct buffer text;
     char code[64];
 
-    (void)state;
     buffer_init(&text, 1 << 16);
     for (size_t i = 0; i < COUNT_OF(judgements); i++) {
         const struct judged *judged = &judgements[i];
@@ -288,12 +284,11 @@ static void each_way_of_not_being_well_has_its_code(void **state)
     buffer_fini(&text);
 }
 
-static void each_party_of_background_work_is_reported(void **state)
+CLAIM(each_party_of_background_work_is_reported)
 {
     struct monitor_status status;
     struct buffer text;
 
-    (void)state;
     buffer_init(&text, 1 << 16);
     judge(&judgements[0], &text); /* a topic in which nothing is wrong */
     struct monitor_status_input input = {
@@ -317,26 +312,13 @@ static void each_party_of_background_work_is_reported(void **state)
     buffer_fini(&text);
 }
 
-static void each_row_has_a_code(void **state)
+CLAIM(each_row_has_a_code)
 {
     uint32_t count = 0;
 
-    (void)state;
     while (monitor_status_code(count))
         count++;
     assert_true(count > 10 && count <= MONITOR_STATUS_ROWS_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_topics_are_read_in_pages_over_several_iterations),
-        cmocka_unit_test(a_store_out_of_reach_is_not_waited_for),
-        cmocka_unit_test(a_status_is_built_at_most_ten_times_a_second),
-        cmocka_unit_test(the_end_of_the_front_ends_listening),
-        cmocka_unit_test(each_way_of_not_being_well_has_its_code),
-        cmocka_unit_test(each_party_of_background_work_is_reported),
-        cmocka_unit_test(each_row_has_a_code),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

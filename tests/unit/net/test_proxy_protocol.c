@@ -2,6 +2,7 @@
 #include "net/proxy_protocol.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -42,9 +43,8 @@ static const struct {
     {"version 2 that does not say", BYTES(SIGNATURE "\x21\0\0\3abc"), ""},
 };
 
-static void returns_the_client_address(void **state)
+CLAIM(returns_the_client_address)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(good); i++) {
         const char *sentence = good[i].sentence;
         struct peer peer = {0};
@@ -69,7 +69,7 @@ static void returns_the_client_address(void **state)
     }
 }
 
-static void other_bytes_are_rejected(void **state)
+CLAIM(other_bytes_are_rejected)
 {
     static const struct {
         const char *sentence, *bytes;
@@ -113,7 +113,6 @@ static void other_bytes_are_rejected(void **state)
         {"half a value", BYTES(SIGNATURE "\x21\x11\0\x0e" V4 "\x04\0")},
         {"a damaged signature", BYTES("\r\n\r\n\0\r\nQUIX")},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct peer peer = {.port = 77};
         size_t used = 77;
@@ -123,13 +122,12 @@ static void other_bytes_are_rejected(void **state)
     }
 }
 
-static void a_local_proxy_connection_is_marked(void **state)
+CLAIM(a_local_proxy_connection_is_marked)
 {
     char bytes[16 + 216] = SIGNATURE "\x21\x31\0\xd8/run/client";
     struct peer peer = {0};
     size_t used = 0;
     char text[PEER_TEXT_BYTES];
-    (void)state;
     assert_int_equal(proxy_protocol_read(slice_make(bytes, sizeof bytes), &peer, &used),
                      PROXY_PROTOCOL_WHOLE);
     assert_int_equal(used, sizeof bytes);
@@ -137,12 +135,4 @@ static void a_local_proxy_connection_is_marked(void **state)
     assert_string_equal(text, "unix");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(returns_the_client_address),
-        cmocka_unit_test(other_bytes_are_rejected),
-        cmocka_unit_test(a_local_proxy_connection_is_marked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

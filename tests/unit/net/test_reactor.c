@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,11 +56,10 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static void letters_of_one_sender_arrive_in_order(void **state)
+CLAIM(letters_of_one_sender_arrive_in_order)
 {
     struct box box = {.reactor = reactor_new(3), .in_order = true};
     struct sender senders[SENDERS];
-    (void)state;
     assert_int_equal(reactor_index(box.reactor), 3);
     assert_int_equal(reactor_start(box.reactor), 0);
     for (int i = 0; i < SENDERS; i++) {
@@ -100,10 +100,9 @@ static bool second_hook(void *ctx)
     return turns->again-- > 0;
 }
 
-static void hooks_run_in_order_and_again_on_request(void **state)
+CLAIM(hooks_run_in_order_and_again_on_request)
 {
     struct turns turns = {.reactor = reactor_new(0), .again = 3};
-    (void)state;
     reactor_at_turn_end(turns.reactor, first_hook, &turns);
     reactor_at_turn_end(turns.reactor, second_hook, &turns);
     for (int i = 0; i < 4; i++)
@@ -127,10 +126,9 @@ static bool asking_hook(void *ctx)
     return false;
 }
 
-static void another_iteration_can_be_requested(void **state)
+CLAIM(another_iteration_can_be_requested)
 {
     struct turns turns = {.reactor = reactor_new(0)};
-    (void)state;
     reactor_at_turn_end(turns.reactor, asking_hook, &turns);
     reactor_run(turns.reactor); /* would never return otherwise */
     assert_true(turns.calls >= 3);
@@ -156,12 +154,11 @@ static void run_once(struct turn_end_call *call)
     once->asks = NULL;
 }
 
-static void a_call_at_turn_end_is_made_once_and_after_the_hooks(void **state)
+CLAIM(a_call_at_turn_end_is_made_once_and_after_the_hooks)
 {
     struct turns turns = {.reactor = reactor_new(0)};
     struct once c = {.turns = &turns, .name = 'c'}, d = {.turns = &turns, .name = 'd'},
                 e = {.turns = &turns, .name = 'e', .cancels = &d};
-    (void)state;
     struct once *all[] = {&e, &c, &d};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         all[i]->call.run = run_once;
@@ -202,10 +199,9 @@ static void on_wake(void *ctx)
     deadline_set(wake->deadline, wake->at_ms);
 }
 
-static void never_fires_early(void **state)
+CLAIM(never_fires_early)
 {
     struct wake wake = {.reactor = reactor_new(0), .rounds = 300};
-    (void)state;
     wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
     wake.at_ms = clock_inner_ms() + 2;
     deadline_set(wake.deadline, wake.at_ms);
@@ -216,11 +212,10 @@ static void never_fires_early(void **state)
     reactor_free(wake.reactor);
 }
 
-static void fires_between_two_milliseconds(void **state)
+CLAIM(fires_between_two_milliseconds)
 {
     struct wake wake = {.reactor = reactor_new(0), .rounds = 1};
     int64_t at_us = clock_inner_us() + 1500;
-    (void)state;
     wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
     deadline_set(wake.deadline, clock_inner_ms() + 3600 * 1000);
     deadline_set_us(wake.deadline, at_us);
@@ -231,11 +226,10 @@ static void fires_between_two_milliseconds(void **state)
     reactor_free(wake.reactor);
 }
 
-static void moves_earlier_later_and_away(void **state)
+CLAIM(moves_earlier_later_and_away)
 {
     struct wake wake = {.reactor = reactor_new(0), .rounds = 1};
     int64_t start_ms = clock_inner_ms();
-    (void)state;
     wake.deadline = deadline_new(wake.reactor, on_wake, &wake);
     struct deadline *never = deadline_new(wake.reactor, on_wake, &wake);
     deadline_set(never, start_ms + 1);
@@ -289,10 +283,9 @@ static void done(struct work *work)
         reactor_stop(all->reactor);
 }
 
-static void work_comes_home_in_order(void **state)
+CLAIM(work_comes_home_in_order)
 {
     struct chores *all = calloc(1, sizeof *all);
-    (void)state;
     all->reactor = reactor_new(0);
     all->worker = worker_new(all->reactor, "chores");
     all->in_order = all->elsewhere = true;
@@ -311,10 +304,9 @@ static void work_comes_home_in_order(void **state)
     free(all);
 }
 
-static void given_work_is_performed_before_the_end(void **state)
+CLAIM(given_work_is_performed_before_the_end)
 {
     struct chores *all = calloc(1, sizeof *all);
-    (void)state;
     all->reactor = reactor_new(0);
     all->worker = worker_new(all->reactor, "chores");
     all->in_order = true;
@@ -329,18 +321,4 @@ static void given_work_is_performed_before_the_end(void **state)
     free(all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_of_one_sender_arrive_in_order),
-        cmocka_unit_test(hooks_run_in_order_and_again_on_request),
-        cmocka_unit_test(another_iteration_can_be_requested),
-        cmocka_unit_test(a_call_at_turn_end_is_made_once_and_after_the_hooks),
-        cmocka_unit_test(never_fires_early),
-        cmocka_unit_test(fires_between_two_milliseconds),
-        cmocka_unit_test(moves_earlier_later_and_away),
-        cmocka_unit_test(work_comes_home_in_order),
-        cmocka_unit_test(given_work_is_performed_before_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 
@@ -36,10 +37,9 @@ static void run_long(struct letter *letter)
     reactor_stop(self->reactor);
 }
 
-static void a_long_turn_is_the_longest(void **state)
+CLAIM(a_long_turn_is_the_longest)
 {
     struct long_letter letter = {.letter.run = run_long, .reactor = reactor_new(0)};
-    (void)state;
     reactor_post(letter.reactor, &letter.letter);
     reactor_run(letter.reactor);
     /* The loop's end is not an iteration's end; the next run's first poll is. */
@@ -61,10 +61,9 @@ static bool hook_long(void *ctx)
     return false;
 }
 
-static void hooks_at_the_end_count_for_the_turn(void **state)
+CLAIM(hooks_at_the_end_count_for_the_turn)
 {
     struct reactor *reactor = reactor_new(0);
-    (void)state;
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
     reactor_at_turn_end(reactor, hook_long, NULL);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
@@ -77,12 +76,11 @@ static void on_sleeper(void *ctx)
     reactor_stop(ctx);
 }
 
-static void sleep_does_not_count_as_loop_time(void **state)
+CLAIM(sleep_does_not_count_as_loop_time)
 {
     struct reactor *reactor = reactor_new(0);
     struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
     int64_t began_us = clock_awake_us();
-    (void)state;
     deadline_set(deadline, clock_inner_ms() + 200);
     reactor_run(reactor);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
@@ -93,11 +91,10 @@ static void sleep_does_not_count_as_loop_time(void **state)
     reactor_free(reactor);
 }
 
-static void figures_of_several_add_up(void **state)
+CLAIM(figures_of_several_add_up)
 {
     struct reactor *one = reactor_new(0), *other = reactor_new(1);
     struct reactor_figures sum = {0};
-    (void)state;
     reactor_at_turn_end(other, hook_long, NULL);
     (void)uv_run(reactor_loop(one), UV_RUN_NOWAIT);
     (void)uv_run(reactor_loop(other), UV_RUN_NOWAIT);
@@ -113,11 +110,10 @@ static void figures_of_several_add_up(void **state)
 
 /* ---- the clock of a turn ---- */
 
-static void the_clock_stands_still_within_an_iteration(void **state)
+CLAIM(the_clock_stands_still_within_an_iteration)
 {
     struct reactor *reactor = reactor_new(0);
     int64_t first_us = reactor_now_us(reactor);
-    (void)state;
     spend(2000);
     assert_int_equal(reactor_now_us(reactor), first_us);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
@@ -127,11 +123,10 @@ static void the_clock_stands_still_within_an_iteration(void **state)
 
 /* ---- lag ---- */
 
-static void a_deadline_behind_a_long_turn_is_late(void **state)
+CLAIM(a_deadline_behind_a_long_turn_is_late)
 {
     struct reactor *reactor = reactor_new(0);
     struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
-    (void)state;
     deadline_set_us(deadline, clock_inner_us() + 1000);
     spend(LONG_US + 1000);
     reactor_run(reactor);
@@ -142,12 +137,11 @@ static void a_deadline_behind_a_long_turn_is_late(void **state)
     reactor_free(reactor);
 }
 
-static void one_set_into_the_past_counts_from_then(void **state)
+CLAIM(one_set_into_the_past_counts_from_then)
 {
     struct reactor *reactor = reactor_new(0);
     struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
     int64_t set_us = clock_inner_us();
-    (void)state;
     deadline_set(deadline, clock_inner_ms() - 3600 * 1000);
     reactor_run(reactor);
     struct reactor_figures figures = figures_of(reactor);
@@ -157,16 +151,4 @@ static void one_set_into_the_past_counts_from_then(void **state)
     reactor_free(reactor);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_turn_is_the_longest),
-        cmocka_unit_test(hooks_at_the_end_count_for_the_turn),
-        cmocka_unit_test(sleep_does_not_count_as_loop_time),
-        cmocka_unit_test(figures_of_several_add_up),
-        cmocka_unit_test(the_clock_stands_still_within_an_iteration),
-        cmocka_unit_test(a_deadline_behind_a_long_turn_is_late),
-        cmocka_unit_test(one_set_into_the_past_counts_from_then),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "net/tls.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -270,11 +271,10 @@ static const char *many_bytes(void)
 
 /* ---- what it does ---- */
 
-static void written_bytes_are_read_by_the_peer(void **state)
+CLAIM(written_bytes_are_read_by_the_peer)
 {
     const size_t steps[] = {1, 7, 1000, 1 << 20};
     const char *bytes = many_bytes();
-    (void)state;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct pair pair;
         make_pair(&pair, server_options("server"), client_options(), "queue.test");
@@ -290,10 +290,9 @@ static void written_bytes_are_read_by_the_peer(void **state)
     }
 }
 
-static void nothing_is_written_before_the_handshake_ends(void **state)
+CLAIM(nothing_is_written_before_the_handshake_ends)
 {
     struct pair pair;
-    (void)state;
     make_pair(&pair, server_options("server"), client_options(), "queue.test");
     size_t len = pair.client.out.len;
     assert_false(tls_write(pair.client.session, "early", 5, &pair.client.out));
@@ -305,10 +304,9 @@ static void nothing_is_written_before_the_handshake_ends(void **state)
     drop_pair(&pair);
 }
 
-static void a_closed_peer_can_still_be_answered(void **state)
+CLAIM(a_closed_peer_can_still_be_answered)
 {
     struct pair pair;
-    (void)state;
     make_pair(&pair, server_options("server"), client_options(), "127.0.0.1");
     talk(&pair, 4096);
     assert_true(tls_write(pair.client.session, "last", 4, &pair.client.out));
@@ -336,9 +334,8 @@ static void assert_client_refuses(const char *server, struct tls_options client,
     drop_pair(&pair);
 }
 
-static void a_client_trusts_only_the_right_certificate(void **state)
+CLAIM(a_client_trusts_only_the_right_certificate)
 {
-    (void)state;
     assert_client_refuses("server", client_options(), "other.test", "hostname mismatch");
     assert_client_refuses("server", client_options(), "127.0.0.2", "IP address mismatch");
     assert_client_refuses("old", client_options(), "queue.test", "certificate has expired");
@@ -364,7 +361,7 @@ static struct pair with_client(const char *certificate, enum tls_client_auth aut
     return pair;
 }
 
-static void a_client_is_identified_by_its_certificate(void **state)
+CLAIM(a_client_is_identified_by_its_certificate)
 {
     const struct {
         const char *certificate;
@@ -382,7 +379,6 @@ static void a_client_is_identified_by_its_certificate(void **state)
         {NULL, TLS_CLIENT_AUTH_REQUEST, TLS_OPEN, ""},
         {NULL, TLS_CLIENT_AUTH_REQUIRE, TLS_FAILED, ""},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct pair pair = with_client(rows[i].certificate, rows[i].auth);
         assert_int_equal(tls_state_of(pair.server.session), rows[i].server);
@@ -391,9 +387,8 @@ static void a_client_is_identified_by_its_certificate(void **state)
     }
 }
 
-static void damaged_bytes_end_it(void **state)
+CLAIM(damaged_bytes_end_it)
 {
-    (void)state;
     for (size_t at = 0; at < 60; at++) {
         struct pair pair;
         make_pair(&pair, server_options("server"), client_options(), "queue.test");
@@ -412,12 +407,11 @@ static void damaged_bytes_end_it(void **state)
     }
 }
 
-static void other_protocols_are_recognised(void **state)
+CLAIM(other_protocols_are_recognised)
 {
     const char http[] = "GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n",
                other[] = "\x04\x01\x02\x03zzzzzzzz";
     struct pair pair;
-    (void)state;
     make_pair(&pair, server_options("server"), client_options(), "queue.test");
     give(&pair.server, http, sizeof http - 1, 4096);
     assert_int_equal(tls_state_of(pair.server.session), TLS_FAILED);
@@ -429,11 +423,10 @@ static void other_protocols_are_recognised(void **state)
     drop_pair(&pair);
 }
 
-static void a_full_buffer_fails_it(void **state)
+CLAIM(a_full_buffer_fails_it)
 {
     struct pair pair;
     struct buffer small;
-    (void)state;
     make_pair(&pair, server_options("server"), client_options(), "queue.test");
     talk(&pair, 4096);
     buffer_init(&small, 1000);
@@ -445,10 +438,9 @@ static void a_full_buffer_fails_it(void **state)
     drop_pair(&pair);
 }
 
-static void a_context_is_replaced_while_sessions_continue(void **state)
+CLAIM(a_context_is_replaced_while_sessions_continue)
 {
     struct pair pair;
-    (void)state;
     make_pair(&pair, server_options("server"), client_options(), "queue.test");
     talk(&pair, 4096);
     assert_ptr_equal(tls_context_hold(pair.server_context), pair.server_context);
@@ -462,9 +454,8 @@ static void a_context_is_replaced_while_sessions_continue(void **state)
 }
 
 /* By hand: the client's side of this project keeps no tickets. */
-static void a_ticket_resumes_until_the_context_is_replaced(void **state)
+CLAIM(a_ticket_resumes_until_the_context_is_replaced)
 {
-    (void)state;
     struct tls_context *server = context_of(server_options("server"));
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     SSL_SESSION *ticket = NULL;
@@ -508,7 +499,7 @@ static void a_ticket_resumes_until_the_context_is_replaced(void **state)
     tls_context_release(server);
 }
 
-static void versions_and_protocols_are_chosen_from_the_allowed_ones(void **state)
+CLAIM(versions_and_protocols_are_chosen_from_the_allowed_ones)
 {
     const struct {
         int least, most;
@@ -522,7 +513,6 @@ static void versions_and_protocols_are_chosen_from_the_allowed_ones(void **state
         {TLS1_VERSION, TLS1_3_VERSION, "\x02h2\x08http/1.1", false, true},
         {TLS1_VERSION, TLS1_3_VERSION, "\x02h2", false, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tls_options options = server_options("server");
         options.wants_tls_1_3 = rows[i].only_1_3;
@@ -573,10 +563,9 @@ static void versions_and_protocols_are_chosen_from_the_allowed_ones(void **state
 }
 
 /* Each part of what was sent, cut anywhere: the other side has read the rest, to the byte. */
-static void unsent_data_is_counted_in_plaintext_bytes(void **state)
+CLAIM(unsent_data_is_counted_in_plaintext_bytes)
 {
     const size_t sizes[] = {1, 100, 16384, 16385, PLAIN_BYTES};
-    (void)state;
     assert_int_equal(tls_unread(0, 300, 200), 0);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (size_t left = 0; left < 60000; left = left * 3 + 1) {
@@ -598,10 +587,9 @@ static void assert_no_context(struct tls_options options, const char *says)
         fail_msg("'%s' does not say '%s'", error, says);
 }
 
-static void files_that_will_not_do_are_named(void **state)
+CLAIM(files_that_will_not_do_are_named)
 {
     struct tls_options options = server_options("server");
-    (void)state;
     options.certificate_file = NULL;
     assert_no_context(options, "a key without its certificate");
     options.key_file = NULL;
@@ -624,11 +612,10 @@ static void files_that_will_not_do_are_named(void **state)
                       "cannot read the certificates in");
 }
 
-static void the_certificate_end_is_reported(void **state)
+CLAIM(the_certificate_end_is_reported)
 {
     struct tls_context *server = context_of(server_options("server"));
     struct tls_context *client = context_of(client_options());
-    (void)state;
     int64_t left_s = tls_context_expires_s(server) - time(NULL);
     assert_true(left_s > 5 * DAY_S - 60 && left_s <= 5 * DAY_S);
     assert_true(tls_context_expires_s(client) == INT64_MAX);
@@ -638,23 +625,4 @@ static void the_certificate_end_is_reported(void **state)
     tls_session_free(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_bytes_are_read_by_the_peer),
-        cmocka_unit_test(nothing_is_written_before_the_handshake_ends),
-        cmocka_unit_test(a_closed_peer_can_still_be_answered),
-        cmocka_unit_test(a_client_trusts_only_the_right_certificate),
-        cmocka_unit_test(a_client_is_identified_by_its_certificate),
-        cmocka_unit_test(damaged_bytes_end_it),
-        cmocka_unit_test(other_protocols_are_recognised),
-        cmocka_unit_test(a_full_buffer_fails_it),
-        cmocka_unit_test(a_context_is_replaced_while_sessions_continue),
-        cmocka_unit_test(a_ticket_resumes_until_the_context_is_replaced),
-        cmocka_unit_test(versions_and_protocols_are_chosen_from_the_allowed_ones),
-        cmocka_unit_test(unsent_data_is_counted_in_plaintext_bytes),
-        cmocka_unit_test(files_that_will_not_do_are_named),
-        cmocka_unit_test(the_certificate_end_is_reported),
-    };
-    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
-}
+CLAIMS_MAIN(set_up_all, tear_down_all)

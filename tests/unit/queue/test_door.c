@@ -4,6 +4,7 @@
 #include "queue/door.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { BODY_BYTES_MAX = 4 };
 
@@ -63,21 +64,19 @@ static struct queue_push a_push(const char *id, const char *body)
                                .priority = QUEUE_PRIORITY_UNSET};
 }
 
-static void a_good_call_passes_unchanged(void **state)
+CLAIM_BETWEEN(a_good_call_passes_unchanged, open_door, close_door)
 {
     struct queue_push push = a_push("1", "");
     struct command command = {.kind = COMMAND_PUSH, .count = 1, .pushes = &push};
-    (void)state;
     queue_submit(&queue, &command, (struct queue_reply_to){0});
     assert_ptr_equal(sent, &command); /* nothing is copied */
     assert_null(got.checks);
 }
 
-static void a_bad_item_is_rejected_next_to_good_ones(void **state)
+CLAIM_BETWEEN(a_bad_item_is_rejected_next_to_good_ones, open_door, close_door)
 {
     struct queue_push three[] = {a_push("1", "long one"), a_push("2", ""), a_push("3", "")};
     struct queue_result result = {0};
-    (void)state;
     three[2].priority = -7;
     queue_push(&queue, three, 3, (struct queue_reply_to){0});
     assert_non_null(got.checks);
@@ -91,10 +90,9 @@ static void a_bad_item_is_rejected_next_to_good_ones(void **state)
     assert_string_equal(result.detail, "priority");
 }
 
-static void items_behind_one_without_an_id_are_looked_at(void **state)
+CLAIM_BETWEEN(items_behind_one_without_an_id_are_looked_at, open_door, close_door)
 {
     struct queue_push two[] = {a_push("", ""), a_push("2", "long one")};
-    (void)state;
     queue_push(&queue, two, 2, (struct queue_reply_to){0});
     assert_non_null(got.checks);
     assert_int_equal(checks[0].status, QUEUE_OK);
@@ -102,10 +100,9 @@ static void items_behind_one_without_an_id_are_looked_at(void **state)
     assert_true(job_id_is_valid(pushes[0].id));
 }
 
-static void a_call_without_items_is_refused_as_a_whole(void **state)
+CLAIM_BETWEEN(a_call_without_items_is_refused_as_a_whole, open_door, close_door)
 {
     struct slice topic = slice_of("no topic");
-    (void)state;
     queue_take(&queue, &(struct queue_take){.topics = &topic, .topic_count = 1, .max = 1},
                (struct queue_reply_to){0});
     assert_int_equal(got.status, QUEUE_BAD_TOPIC);
@@ -117,10 +114,9 @@ static void a_call_without_items_is_refused_as_a_whole(void **state)
     assert_int_equal(got.status, QUEUE_OK);
 }
 
-static void every_push_has_an_id_behind_it(void **state)
+CLAIM_BETWEEN(every_push_has_an_id_behind_it, open_door, close_door)
 {
     struct queue_push three[] = {a_push("", ""), a_push("2", ""), a_push("", "")};
-    (void)state;
     queue_push(&queue, three, 3, (struct queue_reply_to){0});
     assert_true(job_id_is_valid(pushes[0].id) && pushes[0].id_is_made);
     assert_true(slice_is(pushes[1].id, "2") && !pushes[1].id_is_made);
@@ -129,10 +125,9 @@ static void every_push_has_an_id_behind_it(void **state)
     assert_int_equal(three[0].id.len, 0); /* the caller's own stay as they are */
 }
 
-static void a_bad_push_also_gets_an_id(void **state)
+CLAIM_BETWEEN(a_bad_push_also_gets_an_id, open_door, close_door)
 {
     struct queue_push push = a_push("", "long one");
-    (void)state;
     queue_push(&queue, &push, 1, (struct queue_reply_to){0});
     assert_int_equal(checks[0].status, QUEUE_BODY_TOO_BIG);
     assert_true(job_id_is_valid(pushes[0].id)); /* its answer names it */
@@ -197,11 +192,10 @@ static struct queue_push push_to(const char *topic)
     return push;
 }
 
-static void each_item_is_checked_once_and_rejected_separately(void **state)
+CLAIM_BETWEEN(each_item_is_checked_once_and_rejected_separately, open_door, close_door)
 {
     struct queue_push three[] = {push_to("allowed"), push_to("other"), push_to("allowed")};
     struct queue_result result = {0};
-    (void)state;
     queue_push(&queue, three, 3, of_caller());
     assert_int_equal(seen.asked, 3);
     got.checks = checks;
@@ -212,38 +206,34 @@ static void each_item_is_checked_once_and_rejected_separately(void **state)
     assert_int_equal(result.limit, 3);
 }
 
-static void malformed_items_are_not_charged(void **state)
+CLAIM_BETWEEN(malformed_items_are_not_charged, open_door, close_door)
 {
     struct queue_push two[] = {a_push("1", "long one"), push_to("allowed")};
-    (void)state;
     queue_push(&queue, two, 2, of_caller());
     assert_int_equal(seen.asked, 1);
     assert_int_equal(checks[0].status, QUEUE_BODY_TOO_BIG);
     assert_int_equal(checks[1].status, QUEUE_OK);
 }
 
-static void an_admitted_push_passes_unchanged(void **state)
+CLAIM_BETWEEN(an_admitted_push_passes_unchanged, open_door, close_door)
 {
     struct queue_push push = push_to("allowed");
-    (void)state;
     queue_push(&queue, &push, 1, of_caller());
     assert_null(got.checks);
     assert_true(sent_to.done == on_reply);
 }
 
-static void internal_calls_pass_without_rules(void **state)
+CLAIM_BETWEEN(internal_calls_pass_without_rules, open_door, close_door)
 {
     struct queue_push push = push_to("other");
-    (void)state;
     queue_push(&queue, &push, 1, (struct queue_reply_to){0});
     assert_null(got.checks);
 }
 
-static void a_rejected_topic_change_is_audited_before_its_reply(void **state)
+CLAIM_BETWEEN(a_rejected_topic_change_is_audited_before_its_reply, open_door, close_door)
 {
     const struct queue_topic_call purge = {.verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t")};
     const struct queue_reply reply = {.status = QUEUE_TOO_FAST};
-    (void)state;
     queue_topic(&queue, &purge, of_caller());
     assert_int_equal(got.status, QUEUE_TOO_FAST);
     assert_int_equal(seen.begun, 1);
@@ -253,37 +243,13 @@ static void a_rejected_topic_change_is_audited_before_its_reply(void **state)
     assert_int_equal(seen.replied, 1);
 }
 
-static void gets_lists_and_answers_are_not_checked(void **state)
+CLAIM_BETWEEN(gets_lists_and_answers_are_not_checked, open_door, close_door)
 {
     const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
     const struct queue_answer ack = {.verb = QUEUE_ACK, .lease = slice_of("x")};
-    (void)state;
     queue_topic(&queue, &get, of_caller());
     queue_answer(&queue, &ack, 1, of_caller());
     assert_int_equal(seen.asked + seen.begun, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_good_call_passes_unchanged, open_door, close_door),
-        cmocka_unit_test_setup_teardown(a_bad_item_is_rejected_next_to_good_ones, open_door,
-                                        close_door),
-        cmocka_unit_test_setup_teardown(items_behind_one_without_an_id_are_looked_at, open_door,
-                                        close_door),
-        cmocka_unit_test_setup_teardown(a_call_without_items_is_refused_as_a_whole, open_door,
-                                        close_door),
-        cmocka_unit_test_setup_teardown(every_push_has_an_id_behind_it, open_door, close_door),
-        cmocka_unit_test_setup_teardown(a_bad_push_also_gets_an_id, open_door, close_door),
-        cmocka_unit_test_setup_teardown(each_item_is_checked_once_and_rejected_separately,
-                                        open_door, close_door),
-        cmocka_unit_test_setup_teardown(malformed_items_are_not_charged, open_door, close_door),
-        cmocka_unit_test_setup_teardown(an_admitted_push_passes_unchanged, open_door, close_door),
-        cmocka_unit_test_setup_teardown(internal_calls_pass_without_rules, open_door, close_door),
-        cmocka_unit_test_setup_teardown(a_rejected_topic_change_is_audited_before_its_reply,
-                                        open_door, close_door),
-        cmocka_unit_test_setup_teardown(gets_lists_and_answers_are_not_checked, open_door,
-                                        close_door),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

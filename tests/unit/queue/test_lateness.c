@@ -1,6 +1,7 @@
 #include "queue/lateness.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -32,10 +33,9 @@ static const char *page_of(struct lateness *lateness, lateness_shows *shows)
     return text;
 }
 
-static void a_retry_is_not_late_but_an_attempt(void **state)
+CLAIM(a_retry_is_not_late_but_an_attempt)
 {
     struct lateness *lateness = lateness_new(10);
-    (void)state;
     add(lateness, "t", 1, 7, now_ms);
     add(lateness, "t", 3, 5000, now_ms);
     add(lateness, "t", 1, -4, now_ms); /* a clock that steps back: not late */
@@ -47,10 +47,9 @@ static void a_retry_is_not_late_but_an_attempt(void **state)
     lateness_free(lateness);
 }
 
-static void topics_beyond_the_bound_are_one(void **state)
+CLAIM(topics_beyond_the_bound_are_one)
 {
     struct lateness *lateness = lateness_new(2);
-    (void)state;
     add(lateness, "a", 1, 0, now_ms);
     add(lateness, "b", 1, 0, now_ms);
     add(lateness, "c", 1, 0, now_ms);
@@ -62,10 +61,9 @@ static void topics_beyond_the_bound_are_one(void **state)
     lateness_free(lateness);
 }
 
-static void a_topic_idle_for_an_hour_makes_room(void **state)
+CLAIM(a_topic_idle_for_an_hour_makes_room)
 {
     struct lateness *lateness = lateness_new(2);
-    (void)state;
     add(lateness, "a", 1, 0, now_ms);
     add(lateness, "b", 1, 0, now_ms + HOUR_MS / 2);
     add(lateness, "c", 1, 0, now_ms + HOUR_MS - 1);
@@ -78,10 +76,9 @@ static void a_topic_idle_for_an_hour_makes_room(void **state)
     lateness_free(lateness);
 }
 
-static void without_topics_there_is_one_series(void **state)
+CLAIM(without_topics_there_is_one_series)
 {
     struct lateness *lateness = lateness_new(0);
-    (void)state;
     add(lateness, "a", 1, 0, now_ms);
     add(lateness, "b", 1, 0, now_ms);
     const char *page = page_of(lateness, NULL);
@@ -96,10 +93,9 @@ static bool shows_b(void *ctx, struct slice topic)
     return slice_is(topic, "b");
 }
 
-static void a_page_for_some_topics_has_no_others(void **state)
+CLAIM(a_page_for_some_topics_has_no_others)
 {
     struct lateness *lateness = lateness_new(2);
-    (void)state;
     add(lateness, "a", 1, 0, now_ms);
     add(lateness, "b", 1, 0, now_ms);
     add(lateness, "c", 1, 0, now_ms);
@@ -118,11 +114,10 @@ static uint64_t recent(struct lateness *lateness, const char *topic, int64_t at_
     return buckets_total(&buckets);
 }
 
-static void the_last_minute_is_forgotten_after_it(void **state)
+CLAIM(the_last_minute_is_forgotten_after_it)
 {
     struct lateness *lateness = lateness_new(2);
     uint64_t p99;
-    (void)state;
     add(lateness, "a", 1, 5000, now_ms);
     add(lateness, "a", 1, 0, now_ms + 30000);
     add(lateness, "b", 1, 0, now_ms + 30000);
@@ -136,15 +131,4 @@ static void the_last_minute_is_forgotten_after_it(void **state)
     lateness_free(lateness);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_retry_is_not_late_but_an_attempt),
-        cmocka_unit_test(topics_beyond_the_bound_are_one),
-        cmocka_unit_test(a_topic_idle_for_an_hour_makes_room),
-        cmocka_unit_test(without_topics_there_is_one_series),
-        cmocka_unit_test(a_page_for_some_topics_has_no_others),
-        cmocka_unit_test(the_last_minute_is_forgotten_after_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

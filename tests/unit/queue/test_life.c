@@ -2,6 +2,7 @@
 #include "support/life_cases.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static void compare(const char *name, size_t column, struct life got, struct life expected)
 {
@@ -10,9 +11,8 @@ static void compare(const char *name, size_t column, struct life got, struct lif
                  (int)got.status, (int)got.step, (int)expected.status, (int)expected.step);
 }
 
-static void push_follows_the_state_and_the_choice_on_conflict(void **state)
+CLAIM(push_follows_the_state_and_the_choice_on_conflict)
 {
-    (void)state;
     for (size_t i = 0; i < LIFE_CASES(life_push_cases); i++)
         for (size_t k = 0; k < LIFE_COLUMNS; k++) {
             const struct life_push_case *row = &life_push_cases[i];
@@ -21,10 +21,9 @@ static void push_follows_the_state_and_the_choice_on_conflict(void **state)
         }
 }
 
-static void change_follows_the_state_and_the_named_delivery(void **state)
+CLAIM(change_follows_the_state_and_the_named_delivery)
 {
     enum { LAST = 7, OTHER = 8 };
-    (void)state;
     for (size_t i = 0; i < LIFE_CASES(life_change_cases); i++)
         for (size_t k = 0; k < LIFE_COLUMNS; k++) {
             const struct life_change_case *row = &life_change_cases[i];
@@ -40,17 +39,15 @@ static void change_follows_the_state_and_the_named_delivery(void **state)
         }
 }
 
-static void lease_of_no_job_matches_no_job(void **state)
+CLAIM(lease_of_no_job_matches_no_job)
 {
     const struct queue_change change = {.verb = QUEUE_CANCEL, .lease = slice_of("a lease")};
-    (void)state;
     compare("never delivered", 0, life_change(&change, JOB_READY, 0, QUEUE_DELIVERY_NONE),
             (struct life){QUEUE_CONFLICT, LIFE_STAYS});
 }
 
-static void take_by_id_follows_the_state(void **state)
+CLAIM(take_by_id_follows_the_state)
 {
-    (void)state;
     for (size_t k = 0; k < LIFE_COLUMNS; k++)
         compare("take by id", k, life_pick(life_columns[k]), life_pick_outcomes[k]);
 }
@@ -69,33 +66,29 @@ static struct life answer(const struct life_answer_case *row)
     return life;
 }
 
-static void answer_follows_the_attempts_and_a_request_to_cancel(void **state)
+CLAIM(answer_follows_the_attempts_and_a_request_to_cancel)
 {
-    (void)state;
     for (size_t i = 0; i < LIFE_CASES(life_answer_cases); i++) {
         const struct life_answer_case *row = &life_answer_cases[i];
         compare(row->name, 0, answer(row), (struct life){row->status, row->step});
     }
 }
 
-static void ack_and_push_again_is_one_step(void **state)
+CLAIM(ack_and_push_again_is_one_step)
 {
     const struct queue_answer again = {.verb = QUEUE_AGAIN};
-    (void)state;
     compare("again", 0, life_answer(&again, false), (struct life){QUEUE_CREATED, LIFE_AGAIN});
     compare("again", 1, life_answer(&again, true), (struct life){QUEUE_CREATED, LIFE_AGAIN});
 }
 
-static void unlimited_attempts_are_never_used_up(void **state)
+CLAIM(unlimited_attempts_are_never_used_up)
 {
     const struct policy policy = {.max_attempts = POLICY_ATTEMPTS_NONE};
-    (void)state;
     assert_int_equal(life_fail(JOB_OUTCOME_FAILED, UINT32_MAX - 1, &policy), LIFE_RETRIED);
 }
 
-static void end_of_the_ttl_follows_the_topic(void **state)
+CLAIM(end_of_the_ttl_follows_the_topic)
 {
-    (void)state;
     for (size_t i = 0; i < LIFE_CASES(life_expire_cases); i++) {
         const struct topic_settings settings = {.dead_letter_expired =
                                                     life_expire_cases[i].dead_letter_expired};
@@ -103,27 +96,12 @@ static void end_of_the_ttl_follows_the_topic(void **state)
     }
 }
 
-static void ttl_counts_from_the_first_due_but_ends_no_earlier_than_the_due(void **state)
+CLAIM(ttl_counts_from_the_first_due_but_ends_no_earlier_than_the_due)
 {
-    (void)state;
     assert_int_equal(life_expire_ms(1000, 1000, 0), 0);
     assert_int_equal(life_expire_ms(1000, 1000, 500), 1500);
     assert_int_equal(life_expire_ms(1000, 1400, 500), 1500);
     assert_int_equal(life_expire_ms(1000, 9000, 500), 9000); /* a retry after the end */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(push_follows_the_state_and_the_choice_on_conflict),
-        cmocka_unit_test(change_follows_the_state_and_the_named_delivery),
-        cmocka_unit_test(lease_of_no_job_matches_no_job),
-        cmocka_unit_test(take_by_id_follows_the_state),
-        cmocka_unit_test(answer_follows_the_attempts_and_a_request_to_cancel),
-        cmocka_unit_test(ack_and_push_again_is_one_step),
-        cmocka_unit_test(unlimited_attempts_are_never_used_up),
-        cmocka_unit_test(end_of_the_ttl_follows_the_topic),
-        cmocka_unit_test(ttl_counts_from_the_first_due_but_ends_no_earlier_than_the_due),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

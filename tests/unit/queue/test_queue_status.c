@@ -1,5 +1,6 @@
 /* The table of what can become of a command. */
 #include "queue/status.h"
+#include "unit/claim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,8 @@
 
 #include <cmocka.h>
 
-static void every_status_has_a_code_of_its_own_and_a_sentence(void **state)
+CLAIM(every_status_has_a_code_of_its_own_and_a_sentence)
 {
-    (void)state;
     for (int i = QUEUE_OK; i <= QUEUE_UNAVAILABLE; i++) {
         const char *code = queue_status_code((enum queue_status)i);
         const char *sentence = queue_status_sentence((enum queue_status)i);
@@ -23,11 +23,4 @@ static void every_status_has_a_code_of_its_own_and_a_sentence(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_a_code_of_its_own_and_a_sentence),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

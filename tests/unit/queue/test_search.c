@@ -2,6 +2,7 @@
 #include "queue/search.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,10 +142,9 @@ static void search(struct fake *fake, struct search_order order)
 
 /* ---- claims ---- */
 
-static void finds_matching_jobs_and_ends_without_a_cursor(void **state)
+CLAIM(finds_matching_jobs_and_ends_without_a_cursor)
 {
     struct fake *fake = fake_new(1200);
-    (void)state;
     search(fake, (struct search_order){.filter.id_prefix = slice_of("b-")});
     assert_int_equal(fake->status, QUEUE_OK);
     assert_int_equal(fake->found, 120);
@@ -156,10 +156,9 @@ static void finds_matching_jobs_and_ends_without_a_cursor(void **state)
 }
 
 /* However many are asked for at a time, each comes once. */
-static void pages_are_complete_and_without_duplicates(void **state)
+CLAIM(pages_are_complete_and_without_duplicates)
 {
     static const uint32_t limits[] = {1, 2, 7, 49, 50, 51, 120, 1000};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(limits); i++) {
         struct fake *fake = fake_new(1200);
         size_t before = 0;
@@ -177,10 +176,9 @@ static void pages_are_complete_and_without_duplicates(void **state)
     }
 }
 
-static void one_call_reads_a_bounded_number_of_jobs(void **state)
+CLAIM(one_call_reads_a_bounded_number_of_jobs)
 {
     struct fake *fake = fake_new(JOBS_MAX);
-    (void)state;
     search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .limit = 10});
     assert_int_equal(fake->found, 0);
     assert_int_equal(fake->seen, SEARCH_SEEN_MAX);
@@ -194,10 +192,9 @@ static void one_call_reads_a_bounded_number_of_jobs(void **state)
     free(fake);
 }
 
-static void bodies_are_looked_at_up_to_so_many_bytes(void **state)
+CLAIM(bodies_are_looked_at_up_to_so_many_bytes)
 {
     struct fake *fake = fake_new(100);
-    (void)state;
     for (size_t i = 0; i < fake->job_count; i++)
         fake->jobs[i].body_bytes = 1 << 20;
     search(fake, (struct search_order){.filter.id_prefix = slice_of("c-"), .with_body = true});
@@ -214,10 +211,9 @@ static void more_match_the_second_time(struct fake *fake)
             fake->jobs[i].id[0] = 'b';
 }
 
-static void never_more_than_are_wanted_whatever_changes_meanwhile(void **state)
+CLAIM(never_more_than_are_wanted_whatever_changes_meanwhile)
 {
     struct fake *fake = fake_new(300);
-    (void)state;
     fake->before_page = more_match_the_second_time;
     search(fake, (struct search_order){.filter.id_prefix = slice_of("b-"), .limit = 3});
     assert_int_equal(fake->found, 3);
@@ -225,10 +221,9 @@ static void never_more_than_are_wanted_whatever_changes_meanwhile(void **state)
     free(fake);
 }
 
-static void ends_with_its_cursor_when_cancelled(void **state)
+CLAIM(ends_with_its_cursor_when_cancelled)
 {
     struct fake *fake = fake_new(1200);
-    (void)state;
     fake->is_wanted = false;
     search(fake, (struct search_order){.filter.error = slice_of("timed")});
     assert_int_equal(fake->lists, 1);
@@ -237,10 +232,9 @@ static void ends_with_its_cursor_when_cancelled(void **state)
     free(fake);
 }
 
-static void a_rejection_is_returned(void **state)
+CLAIM(a_rejection_is_returned)
 {
     struct fake *fake = fake_new(10);
-    (void)state;
     fake->fails = QUEUE_NOT_FOUND;
     search(fake, (struct search_order){.filter.error = slice_of("timed")});
     assert_int_equal(fake->status, QUEUE_NOT_FOUND);
@@ -250,7 +244,7 @@ static void a_rejection_is_returned(void **state)
 
 /* ---- the filter ---- */
 
-static void a_filter_goes_by_all_that_it_names(void **state)
+CLAIM(a_filter_goes_by_all_that_it_names)
 {
     static const struct {
         const char *sentence;
@@ -283,23 +277,9 @@ static void a_filter_goes_by_all_that_it_names(void **state)
     struct job job = {.id = slice_of("order-7"),
                       .error = slice_of("connection refused <b>"),
                       .meta = slice_make(meta, sizeof meta - 1)};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].sentence,
                    queue_filter_matches(&rows[i].filter, &job) == rows[i].matches);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_matching_jobs_and_ends_without_a_cursor),
-        cmocka_unit_test(pages_are_complete_and_without_duplicates),
-        cmocka_unit_test(one_call_reads_a_bounded_number_of_jobs),
-        cmocka_unit_test(bodies_are_looked_at_up_to_so_many_bytes),
-        cmocka_unit_test(never_more_than_are_wanted_whatever_changes_meanwhile),
-        cmocka_unit_test(ends_with_its_cursor_when_cancelled),
-        cmocka_unit_test(a_rejection_is_returned),
-        cmocka_unit_test(a_filter_goes_by_all_that_it_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -111,39 +112,28 @@ static void delete_with(enum queue_status first, enum queue_status others)
     sharded_free(sharded);
 }
 
-static void a_delete_that_went_well_leaves_no_mark(void **state)
+CLAIM(a_delete_that_went_well_leaves_no_mark)
 {
-    (void)state;
     delete_with(QUEUE_OK, QUEUE_OK);
     assert_int_equal(answer, QUEUE_OK);
     assert_false(is_marked);
     assert_string_equal(calls[call_count - 1], "delete 0"); /* the first part comes last */
 }
 
-static void a_delete_that_another_part_refused_leaves_no_mark(void **state)
+CLAIM(a_delete_that_another_part_refused_leaves_no_mark)
 {
-    (void)state;
     delete_with(QUEUE_OK, QUEUE_UNAVAILABLE);
     assert_int_equal(answer, QUEUE_UNAVAILABLE);
     assert_false(is_marked);
 }
 
 /* Jobs that are pushed after it would go at the next start. */
-static void a_delete_that_the_first_part_refused_leaves_no_mark(void **state)
+CLAIM(a_delete_that_the_first_part_refused_leaves_no_mark)
 {
-    (void)state;
     delete_with(QUEUE_UNAVAILABLE, QUEUE_OK);
     assert_int_equal(answer, QUEUE_UNAVAILABLE);
     assert_false(is_marked);
     assert_string_equal(calls[call_count - 1], "unmark 0");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_delete_that_went_well_leaves_no_mark),
-        cmocka_unit_test(a_delete_that_another_part_refused_leaves_no_mark),
-        cmocka_unit_test(a_delete_that_the_first_part_refused_leaves_no_mark),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "queue/sharded.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { PARTS = 3, ITEMS = 7 };
 
@@ -56,12 +57,11 @@ static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
     return (uint32_t)(id.at[id.len - 1] - '0') % PARTS;
 }
 
-static void a_batch_comes_back_in_its_order(void **state)
+CLAIM(a_batch_comes_back_in_its_order)
 {
     static const char *const ids[ITEMS] = {"0", "1", "4", "2", "3", "7", "5"};
     struct queue *queues[PARTS];
     struct queue_push pushes[ITEMS];
-    (void)state;
     for (int i = 0; i < PARTS; i++) {
         parts[i] = (struct part){.queue.ops = &ops};
         queues[i] = &parts[i].queue;
@@ -91,10 +91,4 @@ static void a_batch_comes_back_in_its_order(void **state)
     sharded_free(sharded);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_comes_back_in_its_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "queue/sweep.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,10 +212,9 @@ static void sweep(struct fake *fake, struct sweep_order order)
 
 /* ---- claims ---- */
 
-static void counts_matching_jobs_and_changes_nothing(void **state)
+CLAIM(counts_matching_jobs_and_changes_nothing)
 {
     struct fake *fake = fake_new(450);
-    (void)state;
     sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT, .filter.error = slice_of("500")});
     assert_int_equal(fake->result.status, QUEUE_OK);
     assert_int_equal(fake->result.jobs, 113);
@@ -225,10 +225,9 @@ static void counts_matching_jobs_and_changes_nothing(void **state)
     free(fake);
 }
 
-static void redrives_matching_jobs_page_by_page(void **state)
+CLAIM(redrives_matching_jobs_page_by_page)
 {
     struct fake *fake = fake_new(900);
-    (void)state;
     sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE,
                                      .filter.error = slice_of("timed out"),
                                      .filter.id_prefix = slice_of("odd-")});
@@ -240,10 +239,9 @@ static void redrives_matching_jobs_page_by_page(void **state)
     free(fake);
 }
 
-static void jobs_that_die_again_are_not_redriven_twice(void **state)
+CLAIM(jobs_that_die_again_are_not_redriven_twice)
 {
     struct fake *fake = fake_new(450);
-    (void)state;
     fake->dies_again = true;
     sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .filter.id_prefix = slice_of("odd-")});
     assert_int_equal(fake->result.jobs, 225);
@@ -251,10 +249,9 @@ static void jobs_that_die_again_are_not_redriven_twice(void **state)
     free(fake);
 }
 
-static void cancels_matching_jobs(void **state)
+CLAIM(cancels_matching_jobs)
 {
     struct fake *fake = fake_new(450);
-    (void)state;
     sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL, .filter.error = slice_of("500")});
     assert_int_equal(fake->result.jobs, 113);
     for (size_t i = 0; i < 450; i++)
@@ -262,10 +259,9 @@ static void cancels_matching_jobs(void **state)
     free(fake);
 }
 
-static void a_replaced_job_is_not_cancelled(void **state)
+CLAIM(a_replaced_job_is_not_cancelled)
 {
     struct fake *fake = fake_new(10);
-    (void)state;
     fake->jobs[4].is_another = true;
     sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL});
     assert_int_equal(fake->result.status, QUEUE_OK);
@@ -274,7 +270,7 @@ static void a_replaced_job_is_not_cancelled(void **state)
     free(fake);
 }
 
-static void a_maximum_is_respected_and_reported(void **state)
+CLAIM(a_maximum_is_respected_and_reported)
 {
     static const struct {
         const char *sentence;
@@ -287,7 +283,6 @@ static void a_maximum_is_respected_and_reported(void **state)
         {"exactly as many", 450, 450, true},
         {"more", 451, 450, true},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct fake *fake = fake_new(450);
         sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .max = rows[i].max});
@@ -297,10 +292,9 @@ static void a_maximum_is_respected_and_reported(void **state)
     }
 }
 
-static void ends_when_cancelled(void **state)
+CLAIM(ends_when_cancelled)
 {
     struct fake *fake = fake_new(450);
-    (void)state;
     fake->is_wanted = false;
     sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT});
     assert_int_equal(fake->lists, 1);
@@ -309,10 +303,9 @@ static void ends_when_cancelled(void **state)
     free(fake);
 }
 
-static void a_rejection_ends_the_sweep_and_is_returned_with_the_count(void **state)
+CLAIM(a_rejection_ends_the_sweep_and_is_returned_with_the_count)
 {
     struct fake *fake = fake_new(450);
-    (void)state;
     fake->fails = QUEUE_UNAVAILABLE;
     sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE});
     assert_int_equal(fake->result.status, QUEUE_UNAVAILABLE);
@@ -321,10 +314,9 @@ static void a_rejection_ends_the_sweep_and_is_returned_with_the_count(void **sta
     free(fake);
 }
 
-static void jobs_that_are_no_longer_dead_are_skipped(void **state)
+CLAIM(jobs_that_are_no_longer_dead_are_skipped)
 {
     struct fake *fake = fake_new(3);
-    (void)state;
     fake->fails = QUEUE_NOT_FOUND;
     sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE});
     assert_int_equal(fake->result.status, QUEUE_OK);
@@ -346,7 +338,7 @@ static void set_history(struct dead *job, int64_t started_ms, int64_t duration_m
 }
 
 /* Malformed ones are ignored. */
-static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
+CLAIM(the_time_of_death_is_the_end_of_the_last_attempt)
 {
     static const struct {
         const char *sentence;
@@ -357,7 +349,6 @@ static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
         {"before then", 0, 1100, 0},    {"up to then", 0, 1101, 1},   {"between", 1000, 2000, 1},
         {"between, nobody", 10, 20, 0},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct fake *fake = fake_new(4);
         set_history(&fake->jobs[0], 500, 1);
@@ -373,19 +364,4 @@ static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_matching_jobs_and_changes_nothing),
-        cmocka_unit_test(redrives_matching_jobs_page_by_page),
-        cmocka_unit_test(jobs_that_die_again_are_not_redriven_twice),
-        cmocka_unit_test(cancels_matching_jobs),
-        cmocka_unit_test(a_replaced_job_is_not_cancelled),
-        cmocka_unit_test(a_maximum_is_respected_and_reported),
-        cmocka_unit_test(ends_when_cancelled),
-        cmocka_unit_test(a_rejection_ends_the_sweep_and_is_returned_with_the_count),
-        cmocka_unit_test(jobs_that_are_no_longer_dead_are_skipped),
-        cmocka_unit_test(the_time_of_death_is_the_end_of_the_last_attempt),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,11 +1,11 @@
 /* Who waits gets the job that comes, and no wake-up is lost. */
+#include "unit/claim.h"
 #include "waiter_stage.h"
 
-static void answers_immediately_with_a_ready_job_but_never_inside_the_call(void **state)
+CLAIM(answers_immediately_with_a_ready_job_but_never_inside_the_call)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_add_ready(stage, "a", 1);
     stage_take(stage, 0, "a");
     assert_int_equal(stage->takers[0].answers, 0);
@@ -15,11 +15,10 @@ static void answers_immediately_with_a_ready_job_but_never_inside_the_call(void 
     stage_end(stage);
 }
 
-static void a_take_that_does_not_wait_is_answered_empty(void **state)
+CLAIM(a_take_that_does_not_wait_is_answered_empty)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take_many(stage, 0, "a", NULL, 1, 0, 0);
     stage_settle(stage);
     assert_int_equal(stage->takers[0].answers, 1);
@@ -28,11 +27,10 @@ static void a_take_that_does_not_wait_is_answered_empty(void **state)
     stage_end(stage);
 }
 
-static void a_later_take_does_not_overtake(void **state)
+CLAIM(a_later_take_does_not_overtake)
 {
     struct stage *stage = stage_new(100);
 
-    (void)state;
     stage_take(stage, 0, "a");
     stage_settle(stage);
     stage->fake.topics[0].ready = 1; /* on_ready is still on its way when the next taker comes */
@@ -44,11 +42,10 @@ static void a_later_take_does_not_overtake(void **state)
     stage_end(stage);
 }
 
-static void no_lost_wakeup_between_the_empty_take_and_the_watch(void **state)
+CLAIM(no_lost_wakeup_between_the_empty_take_and_the_watch)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take(stage, 0, "a");
     /* The job comes after the queue looked and before its answer arrives: there is no watch yet. */
     stage->fake.answered++;
@@ -60,12 +57,11 @@ static void no_lost_wakeup_between_the_empty_take_and_the_watch(void **state)
     stage_end(stage);
 }
 
-static void no_lost_wakeup_while_an_empty_answer_is_on_its_way(void **state)
+CLAIM(no_lost_wakeup_while_an_empty_answer_is_on_its_way)
 {
     struct stage *stage = stage_new(10);
     struct fake_call *call;
 
-    (void)state;
     stage_take(stage, 0, "a");
     stage_settle(stage);
     stage->fake.queue.on_ready(stage->fake.queue.on_ready_owner, slice_of("a"));
@@ -78,13 +74,12 @@ static void no_lost_wakeup_while_an_empty_answer_is_on_its_way(void **state)
     stage_end(stage);
 }
 
-static void a_short_answer_does_not_strand_the_next_in_line(void **state)
+CLAIM(a_short_answer_does_not_strand_the_next_in_line)
 {
     struct stage *stage = stage_new(10);
     struct queue_job job = {.job.topic = slice_of("a"), .lease = slice_of("a")};
     struct fake_call *call;
 
-    (void)state;
     stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
     stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
     stage_settle(stage);
@@ -100,12 +95,11 @@ static void a_short_answer_does_not_strand_the_next_in_line(void **state)
     stage_end(stage);
 }
 
-static void a_take_that_left_nothing_saves_the_next_in_line_a_call(void **state)
+CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
 {
     for (int says = 0; says <= 1; says++) {
         struct stage *stage = stage_new(10);
 
-        (void)state;
         stage->fake.says_drained = says;
         stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
         stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
@@ -123,11 +117,10 @@ static void a_take_that_left_nothing_saves_the_next_in_line_a_call(void **state)
 }
 
 /* The line is not watched before it was found empty, so that is when a job may come unheard of. */
-static void jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost(void **state)
+CLAIM(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage->fake.says_drained = true;
     stage_add_ready(stage, "a", 1);
     stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
@@ -140,11 +133,10 @@ static void jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_
     stage_end(stage);
 }
 
-static void no_busy_loop_when_paused(void **state)
+CLAIM(no_busy_loop_when_paused)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage->fake.topics[0].paused = true;
     stage->fake.topics[0].ready = 5;
     stage_take(stage, 0, "a");
@@ -155,11 +147,10 @@ static void no_busy_loop_when_paused(void **state)
     stage_end(stage);
 }
 
-static void an_error_of_the_queue_is_handed_on_to_each(void **state)
+CLAIM(an_error_of_the_queue_is_handed_on_to_each)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage->fake.status = QUEUE_UNAVAILABLE;
     stage_take(stage, 0, "a");
     stage_take(stage, 1, "a");
@@ -177,11 +168,10 @@ static void take_again(void *ctx)
         stage_take(stage, 0, "a");
 }
 
-static void a_taker_may_take_again_from_its_answer(void **state)
+CLAIM(a_taker_may_take_again_from_its_answer)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage->takers[0].then = take_again;
     stage->takers[0].ctx = stage;
     stage_add_ready(stage, "a", 100);
@@ -194,11 +184,10 @@ static void a_taker_may_take_again_from_its_answer(void **state)
 
 /* ---- several topics ---- */
 
-static void of_several_topics_the_first_named_is_served_first(void **state)
+CLAIM(of_several_topics_the_first_named_is_served_first)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_add_ready(stage, "a", 1);
     stage_add_ready(stage, "b", 1);
     stage_take_many(stage, 0, "b", "a", 1, 1000, 0);
@@ -207,11 +196,10 @@ static void of_several_topics_the_first_named_is_served_first(void **state)
     stage_end(stage);
 }
 
-static void any_of_several_topics_wakes_a_waiter(void **state)
+CLAIM(any_of_several_topics_wakes_a_waiter)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take_many(stage, 0, "a", "b", 1, 1000, 0);
     stage_settle(stage);
     stage_add_ready(stage, "b", 1);
@@ -221,11 +209,10 @@ static void any_of_several_topics_wakes_a_waiter(void **state)
     stage_end(stage);
 }
 
-static void a_topic_named_twice_counts_once(void **state)
+CLAIM(a_topic_named_twice_counts_once)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take_many(stage, 0, "a", "a", 1, 1000, 0);
     stage_settle(stage);
     stage_add_ready(stage, "a", 1);
@@ -234,11 +221,10 @@ static void a_topic_named_twice_counts_once(void **state)
     stage_end(stage);
 }
 
-static void a_take_on_several_topics_keeps_its_place(void **state)
+CLAIM(a_take_on_several_topics_keeps_its_place)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take_many(stage, 0, "a", "b", 1, 1000, 0);
     stage_take(stage, 1, "b");
     stage_settle(stage);
@@ -253,25 +239,4 @@ static void a_take_on_several_topics_keeps_its_place(void **state)
     stage_end(stage);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_immediately_with_a_ready_job_but_never_inside_the_call),
-        cmocka_unit_test(a_take_that_does_not_wait_is_answered_empty),
-        cmocka_unit_test(a_later_take_does_not_overtake),
-        cmocka_unit_test(no_lost_wakeup_between_the_empty_take_and_the_watch),
-        cmocka_unit_test(no_lost_wakeup_while_an_empty_answer_is_on_its_way),
-        cmocka_unit_test(a_short_answer_does_not_strand_the_next_in_line),
-        cmocka_unit_test(a_take_that_left_nothing_saves_the_next_in_line_a_call),
-        cmocka_unit_test(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost),
-        cmocka_unit_test(no_busy_loop_when_paused),
-        cmocka_unit_test(an_error_of_the_queue_is_handed_on_to_each),
-        cmocka_unit_test(a_taker_may_take_again_from_its_answer),
-        cmocka_unit_test(of_several_topics_the_first_named_is_served_first),
-        cmocka_unit_test(any_of_several_topics_wakes_a_waiter),
-        cmocka_unit_test(a_topic_named_twice_counts_once),
-        cmocka_unit_test(a_take_on_several_topics_keeps_its_place),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

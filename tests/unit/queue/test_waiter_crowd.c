@@ -1,13 +1,13 @@
 /* Very many waiting takes: each in its order, without useless calls, and complete. */
 #include "waiter_stage.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
-static void first_come_first_served(void **state)
+CLAIM(first_come_first_served)
 {
     struct stage *stage = stage_new(100);
 
-    (void)state;
     for (int i = 0; i < 50; i++)
         stage_take(stage, i, "a");
     stage_settle(stage);
@@ -23,12 +23,11 @@ static void first_come_first_served(void **state)
     stage_end(stage);
 }
 
-static void one_job_wakes_one_of_a_thousand(void **state)
+CLAIM(one_job_wakes_one_of_a_thousand)
 {
     struct stage *stage = stage_new(2000);
     size_t before;
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         stage_take(stage, i, "a");
     stage_settle(stage);
@@ -43,11 +42,10 @@ static void one_job_wakes_one_of_a_thousand(void **state)
     stage_end(stage);
 }
 
-static void idle_waiters_make_no_calls(void **state)
+CLAIM(idle_waiters_make_no_calls)
 {
     struct stage *stage = stage_new(2000);
 
-    (void)state;
     for (int i = 0; i < 1000; i++)
         stage_take(stage, i, "a");
     stage_settle(stage);
@@ -55,12 +53,11 @@ static void idle_waiters_make_no_calls(void **state)
     stage_end(stage);
 }
 
-static void a_backlog_is_delivered_with_several_takes_in_flight(void **state)
+CLAIM(a_backlog_is_delivered_with_several_takes_in_flight)
 {
     struct stage *stage = stage_new(2000);
     size_t most = 0;
 
-    (void)state;
     for (int i = 0; i < 200; i++)
         stage_take(stage, i, "a");
     stage_settle(stage);
@@ -174,22 +171,10 @@ static void crowd_loses_nothing(bool says_drained)
     stage_end(stage);
 }
 
-static void nothing_is_lost_in_a_crowd(void **state)
+CLAIM(nothing_is_lost_in_a_crowd)
 {
-    (void)state;
     crowd_loses_nothing(false);
     crowd_loses_nothing(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_come_first_served),
-        cmocka_unit_test(one_job_wakes_one_of_a_thousand),
-        cmocka_unit_test(idle_waiters_make_no_calls),
-        cmocka_unit_test(a_backlog_is_delivered_with_several_takes_in_flight),
-        cmocka_unit_test(nothing_is_lost_in_a_crowd),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

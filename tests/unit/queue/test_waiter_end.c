@@ -1,11 +1,11 @@
 /* Ends of a wait without a job: its time ends, it is cancelled or rejected, or the server stops. */
+#include "unit/claim.h"
 #include "waiter_stage.h"
 
-static void a_waiter_gets_an_empty_answer_exactly_after_its_wait(void **state)
+CLAIM(a_waiter_gets_an_empty_answer_exactly_after_its_wait)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take_many(stage, 0, "a", NULL, 1, 200, 5);
     stage_take_many(stage, 1, "a", NULL, 1, 100, 5);
     stage_settle(stage);
@@ -21,11 +21,10 @@ static void a_waiter_gets_an_empty_answer_exactly_after_its_wait(void **state)
     stage_end(stage);
 }
 
-static void a_wait_that_ends_with_jobs_on_their_way_gets_them(void **state)
+CLAIM(a_wait_that_ends_with_jobs_on_their_way_gets_them)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_add_ready(stage, "a", 1);
     stage_take(stage, 0, "a");
     waiters_expire(stage->waiters, 5000);
@@ -37,12 +36,11 @@ static void a_wait_that_ends_with_jobs_on_their_way_gets_them(void **state)
     stage_end(stage);
 }
 
-static void a_cancelled_taker_gives_its_jobs_back(void **state)
+CLAIM(a_cancelled_taker_gives_its_jobs_back)
 {
     struct stage *stage = stage_new(10);
     uint64_t handle;
 
-    (void)state;
     stage_add_ready(stage, "a", 40);
     handle = stage_take_many(stage, 0, "a", NULL, 40, 1000, 0);
     stage_take(stage, 1, "a");
@@ -55,11 +53,10 @@ static void a_cancelled_taker_gives_its_jobs_back(void **state)
     stage_end(stage);
 }
 
-static void a_cancelled_take_that_did_not_wait_gives_its_jobs_back(void **state)
+CLAIM(a_cancelled_take_that_did_not_wait_gives_its_jobs_back)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_add_ready(stage, "a", 1);
     waiter_cancel(stage->waiters, stage_take_many(stage, 0, "a", NULL, 1, 0, 0));
     stage_settle(stage);
@@ -68,12 +65,11 @@ static void a_cancelled_take_that_did_not_wait_gives_its_jobs_back(void **state)
     stage_end(stage);
 }
 
-static void cancelling_an_idle_waiter_lets_the_next_one_have_the_job(void **state)
+CLAIM(cancelling_an_idle_waiter_lets_the_next_one_have_the_job)
 {
     struct stage *stage = stage_new(10);
     uint64_t handle = stage_take(stage, 0, "a");
 
-    (void)state;
     stage_take(stage, 1, "a");
     stage_settle(stage);
     waiter_cancel(stage->waiters, handle);
@@ -86,12 +82,11 @@ static void cancelling_an_idle_waiter_lets_the_next_one_have_the_job(void **stat
     stage_end(stage);
 }
 
-static void a_handle_is_not_good_for_a_later_waiter(void **state)
+CLAIM(a_handle_is_not_good_for_a_later_waiter)
 {
     struct stage *stage = stage_new(10);
     uint64_t old = stage_take(stage, 0, "a");
 
-    (void)state;
     stage_settle(stage);
     waiter_cancel(stage->waiters, old);
     stage_take(stage, 1, "a");
@@ -101,11 +96,10 @@ static void a_handle_is_not_good_for_a_later_waiter(void **state)
     stage_end(stage);
 }
 
-static void beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait(void **state)
+CLAIM(beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait)
 {
     struct stage *stage = stage_new(2);
 
-    (void)state;
     stage_take(stage, 0, "a");
     stage_take(stage, 1, "a");
     stage_settle(stage);
@@ -121,11 +115,10 @@ static void beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait(void **sta
     stage_end(stage);
 }
 
-static void a_drain_answers_all_takes_and_admits_no_waiting_ones(void **state)
+CLAIM(a_drain_answers_all_takes_and_admits_no_waiting_ones)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take(stage, 0, "a");
     stage_take(stage, 1, "b");
     stage_settle(stage);
@@ -141,11 +134,10 @@ static void a_drain_answers_all_takes_and_admits_no_waiting_ones(void **state)
     stage_end(stage);
 }
 
-static void free_answers_waiting_takes(void **state)
+CLAIM(free_answers_waiting_takes)
 {
     struct stage *stage = stage_new(10);
 
-    (void)state;
     stage_take(stage, 0, "a");
     stage_settle(stage);
     waiters_free(stage->waiters);
@@ -154,19 +146,4 @@ static void free_answers_waiting_takes(void **state)
     free(stage);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_waiter_gets_an_empty_answer_exactly_after_its_wait),
-        cmocka_unit_test(a_wait_that_ends_with_jobs_on_their_way_gets_them),
-        cmocka_unit_test(a_cancelled_taker_gives_its_jobs_back),
-        cmocka_unit_test(a_cancelled_take_that_did_not_wait_gives_its_jobs_back),
-        cmocka_unit_test(cancelling_an_idle_waiter_lets_the_next_one_have_the_job),
-        cmocka_unit_test(a_handle_is_not_good_for_a_later_waiter),
-        cmocka_unit_test(beyond_the_bound_a_take_gets_ready_jobs_but_does_not_wait),
-        cmocka_unit_test(a_drain_answers_all_takes_and_admits_no_waiting_ones),
-        cmocka_unit_test(free_answers_waiting_takes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,15 +2,15 @@
 #include "queue/watch.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
 enum { TOPICS = 500 };
 
-static void each_reactor_has_its_bit(void **state)
+CLAIM(each_reactor_has_its_bit)
 {
     struct watch_table *table = watch_table_new();
-    (void)state;
     assert_non_null(table);
     assert_int_equal(watch_find(table, slice_of("a")), 0);
     assert_true(watch_set(table, slice_of("a"), 0, true));
@@ -23,11 +23,10 @@ static void each_reactor_has_its_bit(void **state)
     watch_table_free(table);
 }
 
-static void an_unwatched_topic_is_forgotten(void **state)
+CLAIM(an_unwatched_topic_is_forgotten)
 {
     struct watch_table *table = watch_table_new();
     char topic[32];
-    (void)state;
     assert_non_null(table);
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < TOPICS; i++) {
@@ -39,11 +38,4 @@ static void an_unwatched_topic_is_forgotten(void **state)
     watch_table_free(table); /* with some left */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_reactor_has_its_bit),
-        cmocka_unit_test(an_unwatched_topic_is_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "redis/answer.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static bool read_head(const char *text, size_t len, struct redis_head *out)
 {
@@ -11,12 +12,11 @@ static bool read_head(const char *text, size_t len, struct redis_head *out)
     return redis_head_read(&reply, out);
 }
 
-static void a_head_has_the_next_event_and_its_topic(void **state)
+CLAIM(a_head_has_the_next_event_and_its_topic)
 {
     static const char head[] = "\0\0\0\0\0\5\0\0\0\0\1\0\377\377\377\377\377\376\6ordersrest";
     static const char bare[] = "\0\0\0\0\0\5\377\377\377\377\377\377\0\0\0\0\0\0\0";
     struct redis_head out;
-    (void)state;
     assert_true(read_head(head, sizeof head - 1, &out));
     assert_int_equal(out.now_ms, 5);
     assert_int_equal(out.next_ms, 256);
@@ -29,7 +29,7 @@ static void a_head_has_the_next_event_and_its_topic(void **state)
     assert_true(out.next_ms == INT64_MAX && out.next_topic.len == 0 && out.rest.len == 0);
 }
 
-static void errors_follow_the_table(void **state)
+CLAIM(errors_follow_the_table)
 {
     static const struct {
         const char *sentence, *error;
@@ -63,12 +63,11 @@ static void errors_follow_the_table(void **state)
         {"a fault of ours", "ERR user_script:1: Script attempted to access nonexistent variable",
          REDIS_VERDICT_REFUSED},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].sentence, redis_error_judge(rows[i].error) == rows[i].verdict);
 }
 
-static void moved_names_the_node(void **state)
+CLAIM(moved_names_the_node)
 {
     static const struct {
         const char *sentence, *error, *host;
@@ -85,7 +84,6 @@ static void moved_names_the_node(void **state)
         {"nothing", "MOVED", NULL, 0},
     };
     struct redis_endpoint asked = {.host = "asked", .port = 7}, there;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool known = redis_error_endpoint(rows[i].error, &asked, &there);
         CASE_HOLDS(rows[i].sentence, known == (rows[i].host != NULL));
@@ -95,13 +93,4 @@ static void moved_names_the_node(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_has_the_next_event_and_its_topic),
-        cmocka_unit_test(errors_follow_the_table),
-        cmocka_unit_test(moved_names_the_node),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

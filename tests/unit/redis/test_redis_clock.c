@@ -1,17 +1,17 @@
 #include "redis/clock.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { MS = 1000 };
 
 static const int64_t second_us = 1000000;
 
-static void the_first_answer_sets_the_clock(void **state)
+CLAIM(the_first_answer_sets_the_clock)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms = 77;
-    (void)state;
     assert_true(redis_clock_hear(&clock, 5000, 3, 1000, 1400, &apart_ms));
     assert_true(clock.known && clock.adjust_ms == 3);
     assert_int_equal(apart_ms, 77);
@@ -19,11 +19,10 @@ static void the_first_answer_sets_the_clock(void **state)
     assert_int_equal(clock.offset_max_us, 5001 * MS - 1000);
 }
 
-static void an_unset_clock_has_no_due_time(void **state)
+CLAIM(an_unset_clock_has_no_due_time)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms;
-    (void)state;
     assert_true(redis_clock_hear(&clock, 5000000, 0, 1000, 1000, &apart_ms));
     assert_int_equal(redis_clock_to_inner(&clock, INT64_MAX), INT64_MAX);
 }
@@ -32,10 +31,9 @@ static void an_unset_clock_has_no_due_time(void **state)
  * Two clocks that run alike, read at random moments of random journeys: what is known is true, the
  * window has the true time in it, and is soon no wider than a fast journey.
  */
-static void a_window_is_true_and_narrow(void **state)
+CLAIM(a_window_is_true_and_narrow)
 {
     struct random random = seed_random("a_window_is_true_and_narrow");
-    (void)state;
     for (int round = 0; round < 2000; round++) {
         struct redis_clock clock = {0};
         int64_t offset_us = (int64_t)random_below(&random, 1000000000) - 500000000, apart_ms;
@@ -59,7 +57,7 @@ static void a_window_is_true_and_narrow(void **state)
     }
 }
 
-static void a_disagreeing_clock_is_reported_and_not_followed(void **state)
+CLAIM(a_disagreeing_clock_is_reported_and_not_followed)
 {
     static const struct {
         int64_t by_ms;
@@ -76,7 +74,6 @@ static void a_disagreeing_clock_is_reported_and_not_followed(void **state)
         {3600000, false, "an hour ahead"},
         {-3600000, false, "an hour behind"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_clock clock = {0};
         int64_t apart_ms = 0;
@@ -101,11 +98,10 @@ static void a_disagreeing_clock_is_reported_and_not_followed(void **state)
 }
 
 /* Steps of a few milliseconds, one after the other, do not add up. */
-static void little_steps_do_not_add_up(void **state)
+CLAIM(little_steps_do_not_add_up)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms = 0, by_ms = 0;
-    (void)state;
     assert_true(redis_clock_hear(&clock, 50000, 0, 0, 200, &apart_ms));
     for (int64_t i = 1; by_ms < 100; i++, by_ms++) {
         int64_t at_us = i * 10000;
@@ -119,11 +115,10 @@ static void little_steps_do_not_add_up(void **state)
 }
 
 /* Another server put the clock right, and not quite to where it was for us. */
-static void another_servers_setting_back_is_taken_over(void **state)
+CLAIM(another_servers_setting_back_is_taken_over)
 {
     struct redis_clock clock = {0};
     int64_t apart_ms = 0, earliest_ms, latest_ms;
-    (void)state;
     assert_true(redis_clock_hear(&clock, 50000, 7, 0, 200, &apart_ms));
     struct redis_clock other = clock;
     assert_false(redis_clock_hear(&clock, 51000 - 40, 7, second_us, second_us + 200, &apart_ms));
@@ -136,11 +131,10 @@ static void another_servers_setting_back_is_taken_over(void **state)
 }
 
 /* Two servers whose own clocks disagree: the later one wins, and that is all. */
-static void two_servers_that_disagree_come_to_rest(void **state)
+CLAIM(two_servers_that_disagree_come_to_rest)
 {
     struct redis_clock slow = {0}, good = {0};
     int64_t apart_ms, adjust_ms = 0, changes = 0;
-    (void)state;
     assert_true(redis_clock_hear(&slow, 50000, 0, 0, 200, &apart_ms));
     assert_true(redis_clock_hear(&good, 50000, 0, 0, 200, &apart_ms));
     for (int64_t i = 1; i < 100; i++) {
@@ -160,10 +154,9 @@ static void two_servers_that_disagree_come_to_rest(void **state)
 }
 
 /* A server that stood still for five seconds has read its clock before or after that. */
-static void a_delayed_answer_is_not_a_clock_jump(void **state)
+CLAIM(a_delayed_answer_is_not_a_clock_jump)
 {
     int64_t apart_ms;
-    (void)state;
     for (int64_t read_ms = 0; read_ms <= 5000; read_ms += 5000) {
         struct redis_clock first = {0}, later = {0};
         assert_true(redis_clock_hear(&first, 50000 + read_ms, 0, 1000000, 6000000, &apart_ms));
@@ -177,9 +170,8 @@ static void a_delayed_answer_is_not_a_clock_jump(void **state)
     }
 }
 
-static void drift_is_followed_for_ever(void **state)
+CLAIM(drift_is_followed_for_ever)
 {
-    (void)state;
     for (int direction = -1; direction <= 1; direction += 2) {
         struct redis_clock clock = {0};
         int64_t apart_ms, shard_ms = 0;
@@ -196,9 +188,8 @@ static void drift_is_followed_for_ever(void **state)
 }
 
 /* It is not slewed by more than that: the window continues at the clock's rate, except for the drift. */
-static void a_clock_that_is_slewed_is_not_followed(void **state)
+CLAIM(a_clock_that_is_slewed_is_not_followed)
 {
-    (void)state;
     for (int64_t direction = -1; direction <= 1; direction += 2) {
         struct redis_clock clock = {0};
         int64_t apart_ms, earliest_ms, latest_ms, adjust_ms = 0;
@@ -215,19 +206,4 @@ static void a_clock_that_is_slewed_is_not_followed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_answer_sets_the_clock),
-        cmocka_unit_test(an_unset_clock_has_no_due_time),
-        cmocka_unit_test(a_window_is_true_and_narrow),
-        cmocka_unit_test(a_disagreeing_clock_is_reported_and_not_followed),
-        cmocka_unit_test(little_steps_do_not_add_up),
-        cmocka_unit_test(another_servers_setting_back_is_taken_over),
-        cmocka_unit_test(two_servers_that_disagree_come_to_rest),
-        cmocka_unit_test(a_delayed_answer_is_not_a_clock_jump),
-        cmocka_unit_test(drift_is_followed_for_ever),
-        cmocka_unit_test(a_clock_that_is_slewed_is_not_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "support/redis_cluster.h"
 
 #include "session_rig.h"
+#include "unit/claim.h"
 #include "unit/fake_clock.h"
 
 #include <signal.h>
@@ -110,12 +111,11 @@ static long long pushed(struct redis_server *server, const struct rig *rig)
 
 /* ---- claims ---- */
 
-static void a_slot_that_moves_under_calls_takes_them_along(void **state)
+CLAIM(a_slot_that_moves_under_calls_takes_them_along)
 {
     struct redis_cluster *cluster = redis_cluster_new(3, 0, NULL);
     struct redis_server *from = cluster->nodes[0], *to = cluster->nodes[1];
     struct rig rig = {0};
-    (void)state;
     start(&rig, cluster);
     uint16_t slot = redis_slot_of(slice_of(rig.tag));
     struct stream *stream = stream_new(&rig);
@@ -149,12 +149,11 @@ static void a_slot_that_moves_under_calls_takes_them_along(void **state)
     redis_cluster_free(cluster);
 }
 
-static void a_failover_that_was_ordered_costs_no_change(void **state)
+CLAIM(a_failover_that_was_ordered_costs_no_change)
 {
     struct redis_cluster *cluster = redis_cluster_new(3, 1, NULL);
     struct redis_server *promoted = cluster->nodes[3];
     struct rig rig = {0};
-    (void)state;
     start(&rig, cluster);
     uint16_t slot = redis_slot_of(slice_of(rig.tag));
     struct stream *stream = stream_new(&rig);
@@ -175,14 +174,13 @@ static void a_failover_that_was_ordered_costs_no_change(void **state)
 
 /* With a change answered once a replica has it, what was answered outlives the master; and the
  * clock of the replica, ten seconds ahead, does not become the shard's. */
-static void a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump(void **state)
+CLAIM(a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump)
 {
     char path[32];
     _Atomic int64_t *clock = fake_clock_open(path);
     atomic_store(&clock[1], (int64_t)AHEAD_MS * 1000);
     struct redis_cluster *cluster = redis_cluster_new(3, 2, TARRY_FAKE_TIME_LIBRARY);
     struct rig rig = {.wait_replicas = 1, .patience_ms = 14000};
-    (void)state;
     start(&rig, cluster);
     uint16_t slot = redis_slot_of(slice_of(rig.tag));
     struct stream *stream = stream_new(&rig);
@@ -215,12 +213,4 @@ static void a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump(void **
     fake_clock_close(clock, path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slot_that_moves_under_calls_takes_them_along),
-        cmocka_unit_test(a_failover_that_was_ordered_costs_no_change),
-        cmocka_unit_test(a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "unit/claim.h"
 #include "unit/random_record.h"
 
 enum { ROUNDS = 5000, BROKEN_ROUNDS = 200 };
@@ -122,12 +123,11 @@ static void make_record(struct buffer *record, const struct packed_push *packed,
     buffer_append_slice(record, tail);
 }
 
-static void a_pushed_job_is_shown(void **state)
+CLAIM(a_pushed_job_is_shown)
 {
     struct random random = seed_random(__func__);
     struct buffer args, record;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&record, SIZE_MAX / 2);
     for (int round = 0; round < ROUNDS; round++) {
@@ -164,7 +164,7 @@ static void a_pushed_job_is_shown(void **state)
     buffer_fini(&record);
 }
 
-static void a_past_travels_before_the_rest(void **state)
+CLAIM(a_past_travels_before_the_rest)
 {
     struct queue_push push = {.topic = slice_of("t"),
                               .id = slice_of("a"),
@@ -175,7 +175,6 @@ static void a_past_travels_before_the_rest(void **state)
     struct packed_push packed;
     struct buffer args;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     packed = packed_push(&args, &push, false);
     assert_int_equal(packed.flags, 16);
@@ -183,7 +182,7 @@ static void a_past_travels_before_the_rest(void **state)
     buffer_fini(&args);
 }
 
-static void a_try_overrides_the_record(void **state)
+CLAIM(a_try_overrides_the_record)
 {
     struct random random = seed_random(__func__);
     struct queue_push push = {.topic = slice_of("t"),
@@ -193,7 +192,6 @@ static void a_try_overrides_the_record(void **state)
                               .priority = 3};
     struct buffer args, record, attempt;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&record, SIZE_MAX / 2);
     buffer_init(&attempt, SIZE_MAX / 2);
@@ -258,7 +256,7 @@ static bool unpack_shown(struct buffer *attempt, struct slice error, struct slic
     return redis_unpack_job(record, buffer_slice(attempt), 0, 0, out);
 }
 
-static void a_history_follows_the_error(void **state)
+CLAIM(a_history_follows_the_error)
 {
     struct job_attempt first = {.attempt = 1,
                                 .started_ms = 1700000000000,
@@ -270,7 +268,6 @@ static void a_history_follows_the_error(void **state)
     struct buffer attempt;
     struct job job;
 
-    (void)state;
     first.attempt = 2;
     history = slice_make(two, job_history_add(history, &first, two));
     buffer_init(&attempt, SIZE_MAX / 2);
@@ -309,13 +306,12 @@ static bool unpack_copy(struct slice record, struct slice attempt, struct job *o
     return good;
 }
 
-static void truncated_or_damaged_input_is_never_read_past_its_end(void **state)
+CLAIM(truncated_or_damaged_input_is_never_read_past_its_end)
 {
     struct random random = seed_random(__func__);
     struct buffer args, record, attempt;
     struct job job;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&record, 1 << 20);
     buffer_init(&attempt, 1 << 20);
@@ -343,12 +339,11 @@ static void truncated_or_damaged_input_is_never_read_past_its_end(void **state)
     buffer_fini(&attempt);
 }
 
-static void a_job_must_be_in_a_state(void **state)
+CLAIM(a_job_must_be_in_a_state)
 {
     struct job job;
     char record[16] = {0};
 
-    (void)state;
     assert_true(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
     assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), 0, 0, &job));
     assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_FINISHED, 0, &job));
@@ -357,7 +352,7 @@ static void a_job_must_be_in_a_state(void **state)
     assert_false(redis_unpack_job(slice_make(record, 15), slice_of(""), JOB_READY, 0, &job));
 }
 
-static void a_common_content_type_takes_one_byte(void **state)
+CLAIM(a_common_content_type_takes_one_byte)
 {
     static const struct {
         const char *type;
@@ -372,7 +367,6 @@ static void a_common_content_type_takes_one_byte(void **state)
                  {"application/json ", 18}};
     struct buffer args, record;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&record, SIZE_MAX / 2);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -415,13 +409,12 @@ static struct topic_settings some_settings(struct random *random)
     return settings;
 }
 
-static void settings_come_back_with_the_topic(void **state)
+CLAIM(settings_come_back_with_the_topic)
 {
     struct random random = seed_random(__func__);
     static char long_text[TOPIC_EXTENSION_BYTES_MAX];
     struct buffer args, text;
 
-    (void)state;
     memset(long_text, '{', sizeof long_text);
     buffer_init(&args, SIZE_MAX / 2);
     buffer_init(&text, SIZE_MAX / 2);
@@ -473,18 +466,4 @@ static void settings_come_back_with_the_topic(void **state)
     buffer_fini(&text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pushed_job_is_shown),
-        cmocka_unit_test(a_past_travels_before_the_rest),
-        cmocka_unit_test(a_try_overrides_the_record),
-        cmocka_unit_test(a_history_follows_the_error),
-        cmocka_unit_test(truncated_or_damaged_input_is_never_read_past_its_end),
-        cmocka_unit_test(a_job_must_be_in_a_state),
-        cmocka_unit_test(a_common_content_type_takes_one_byte),
-        cmocka_unit_test(settings_come_back_with_the_topic),
-    };
-
-    return cmocka_run_group_tests_name("the scripts' arguments and answers", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,16 +3,16 @@
 #include "redis/id.h"
 
 #include "redis_args.h"
+#include "unit/claim.h"
 
 /* ---- answers, changes ---- */
 
-static void a_nack_without_a_time_goes_by_backoff(void **state)
+CLAIM(a_nack_without_a_time_goes_by_backoff)
 {
     struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of("no")};
     struct buffer args;
     struct slice rest, packed;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     redis_pack_answer(&args, &answer, 0x010203040506);
     rest = buffer_slice(&args);
@@ -31,12 +31,11 @@ static struct slice packed_answer(struct buffer *args, const struct queue_answer
     return slice_make(packed.at + 6, packed.len - 6);
 }
 
-static void for_good_is_a_verb_of_its_own_and_a_return_may_wait(void **state)
+CLAIM(for_good_is_a_verb_of_its_own_and_a_return_may_wait)
 {
     struct buffer args;
     struct queue_answer answer = {.verb = QUEUE_NACK, .delay_ms = 258, .final = true};
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     assert_true(slice_equals(packed_answer(&args, &answer), slice_make("\5\0\0\0\0\1\2", 7)));
     answer.verb = QUEUE_RETURN;
@@ -46,12 +45,11 @@ static void for_good_is_a_verb_of_its_own_and_a_return_may_wait(void **state)
     buffer_fini(&args);
 }
 
-static void a_look_returns_two_numbers(void **state)
+CLAIM(a_look_returns_two_numbers)
 {
     uint64_t changes, deaths;
     struct slice rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1\2\3", 13);
 
-    (void)state;
     assert_true(redis_unpack_counters(&rest, &changes, &deaths));
     assert_int_equal(changes, 7);
     assert_int_equal(deaths, 258);
@@ -60,14 +58,13 @@ static void a_look_returns_two_numbers(void **state)
     assert_false(redis_unpack_counters(&rest, &changes, &deaths));
 }
 
-static void a_long_error_is_cut(void **state)
+CLAIM(a_long_error_is_cut)
 {
     char long_error[1000];
     struct queue_answer answer = {.verb = QUEUE_NACK, .error = {long_error, sizeof long_error}};
     struct buffer args;
     struct slice rest;
 
-    (void)state;
     memset(long_error, 'e', sizeof long_error);
     buffer_init(&args, SIZE_MAX / 2);
     redis_pack_answer(&args, &answer, 1);
@@ -77,7 +74,7 @@ static void a_long_error_is_cut(void **state)
     buffer_fini(&args);
 }
 
-static void a_change_carries_only_changed_fields(void **state)
+CLAIM(a_change_carries_only_changed_fields)
 {
     struct queue_change change = {.verb = QUEUE_RESCHEDULE,
                                   .id = slice_of("a"),
@@ -86,7 +83,6 @@ static void a_change_carries_only_changed_fields(void **state)
     struct buffer args;
     struct slice rest;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     redis_pack_change(&args, &change);
     change.verb = QUEUE_CANCEL;
@@ -99,7 +95,7 @@ static void a_change_carries_only_changed_fields(void **state)
     buffer_fini(&args);
 }
 
-static void results_are_read_one_after_the_other(void **state)
+CLAIM(results_are_read_one_after_the_other)
 {
     static const char text[] = "\1\2\0\0\0\0\1\0"
                                "\14\0\0\0\0\0\0\0"
@@ -107,7 +103,6 @@ static void results_are_read_one_after_the_other(void **state)
     struct slice rest = slice_make(text, sizeof text - 1);
     struct queue_result result = {0};
 
-    (void)state;
     assert_true(redis_unpack_result(&rest, 56, &result));
     assert_int_equal(result.status, QUEUE_CREATED);
     assert_int_equal(result.state, JOB_READY);
@@ -124,7 +119,7 @@ static void results_are_read_one_after_the_other(void **state)
     assert_false(redis_unpack_result(&rest, 0, &result));
 }
 
-static void created_pushes_are_answered_by_their_time(void **state)
+CLAIM(created_pushes_are_answered_by_their_time)
 {
     static const struct {
         struct queue_when when;
@@ -140,7 +135,6 @@ static void created_pushes_are_answered_by_their_time(void **state)
     };
     int64_t now_ms = 0;
 
-    (void)state;
     assert_true(redis_unpack_all_made(slice_make("\0\0\0\0\x27\x10", 6), &now_ms));
     assert_int_equal(now_ms, 10000);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -154,25 +148,23 @@ static void created_pushes_are_answered_by_their_time(void **state)
     assert_false(redis_unpack_all_made(slice_make("\0\0\0\0\1", 5), &now_ms));
 }
 
-static void an_unknown_status_or_state_is_refused(void **state)
+CLAIM(an_unknown_status_or_state_is_refused)
 {
     struct slice status = slice_make("\x7f\0\0\0\0\0\0\0", 8),
                  is = slice_make("\0\x7f\0\0\0\0\0\0", 8);
     struct queue_result result = {0};
 
-    (void)state;
     assert_false(redis_unpack_result(&status, 0, &result));
     assert_false(redis_unpack_result(&is, 0, &result));
 }
 
 /* ---- turns ---- */
 
-static void a_turn_has_the_number_of_answers_and_takes(void **state)
+CLAIM(a_turn_has_the_number_of_answers_and_takes)
 {
     struct buffer args;
     struct slice rest;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     redis_pack_turn(&args, 0x010203040506, 500, 258, 3);
     rest = buffer_slice(&args);
@@ -181,12 +173,11 @@ static void a_turn_has_the_number_of_answers_and_takes(void **state)
     buffer_fini(&args);
 }
 
-static void a_take_has_its_maximum_and_lease_length(void **state)
+CLAIM(a_take_has_its_maximum_and_lease_length)
 {
     struct buffer args;
     struct slice rest;
 
-    (void)state;
     buffer_init(&args, SIZE_MAX / 2);
     redis_pack_take(&args, slice_of("orders"), 500, 16 << 20, 30000, JOB_WAY_CALLBACK,
                     slice_of("worker 1"));
@@ -203,19 +194,4 @@ static void a_take_has_its_maximum_and_lease_length(void **state)
     buffer_fini(&args);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_nack_without_a_time_goes_by_backoff),
-        cmocka_unit_test(for_good_is_a_verb_of_its_own_and_a_return_may_wait),
-        cmocka_unit_test(a_look_returns_two_numbers),
-        cmocka_unit_test(a_long_error_is_cut),
-        cmocka_unit_test(a_change_carries_only_changed_fields),
-        cmocka_unit_test(results_are_read_one_after_the_other),
-        cmocka_unit_test(created_pushes_are_answered_by_their_time),
-        cmocka_unit_test(an_unknown_status_or_state_is_refused),
-        cmocka_unit_test(a_turn_has_the_number_of_answers_and_takes),
-        cmocka_unit_test(a_take_has_its_maximum_and_lease_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Commands and replies on a connection to Redis. */
 #include "sync_peer.h"
+#include "unit/claim.h"
 
 /* ---- replies ---- */
 
@@ -12,10 +13,9 @@ static void expect_number(struct connection *connection, const redisReply *reply
     connection->wrong += reply->type != REDIS_REPLY_STRING || strcmp(reply->str, expected) != 0;
 }
 
-static void replies_come_in_order(void **state)
+CLAIM(replies_come_in_order)
 {
     struct connection connection = {.on_reply = expect_number};
-    (void)state;
     talk_connect_server(&connection);
     int sent = 0;
     for (; sent < COMMANDS / 2; sent++) /* before it is up */
@@ -42,10 +42,9 @@ static long long figure(const char *name)
     return value;
 }
 
-static void appends_of_one_iteration_are_one_write(void **state)
+CLAIM(appends_of_one_iteration_are_one_write)
 {
     struct connection connection = {.on_reply = expect_number};
-    (void)state;
     talk_connect_server(&connection);
     SYNC_CONNECTION_UNTIL(&connection, connection.ups == 1)
     long long before = figure("total_reads_processed:");
@@ -64,10 +63,9 @@ static void measure(struct connection *connection, const redisReply *reply)
 }
 
 /* One text of 64 MiB, and an array of 192 MiB, with the next reply right behind each. */
-static void takes_big_replies(void **state)
+CLAIM(takes_big_replies)
 {
     struct connection connection = {.on_reply = measure};
-    (void)state;
     redis_server_do(server, "SETRANGE big %d x", 64 * MIB - 1);
     redis_server_do(server, "SETRANGE body %d x", MIB - 1);
     talk_connect_server(&connection);
@@ -84,10 +82,9 @@ static void takes_big_replies(void **state)
     redis_server_do(server, "FLUSHALL");
 }
 
-static void speaks_through_a_unix_socket(void **state)
+CLAIM(speaks_through_a_unix_socket)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect(&connection, server->path, 0, PATIENCE_MS);
     redis_command_words(talk_out(&connection), "ECHO", "through the path", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies == 1)
@@ -96,10 +93,9 @@ static void speaks_through_a_unix_socket(void **state)
 }
 
 /* Where it resolves to ::1 first, that is refused and the other one is tried. */
-static void a_name_is_resolved(void **state)
+CLAIM(a_name_is_resolved)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect(&connection, "localhost", server->port, PATIENCE_MS);
     redis_command_words(talk_out(&connection), "ECHO", "by name", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies == 1 || connection.downs)
@@ -116,10 +112,9 @@ static void publish(struct connection *connection, const redisReply *reply)
         snprintf(connection->last, sizeof connection->last, "%s", reply->element[2]->str);
 }
 
-static void messages_come_as_replies(void **state)
+CLAIM(messages_come_as_replies)
 {
     struct connection connection = {.on_reply = publish};
-    (void)state;
     talk_connect_server(&connection);
     redis_command_words(talk_out(&connection), "SUBSCRIBE", "news", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies == 2)
@@ -136,10 +131,9 @@ static void expect_ok(struct connection *connection, const redisReply *reply)
     connection->bytes = (size_t)reply->integer;
 }
 
-static void unsent_bytes_wait_for_the_server(void **state)
+CLAIM(unsent_bytes_wait_for_the_server)
 {
     struct connection connection = {.on_reply = expect_ok};
-    (void)state;
     talk_connect_server(&connection);
     SYNC_CONNECTION_UNTIL(&connection, connection.ups == 1)
     assert_int_equal(kill(server->pid, SIGSTOP), 0);
@@ -158,10 +152,9 @@ static void unsent_bytes_wait_for_the_server(void **state)
     talk_finish(&connection);
 }
 
-static void may_go_while_it_sends(void **state)
+CLAIM(may_go_while_it_sends)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect_server(&connection);
     SYNC_CONNECTION_UNTIL(&connection, connection.ups == 1)
     assert_int_equal(kill(server->pid, SIGSTOP), 0);
@@ -176,18 +169,4 @@ static void may_go_while_it_sends(void **state)
     assert_int_equal(connection.downs, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replies_come_in_order),
-        cmocka_unit_test(appends_of_one_iteration_are_one_write),
-        cmocka_unit_test(takes_big_replies),
-        cmocka_unit_test(speaks_through_a_unix_socket),
-        cmocka_unit_test(a_name_is_resolved),
-        cmocka_unit_test(messages_come_as_replies),
-        cmocka_unit_test(unsent_bytes_wait_for_the_server),
-        cmocka_unit_test(may_go_while_it_sends),
-    };
-
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+CLAIMS_MAIN(start_server, stop_server)

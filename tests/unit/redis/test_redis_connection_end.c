@@ -1,11 +1,11 @@
 /* The end of a connection to Redis, and connections that are let go of in a callback. */
 #include "sync_peer.h"
+#include "unit/claim.h"
 
 /* With a hundred commands sent and no reply. */
-static void a_crashed_server_is_reported_once(void **state)
+CLAIM(a_crashed_server_is_reported_once)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect_server(&connection);
     for (int i = 0; i < 10; i++)
         redis_command_words(talk_out(&connection), "PING", NULL);
@@ -21,10 +21,9 @@ static void a_crashed_server_is_reported_once(void **state)
     redis_server_start(server);
 }
 
-static void a_closed_connection_is_reported_once(void **state)
+CLAIM(a_closed_connection_is_reported_once)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect_server(&connection);
     talk_until_served(&connection);
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
@@ -32,9 +31,8 @@ static void a_closed_connection_is_reported_once(void **state)
 }
 
 /* It writes its reason and closes while our commands are on their way to it. */
-static void the_last_reply_before_the_end_arrives(void **state)
+CLAIM(the_last_reply_before_the_end_arrives)
 {
-    (void)state;
     redis_server_do(server, "CONFIG SET maxclients 1");
     for (int i = 0; i < 20; i++) {
         struct connection connection = {0};
@@ -54,11 +52,10 @@ static void accept_peer(struct connection *connection)
 
 /* It closes over a command that it has not read, so the next one fails to be written before we have
  * read a thing. */
-static void the_last_reply_arrives_although_writing_fails(void **state)
+CLAIM(the_last_reply_arrives_although_writing_fails)
 {
     struct connection connection = {.on_up = accept_peer};
     uint16_t port;
-    (void)state;
     int fd = connection.peer = talk_listen(5, &port);
     talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
     SYNC_CONNECTION_UNTIL(&connection, connection.ups)
@@ -80,11 +77,10 @@ static void answer_as_http(struct connection *connection)
     close(fd);
 }
 
-static void a_peer_that_is_not_redis_is_reported(void **state)
+CLAIM(a_peer_that_is_not_redis_is_reported)
 {
     struct connection connection = {.on_up = answer_as_http};
     uint16_t port;
-    (void)state;
     connection.peer = talk_listen(5, &port);
     talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
     talk_expect_down(&connection, "no replies can be read from '127.0.0.1:", "\"H\"");
@@ -92,10 +88,9 @@ static void a_peer_that_is_not_redis_is_reported(void **state)
     close(connection.peer);
 }
 
-static void appending_after_the_end_has_no_effect(void **state)
+CLAIM(appending_after_the_end_has_no_effect)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect_server(&connection);
     talk_until_served(&connection);
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
@@ -168,9 +163,8 @@ static void may_go_when_it_is_cut(void)
     assert_int_equal(connection.downs, 1);
 }
 
-static void may_go_in_its_callbacks(void **state)
+CLAIM(may_go_in_its_callbacks)
 {
-    (void)state;
     may_go_when_it_is_up();
     may_go_at_a_reply();
     may_go_when_nobody_answers();
@@ -192,10 +186,9 @@ static void dial_again(struct connection *connection)
     redis_command_words(talk_out(connection), "QUIT", NULL);
 }
 
-static void another_may_be_made_in_its_end(void **state)
+CLAIM(another_may_be_made_in_its_end)
 {
     struct connection connection = {.on_down = dial_again};
-    (void)state;
     talk_connect_server(&connection);
     redis_command_words(talk_out(&connection), "QUIT", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.downs == 50)
@@ -203,18 +196,4 @@ static void another_may_be_made_in_its_end(void **state)
     assert_int_equal(connection.replies, 50);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crashed_server_is_reported_once),
-        cmocka_unit_test(a_closed_connection_is_reported_once),
-        cmocka_unit_test(the_last_reply_before_the_end_arrives),
-        cmocka_unit_test(the_last_reply_arrives_although_writing_fails),
-        cmocka_unit_test(a_peer_that_is_not_redis_is_reported),
-        cmocka_unit_test(appending_after_the_end_has_no_effect),
-        cmocka_unit_test(may_go_in_its_callbacks),
-        cmocka_unit_test(another_may_be_made_in_its_end),
-    };
-
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+CLAIMS_MAIN(start_server, stop_server)

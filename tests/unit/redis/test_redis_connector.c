@@ -1,12 +1,12 @@
 /* A connection to Redis that does not come about. */
 #include "sync_peer.h"
+#include "unit/claim.h"
 
-static void a_refused_connection_is_reported(void **state)
+CLAIM(a_refused_connection_is_reported)
 {
     struct connection connection = {0};
     uint16_t port;
     char begins[64];
-    (void)state;
     int fd = talk_listen(-1, &port); /* bound, without a listener */
     snprintf(begins, sizeof begins, "no connection to '127.0.0.1:%u'", port);
     talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
@@ -16,19 +16,17 @@ static void a_refused_connection_is_reported(void **state)
     close(fd);
 }
 
-static void an_unresolvable_name_is_reported(void **state)
+CLAIM(an_unresolvable_name_is_reported)
 {
     struct connection connection = {0};
-    (void)state;
     talk_connect(&connection, "nowhere.invalid", 6379, 5000);
     talk_expect_down(&connection, "no address of 'nowhere.invalid:6379'", ": ");
 }
 
-static void a_missing_socket_is_reported(void **state)
+CLAIM(a_missing_socket_is_reported)
 {
     struct connection connection = {0}, longer = {0};
     char path[200] = "/";
-    (void)state;
     talk_connect(&connection, "/nowhere/socket", 0, PATIENCE_MS);
     talk_expect_down(&connection, "no connection to '/nowhere/socket'", "no such file");
     memset(path + 1, 'x', 150);
@@ -37,13 +35,12 @@ static void a_missing_socket_is_reported(void **state)
 }
 
 /* A listener whose queue is full answers nothing at all. */
-static void connecting_has_an_end(void **state)
+CLAIM(connecting_has_an_end)
 {
     struct connection connection = {0};
     struct sockaddr_in address = {.sin_family = AF_INET};
     int fillers[4];
     uint16_t port;
-    (void)state;
     int fd = talk_listen(0, &port);
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -59,10 +56,9 @@ static void connecting_has_an_end(void **state)
     close(fd);
 }
 
-static void may_go_before_it_is_connected(void **state)
+CLAIM(may_go_before_it_is_connected)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "nowhere.invalid", "::1"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(hosts); i++)
         for (int turns = 0; turns < 2; turns++) {
             struct connection connection = {0};
@@ -78,15 +74,4 @@ static void may_go_before_it_is_connected(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refused_connection_is_reported),
-        cmocka_unit_test(an_unresolvable_name_is_reported),
-        cmocka_unit_test(a_missing_socket_is_reported),
-        cmocka_unit_test(connecting_has_an_end),
-        cmocka_unit_test(may_go_before_it_is_connected),
-    };
-
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+CLAIMS_MAIN(start_server, stop_server)

@@ -3,6 +3,7 @@
 #include "redis/id.h"
 #include "redis/lease.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -29,13 +30,12 @@ static void assert_comes_back(struct slice id)
     assert_true(slice_equals(shown, id));
 }
 
-static void an_id_made_here_takes_seventeen_bytes(void **state)
+CLAIM(an_id_made_here_takes_seventeen_bytes)
 {
     struct random random = seed_random(__func__);
     struct ulid ulid;
     char id[ULID_BYTES];
 
-    (void)state;
     ulid_init(&ulid, random_next(&random));
     for (int i = 0; i < ROUNDS; i++) {
         ulid_write(&ulid, (int64_t)(random_next(&random) >> (16 + random_below(&random, 40))), id);
@@ -44,12 +44,11 @@ static void an_id_made_here_takes_seventeen_bytes(void **state)
     }
 }
 
-static void a_uuid_takes_seventeen_bytes(void **state)
+CLAIM(a_uuid_takes_seventeen_bytes)
 {
     struct random random = seed_random(__func__);
     char id[37];
 
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t a = random_next(&random), b = random_next(&random);
         snprintf(id, sizeof id, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(a >> 32),
@@ -60,7 +59,7 @@ static void a_uuid_takes_seventeen_bytes(void **state)
     }
 }
 
-static void other_ids_are_kept_unchanged(void **state)
+CLAIM(other_ids_are_kept_unchanged)
 {
     static const char *const ids[] = {
         "123e4567-e89b-12d3-a456-42661417400",   /* 35 characters */
@@ -79,18 +78,16 @@ static void other_ids_are_kept_unchanged(void **state)
         "0LARZ3NDEKTSV4RRFFQ69G5FAV",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         assert_true(slice_is(stored_of(slice_of(ids[i])), ids[i]));
         assert_comes_back(slice_of(ids[i]));
     }
 }
 
-static void the_lowest_and_the_highest_come_back(void **state)
+CLAIM(the_lowest_and_the_highest_come_back)
 {
     char high[REDIS_ID_PACKED_BYTES];
 
-    (void)state;
     assert_comes_back(slice_of("00000000000000000000000000"));
     assert_comes_back(slice_of("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"));
     memset(high, 0xff, sizeof high);
@@ -101,13 +98,12 @@ static void the_lowest_and_the_highest_come_back(void **state)
 }
 
 /* What is stored under one name must not be found under another. */
-static void two_ids_never_share_a_form(void **state)
+CLAIM(two_ids_never_share_a_form)
 {
     struct random random = seed_random(__func__);
     char a[REDIS_ID_PACKED_BYTES], b[REDIS_ID_PACKED_BYTES], x[ULID_BYTES], y[ULID_BYTES];
     struct ulid ulid;
 
-    (void)state;
     ulid_init(&ulid, random_next(&random));
     for (int i = 0; i < ROUNDS; i++) {
         size_t at = (size_t)random_below(&random, ULID_BYTES);
@@ -121,12 +117,11 @@ static void two_ids_never_share_a_form(void **state)
     }
 }
 
-static void rejects_invalid_ids(void **state)
+CLAIM(rejects_invalid_ids)
 {
     char room[REDIS_ID_ROOM_BYTES], longest[JOB_ID_BYTES_MAX + 1];
     struct slice id;
 
-    (void)state;
     memset(longest, 'x', sizeof longest);
     assert_false(redis_id_show(slice_make("", 0), room, &id));
     assert_false(redis_id_show(slice_make("\x01", 1), room, &id));
@@ -138,13 +133,12 @@ static void rejects_invalid_ids(void **state)
 
 /* ---- tokens ---- */
 
-static void a_token_names_shard_and_delivery(void **state)
+CLAIM(a_token_names_shard_and_delivery)
 {
     struct random random = seed_random(__func__);
     char text[REDIS_LEASE_BYTES];
     const struct mac_key key = {random_next(&random), random_next(&random)}, other = {1, 2};
 
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t shard = (uint32_t)random_below(&random, 64), shard_read;
         uint64_t delivery = random_next(&random) >> (16 + random_below(&random, 48)), read;
@@ -162,7 +156,7 @@ static void a_token_names_shard_and_delivery(void **state)
     }
 }
 
-static void rejects_invalid_tokens(void **state)
+CLAIM(rejects_invalid_tokens)
 {
     static const char *const texts[] = {"",
                                         "0",
@@ -178,25 +172,10 @@ static void rejects_invalid_tokens(void **state)
     uint32_t shard;
     uint64_t delivery;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         assert_false(redis_lease_parse(slice_of(texts[i]), &key, &shard, &delivery));
     assert_false(redis_lease_parse(slice_make("00000000000000000000000000000\0", 30), &key, &shard,
                                    &delivery));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_made_here_takes_seventeen_bytes),
-        cmocka_unit_test(a_uuid_takes_seventeen_bytes),
-        cmocka_unit_test(other_ids_are_kept_unchanged),
-        cmocka_unit_test(the_lowest_and_the_highest_come_back),
-        cmocka_unit_test(two_ids_never_share_a_form),
-        cmocka_unit_test(rejects_invalid_ids),
-        cmocka_unit_test(a_token_names_shard_and_delivery),
-        cmocka_unit_test(rejects_invalid_tokens),
-    };
-
-    return cmocka_run_group_tests_name("ids and tokens", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

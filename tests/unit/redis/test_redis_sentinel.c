@@ -2,6 +2,7 @@
 #include "support/redis_server.h"
 
 #include "session_rig.h"
+#include "unit/claim.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -120,11 +121,10 @@ static void until_replica_has(struct rig *rig, struct redis_server *replica, con
         rig_run_ms(rig, 20);
 }
 
-static void it_follows_the_masters_that_sentinel_names(void **state)
+CLAIM(it_follows_the_masters_that_sentinel_names)
 {
     struct trio trio;
     struct rig rig = {.patience_ms = 14000};
-    (void)state;
     trio_start(&trio);
     start(&rig, &trio);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "first", 60000), 5), REDIS_CALL_OK);
@@ -146,12 +146,11 @@ static void it_follows_the_masters_that_sentinel_names(void **state)
     trio_stop(&trio);
 }
 
-static void a_master_unknown_to_all_sentinels_is_unreachable(void **state)
+CLAIM(a_master_unknown_to_all_sentinels_is_unreachable)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 500};
     char config[32], url[200];
-    (void)state;
     struct redis_server *ignorant = sentinel_new(config);
     snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%u/jobs?sentinel-password=sesame",
              (unsigned)ignorant->port);
@@ -166,11 +165,4 @@ static void a_master_unknown_to_all_sentinels_is_unreachable(void **state)
     unlink(config);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_master_unknown_to_all_sentinels_is_unreachable),
-        cmocka_unit_test(it_follows_the_masters_that_sentinel_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

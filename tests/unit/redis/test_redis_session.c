@@ -1,13 +1,13 @@
 /* A session against a real server: calls, what waits for replicas, news of other servers. */
 #include "session_scene.h"
+#include "unit/claim.h"
 
 /* ---- calls ---- */
 
-static void calls_are_answered(void **state)
+CLAIM(calls_are_answered)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
     assert_true(RIG_UNTIL(&rig, 5, push->end));
@@ -26,12 +26,11 @@ static void calls_are_answered(void **state)
 }
 
 /* Redis is blocked: the call's time lasts until its reply, whatever the cause. */
-static void calls_are_timed_for_their_shard_and_by_script(void **state)
+CLAIM(calls_are_timed_for_their_shard_and_by_script)
 {
     enum { HELD_MS = 60 };
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     uint64_t sent = rig.figures.bytes_sent, received = rig.figures.bytes_received;
     assert_true(sent > 0 && received > 0); /* the greeting */
@@ -53,14 +52,13 @@ static void calls_are_timed_for_their_shard_and_by_script(void **state)
     redis_server_free(server);
 }
 
-static void at_most_one_call_per_slot_is_in_flight(void **state)
+CLAIM(at_most_one_call_per_slot_is_in_flight)
 {
     enum { PUSHES = 200, GETS = 300 };
     struct redis_server *server = redis_server_new(NULL);
     struct rig_call *calls[PUSHES + GETS];
     struct rig rig = {0};
     char id[16];
-    (void)state;
     scene_start(&rig, server);
     for (int i = 0; i < PUSHES + GETS; i++) {
         snprintf(id, sizeof id, "j%d", i);
@@ -80,12 +78,11 @@ static void at_most_one_call_per_slot_is_in_flight(void **state)
     redis_server_free(server);
 }
 
-static void stopping_ends_calls_in_flight_and_waiting_ones(void **state)
+CLAIM(stopping_ends_calls_in_flight_and_waiting_ones)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig_call *calls[10];
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     for (int i = 0; i < 10; i++)
         calls[i] = rig_push(&rig, "t", "a", 1000);
@@ -99,11 +96,10 @@ static void stopping_ends_calls_in_flight_and_waiting_ones(void **state)
 
 /* ---- replicas ---- */
 
-static void a_change_on_too_few_replicas_is_not_confirmed(void **state)
+CLAIM(a_change_on_too_few_replicas_is_not_confirmed)
 {
     struct redis_server *server = redis_server_new(NULL), *replica = redis_server_new(NULL);
     struct rig rig = {.wait_replicas = 1, .patience_ms = 2000};
-    (void)state;
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_UNAVAILABLE);
     assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
@@ -130,11 +126,10 @@ static void a_change_on_too_few_replicas_is_not_confirmed(void **state)
 
 /* Its connection is cut while the answer waits for replicas; asked again it is not said to be on a
  * replica only because nothing new was written. */
-static void a_repeated_change_also_waits_for_its_replicas(void **state)
+CLAIM(a_repeated_change_also_waits_for_its_replicas)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.wait_replicas = 1, .patience_ms = 4000};
-    (void)state;
     scene_start(&rig, server);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
     rig_run_ms(&rig, 200);
@@ -151,11 +146,10 @@ static void a_repeated_change_also_waits_for_its_replicas(void **state)
 
 /* ---- news ---- */
 
-static void messages_of_other_servers_are_reported(void **state)
+CLAIM(messages_of_other_servers_are_reported)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig one = {.server = "11111111"}, two = {.server = "22222222"};
-    (void)state;
     scene_start(&one, server);
     scene_start(&two, server);
     assert_int_equal(rig_end_of(&one, rig_push(&one, "t", "a", 60000), 5), REDIS_CALL_OK);
@@ -173,11 +167,10 @@ static void messages_of_other_servers_are_reported(void **state)
     redis_server_free(server);
 }
 
-static void a_lost_subscription_is_renewed_and_reports_missed_messages(void **state)
+CLAIM(a_lost_subscription_is_renewed_and_reports_missed_messages)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     rig_run_ms(&rig, 20);
     int ups = rig.ups;
@@ -197,12 +190,11 @@ static bool count_turn(void *ctx)
     return false;
 }
 
-static void idle_it_wakes_for_nothing(void **state)
+CLAIM(idle_it_wakes_for_nothing)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 500};
     int turns = 0;
-    (void)state;
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 60000), 5), REDIS_CALL_OK);
     rig_run_ms(&rig, 600); /* what was set for the call rings once more at most */
@@ -217,19 +209,4 @@ static void idle_it_wakes_for_nothing(void **state)
     redis_server_free(server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_are_answered),
-        cmocka_unit_test(calls_are_timed_for_their_shard_and_by_script),
-        cmocka_unit_test(at_most_one_call_per_slot_is_in_flight),
-        cmocka_unit_test(stopping_ends_calls_in_flight_and_waiting_ones),
-        cmocka_unit_test(a_change_on_too_few_replicas_is_not_confirmed),
-        cmocka_unit_test(a_repeated_change_also_waits_for_its_replicas),
-        cmocka_unit_test(messages_of_other_servers_are_reported),
-        cmocka_unit_test(a_lost_subscription_is_renewed_and_reports_missed_messages),
-        cmocka_unit_test(idle_it_wakes_for_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* A shard's clock where that of its server jumps. */
 #include "session_scene.h"
+#include "unit/claim.h"
 #include "unit/fake_clock.h"
 
 #include <stdatomic.h>
@@ -14,7 +15,7 @@ static int64_t now_after(struct rig *rig, const char *id)
     return now_ms;
 }
 
-static void a_shard_clock_continues_when_the_redis_clock_jumps(void **state)
+CLAIM(a_shard_clock_continues_when_the_redis_clock_jumps)
 {
     static const int64_t jumps_ms[] = {10000, -7000, 3600000, 900};
     char path[32];
@@ -23,7 +24,6 @@ static void a_shard_clock_continues_when_the_redis_clock_jumps(void **state)
     struct redis_server *server =
         redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
     struct rig rig = {0}, other = {.server = "fedcba98"};
-    (void)state;
     scene_start(&rig, server);
     scene_start(&other, server);
     int64_t apart_ms = now_after(&rig, "a") - clock_inner_ms();
@@ -46,7 +46,7 @@ static void a_shard_clock_continues_when_the_redis_clock_jumps(void **state)
 }
 
 /* Ten calls are under way when it shows. */
-static void calls_wait_until_the_clock_is_right(void **state)
+CLAIM(calls_wait_until_the_clock_is_right)
 {
     char path[32];
     _Atomic int64_t *clock = fake_clock_open(path);
@@ -54,7 +54,6 @@ static void calls_wait_until_the_clock_is_right(void **state)
         redis_server_new(&(struct redis_server_options){.preload = TARRY_FAKE_TIME_LIBRARY});
     struct rig_call *calls[10];
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     int64_t now_ms = now_after(&rig, "a");
     atomic_store(&clock[1], 20000000);
@@ -71,12 +70,4 @@ static void calls_wait_until_the_clock_is_right(void **state)
     fake_clock_close(clock, path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shard_clock_continues_when_the_redis_clock_jumps),
-        cmocka_unit_test(calls_wait_until_the_clock_is_right),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

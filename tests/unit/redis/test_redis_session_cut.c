@@ -1,5 +1,6 @@
 /* A session whose connection, scripts or server go: nothing is lost, and nothing made twice. */
 #include "session_scene.h"
+#include "unit/claim.h"
 
 #include <signal.h>
 
@@ -44,11 +45,10 @@ static void cut_and_see_it_pushed(redisContext *killer)
 
 /* While the server sleeps, the call and then the order to cut its connection arrive: it carries out
  * the one, and by the other its reply is dropped. */
-static void a_change_with_a_lost_reply_is_executed_once(void **state)
+CLAIM(a_change_with_a_lost_reply_is_executed_once)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     redisContext *killer = redisConnectUnix(server->path), *sleeper = fall_asleep(server);
     rig_run_ms(&rig, 100);
@@ -71,13 +71,12 @@ static void a_change_with_a_lost_reply_is_executed_once(void **state)
     redis_server_free(server);
 }
 
-static void calls_sent_again_keep_their_order(void **state)
+CLAIM(calls_sent_again_keep_their_order)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig_call *calls[8];
     struct rig rig = {0};
     char id[16];
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 10000 WRITE");
     for (int i = 0; i < 8; i++) {
@@ -130,11 +129,10 @@ static void flush_scripts(struct redis_server *server)
     redis_server_do(server, "FUNCTION FLUSH");
 }
 
-static void scripts_that_are_gone_are_loaded_again(void **state)
+CLAIM(scripts_that_are_gone_are_loaded_again)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     push_under(&rig, server, 400, flush_scripts);
     assert_int_equal(rig.figures.reconnects, 0);
@@ -143,11 +141,10 @@ static void scripts_that_are_gone_are_loaded_again(void **state)
     redis_server_free(server);
 }
 
-static void connections_may_be_cut_at_any_time(void **state)
+CLAIM(connections_may_be_cut_at_any_time)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     push_under(&rig, server, 200, scene_cut);
     assert_int_equal(rig.figures.reconnects, 10);
@@ -161,12 +158,11 @@ static void kill_and_restart(struct redis_server *server)
     redis_server_start(server);
 }
 
-static void a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing(void **state)
+CLAIM(a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing)
 {
     static const char *const words[] = {"--appendonly", "yes", "--appendfsync", "always", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     push_under(&rig, server, 60, kill_and_restart);
     assert_true(rig.figures.reconnects >= 3);
@@ -175,15 +171,4 @@ static void a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing(voi
     redis_server_free(server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_with_a_lost_reply_is_executed_once),
-        cmocka_unit_test(calls_sent_again_keep_their_order),
-        cmocka_unit_test(scripts_that_are_gone_are_loaded_again),
-        cmocka_unit_test(connections_may_be_cut_at_any_time),
-        cmocka_unit_test(a_server_that_is_killed_and_comes_back_loses_and_doubles_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

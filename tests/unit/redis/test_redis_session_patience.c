@@ -1,13 +1,13 @@
 /* How long a call waits for a server that is away. */
 #include "session_scene.h"
+#include "unit/claim.h"
 
 #include <signal.h>
 
-static void a_call_waits_no_longer_than_its_patience(void **state)
+CLAIM(a_call_waits_no_longer_than_its_patience)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 400};
-    (void)state;
     scene_start(&rig, server);
     redis_server_stop(server, SIGKILL);
     int64_t begin_ms = clock_inner_ms();
@@ -25,11 +25,10 @@ static void a_call_waits_no_longer_than_its_patience(void **state)
 }
 
 /* One that is under way, one that waits, and one that comes later still. */
-static void a_stop_ends_the_patience_of_all_calls(void **state)
+CLAIM(a_stop_ends_the_patience_of_all_calls)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 60000};
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 2000 ALL");
     struct rig_call *flying = rig_push(&rig, "t", "a", 1000);
@@ -52,12 +51,11 @@ static void a_stop_ends_the_patience_of_all_calls(void **state)
 
 /* A change given up on is fenced off once its slot is used again; until then it may still happen.
  */
-static void calls_given_up_leave_room_for_others(void **state)
+CLAIM(calls_given_up_leave_room_for_others)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 300};
     struct rig_call *calls[20];
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 800 ALL");
     for (int i = 0; i < 20; i++)
@@ -78,11 +76,10 @@ static void calls_given_up_leave_room_for_others(void **state)
     redis_server_free(server);
 }
 
-static void a_pause_shorter_than_the_patience_is_only_a_pause(void **state)
+CLAIM(a_pause_shorter_than_the_patience_is_only_a_pause)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 1500 ALL");
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
@@ -93,11 +90,10 @@ static void a_pause_shorter_than_the_patience_is_only_a_pause(void **state)
     redis_server_free(server);
 }
 
-static void a_server_that_falls_silent_is_left_and_found_again(void **state)
+CLAIM(a_server_that_falls_silent_is_left_and_found_again)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 20000};
-    (void)state;
     scene_start(&rig, server);
     kill(server->pid, SIGSTOP);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
@@ -112,15 +108,4 @@ static void a_server_that_falls_silent_is_left_and_found_again(void **state)
     redis_server_free(server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_waits_no_longer_than_its_patience),
-        cmocka_unit_test(a_stop_ends_the_patience_of_all_calls),
-        cmocka_unit_test(calls_given_up_leave_room_for_others),
-        cmocka_unit_test(a_pause_shorter_than_the_patience_is_only_a_pause),
-        cmocka_unit_test(a_server_that_falls_silent_is_left_and_found_again),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include "session_scene.h"
+#include "unit/claim.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,13 +19,12 @@ static int lines_with(const char *path, const char *word)
     return count;
 }
 
-static void a_wrong_password_is_logged_once_and_retried(void **state)
+CLAIM(a_wrong_password_is_logged_once_and_retried)
 {
     static const char *const words[] = {"--requirepass", "secret", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
     char url[80], path[] = "/tmp/tarry-link-log-XXXXXX";
     struct rig rig = {.patience_ms = 3000};
-    (void)state;
     close(mkstemp(path));
     assert_true(log_open(path, LOG_INFO, false));
     snprintf(url, sizeof url, "redis://:other@127.0.0.1:%u", (unsigned)server->port);
@@ -42,11 +42,10 @@ static void a_wrong_password_is_logged_once_and_retried(void **state)
     redis_server_free(server);
 }
 
-static void a_server_without_room_refuses_changes_and_answers_questions(void **state)
+CLAIM(a_server_without_room_refuses_changes_and_answers_questions)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CONFIG SET maxmemory 1");
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_NO_SPACE);
@@ -76,12 +75,11 @@ static void save(struct rig *rig, struct redis_server *server, const char *statu
 
 /* A save that fails makes Redis refuse every change, hello as well: whoever connects then is told
  * at once, not after all its patience. */
-static void a_failing_disk_is_reported_as_no_space(void **state)
+CLAIM(a_failing_disk_is_reported_as_no_space)
 {
     struct redis_server *server = redis_server_new(NULL);
     char in_the_way[128];
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     snprintf(in_the_way, sizeof in_the_way, "%s/dump.rdb", server->directory);
     assert_int_equal(mkdir(in_the_way, 0700), 0);
@@ -102,12 +100,11 @@ static void a_failing_disk_is_reported_as_no_space(void **state)
     redis_server_free(server);
 }
 
-static void a_script_that_runs_long_is_waited_for(void **state)
+CLAIM(a_script_that_runs_long_is_waited_for)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
     int done = 0;
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "CONFIG SET busy-reply-threshold 50");
     redisContext *other = redisConnectUnix(server->path);
@@ -126,11 +123,10 @@ static void a_script_that_runs_long_is_waited_for(void **state)
     redis_server_free(server);
 }
 
-static void a_replica_is_not_accepted_as_master(void **state)
+CLAIM(a_replica_is_not_accepted_as_master)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
-    (void)state;
     scene_start(&rig, server);
     redis_server_do(server, "REPLICAOF 127.0.0.1 1");
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
@@ -143,11 +139,10 @@ static void a_replica_is_not_accepted_as_master(void **state)
     redis_server_free(server);
 }
 
-static void a_queue_of_other_shards_is_refused(void **state)
+CLAIM(a_queue_of_other_shards_is_refused)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 300};
-    (void)state;
     char core[86] = {[0] = 1, [6] = 8, [69] = 16}; /* layout, shards, length of the lease key */
     redisReply *reply = redis_server_ask(server, "SET {tarry:0}:core %b", core, sizeof core);
     freeReplyObject(reply);
@@ -160,16 +155,4 @@ static void a_queue_of_other_shards_is_refused(void **state)
     redis_server_free(server);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_password_is_logged_once_and_retried),
-        cmocka_unit_test(a_server_without_room_refuses_changes_and_answers_questions),
-        cmocka_unit_test(a_failing_disk_is_reported_as_no_space),
-        cmocka_unit_test(a_script_that_runs_long_is_waited_for),
-        cmocka_unit_test(a_replica_is_not_accepted_as_master),
-        cmocka_unit_test(a_queue_of_other_shards_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

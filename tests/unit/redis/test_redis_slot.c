@@ -2,6 +2,7 @@
 
 #include "support/redis_server.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { KEYS = 2000, KEY_BYTES_MAX = 40 };
@@ -16,13 +17,12 @@ static struct slice random_key(struct random *random, char key[KEY_BYTES_MAX])
     return slice_make(key, len);
 }
 
-static void a_key_has_the_slot_that_the_server_computes(void **state)
+CLAIM(a_key_has_the_slot_that_the_server_computes)
 {
     static const char *const words[] = {"--cluster-enabled", "yes", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
     struct random random = seed_random("a_key_has_the_slot_that_the_server_computes");
     int differing = 0;
-    (void)state;
     for (int i = 0; i < KEYS; i++) {
         char bytes[KEY_BYTES_MAX];
         struct slice key = random_key(&random, bytes);
@@ -35,7 +35,7 @@ static void a_key_has_the_slot_that_the_server_computes(void **state)
     assert_int_equal(differing, 0);
 }
 
-static void computes_the_slots_of_the_specification(void **state)
+CLAIM(computes_the_slots_of_the_specification)
 {
     static const struct {
         const char *key, *same_as, *sentence;
@@ -48,7 +48,6 @@ static void computes_the_slots_of_the_specification(void **state)
         {"foo}{bar", "foo}{bar", "a } in front closes nothing"},
         {"{", "{", "nothing behind the {"},
     };
-    (void)state;
     assert_int_equal(redis_slot_of(slice_of("123456789")), 0x31c3);
     assert_int_equal(redis_slot_of(slice_make(NULL, 0)), 0);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -63,10 +62,9 @@ static void computes_the_slots_of_the_specification(void **state)
     }
 }
 
-static void a_shards_keys_are_all_in_its_tags_slot(void **state)
+CLAIM(a_shards_keys_are_all_in_its_tags_slot)
 {
     char tag[REDIS_TAG_BYTES], again[REDIS_TAG_BYTES], key[REDIS_TAG_BYTES + 20];
-    (void)state;
     for (uint32_t shards = 1; shards <= 64; shards *= 2)
         for (uint32_t shard = 0; shard < shards; shard++) {
             redis_slot_tag("tarry", shard, shards, tag);
@@ -91,9 +89,8 @@ static uint32_t master_of(uint16_t slot, uint32_t masters)
     return master;
 }
 
-static void shards_weigh_alike_on_any_number_of_masters(void **state)
+CLAIM(shards_weigh_alike_on_any_number_of_masters)
 {
-    (void)state;
     for (uint32_t shards = 1; shards <= 64; shards++)
         for (uint32_t masters = 1; masters <= shards; masters++) {
             uint32_t carried[64] = {0}, least = shards, most = 0;
@@ -113,23 +110,12 @@ static void shards_weigh_alike_on_any_number_of_masters(void **state)
         }
 }
 
-static void the_longest_prefix_fits(void **state)
+CLAIM(the_longest_prefix_fits)
 {
     char tag[REDIS_TAG_BYTES];
-    (void)state;
     redis_slot_tag("12345678901234567890123456789012", 63, 64, tag);
     assert_true(strlen(tag) < REDIS_TAG_BYTES);
     assert_int_equal(strncmp(tag, "{12345678901234567890123456789012:63", 36), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_has_the_slot_that_the_server_computes),
-        cmocka_unit_test(computes_the_slots_of_the_specification),
-        cmocka_unit_test(a_shards_keys_are_all_in_its_tags_slot),
-        cmocka_unit_test(shards_weigh_alike_on_any_number_of_masters),
-        cmocka_unit_test(the_longest_prefix_fits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

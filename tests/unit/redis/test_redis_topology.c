@@ -2,6 +2,7 @@
 #include "redis/topology_map.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,9 @@ static bool serves(const struct redis_map *map, uint16_t slot, const char *host,
 #define NODE(HOST, PORT) "*3\r\n" HOST ":" PORT "\r\n+id\r\n"
 #define NAME_A "$1\r\na\r\n"
 
-static void masters_serve_their_ranges_and_replicas_are_listed(void **state)
+CLAIM(masters_serve_their_ranges_and_replicas_are_listed)
 {
     struct redis_map map;
-    (void)state;
     map = (struct redis_map){0};
     assert_true(read_text(
         &map, "*2\r\n"
@@ -54,7 +54,7 @@ static void masters_serve_their_ranges_and_replicas_are_listed(void **state)
     redis_map_fini(&map);
 }
 
-static void a_missing_host_is_the_queried_server(void **state)
+CLAIM(a_missing_host_is_the_queried_server)
 {
     static const struct {
         const char *sentence, *reply;
@@ -63,7 +63,6 @@ static void a_missing_host_is_the_queried_server(void **state)
         {"unknown", "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("$1\r\n?\r\n", "5")},
         {"nil", "*1\r\n*3\r\n:0\r\n:1\r\n" NODE("$-1\r\n", "5")},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_map map = {0};
         CASE_HOLDS(rows[i].sentence, read_text(&map, rows[i].reply));
@@ -72,7 +71,7 @@ static void a_missing_host_is_the_queried_server(void **state)
     }
 }
 
-static void an_invalid_topology_changes_nothing(void **state)
+CLAIM(an_invalid_topology_changes_nothing)
 {
     static const struct {
         const char *sentence, *reply;
@@ -90,7 +89,6 @@ static void an_invalid_topology_changes_nothing(void **state)
          "*2\r\n*3\r\n:0\r\n:4\r\n" NODE(NAME_A, "9") "*3\r\n:5\r\n:4\r\n" NODE(NAME_A, "1")},
     };
     struct redis_map map;
-    (void)state;
     map = (struct redis_map){0};
     assert_true(read_text(&map, "*1\r\n*3\r\n:3\r\n:3\r\n" NODE("$1\r\nk\r\n", "1")));
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -100,11 +98,10 @@ static void an_invalid_topology_changes_nothing(void **state)
     redis_map_fini(&map);
 }
 
-static void a_slot_can_be_set_by_itself(void **state)
+CLAIM(a_slot_can_be_set_by_itself)
 {
     struct redis_endpoint a = {.host = "a", .port = 1}, b = {.host = "b", .port = 1};
     struct redis_map map;
-    (void)state;
     map = (struct redis_map){0};
     assert_null(redis_map_find(&map, 8));
     redis_map_set(&map, 8, &a);
@@ -116,11 +113,10 @@ static void a_slot_can_be_set_by_itself(void **state)
     redis_map_fini(&map);
 }
 
-static void no_more_nodes_are_kept_than_a_cluster_can_have(void **state)
+CLAIM(no_more_nodes_are_kept_than_a_cluster_can_have)
 {
     struct redis_endpoint node = {.host = "n"};
     struct redis_map map;
-    (void)state;
     map = (struct redis_map){0};
     for (uint16_t i = 1; i <= REDIS_NODES_MAX + 5; i++) {
         node.port = i;
@@ -132,14 +128,4 @@ static void no_more_nodes_are_kept_than_a_cluster_can_have(void **state)
     redis_map_fini(&map);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masters_serve_their_ranges_and_replicas_are_listed),
-        cmocka_unit_test(a_missing_host_is_the_queried_server),
-        cmocka_unit_test(an_invalid_topology_changes_nothing),
-        cmocka_unit_test(a_slot_can_be_set_by_itself),
-        cmocka_unit_test(no_more_nodes_are_kept_than_a_cluster_can_have),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

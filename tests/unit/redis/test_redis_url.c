@@ -1,6 +1,7 @@
 #include "redis/url.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static bool parse(const char *text, struct redis_url *url, char error[256])
 {
@@ -8,7 +9,7 @@ static bool parse(const char *text, struct redis_url *url, char error[256])
     return redis_url_parse(text, url, error, 256);
 }
 
-static void reads_each_kind(void **state)
+CLAIM(reads_each_kind)
 {
     static const struct {
         const char *text;
@@ -44,7 +45,6 @@ static void reads_each_kind(void **state)
         {"unix:///run/@r", REDIS_SINGLE, 1, "/run/@r", 0, "", "", "", 0, "tarry"},
     };
     char error[256];
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_url url;
         CASE_HOLDS(rows[i].text, parse(rows[i].text, &url, error));
@@ -58,11 +58,10 @@ static void reads_each_kind(void **state)
     }
 }
 
-static void a_sentinel_may_have_another_user(void **state)
+CLAIM(a_sentinel_may_have_another_user)
 {
     struct redis_url url;
     char error[256];
-    (void)state;
     assert_true(parse("redis-sentinel://a/m?sentinel-user=w&sentinel-password=%26x", &url, error));
     assert_string_equal(url.sentinel_user, "w");
     assert_string_equal(url.sentinel_password, "&x");
@@ -70,11 +69,10 @@ static void a_sentinel_may_have_another_user(void **state)
 }
 
 /* Every row that has a password has "sesame" in it. */
-static void reads_how_connections_are_encrypted(void **state)
+CLAIM(reads_how_connections_are_encrypted)
 {
     struct redis_url url;
     char error[256], text[256];
-    (void)state;
     assert_true(parse("redis://a", &url, error) && !url.tls.is_on);
     assert_true(parse("rediss-sentinel://:p@a/m?ca=/etc/ca%20s.pem&cert=/c.pem&key=/"
                       "k.pem&tls-name=redis.internal",
@@ -92,7 +90,7 @@ static void reads_how_connections_are_encrypted(void **state)
     assert_string_equal(text, "rediss-cluster://a:6379,b:6379");
 }
 
-static void names_the_error_and_never_a_password(void **state)
+CLAIM(names_the_error_and_never_a_password)
 {
     static const struct {
         const char *text, *says;
@@ -162,7 +160,6 @@ static void names_the_error_and_never_a_password(void **state)
         {"unix://", "the path of the socket is missing"},
         {"unix:///", "the path of the socket is missing"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_url url = {.db = 77};
         char error[256];
@@ -175,7 +172,7 @@ static void names_the_error_and_never_a_password(void **state)
     }
 }
 
-static void each_text_has_its_limit(void **state)
+CLAIM(each_text_has_its_limit)
 {
     static const struct {
         const char *before, *after;
@@ -189,7 +186,6 @@ static void each_text_has_its_limit(void **state)
         {"redis://a?prefix=", "", REDIS_PREFIX_BYTES - 1},
         {"unix:///", "", 106},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (size_t more = 0; more < 2; more++) {
             struct redis_url url;
@@ -203,11 +199,10 @@ static void each_text_has_its_limit(void **state)
         }
 }
 
-static void a_name_is_as_long_as_names_are(void **state)
+CLAIM(a_name_is_as_long_as_names_are)
 {
     struct redis_url url;
     char text[400], error[256];
-    (void)state;
     memset(text, 'x', sizeof text);
     memcpy(text, "redis://", 8);
     text[8 + 254] = 0;
@@ -218,11 +213,10 @@ static void a_name_is_as_long_as_names_are(void **state)
     assert_int_equal(strlen(url.hosts[0].host), 253);
 }
 
-static void so_many_hosts_and_no_more(void **state)
+CLAIM(so_many_hosts_and_no_more)
 {
     struct redis_url url;
     char text[200] = "redis-cluster://h", error[256];
-    (void)state;
     for (int i = 1; i < REDIS_HOSTS_MAX; i++)
         strcat(text, ",h");
     assert_true(parse(text, &url, error));
@@ -232,7 +226,7 @@ static void so_many_hosts_and_no_more(void **state)
     assert_non_null(strstr(error, "more than 16 hosts"));
 }
 
-static void is_written_without_its_secrets(void **state)
+CLAIM(is_written_without_its_secrets)
 {
     static const struct {
         const char *text, *written;
@@ -245,7 +239,6 @@ static void is_written_without_its_secrets(void **state)
         {"unix://u:p@/run/a%3fb", "redis+unix:///run/a%3Fb"},
         {"redis+unix:///run/r?prefix=p&db=2", "redis+unix:///run/r?db=2&prefix=p"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_url url;
         char error[256], written[200];
@@ -256,11 +249,10 @@ static void is_written_without_its_secrets(void **state)
     }
 }
 
-static void is_truncated_to_the_buffer(void **state)
+CLAIM(is_truncated_to_the_buffer)
 {
     struct redis_url url;
     char error[256], written[12];
-    (void)state;
     assert_true(parse("redis://a.long.name.of.a.host", &url, error));
     for (size_t room = 1; room <= sizeof written; room++) {
         memset(written, '#', sizeof written);
@@ -270,18 +262,4 @@ static void is_truncated_to_the_buffer(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_each_kind),
-        cmocka_unit_test(a_sentinel_may_have_another_user),
-        cmocka_unit_test(reads_how_connections_are_encrypted),
-        cmocka_unit_test(names_the_error_and_never_a_password),
-        cmocka_unit_test(each_text_has_its_limit),
-        cmocka_unit_test(a_name_is_as_long_as_names_are),
-        cmocka_unit_test(so_many_hosts_and_no_more),
-        cmocka_unit_test(is_written_without_its_secrets),
-        cmocka_unit_test(is_truncated_to_the_buffer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

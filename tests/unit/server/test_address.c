@@ -2,10 +2,11 @@
 #include "server/address.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
-static void each_form_is_read(void **state)
+CLAIM(each_form_is_read)
 {
     static const struct {
         const char *text, *place;
@@ -27,7 +28,6 @@ static void each_form_is_read(void **state)
         {"fd:web,tls", "fd:web", {.kind = LISTENER_INHERITED, .tls = true}},
         {"fd:3", "fd:3", {.kind = LISTENER_INHERITED}},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const char *text = rows[i].text;
         const struct listener_options *expected = &rows[i].expected;
@@ -44,7 +44,7 @@ static void each_form_is_read(void **state)
     }
 }
 
-static void rejects_invalid_addresses_with_advice(void **state)
+CLAIM(rejects_invalid_addresses_with_advice)
 {
     static const char address[] = "give an address and a port";
     static const char *const rows[][2] = {
@@ -77,7 +77,6 @@ static void rejects_invalid_addresses_with_advice(void **state)
         {"unix:a,mode=668", "give the mode as chmod takes it"},
         {"unix:a,group=", "give the name of a group"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct listener_options options = {.path = "untouched"};
         char error[ADDRESS_ERROR_BYTES] = "";
@@ -87,7 +86,7 @@ static void rejects_invalid_addresses_with_advice(void **state)
     }
 }
 
-static void reads_addresses(void **state)
+CLAIM(reads_addresses)
 {
     static const struct {
         const char *text;
@@ -116,7 +115,6 @@ static void reads_addresses(void **state)
         {"", NULL, false, "nothing"},
         {":", NULL, false, "a colon"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct listener_options options;
         char text[ADDRESS_TEXT_BYTES], error[ADDRESS_ERROR_BYTES];
@@ -131,12 +129,4 @@ static void reads_addresses(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_form_is_read),
-        cmocka_unit_test(reads_addresses),
-        cmocka_unit_test(rejects_invalid_addresses_with_advice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

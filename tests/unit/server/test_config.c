@@ -3,6 +3,7 @@
 
 #include "redis/redis.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +42,10 @@ static void write_file(const char *text)
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-static void defaults_match_the_manual(void **state)
+CLAIM(defaults_match_the_manual)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES], listen[ADDRESS_TEXT_BYTES];
-    (void)state;
     variables = NULL;
     assert_true(load(&config, ARGS(NULL), error));
     address_emit(&config.listen.at[0], listen);
@@ -64,11 +64,10 @@ static void defaults_match_the_manual(void **state)
     assert_false(config.core_dumps);
 }
 
-static void flags_override_the_environment_which_overrides_the_file(void **state)
+CLAIM(flags_override_the_environment_which_overrides_the_file)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     write_file(
         "# limits\nshards = 2\nmax-topics = 20   # a few\nmax-waiting=30\n\n  sync = 50ms\n");
     variables = (const char *const[]){
@@ -82,11 +81,10 @@ static void flags_override_the_environment_which_overrides_the_file(void **state
     unlink(file_path);
 }
 
-static void names_are_added_up_within_the_flags(void **state)
+CLAIM(names_are_added_up_within_the_flags)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = (const char *const[]){"TARRY_ALLOWED_HOST", "from.env", NULL};
     assert_true(load(&config, ARGS("--insecure"), error));
     assert_string_equal(config.allowed_host, "from.env");
@@ -107,11 +105,10 @@ static void assert_listens(const struct config *config, const char *expected)
     assert_string_equal(all, expected);
 }
 
-static void listeners_add_up_within_a_source_and_the_nearer_source_wins(void **state)
+CLAIM(listeners_add_up_within_a_source_and_the_nearer_source_wins)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     write_file("listen = 127.0.0.1:1\nlisten = unix:/a,mode=0660   # a file\n");
     variables = NULL;
     assert_true(load(&config, ARGS("--config", file_path), error));
@@ -131,11 +128,10 @@ static void listeners_add_up_within_a_source_and_the_nearer_source_wins(void **s
     unlink(file_path);
 }
 
-static void a_postgres_store_needs_no_directory(void **state)
+CLAIM(a_postgres_store_needs_no_directory)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = (const char *const[]){"TARRY_STORE", "postgres://me@host,other/db", NULL};
     assert_true(load(&config, ARGS("--data=", "--migrate"), error));
     assert_true(config_is_sql(&config) && config.migrate);
@@ -145,11 +141,10 @@ static void a_postgres_store_needs_no_directory(void **state)
     variables = NULL;
 }
 
-static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
+CLAIM(redis_needs_no_directory_and_no_word_of_the_embedded_store)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = (const char *const[]){"TARRY_STORE", "redis://me:secret@host:6380/2", NULL};
     assert_true(
         load(&config, ARGS("--data=", "--shards=16", "--require-durability=always"), error));
@@ -164,11 +159,10 @@ static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **st
     assert_int_equal(config.require_durability, CONFIG_DURABILITY_ANY);
 }
 
-static void an_overlong_store_is_rejected_without_showing_it(void **state)
+CLAIM(an_overlong_store_is_rejected_without_showing_it)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES], store[OPTION_TEXT_BYTES + 16];
-    (void)state;
     memset(store, 'x', sizeof store);
     memcpy(store, "redis://:secret@", 16);
     store[sizeof store - 1] = '\0';
@@ -178,11 +172,10 @@ static void an_overlong_store_is_rejected_without_showing_it(void **state)
     assert_non_null(strstr(error, "--store"));
 }
 
-static void the_file_may_be_named_by_the_environment(void **state)
+CLAIM(the_file_may_be_named_by_the_environment)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     write_file("log-format = json\n");
     variables = (const char *const[]){"TARRY_CONFIG", file_path, NULL};
     assert_true(load(&config, ARGS(NULL), error));
@@ -190,7 +183,7 @@ static void the_file_may_be_named_by_the_environment(void **state)
     unlink(file_path);
 }
 
-static void rejects_flags_with_a_reason(void **state)
+CLAIM(rejects_flags_with_a_reason)
 {
     static const struct {
         const char *args[4];
@@ -282,7 +275,6 @@ static void rejects_flags_with_a_reason(void **state)
     };
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = NULL;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         CASE_HOLDS(rows[i].sentence, !load(&config, rows[i].args, error));
@@ -291,7 +283,7 @@ static void rejects_flags_with_a_reason(void **state)
     }
 }
 
-static void a_ratio_is_a_number_from_0_to_1(void **state)
+CLAIM(a_ratio_is_a_number_from_0_to_1)
 {
     static const struct {
         const char *text;
@@ -316,7 +308,6 @@ static void a_ratio_is_a_number_from_0_to_1(void **state)
     };
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = NULL;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         bool ok = load(&config, ARGS("--otlp", "http://c", "--trace-sample", rows[i].text), error);
@@ -328,7 +319,7 @@ static void a_ratio_is_a_number_from_0_to_1(void **state)
     assert_string_equal(config.service_name, "tarry");
 }
 
-static void names_file_and_line_of_a_fault(void **state)
+CLAIM(names_file_and_line_of_a_fault)
 {
     static const struct {
         const char *text, *error, *sentence;
@@ -343,7 +334,6 @@ static void names_file_and_line_of_a_fault(void **state)
     };
     struct config config;
     char error[CONFIG_ERROR_BYTES], right[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = NULL;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         write_file(rows[i].text);
@@ -355,22 +345,20 @@ static void names_file_and_line_of_a_fault(void **state)
     }
 }
 
-static void names_the_variable_of_a_fault(void **state)
+CLAIM(names_the_variable_of_a_fault)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES];
-    (void)state;
     variables = (const char *const[]){"TARRY_WAL_FILE", "tiny", NULL};
     assert_false(load(&config, ARGS(NULL), error));
     assert_string_equal(error, "bad value 'tiny' for 'TARRY_WAL_FILE', give a size from 4MiB to "
                                "1024MiB, such as 64MiB");
 }
 
-static void refuses_a_line_or_a_text_without_end(void **state)
+CLAIM(refuses_a_line_or_a_text_without_end)
 {
     struct config config;
     char error[CONFIG_ERROR_BYTES], text[6000];
-    (void)state;
     variables = NULL;
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = '\0';
@@ -384,22 +372,4 @@ static void refuses_a_line_or_a_text_without_end(void **state)
     assert_true(load(&config, ARGS("--data", text), error));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_match_the_manual),
-        cmocka_unit_test(flags_override_the_environment_which_overrides_the_file),
-        cmocka_unit_test(names_are_added_up_within_the_flags),
-        cmocka_unit_test(listeners_add_up_within_a_source_and_the_nearer_source_wins),
-        cmocka_unit_test(a_postgres_store_needs_no_directory),
-        cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
-        cmocka_unit_test(an_overlong_store_is_rejected_without_showing_it),
-        cmocka_unit_test(the_file_may_be_named_by_the_environment),
-        cmocka_unit_test(rejects_flags_with_a_reason),
-        cmocka_unit_test(a_ratio_is_a_number_from_0_to_1),
-        cmocka_unit_test(names_file_and_line_of_a_fault),
-        cmocka_unit_test(names_the_variable_of_a_fault),
-        cmocka_unit_test(refuses_a_line_or_a_text_without_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "server/disk_growth.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { MINUTE = 60 * 1000, HOUR = 60 * MINUTE };
 
@@ -14,11 +15,10 @@ static void run(struct disk_growth *growth, int64_t from_ms, int64_t to_ms, uint
             disk_growth_note(growth, now, bytes + per_minute * (uint64_t)(now - from_ms) / MINUTE);
 }
 
-static void growth_is_unknown_in_the_first_minute(void **state)
+CLAIM(growth_is_unknown_in_the_first_minute)
 {
     struct disk_growth growth = {0};
     int64_t per_hour = 7;
-    (void)state;
     assert_false(disk_growth_per_hour(&growth, 1000, 5, &per_hour));
     run(&growth, 1000, 2000, 100, 10);
     assert_false(disk_growth_per_hour(&growth, 1000 + MINUTE - 1, 200, &per_hour));
@@ -27,30 +27,27 @@ static void growth_is_unknown_in_the_first_minute(void **state)
     assert_int_equal(per_hour, 600);
 }
 
-static void samples_are_a_minute_apart(void **state)
+CLAIM(samples_are_a_minute_apart)
 {
     struct disk_growth growth = {0};
-    (void)state;
     run(&growth, 0, 10 * MINUTE, 0, 1);
     assert_int_equal(growth.count, 11);
 }
 
-static void only_the_last_hour_counts(void **state)
+CLAIM(only_the_last_hour_counts)
 {
     struct disk_growth growth = {0};
     int64_t per_hour;
-    (void)state;
     run(&growth, 0, 5 * HOUR, 0, 1000);
     run(&growth, 5 * HOUR, 7 * HOUR, 5 * 60 * 1000, 10);
     assert_true(disk_growth_per_hour(&growth, 7 * HOUR, 5 * 60 * 1000 + 2 * 600, &per_hour));
     assert_in_range(per_hour, 590, 610);
 }
 
-static void an_idle_directory_does_not_grow(void **state)
+CLAIM(an_idle_directory_does_not_grow)
 {
     struct disk_growth growth = {0};
     int64_t per_hour;
-    (void)state;
     run(&growth, 0, HOUR, 0, 1000);
     assert_true(disk_growth_per_hour(&growth, HOUR + 30 * MINUTE, 60000, &per_hour));
     assert_in_range(per_hour, 29000, 31000); /* half of the last hour it was at work */
@@ -60,24 +57,13 @@ static void an_idle_directory_does_not_grow(void **state)
     assert_int_equal(per_hour, 60); /* what came since the last look came in this hour, at most */
 }
 
-static void a_shrinking_directory_has_negative_growth(void **state)
+CLAIM(a_shrinking_directory_has_negative_growth)
 {
     struct disk_growth growth = {0};
     int64_t per_hour;
-    (void)state;
     disk_growth_note(&growth, 0, 1000000);
     assert_true(disk_growth_per_hour(&growth, 30 * MINUTE, 400000, &per_hour));
     assert_int_equal(per_hour, -1200000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(growth_is_unknown_in_the_first_minute),
-        cmocka_unit_test(samples_are_a_minute_apart),
-        cmocka_unit_test(only_the_last_hour_counts),
-        cmocka_unit_test(an_idle_directory_does_not_grow),
-        cmocka_unit_test(a_shrinking_directory_has_negative_growth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

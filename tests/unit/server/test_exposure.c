@@ -2,12 +2,13 @@
 #include "server/exposure.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <string.h>
 
 enum { LOCAL = 1, PROVE = 2, INSECURE = 4 };
 
-static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
+CLAIM(only_safe_or_explicitly_insecure_listeners_are_served)
 {
     static const char both[] = "reach without TLS and tokens, give --insecure";
     static const char tls[] = "reach without TLS, add the word tls, or plain";
@@ -70,7 +71,6 @@ static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
          false,
          NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         const char *sentence = rows[i].sentence;
         const struct exposure exposure = {
@@ -92,10 +92,4 @@ static void only_safe_or_explicitly_insecure_listeners_are_served(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_safe_or_explicitly_insecure_listeners_are_served),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

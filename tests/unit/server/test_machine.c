@@ -1,6 +1,7 @@
 #include "server/machine.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
-static void the_least_limit_counts(void **state)
+CLAIM(the_least_limit_counts)
 {
     static const struct {
         const char *groups, *file, *content, *above, *above_content;
@@ -49,7 +50,6 @@ static void the_least_limit_counts(void **state)
          NULL, NULL, 8 * GIB, "another controller"},
         {"nonsense\n", NULL, NULL, NULL, NULL, 8 * GIB, "nothing to be understood"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char command[128];
         strcpy(root, "/tmp/tarry-machine-XXXXXX");
@@ -68,18 +68,10 @@ static void the_least_limit_counts(void **state)
     }
 }
 
-static void an_unreadable_machine_has_zeros(void **state)
+CLAIM(an_unreadable_machine_has_zeros)
 {
-    (void)state;
     assert_int_equal(machine_memory_bytes("/nonexistent"), 0);
     assert_true(machine_memory_bytes("") > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_limit_counts),
-        cmocka_unit_test(an_unreadable_machine_has_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

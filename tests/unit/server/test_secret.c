@@ -2,6 +2,7 @@
 
 #include "redis/url.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static void write_file(const char *text, size_t len)
     close(fd);
 }
 
-static void a_password_is_the_first_line_of_its_file(void **state)
+CLAIM(a_password_is_the_first_line_of_its_file)
 {
     static const struct {
         const char *content, *secret; /* NULL: refused */
@@ -39,7 +40,6 @@ static void a_password_is_the_first_line_of_its_file(void **state)
         {"1234567890123456789", NULL, "much too long"},
         {"12345678901234\n", "12345678901234", "just short enough"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char secret[16], error[256] = "";
         write_file(rows[i].content, strlen(rows[i].content));
@@ -53,23 +53,21 @@ static void a_password_is_the_first_line_of_its_file(void **state)
     }
 }
 
-static void a_missing_file_is_named(void **state)
+CLAIM(a_missing_file_is_named)
 {
     char secret[16], error[256];
-    (void)state;
     assert_int_equal(secret_read("/nonexistent/x", secret, 16, error, sizeof error), -ENOENT);
     assert_string_equal(error,
                         "cannot read the password in '/nonexistent/x', No such file or directory");
 }
 
-static void a_file_that_others_may_read_is_refused(void **state)
+CLAIM(a_file_that_others_may_read_is_refused)
 {
     static const struct {
         mode_t mode;
         bool is_taken;
     } rows[] = {{0600, true},  {0400, true},  {0640, false}, {0644, false},
                 {0604, false}, {0620, false}, {0440, false}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char secret[16], error[256] = "";
         write_file("sesame\n", 7);
@@ -82,14 +80,13 @@ static void a_file_that_others_may_read_is_refused(void **state)
 }
 
 /* As systemd hands out credentials: 0400, and a list that adds the unit's user, so fstat says 0440. */
-static void a_file_readable_by_this_user_through_an_acl_is_accepted(void **state)
+CLAIM(a_file_readable_by_this_user_through_an_acl_is_accepted)
 {
     static const char group_may_not[] = "\2\0\0\0\1\0\4\0\377\377\377\377\2\0\4\0\0\0\0\0"
                                         "\4\0\0\0\377\377\377\377\20\0\4\0\377\377\377\377"
                                         "\40\0\0\0\377\377\377\377";
     char secret[16], error[256] = "";
     struct stat info;
-    (void)state;
     write_file("sesame\n", 7);
     int fd = open(path, O_RDONLY);
     if (fsetxattr(fd, "system.posix_acl_access", group_may_not, sizeof group_may_not - 1, 0) ==
@@ -102,7 +99,7 @@ static void a_file_readable_by_this_user_through_an_acl_is_accepted(void **state
     unlink(path);
 }
 
-static void the_url_gets_the_password_and_reads_back_the_same(void **state)
+CLAIM(the_url_gets_the_password_and_reads_back_the_same)
 {
     static const char *const urls[] = {
         "redis://host",
@@ -113,7 +110,6 @@ static void the_url_gets_the_password_and_reads_back_the_same(void **state)
         "redis://u:@[::1]:7?prefix=x",
     };
     static const char secret[] = "p@ss:w/or%d? #\xc3\xa9";
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         struct redis_url without, with;
         char url[1024], error[256] = "", plain[1024];
@@ -128,10 +124,9 @@ static void the_url_gets_the_password_and_reads_back_the_same(void **state)
     }
 }
 
-static void two_passwords_are_refused(void **state)
+CLAIM(two_passwords_are_refused)
 {
     char url[1024], error[256];
-    (void)state;
     assert_int_equal(secret_into_url("redis://:a@host", "b", url, sizeof url, error, 256), -EINVAL);
     assert_string_equal(error,
                         "a password in --store and another in --redis-password-file, remove one");
@@ -139,15 +134,4 @@ static void two_passwords_are_refused(void **state)
     assert_string_equal(error, "'--store' and its password together are too long");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_password_is_the_first_line_of_its_file),
-        cmocka_unit_test(a_missing_file_is_named),
-        cmocka_unit_test(a_file_that_others_may_read_is_refused),
-        cmocka_unit_test(a_file_readable_by_this_user_through_an_acl_is_accepted),
-        cmocka_unit_test(the_url_gets_the_password_and_reads_back_the_same),
-        cmocka_unit_test(two_passwords_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,25 +77,22 @@ static int run_watched(bool is_stuck, int fd)
     return tellings(fd);
 }
 
-static void systemd_is_notified_while_all_reactors_run(void **state)
+CLAIM(systemd_is_notified_while_all_reactors_run)
 {
-    (void)state;
     int fd = listen_as_systemd();
     assert_true(run_watched(false, fd) >= 3);
     stop_listening(fd);
 }
 
-static void systemd_is_not_notified_while_a_reactor_is_stuck(void **state)
+CLAIM(systemd_is_not_notified_while_a_reactor_is_stuck)
 {
-    (void)state;
     int fd = listen_as_systemd();
     assert_int_equal(run_watched(true, fd), 1);
     stop_listening(fd);
 }
 
-static void a_watchdog_of_another_process_is_not_notified(void **state)
+CLAIM(a_watchdog_of_another_process_is_not_notified)
 {
-    (void)state;
     int fd = listen_as_systemd();
     assert_int_equal(watchdog_interval_ms(), 60);
     setenv("WATCHDOG_PID", "1", 1);
@@ -106,12 +104,4 @@ static void a_watchdog_of_another_process_is_not_notified(void **state)
     stop_listening(fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(systemd_is_notified_while_all_reactors_run),
-        cmocka_unit_test(systemd_is_not_notified_while_a_reactor_is_stuck),
-        cmocka_unit_test(a_watchdog_of_another_process_is_not_notified),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 #include "sql/topic.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum {
@@ -248,26 +249,17 @@ static int64_t latest_of_runs(struct random *random, unsigned lost_of_100)
     return latest_ms;
 }
 
-static void with_all_messages_no_job_waits_longer_than_its_message(void **state)
+CLAIM(with_all_messages_no_job_waits_longer_than_its_message)
 {
     struct random random = seed_random(__func__);
-    (void)state;
     assert_in_range(latest_of_runs(&random, 0), 0, LATE_MS_MAX);
 }
 
-static void a_lost_message_costs_at_most_a_second(void **state)
+CLAIM(a_lost_message_costs_at_most_a_second)
 {
     struct random random = seed_random(__func__);
-    (void)state;
     assert_in_range(latest_of_runs(&random, 50), 0, LOOK_MS + LATE_MS_MAX);
     assert_in_range(latest_of_runs(&random, 100), 0, LOOK_MS + LATE_MS_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_all_messages_no_job_waits_longer_than_its_message),
-        cmocka_unit_test(a_lost_message_costs_at_most_a_second),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { PATIENCE_MS = 60000, REPLIES_MAX = 16 };
 
@@ -72,11 +73,10 @@ static void end(struct sql_call_queue *queue, struct list *turn)
     assert_int_equal(queue->commands, 0);
 }
 
-static void a_failed_transaction_precedes_later_calls(void **state)
+CLAIM(a_failed_transaction_precedes_later_calls)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     add_push(&queue, 1);
     add_take(&queue, 2);
@@ -90,11 +90,10 @@ static void a_failed_transaction_precedes_later_calls(void **state)
     assert_int_equal(reply_count, 3);
 }
 
-static void durable_calls_wait_for_the_disk_and_takes_overtake_them(void **state)
+CLAIM(durable_calls_wait_for_the_disk_and_takes_overtake_them)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     add_push(&queue, 1);
     add_take(&queue, 2);
@@ -104,11 +103,10 @@ static void durable_calls_wait_for_the_disk_and_takes_overtake_them(void **state
     end(&queue, &turn);
 }
 
-static void figures_see_earlier_calls_and_use_a_separate_transaction(void **state)
+CLAIM(figures_see_earlier_calls_and_use_a_separate_transaction)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     add_topics(&queue, 1);
     add_push(&queue, 2);
@@ -119,11 +117,10 @@ static void figures_see_earlier_calls_and_use_a_separate_transaction(void **stat
     end(&queue, &turn);
 }
 
-static void single_push_is_not_batched(void **state)
+CLAIM(single_push_is_not_batched)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     add_push(&queue, 1);
     add_push(&queue, 2)->alone = true;
@@ -137,11 +134,10 @@ static void single_push_is_not_batched(void **state)
 }
 
 /* After a retry that took so long, the next one leaves the others three quarters of the time and more. */
-static void a_call_on_locked_rows_waits_and_others_overtake_it(void **state)
+CLAIM(a_call_on_locked_rows_waits_and_others_overtake_it)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     struct sql_call *held = add_push(&queue, 1);
     add_push(&queue, 2);
@@ -155,11 +151,10 @@ static void a_call_on_locked_rows_waits_and_others_overtake_it(void **state)
     end(&queue, &turn);
 }
 
-static void a_retry_ends_with_the_patience(void **state)
+CLAIM(a_retry_ends_with_the_patience)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     struct sql_call *call = add_push(&queue, 1);
     call->since_ms -= PATIENCE_MS;
@@ -167,11 +162,10 @@ static void a_retry_ends_with_the_patience(void **state)
     end(&queue, &turn);
 }
 
-static void late_commands_are_refused_once_and_the_servers_own_have_time(void **state)
+CLAIM(late_commands_are_refused_once_and_the_servers_own_have_time)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     struct sql_call *late = add_push(&queue, 1);
     struct sql_call *own = sql_call_queue_add_own(&queue, SQL_CALL_UPKEEP);
@@ -198,11 +192,10 @@ static void on_reply_that_asks_again(void *owner, uint64_t tag, const struct que
 }
 
 /* As a server does that follows the pages of its topics while it stops. */
-static void calls_made_in_the_last_replies_are_answered_at_the_end(void **state)
+CLAIM(calls_made_in_the_last_replies_are_answered_at_the_end)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     asked_again = &queue;
     sql_call_queue_add(&queue, &(struct command){.kind = COMMAND_TOPICS},
@@ -215,11 +208,10 @@ static void calls_made_in_the_last_replies_are_answered_at_the_end(void **state)
 }
 
 /* A call with another step does not answer yet. */
-static void a_step_that_is_done_waits_for_the_next_or_is_answered(void **state)
+CLAIM(a_step_that_is_done_waits_for_the_next_or_is_answered)
 {
     struct sql_call_queue queue;
     struct list turn;
-    (void)state;
     start(&queue, &turn);
     struct sql_call *call = add_topics(&queue, 1);
     for (int step = 0; step < 2; step++) {
@@ -235,18 +227,4 @@ static void a_step_that_is_done_waits_for_the_next_or_is_answered(void **state)
     assert_int_equal(replies[0].status, QUEUE_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_transaction_precedes_later_calls),
-        cmocka_unit_test(durable_calls_wait_for_the_disk_and_takes_overtake_them),
-        cmocka_unit_test(figures_see_earlier_calls_and_use_a_separate_transaction),
-        cmocka_unit_test(single_push_is_not_batched),
-        cmocka_unit_test(a_call_on_locked_rows_waits_and_others_overtake_it),
-        cmocka_unit_test(a_retry_ends_with_the_patience),
-        cmocka_unit_test(late_commands_are_refused_once_and_the_servers_own_have_time),
-        cmocka_unit_test(calls_made_in_the_last_replies_are_answered_at_the_end),
-        cmocka_unit_test(a_step_that_is_done_waits_for_the_next_or_is_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "sql/event.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static const struct job_event whole = {
     .kind = JOB_EVENT_NACKED,
@@ -29,11 +30,10 @@ static void end(void)
     buffer_fini(&error);
 }
 
-static void an_event_survives_writing_and_reading(void **state)
+CLAIM(an_event_survives_writing_and_reading)
 {
     struct job_event out;
 
-    (void)state;
     begin();
     sql_event_emit(&text, &whole);
     sql_event_emit(&text, &(struct job_event){.kind = JOB_EVENT_SETTINGS, .topic = slice_of("t")});
@@ -56,7 +56,7 @@ static void an_event_survives_writing_and_reading(void **state)
     end();
 }
 
-static void a_line_never_exceeds_its_declared_length(void **state)
+CLAIM(a_line_never_exceeds_its_declared_length)
 {
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX], long_error[2 * JOB_ERROR_BYTES_MAX];
     struct job_event event = {.kind = JOB_EVENT_DEAD,
@@ -69,7 +69,6 @@ static void a_line_never_exceeds_its_declared_length(void **state)
                               .error = {.at = long_error, .len = sizeof long_error}};
     struct job_event out;
 
-    (void)state;
     begin();
     memset(topic, 't', sizeof topic);
     memset(id, 'i', sizeof id);
@@ -82,9 +81,8 @@ static void a_line_never_exceeds_its_declared_length(void **state)
     end();
 }
 
-static void a_truncated_or_changed_line_is_valid_or_rejected(void **state)
+CLAIM(a_truncated_or_changed_line_is_valid_or_rejected)
 {
-    (void)state;
     begin();
     sql_event_emit(&text, &whole);
     for (size_t i = 0; i < text.len; i++) {
@@ -104,11 +102,10 @@ static void a_truncated_or_changed_line_is_valid_or_rejected(void **state)
     end();
 }
 
-static void messages_are_cut_between_lines(void **state)
+CLAIM(messages_are_cut_between_lines)
 {
     size_t count = 0;
 
-    (void)state;
     begin();
     for (int i = 0; i < 50; i++)
         sql_event_emit(&text, &whole);
@@ -124,14 +121,4 @@ static void messages_are_cut_between_lines(void **state)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_event_survives_writing_and_reading),
-        cmocka_unit_test(a_line_never_exceeds_its_declared_length),
-        cmocka_unit_test(a_truncated_or_changed_line_is_valid_or_rejected),
-        cmocka_unit_test(messages_are_cut_between_lines),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "sql/hints.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { NOW_MS = 1000000 };
 
@@ -40,18 +41,11 @@ static int64_t hold_of_b(enum command_kind kind, const char *other)
     return hold_ms;
 }
 
-static void rows_of_another_take_in_the_transaction_are_not_foreign(void **state)
+CLAIM(rows_of_another_take_in_the_transaction_are_not_foreign)
 {
-    (void)state;
     assert_int_equal(hold_of_b(COMMAND_TAKE, "b"), 0);
     assert_true(hold_of_b(COMMAND_TAKE, "a") > NOW_MS); /* it waits, and no take got a job of it */
     assert_true(hold_of_b(COMMAND_LIST, "b") > NOW_MS); /* that only showed it */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_another_take_in_the_transaction_are_not_foreign),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "sql/lease.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 static const struct mac_key key = {1, 2};
 static const struct sql_lease lease = {
@@ -14,11 +15,10 @@ static const struct sql_lease lease = {
     .row = (1ULL << 48) - 2,
 };
 
-static void a_lease_survives_writing_and_reading(void **state)
+CLAIM(a_lease_survives_writing_and_reading)
 {
     char text[SQL_LEASE_TEXT_BYTES];
     struct sql_lease out;
-    (void)state;
     sql_lease_emit(text, &key, &lease);
     assert_true(sql_lease_parse(slice_make(text, sizeof text), &key, &out));
     assert_int_equal(out.topic, lease.topic);
@@ -30,11 +30,10 @@ static void a_lease_survives_writing_and_reading(void **state)
     assert_int_equal(out.row, lease.row);
 }
 
-static void a_lease_with_one_changed_letter_is_invalid(void **state)
+CLAIM(a_lease_with_one_changed_letter_is_invalid)
 {
     char text[SQL_LEASE_TEXT_BYTES];
     struct sql_lease out;
-    (void)state;
     sql_lease_emit(text, &key, &lease);
     for (size_t i = 0; i < sizeof text; i++) {
         char before = text[i];
@@ -49,22 +48,13 @@ static void a_lease_with_one_changed_letter_is_invalid(void **state)
     assert_false(sql_lease_parse(slice_of(""), &key, &out));
 }
 
-static void a_lease_of_another_store_is_invalid(void **state)
+CLAIM(a_lease_of_another_store_is_invalid)
 {
     const struct mac_key other = {1, 3};
     char text[SQL_LEASE_TEXT_BYTES];
     struct sql_lease out;
-    (void)state;
     sql_lease_emit(text, &key, &lease);
     assert_false(sql_lease_parse(slice_make(text, sizeof text), &other, &out));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lease_survives_writing_and_reading),
-        cmocka_unit_test(a_lease_with_one_changed_letter_is_invalid),
-        cmocka_unit_test(a_lease_of_another_store_is_invalid),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

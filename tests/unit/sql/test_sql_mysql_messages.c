@@ -3,6 +3,7 @@
 #include "sql/mysql/turn.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -88,18 +89,16 @@ static struct told say_turn(size_t events)
     return read_text();
 }
 
-static void a_transaction_without_events_sends_nothing(void **state)
+CLAIM(a_transaction_without_events_sends_nothing)
 {
-    (void)state;
     begin();
     assert_int_equal(say_turn(0).rows, 0);
     assert_int_equal(maria.steps.count, 0);
     end();
 }
 
-static void a_long_turn_is_several_rows_of_one_statement_numbered_on(void **state)
+CLAIM(a_long_turn_is_several_rows_of_one_statement_numbered_on)
 {
-    (void)state;
     begin();
     maria.message_number = 41;
     struct told told = say_turn(EVENTS);
@@ -113,12 +112,11 @@ static void a_long_turn_is_several_rows_of_one_statement_numbered_on(void **stat
     end();
 }
 
-static void events_beyond_the_limit_per_second_count_as_lost(void **state)
+CLAIM(events_beyond_the_limit_per_second_count_as_lost)
 {
     int64_t begun_us = clock_boot_us();
     size_t bytes = 0, lines = 0;
     uint64_t lost = 0;
-    (void)state;
     begin();
     for (int i = 0; i < TURNS; i++) {
         struct told told = say_turn(EVENTS);
@@ -133,12 +131,4 @@ static void events_beyond_the_limit_per_second_count_as_lost(void **state)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_transaction_without_events_sends_nothing),
-        cmocka_unit_test(a_long_turn_is_several_rows_of_one_statement_numbered_on),
-        cmocka_unit_test(events_beyond_the_limit_per_second_count_as_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

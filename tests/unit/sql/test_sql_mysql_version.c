@@ -2,6 +2,7 @@
 #include "sql/mysql/greeting.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <string.h>
 
@@ -14,20 +15,18 @@ static const char *refusal_of(const char *version)
     return error;
 }
 
-static void servers_that_pass_over_locked_rows_are_taken(void **state)
+CLAIM(servers_that_pass_over_locked_rows_are_taken)
 {
     static const char *const versions[] = {
         "8.0.15",         "8.0.44-0ubuntu0.24.04.1",        "8.4.7",         "9.7.4-2",
         "10.6.0-MariaDB", "10.11.19-MariaDB-0+deb12u1-log", "11.4.2-MariaDB"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(versions); i++)
         assert_null(refusal_of(versions[i]));
 }
 
-static void older_versions_are_rejected_with_the_required_one(void **state)
+CLAIM(older_versions_are_rejected_with_the_required_one)
 {
     static const char *const versions[] = {"5.7.44-log", "10.5.29-MariaDB", "5.5.68-MariaDB"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(versions); i++) {
         assert_non_null(refusal_of(versions[i]));
         assert_non_null(strstr(refusal_of(versions[i]), versions[i]));
@@ -35,18 +34,9 @@ static void older_versions_are_rejected_with_the_required_one(void **state)
     }
 }
 
-static void a_fork_that_reports_a_new_mysql_version_is_rejected(void **state)
+CLAIM(a_fork_that_reports_a_new_mysql_version_is_rejected)
 {
-    (void)state;
     assert_non_null(strstr(refusal_of("8.0.11-TiDB-v7.5.1"), "TiDB"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(servers_that_pass_over_locked_rows_are_taken),
-        cmocka_unit_test(older_versions_are_rejected_with_the_required_one),
-        cmocka_unit_test(a_fork_that_reports_a_new_mysql_version_is_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,13 +2,13 @@
 #include "sql/topic.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 enum { NOW_MS = 1000000 };
 
-static void the_bound_stays_at_now_if_no_due_job_waits(void **state)
+CLAIM(the_bound_stays_at_now_if_no_due_job_waits)
 {
     struct sql_topic topic = {0};
-    (void)state;
     sql_topic_seen(&topic, INT64_MAX, NOW_MS, true, false);
     assert_int_equal(topic.bound_ms, NOW_MS);
     sql_topic_seen(&topic, NOW_MS + 5000, NOW_MS, true, true);
@@ -16,18 +16,16 @@ static void the_bound_stays_at_now_if_no_due_job_waits(void **state)
     assert_int_equal(topic.next_ms, NOW_MS + 5000);
 }
 
-static void the_bound_is_the_lowest_waiting_due_time_if_it_has_passed(void **state)
+CLAIM(the_bound_is_the_lowest_waiting_due_time_if_it_has_passed)
 {
     struct sql_topic topic = {0};
-    (void)state;
     sql_topic_seen(&topic, NOW_MS - 70, NOW_MS, false, false);
     assert_int_equal(topic.bound_ms, NOW_MS - 70);
 }
 
-static void a_notified_job_behind_the_bound_lowers_it(void **state)
+CLAIM(a_notified_job_behind_the_bound_lowers_it)
 {
     struct sql_topic topic = {0};
-    (void)state;
     sql_topic_seen(&topic, INT64_MAX, NOW_MS, true, false);
     sql_topic_hear(&topic, NOW_MS - 3000);
     assert_int_equal(topic.bound_ms, NOW_MS - 3000);
@@ -37,11 +35,10 @@ static void a_notified_job_behind_the_bound_lowers_it(void **state)
 }
 
 /* A user's open transaction holds the job: it is tried again with growing pauses. */
-static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
+CLAIM(a_take_in_vain_waits_longer_each_time_up_to_its_limit)
 {
     struct sql_topic topic = {0};
     int64_t waits[5];
-    (void)state;
     for (int i = 0; i < 5; i++) {
         sql_topic_seen(&topic, NOW_MS, NOW_MS, true, false);
         waits[i] = topic.hold_ms - NOW_MS;
@@ -55,11 +52,10 @@ static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
 
 /* ---- the plan ---- */
 
-static void a_plan_has_the_next_due_time_of_watched_topics_only(void **state)
+CLAIM(a_plan_has_the_next_due_time_of_watched_topics_only)
 {
     struct sql_topics topics = {0};
     struct sql_topic_plan plan = {0};
-    (void)state;
     sql_topic_plan_init(&plan);
     struct sql_topic *a = sql_topics_need(&topics, slice_of("a"));
     struct sql_topic *b = sql_topics_need(&topics, slice_of("b"));
@@ -75,11 +71,10 @@ static void a_plan_has_the_next_due_time_of_watched_topics_only(void **state)
     sql_topic_plan_fini(&plan);
 }
 
-static void a_failed_check_is_repeated(void **state)
+CLAIM(a_failed_check_is_repeated)
 {
     struct sql_topics topics = {0};
     struct sql_topic_plan plan = {0};
-    (void)state;
     sql_topic_plan_init(&plan);
     struct sql_topic *topic = sql_topics_need(&topics, slice_of("a"));
     sql_topic_plan_look(&plan, topic);
@@ -99,15 +94,4 @@ static void a_failed_check_is_repeated(void **state)
     sql_topic_plan_fini(&plan);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bound_stays_at_now_if_no_due_job_waits),
-        cmocka_unit_test(the_bound_is_the_lowest_waiting_due_time_if_it_has_passed),
-        cmocka_unit_test(a_notified_job_behind_the_bound_lowers_it),
-        cmocka_unit_test(a_take_in_vain_waits_longer_each_time_up_to_its_limit),
-        cmocka_unit_test(a_plan_has_the_next_due_time_of_watched_topics_only),
-        cmocka_unit_test(a_failed_check_is_repeated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

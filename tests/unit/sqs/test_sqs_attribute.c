@@ -3,6 +3,7 @@
 #include "sqs/message_id.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,8 @@ static const char three[] = "{ \"b\":{\"DataType\":\"Binary.x\",\"BinaryValue\":
                             "\"n\":{\"DataType\":\"Number.int\",\"StringValue\":\"12\"},\n"
                             "\"Z\":{\"DataType\":\"String\",\"StringValue\":\"v\\u00e4\"}}";
 
-static void the_digest_is_that_of_attributes_by_their_names(void **state)
+CLAIM(the_digest_is_that_of_attributes_by_their_names)
 {
-    (void)state;
     char md5[SQS_MD5_TEXT_BYTES + 1] = "";
     assert_true(sqs_attributes_md5(parse(three), md5));
     assert_string_equal(md5, "25a80c90b4fe757fe2e00db3cf63e229");
@@ -31,9 +31,8 @@ static void the_digest_is_that_of_attributes_by_their_names(void **state)
     assert_string_equal(md5, "d41d8cd98f00b204e9800998ecf8427e");
 }
 
-static void attributes_of_any_length_survive_storing(void **state)
+CLAIM(attributes_of_any_length_survive_storing)
 {
-    (void)state;
     static char text[SQS_ATTRIBUTES_BYTES_MAX + 1];
     static const size_t lengths[] = {1, 900, 970, 980, 990, 1000, 1010, 1024, 2048, 3400};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
@@ -57,9 +56,8 @@ static void attributes_of_any_length_survive_storing(void **state)
     }
 }
 
-static void names_choose_attributes(void **state)
+CLAIM(names_choose_attributes)
 {
-    (void)state;
     static const struct {
         const char *names, *chosen;
     } cases[] = {
@@ -89,9 +87,8 @@ static void names_choose_attributes(void **state)
     "{" ONE("0") "," ONE("1") "," ONE("2") "," ONE("3") "," ONE("4") "," ONE("5") "," ONE(         \
         "6") "," ONE("7") "," ONE("8") "," ONE("9") "," ONE("10") "}"
 
-static void invalid_attributes_are_rejected(void **state)
+CLAIM(invalid_attributes_are_rejected)
 {
-    (void)state;
     static const struct {
         const char *json, *part;
     } cases[] = {
@@ -114,9 +111,8 @@ static void invalid_attributes_are_rejected(void **state)
     assert_true(sqs_attributes_check(parse(three), &error));
 }
 
-static void an_id_is_a_uuid_of_the_same_bits_or_of_version_5(void **state)
+CLAIM(an_id_is_a_uuid_of_the_same_bits_or_of_version_5)
 {
-    (void)state;
     char id[SQS_MESSAGE_ID_BYTES + 1] = "";
     sqs_message_id(slice_of("orders"), slice_of("01ARZ3NDEKTSV4RRFFQ69G5FAV"), id);
     assert_string_equal(id, "01563e3a-b5d3-d676-4c61-efb99302bd5b");
@@ -126,14 +122,4 @@ static void an_id_is_a_uuid_of_the_same_bits_or_of_version_5(void **state)
     assert_int_equal(id[14], '5');
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_digest_is_that_of_attributes_by_their_names),
-        cmocka_unit_test(attributes_of_any_length_survive_storing),
-        cmocka_unit_test(names_choose_attributes),
-        cmocka_unit_test(invalid_attributes_are_rejected),
-        cmocka_unit_test(an_id_is_a_uuid_of_the_same_bits_or_of_version_5),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -7,6 +7,7 @@
 #include "sqs/move.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -342,30 +343,26 @@ static void die_everywhere(const char *again)
     assert_true(deaths < 2 * CALLS_MAX - 10);
 }
 
-static void loses_and_doubles_nothing_wherever_it_dies(void **state)
+CLAIM(loses_and_doubles_nothing_wherever_it_dies)
 {
-    (void)state;
     die_everywhere(NULL);
 }
 
-static void another_message_with_the_same_id_is_not_the_moved_one(void **state)
+CLAIM(another_message_with_the_same_id_is_not_the_moved_one)
 {
-    (void)state;
     die_everywhere("newer");
 }
 
 /* The same content under the same id is the same message: one of the two may go. */
-static void a_message_of_the_same_id_and_content_is_there_at_least_once(void **state)
+CLAIM(a_message_of_the_same_id_and_content_is_there_at_least_once)
 {
-    (void)state;
     die_everywhere("first");
 }
 
 /* Copies whose message was acked are the only ones there are: they stay until the disk has room. */
-static void copies_that_find_no_space_to_be_released_are_released_later(void **state)
+CLAIM(copies_that_find_no_space_to_be_released_are_released_later)
 {
     struct rig rig;
-    (void)state;
     rig_open(&rig);
     assert_false(mover_live(&rig, 0, 0, 3));
     assert_true(task_has_ended(&rig));
@@ -376,13 +373,4 @@ static void copies_that_find_no_space_to_be_released_are_released_later(void **s
     rig_close(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loses_and_doubles_nothing_wherever_it_dies),
-        cmocka_unit_test(another_message_with_the_same_id_is_not_the_moved_one),
-        cmocka_unit_test(a_message_of_the_same_id_and_content_is_there_at_least_once),
-        cmocka_unit_test(copies_that_find_no_space_to_be_released_are_released_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 #include "store/alive.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -55,12 +56,11 @@ static void check_saved(const struct pair *pair)
     alive_fini(&again);
 }
 
-static void does_as_the_naive_one(void **state)
+CLAIM(does_as_the_naive_one)
 {
     static const uint32_t sizes[] = {0, 1, 2, 63, 64, 65, 127, 128, 129, 640, SLOTS_MAX};
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct pair pair;
 
@@ -82,12 +82,11 @@ static void does_as_the_naive_one(void **state)
     }
 }
 
-static void the_stored_form_is_words_little_endian(void **state)
+CLAIM(the_stored_form_is_words_little_endian)
 {
     struct alive alive;
     unsigned char bytes[16];
 
-    (void)state;
     assert_int_equal(alive_bytes(0), 0);
     assert_int_equal(alive_bytes(64), 8);
     assert_int_equal(alive_bytes(65), 16);
@@ -102,12 +101,11 @@ static void the_stored_form_is_words_little_endian(void **state)
     alive_fini(&alive);
 }
 
-static void bits_beyond_the_last_slot_are_refused(void **state)
+CLAIM(bits_beyond_the_last_slot_are_refused)
 {
     struct alive alive;
     unsigned char bytes[16] = {0};
 
-    (void)state;
     for (int bit = 0; bit < 128; bit++) {
         memset(bytes, 0, sizeof bytes);
         bytes[bit / 8] = (unsigned char)(1 << bit % 8);
@@ -118,13 +116,4 @@ static void bits_beyond_the_last_slot_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(does_as_the_naive_one),
-        cmocka_unit_test(the_stored_form_is_words_little_endian),
-        cmocka_unit_test(bits_beyond_the_last_slot_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "store/alive.h"
 #include "store/catalog.h"
 #include "support/sim_fs.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>
@@ -113,11 +114,10 @@ static void set_sum(struct buffer *bytes)
 
 /* ---- the form ---- */
 
-static void a_written_catalog_is_read_again(void **state)
+CLAIM(a_written_catalog_is_read_again)
 {
     struct random random = seed_random("a_written_catalog_is_read_again");
 
-    (void)state;
     for (int i = 0; i < 200; i++) {
         struct catalog catalog = random_catalog(&random), again = {0};
         struct buffer bytes;
@@ -139,13 +139,12 @@ static void a_written_catalog_is_read_again(void **state)
     }
 }
 
-static void any_damage_is_seen(void **state)
+CLAIM(any_damage_is_seen)
 {
     struct random random = seed_random("any_damage_is_seen");
     struct catalog catalog = random_catalog(&random), again;
     struct buffer bytes;
 
-    (void)state;
     encode(&catalog, &bytes);
     for (size_t i = 0; i < bytes.len; i++) {
         char was = bytes.at[i];
@@ -161,11 +160,10 @@ static void any_damage_is_seen(void **state)
 }
 
 /* Even with a valid checksum, impossible catalogs are rejected, and accepted ones are in their written form. */
-static void a_right_checksum_is_not_enough(void **state)
+CLAIM(a_right_checksum_is_not_enough)
 {
     struct random random = seed_random("a_right_checksum_is_not_enough");
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         struct catalog catalog = random_catalog(&random), again;
         struct buffer bytes, second;
@@ -214,7 +212,7 @@ static void make_disk(struct sim_fs *sim, uint64_t seed)
     assert_int_equal(sim->fs.ops->mkdir(sim, DIR, 0700), 0);
 }
 
-static void an_unreadable_catalog_replaces_nothing(void **state)
+CLAIM(an_unreadable_catalog_replaces_nothing)
 {
     static struct sim_fs sim;
     struct catalog_topic topic = {.name = slice_of("no\nname")};
@@ -223,7 +221,6 @@ static void an_unreadable_catalog_replaces_nothing(void **state)
     uint32_t damaged;
     bool fatal = true;
 
-    (void)state;
     make_disk(&sim, 1);
     write_well(&sim, &good);
     bad.generation = 2;
@@ -237,7 +234,7 @@ static void an_unreadable_catalog_replaces_nothing(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_newer_format_is_refused_by_name(void **state)
+CLAIM(a_newer_format_is_refused_by_name)
 {
     static struct sim_fs sim;
     struct random random = seed_random("a_newer_format_is_refused_by_name");
@@ -247,7 +244,6 @@ static void a_newer_format_is_refused_by_name(void **state)
     int64_t size;
     uint32_t damaged;
 
-    (void)state;
     make_disk(&sim, 1);
     old.generation = 7;
     write_well(&sim, &old);
@@ -266,11 +262,10 @@ static void a_newer_format_is_refused_by_name(void **state)
     sim_fs_fini(&sim);
 }
 
-static void file_names_are_recognised(void **state)
+CLAIM(file_names_are_recognised)
 {
     char name[32];
 
-    (void)state;
     for (uint64_t generation = 1; generation < 1000000000000; generation *= 7) {
         catalog_file_name(generation, name);
         assert_true(catalog_file_generation(name) == generation);
@@ -281,14 +276,13 @@ static void file_names_are_recognised(void **state)
     assert_int_equal(catalog_file_generation("CATALOG.tmp"), 0);
 }
 
-static void only_the_newest_is_left(void **state)
+CLAIM(only_the_newest_is_left)
 {
     static struct sim_fs sim;
     struct random random = seed_random("only_the_newest_is_left");
     struct catalog again;
     uint32_t damaged;
 
-    (void)state;
     make_disk(&sim, 1);
     assert_int_equal(read_back(&sim, &again, &damaged), -ENOENT);
     for (uint64_t generation = 1; generation < 20; generation++) {
@@ -305,14 +299,13 @@ static void only_the_newest_is_left(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_damaged_catalog_counts_only_without_an_older_one(void **state)
+CLAIM(a_damaged_catalog_counts_only_without_an_older_one)
 {
     static struct sim_fs sim;
     struct random random = seed_random("a_damaged_catalog_counts_only_without_an_older_one");
     struct catalog old = random_catalog(&random), next = random_catalog(&random), again;
     uint32_t damaged;
 
-    (void)state;
     make_disk(&sim, 1);
     next.generation = 4;
     write_well(&sim, &next);
@@ -341,12 +334,11 @@ static void a_damaged_catalog_counts_only_without_an_older_one(void **state)
 }
 
 /* Old or new after a crash at any I/O, and new if the write succeeded. */
-static void a_crash_leaves_the_old_or_the_new(void **state)
+CLAIM(a_crash_leaves_the_old_or_the_new)
 {
     struct random random = seed_random("a_crash_leaves_the_old_or_the_new");
     struct catalog old = random_catalog(&random), next = random_catalog(&random);
 
-    (void)state;
     old.generation = 8;
     next.generation = 9;
     for (int damage = 1; damage <= SIM_DAMAGES; damage++)
@@ -376,13 +368,12 @@ static void a_crash_leaves_the_old_or_the_new(void **state)
     catalog_fini(&next);
 }
 
-static void a_failed_io_is_fatal_only_if_the_outcome_is_unknown(void **state)
+CLAIM(a_failed_io_is_fatal_only_if_the_outcome_is_unknown)
 {
     struct random random = seed_random("a_failed_io_is_fatal_only_if_the_outcome_is_unknown");
     struct catalog old = random_catalog(&random), next = random_catalog(&random);
     int fatals = 0;
 
-    (void)state;
     old.generation = 8;
     next.generation = 9;
     for (int i = 0; i < 30; i++) {
@@ -418,20 +409,4 @@ static void a_failed_io_is_fatal_only_if_the_outcome_is_unknown(void **state)
     catalog_fini(&next);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_written_catalog_is_read_again),
-        cmocka_unit_test(any_damage_is_seen),
-        cmocka_unit_test(a_right_checksum_is_not_enough),
-        cmocka_unit_test(an_unreadable_catalog_replaces_nothing),
-        cmocka_unit_test(a_newer_format_is_refused_by_name),
-        cmocka_unit_test(file_names_are_recognised),
-        cmocka_unit_test(only_the_newest_is_left),
-        cmocka_unit_test(a_damaged_catalog_counts_only_without_an_older_one),
-        cmocka_unit_test(a_crash_leaves_the_old_or_the_new),
-        cmocka_unit_test(a_failed_io_is_fatal_only_if_the_outcome_is_unknown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "store/alive.h"
 #include "store/catalog.h"
 #include "support/sim_fs.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,12 +86,11 @@ static uint32_t catalogs(void)
 
 /* ---- claims ---- */
 
-static void however_many_older_ones_there_are_the_newest_is_read(void **state)
+CLAIM(however_many_older_ones_there_are_the_newest_is_read)
 {
     uint64_t generation = 0;
     uint32_t damaged = 0;
 
-    (void)state;
     start();
     make_damaged(1);
     assert_int_equal(write_one(&sim.fs, "s", 1000), 0);
@@ -104,12 +104,11 @@ static void however_many_older_ones_there_are_the_newest_is_read(void **state)
 }
 
 /* After so many damaged ones the search ends. */
-static void very_many_damaged_newer_ones_are_refused_by_the_newest_s_name(void **state)
+CLAIM(very_many_damaged_newer_ones_are_refused_by_the_newest_s_name)
 {
     uint64_t generation = 0;
     uint32_t damaged = 0;
 
-    (void)state;
     start();
     make_damaged(1000);
     assert_int_equal(read_one("s", &generation, &damaged), -EBADMSG);
@@ -117,12 +116,11 @@ static void very_many_damaged_newer_ones_are_refused_by_the_newest_s_name(void *
     sim_fs_fini(&sim);
 }
 
-static void a_catalog_under_another_name_is_ignored(void **state)
+CLAIM(a_catalog_under_another_name_is_ignored)
 {
     uint64_t generation = 0;
     uint32_t damaged = 0;
 
-    (void)state;
     start();
     assert_int_equal(write_one(&sim.fs, "s", 3), 0);
     assert_int_equal(sim.fs.ops->rename(&sim, "s/CATALOG-00000003", "s/CATALOG-00000007"), 0);
@@ -136,9 +134,8 @@ static void a_catalog_under_another_name_is_ignored(void **state)
     sim_fs_fini(&sim);
 }
 
-static void names_longer_than_any_of_ours_are_not_ours(void **state)
+CLAIM(names_longer_than_any_of_ours_are_not_ours)
 {
-    (void)state;
     assert_int_equal(catalog_file_generation("CATALOG-00000003"), 3);
     assert_int_equal(catalog_file_generation("CATALOG-00000003.2"), 3);
     assert_int_equal(catalog_file_generation("CATALOG-00000003.3"), 0);
@@ -160,14 +157,13 @@ static int list_fails(void *ctx, const char *path, void (*each)(void *each_ctx, 
 }
 
 /* The older ones are the next writing's. */
-static void an_unlistable_directory_does_not_prevent_writing(void **state)
+CLAIM(an_unlistable_directory_does_not_prevent_writing)
 {
     struct fs_ops ops;
     const struct fs fs = {.ops = &ops, .ctx = &sim};
     uint64_t generation = 0;
     uint32_t damaged = 0;
 
-    (void)state;
     start();
     ops = *sim.fs.ops;
     ops.list = list_fails;
@@ -188,14 +184,13 @@ static int64_t huge_size(void *ctx, int fd)
     return INT64_C(1) << 40;
 }
 
-static void an_oversized_catalog_is_damaged(void **state)
+CLAIM(an_oversized_catalog_is_damaged)
 {
     struct fs_ops ops;
     const struct fs fs = {.ops = &ops, .ctx = &sim};
     struct catalog catalog;
     uint32_t damaged = 0;
 
-    (void)state;
     start();
     ops = *sim.fs.ops;
     ops.size = huge_size;
@@ -205,13 +200,12 @@ static void an_oversized_catalog_is_damaged(void **state)
 }
 
 /* The directory's name leaves no room for the file's. */
-static void an_overlong_path_is_rejected(void **state)
+CLAIM(an_overlong_path_is_rejected)
 {
     static char dir[PATH_MAX + 10];
     const struct catalog catalog = catalog_of(1);
     bool is_fatal = true;
 
-    (void)state;
     start();
     memset(dir, 'd', PATH_MAX - 10);
     assert_int_equal(catalog_write(&sim.fs, dir, &catalog, &is_fatal), -ENAMETOOLONG);
@@ -219,16 +213,4 @@ static void an_overlong_path_is_rejected(void **state)
     sim_fs_fini(&sim);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(however_many_older_ones_there_are_the_newest_is_read),
-        cmocka_unit_test(very_many_damaged_newer_ones_are_refused_by_the_newest_s_name),
-        cmocka_unit_test(a_catalog_under_another_name_is_ignored),
-        cmocka_unit_test(names_longer_than_any_of_ours_are_not_ours),
-        cmocka_unit_test(an_unlistable_directory_does_not_prevent_writing),
-        cmocka_unit_test(an_oversized_catalog_is_damaged),
-        cmocka_unit_test(an_overlong_path_is_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

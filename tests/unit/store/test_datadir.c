@@ -2,6 +2,7 @@
 #include "store/manifest.h"
 
 #include "base/hash.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,13 +77,12 @@ static void write_manifest(const char *text)
     fclose(file);
 }
 
-static void is_created_for_its_owner_only(void **state)
+CLAIM_BETWEEN(is_created_for_its_owner_only, make_root, remove_root)
 {
     struct datadir *datadir = open_well(4);
     struct stat about;
     char path[256];
 
-    (void)state;
     assert_int_equal(stat(dir, &about), 0);
     assert_int_equal(about.st_mode & 0777, 0700);
     assert_true(manifest.is_new);
@@ -93,12 +93,11 @@ static void is_created_for_its_owner_only(void **state)
     datadir_close(datadir);
 }
 
-static void keeps_fixed_and_written_values(void **state)
+CLAIM_BETWEEN(keeps_fixed_and_written_values, make_root, remove_root)
 {
     struct datadir *datadir = open_well(0);
     uint64_t hash_seed = manifest.hash_seed;
 
-    (void)state;
     assert_int_equal(manifest.shards, 1);
     snprintf(manifest.boot_id, sizeof manifest.boot_id, "0123-4567");
     manifest.boot_offset_ms = -1234567890123;
@@ -114,12 +113,11 @@ static void keeps_fixed_and_written_values(void **state)
     datadir_close(datadir);
 }
 
-static void second_opening_is_refused_with_the_pid_of_the_first(void **state)
+CLAIM_BETWEEN(second_opening_is_refused_with_the_pid_of_the_first, make_root, remove_root)
 {
     struct datadir *datadir = open_well(1), *other;
     char pid[32];
 
-    (void)state;
     snprintf(pid, sizeof pid, "process %d, which is this one;", (int)getpid());
     assert_int_equal(open_badly(1), -EBUSY);
     assert_non_null(strstr(error, pid));
@@ -129,9 +127,8 @@ static void second_opening_is_refused_with_the_pid_of_the_first(void **state)
     datadir_close(open_well(1));
 }
 
-static void another_number_of_shards_is_refused(void **state)
+CLAIM_BETWEEN(another_number_of_shards_is_refused, make_root, remove_root)
 {
-    (void)state;
     datadir_close(open_well(2));
     assert_int_equal(open_badly(3), -EINVAL);
     assert_non_null(strstr(error, "created with 2 shards, not 3"));
@@ -168,7 +165,7 @@ static void sign(char out[768], const char *text)
     snprintf(out + len, 768 - len, "check=%016" PRIx64 "\n", hash_64(out, len));
 }
 
-static void an_invalid_manifest_is_rejected_and_kept(void **state)
+CLAIM_BETWEEN(an_invalid_manifest_is_rejected_and_kept, make_root, remove_root)
 {
     static const char *const bad[] = {
         "",
@@ -207,7 +204,6 @@ static void an_invalid_manifest_is_rejected_and_kept(void **state)
 
     char signed_text[768];
 
-    (void)state;
     datadir_close(open_well(1));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char written[768], text[768];
@@ -239,13 +235,12 @@ static struct datadir *open_opened(void)
     return datadir;
 }
 
-static void a_lost_or_damaged_manifest_is_read_from_its_copy(void **state)
+CLAIM_BETWEEN(a_lost_or_damaged_manifest_is_read_from_its_copy, make_root, remove_root)
 {
     char path[256], copy[256], text[768];
     struct datadir *datadir = open_opened();
     const struct datadir_manifest was = manifest;
 
-    (void)state;
     datadir_close(datadir);
     snprintf(path, sizeof path, "%s/MANIFEST", dir);
     snprintf(copy, sizeof copy, "%s/MANIFEST.copy", dir);
@@ -275,13 +270,12 @@ static void a_lost_or_damaged_manifest_is_read_from_its_copy(void **state)
     datadir_close(datadir);
 }
 
-static void every_single_bit_of_the_manifest_counts(void **state)
+CLAIM_BETWEEN(every_single_bit_of_the_manifest_counts, make_root, remove_root)
 {
     char text[512];
     size_t len, bits = 0;
     struct datadir *datadir;
 
-    (void)state;
     datadir = open_well(3);
     snprintf(manifest.boot_id, sizeof manifest.boot_id, "01234567-89ab-cdef-0123-456789abcdef");
     manifest.boot_offset_ms = 1790000000000;
@@ -311,11 +305,10 @@ static void every_single_bit_of_the_manifest_counts(void **state)
     datadir_close(open_well(3));
 }
 
-static void its_name_is_drawn_once(void **state)
+CLAIM_BETWEEN(its_name_is_drawn_once, make_root, remove_root)
 {
     char name[DATADIR_NAME_BYTES + 1], text[512], whole[512];
 
-    (void)state;
     datadir_close(open_well(1));
     strcpy(name, manifest.name);
     assert_int_equal(strspn(name, "0123456789abcdef"), 32);
@@ -331,12 +324,11 @@ static void shard_name(char *path, size_t path_bytes, int shard, const char *mor
     snprintf(path, path_bytes, "%s/shard-%02d%s", dir, shard, more);
 }
 
-static void the_shards_are_the_existing_directories(void **state)
+CLAIM_BETWEEN(the_shards_are_the_existing_directories, make_root, remove_root)
 {
     char path[256], aside[256];
     struct datadir *datadir;
 
-    (void)state;
     datadir_close(open_well(3));
     for (int shard = 0; shard < 3; shard++) {
         shard_name(path, sizeof path, shard, "");
@@ -359,20 +351,18 @@ static void the_shards_are_the_existing_directories(void **state)
     datadir_close(open_well(3));
 }
 
-static void newer_format_is_refused_as_such(void **state)
+CLAIM_BETWEEN(newer_format_is_refused_as_such, make_root, remove_root)
 {
-    (void)state;
     datadir_close(open_well(1));
     write_manifest("format=2\nfuture=yes\n");
     assert_int_equal(open_badly(1), -EPROTONOSUPPORT);
     assert_non_null(strstr(error, "format 2"));
 }
 
-static void shards_without_a_manifest_are_not_recreated(void **state)
+CLAIM_BETWEEN(shards_without_a_manifest_are_not_recreated, make_root, remove_root)
 {
     char path[256];
 
-    (void)state;
     datadir_close(open_well(1));
     shard_name(path, sizeof path, 0, "/wal");
     assert_int_equal(mkdir(path, 0700), 0);
@@ -393,12 +383,11 @@ static void shards_without_a_manifest_are_not_recreated(void **state)
     assert_true(manifest.is_new);
 }
 
-static void half_written_manifest_of_a_crash_does_not_matter(void **state)
+CLAIM_BETWEEN(half_written_manifest_of_a_crash_does_not_matter, make_root, remove_root)
 {
     char path[256];
     FILE *file;
 
-    (void)state;
     datadir_close(open_well(1));
     snprintf(path, sizeof path, "%s/MANIFEST.tmp", dir);
     file = fopen(path, "w");
@@ -409,11 +398,10 @@ static void half_written_manifest_of_a_crash_does_not_matter(void **state)
     assert_false(manifest.is_new);
 }
 
-static void opening_for_reading_makes_nothing(void **state)
+CLAIM_BETWEEN(opening_for_reading_makes_nothing, make_root, remove_root)
 {
     struct datadir *datadir;
 
-    (void)state;
     assert_int_equal(datadir_open_existing(dir, &datadir, &manifest, error, sizeof error), -ENOENT);
     assert_int_equal(access(dir, F_OK), -1);
     datadir_close(open_well(1));
@@ -426,23 +414,21 @@ static void opening_for_reading_makes_nothing(void **state)
     datadir_close(datadir);
 }
 
-static void a_path_that_is_not_a_directory_is_rejected(void **state)
+CLAIM_BETWEEN(a_path_that_is_not_a_directory_is_rejected, make_root, remove_root)
 {
     FILE *file = fopen(dir, "w");
 
-    (void)state;
     assert_non_null(file);
     fclose(file);
     assert_int_equal(open_badly(1), -ENOTDIR);
     assert_non_null(strstr(error, dir));
 }
 
-static void an_empty_or_overlong_path_is_rejected(void **state)
+CLAIM_BETWEEN(an_empty_or_overlong_path_is_rejected, make_root, remove_root)
 {
     static char path[8192];
     struct datadir *datadir = NULL;
 
-    (void)state;
     assert_int_equal(datadir_open("", 1, &datadir, &manifest, error, sizeof error), -ENAMETOOLONG);
     memset(path, 'x', sizeof path - 1);
     assert_int_equal(datadir_open(path, 1, &datadir, &manifest, error, sizeof error),
@@ -455,18 +441,16 @@ static void an_empty_or_overlong_path_is_rejected(void **state)
     datadir_close(datadir);
 }
 
-static void too_many_shards_are_rejected_and_nothing_is_created(void **state)
+CLAIM_BETWEEN(too_many_shards_are_rejected_and_nothing_is_created, make_root, remove_root)
 {
-    (void)state;
     assert_int_equal(open_badly(DATADIR_SHARDS_MAX + 1), -EINVAL);
     assert_int_equal(access(dir, F_OK), -1);
 }
 
-static void a_manifest_that_cannot_be_read_or_locked_is_named(void **state)
+CLAIM_BETWEEN(a_manifest_that_cannot_be_read_or_locked_is_named, make_root, remove_root)
 {
     char path[200];
 
-    (void)state;
     datadir_close(open_well(1));
     snprintf(path, sizeof path, "%s/MANIFEST", dir);
     assert_int_equal(unlink(path), 0);
@@ -482,11 +466,10 @@ static void a_manifest_that_cannot_be_read_or_locked_is_named(void **state)
 }
 
 /* Where the new manifest cannot be written nothing is begun. */
-static void a_directory_with_an_unwritable_manifest_is_rejected(void **state)
+CLAIM_BETWEEN(a_directory_with_an_unwritable_manifest_is_rejected, make_root, remove_root)
 {
     char path[200];
 
-    (void)state;
     assert_int_equal(mkdir(dir, 0700), 0);
     snprintf(path, sizeof path, "%s/MANIFEST.tmp", dir);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -496,30 +479,4 @@ static void a_directory_with_an_unwritable_manifest_is_rejected(void **state)
     datadir_close(open_well(1));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_root, remove_root)
-        ROW(is_created_for_its_owner_only),
-        ROW(keeps_fixed_and_written_values),
-        ROW(second_opening_is_refused_with_the_pid_of_the_first),
-        ROW(another_number_of_shards_is_refused),
-        ROW(an_invalid_manifest_is_rejected_and_kept),
-        ROW(a_lost_or_damaged_manifest_is_read_from_its_copy),
-        ROW(every_single_bit_of_the_manifest_counts),
-        ROW(its_name_is_drawn_once),
-        ROW(the_shards_are_the_existing_directories),
-        ROW(newer_format_is_refused_as_such),
-        ROW(shards_without_a_manifest_are_not_recreated),
-        ROW(half_written_manifest_of_a_crash_does_not_matter),
-        ROW(opening_for_reading_makes_nothing),
-        ROW(a_path_that_is_not_a_directory_is_rejected),
-        ROW(an_empty_or_overlong_path_is_rejected),
-        ROW(too_many_shards_are_rejected_and_nothing_is_created),
-        ROW(a_manifest_that_cannot_be_read_or_locked_is_named),
-        ROW(a_directory_with_an_unwritable_manifest_is_rejected),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,3 +1,4 @@
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -36,13 +37,12 @@ static void end(struct rig *rig)
     free(rig);
 }
 
-static void an_empty_depot_finds_nothing(void **state)
+CLAIM(an_empty_depot_finds_nothing)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 1);
     struct depot_stats stats;
 
-    (void)state;
     open_well(rig);
     assert_false(depot_maybe(rig->depot, rig_key(1)));
     assert_false(depot_wants_checkpoint(rig->depot));
@@ -52,12 +52,11 @@ static void an_empty_depot_finds_nothing(void **state)
     end(rig);
 }
 
-static void long_histories_lose_nothing(void **state)
+CLAIM(long_histories_lose_nothing)
 {
     struct random random = seed_random("long_histories_lose_nothing");
     uint64_t checkpoints = 0, merges = 0, victims = 0, between = 0, given_up = 0;
 
-    (void)state;
     for (int history = 0; history < 6; history++) {
         static struct sim_fs sim;
         struct rig *rig = start(&sim, random_next(&random));
@@ -91,13 +90,12 @@ static void long_histories_lose_nothing(void **state)
     assert_true(between > 10 && given_up > 0);
 }
 
-static void the_owner_continues_while_helpers_read(void **state)
+CLAIM(the_owner_continues_while_helpers_read)
 {
     struct random random = seed_random("the_owner_continues_while_helpers_read");
     static struct sim_fs sim;
     struct rig *rig = start(&sim, random_next(&random));
 
-    (void)state;
     rig->has_helper = true;
     open_well(rig);
     for (int turn = 0; turn < 40; turn++) {
@@ -143,12 +141,11 @@ static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage,
     return went;
 }
 
-static void a_crash_at_any_io_loses_nothing(void **state)
+CLAIM(a_crash_at_any_io_loses_nothing)
 {
     struct random random = seed_random("a_crash_at_any_io_loses_nothing");
     uint64_t never = 0, crashes = 0;
 
-    (void)state;
     for (int damage = 1; damage <= SIM_DAMAGES; damage++) {
         uint64_t seed = random_next(&random);
 
@@ -192,12 +189,11 @@ static bool fail_once(uint64_t seed, uint64_t fail_at, bool for_ever, int error)
     return happened;
 }
 
-static void a_failed_io_loses_nothing(void **state)
+CLAIM(a_failed_io_loses_nothing)
 {
     struct random random = seed_random("a_failed_io_loses_nothing");
     uint64_t failures = 0;
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         uint64_t seed = random_next(&random);
 
@@ -207,15 +203,4 @@ static void a_failed_io_loses_nothing(void **state)
     printf("%llu failures\n", (unsigned long long)failures);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_depot_finds_nothing),
-        cmocka_unit_test(long_histories_lose_nothing),
-        cmocka_unit_test(the_owner_continues_while_helpers_read),
-        cmocka_unit_test(a_crash_at_any_io_loses_nothing),
-        cmocka_unit_test(a_failed_io_loses_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

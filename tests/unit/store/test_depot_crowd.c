@@ -1,5 +1,6 @@
 /* Depots with thousands of jobs: tables that are merged by size, and what a checkpoint writes anew.
  */
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 #include <setjmp.h>
@@ -47,11 +48,10 @@ static uint32_t tables(void)
 
 /* ---- tables of keys ---- */
 
-static void tables_of_one_size_become_one_of_the_next(void **state)
+CLAIM(tables_of_one_size_become_one_of_the_next)
 {
     struct record_place place;
 
-    (void)state;
     start(2, 0, 0);
     crowd_write(&crowd, 0, TABLE);
     crowd_write(&crowd, TABLE, 100);
@@ -67,9 +67,8 @@ static void tables_of_one_size_become_one_of_the_next(void **state)
     crowd_end(&crowd);
 }
 
-static void no_table_exceeds_its_limit(void **state)
+CLAIM(no_table_exceeds_its_limit)
 {
-    (void)state;
     start(2, TABLE + 1000, 0);
     crowd_write(&crowd, 0, TABLE);
     crowd_write(&crowd, TABLE, TABLE);
@@ -81,11 +80,10 @@ static void no_table_exceeds_its_limit(void **state)
     crowd_end(&crowd);
 }
 
-static void a_table_with_a_third_dead_is_rewritten_separately(void **state)
+CLAIM(a_table_with_a_third_dead_is_rewritten_separately)
 {
     struct record_place place;
 
-    (void)state;
     start(6, 0, UINT64_MAX / 4);
     crowd_write(&crowd, 0, 300); /* a third of so few is nothing */
     crowd_release(&crowd, 1, 0, 200, 1);
@@ -101,9 +99,8 @@ static void a_table_with_a_third_dead_is_rewritten_separately(void **state)
     crowd_end(&crowd);
 }
 
-static void a_dead_table_is_not_merged(void **state)
+CLAIM(a_dead_table_is_not_merged)
 {
-    (void)state;
     start(2, 0, 0);
     crowd_write(&crowd, 0, TABLE);
     crowd_write(&crowd, TABLE, TABLE);
@@ -116,11 +113,10 @@ static void a_dead_table_is_not_merged(void **state)
 }
 
 /* They end between the merge's beginning and its end. */
-static void a_merge_without_live_entries_leaves_no_table(void **state)
+CLAIM(a_merge_without_live_entries_leaves_no_table)
 {
     struct depot_keys_merge merging;
 
-    (void)state;
     start(2, 0, 0);
     crowd_write(&crowd, 0, 100);
     crowd_write(&crowd, 100, 100);
@@ -135,12 +131,11 @@ static void a_merge_without_live_entries_leaves_no_table(void **state)
     crowd_end(&crowd);
 }
 
-static void no_merge_begins_during_a_checkpoint(void **state)
+CLAIM(no_merge_begins_during_a_checkpoint)
 {
     struct depot_build build = {0};
     struct depot_keys_merge merging;
 
-    (void)state;
     start(2, 0, 0);
     crowd_write(&crowd, 0, 100);
     crowd_write(&crowd, 100, 100);
@@ -154,13 +149,12 @@ static void no_merge_begins_during_a_checkpoint(void **state)
 /* ---- checkpoints ---- */
 
 /* Far more than there are items, and not a word of them from the engine. */
-static void live_jobs_of_a_victim_are_written_automatically(void **state)
+CLAIM(live_jobs_of_a_victim_are_written_automatically)
 {
     struct depot_build build = {0};
     struct depot_stats stats;
     struct record_place place;
 
-    (void)state;
     start(6, 0, 1);
     crowd_write(&crowd, 0, 2 * TABLE);
     crowd_release(&crowd, 1, 1, TABLE, 2);
@@ -179,11 +173,10 @@ static void live_jobs_of_a_victim_are_written_automatically(void **state)
 }
 
 /* Then only what lets log files go is written. */
-static void without_space_no_victim_is_chosen(void **state)
+CLAIM(without_space_no_victim_is_chosen)
 {
     struct depot_build build = {.no_victims = true};
 
-    (void)state;
     start(6, 0, 1);
     crowd_write(&crowd, 0, 2 * TABLE);
     crowd_release(&crowd, 1, 1, TABLE, 2);
@@ -195,12 +188,11 @@ static void without_space_no_victim_is_chosen(void **state)
     crowd_end(&crowd);
 }
 
-static void a_victim_with_an_unreadable_directory_stays(void **state)
+CLAIM(a_victim_with_an_unreadable_directory_stays)
 {
     struct depot_build build = {0};
     struct record_place place;
 
-    (void)state;
     start(6, 0, 1);
     crowd_write(&crowd, 0, 2 * TABLE);
     crowd_release(&crowd, 1, 1, TABLE, 2);
@@ -239,12 +231,11 @@ static int read_what_is_no_job(void *ctx, struct record_place place, struct buff
     return scratch->failed ? -ENOMEM : 0;
 }
 
-static void an_item_without_a_job_fails_separately(void **state)
+CLAIM(an_item_without_a_job_fails_separately)
 {
     struct depot_build build = {0};
     struct record_place place;
 
-    (void)state;
     start(6, 0, 0);
     crowd_plan(&crowd, &build, 0, 10);
     build.read_log = read_what_is_no_job;
@@ -262,11 +253,10 @@ static void an_item_without_a_job_fails_separately(void **state)
 
 /* ---- given up after it was installed ---- */
 
-static void a_checkpoint_of_nothing_can_be_given_up(void **state)
+CLAIM(a_checkpoint_of_nothing_can_be_given_up)
 {
     struct depot_build build = {0};
 
-    (void)state;
     start(6, 0, 0);
     crowd_plan(&crowd, &build, 0, 0);
     assert_int_equal(depot_build(&build), 0);
@@ -280,14 +270,13 @@ static void a_checkpoint_of_nothing_can_be_given_up(void **state)
 }
 
 /* With a victim that moved and one that did not. */
-static void given_up_all_victims_count_as_before(void **state)
+CLAIM(given_up_all_victims_count_as_before)
 {
     struct depot_build build = {0};
     struct depot_stats before, after;
     struct record_place place;
     struct run_slot slot;
 
-    (void)state;
     start(6, 0, 1);
     crowd_write(&crowd, 0, TABLE);
     crowd_write(&crowd, TABLE, TABLE);
@@ -316,12 +305,11 @@ static void given_up_all_victims_count_as_before(void **state)
 
 /* ---- memory ---- */
 
-static void a_victim_without_memory_for_its_slots_is_written_later(void **state)
+CLAIM(a_victim_without_memory_for_its_slots_is_written_later)
 {
     enum { BEFORE_THE_DISK = 10 }; /* allocations until a file is made */
     struct depot_build build = {0};
 
-    (void)state;
     start(6, 0, 1);
     crowd_write(&crowd, 0, 2 * TABLE);
     crowd_release(&crowd, 1, 1, TABLE, 2);
@@ -354,13 +342,12 @@ static void count_met(void *ctx, const struct depot_want *want, const struct rec
 }
 
 /* More than there is room for at first. */
-static void a_batch_look_up_succeeds_or_reports_missing_memory(void **state)
+CLAIM(a_batch_look_up_succeeds_or_reports_missing_memory)
 {
     struct depot_want *wants = calloc(TABLE, sizeof *wants);
     int result = -ENOMEM, refused = 0;
     uint32_t met = 0;
 
-    (void)state;
     assert_non_null(wants);
     start(6, 0, 0);
     crowd_write(&crowd, 0, TABLE);
@@ -383,23 +370,4 @@ static void a_batch_look_up_succeeds_or_reports_missing_memory(void **state)
     crowd_end(&crowd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_of_one_size_become_one_of_the_next),
-        cmocka_unit_test(no_table_exceeds_its_limit),
-        cmocka_unit_test(a_table_with_a_third_dead_is_rewritten_separately),
-        cmocka_unit_test(a_dead_table_is_not_merged),
-        cmocka_unit_test(a_merge_without_live_entries_leaves_no_table),
-        cmocka_unit_test(no_merge_begins_during_a_checkpoint),
-        cmocka_unit_test(live_jobs_of_a_victim_are_written_automatically),
-        cmocka_unit_test(without_space_no_victim_is_chosen),
-        cmocka_unit_test(a_victim_with_an_unreadable_directory_stays),
-        cmocka_unit_test(an_item_without_a_job_fails_separately),
-        cmocka_unit_test(a_checkpoint_of_nothing_can_be_given_up),
-        cmocka_unit_test(given_up_all_victims_count_as_before),
-        cmocka_unit_test(a_victim_without_memory_for_its_slots_is_written_later),
-        cmocka_unit_test(a_batch_look_up_succeeds_or_reports_missing_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

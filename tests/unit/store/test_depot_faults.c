@@ -3,6 +3,7 @@
  * leaks. */
 #include "unit/fault_calls.h"
 
+#include "unit/claim.h"
 #include "unit/repetitions.h"
 #include "unit/seed.h"
 
@@ -363,28 +364,18 @@ static void every_allocation_fails(uint64_t seed, bool for_ever)
     assert_true(number > 100 && checkpoints > 0 && victims > 0 && merges > 0 && gave_up > 0);
 }
 
-static void loses_nothing_when_an_allocation_fails_once(void **state)
+CLAIM(loses_nothing_when_an_allocation_fails_once)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     every_allocation_fails(random_next(&random), false);
 }
 
-static void loses_nothing_when_all_allocations_fail_from_one_on(void **state)
+CLAIM(loses_nothing_when_all_allocations_fail_from_one_on)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     every_allocation_fails(random_next(&random), true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loses_nothing_when_an_allocation_fails_once),
-        cmocka_unit_test(loses_nothing_when_all_allocations_fail_from_one_on),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

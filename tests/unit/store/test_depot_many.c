@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "depot_crowd.h"
 #include "store/depot_private.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { JOBS = 3000, RUNS = 4, WANTS = 5000, NOBODYS_RUN = 77 };
@@ -75,12 +76,11 @@ static void find_them(void)
                      0);
 }
 
-static void all_that_are_alive_are_met_and_no_others(void **state)
+CLAIM(all_that_are_alive_are_met_and_no_others)
 {
     struct random random = seed_random(__func__);
     uint32_t met = 0;
 
-    (void)state;
     make_runs(&random);
     while (scene.count < WANTS)
         want(&random, (uint32_t)random_below(&random, RUNS * JOBS + 500));
@@ -106,14 +106,13 @@ static void all_that_are_alive_are_met_and_no_others(void **state)
 }
 
 /* A single look-up reports the fault. */
-static void an_unreadable_job_does_not_affect_others(void **state)
+CLAIM(an_unreadable_job_does_not_affect_others)
 {
     struct random random = seed_random(__func__);
     struct run_slot slot;
     const uint32_t bad = 1200, in_block = bad / 170 * 170;
     int64_t size;
 
-    (void)state;
     make_runs(&random);
     for (uint32_t job = 1000; job < 1450; job++)
         want(&random, job);
@@ -141,12 +140,11 @@ static void an_unreadable_job_does_not_affect_others(void **state)
 }
 
 /* A place of another job, and another's hash, are no more than hints. */
-static void a_record_of_another_job_is_not_met(void **state)
+CLAIM(a_record_of_another_job_is_not_met)
 {
     struct random random = seed_random(__func__);
     uint32_t job = 40;
 
-    (void)state;
     make_runs(&random);
     while (!depot_is_alive(crowd.depot, true_place(job)) ||
            !depot_is_alive(crowd.depot, true_place(job + 1)))
@@ -161,9 +159,8 @@ static void a_record_of_another_job_is_not_met(void **state)
     crowd_end(&crowd);
 }
 
-static void an_empty_batch_finds_nothing(void **state)
+CLAIM(an_empty_batch_finds_nothing)
 {
-    (void)state;
     memset(&scene, 0, sizeof scene);
     crowd_start(&crowd);
     find_them();
@@ -173,14 +170,4 @@ static void an_empty_batch_finds_nothing(void **state)
     crowd_end(&crowd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_are_alive_are_met_and_no_others),
-        cmocka_unit_test(an_unreadable_job_does_not_affect_others),
-        cmocka_unit_test(a_record_of_another_job_is_not_met),
-        cmocka_unit_test(an_empty_batch_finds_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

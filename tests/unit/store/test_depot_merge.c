@@ -1,3 +1,4 @@
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -88,12 +89,11 @@ static uint32_t files_of(const char *suffix)
     return count;
 }
 
-static void a_merge_in_steps_equals_one_merge(void **state)
+CLAIM(a_merge_in_steps_equals_one_merge)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     begin(rig, &merge);
     assert_false(depot_keys_wanted(rig->depot, &(struct depot_keys_merge){0})); /* one at a time */
     assert_int_equal(steps_left(rig, &merge), 4);
@@ -107,12 +107,11 @@ static void a_merge_in_steps_equals_one_merge(void **state)
 }
 
 /* Its number was taken first, and its place is last. */
-static void a_table_installed_behind_newer_ones_is_found_after_a_restart(void **state)
+CLAIM(a_table_installed_behind_newer_ones_is_found_after_a_restart)
 {
     struct rig *rig;
     struct depot_keys_merge merge;
 
-    (void)state;
     rig = scene_start(&sim, 1);
     begin(rig, &merge);
     scene_push_all(rig, 3 * JOBS_A_RUN, JOBS_A_RUN);
@@ -129,13 +128,12 @@ static void a_table_installed_behind_newer_ones_is_found_after_a_restart(void **
 }
 
 /* What moved has its keys in the table of its new run. */
-static void runs_may_be_rewritten_while_their_keys_are_merged(void **state)
+CLAIM(runs_may_be_rewritten_while_their_keys_are_merged)
 {
     struct rig *rig;
     struct depot_keys_merge merge;
     struct depot_build build;
 
-    (void)state;
     rig = scene_start(&sim, 1);
     make_three_tables(rig);
     rig->options.slack_bytes = 30000;
@@ -161,12 +159,11 @@ static void runs_may_be_rewritten_while_their_keys_are_merged(void **state)
     reopen_and_end(rig);
 }
 
-static void a_merge_without_live_entries_creates_no_table(void **state)
+CLAIM(a_merge_without_live_entries_creates_no_table)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     make_three_tables(rig);
     assert_true(depot_keys_wanted(rig->depot, &merge));
     finish_all(rig, 0, 3 * JOBS_A_RUN);
@@ -183,12 +180,11 @@ static void a_merge_without_live_entries_creates_no_table(void **state)
 }
 
 /* Every job of the merged runs ends between two steps, after some were taken over. */
-static void an_unneeded_table_is_removed_with_the_next_commit(void **state)
+CLAIM(an_unneeded_table_is_removed_with_the_next_commit)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     begin(rig, &merge);
     finish_all(rig, 0, 3 * JOBS_A_RUN);
     scene_run(rig);
@@ -203,12 +199,11 @@ static void an_unneeded_table_is_removed_with_the_next_commit(void **state)
     reopen_and_end(rig);
 }
 
-static void a_merge_given_up_between_steps_leaves_no_file(void **state)
+CLAIM(a_merge_given_up_between_steps_leaves_no_file)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     for (int when = 0; when < 2; when++) {
         uint32_t jobs = when ? 3 * JOBS_A_RUN : 0; /* the second: after its last step */
 
@@ -233,12 +228,11 @@ static void a_merge_given_up_between_steps_leaves_no_file(void **state)
     scene_end(rig);
 }
 
-static void a_crash_between_steps_loses_nothing(void **state)
+CLAIM(a_crash_between_steps_loses_nothing)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     begin(rig, &merge);
     assert_int_equal(files_of(".keys.new"), 1);
     sim.is_down = true;
@@ -280,12 +274,11 @@ static void load_filters(struct rig *rig)
     depot_let_go(view);
 }
 
-static void a_key_is_absent_only_if_that_is_certain(void **state)
+CLAIM(a_key_is_absent_only_if_that_is_certain)
 {
     struct rig *rig = scene_start(&sim, 1);
     struct hash128 stranger;
 
-    (void)state;
     assert_true(depot_is_absent(rig->depot, rig_key(0)));
     scene_push_all(rig, 0, RIG_JOBS);
     scene_run(rig);
@@ -303,11 +296,10 @@ static void a_key_is_absent_only_if_that_is_certain(void **state)
     scene_end(rig);
 }
 
-static void a_key_is_absent_only_if_every_table_lacks_it(void **state)
+CLAIM(a_key_is_absent_only_if_every_table_lacks_it)
 {
     struct rig *rig = scene_start(&sim, 1);
 
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         scene_push_all(rig, i * JOBS_A_RUN, JOBS_A_RUN);
         scene_run(rig);
@@ -322,19 +314,4 @@ static void a_key_is_absent_only_if_every_table_lacks_it(void **state)
     scene_end(rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_merge_in_steps_equals_one_merge),
-        cmocka_unit_test(a_table_installed_behind_newer_ones_is_found_after_a_restart),
-        cmocka_unit_test(runs_may_be_rewritten_while_their_keys_are_merged),
-        cmocka_unit_test(a_merge_without_live_entries_creates_no_table),
-        cmocka_unit_test(an_unneeded_table_is_removed_with_the_next_commit),
-        cmocka_unit_test(a_merge_given_up_between_steps_leaves_no_file),
-        cmocka_unit_test(a_crash_between_steps_loses_nothing),
-        cmocka_unit_test(a_key_is_absent_only_if_that_is_certain),
-        cmocka_unit_test(a_key_is_absent_only_if_every_table_lacks_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 /* What a depot finds beside what its catalog names, and the space it keeps for hard times. */
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 #include <fcntl.h>
@@ -59,9 +60,8 @@ static void leave_orphans(void)
 
 /* ---- orphans ---- */
 
-static void strays_go_but_the_highest_run_s_number_stays_taken(void **state)
+CLAIM(strays_go_but_the_highest_run_s_number_stays_taken)
 {
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     leave_orphans();
@@ -82,11 +82,10 @@ static void strays_go_but_the_highest_run_s_number_stays_taken(void **state)
 }
 
 /* Where the log over them is refused, the catalog may be the wrong one. */
-static void nothing_goes_before_the_log_was_taken(void **state)
+CLAIM(nothing_goes_before_the_log_was_taken)
 {
     int before;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     leave_orphans();
@@ -102,12 +101,11 @@ static void nothing_goes_before_the_log_was_taken(void **state)
 }
 
 /* The next opening takes the others. */
-static void of_very_many_unfinished_files_some_go_at_a_time(void **state)
+CLAIM(of_very_many_unfinished_files_some_go_at_a_time)
 {
     char name[200];
     int before;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     before = files();
@@ -124,11 +122,10 @@ static void of_very_many_unfinished_files_some_go_at_a_time(void **state)
 }
 
 /* What the damaged one names may be all there is of it. */
-static void beside_a_damaged_newer_catalog_nothing_goes(void **state)
+CLAIM(beside_a_damaged_newer_catalog_nothing_goes)
 {
     int before;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     depot_hold_back(crowd.depot, true);
@@ -152,11 +149,10 @@ static int list_fails(void *ctx, const char *path, void (*each)(void *each_ctx, 
     return -EIO;
 }
 
-static void a_directory_that_cannot_be_listed_is_refused_by_name(void **state)
+CLAIM(a_directory_that_cannot_be_listed_is_refused_by_name)
 {
     struct fs_ops ops;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     leave_orphans();
@@ -195,12 +191,11 @@ static int quiet_unlink(void *ctx, const char *path)
     return result;
 }
 
-static void without_memory_for_strays_the_opening_is_refused(void **state)
+CLAIM(without_memory_for_strays_the_opening_is_refused)
 {
     struct fs_ops ops;
     int result = -ENOMEM, refused = 0;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     leave_orphans();
@@ -236,11 +231,10 @@ static int give_up(void *ctx, size_t bytes)
     return --paces < 0 ? -1 : 0;
 }
 
-static void a_reserve_is_made_once_and_given_back_whole(void **state)
+CLAIM(a_reserve_is_made_once_and_given_back_whole)
 {
     uint64_t ios;
 
-    (void)state;
     crowd_start(&crowd);
     assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), 0);
     assert_int_equal(size_of("shard/run/RESERVE"), RESERVE);
@@ -257,9 +251,8 @@ static void a_reserve_is_made_once_and_given_back_whole(void **state)
 }
 
 /* A backup holds links to what is there: what would be freed later would not be. */
-static void no_reserve_is_made_while_held_back(void **state)
+CLAIM(no_reserve_is_made_while_held_back)
 {
-    (void)state;
     crowd_start(&crowd);
     depot_hold_back(crowd.depot, true);
     assert_int_equal(depot_make_reserve(crowd.depot, RESERVE), 0);
@@ -270,12 +263,11 @@ static void no_reserve_is_made_while_held_back(void **state)
     crowd_end(&crowd);
 }
 
-static void a_reserve_that_cannot_be_made_leaves_no_file(void **state)
+CLAIM(a_reserve_that_cannot_be_made_leaves_no_file)
 {
     uint64_t failed_before = 0;
     int result = -EIO;
 
-    (void)state;
     crowd_start(&crowd);
     crowd.options.pace = give_up;
     crowd_reopen(&crowd);
@@ -305,9 +297,8 @@ static void a_reserve_that_cannot_be_made_leaves_no_file(void **state)
     crowd_end(&crowd);
 }
 
-static void postponed_removals_happen_later(void **state)
+CLAIM(postponed_removals_happen_later)
 {
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, 10);
     assert_false(depot_wants_tidying(crowd.depot));
@@ -325,11 +316,10 @@ static void postponed_removals_happen_later(void **state)
     crowd_end(&crowd);
 }
 
-static void a_directory_with_an_overlong_name_is_rejected(void **state)
+CLAIM(a_directory_with_an_overlong_name_is_rejected)
 {
     static char dir[5000];
 
-    (void)state;
     crowd_start(&crowd);
     depot_close(crowd.depot);
     memset(dir, 'd', sizeof dir - 1);
@@ -339,20 +329,4 @@ static void a_directory_with_an_overlong_name_is_rejected(void **state)
     crowd_end(&crowd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strays_go_but_the_highest_run_s_number_stays_taken),
-        cmocka_unit_test(nothing_goes_before_the_log_was_taken),
-        cmocka_unit_test(of_very_many_unfinished_files_some_go_at_a_time),
-        cmocka_unit_test(beside_a_damaged_newer_catalog_nothing_goes),
-        cmocka_unit_test(a_directory_that_cannot_be_listed_is_refused_by_name),
-        cmocka_unit_test(without_memory_for_strays_the_opening_is_refused),
-        cmocka_unit_test(a_reserve_is_made_once_and_given_back_whole),
-        cmocka_unit_test(no_reserve_is_made_while_held_back),
-        cmocka_unit_test(a_reserve_that_cannot_be_made_leaves_no_file),
-        cmocka_unit_test(postponed_removals_happen_later),
-        cmocka_unit_test(a_directory_with_an_overlong_name_is_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,3 +1,4 @@
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 
 /* Single promises of the depot, each with a scene of its own. */
 
-static void a_slot_is_released_once(void **state)
+CLAIM(a_slot_is_released_once)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
@@ -19,7 +20,6 @@ static void a_slot_is_released_once(void **state)
     enum job_section section = SECTIONS;
     struct record_place place, stranger;
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_run(rig);
     place = rig->jobs[3].place;
@@ -39,7 +39,7 @@ static void a_slot_is_released_once(void **state)
     scene_end(rig);
 }
 
-static void a_dead_run_goes_once_no_view_holds_it(void **state)
+CLAIM(a_dead_run_goes_once_no_view_holds_it)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
@@ -48,7 +48,6 @@ static void a_dead_run_goes_once_no_view_holds_it(void **state)
     struct buffer scratch;
     struct slice bytes;
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_run(rig);
     place = rig->jobs[7].place;
@@ -70,12 +69,11 @@ static void a_dead_run_goes_once_no_view_holds_it(void **state)
     scene_end(rig);
 }
 
-static void nothing_goes_while_held_back(void **state)
+CLAIM(nothing_goes_while_held_back)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_run(rig);
     for (uint32_t job = 0; job < 20; job++)
@@ -93,13 +91,12 @@ static void nothing_goes_while_held_back(void **state)
     scene_end(rig);
 }
 
-static void an_uncommitted_run_is_removed_but_its_number_stays_taken(void **state)
+CLAIM(an_uncommitted_run_is_removed_but_its_number_stays_taken)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_write_all(rig, &build);
     scene_settle_all(rig, &build);
@@ -120,12 +117,11 @@ static void an_uncommitted_run_is_removed_but_its_number_stays_taken(void **stat
     scene_end(rig);
 }
 
-static void a_damaged_catalog_is_refused_and_nothing_removed(void **state)
+CLAIM(a_damaged_catalog_is_refused_and_nothing_removed)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_run(rig);
     depot_close(rig->depot);
@@ -139,12 +135,11 @@ static void a_damaged_catalog_is_refused_and_nothing_removed(void **state)
     scene_end(rig);
 }
 
-static void a_missing_run_is_refused_by_name(void **state)
+CLAIM(a_missing_run_is_refused_by_name)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_run(rig);
     depot_close(rig->depot);
@@ -154,13 +149,12 @@ static void a_missing_run_is_refused_by_name(void **state)
     scene_end(rig);
 }
 
-static void an_item_that_cannot_be_read_stays_last(void **state)
+CLAIM(an_item_that_cannot_be_read_stays_last)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     rig->unreadable = 5;
     scene_write_all(rig, &build);
@@ -188,9 +182,8 @@ static void damage_record(struct rig *rig, uint32_t job)
 }
 
 /* So small that anything dead is too much. */
-static void a_victim_with_damage_stays_whole(void **state)
+CLAIM(a_victim_with_damage_stays_whole)
 {
-    (void)state;
     for (uint64_t seed = 1; seed < 40; seed++) {
         static struct sim_fs sim;
         struct rig *rig = scene_start(&sim, seed);
@@ -234,13 +227,12 @@ static void a_victim_with_damage_stays_whole(void **state)
     }
 }
 
-static void dead_fronts_are_punched(void **state)
+CLAIM(dead_fronts_are_punched)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_stats before, after;
 
-    (void)state;
     scene_push_all(rig, 0, RIG_JOBS);
     scene_run(rig);
     depot_tidy(rig->depot);
@@ -266,7 +258,7 @@ static void dead_fronts_are_punched(void **state)
 }
 
 /* What died after the snapshot may be alive again after a crash. */
-static void nothing_newer_than_the_catalog_is_punched(void **state)
+CLAIM(nothing_newer_than_the_catalog_is_punched)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
@@ -274,7 +266,6 @@ static void nothing_newer_than_the_catalog_is_punched(void **state)
     struct catalog catalog;
     bool fatal;
 
-    (void)state;
     scene_push_all(rig, 0, RIG_JOBS);
     scene_run(rig);
     depot_tidy(rig->depot);
@@ -295,13 +286,12 @@ static void nothing_newer_than_the_catalog_is_punched(void **state)
     scene_end(rig);
 }
 
-static void one_given_up_after_it_could_be_named_keeps_its_number(void **state)
+CLAIM(one_given_up_after_it_could_be_named_keeps_its_number)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_build build;
 
-    (void)state;
     scene_push_all(rig, 0, 20);
     scene_write_all(rig, &build);
     assert_true(depot_install(rig->depot, &build));
@@ -321,13 +311,12 @@ static void one_given_up_after_it_could_be_named_keeps_its_number(void **state)
 }
 
 /* So many of one size are made one, without what is dead. */
-static void tables_stay_few_and_lose_their_dead(void **state)
+CLAIM(tables_stay_few_and_lose_their_dead)
 {
     static struct sim_fs sim;
     struct rig *rig = scene_start(&sim, 1);
     struct depot_keys_merge merge;
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         scene_push_all(rig, i * 100, 100);
         assert_false(depot_keys_wanted(rig->depot, &merge));
@@ -350,22 +339,4 @@ static void tables_stay_few_and_lose_their_dead(void **state)
     scene_end(rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slot_is_released_once),
-        cmocka_unit_test(a_dead_run_goes_once_no_view_holds_it),
-        cmocka_unit_test(nothing_goes_while_held_back),
-        cmocka_unit_test(an_uncommitted_run_is_removed_but_its_number_stays_taken),
-        cmocka_unit_test(a_damaged_catalog_is_refused_and_nothing_removed),
-        cmocka_unit_test(a_missing_run_is_refused_by_name),
-        cmocka_unit_test(an_item_that_cannot_be_read_stays_last),
-        cmocka_unit_test(a_victim_with_damage_stays_whole),
-        cmocka_unit_test(dead_fronts_are_punched),
-        cmocka_unit_test(nothing_newer_than_the_catalog_is_punched),
-        cmocka_unit_test(one_given_up_after_it_could_be_named_keeps_its_number),
-        cmocka_unit_test(tables_stay_few_and_lose_their_dead),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 #include "store/depot_private.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -264,33 +265,28 @@ static void live(bring *brings, const char *name, uint64_t checkpoints, double a
     free(history);
 }
 
-static void disk_stays_bounded_under_short_jobs_and_a_few_long(void **state)
+CLAIM(disk_stays_bounded_under_short_jobs_and_a_few_long)
 {
-    (void)state;
     live(short_and_a_few_long, "short_and_a_few_long", 1200, 4);
 }
 
-static void disk_stays_bounded_under_cancels(void **state)
+CLAIM(disk_stays_bounded_under_cancels)
 {
-    (void)state;
     live(mostly_cancelled, "mostly_cancelled", 600, 6);
 }
 
-static void disk_stays_bounded_under_retry_loops(void **state)
+CLAIM(disk_stays_bounded_under_retry_loops)
 {
-    (void)state;
     live(retry_loops, "retry_loops", 600, 3);
 }
 
-static void disk_is_bounded_if_jobs_end_in_random_order(void **state)
+CLAIM(disk_is_bounded_if_jobs_end_in_random_order)
 {
-    (void)state;
     live(in_any_order, "in_any_order", 600, 6);
 }
 
-static void disk_is_bounded_if_all_jobs_end_together(void **state)
+CLAIM(disk_is_bounded_if_all_jobs_end_together)
 {
-    (void)state;
     live(all_at_once, "all_at_once", 800, 3);
 }
 
@@ -299,50 +295,45 @@ static void disk_is_bounded_if_all_jobs_end_together(void **state)
 static const struct depot_plan_limits LIMITS = {
     .slack_bytes = 100, .victim_bytes_max = 1000, .small_run_bytes = 50, .victim_slots_max = 100};
 
-static void nothing_is_rewritten_while_little_is_dead(void **state)
+CLAIM(nothing_is_rewritten_while_little_is_dead)
 {
     struct depot_plan_run runs[] = {{.disk_bytes = 1200, .alive_bytes = 1000, .alive = 10},
                                     {.disk_bytes = 1200, .alive_bytes = 1000, .alive = 10}};
 
-    (void)state;
     assert_int_equal(depot_plan_victims(runs, 2, &LIMITS), 0);
 }
 
-static void the_deadest_go_first_and_no_more_than_needed(void **state)
+CLAIM(the_deadest_go_first_and_no_more_than_needed)
 {
     struct depot_plan_run runs[] = {{.disk_bytes = 1000, .alive_bytes = 600, .alive = 10},
                                     {.disk_bytes = 1000, .alive_bytes = 100, .alive = 10},
                                     {.disk_bytes = 1000, .alive_bytes = 900, .alive = 10}};
 
-    (void)state;
     assert_int_equal(depot_plan_victims(runs, 3, &LIMITS), 1);
     assert_true(runs[1].is_victim);
 }
 
-static void a_run_that_will_end_by_itself_is_not_a_victim(void **state)
+CLAIM(a_run_that_will_end_by_itself_is_not_a_victim)
 {
     struct depot_plan_run runs[] = {
         {.disk_bytes = 5000, .alive_bytes = 0, .alive = 0},
         {.disk_bytes = 5000, .alive_bytes = 1000, .prefix_bytes = 3900, .alive = 10}};
 
-    (void)state;
     assert_int_equal(depot_plan_victims(runs, 2, &LIMITS), 0);
 }
 
-static void an_oversized_run_is_rewritten_separately(void **state)
+CLAIM(an_oversized_run_is_rewritten_separately)
 {
     struct depot_plan_run runs[] = {{.disk_bytes = 9000, .alive_bytes = 5000, .alive = 1000},
                                     {.disk_bytes = 9000, .alive_bytes = 5000, .alive = 1000}};
 
-    (void)state;
     assert_int_equal(depot_plan_victims(runs, 2, &LIMITS), 1);
 }
 
-static void small_runs_are_made_one(void **state)
+CLAIM(small_runs_are_made_one)
 {
     struct depot_plan_run runs[17];
 
-    (void)state;
     for (uint64_t i = 0; i < 17; i++)
         runs[i] = (struct depot_plan_run){.disk_bytes = 10 + i, .alive_bytes = 10 + i, .alive = 1};
     assert_int_equal(depot_plan_victims(runs, 16, &LIMITS), 0);
@@ -351,20 +342,4 @@ static void small_runs_are_made_one(void **state)
         assert_int_equal(runs[i].is_victim, i < 9);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_rewritten_while_little_is_dead),
-        cmocka_unit_test(the_deadest_go_first_and_no_more_than_needed),
-        cmocka_unit_test(a_run_that_will_end_by_itself_is_not_a_victim),
-        cmocka_unit_test(an_oversized_run_is_rewritten_separately),
-        cmocka_unit_test(small_runs_are_made_one),
-        cmocka_unit_test(disk_stays_bounded_under_short_jobs_and_a_few_long),
-        cmocka_unit_test(disk_stays_bounded_under_cancels),
-        cmocka_unit_test(disk_stays_bounded_under_retry_loops),
-        cmocka_unit_test(disk_is_bounded_if_jobs_end_in_random_order),
-        cmocka_unit_test(disk_is_bounded_if_all_jobs_end_together),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

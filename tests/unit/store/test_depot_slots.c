@@ -9,6 +9,7 @@
 
 #include "depot_crowd.h"
 #include "store/keys_private.h"
+#include "unit/claim.h"
 
 enum { JOBS = 100, SAME_HASH = 150, NOBODYS_RUN = 77 };
 
@@ -16,7 +17,7 @@ static struct crowd crowd;
 
 /* ---- places ---- */
 
-static void an_invalid_slot_is_dead_and_keeps_its_place(void **state)
+CLAIM(an_invalid_slot_is_dead_and_keeps_its_place)
 {
     const struct record_place none[] = {
         {.file = 1, .at = 3, .bytes = 40}, /* in the log */
@@ -26,7 +27,6 @@ static void an_invalid_slot_is_dead_and_keeps_its_place(void **state)
     };
     struct depot_build build = {0};
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     for (int installed = 0; installed < 2; installed++) {
@@ -47,14 +47,13 @@ static void an_invalid_slot_is_dead_and_keeps_its_place(void **state)
     crowd_end(&crowd);
 }
 
-static void invalid_slots_are_neither_released_nor_read(void **state)
+CLAIM(invalid_slots_are_neither_released_nor_read)
 {
     const struct depot_view *view;
     struct buffer scratch;
     struct slice bytes;
     enum job_section section = SECTIONS;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     view = depot_view(crowd.depot);
@@ -72,13 +71,12 @@ static void invalid_slots_are_neither_released_nor_read(void **state)
 }
 
 /* The log does not always know how long the record in a slot is. */
-static void released_without_a_length_slots_take_their_share_of_bytes(void **state)
+CLAIM(released_without_a_length_slots_take_their_share_of_bytes)
 {
     struct depot_stats stats;
     uint64_t all;
     enum job_section section;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 10, 80); /* all of one length */
     depot_stats(crowd.depot, &stats);
@@ -100,11 +98,10 @@ static void released_without_a_length_slots_take_their_share_of_bytes(void **sta
     crowd_end(&crowd);
 }
 
-static void rewriting_a_run_moves_only_live_jobs(void **state)
+CLAIM(rewriting_a_run_moves_only_live_jobs)
 {
     struct depot_build build = {0};
 
-    (void)state;
     crowd_start(&crowd);
     crowd.options.slack_bytes = 1;
     crowd_reopen(&crowd);
@@ -156,12 +153,11 @@ static void write_table(struct keys_entry *entries, uint32_t count)
 
 /* Its hash leads to more slots than are looked up at once: to dead ones, to ones that never were,
  * to other jobs, and at last to its own. */
-static void a_job_is_found_among_many_of_the_same_hash(void **state)
+CLAIM(a_job_is_found_among_many_of_the_same_hash)
 {
     struct keys_entry entries[SAME_HASH];
     struct record_place place;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     crowd_release(&crowd, 1, 0, 10, 1);
@@ -180,13 +176,12 @@ static void a_job_is_found_among_many_of_the_same_hash(void **state)
 }
 
 /* It is another's, and that one may be anything. */
-static void a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash(void **state)
+CLAIM(a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash)
 {
     struct keys_entry entries[2];
     struct record_place place;
     struct run_slot slot;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     for (uint32_t i = 0; i < 2; i++)
@@ -209,7 +204,7 @@ static void count_met(void *ctx, const struct depot_want *want, const struct rec
 }
 
 /* An invalid place counts as no place; a wrong hint is skipped. */
-static void each_slot_of_a_batch_is_found(void **state)
+CLAIM(each_slot_of_a_batch_is_found)
 {
     struct keys_entry entries[] = {
         {crowd_key(42).low, 1, 3},           /* dead */
@@ -231,7 +226,6 @@ static void each_slot_of_a_batch_is_found(void **state)
     const uint32_t count = sizeof wants / sizeof *wants;
     uint32_t met = 0;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     crowd_release(&crowd, 1, 3, 1, 1);
@@ -248,13 +242,12 @@ static void each_slot_of_a_batch_is_found(void **state)
 }
 
 /* Until it counts, nothing is loaded from it, and the job is still in its old place. */
-static void the_run_of_an_unfinished_checkpoint_is_skipped(void **state)
+CLAIM(the_run_of_an_unfinished_checkpoint_is_skipped)
 {
     struct depot_build build = {0};
     struct keys_entry entries[2];
     struct record_place place;
 
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     for (uint32_t i = 0; i < 2; i++)
@@ -329,12 +322,11 @@ static int find_end(uint32_t job)
     return result;
 }
 
-static void a_slot_without_a_job_is_damage_but_a_remembered_id_is_not(void **state)
+CLAIM(a_slot_without_a_job_is_damage_but_a_remembered_id_is_not)
 {
     struct depot_build build = {0};
     struct record_place place;
 
-    (void)state;
     crowd_start(&crowd);
     crowd.options.slack_bytes = 1;
     crowd_reopen(&crowd);
@@ -356,9 +348,8 @@ static void a_slot_without_a_job_is_damage_but_a_remembered_id_is_not(void **sta
     crowd_end(&crowd);
 }
 
-static void a_run_with_a_wrong_length_is_rejected(void **state)
+CLAIM(a_run_with_a_wrong_length_is_rejected)
 {
-    (void)state;
     crowd_start(&crowd);
     crowd_write(&crowd, 0, JOBS);
     write_odd_run(JOBS - 1);
@@ -386,13 +377,12 @@ static ssize_t read_and_die(void *ctx, int fd, void *into, size_t len, int64_t o
 }
 
 /* After a read of the table: while the directory is read, or the record. */
-static void a_slot_that_ends_during_a_read_is_not_damage(void **state)
+CLAIM(a_slot_that_ends_during_a_read_is_not_damage)
 {
     struct fs_ops ops;
     struct record_place place;
     struct depot_view *view;
 
-    (void)state;
     crowd_start(&crowd);
     ops = *crowd.sim.fs.ops;
     ops.pread = read_and_die;
@@ -413,20 +403,4 @@ static void a_slot_that_ends_during_a_read_is_not_damage(void **state)
     crowd_end(&crowd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_invalid_slot_is_dead_and_keeps_its_place),
-        cmocka_unit_test(invalid_slots_are_neither_released_nor_read),
-        cmocka_unit_test(released_without_a_length_slots_take_their_share_of_bytes),
-        cmocka_unit_test(rewriting_a_run_moves_only_live_jobs),
-        cmocka_unit_test(a_job_is_found_among_many_of_the_same_hash),
-        cmocka_unit_test(a_slot_that_cannot_be_read_hides_no_other_of_the_same_hash),
-        cmocka_unit_test(each_slot_of_a_batch_is_found),
-        cmocka_unit_test(the_run_of_an_unfinished_checkpoint_is_skipped),
-        cmocka_unit_test(a_slot_without_a_job_is_damage_but_a_remembered_id_is_not),
-        cmocka_unit_test(a_run_with_a_wrong_length_is_rejected),
-        cmocka_unit_test(a_slot_that_ends_during_a_read_is_not_damage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 /* Space freed from runs, and when: never of a slot that is alive in a catalog. */
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -117,12 +118,11 @@ static void kill_and_open(struct rig *rig)
 /* ---- claims ---- */
 
 /* Over so many lengths that some end right behind a block of the file, and some right before. */
-static void the_job_behind_a_dead_prefix_can_be_read(void **state)
+CLAIM(the_job_behind_a_dead_prefix_can_be_read)
 {
     static struct sim_fs sim;
     uint64_t freed_most = 0;
 
-    (void)state;
     for (uint32_t dead = 60; dead < 100; dead++) {
         struct rig *rig = start(&sim, 60000);
         struct catalog catalog;
@@ -139,13 +139,12 @@ static void the_job_behind_a_dead_prefix_can_be_read(void **state)
 }
 
 /* They ended after the snapshot: their ends may be lost, and then they are alive. */
-static void jobs_that_ended_after_the_snapshot_are_not_punched(void **state)
+CLAIM(jobs_that_ended_after_the_snapshot_are_not_punched)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 60000);
     struct catalog catalog;
 
-    (void)state;
     write_run(rig, 300);
     finish(rig, 0, 60);
     snapshot(rig, &catalog);
@@ -157,13 +156,12 @@ static void jobs_that_ended_after_the_snapshot_are_not_punched(void **state)
 }
 
 /* A catalog that was not written lets nothing be punched. */
-static void nothing_is_punched_without_a_commit(void **state)
+CLAIM(nothing_is_punched_without_a_commit)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 60000);
     struct catalog catalog;
 
-    (void)state;
     write_run(rig, 300);
     finish(rig, 0, 120);
     snapshot(rig, &catalog);
@@ -174,14 +172,13 @@ static void nothing_is_punched_without_a_commit(void **state)
     end(rig);
 }
 
-static void victims_are_there_until_a_catalog_leaves_them_out(void **state)
+CLAIM(victims_are_there_until_a_catalog_leaves_them_out)
 {
     static struct sim_fs sim;
     struct rig *rig = start(&sim, 1);
     struct depot_build build;
     struct catalog catalog;
 
-    (void)state;
     write_run(rig, 300);
     for (uint32_t job = 0; job < 300; job += 1 + job % 2)
         rig_finish(rig, job);
@@ -206,13 +203,4 @@ static void victims_are_there_until_a_catalog_leaves_them_out(void **state)
     end(rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_job_behind_a_dead_prefix_can_be_read),
-        cmocka_unit_test(jobs_that_ended_after_the_snapshot_are_not_punched),
-        cmocka_unit_test(nothing_is_punched_without_a_commit),
-        cmocka_unit_test(victims_are_there_until_a_catalog_leaves_them_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

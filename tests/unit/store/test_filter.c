@@ -1,4 +1,5 @@
 #include "store/filter.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -8,12 +9,11 @@
 
 #include <cmocka.h>
 
-static void never_excludes_an_added_key(void **state)
+CLAIM(never_excludes_an_added_key)
 {
     static const uint64_t counts[] = {0, 1, 15, 16, 17, 1000, 100000};
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct filter filter;
         struct random again = random;
@@ -33,14 +33,13 @@ static void never_excludes_an_added_key(void **state)
     }
 }
 
-static void is_wrong_about_once_in_a_thousand(void **state)
+CLAIM(is_wrong_about_once_in_a_thousand)
 {
     enum { HASHES = 500000, QUESTIONS = 2000000 };
     struct random random = seed_random(__func__);
     struct filter filter;
     int wrong = 0;
 
-    (void)state;
     assert_true(filter_init(&filter, HASHES));
     for (int i = 0; i < HASHES; i++)
         filter_put(&filter, random_next(&random));
@@ -52,11 +51,10 @@ static void is_wrong_about_once_in_a_thousand(void **state)
     filter_fini(&filter);
 }
 
-static void an_empty_filter_returns_no(void **state)
+CLAIM(an_empty_filter_returns_no)
 {
     struct filter filter;
 
-    (void)state;
     assert_true(filter_init(&filter, 0));
     assert_int_equal(filter_bytes(&filter), FILTER_BLOCK_BYTES);
     assert_false(filter_maybe(&filter, 0));
@@ -64,11 +62,10 @@ static void an_empty_filter_returns_no(void **state)
     filter_fini(&filter);
 }
 
-static void a_zeroed_filter_returns_maybe(void **state)
+CLAIM(a_zeroed_filter_returns_maybe)
 {
     struct filter filter = {0};
 
-    (void)state;
     filter_put(&filter, 7);
     filter_prefetch(&filter, 7);
     assert_true(filter_maybe(&filter, 8));
@@ -77,11 +74,10 @@ static void a_zeroed_filter_returns_maybe(void **state)
     filter_fini(&filter);
 }
 
-static void an_oversized_filter_is_rejected_and_returns_maybe(void **state)
+CLAIM(an_oversized_filter_is_rejected_and_returns_maybe)
 {
     struct filter filter;
 
-    (void)state;
     assert_false(filter_init(&filter, UINT64_MAX));
     assert_true(filter_maybe(&filter, 1));
     assert_false(filter_init_blocks(&filter, 0));
@@ -91,12 +87,11 @@ static void an_oversized_filter_is_rejected_and_returns_maybe(void **state)
 }
 
 /* What a file holds is asked just so again. */
-static void is_the_same_by_its_size(void **state)
+CLAIM(is_the_same_by_its_size)
 {
     struct random random = seed_random(__func__);
     struct filter filter, again;
 
-    (void)state;
     assert_true(filter_init(&filter, 10000));
     assert_true(filter_init_blocks(&again, filter.blocks));
     for (int i = 0; i < 10000; i++)
@@ -119,12 +114,11 @@ static double wrong_share(const struct filter *filter, struct random *random)
     return wrong / 1e6;
 }
 
-static void folded_it_is_smaller_and_as_good(void **state)
+CLAIM(folded_it_is_smaller_and_as_good)
 {
     static const uint64_t counts[] = {0, 1, 6000, 6250, 12499, 49000, 51000, 100000};
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct filter filter, folded;
         struct random again = random;
@@ -146,12 +140,11 @@ static void folded_it_is_smaller_and_as_good(void **state)
     }
 }
 
-static void its_blocks_rise_with_the_hashes(void **state)
+CLAIM(its_blocks_rise_with_the_hashes)
 {
     struct filter filter;
     size_t written = 0;
 
-    (void)state;
     assert_true(filter_init(&filter, 4096));
     for (uint64_t i = 0; i < 4096; i++) {
         filter_put(&filter, i << 52);
@@ -164,18 +157,4 @@ static void its_blocks_rise_with_the_hashes(void **state)
     filter_fini(&filter);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(never_excludes_an_added_key),
-        cmocka_unit_test(is_wrong_about_once_in_a_thousand),
-        cmocka_unit_test(an_empty_filter_returns_no),
-        cmocka_unit_test(a_zeroed_filter_returns_maybe),
-        cmocka_unit_test(an_oversized_filter_is_rejected_and_returns_maybe),
-        cmocka_unit_test(is_the_same_by_its_size),
-        cmocka_unit_test(folded_it_is_smaller_and_as_good),
-        cmocka_unit_test(its_blocks_rise_with_the_hashes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

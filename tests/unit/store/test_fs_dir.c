@@ -3,6 +3,7 @@
 
 #include "store/datadir.h"
 #include "store/wal.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,9 +81,8 @@ static int count_names(const char *path)
     return names;
 }
 
-static void files_created_after_a_move_are_in_the_moved_directory(void **state)
+CLAIM_BETWEEN(files_created_after_a_move_are_in_the_moved_directory, make_home, remove_home)
 {
-    (void)state;
     assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a"), 0700), 0);
     make_file(in(home, "a/before"));
     assert_true(fs_leads(&fs, home, -1));
@@ -105,11 +105,10 @@ static void files_created_after_a_move_are_in_the_moved_directory(void **state)
     assert_true(fs_leads(&fs, in(home, "a"), -1));
 }
 
-static void paths_outside_the_directory_are_not_reachable(void **state)
+CLAIM_BETWEEN(paths_outside_the_directory_are_not_reachable, make_home, remove_home)
 {
     static char name[400];
 
-    (void)state;
     assert_int_equal(fs.ops->open(fs.ctx, in(root, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
     assert_int_equal(fs.ops->open(fs.ctx, in(aside, "other"), O_RDWR | O_CREAT, 0600), -EXDEV);
     assert_int_equal(fs.ops->open(fs.ctx, "other", O_RDWR | O_CREAT, 0600), -EXDEV);
@@ -123,12 +122,11 @@ static void paths_outside_the_directory_are_not_reachable(void **state)
     assert_true(fs_leads(&fs_posix, in(home, "none"), -1)); /* it is not held */
 }
 
-static void a_moved_directory_and_its_subdirectories_stay_locked(void **state)
+CLAIM_BETWEEN(a_moved_directory_and_its_subdirectories_stay_locked, make_home, remove_home)
 {
     struct fs_dir *other;
     struct fs below;
 
-    (void)state;
     assert_int_equal(fs_dir_open(home, FS_DIR_SHARED, &other), -EBUSY);
     assert_int_equal(fs.ops->mkdir(fs.ctx, in(home, "a"), 0700), 0);
     make_file(in(home, "a/file"));
@@ -184,13 +182,12 @@ static void commit_one(struct wal *wal)
 }
 
 /* Whatever part of the path it is. */
-static void a_commit_reports_whether_its_path_leads_to_its_file(void **state)
+CLAIM_BETWEEN(a_commit_reports_whether_its_path_leads_to_its_file, make_home, remove_home)
 {
     static const char *const sections[] = {"", "/shard-00", "/shard-00/wal",
                                            "/shard-00/wal/00000001.log"};
     struct wal *wal = open_log();
 
-    (void)state;
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         char section[256];
 
@@ -212,13 +209,12 @@ static void a_commit_reports_whether_its_path_leads_to_its_file(void **state)
 }
 
 /* Another file of the same name does not pass for it. */
-static void a_copy_in_its_place_is_another_file(void **state)
+CLAIM_BETWEEN(a_copy_in_its_place_is_another_file, make_home, remove_home)
 {
     const char *file = in(home, "shard-00/wal/00000001.log");
     char command[600];
     struct wal *wal = open_log();
 
-    (void)state;
     commit_one(wal);
     snprintf(command, sizeof command, "cp -a '%s' '%s' && mv '%s' '%s'", file, aside, aside, file);
     assert_int_equal(system(command), 0);
@@ -228,7 +224,7 @@ static void a_copy_in_its_place_is_another_file(void **state)
 }
 
 /* With what was there before: nothing of what it had since is left. */
-static void a_copy_written_over_it_ends_it_before_it_writes_again(void **state)
+CLAIM_BETWEEN(a_copy_written_over_it_ends_it_before_it_writes_again, make_home, remove_home)
 {
     char file[256], command[1200], copy[4096 * 3], is[sizeof copy];
     struct record record = {.kind = RECORD_TOPIC,
@@ -236,7 +232,6 @@ static void a_copy_written_over_it_ends_it_before_it_writes_again(void **state)
     struct wal *wal = open_log();
     int fd;
 
-    (void)state;
     snprintf(file, sizeof file, "%s/shard-00/wal/00000001.log", home);
     snprintf(command, sizeof command, "cp '%s' '%s' && sleep 0.02 && cp '%s' '%s'", file, aside,
              aside, file);
@@ -260,14 +255,13 @@ static void a_copy_written_over_it_ends_it_before_it_writes_again(void **state)
 
 /* ---- the manifest in it ---- */
 
-static void a_manifest_that_was_exchanged_is_not_written_over(void **state)
+CLAIM_BETWEEN(a_manifest_that_was_exchanged_is_not_written_over, make_home, remove_home)
 {
     struct datadir *datadir;
     struct datadir_manifest manifest;
     char error[512], command[600];
     const char *file = in(aside, "MANIFEST");
 
-    (void)state;
     assert_int_equal(datadir_open(aside, 1, &datadir, &manifest, error, sizeof error), 0);
     manifest.skew_ms = 1;
     assert_int_equal(datadir_write(datadir, &manifest), 0);
@@ -282,19 +276,4 @@ static void a_manifest_that_was_exchanged_is_not_written_over(void **state)
     datadir_close(datadir);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define ROW(TEST) cmocka_unit_test_setup_teardown(TEST, make_home, remove_home)
-        ROW(files_created_after_a_move_are_in_the_moved_directory),
-        ROW(paths_outside_the_directory_are_not_reachable),
-        ROW(a_moved_directory_and_its_subdirectories_stay_locked),
-        ROW(a_commit_reports_whether_its_path_leads_to_its_file),
-        ROW(a_copy_in_its_place_is_another_file),
-        ROW(a_copy_written_over_it_ends_it_before_it_writes_again),
-        ROW(a_manifest_that_was_exchanged_is_not_written_over),
-#undef ROW
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The real disk, as rooms above see it: what went wrong is a number, and nothing is promised that
  * was not done. */
 #include "store/fs.h"
+#include "unit/claim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,12 +63,11 @@ static int open_new(const char *name)
     return fd;
 }
 
-static void written_bytes_are_read_at_their_offset(void **state)
+CLAIM(written_bytes_are_read_at_their_offset)
 {
     char got[8] = {0};
     int fd = open_new("file");
 
-    (void)state;
     assert_int_equal(ops->pwrite(NULL, fd, "abcdef", 6, 10), 6);
     assert_int_equal(ops->size(NULL, fd), 16);
     assert_int_equal(ops->fdatasync(NULL, fd), 0);
@@ -81,12 +81,11 @@ static void written_bytes_are_read_at_their_offset(void **state)
     assert_int_equal(ops->close(NULL, fd), 0);
 }
 
-static void every_failure_returns_its_errno(void **state)
+CLAIM(every_failure_returns_its_errno)
 {
     char byte;
     int fd = open_new("file");
 
-    (void)state;
     assert_int_equal(ops->close(NULL, fd), 0);
     assert_int_equal(ops->close(NULL, fd), -EBADF);
     assert_int_equal(ops->pread(NULL, fd, &byte, 1, 0), -EBADF);
@@ -106,9 +105,8 @@ static void every_failure_returns_its_errno(void **state)
     assert_int_equal(ops->mkdir(NULL, path_of("none/below"), 0700), -ENOENT);
 }
 
-static void creating_an_existing_directory_succeeds_but_not_over_a_file(void **state)
+CLAIM(creating_an_existing_directory_succeeds_but_not_over_a_file)
 {
-    (void)state;
     assert_int_equal(ops->mkdir(NULL, path_of("room"), 0700), 0);
     assert_int_equal(ops->mkdir(NULL, path_of("room"), 0700), 0);
     assert_int_equal(ops->fsync_dir(NULL, path_of("room")), 0);
@@ -122,11 +120,10 @@ static void count_name(void *ctx, const char *name)
     *(unsigned *)ctx += !strcmp(name, "new");
 }
 
-static void a_renamed_file_has_its_new_name(void **state)
+CLAIM(a_renamed_file_has_its_new_name)
 {
     unsigned count = 0;
 
-    (void)state;
     ops->close(NULL, open_new("old"));
     assert_int_equal(ops->rename(NULL, path_of("old"), path_of("new")), 0);
     assert_int_equal(ops->open(NULL, path_of("old"), O_RDONLY, 0), -ENOENT);
@@ -136,13 +133,12 @@ static void a_renamed_file_has_its_new_name(void **state)
 }
 
 /* Otherwise a backup that shares the file would get the hole as well. */
-static void a_hole_is_made_in_a_file_of_one_name_only(void **state)
+CLAIM(a_hole_is_made_in_a_file_of_one_name_only)
 {
     static char bytes[4 * BLOCK], got[BLOCK];
     int fd = open_new("holed");
     int64_t before;
 
-    (void)state;
     memset(bytes, 'x', sizeof bytes);
     assert_int_equal(ops->pwrite(NULL, fd, bytes, sizeof bytes, 0), sizeof bytes);
     assert_int_equal(ops->fdatasync(NULL, fd), 0);
@@ -164,14 +160,4 @@ static void a_hole_is_made_in_a_file_of_one_name_only(void **state)
     ops->close(NULL, fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_bytes_are_read_at_their_offset),
-        cmocka_unit_test(every_failure_returns_its_errno),
-        cmocka_unit_test(creating_an_existing_directory_succeeds_but_not_over_a_file),
-        cmocka_unit_test(a_renamed_file_has_its_new_name),
-        cmocka_unit_test(a_hole_is_made_in_a_file_of_one_name_only),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+CLAIMS_MAIN(make_dir, remove_dir)

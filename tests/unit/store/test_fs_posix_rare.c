@@ -1,6 +1,7 @@
 /* The real disk where it is rarely met: interrupted calls, what cannot be asked of every file,
  * names that lead nowhere. */
 #include "store/fs.h"
+#include "unit/claim.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -101,12 +102,11 @@ static int open_file(void)
     return fd;
 }
 
-static void interrupted_calls_continue(void **state)
+CLAIM(interrupted_calls_continue)
 {
     char got[6];
     int fd;
 
-    (void)state;
     interruptions = 2;
     fd = open_file();
     interruptions = 2;
@@ -121,13 +121,12 @@ static void interrupted_calls_continue(void **state)
 }
 
 /* If that is unknown, a read may have to wait for the disk. */
-static void a_cache_read_falls_back_to_an_ordinary_read(void **state)
+CLAIM(a_cache_read_falls_back_to_an_ordinary_read)
 {
     static const int unknown[] = {EOPNOTSUPP, ENOSYS, EINVAL};
     int fd = open_file();
     char got[6];
 
-    (void)state;
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         cached_errno = unknown[i];
         memset(got, 0, sizeof got);
@@ -142,9 +141,8 @@ static void a_cache_read_falls_back_to_an_ordinary_read(void **state)
     ops->close(NULL, fd);
 }
 
-static void a_dangling_name_is_not_a_directory(void **state)
+CLAIM(a_dangling_name_is_not_a_directory)
 {
-    (void)state;
     unlink(path);
     assert_int_equal(symlink("nowhere", path), 0);
     assert_int_equal(ops->mkdir(NULL, path, 0700), -ENOENT);
@@ -152,12 +150,11 @@ static void a_dangling_name_is_not_a_directory(void **state)
     unlink(path);
 }
 
-static void data_dropped_from_the_cache_is_still_readable(void **state)
+CLAIM(data_dropped_from_the_cache_is_still_readable)
 {
     int fd = open_file();
     char got[6];
 
-    (void)state;
     assert_int_equal(ops->fdatasync(NULL, fd), 0);
     ops->forget(NULL, fd, 0, 6);
     assert_int_equal(ops->pread(NULL, fd, got, 6, 0), 6);
@@ -165,11 +162,10 @@ static void data_dropped_from_the_cache_is_still_readable(void **state)
     ops->close(NULL, fd);
 }
 
-static void a_hole_takes_a_file_that_may_be_written(void **state)
+CLAIM(a_hole_takes_a_file_that_may_be_written)
 {
     int fd;
 
-    (void)state;
     ops->close(NULL, open_file());
     fd = ops->open(NULL, path, O_RDONLY, 0);
     assert_true(fd >= 0);
@@ -188,25 +184,13 @@ static ssize_t write_nothing(void *ctx, int fd, const void *from, size_t len, in
 }
 
 /* Else the writer would go on for ever. */
-static void a_write_that_gets_nowhere_is_an_error(void **state)
+CLAIM(a_write_that_gets_nowhere_is_an_error)
 {
     struct fs_ops still = *ops;
     const struct fs fs = {.ops = &still};
 
-    (void)state;
     still.pwrite = write_nothing;
     assert_int_equal(fs_pwrite_whole(&fs, 0, "a", 1, 0), -EIO);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interrupted_calls_continue),
-        cmocka_unit_test(a_cache_read_falls_back_to_an_ordinary_read),
-        cmocka_unit_test(a_dangling_name_is_not_a_directory),
-        cmocka_unit_test(data_dropped_from_the_cache_is_still_readable),
-        cmocka_unit_test(a_hole_takes_a_file_that_may_be_written),
-        cmocka_unit_test(a_write_that_gets_nowhere_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
-}
+CLAIMS_MAIN(make_dir, remove_dir)

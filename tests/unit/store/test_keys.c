@@ -1,4 +1,5 @@
 #include "keys_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>
@@ -86,13 +87,12 @@ static struct keys_rig_list random_list(struct random *random, enum spread sprea
     return list;
 }
 
-static void finds_the_same_keys_as_a_list(void **state)
+CLAIM(finds_the_same_keys_as_a_list)
 {
     static const size_t counts[] = {0,   1,   2,   254, 255,  256,
                                     509, 510, 511, 765, 5000, KEYS_IO_BLOCKS * 255 + 1};
     struct random random = seed_random(__func__);
 
-    (void)state;
     sim_fs_init(&sim, random_next(&random));
     for (enum spread spread = EVEN; spread < SPREADS; spread++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -101,11 +101,10 @@ static void finds_the_same_keys_as_a_list(void **state)
 }
 
 /* A few of the same hash are at the border of two blocks, at every offset. */
-static void equal_hashes_over_a_border_are_all_found(void **state)
+CLAIM(equal_hashes_over_a_border_are_all_found)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     sim_fs_init(&sim, 1);
     for (size_t at = 240; at < 260; at++) {
         struct keys_rig_list list = random_list(&random, EVEN, 765);
@@ -118,14 +117,13 @@ static void equal_hashes_over_a_border_are_all_found(void **state)
     sim_fs_fini(&sim);
 }
 
-static void gives_no_more_than_there_is_room_for(void **state)
+CLAIM(gives_no_more_than_there_is_room_for)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = random_list(&random, ONE_HASH, 600);
     struct keys *keys;
     struct keys_entry found[301] = {0};
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys = keys_rig_table(&sim, 1, list);
     found[300].hash = 99;
@@ -154,11 +152,10 @@ static unsigned reads_of(struct keys *keys, struct keys_rig_list list, double *a
     return most;
 }
 
-static void takes_few_reads_however_the_hashes_lie(void **state)
+CLAIM(takes_few_reads_however_the_hashes_lie)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (enum spread spread = EVEN; spread < SPREADS; spread++) {
         struct keys_rig_list list = random_list(&random, spread, 100000);
         struct fs fs;
@@ -189,7 +186,7 @@ static ssize_t not_cached(void *ctx, int fd, void *into, size_t len, int64_t off
     return -EAGAIN;
 }
 
-static void does_not_wait_for_the_disk_if_set_so(void **state)
+CLAIM(does_not_wait_for_the_disk_if_set_so)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = random_list(&random, EVEN, 1000);
@@ -198,7 +195,6 @@ static void does_not_wait_for_the_disk_if_set_so(void **state)
     struct keys_entry found;
     char error[300];
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys_close(keys_rig_table(&sim, 1, list));
     counting_ops = *sim.fs.ops;
@@ -256,11 +252,10 @@ static void merge_random(struct random *random, size_t tables)
     free(all.at);
 }
 
-static void a_merged_table_has_all_entries(void **state)
+CLAIM(a_merged_table_has_all_entries)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     sim_fs_init(&sim, 1);
     for (int round = 0; round < 20; round++)
         merge_random(&random, random_below(&random, 9));
@@ -268,11 +263,10 @@ static void a_merged_table_has_all_entries(void **state)
     sim_fs_fini(&sim);
 }
 
-static void file_names_are_recognised(void **state)
+CLAIM(file_names_are_recognised)
 {
     char name[32];
 
-    (void)state;
     keys_file_name(12, name);
     assert_string_equal(name, "00000012.keys");
     assert_int_equal(keys_file_number(name), 12);
@@ -287,17 +281,4 @@ static void file_names_are_recognised(void **state)
     assert_int_equal(keys_file_number(""), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_same_keys_as_a_list),
-        cmocka_unit_test(equal_hashes_over_a_border_are_all_found),
-        cmocka_unit_test(gives_no_more_than_there_is_room_for),
-        cmocka_unit_test(takes_few_reads_however_the_hashes_lie),
-        cmocka_unit_test(does_not_wait_for_the_disk_if_set_so),
-        cmocka_unit_test(a_merged_table_has_all_entries),
-        cmocka_unit_test(file_names_are_recognised),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Tables of keys when the disk fails, the power goes, or bytes are not what they were. */
 #include "job/wire.h"
 #include "keys_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>
@@ -50,13 +51,12 @@ static void notice(struct keys_rig_list list, int64_t at)
     keys_close(keys);
 }
 
-static void every_flipped_byte_is_noticed(void **state)
+CLAIM(every_flipped_byte_is_noticed)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
     int64_t size;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys_close(keys_rig_table(&sim, 1, list));
     sim_fs_bytes(&sim, TABLE, &size);
@@ -72,7 +72,7 @@ static void every_flipped_byte_is_noticed(void **state)
     free(list.at);
 }
 
-static void a_file_of_another_length_is_refused(void **state)
+CLAIM(a_file_of_another_length_is_refused)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
@@ -80,7 +80,6 @@ static void a_file_of_another_length_is_refused(void **state)
     struct keys *keys;
     int fd;
 
-    (void)state;
     for (int64_t bytes = 0; bytes <= size + KEYS_BLOCK_BYTES; bytes += 512) {
         sim_fs_init(&sim, 1);
         keys_close(keys_rig_table(&sim, 1, list));
@@ -108,14 +107,13 @@ static void copy_block(const char *path, int64_t from, int64_t to)
     sim.fs.ops->close(&sim, fd);
 }
 
-static void a_sound_block_in_another_place_is_noticed(void **state)
+CLAIM(a_sound_block_in_another_place_is_noticed)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
     struct keys *keys = NULL;
     char error[300];
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys_close(keys_rig_table(&sim, 1, list));
     assert_int_equal(keys_open(&sim.fs, "run", 1, 1, &keys, error, sizeof error), -EBADMSG);
@@ -131,13 +129,12 @@ static void a_sound_block_in_another_place_is_noticed(void **state)
     free(list.at);
 }
 
-static void a_block_of_another_table_is_noticed(void **state)
+CLAIM(a_block_of_another_table_is_noticed)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
     struct keys *keys = keys_rig_table((sim_fs_init(&sim, 1), &sim), 1, list);
 
-    (void)state;
     keys_close(keys_rig_table(&sim, 2, list));
     memcpy(sim_fs_bytes(&sim, TABLE, NULL), sim_fs_bytes(&sim, "run/00000002.keys", NULL),
            KEYS_BLOCK_BYTES);
@@ -148,14 +145,13 @@ static void a_block_of_another_table_is_noticed(void **state)
 }
 
 /* Whatever the cause, it is damage, and no merge continues with it. */
-static void entries_in_no_order_are_noticed(void **state)
+CLAIM(entries_in_no_order_are_noticed)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
     struct keys *keys = keys_rig_table((sim_fs_init(&sim, 1), &sim), 1, list);
     char *block = sim_fs_bytes(&sim, TABLE, NULL);
 
-    (void)state;
     keys_put_entry(block, 3, &list.at[4]);
     keys_put_entry(block, 4, &list.at[3]);
     keys_sign(block, KEYS_RIG_SEED, 1, 0);
@@ -166,7 +162,7 @@ static void entries_in_no_order_are_noticed(void **state)
     free(list.at);
 }
 
-static void a_newer_format_is_refused_as_such(void **state)
+CLAIM(a_newer_format_is_refused_as_such)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, SMALL);
@@ -174,7 +170,6 @@ static void a_newer_format_is_refused_as_such(void **state)
     char block[KEYS_BLOCK_BYTES], error[300];
     int fd;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys_close(keys_rig_table(&sim, 1, list));
     fd = sim.fs.ops->open(&sim, TABLE, O_RDWR, 0);
@@ -271,12 +266,11 @@ static uint64_t crash_and_look(uint64_t at, enum sim_damage damage, uint64_t see
     return ios;
 }
 
-static void a_crash_leaves_a_whole_or_no_table(void **state)
+CLAIM(a_crash_leaves_a_whole_or_no_table)
 {
     struct random random = seed_random(__func__);
     uint64_t ios, runs;
 
-    (void)state;
     begin(&random, 140000);
     ios = crash_and_look(0, SIM_DROP_UNSYNCED, random_next(&random));
     assert_true(ios > 15);
@@ -287,12 +281,11 @@ static void a_crash_leaves_a_whole_or_no_table(void **state)
 }
 
 /* As above with small ones: every I/O with every damage. */
-static void a_crash_leaves_whole_or_no_small_tables(void **state)
+CLAIM(a_crash_leaves_whole_or_no_small_tables)
 {
     struct random random = seed_random(__func__);
     uint64_t ios;
 
-    (void)state;
     begin(&random, 300);
     ios = crash_and_look(0, SIM_DROP_UNSYNCED, random_next(&random));
     for (uint64_t at = 1; at <= ios + 3; at++)
@@ -326,11 +319,10 @@ static void fail_and_look(uint64_t at, bool for_ever, int error)
     sim_fs_fini(&sim);
 }
 
-static void a_failed_write_leaves_nothing_behind(void **state)
+CLAIM(a_failed_write_leaves_nothing_behind)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     begin(&random, 12000);
     for (uint64_t at = 1; at < 15; at++) {
         fail_and_look(at, false, EIO);
@@ -371,13 +363,12 @@ static int read_in_all_ways(void)
     return result;
 }
 
-static void a_failed_read_is_reported(void **state)
+CLAIM(a_failed_read_is_reported)
 {
     struct random random = seed_random(__func__);
     struct keys *tables[2];
     int reads = 0;
 
-    (void)state;
     begin(&random, SMALL);
     sim_fs_init(&sim, 1);
     write_sections(tables);
@@ -408,7 +399,7 @@ static int pace(void *ctx, size_t bytes)
     return ++pacing->calls == pacing->stop_at ? -ECANCELED : 0;
 }
 
-static void the_pace_callback_may_end_the_write(void **state)
+CLAIM(the_pace_callback_may_end_the_write)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, 60000);
@@ -417,7 +408,6 @@ static void the_pace_callback_may_end_the_write(void **state)
     size_t calls;
     int64_t size;
 
-    (void)state;
     writing.pace = pace;
     writing.ctx = &pacing;
     sim_fs_init(&sim, 1);
@@ -445,13 +435,12 @@ static void *load_on_helper(void *ctx)
     return NULL;
 }
 
-static void filters_are_read_beside_questions(void **state)
+CLAIM(filters_are_read_beside_questions)
 {
     struct random random = seed_random(__func__);
     struct keys_rig_list list = even_list(&random, 20000);
     struct keys *keys;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     keys_close(keys_rig_table(&sim, 1, list));
     for (int round = 0; round < 30; round++) {
@@ -473,22 +462,4 @@ static void filters_are_read_beside_questions(void **state)
     free(list.at);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_flipped_byte_is_noticed),
-        cmocka_unit_test(a_file_of_another_length_is_refused),
-        cmocka_unit_test(a_sound_block_in_another_place_is_noticed),
-        cmocka_unit_test(a_block_of_another_table_is_noticed),
-        cmocka_unit_test(entries_in_no_order_are_noticed),
-        cmocka_unit_test(a_newer_format_is_refused_as_such),
-        cmocka_unit_test(a_crash_leaves_a_whole_or_no_table),
-        cmocka_unit_test(a_crash_leaves_whole_or_no_small_tables),
-        cmocka_unit_test(a_failed_write_leaves_nothing_behind),
-        cmocka_unit_test(a_failed_read_is_reported),
-        cmocka_unit_test(the_pace_callback_may_end_the_write),
-        cmocka_unit_test(filters_are_read_beside_questions),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
  * checksum is right. */
 #include "job/wire.h"
 #include "store/keys_private.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 enum { SEED = 5, NUMBER = 3, FORMAT_AT = 8, ENTRIES_AT = 16, FILTER_AT = 24 };
 
-static void only_canonical_names_are_tables(void **state)
+CLAIM(only_canonical_names_are_tables)
 {
     static const struct {
         const char *name;
@@ -28,19 +29,17 @@ static void only_canonical_names_are_tables(void **state)
         {"x0000001.keys", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_int_equal(keys_file_number(names[i].name), names[i].number);
 }
 
-static void a_footer_is_of_its_file_s_length_or_refused(void **state)
+CLAIM(a_footer_is_of_its_file_s_length_or_refused)
 {
     const struct keys_shape shape = keys_shape_of(1000, 10);
     const int64_t bytes = (int64_t)(shape.footer_at + 1) * KEYS_BLOCK_BYTES;
     char block[KEYS_BLOCK_BYTES];
     struct keys_shape found;
 
-    (void)state;
     keys_put_footer(block, SEED, NUMBER, &shape);
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), 0);
     assert_int_equal(found.entries, 1000);
@@ -55,7 +54,7 @@ static void a_footer_is_of_its_file_s_length_or_refused(void **state)
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
-static void impossible_counts_are_rejected_despite_a_valid_checksum(void **state)
+CLAIM(impossible_counts_are_rejected_despite_a_valid_checksum)
 {
     static const struct {
         uint64_t entries, filter_blocks;
@@ -67,7 +66,6 @@ static void impossible_counts_are_rejected_despite_a_valid_checksum(void **state
     char block[KEYS_BLOCK_BYTES];
     struct keys_shape found = {.entries = 7};
 
-    (void)state;
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         bool is_fine = tries[i].entries == 999; /* of the same shape in blocks */
 
@@ -90,14 +88,13 @@ static void impossible_counts_are_rejected_despite_a_valid_checksum(void **state
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
-static void a_footer_of_a_newer_format_is_not_damage(void **state)
+CLAIM(a_footer_of_a_newer_format_is_not_damage)
 {
     const struct keys_shape shape = keys_shape_of(1000, 10);
     const int64_t bytes = (int64_t)(shape.footer_at + 1) * KEYS_BLOCK_BYTES;
     char block[KEYS_BLOCK_BYTES];
     struct keys_shape found;
 
-    (void)state;
     keys_put_footer(block, SEED, NUMBER, &shape);
     wire_put_u32(block + FORMAT_AT, KEYS_FORMAT + 1);
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
@@ -108,13 +105,4 @@ static void a_footer_of_a_newer_format_is_not_damage(void **state)
     assert_int_equal(keys_get_footer(block, SEED, NUMBER, bytes, &found), -EBADMSG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_canonical_names_are_tables),
-        cmocka_unit_test(a_footer_is_of_its_file_s_length_or_refused),
-        cmocka_unit_test(a_footer_of_a_newer_format_is_not_damage),
-        cmocka_unit_test(impossible_counts_are_rejected_despite_a_valid_checksum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Every allocation of filter, alive and keys fails once: the failure is reported, and nothing is left behind. */
 #include "base/pages.h"
+#include "unit/claim.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -69,13 +70,12 @@ static int merge_and_load(struct keys *const tables[2])
     return result;
 }
 
-static void tables_of_keys(void **state)
+CLAIM(tables_of_keys)
 {
     struct keys_rig_list list = keys_rig_make(300);
     struct keys *tables[2];
     int failed = 0, result;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     for (size_t i = 0; i < list.count; i++)
         list.at[i] = (struct keys_entry){.hash = i << 20, .run = 1};
@@ -95,13 +95,12 @@ static void tables_of_keys(void **state)
     free(list.at);
 }
 
-static void bits_and_filters(void **state)
+CLAIM(bits_and_filters)
 {
     struct alive alive;
     struct filter filter;
     char bytes[8] = {0};
 
-    (void)state;
     allocations_left = 0;
     assert_false(alive_init(&alive, 10));
     allocations_left = 0;
@@ -115,12 +114,4 @@ static void bits_and_filters(void **state)
     filter_fini(&filter);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_of_keys),
-        cmocka_unit_test(bits_and_filters),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* Tables of keys made one in steps. */
 #include "keys_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static void ask_between(struct random *random)
     assert_true(keys_find(keys, random_next(random), true, &found, 1) >= 0);
 }
 
-static void any_size_of_steps_gives_the_same_table(void **state)
+CLAIM(any_size_of_steps_gives_the_same_table)
 {
     static const uint64_t sizes[] = {1, 7, 1399, 4200, UINT64_MAX};
     struct random random = seed_random(__func__);
@@ -84,7 +85,6 @@ static void any_size_of_steps_gives_the_same_table(void **state)
     uint64_t kept = 0;
     char *whole, *stepped;
 
-    (void)state;
     make_tables(&random);
     assert_int_equal(scene.entries, 3 * 1400);
     assert_int_equal(merge_whole(&writing, scene.keys, TABLES, keeps_two_of_three, NULL, &kept), 0);
@@ -108,12 +108,11 @@ static void any_size_of_steps_gives_the_same_table(void **state)
     end_tables();
 }
 
-static void one_left_in_the_middle_leaves_no_file(void **state)
+CLAIM(one_left_in_the_middle_leaves_no_file)
 {
     struct random random = seed_random(__func__);
     int files;
 
-    (void)state;
     make_tables(&random);
     files = sim.now.count;
     for (uint64_t entries = 0; entries < scene.entries; entries += 523) {
@@ -135,7 +134,7 @@ static int give_up(void *ctx, size_t bytes)
     return *(bool *)ctx ? -ECANCELED : 0;
 }
 
-static void a_cancelled_merge_reports_that_and_leaves_no_file(void **state)
+CLAIM(a_cancelled_merge_reports_that_and_leaves_no_file)
 {
     struct random random = seed_random(__func__);
     struct keys_writing writing;
@@ -143,7 +142,6 @@ static void a_cancelled_merge_reports_that_and_leaves_no_file(void **state)
     bool is_cancelled = false;
     int files, result;
 
-    (void)state;
     make_tables(&random);
     files = sim.now.count;
     writing = keys_rig_writing(&sim, MADE, scene.entries);
@@ -161,13 +159,12 @@ static void a_cancelled_merge_reports_that_and_leaves_no_file(void **state)
     end_tables();
 }
 
-static void a_table_with_damage_ends_the_merge_at_its_step(void **state)
+CLAIM(a_table_with_damage_ends_the_merge_at_its_step)
 {
     struct random random = seed_random(__func__);
     struct keys_merger *merger;
     int files;
 
-    (void)state;
     make_tables(&random);
     files = sim.now.count;
     merger = new_merger();
@@ -185,14 +182,4 @@ static void a_table_with_damage_ends_the_merge_at_its_step(void **state)
     end_tables();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_size_of_steps_gives_the_same_table),
-        cmocka_unit_test(one_left_in_the_middle_leaves_no_file),
-        cmocka_unit_test(a_cancelled_merge_reports_that_and_leaves_no_file),
-        cmocka_unit_test(a_table_with_damage_ends_the_merge_at_its_step),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "run_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 /* A run holds what was put into it, by every way of reading. */
@@ -168,51 +169,37 @@ static void round_trip(struct random *random, uint32_t count, unsigned sections,
     sim_fs_fini(&sim);
 }
 
-static void holds_its_jobs(void **state)
+CLAIM(holds_its_jobs)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (int i = 0; i < 20; i++)
         round_trip(&random, (uint32_t)random_below(&random, 2000),
                    1 + (unsigned)random_below(&random, ALL_PARTS), 0);
 }
 
-static void runs_of_any_section_and_size_are_read_back(void **state)
+CLAIM(runs_of_any_section_and_size_are_read_back)
 {
     static const uint32_t counts[] = {0, 1, 169, 170, 171, 340, 341};
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (unsigned section = 0; section < SECTIONS; section++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
             round_trip(&random, counts[i], 1u << section, 0);
 }
 
-static void records_of_a_mebibyte(void **state)
+CLAIM(records_of_a_mebibyte)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     round_trip(&random, 12, ALL_PARTS, 2 << 20);
 }
 
-static void directory_larger_than_a_window(void **state)
+CLAIM(directory_larger_than_a_window)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     round_trip(&random, 14000, ALL_PARTS, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_its_jobs),
-        cmocka_unit_test(runs_of_any_section_and_size_are_read_back),
-        cmocka_unit_test(records_of_a_mebibyte),
-        cmocka_unit_test(directory_larger_than_a_window),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

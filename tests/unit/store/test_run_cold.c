@@ -1,4 +1,5 @@
 /* Parts of a new run that leave the page cache: only synced ones that are not read soon. */
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <setjmp.h>
@@ -106,13 +107,12 @@ static int64_t end_of_records(const struct run *run)
     return (int64_t)(last.offset + last.bytes);
 }
 
-static void only_synced_late_jobs_leave_the_cache(void **state)
+CLAIM(only_synced_late_jobs_leave_the_cache)
 {
     struct random random = seed_random(__func__);
     struct run *run;
     unsigned forgotten = 0;
 
-    (void)state;
     rig_init(&rig, &random, SLOTS, 1u << SECTION_DELAYED, BODY_BYTES);
     run = write_seen(COLD_MS, true);
     assert_true(seen.forgets > 0);
@@ -129,11 +129,10 @@ static void only_synced_late_jobs_leave_the_cache(void **state)
     rig_fini(&rig);
 }
 
-static void nothing_leaves_the_cache_if_all_jobs_are_due_soon(void **state)
+CLAIM(nothing_leaves_the_cache_if_all_jobs_are_due_soon)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     rig_init(&rig, &random, SLOTS / 2, 1u << SECTION_DELAYED, BODY_BYTES);
     close_seen(write_seen(1000, true)); /* all are due before */
     assert_int_equal(seen.forgets, 0);
@@ -145,12 +144,4 @@ static void nothing_leaves_the_cache_if_all_jobs_are_due_soon(void **state)
     rig_fini(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_synced_late_jobs_leave_the_cache),
-        cmocka_unit_test(nothing_leaves_the_cache_if_all_jobs_are_due_soon),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "run_rig.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <signal.h>
@@ -80,11 +81,10 @@ static void crash_everywhere(struct random *random, uint32_t count, size_t body_
     rig_fini(&rig);
 }
 
-static void a_power_cut_leaves_a_whole_or_no_run(void **state)
+CLAIM(a_power_cut_leaves_a_whole_or_no_run)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     crash_everywhere(&random, 200, 0);
     crash_everywhere(&random, 40, 100000); /* several portions */
 }
@@ -121,13 +121,12 @@ static uint64_t fail_at(const struct rig *rig, uint64_t n, bool for_ever, int wi
     return ios;
 }
 
-static void every_io_fails_once_and_for_ever(void **state)
+CLAIM(every_io_fails_once_and_for_ever)
 {
     struct random random = seed_random(__func__);
     struct rig rig;
     uint64_t ios;
 
-    (void)state;
     rig_init(&rig, &random, 40, ALL_PARTS, 100000);
     ios = fail_at(&rig, 0, false, EIO);
     for (uint64_t n = 1; n <= ios; n++) {
@@ -139,13 +138,12 @@ static void every_io_fails_once_and_for_ever(void **state)
     rig_fini(&rig);
 }
 
-static void a_full_disk_leaves_no_partial_run(void **state)
+CLAIM(a_full_disk_leaves_no_partial_run)
 {
     struct random random = seed_random(__func__);
     struct run_info info;
     struct rig rig;
 
-    (void)state;
     rig_init(&rig, &random, 40, ALL_PARTS, 100000);
     for (int64_t bytes = 1; bytes < 2 << 20; bytes += 300000) {
         struct sim_fs sim;
@@ -176,12 +174,11 @@ static int keep_pace(void *ctx, size_t bytes)
     return ++pace->calls == pace->give_up_at ? -ECANCELED : 0;
 }
 
-static void the_pace_callback_gets_every_byte_and_may_cancel(void **state)
+CLAIM(the_pace_callback_gets_every_byte_and_may_cancel)
 {
     struct random random = seed_random(__func__);
     struct rig rig;
 
-    (void)state;
     rig_init(&rig, &random, 30, ALL_PARTS, 1 << 20);
     for (uint32_t n = 0, calls = 0; n <= calls; n++) {
         struct sim_fs sim;
@@ -210,14 +207,13 @@ static void the_pace_callback_gets_every_byte_and_may_cancel(void **state)
     rig_fini(&rig);
 }
 
-static void an_abandoned_run_leaves_nothing(void **state)
+CLAIM(an_abandoned_run_leaves_nothing)
 {
     struct random random = seed_random(__func__);
     struct run_writer *writer;
     struct sim_fs sim;
     struct rig rig;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     rig_init(&rig, &random, 1, ALL_PARTS, 0);
     assert_int_equal(
@@ -269,13 +265,12 @@ static bool stops(const struct rig_slot *first, const struct rig_slot *second)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void the_order_is_asserted(void **state)
+CLAIM(the_order_is_asserted)
 {
     struct random random = seed_random(__func__);
     struct rig_slot one, other;
     struct rig rig;
 
-    (void)state;
     rig_init(&rig, &random, 1, 1u << SECTION_RETRYING, 0);
     one = other = rig.slots[0];
     assert_false(stops(&one, &other));
@@ -294,16 +289,4 @@ static void the_order_is_asserted(void **state)
     rig_fini(&rig);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_power_cut_leaves_a_whole_or_no_run),
-        cmocka_unit_test(every_io_fails_once_and_for_ever),
-        cmocka_unit_test(a_full_disk_leaves_no_partial_run),
-        cmocka_unit_test(the_pace_callback_gets_every_byte_and_may_cancel),
-        cmocka_unit_test(an_abandoned_run_leaves_nothing),
-        cmocka_unit_test(the_order_is_asserted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -7,6 +7,7 @@
 
 #include "run_rig.h"
 #include "store/run_private.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <fcntl.h>
@@ -136,7 +137,7 @@ static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, 
     return at < BLOCK;
 }
 
-static void damage_in_unused_bytes_loses_no_job(void **state)
+CLAIM(damage_in_unused_bytes_loses_no_job)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -145,7 +146,6 @@ static void damage_in_unused_bytes_loses_no_job(void **state)
     int64_t size;
     char *bytes;
 
-    (void)state;
     make(&sim, &rig, &random, 6, 100);
     bytes = sim_fs_bytes(&sim, PATH, &size);
     run = rig_open(&sim.fs, 7);
@@ -168,7 +168,7 @@ static void damage_in_unused_bytes_loses_no_job(void **state)
     sim_fs_fini(&sim);
 }
 
-static void every_flipped_byte_is_noticed(void **state)
+CLAIM(every_flipped_byte_is_noticed)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -176,7 +176,6 @@ static void every_flipped_byte_is_noticed(void **state)
     int64_t size;
     char *bytes;
 
-    (void)state;
     make(&sim, &rig, &random, 6, 100);
     bytes = sim_fs_bytes(&sim, PATH, &size);
     for (int64_t at = 0; at < size; at++) {
@@ -202,7 +201,7 @@ static void every_flipped_byte_is_noticed(void **state)
     sim_fs_fini(&sim);
 }
 
-static void bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy(void **state)
+CLAIM(bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -211,7 +210,6 @@ static void bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy(void
     int64_t size, end;
     int fd, result;
 
-    (void)state;
     make(&sim, &rig, &random, 6, 100);
     sim_fs_bytes(&sim, PATH, &size);
     fd = sim.fs.ops->open(&sim, PATH, O_RDWR, 0);
@@ -240,7 +238,7 @@ static bool is_end(int64_t at, int64_t size)
 }
 
 /* Blocks and records are good for one place of one file only. */
-static void misplaced_records_are_rejected(void **state)
+CLAIM(misplaced_records_are_rejected)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -250,7 +248,6 @@ static void misplaced_records_are_rejected(void **state)
     int64_t size;
     int result;
 
-    (void)state;
     make(&sim, &rig, &random, 4 * BLOCK_SLOTS, 0);
     assert_null(try_open(&sim.fs, 7, RIG_SEED + 1, &result));
     assert_int_equal(rig_write(&rig, &sim.fs, 8, &info), 0);
@@ -286,7 +283,7 @@ static void misplaced_records_are_rejected(void **state)
 }
 
 /* Another length than the record's, a missing slot: damage of the file that names it. */
-static void wrong_hints_are_refused(void **state)
+CLAIM(wrong_hints_are_refused)
 {
     struct random random = seed_random(__func__);
     struct buffer scratch;
@@ -295,7 +292,6 @@ static void wrong_hints_are_refused(void **state)
     struct rig rig;
     struct run *run;
 
-    (void)state;
     make(&sim, &rig, &random, 10, 0);
     run = rig_open(&sim.fs, 7);
     buffer_init(&scratch, 1 << 20);
@@ -310,7 +306,7 @@ static void wrong_hints_are_refused(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_damaged_directory_is_skipped(void **state)
+CLAIM(a_damaged_directory_is_skipped)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
@@ -320,7 +316,6 @@ static void a_damaged_directory_is_skipped(void **state)
     uint32_t next;
     int64_t size;
 
-    (void)state;
     make(&sim, &rig, &random, 3 * BLOCK_SLOTS + 5, 0);
     sim_fs_bytes(&sim, PATH, &size);
     /* Behind the directory: topics, footer. */
@@ -341,14 +336,13 @@ static void a_damaged_directory_is_skipped(void **state)
 
 /* ---- reading fails ---- */
 
-static void a_read_that_fails_once_takes_nothing_along(void **state)
+CLAIM(a_read_that_fails_once_takes_nothing_along)
 {
     struct random random = seed_random(__func__);
     struct sim_fs sim;
     struct rig rig;
     bool met = true;
 
-    (void)state;
     make(&sim, &rig, &random, 2000, 0);
     for (uint64_t n = 1; met; n++)
         for (int for_ever = 0; for_ever < 2; for_ever++) {
@@ -381,7 +375,7 @@ static void a_read_that_fails_once_takes_nothing_along(void **state)
     sim_fs_fini(&sim);
 }
 
-static void uncached_blocks_are_not_waited_for(void **state)
+CLAIM(uncached_blocks_are_not_waited_for)
 {
     struct random random = seed_random(__func__);
     struct buffer scratch;
@@ -391,7 +385,6 @@ static void uncached_blocks_are_not_waited_for(void **state)
     struct rig rig;
     struct run *run;
 
-    (void)state;
     make(&sim, &rig, &random, 10, 0);
     run = rig_open(&sim.fs, 7);
     buffer_init(&scratch, 1 << 20);
@@ -443,11 +436,10 @@ static void punch_some(struct random *random, const struct rig *rig, const struc
         punched[i] = true;
 }
 
-static void holes_end_with_their_slots(void **state)
+CLAIM(holes_end_with_their_slots)
 {
     struct random random = seed_random(__func__);
 
-    (void)state;
     for (int round = 0; round < 20; round++) {
         bool punched[400] = {0};
         struct sim_fs sim;
@@ -470,7 +462,7 @@ static void holes_end_with_their_slots(void **state)
     }
 }
 
-static void a_run_all_punched_keeps_its_directory_only(void **state)
+CLAIM(a_run_all_punched_keeps_its_directory_only)
 {
     struct random random = seed_random(__func__);
     struct run_slot entries[500];
@@ -479,7 +471,6 @@ static void a_run_all_punched_keeps_its_directory_only(void **state)
     struct run *run;
     uint64_t freed, again;
 
-    (void)state;
     make(&sim, &rig, &random, 500, 5000);
     run = rig_open(&sim.fs, 7);
     sim.no_punch = true;
@@ -501,7 +492,7 @@ static void a_run_all_punched_keeps_its_directory_only(void **state)
 
 /* ---- formats ---- */
 
-static void a_newer_format_is_refused_by_name(void **state)
+CLAIM(a_newer_format_is_refused_by_name)
 {
     struct random random = seed_random(__func__);
     char error[512], *bytes;
@@ -510,7 +501,6 @@ static void a_newer_format_is_refused_by_name(void **state)
     struct rig rig;
     int64_t size;
 
-    (void)state;
     make(&sim, &rig, &random, 3, 0);
     bytes = sim_fs_bytes(&sim, PATH, &size);
     bytes[8] = bytes[size - BLOCK + 8] = RUN_FORMAT + 1;
@@ -524,11 +514,10 @@ static void a_newer_format_is_refused_by_name(void **state)
     sim_fs_fini(&sim);
 }
 
-static void names_of_files(void **state)
+CLAIM(names_of_files)
 {
     char name[32];
 
-    (void)state;
     run_file_name(12, name);
     assert_string_equal(name, "00000012.run");
     assert_int_equal(run_file_number(name), 12);
@@ -543,22 +532,4 @@ static void names_of_files(void **state)
     assert_int_equal(run_file_number("CATALOG-00000001"), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damage_in_unused_bytes_loses_no_job),
-        cmocka_unit_test(every_flipped_byte_is_noticed),
-        cmocka_unit_test(bytes_behind_the_footer_are_ignored_and_the_header_has_its_copy),
-        cmocka_unit_test(misplaced_records_are_rejected),
-        cmocka_unit_test(wrong_hints_are_refused),
-        cmocka_unit_test(a_damaged_directory_is_skipped),
-        cmocka_unit_test(a_read_that_fails_once_takes_nothing_along),
-        cmocka_unit_test(uncached_blocks_are_not_waited_for),
-        cmocka_unit_test(holes_end_with_their_slots),
-        cmocka_unit_test(a_run_all_punched_keeps_its_directory_only),
-        cmocka_unit_test(a_newer_format_is_refused_by_name),
-        cmocka_unit_test(names_of_files),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

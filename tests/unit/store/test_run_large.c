@@ -2,6 +2,7 @@
  * scans that end early. */
 #include "store/run.h"
 #include "support/sim_fs.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -74,11 +75,10 @@ static struct run *open_run(void)
 
 /* ---- writing ---- */
 
-static void a_failure_in_any_part_is_reported_and_leaves_no_run(void **state)
+CLAIM(a_failure_in_any_part_is_reported_and_leaves_no_run)
 {
     int result = -EIO, failed = 0;
 
-    (void)state;
     for (uint64_t io = 1; result < 0; io++) {
         start();
         sim.fail_at = sim.ios + io;
@@ -95,11 +95,10 @@ static void a_failure_in_any_part_is_reported_and_leaves_no_run(void **state)
     sim_fs_fini(&sim);
 }
 
-static void the_pace_callback_may_cancel_at_any_time(void **state)
+CLAIM(the_pace_callback_may_cancel_at_any_time)
 {
     int result = -ECANCELED, gave_up = 0;
 
-    (void)state;
     for (int paces = 0; result < 0; paces++) {
         start();
         paces_left = paces;
@@ -156,14 +155,13 @@ static struct looking all(void)
 }
 
 /* Those that lie far apart are read one group after the other. */
-static void a_scan_ends_after_the_job_that_stops_it(void **state)
+CLAIM(a_scan_ends_after_the_job_that_stops_it)
 {
     static const uint32_t behind[] = {0, 1, 169, 170, 5000, 40000, SLOTS - 4};
     static const uint32_t every[] = {1, 3, 2000};
     struct run *run;
     uint32_t next;
 
-    (void)state;
     start();
     assert_int_equal(write_run(SLOTS, NULL), 0);
     run = open_run();
@@ -182,13 +180,12 @@ static void a_scan_ends_after_the_job_that_stops_it(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_scan_stops_before_its_end_bound(void **state)
+CLAIM(a_scan_stops_before_its_end_bound)
 {
     struct looking looking = all();
     struct run *run;
     uint32_t next;
 
-    (void)state;
     start();
     assert_int_equal(write_run(SLOTS, NULL), 0);
     run = open_run();
@@ -202,12 +199,11 @@ static void a_scan_stops_before_its_end_bound(void **state)
 }
 
 /* A failed read of many is repeated one by one, including the directory. */
-static void a_read_that_fails_once_costs_a_scan_nothing(void **state)
+CLAIM(a_read_that_fails_once_costs_a_scan_nothing)
 {
     struct run *run;
     uint32_t next;
 
-    (void)state;
     start();
     assert_int_equal(write_run(SLOTS, NULL), 0);
     run = open_run();
@@ -235,7 +231,7 @@ static ssize_t pread_around(void *ctx, int fd, void *into, size_t len, int64_t o
 }
 
 /* The scan continues behind them on request, and may be ended in the middle of them. */
-static void records_that_cannot_be_read_are_given_empty(void **state)
+CLAIM(records_that_cannot_be_read_are_given_empty)
 {
     struct fs_ops ops;
     struct fs fs = {.ops = &ops, .ctx = &sim};
@@ -244,7 +240,6 @@ static void records_that_cannot_be_read_are_given_empty(void **state)
     char error[512];
     uint32_t next;
 
-    (void)state;
     start();
     assert_int_equal(write_run(SLOTS, NULL), 0);
     ops = *sim.fs.ops;
@@ -268,7 +263,7 @@ static void records_that_cannot_be_read_are_given_empty(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_directory_that_cannot_be_read_ends_the_scan_before_it(void **state)
+CLAIM(a_directory_that_cannot_be_read_ends_the_scan_before_it)
 {
     enum { BLOCK = 4096, BLOCK_SLOTS = 170, BAD_BLOCK = 5 };
     struct fs_ops ops;
@@ -280,7 +275,6 @@ static void a_directory_that_cannot_be_read_ends_the_scan_before_it(void **state
     uint32_t next;
     uint64_t directory_at;
 
-    (void)state;
     start();
     assert_int_equal(write_run(SLOTS, NULL), 0);
     ops = *sim.fs.ops;
@@ -300,16 +294,4 @@ static void a_directory_that_cannot_be_read_ends_the_scan_before_it(void **state
     sim_fs_fini(&sim);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failure_in_any_part_is_reported_and_leaves_no_run),
-        cmocka_unit_test(the_pace_callback_may_cancel_at_any_time),
-        cmocka_unit_test(a_scan_ends_after_the_job_that_stops_it),
-        cmocka_unit_test(a_scan_stops_before_its_end_bound),
-        cmocka_unit_test(a_read_that_fails_once_costs_a_scan_nothing),
-        cmocka_unit_test(records_that_cannot_be_read_are_given_empty),
-        cmocka_unit_test(a_directory_that_cannot_be_read_ends_the_scan_before_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

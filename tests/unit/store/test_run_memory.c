@@ -1,4 +1,6 @@
 /* Every allocation of runs fails once: the failure is reported, and nothing is left behind. */
+#include "unit/claim.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,12 +115,11 @@ static int write_and_read(void)
     return result;
 }
 
-static void every_allocation_fails_once(void **state)
+CLAIM(every_allocation_fails_once)
 {
     struct random random = seed_random(__func__);
     int failed = 0, result;
 
-    (void)state;
     sim_fs_init(&sim, 1);
     rig_init(&rig, &random, 300, (1 << SECTIONS) - 1, 0);
     /* A scan without memory for many records reads them one by one. */
@@ -135,11 +136,4 @@ static void every_allocation_fails_once(void **state)
     sim_fs_fini(&sim);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation_fails_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

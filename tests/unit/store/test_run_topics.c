@@ -1,5 +1,6 @@
 /* The names of a run's topics: each once, and what is stored of them is whole or refused. */
 #include "store/run_private.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -17,13 +18,12 @@ static struct slice name_of(unsigned number, char text[16])
     return slice_make(text, (size_t)snprintf(text, 16, "topic-%u", number));
 }
 
-static void names_keep_the_number_they_were_given(void **state)
+CLAIM(names_keep_the_number_they_were_given)
 {
     struct run_topics topics, again;
     uint32_t number;
     char text[16];
 
-    (void)state;
     run_topics_init(&topics);
     run_topics_init(&again);
     for (uint32_t round = 0; round < 2; round++)
@@ -41,7 +41,7 @@ static void names_keep_the_number_they_were_given(void **state)
     run_topics_fini(&again);
 }
 
-static void stored_topics_are_whole_or_rejected(void **state)
+CLAIM(stored_topics_are_whole_or_rejected)
 {
     static const struct {
         const char *bytes;
@@ -57,7 +57,6 @@ static void stored_topics_are_whole_or_rejected(void **state)
         {"", 0, 1, -EBADMSG},        {"", 0, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         struct run_topics topics;
 
@@ -69,11 +68,4 @@ static void stored_topics_are_whole_or_rejected(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_keep_the_number_they_were_given),
-        cmocka_unit_test(stored_topics_are_whole_or_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

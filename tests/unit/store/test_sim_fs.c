@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "support/sim_fs.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <errno.h>
@@ -40,13 +41,12 @@ static int make(struct sim_fs *sim, uint64_t seed, bool sync)
     return fd;
 }
 
-static void a_hole_reads_as_zeros_and_takes_no_space(void **state)
+CLAIM(a_hole_reads_as_zeros_and_takes_no_space)
 {
     struct sim_fs sim;
     int fd = make(&sim, 1, true);
     char bytes[BYTES];
 
-    (void)state;
     assert_int_equal(sim.fs.ops->disk_bytes(&sim, fd), BYTES);
     /* From the middle of sector 2 to the middle of 10: the 7 between are free. */
     assert_int_equal(sim.fs.ops->punch(&sim, fd, 2 * 512 + 100, 8 * 512), 0);
@@ -60,12 +60,11 @@ static void a_hole_reads_as_zeros_and_takes_no_space(void **state)
     sim_fs_fini(&sim);
 }
 
-static void a_hole_makes_room_on_a_full_disk(void **state)
+CLAIM(a_hole_makes_room_on_a_full_disk)
 {
     struct sim_fs sim;
     int fd = make(&sim, 1, true);
 
-    (void)state;
     sim.bytes_max = BYTES;
     assert_int_equal(sim.fs.ops->pwrite(&sim, fd, "y", 1, BYTES), -ENOSPC);
     assert_int_equal(sim.fs.ops->punch(&sim, fd, 0, 512), 0);
@@ -99,12 +98,11 @@ static int holes_after(uint64_t seed, enum sim_damage damage, bool sync)
     return holes;
 }
 
-static void a_power_cut_keeps_a_hole_sector_by_sector(void **state)
+CLAIM(a_power_cut_keeps_a_hole_sector_by_sector)
 {
     struct random random = seed_random(__func__);
     int partly = 0;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         int holes = holes_after(random_next(&random), SIM_SOME_SECTORS, false);
 
@@ -117,12 +115,11 @@ static void a_power_cut_keeps_a_hole_sector_by_sector(void **state)
     assert_true(partly > 10);
 }
 
-static void a_clone_has_holes_of_its_own(void **state)
+CLAIM(a_clone_has_holes_of_its_own)
 {
     struct sim_fs sim, clone;
     int fd = make(&sim, 1, true), twin;
 
-    (void)state;
     assert_int_equal(sim.fs.ops->punch(&sim, fd, 0, 1024), 0);
     sim_fs_clone(&clone, &sim, 2);
     assert_int_equal(sim.fs.ops->punch(&sim, fd, 0, 4096), 0);
@@ -133,27 +130,15 @@ static void a_clone_has_holes_of_its_own(void **state)
     sim_fs_fini(&sim);
 }
 
-static void unsupported_punching_is_reported(void **state)
+CLAIM(unsupported_punching_is_reported)
 {
     struct sim_fs sim;
     int fd = make(&sim, 1, true);
 
-    (void)state;
     sim.no_punch = true;
     assert_int_equal(sim.fs.ops->punch(&sim, fd, 0, BYTES), -EOPNOTSUPP);
     assert_int_equal(sim.fs.ops->disk_bytes(&sim, fd), BYTES);
     sim_fs_fini(&sim);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hole_reads_as_zeros_and_takes_no_space),
-        cmocka_unit_test(a_hole_makes_room_on_a_full_disk),
-        cmocka_unit_test(a_power_cut_keeps_a_hole_sector_by_sector),
-        cmocka_unit_test(a_clone_has_holes_of_its_own),
-        cmocka_unit_test(unsupported_punching_is_reported),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "support/wal_owner.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -87,9 +88,8 @@ static int read_job(struct scene *scene, uint32_t id, bool may_block)
 
 /* ---- round trips ---- */
 
-static void returns_committed_records_after_reopening(void **state)
+CLAIM(returns_committed_records_after_reopening)
 {
-    (void)state;
     for (enum wal_sync sync = WAL_SYNC_ALWAYS; sync <= WAL_SYNC_NEVER; sync++) {
         struct scene *scene = start(sync, 1 << 16);
 
@@ -108,11 +108,10 @@ static void returns_committed_records_after_reopening(void **state)
     }
 }
 
-static void epoch_and_sequence_rise(void **state)
+CLAIM(epoch_and_sequence_rise)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
 
-    (void)state;
     for (uint64_t i = 1; i < 10; i++) {
         assert_int_equal(scene->owner.found.epoch, i);
         assert_int_equal(wal_open_sequence(scene->wal), i);
@@ -131,11 +130,10 @@ static void epoch_and_sequence_rise(void **state)
     end(scene);
 }
 
-static void answers_continue_during_a_commit(void **state)
+CLAIM(answers_continue_during_a_commit)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
 
-    (void)state;
     for (int i = 0; i < 50; i++) {
         wal_owner_push(&scene->owner, 300);
         assert_true(wal_seal(scene->wal));
@@ -154,12 +152,11 @@ static void answers_continue_during_a_commit(void **state)
 
 /* ---- limits ---- */
 
-static void batch_and_file_have_their_limits(void **state)
+CLAIM(batch_and_file_have_their_limits)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
     int result;
 
-    (void)state;
     assert_int_equal(wal_has_room(scene->wal, 8000, WAL_FOR_PUSH), -EMSGSIZE);
     assert_int_equal(wal_has_room(scene->wal, 7000, WAL_FOR_PUSH), 0);
     wal_owner_upkeep(&scene->owner);
@@ -172,11 +169,10 @@ static void batch_and_file_have_their_limits(void **state)
     end(scene);
 }
 
-static void batch_never_spans_two_files(void **state)
+CLAIM(batch_never_spans_two_files)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
 
-    (void)state;
     for (int i = 0; i < 200; i++) {
         wal_owner_push(&scene->owner, (size_t)(i * 37 % 3000));
         assert_true(scene->owner.places[scene->owner.jobs].at +
@@ -195,11 +191,10 @@ static void batch_never_spans_two_files(void **state)
 
 /* ---- reading ---- */
 
-static void reads_from_open_batch_recent_ones_and_disk(void **state)
+CLAIM(reads_from_open_batch_recent_ones_and_disk)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 20000);
 
-    (void)state;
     for (int i = 0; i < 60; i++) {
         wal_owner_push(&scene->owner, 1000);
         for (uint32_t id = 1; id <= scene->owner.jobs; id++) {
@@ -218,12 +213,11 @@ static ssize_t not_cached(void *ctx, int fd, void *into, size_t len, int64_t off
     return -EAGAIN;
 }
 
-static void does_not_wait_for_the_disk_unless_it_may(void **state)
+CLAIM(does_not_wait_for_the_disk_unless_it_may)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 8192);
     struct fs_ops ops = *scene->sim.fs.ops;
 
-    (void)state;
     ops.pread_cached = not_cached;
     scene->sim.fs.ops = &ops;
     for (int i = 0; i < 10; i++) {
@@ -236,12 +230,11 @@ static void does_not_wait_for_the_disk_unless_it_may(void **state)
     end(scene);
 }
 
-static void damaged_record_is_never_handed_out(void **state)
+CLAIM(damaged_record_is_never_handed_out)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1);
     struct record_place place;
 
-    (void)state;
     wal_owner_push(&scene->owner, 100);
     commit(scene);
     place = scene->owner.places[1];
@@ -265,11 +258,10 @@ static uint64_t syncs(const struct scene *scene)
     return stats.syncs;
 }
 
-static void always_syncs_every_commit(void **state)
+CLAIM(always_syncs_every_commit)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 1 << 16);
 
-    (void)state;
     for (uint64_t i = 1; i < 20; i++) {
         wal_owner_push(&scene->owner, 10);
         commit(scene);
@@ -280,12 +272,11 @@ static void always_syncs_every_commit(void **state)
     end(scene);
 }
 
-static void interval_syncs_within_it_also_when_nothing_follows(void **state)
+CLAIM(interval_syncs_within_it_also_when_nothing_follows)
 {
     struct scene *scene = start(WAL_SYNC_INTERVAL, 1 << 16);
     int64_t began_ms = wal_owner_ms;
 
-    (void)state;
     assert_int_equal(wal_sync_due_ms(scene->wal), INT64_MAX);
     for (int i = 0; i < 5; i++) {
         wal_owner_push(&scene->owner, 10);
@@ -305,11 +296,10 @@ static void interval_syncs_within_it_also_when_nothing_follows(void **state)
     end(scene);
 }
 
-static void never_syncs_when_closed(void **state)
+CLAIM(never_syncs_when_closed)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 1 << 16);
 
-    (void)state;
     for (int i = 0; i < 40; i++) {
         wal_owner_push(&scene->owner, 1000);
         commit(scene);
@@ -355,16 +345,14 @@ static void breaks_for_good(enum wal_sync sync, uint64_t io)
     end(scene);
 }
 
-static void failed_write_breaks_it_for_good(void **state)
+CLAIM(failed_write_breaks_it_for_good)
 {
-    (void)state;
     breaks_for_good(WAL_SYNC_ALWAYS, 1);
     breaks_for_good(WAL_SYNC_NEVER, 1);
 }
 
-static void failed_sync_breaks_it_for_good(void **state)
+CLAIM(failed_sync_breaks_it_for_good)
 {
-    (void)state;
     breaks_for_good(WAL_SYNC_ALWAYS, 2);
 }
 
@@ -417,7 +405,7 @@ static void remove_tree(const char *dir)
 
 /* Not a lap ahead of the reader: it reads what is at most 60 behind, and 64 places are kept. Jobs
  * are not let go, so no place goes bad. */
-static void helper_reads_while_the_owner_appends(void **state)
+CLAIM(helper_reads_while_the_owner_appends)
 {
     char dir[] = "/tmp/tarry-wal-XXXXXX";
     struct reading reading = {0};
@@ -432,7 +420,6 @@ static void helper_reads_while_the_owner_appends(void **state)
     char error[4096], body[500] = "x";
     pthread_t reader, committer;
 
-    (void)state;
     assert_non_null(mkdtemp(dir));
     options.dir = dir;
     assert_int_equal(wal_open(&options, NULL, NULL, &reading.wal, NULL, error, sizeof error), 0);
@@ -463,24 +450,4 @@ static void helper_reads_while_the_owner_appends(void **state)
     remove_tree(dir);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(returns_committed_records_after_reopening),
-        cmocka_unit_test(epoch_and_sequence_rise),
-        cmocka_unit_test(answers_continue_during_a_commit),
-        cmocka_unit_test(batch_and_file_have_their_limits),
-        cmocka_unit_test(batch_never_spans_two_files),
-        cmocka_unit_test(reads_from_open_batch_recent_ones_and_disk),
-        cmocka_unit_test(does_not_wait_for_the_disk_unless_it_may),
-        cmocka_unit_test(damaged_record_is_never_handed_out),
-        cmocka_unit_test(always_syncs_every_commit),
-        cmocka_unit_test(interval_syncs_within_it_also_when_nothing_follows),
-        cmocka_unit_test(never_syncs_when_closed),
-        cmocka_unit_test(failed_write_breaks_it_for_good),
-        cmocka_unit_test(failed_sync_breaks_it_for_good),
-        cmocka_unit_test(helper_reads_while_the_owner_appends),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

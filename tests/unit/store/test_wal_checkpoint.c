@@ -1,5 +1,6 @@
 #include "store/wal_private.h"
 #include "test_wal_rig.h"
+#include "unit/claim.h"
 
 static void commit(struct scene *scene)
 {
@@ -47,12 +48,11 @@ static struct wal_manifest manifest_of(struct scene *scene)
 
 /* ---- which files ---- */
 
-static void a_checkpoint_is_of_whole_files_from_the_old_end(void **state)
+CLAIM(a_checkpoint_is_of_whole_files_from_the_old_end)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     const struct wal *wal;
 
-    (void)state;
     open_well(scene);
     wal = scene->owner.wal;
     assert_int_equal(wal_checkpoint_before(wal, 1, 3), 0);
@@ -70,12 +70,11 @@ static void a_checkpoint_is_of_whole_files_from_the_old_end(void **state)
     end(scene);
 }
 
-static void files_go_by_checkpoints_and_by_nothing_else(void **state)
+CLAIM(files_go_by_checkpoints_and_by_nothing_else)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 5);
     for (uint32_t id = 1; id <= owner->jobs; id++)
@@ -100,7 +99,7 @@ static void files_go_by_checkpoints_and_by_nothing_else(void **state)
     end(scene);
 }
 
-static void records_in_files_that_went_are_gone_and_later_ones_are_read(void **state)
+CLAIM(records_in_files_that_went_are_gone_and_later_ones_are_read)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_owner *owner = &scene->owner;
@@ -108,7 +107,6 @@ static void records_in_files_that_went_are_gone_and_later_ones_are_read(void **s
     struct buffer scratch;
     struct slice bytes;
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 4);
     first = owner->places[1];
@@ -140,12 +138,11 @@ static struct scene *crash_after_catalog(void)
     return scene;
 }
 
-static void opening_begins_at_the_catalog_position_and_updates_the_manifest(void **state)
+CLAIM(opening_begins_at_the_catalog_position_and_updates_the_manifest)
 {
     struct scene *scene = crash_after_catalog();
     struct wal_manifest manifest;
 
-    (void)state;
     open_well(scene);
     assert_int_equal(scene->owner.options.first, 4);
     manifest = manifest_of(scene);
@@ -176,9 +173,8 @@ static const struct misfit misfits[] = {
     {"a later file with the batch of the first", "different times", 2, 0, true},
 };
 
-static void a_beginning_that_does_not_fit_is_refused_and_nothing_changes(void **state)
+CLAIM(a_beginning_that_does_not_fit_is_refused_and_nothing_changes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof misfits / sizeof misfits[0]; i++) {
         const struct misfit *row = &misfits[i];
         struct scene *scene = crash_after_catalog();
@@ -209,14 +205,13 @@ static void a_beginning_that_does_not_fit_is_refused_and_nothing_changes(void **
     }
 }
 
-static void an_older_catalog_than_the_log_is_refused(void **state)
+CLAIM(an_older_catalog_than_the_log_is_refused)
 {
     struct scene *scene = crash_after_catalog();
     struct wal_options options;
     struct wal *wal;
     char error[WAL_ERROR_BYTES] = "";
 
-    (void)state;
     open_well(scene);
     options = scene->owner.options;
     wal_owner_close(&scene->owner);
@@ -228,14 +223,13 @@ static void an_older_catalog_than_the_log_is_refused(void **state)
     end(scene);
 }
 
-static void a_missing_log_is_not_recreated_next_to_runs(void **state)
+CLAIM(a_missing_log_is_not_recreated_next_to_runs)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_options options = scene->owner.options;
     struct wal *wal;
     char error[WAL_ERROR_BYTES] = "";
 
-    (void)state;
     options.first = 1;
     options.first_sequence = 1;
     assert_int_equal(wal_open(&options, NULL, NULL, &wal, NULL, error, sizeof error), -EBADMSG);
@@ -245,12 +239,11 @@ static void a_missing_log_is_not_recreated_next_to_runs(void **state)
 }
 
 /* Its own batch does not prove that it was synced, but the catalog does. */
-static void a_damaged_first_batch_is_not_the_end_of_the_log(void **state)
+CLAIM(a_damaged_first_batch_is_not_the_end_of_the_log)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 3);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 2);
     checkpoint(scene);
@@ -265,12 +258,11 @@ static void a_damaged_first_batch_is_not_the_end_of_the_log(void **state)
 
 /* ---- backups ---- */
 
-static void while_held_back_no_file_goes_nor_is_used_again(void **state)
+CLAIM(while_held_back_no_file_goes_nor_is_used_again)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 4);
     checkpoint(scene);
@@ -298,9 +290,8 @@ static void while_held_back_no_file_goes_nor_is_used_again(void **state)
 
 /* ---- space ---- */
 
-static void the_log_stays_small_whatever_lives_long(void **state)
+CLAIM(the_log_stays_small_whatever_lives_long)
 {
-    (void)state;
     for (enum wal_sync sync = WAL_SYNC_ALWAYS; sync <= WAL_SYNC_NEVER; sync++) {
         struct scene *scene = start(sync, 9);
         struct wal_stats stats;
@@ -318,20 +309,4 @@ static void the_log_stays_small_whatever_lives_long(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_is_of_whole_files_from_the_old_end),
-        cmocka_unit_test(files_go_by_checkpoints_and_by_nothing_else),
-        cmocka_unit_test(records_in_files_that_went_are_gone_and_later_ones_are_read),
-        cmocka_unit_test(opening_begins_at_the_catalog_position_and_updates_the_manifest),
-        cmocka_unit_test(a_beginning_that_does_not_fit_is_refused_and_nothing_changes),
-        cmocka_unit_test(an_older_catalog_than_the_log_is_refused),
-        cmocka_unit_test(a_missing_log_is_not_recreated_next_to_runs),
-        cmocka_unit_test(a_damaged_first_batch_is_not_the_end_of_the_log),
-        cmocka_unit_test(while_held_back_no_file_goes_nor_is_used_again),
-        cmocka_unit_test(the_log_stays_small_whatever_lives_long),
-    };
-
-    return cmocka_run_group_tests_name("wal_checkpoint", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,5 +1,6 @@
 /* The power goes, or an operation fails, at every I/O the log and its checkpoints make. */
 #include "test_wal_rig.h"
+#include "unit/claim.h"
 
 enum { TURNS = 100 }; /* some eight checkpoints, and files that were used before */
 
@@ -109,38 +110,24 @@ static void fail_every_io(const char *name)
 
 /* ---- what must hold ---- */
 
-static void no_crash_loses_committed_records(void **state)
+CLAIM(no_crash_loses_committed_records)
 {
-    (void)state;
     crash_at_every_io(WAL_SYNC_ALWAYS, "always");
 }
 
-static void no_crash_loses_records_synced_by_interval(void **state)
+CLAIM(no_crash_loses_records_synced_by_interval)
 {
-    (void)state;
     crash_at_every_io(WAL_SYNC_INTERVAL, "interval");
 }
 
-static void no_crash_brings_nonsense_without_syncs(void **state)
+CLAIM(no_crash_brings_nonsense_without_syncs)
 {
-    (void)state;
     crash_at_every_io(WAL_SYNC_NEVER, "never");
 }
 
-static void no_failed_io_loses_committed_records(void **state)
+CLAIM(no_failed_io_loses_committed_records)
 {
-    (void)state;
     fail_every_io("failing");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_crash_loses_committed_records),
-        cmocka_unit_test(no_crash_loses_records_synced_by_interval),
-        cmocka_unit_test(no_crash_brings_nonsense_without_syncs),
-        cmocka_unit_test(no_failed_io_loses_committed_records),
-    };
-
-    return cmocka_run_group_tests_name("wal_crash", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* The files of a log: which are there and of which size, and what an opening does with what else it
  * finds. */
 #include "store/wal_private.h"
+#include "unit/claim.h"
 #include "wal_files_rig.h"
 
 enum { LARGE_BYTES = 2 * FILE_BYTES };
@@ -27,12 +28,11 @@ static bool has_file(struct scene *scene, uint32_t number)
 
 /* ---- another size ---- */
 
-static void of_another_size_only_files_with_something_in_them_stay(void **state)
+CLAIM(of_another_size_only_files_with_something_in_them_stay)
 {
     struct scene *scene = some_files();
     uint32_t current = wal_current_file(scene->owner.wal);
 
-    (void)state;
     assert_true(has_file(scene, current + 1));
     assert_true(logs_of_size(scene, FILE_BYTES) > current - 3 + 1); /* some wait to be used again */
     wal_owner_close(&scene->owner);
@@ -55,12 +55,11 @@ static void of_another_size_only_files_with_something_in_them_stay(void **state)
 }
 
 /* What could not be done now the next opening does. */
-static void a_change_of_size_survives_every_failing_io(void **state)
+CLAIM(a_change_of_size_survives_every_failing_io)
 {
     bool failed_once = true;
     uint64_t refused = 0, told = 0;
 
-    (void)state;
     for (uint64_t io = 1; failed_once; io++) {
         struct scene *scene = some_files();
         int result;
@@ -83,12 +82,11 @@ static void a_change_of_size_survives_every_failing_io(void **state)
     assert_true(refused > 8 && told + 1 >= refused); /* one I/O is the owner's own */
 }
 
-static void a_too_small_size_becomes_the_minimum(void **state)
+CLAIM(a_too_small_size_becomes_the_minimum)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_stats stats;
 
-    (void)state;
     scene->owner.options.file_bytes = 1;
     open_well(scene);
     wal_stats(scene->owner.wal, &stats);
@@ -99,7 +97,7 @@ static void a_too_small_size_becomes_the_minimum(void **state)
 
 /* ---- names ---- */
 
-static void only_names_as_the_log_writes_them_are_its_files(void **state)
+CLAIM(only_names_as_the_log_writes_them_are_its_files)
 {
     static const struct {
         const char *name;
@@ -123,19 +121,17 @@ static void only_names_as_the_log_writes_them_are_its_files(void **state)
         {"99999999999999999999999.log", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_int_equal(wal_file_number(names[i].name), names[i].number);
 }
 
-static void an_overlong_path_is_rejected(void **state)
+CLAIM(an_overlong_path_is_rejected)
 {
     static char dir[PATH_MAX + 10];
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal *wal;
     char error[64];
 
-    (void)state;
     memset(dir, 'd', sizeof dir - 1);
     scene->owner.options.dir = dir;
     assert_int_equal(wal_open(&scene->owner.options, NULL, NULL, &wal, NULL, error, sizeof error),
@@ -158,13 +154,12 @@ static int list_or_fail(void *ctx, const char *path, void (*each)(void *each_ctx
 }
 
 /* A new log, and one that has files. */
-static void a_directory_that_cannot_be_listed_is_refused(void **state)
+CLAIM(a_directory_that_cannot_be_listed_is_refused)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct fs_ops ops = *scene->sim.fs.ops;
     uint64_t refused = 0;
 
-    (void)state;
     ops.list = list_or_fail;
     put_before(scene, &ops);
     for (int jobs = 0; jobs < 2; jobs++) {
@@ -195,14 +190,13 @@ static bool refuse_third(void *ctx, const struct record *record, struct record_p
     return ++*count != 3;
 }
 
-static void a_record_that_cannot_be_is_refused_with_its_place(void **state)
+CLAIM(a_record_that_cannot_be_is_refused_with_its_place)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     uint32_t begins[5], ends[5], count = 0;
     char place[64];
     struct wal *wal;
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     wal_owner_close(&scene->owner);
@@ -218,14 +212,13 @@ static void a_record_that_cannot_be_is_refused_with_its_place(void **state)
 }
 
 /* As a MANIFEST from a backup beside newer files. */
-static void batches_newer_than_the_manifest_are_refused(void **state)
+CLAIM(batches_newer_than_the_manifest_are_refused)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     char manifest[8192];
     uint32_t begins[5], ends[5];
     int64_t size;
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     die(scene, SIM_KEEP_ALL);
@@ -241,13 +234,12 @@ static void batches_newer_than_the_manifest_are_refused(void **state)
     end(scene);
 }
 
-static void a_log_without_its_catalog_is_rejected(void **state)
+CLAIM(a_log_without_its_catalog_is_rejected)
 {
     struct scene *scene = some_files();
     struct wal_options options;
     struct wal *wal;
 
-    (void)state;
     wal_owner_close(&scene->owner);
     options = scene->owner.options;
     options.first = 0;
@@ -260,7 +252,7 @@ static void a_log_without_its_catalog_is_rejected(void **state)
     end(scene);
 }
 
-static void a_beginning_fits_the_manifest_or_is_refused(void **state)
+CLAIM(a_beginning_fits_the_manifest_or_is_refused)
 {
     static const struct {
         uint32_t first;
@@ -272,7 +264,6 @@ static void a_beginning_fits_the_manifest_or_is_refused(void **state)
     };
     const struct wal_disk disk = {.dir = "shard/wal"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         struct wal_manifest manifest = {
             .first = 5, .first_sequence = 50, .epoch = tries[i].epoch, .synced = 55};
@@ -288,14 +279,13 @@ static void a_beginning_fits_the_manifest_or_is_refused(void **state)
 
 /* ---- extents ---- */
 
-static void extents_end_with_the_last_committed_byte(void **state)
+CLAIM(extents_end_with_the_last_committed_byte)
 {
     struct scene *scene = some_files();
     struct wal *wal = scene->owner.wal;
     struct wal_extent extents[16], few[1], during[16];
     uint32_t count = wal_extents(wal, extents, 16);
 
-    (void)state;
     assert_true(count > 2);
     assert_int_equal(extents[0].file, 4); /* the oldest that counts */
     assert_int_equal(extents[count - 1].file, wal_current_file(wal));
@@ -316,11 +306,10 @@ static void extents_end_with_the_last_committed_byte(void **state)
 
 /* ---- closing in the middle ---- */
 
-static void a_commit_in_progress_ends_before_the_close(void **state)
+CLAIM(a_commit_in_progress_ends_before_the_close)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
-    (void)state;
     open_well(scene);
     wal_owner_push(&scene->owner, 100);
     assert_true(wal_seal(scene->owner.wal));
@@ -333,12 +322,11 @@ static void a_commit_in_progress_ends_before_the_close(void **state)
     end(scene);
 }
 
-static void an_interrupted_upkeep_is_completed_later(void **state)
+CLAIM(an_interrupted_upkeep_is_completed_later)
 {
     struct scene *scene = some_files();
     struct wal *wal = scene->owner.wal;
 
-    (void)state;
     push_up_to_file(scene, wal_current_file(wal) + 1);
     while (!wal_wants_upkeep(wal)) {
         wal_owner_push(&scene->owner, 2000);
@@ -350,12 +338,11 @@ static void an_interrupted_upkeep_is_completed_later(void **state)
     end(scene);
 }
 
-static void a_name_has_eight_digits_or_more_and_is_read_back(void **state)
+CLAIM(a_name_has_eight_digits_or_more_and_is_read_back)
 {
     const uint32_t numbers[] = {1, 9, 10, 12345678, 99999999, 100000000, 987654321, UINT32_MAX};
     char name[32], expected[32];
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         wal_file_name(numbers[i], name);
         snprintf(expected, sizeof expected, "%08u.log", numbers[i]);
@@ -364,23 +351,4 @@ static void a_name_has_eight_digits_or_more_and_is_read_back(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_has_eight_digits_or_more_and_is_read_back),
-        cmocka_unit_test(of_another_size_only_files_with_something_in_them_stay),
-        cmocka_unit_test(a_change_of_size_survives_every_failing_io),
-        cmocka_unit_test(a_too_small_size_becomes_the_minimum),
-        cmocka_unit_test(only_names_as_the_log_writes_them_are_its_files),
-        cmocka_unit_test(an_overlong_path_is_rejected),
-        cmocka_unit_test(a_directory_that_cannot_be_listed_is_refused),
-        cmocka_unit_test(a_record_that_cannot_be_is_refused_with_its_place),
-        cmocka_unit_test(batches_newer_than_the_manifest_are_refused),
-        cmocka_unit_test(a_log_without_its_catalog_is_rejected),
-        cmocka_unit_test(a_beginning_fits_the_manifest_or_is_refused),
-        cmocka_unit_test(extents_end_with_the_last_committed_byte),
-        cmocka_unit_test(a_commit_in_progress_ends_before_the_close),
-        cmocka_unit_test(an_interrupted_upkeep_is_completed_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,4 +1,5 @@
 /* Reading while files go, and where memory or the disk is short. */
+#include "unit/claim.h"
 #include "unit/fault_calls.h"
 
 #include "store/wal_private.h"
@@ -31,14 +32,13 @@ static int read_next_at(struct scene *scene, struct record_place place, struct w
 }
 
 /* Also one that is marked for removal, and stays in the table until the owner is notified. */
-static void a_record_of_a_removed_file_is_not_found(void **state)
+CLAIM(a_record_of_a_removed_file_is_not_found)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
     struct record_place place;
     struct wal *wal;
 
-    (void)state;
     open_well(scene);
     wal = scene->owner.wal;
     push_up_to_file(scene, 6);
@@ -75,13 +75,12 @@ static ssize_t pread_during_upkeep(void *ctx, int fd, void *into, size_t len, in
     return ((struct sim_fs *)ctx)->fs.ops->pread(ctx, fd, into, len, offset);
 }
 
-static void a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep(void **state)
+CLAIM(a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct fs_ops ops = *scene->sim.fs.ops;
     struct record_place place;
 
-    (void)state;
     ops.pread = pread_during_upkeep;
     put_before(scene, &ops);
     open_well(scene);
@@ -99,13 +98,12 @@ static void a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep(void *
     end(scene);
 }
 
-static void a_place_that_runs_over_the_end_of_its_file_is_damage(void **state)
+CLAIM(a_place_that_runs_over_the_end_of_its_file_is_damage)
 {
     const struct record_place beyond = {.file = 1, .at = FILE_BYTES - 50, .bytes = 100};
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 2);
     assert_int_equal(read_at(scene, beyond, false), -EAGAIN); /* use a call that may wait */
@@ -116,13 +114,12 @@ static void a_place_that_runs_over_the_end_of_its_file_is_damage(void **state)
 }
 
 /* In any order, though not as fast. */
-static void records_read_through_a_window_may_lie_before_it(void **state)
+CLAIM(records_read_through_a_window_may_lie_before_it)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
     uint32_t jobs;
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 4);
     jobs = scene->owner.jobs;
@@ -136,13 +133,12 @@ static void records_read_through_a_window_may_lie_before_it(void **state)
 
 /* ---- memory, quotas ---- */
 
-static void reading_without_memory_reports_that(void **state)
+CLAIM(reading_without_memory_reports_that)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_window window = {0};
     int results[3];
 
-    (void)state;
     open_well(scene);
     push_up_to_file(scene, 6);
     for (int way = 0; way < 3; way++) {
@@ -157,12 +153,11 @@ static void reading_without_memory_reports_that(void **state)
     end(scene);
 }
 
-static void without_memory_for_the_next_file_it_is_stuck_for_now(void **state)
+CLAIM(without_memory_for_the_next_file_it_is_stuck_for_now)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_stats stats;
 
-    (void)state;
     open_well(scene);
     assert_true(wal_wants_upkeep(scene->owner.wal));
     calls_left = 0;
@@ -179,13 +174,12 @@ static void without_memory_for_the_next_file_it_is_stuck_for_now(void **state)
 }
 
 /* It has been created, and cannot be recorded: the next opening may or may not find it. */
-static void without_memory_to_take_in_a_file_the_log_is_broken(void **state)
+CLAIM(without_memory_to_take_in_a_file_the_log_is_broken)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal *wal;
     struct wal_stats stats = {0};
 
-    (void)state;
     open_well(scene);
     wal = scene->owner.wal;
     while (!stats.broken) {
@@ -208,12 +202,11 @@ static void without_memory_to_take_in_a_file_the_log_is_broken(void **state)
     end(scene);
 }
 
-static void a_quota_that_is_used_up_is_a_full_disk(void **state)
+CLAIM(a_quota_that_is_used_up_is_a_full_disk)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct wal_stats stats;
 
-    (void)state;
     open_well(scene);
     scene->sim.fail_at = scene->sim.ios + 2;
     scene->sim.fail_errno = EDQUOT;
@@ -228,11 +221,10 @@ static void a_quota_that_is_used_up_is_a_full_disk(void **state)
 }
 
 /* Files that are made ahead while batches are as large as they may be. */
-static void opening_reads_batches_larger_than_its_buffer(void **state)
+CLAIM(opening_reads_batches_larger_than_its_buffer)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
-    (void)state;
     scene->owner.options.file_bytes = 6 << 20;
     scene->owner.options.batch_bytes_max = 5 << 20;
     scene->owner.options.recent_bytes_max = 8 << 20;
@@ -258,12 +250,11 @@ static ssize_t pread_short(void *ctx, int fd, void *into, size_t len, int64_t of
     return ((struct sim_fs *)ctx)->fs.ops->pread(ctx, fd, into, len, offset);
 }
 
-static void a_file_that_ends_early_while_it_is_read_is_refused_with_its_place(void **state)
+CLAIM(a_file_that_ends_early_while_it_is_read_is_refused_with_its_place)
 {
     struct scene *scene = some_files();
     struct fs_ops ops = *scene->sim.fs.ops;
 
-    (void)state;
     wal_owner_close(&scene->owner);
     ops.pread = pread_short;
     put_before(scene, &ops);
@@ -275,19 +266,4 @@ static void a_file_that_ends_early_while_it_is_read_is_refused_with_its_place(vo
     end(scene);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_of_a_removed_file_is_not_found),
-        cmocka_unit_test(a_file_that_is_being_read_stays_and_goes_with_the_next_upkeep),
-        cmocka_unit_test(a_place_that_runs_over_the_end_of_its_file_is_damage),
-        cmocka_unit_test(records_read_through_a_window_may_lie_before_it),
-        cmocka_unit_test(reading_without_memory_reports_that),
-        cmocka_unit_test(without_memory_for_the_next_file_it_is_stuck_for_now),
-        cmocka_unit_test(without_memory_to_take_in_a_file_the_log_is_broken),
-        cmocka_unit_test(a_quota_that_is_used_up_is_a_full_disk),
-        cmocka_unit_test(opening_reads_batches_larger_than_its_buffer),
-        cmocka_unit_test(a_file_that_ends_early_while_it_is_read_is_refused_with_its_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,12 +1,12 @@
 #include "test_wal_rig.h"
+#include "unit/claim.h"
 
 /* ---- torn tails ---- */
 
-static void torn_tail_gives_back_all_batches_before_it(void **state)
+CLAIM(torn_tail_gives_back_all_batches_before_it)
 {
     struct random random = {.state = 1};
 
-    (void)state;
     for (int garbage = 0; garbage < 2; garbage++) {
         for (uint32_t torn_from = 0, last_bytes = 1; torn_from < last_bytes; torn_from++) {
             struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
@@ -39,12 +39,11 @@ static void torn_tail_gives_back_all_batches_before_it(void **state)
 
 /* ---- damage ---- */
 
-static void flipped_bit_in_an_earlier_batch_is_refused_with_its_place(void **state)
+CLAIM(flipped_bit_in_an_earlier_batch_is_refused_with_its_place)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
     uint32_t begins[5], ends[5];
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     die(scene, SIM_KEEP_ALL);
@@ -64,12 +63,11 @@ static void flipped_bit_in_an_earlier_batch_is_refused_with_its_place(void **sta
     end(scene);
 }
 
-static void damage_in_a_later_record_of_a_closed_log_is_refused(void **state)
+CLAIM(damage_in_a_later_record_of_a_closed_log_is_refused)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
     uint32_t begins[5], ends[5];
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     wal_owner_close(&scene->owner);
@@ -82,14 +80,13 @@ static void damage_in_a_later_record_of_a_closed_log_is_refused(void **state)
     end(scene);
 }
 
-static void refusing_changes_no_byte(void **state)
+CLAIM(refusing_changes_no_byte)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 7);
     uint32_t begins[5], ends[5];
     char *before;
     int64_t size;
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     die(scene, SIM_KEEP_ALL);
@@ -104,9 +101,8 @@ static void refusing_changes_no_byte(void **state)
     end(scene);
 }
 
-static void missing_file_is_refused_by_name(void **state)
+CLAIM(missing_file_is_refused_by_name)
 {
-    (void)state;
     for (int missing = 1; missing <= 4; missing++) {
         struct scene *scene = several_files();
         char path[64], words[64];
@@ -120,9 +116,8 @@ static void missing_file_is_refused_by_name(void **state)
     }
 }
 
-static void damaged_file_header_is_refused(void **state)
+CLAIM(damaged_file_header_is_refused)
 {
-    (void)state;
     for (int at = 0; at < 4096; at += 5) {
         struct scene *scene = several_files();
 
@@ -135,11 +130,10 @@ static void damaged_file_header_is_refused(void **state)
     }
 }
 
-static void a_log_without_a_manifest_is_rejected_and_not_recreated(void **state)
+CLAIM(a_log_without_a_manifest_is_rejected_and_not_recreated)
 {
     struct scene *scene = several_files();
 
-    (void)state;
     assert_int_equal(scene->sim.fs.ops->unlink(&scene->sim, MANIFEST), 0);
     assert_int_equal(wal_owner_open(&scene->owner, 0), -EBADMSG);
     assert_non_null(strstr(scene->owner.error, "no MANIFEST"));
@@ -147,9 +141,8 @@ static void a_log_without_a_manifest_is_rejected_and_not_recreated(void **state)
     end(scene);
 }
 
-static void one_damaged_copy_of_the_manifest_is_survived_two_are_refused(void **state)
+CLAIM(one_damaged_copy_of_the_manifest_is_survived_two_are_refused)
 {
-    (void)state;
     for (int at = 0; at < 512; at += 7) {
         struct scene *scene = several_files();
         /* Only one file was begun at a time since the opening: the older copy is the one of making.
@@ -169,9 +162,8 @@ static void one_damaged_copy_of_the_manifest_is_survived_two_are_refused(void **
 
 /* ---- what must not come back ---- */
 
-static void left_over_batches_behind_a_torn_one_never_come_back(void **state)
+CLAIM(left_over_batches_behind_a_torn_one_never_come_back)
 {
-    (void)state;
     for (int rounds = 1; rounds < 4; rounds++) {
         struct scene *scene = start(WAL_SYNC_NEVER, 7);
         struct wal_owner *owner = &scene->owner;
@@ -207,13 +199,12 @@ static void left_over_batches_behind_a_torn_one_never_come_back(void **state)
 
 /* The disk could not read batch 3 once, and can again: it was served without, so without it stays.
  */
-static void batch_left_out_once_never_comes_back(void **state)
+CLAIM(batch_left_out_once_never_comes_back)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 7);
     struct wal_owner *owner = &scene->owner;
     uint32_t begins[5], ends[5];
 
-    (void)state;
     open_well(scene);
     push_batches(scene, 5, begins, ends);
     die(scene, SIM_KEEP_ALL);
@@ -229,13 +220,12 @@ static void batch_left_out_once_never_comes_back(void **state)
 
 /* The batch that replaces a left-over one stands in the next file, and the left-over stays where
  * the chain looks first. */
-static void leftover_bytes_at_the_end_of_a_file_are_skipped(void **state)
+CLAIM(leftover_bytes_at_the_end_of_a_file_are_skipped)
 {
     struct scene *scene = start(WAL_SYNC_NEVER, 7);
     struct wal_owner *owner = &scene->owner;
     uint32_t torn;
 
-    (void)state;
     open_well(scene);
     wal_owner_upkeep(owner);
     while (owner->jobs == 0 || owner->places[owner->jobs].at < 12000) {
@@ -266,12 +256,11 @@ static void leftover_bytes_at_the_end_of_a_file_are_skipped(void **state)
 }
 
 /* Older files go again and again, with the topic's record of each checkpoint but the last. */
-static void topics_outlive_the_files_they_were_written_to(void **state)
+CLAIM(topics_outlive_the_files_they_were_written_to)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 5);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     open_well(scene);
     wal_owner_set_topic(owner, 9);
     for (int i = 0; i < 600; i++) {
@@ -290,13 +279,12 @@ static void topics_outlive_the_files_they_were_written_to(void **state)
     end(scene);
 }
 
-static void reused_files_never_return_old_records(void **state)
+CLAIM(reused_files_never_return_old_records)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 5);
     struct wal_owner *owner = &scene->owner;
     struct wal_stats stats;
 
-    (void)state;
     open_well(scene);
     for (int i = 0; i < 400; i++) {
         wal_owner_push(owner, 700);
@@ -316,23 +304,4 @@ static void reused_files_never_return_old_records(void **state)
     end(scene);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torn_tail_gives_back_all_batches_before_it),
-        cmocka_unit_test(flipped_bit_in_an_earlier_batch_is_refused_with_its_place),
-        cmocka_unit_test(damage_in_a_later_record_of_a_closed_log_is_refused),
-        cmocka_unit_test(refusing_changes_no_byte),
-        cmocka_unit_test(missing_file_is_refused_by_name),
-        cmocka_unit_test(damaged_file_header_is_refused),
-        cmocka_unit_test(a_log_without_a_manifest_is_rejected_and_not_recreated),
-        cmocka_unit_test(one_damaged_copy_of_the_manifest_is_survived_two_are_refused),
-        cmocka_unit_test(left_over_batches_behind_a_torn_one_never_come_back),
-        cmocka_unit_test(batch_left_out_once_never_comes_back),
-        cmocka_unit_test(leftover_bytes_at_the_end_of_a_file_are_skipped),
-        cmocka_unit_test(topics_outlive_the_files_they_were_written_to),
-        cmocka_unit_test(reused_files_never_return_old_records),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,13 +1,13 @@
 /* What other systems lost data by, tried on this log. */
 #include "store/depot.h"
 #include "test_wal_rig.h"
+#include "unit/claim.h"
 
 /* etcd 14370: answered before the sync that covers it. */
-static void an_answer_never_comes_before_its_sync(void **state)
+CLAIM(an_answer_never_comes_before_its_sync)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
-    (void)state;
     scene->sim.no_writeback = true;
     open_well(scene);
     for (int i = 0; i < 40; i++) {
@@ -31,13 +31,12 @@ static int no_sync_of_names(void *ctx, const char *path)
 }
 
 /* etcd 6368: a file renamed, its directory not synced. */
-static void a_new_file_is_used_only_once_its_name_is_durable(void **state)
+CLAIM(a_new_file_is_used_only_once_its_name_is_durable)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     struct fs_ops ops = *scene->sim.fs.ops;
     struct wal_stats stats;
 
-    (void)state;
     open_well(scene);
     for (uint32_t number = 2; number < 5; number++) {
         while (wal_current_file(scene->owner.wal) < number) {
@@ -61,9 +60,8 @@ static void a_new_file_is_used_only_once_its_name_is_durable(void **state)
 }
 
 /* etcd 6378, beanstalkd 364: what a crash leaves at the end keeps the server from starting. */
-static void a_torn_or_zero_filled_tail_does_not_keep_it_from_opening(void **state)
+CLAIM(a_torn_or_zero_filled_tail_does_not_keep_it_from_opening)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 30; seed++)
         for (int damage = 1; damage <= SIM_DAMAGES_ALL; damage++) {
             struct scene *scene = start(WAL_SYNC_NEVER, seed);
@@ -93,13 +91,12 @@ static int failing_sync(void *ctx, int fd)
 }
 
 /* PostgreSQL 2018: the second fsync succeeds, and the pages are gone. */
-static void a_failed_sync_is_never_tried_again(void **state)
+CLAIM(a_failed_sync_is_never_tried_again)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     const struct fs_ops *real = scene->sim.fs.ops;
     struct fs_ops ops = *real;
 
-    (void)state;
     open_well(scene);
     wal_owner_push(&scene->owner, 100);
     ops.fdatasync = failing_sync;
@@ -118,11 +115,10 @@ static void a_failed_sync_is_never_tried_again(void **state)
 }
 
 /* The same: the sync that failed marked its pages clean, so the next opening writes them again. */
-static void data_of_a_failed_sync_is_rewritten_before_it_counts(void **state)
+CLAIM(data_of_a_failed_sync_is_rewritten_before_it_counts)
 {
     uint32_t tried = 0;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct scene *scene = start(WAL_SYNC_ALWAYS, seed);
         uint64_t found;
@@ -144,14 +140,13 @@ static void data_of_a_failed_sync_is_rewritten_before_it_counts(void **state)
 }
 
 /* NATS 7549: a flipped bit in the middle, and all behind it is cut off. */
-static void a_bit_flipped_in_mid_log_cuts_nothing_off(void **state)
+CLAIM(a_bit_flipped_in_mid_log_cuts_nothing_off)
 {
     struct scene *scene = several_files();
     struct record_place place = scene->owner.places[5];
     uint64_t acked = scene->owner.acked;
     char path[64];
 
-    (void)state;
     snprintf(path, sizeof path, "shard/wal/%08u.log", place.file);
     sim_fs_damage(&scene->sim, path, place.at + 50, 0x40);
     for (int i = 0; i < 3; i++)
@@ -202,14 +197,13 @@ static int open_by_manifest(struct scene *scene)
 }
 
 /* NATS 7556: metadata of another time, and the data that does not fit it is deleted. */
-static void metadata_that_contradicts_the_data_deletes_nothing(void **state)
+CLAIM(metadata_that_contradicts_the_data_deletes_nothing)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     char *older = malloc(8192), *newer = malloc(8192);
     int64_t older_size, newer_size;
     uint32_t files;
 
-    (void)state;
     assert_true(older && newer);
     open_well(scene);
     memcpy(older, sim_fs_bytes(&scene->sim, MANIFEST, &older_size), 4608);
@@ -257,7 +251,7 @@ static uint64_t generation_after_opening(struct sim_fs *sim)
 
 /* The same across two files: the process died before the newest catalog's name was durable. Log
  * files go by what that says, so once it was read it has to stay. */
-static void a_catalog_that_was_read_stays_the_newest(void **state)
+CLAIM(a_catalog_that_was_read_stays_the_newest)
 {
     struct catalog catalog = {.generation = 1, .seed = 7, .next_run = 1, .next_keys = 1};
     struct sim_fs *sim = calloc(1, sizeof *sim);
@@ -265,7 +259,6 @@ static void a_catalog_that_was_read_stays_the_newest(void **state)
     struct fs_ops ops;
     bool is_fatal;
 
-    (void)state;
     assert_non_null(sim);
     sim_fs_init(sim, 3);
     real = sim->fs.ops;
@@ -287,12 +280,11 @@ static void a_catalog_that_was_read_stays_the_newest(void **state)
 }
 
 /* beanstalkd: after a write error jobs are taken that nothing keeps. */
-static void after_a_write_error_no_record_is_accepted(void **state)
+CLAIM(after_a_write_error_no_record_is_accepted)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
     uint64_t acked;
 
-    (void)state;
     open_well(scene);
     wal_owner_push(&scene->owner, 100);
     assert_int_equal(wal_owner_commit(&scene->owner), 0);
@@ -309,19 +301,4 @@ static void after_a_write_error_no_record_is_accepted(void **state)
     end(scene);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_never_comes_before_its_sync),
-        cmocka_unit_test(a_new_file_is_used_only_once_its_name_is_durable),
-        cmocka_unit_test(a_torn_or_zero_filled_tail_does_not_keep_it_from_opening),
-        cmocka_unit_test(a_failed_sync_is_never_tried_again),
-        cmocka_unit_test(data_of_a_failed_sync_is_rewritten_before_it_counts),
-        cmocka_unit_test(a_bit_flipped_in_mid_log_cuts_nothing_off),
-        cmocka_unit_test(metadata_that_contradicts_the_data_deletes_nothing),
-        cmocka_unit_test(a_catalog_that_was_read_stays_the_newest),
-        cmocka_unit_test(after_a_write_error_no_record_is_accepted),
-    };
-
-    return cmocka_run_group_tests_name("wal_regressions", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

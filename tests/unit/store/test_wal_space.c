@@ -1,4 +1,5 @@
 #include "support/wal_owner.h"
+#include "unit/claim.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -80,9 +81,8 @@ static void checkpoint(struct scene *scene)
 
 /* ---- the log stays small ---- */
 
-static void few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log(void **state)
+CLAIM(few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log)
 {
-    (void)state;
     for (enum wal_sync sync = WAL_SYNC_ALWAYS; sync <= WAL_SYNC_NEVER; sync++) {
         struct scene *scene = start(sync);
         struct wal_owner *owner = &scene->owner;
@@ -111,14 +111,13 @@ static void few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log(void *
 
 /* The state of one job over and over: the job is in the catalog, what came of it need not be kept.
  */
-static void one_job_reserved_and_released_for_ever_does_not_grow_the_log(void **state)
+CLAIM(one_job_reserved_and_released_for_ever_does_not_grow_the_log)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     const struct record record = {.kind = RECORD_STATE,
                                   .state = {.key = {0, 1}, .state = JOB_LEASED}};
     uint64_t most = 0;
 
-    (void)state;
     wal_owner_push(&scene->owner, 100);
     for (int i = 0; i < 60000; i++) {
         if (wal_has_room(scene->owner.wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
@@ -134,12 +133,11 @@ static void one_job_reserved_and_released_for_ever_does_not_grow_the_log(void **
     end(scene);
 }
 
-static void log_stays_small_however_many_jobs_come_and_go(void **state)
+CLAIM(log_stays_small_however_many_jobs_come_and_go)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         wal_owner_push(owner, 600);
         if (i % 10 == 0)
@@ -174,13 +172,12 @@ static int read_at(struct scene *scene, struct record_place place)
 
 /* A taker learns the place of a job; then the job goes to the catalog. Where an upkeep waits
  * already, the read waits behind it. */
-static void upkeep_drops_only_files_unneeded_at_its_start(void **state)
+CLAIM(upkeep_drops_only_files_unneeded_at_its_start)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
     struct record_place place;
 
-    (void)state;
     wal_owner_push(owner, 500);
     place = owner->places[1];
     while (wal_current_file(owner->wal) < 5) {
@@ -199,11 +196,10 @@ static void upkeep_drops_only_files_unneeded_at_its_start(void **state)
     end(scene);
 }
 
-static void an_idle_log_needs_no_upkeep(void **state)
+CLAIM(an_idle_log_needs_no_upkeep)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
 
-    (void)state;
     assert_true(wal_wants_upkeep(scene->owner.wal)); /* the first next file */
     turn(scene);
     for (int i = 0; i < 100; i++) {
@@ -232,13 +228,12 @@ static void fill_up(struct scene *scene)
     assert_true(scene->owner.refused > refused);
 }
 
-static void full_disk_refuses_pushes_and_takes_answers(void **state)
+CLAIM(full_disk_refuses_pushes_and_takes_answers)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
     uint32_t finished = 0;
 
-    (void)state;
     scene->sim.bytes_max = 5 * FILE_BYTES;
     fill_up(scene);
     assert_true(stats_of(scene).full);
@@ -268,13 +263,12 @@ static void full_disk_refuses_pushes_and_takes_answers(void **state)
 }
 
 /* The disk is reported as full only if it is. */
-static void the_error_that_prevents_the_next_file_is_reported(void **state)
+CLAIM(the_error_that_prevents_the_next_file_is_reported)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
     uint32_t jobs;
 
-    (void)state;
     while (wal_wants_upkeep(owner->wal))
         assert_int_equal(wal_owner_upkeep(owner), 0);
     for (int i = 0; i < 500 && !wal_wants_upkeep(owner->wal); i++) {
@@ -301,13 +295,12 @@ static void the_error_that_prevents_the_next_file_is_reported(void **state)
     end(scene);
 }
 
-static void service_returns_by_itself_when_space_does(void **state)
+CLAIM(service_returns_by_itself_when_space_does)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
     uint32_t jobs;
 
-    (void)state;
     scene->sim.bytes_max = 3 * FILE_BYTES + 20000;
     fill_up(scene);
     jobs = owner->jobs;
@@ -325,12 +318,11 @@ static void service_returns_by_itself_when_space_does(void **state)
     end(scene);
 }
 
-static void restart_on_a_full_disk_works(void **state)
+CLAIM(restart_on_a_full_disk_works)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);
     struct wal_owner *owner = &scene->owner;
 
-    (void)state;
     scene->sim.bytes_max = 3 * FILE_BYTES + 20000;
     fill_up(scene);
     assert_int_equal(wal_owner_commit(owner), 0);
@@ -346,19 +338,4 @@ static void restart_on_a_full_disk_works(void **state)
     end(scene);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log),
-        cmocka_unit_test(one_job_reserved_and_released_for_ever_does_not_grow_the_log),
-        cmocka_unit_test(log_stays_small_however_many_jobs_come_and_go),
-        cmocka_unit_test(upkeep_drops_only_files_unneeded_at_its_start),
-        cmocka_unit_test(an_idle_log_needs_no_upkeep),
-        cmocka_unit_test(full_disk_refuses_pushes_and_takes_answers),
-        cmocka_unit_test(the_error_that_prevents_the_next_file_is_reported),
-        cmocka_unit_test(service_returns_by_itself_when_space_does),
-        cmocka_unit_test(restart_on_a_full_disk_works),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

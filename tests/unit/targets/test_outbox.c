@@ -5,6 +5,7 @@
 #include "base/random.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <stdio.h>
@@ -285,10 +286,9 @@ static void permute(size_t *order, size_t at)
     }
 }
 
-static void in_every_order_a_message_is_reported_exactly_once(void **state)
+CLAIM(in_every_order_a_message_is_reported_exactly_once)
 {
     size_t order[STEPS];
-    (void)state;
     for (size_t i = 0; i < STEPS; i++)
         order[i] = i;
     permute(order, 0);
@@ -296,10 +296,9 @@ static void in_every_order_a_message_is_reported_exactly_once(void **state)
 
 /* ---- one claim each ---- */
 
-static void messages_that_never_left_are_unsent(void **state)
+CLAIM(messages_that_never_left_are_unsent)
 {
     struct rig *rig = begin();
-    (void)state;
     for (int i = 0; i < 3; i++)
         add(rig);
     message_of(rig, 1)->has_left = true; /* half of it */
@@ -314,10 +313,9 @@ static void messages_that_never_left_are_unsent(void **state)
     finish(rig);
 }
 
-static void every_message_has_its_own_time(void **state)
+CLAIM(every_message_has_its_own_time)
 {
     struct rig *rig = begin();
-    (void)state;
     rig->setting.timeout_ms = 60000;
     add(rig);
     rig->setting.timeout_ms = 1;
@@ -329,10 +327,9 @@ static void every_message_has_its_own_time(void **state)
     finish(rig);
 }
 
-static void messages_become_overdue_at_their_deadline(void **state)
+CLAIM(messages_become_overdue_at_their_deadline)
 {
     struct rig *rig = begin();
-    (void)state;
     rig->setting.timeout_ms = 1;
     add(rig);
     rig->setting.timeout_ms = 300;
@@ -346,10 +343,9 @@ static void messages_become_overdue_at_their_deadline(void **state)
     finish(rig);
 }
 
-static void held_messages_outlive_their_report(void **state)
+CLAIM(held_messages_outlive_their_report)
 {
     struct rig *rig = begin();
-    (void)state;
     add(rig);
     hand_over(rig, 0);
     connection_is_lost(rig);
@@ -361,11 +357,10 @@ static void held_messages_outlive_their_report(void **state)
     finish(rig);
 }
 
-static void descriptions_are_requested_only_if_needed(void **state)
+CLAIM(descriptions_are_requested_only_if_needed)
 {
     struct rig *rig = begin();
     struct buffer lines;
-    (void)state;
     buffer_init(&lines, 64);
     add_explained(rig, &lines);
     add(rig);
@@ -378,10 +373,9 @@ static void descriptions_are_requested_only_if_needed(void **state)
     finish(rig);
 }
 
-static void a_report_callback_may_send_the_next(void **state)
+CLAIM(a_report_callback_may_send_the_next)
 {
     struct rig *rig = begin();
-    (void)state;
     rig->sends_when_told = true;
     add(rig);
     while (rig->reported < 50) {
@@ -392,10 +386,9 @@ static void a_report_callback_may_send_the_next(void **state)
     finish(rig);
 }
 
-static void messages_settled_during_reports_are_reported_in_the_next_iteration(void **state)
+CLAIM(messages_settled_during_reports_are_reported_in_the_next_iteration)
 {
     struct rig *rig = begin();
-    (void)state;
     rig->sends_when_told = rig->loses_when_told = true;
     add(rig);
     outbox_lose_all(&rig->outbox, "gone");
@@ -408,10 +401,9 @@ static void messages_settled_during_reports_are_reported_in_the_next_iteration(v
     finish(rig);
 }
 
-static void messages_settled_by_the_last_report_are_reported_before_the_end(void **state)
+CLAIM(messages_settled_by_the_last_report_are_reported_before_the_end)
 {
     struct rig *rig = begin();
-    (void)state;
     add(rig);
     add(rig);
     outbox_lose(&rig->outbox, message_of(rig, 0), "gone");
@@ -424,10 +416,9 @@ static void messages_settled_by_the_last_report_are_reported_before_the_end(void
     free(rig);
 }
 
-static void a_report_callback_may_close(void **state)
+CLAIM(a_report_callback_may_close)
 {
     struct rig *rig = begin();
-    (void)state;
     rig->closes_when_told = true;
     for (int i = 0; i < 3; i++)
         add(rig);
@@ -437,10 +428,9 @@ static void a_report_callback_may_close(void **state)
     finish(rig);
 }
 
-static void a_close_waits_for_the_peer_and_the_last_report(void **state)
+CLAIM(a_close_waits_for_the_peer_and_the_last_report)
 {
     struct rig *rig = begin();
-    (void)state;
     add(rig);
     hand_over(rig, 0);
     outbox_close(&rig->outbox, on_closed, rig);
@@ -455,11 +445,10 @@ static void a_close_waits_for_the_peer_and_the_last_report(void **state)
     finish(rig);
 }
 
-static void pauses_double_up_to_five_seconds(void **state)
+CLAIM(pauses_double_up_to_five_seconds)
 {
     static const int64_t ms[] = {100, 200, 400, 800, 1600, 3200, 5000, 5000};
     struct outbox_pause pause = {0};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(ms); i++) {
         outbox_pause_longer(&pause, 1000);
         assert_int_equal(pause.until_ms, 1000 + ms[i]);
@@ -509,10 +498,9 @@ static void call_anything(struct rig *rig, struct random *random)
     }
 }
 
-static void whatever_happens_each_is_reported_and_freed_once(void **state)
+CLAIM(whatever_happens_each_is_reported_and_freed_once)
 {
     struct random random = seed_random("whatever_happens_each_is_reported_and_freed_once");
-    (void)state;
     for (int round = 0; round < 200; round++) {
         struct rig *rig = begin();
         for (int i = 0; i < 400; i++) {
@@ -526,22 +514,4 @@ static void whatever_happens_each_is_reported_and_freed_once(void **state)
     }
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_every_order_a_message_is_reported_exactly_once),
-        cmocka_unit_test(messages_that_never_left_are_unsent),
-        cmocka_unit_test(every_message_has_its_own_time),
-        cmocka_unit_test(messages_become_overdue_at_their_deadline),
-        cmocka_unit_test(held_messages_outlive_their_report),
-        cmocka_unit_test(descriptions_are_requested_only_if_needed),
-        cmocka_unit_test(a_report_callback_may_send_the_next),
-        cmocka_unit_test(messages_settled_during_reports_are_reported_in_the_next_iteration),
-        cmocka_unit_test(messages_settled_by_the_last_report_are_reported_before_the_end),
-        cmocka_unit_test(a_report_callback_may_close),
-        cmocka_unit_test(a_close_waits_for_the_peer_and_the_last_report),
-        cmocka_unit_test(pauses_double_up_to_five_seconds),
-        cmocka_unit_test(whatever_happens_each_is_reported_and_freed_once),
-    };
-    return cmocka_run_group_tests_name("outbox", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,15 +3,15 @@
 #include "targets/rocketmq_message.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static const struct rocketmq_login nobody = {"", ""};
 
-static void a_request_has_its_lengths_and_fields(void **state)
+CLAIM(a_request_has_its_lengths_and_fields)
 {
-    (void)state;
     const struct rocketmq_field fields[] = {{"a", slice_of("x\1y")}, {"b", slice_of("z\"")}};
     static const char header[] =
         "{\"code\":310,\"flag\":0,\"language\":\"OTHER\",\"opaque\":7,"
@@ -31,9 +31,8 @@ static void a_request_has_its_lengths_and_fields(void **state)
 }
 
 /* HMAC-SHA1 of "key" "1" "2" "body" by "secret", as openssl dgst has it. */
-static void a_signature_is_that_of_values_by_their_names_and_the_body(void **state)
+CLAIM(a_signature_is_that_of_values_by_their_names_and_the_body)
 {
-    (void)state;
     const struct rocketmq_field fields[] = {{"a", slice_of("1")}, {"b", slice_of("2")}};
     const struct rocketmq_login login = {"key", "secret"};
     struct buffer out;
@@ -56,9 +55,8 @@ static size_t make_answer(char *out, const char *header, const char *body)
     return 4 + all;
 }
 
-static void an_answer_is_read_once_all_of_it_is_there(void **state)
+CLAIM(an_answer_is_read_once_all_of_it_is_there)
 {
-    (void)state;
     char text[512];
     struct rocketmq_answer answer;
     size_t used = 0;
@@ -80,9 +78,8 @@ static void an_answer_is_read_once_all_of_it_is_there(void **state)
     assert_false(answer.is_answer);
 }
 
-static void invalid_answers_are_rejected(void **state)
+CLAIM(invalid_answers_are_rejected)
 {
-    (void)state;
     static const struct {
         const char *bytes, *why;
     } cases[] = {
@@ -103,9 +100,8 @@ static void invalid_answers_are_rejected(void **state)
     }
 }
 
-static void a_remark_is_shown_without_java(void **state)
+CLAIM(a_remark_is_shown_without_java)
 {
-    (void)state;
     static const struct {
         const char *remark, *shown;
     } cases[] = {
@@ -127,9 +123,8 @@ static void a_remark_is_shown_without_java(void **state)
     ",\"readQueueNums\":9,\"topicSysFlag\":0,\"writeQueueNums\":4}"
 
 /* Numbers for keys are bare in what name servers before 4.9.4 send; "1:2" in a string is none. */
-static void a_route_is_the_masters_that_take_messages(void **state)
+CLAIM(a_route_is_the_masters_that_take_messages)
 {
-    (void)state;
     static const char json[] =
         "{\"brokerDatas\":["
         "{\"brokerAddrs\":{0:\"10.0.0.1:10911\",1:\"10.0.0.2:10911\"},\"brokerName\":\"a\"},"
@@ -149,9 +144,8 @@ static void a_route_is_the_masters_that_take_messages(void **state)
     assert_string_equal(masters[1].address, "[::1]:1");
 }
 
-static void invalid_routes_are_rejected(void **state)
+CLAIM(invalid_routes_are_rejected)
 {
-    (void)state;
     static const char *const cases[] = {"", "[]", "{", "{\"brokerDatas\":[]}",
                                         "{\"brokerDatas\":{},\"queueDatas\":[]}"};
     struct rocketmq_master masters[ROCKETMQ_BROKERS_MAX];
@@ -174,9 +168,8 @@ static const char *fill(struct rocketmq_message *out, const char *body)
     return rocketmq_message_fill(out, &(struct target_message){.job = &job, .setting = &setting});
 }
 
-static void a_job_is_a_message_with_keys_and_properties(void **state)
+CLAIM(a_job_is_a_message_with_keys_and_properties)
 {
-    (void)state;
     struct rocketmq_message message;
     assert_null(fill(&message, "x"));
     assert_string_equal(message.topic, "orders");
@@ -189,26 +182,11 @@ static void a_job_is_a_message_with_keys_and_properties(void **state)
     rocketmq_message_fini(&message);
 }
 
-static void a_job_without_a_body_is_refused(void **state)
+CLAIM(a_job_without_a_body_is_refused)
 {
-    (void)state;
     struct rocketmq_message message;
     assert_non_null(fill(&message, ""));
     rocketmq_message_fini(&message);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_has_its_lengths_and_fields),
-        cmocka_unit_test(a_signature_is_that_of_values_by_their_names_and_the_body),
-        cmocka_unit_test(an_answer_is_read_once_all_of_it_is_there),
-        cmocka_unit_test(invalid_answers_are_rejected),
-        cmocka_unit_test(a_remark_is_shown_without_java),
-        cmocka_unit_test(a_route_is_the_masters_that_take_messages),
-        cmocka_unit_test(invalid_routes_are_rejected),
-        cmocka_unit_test(a_job_is_a_message_with_keys_and_properties),
-        cmocka_unit_test(a_job_without_a_body_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -2,6 +2,7 @@
 #include "targets/stomp_connection.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +23,8 @@ static enum stomp_read read_text(const char *text, size_t len)
     return stomp_frame_read(bytes, len, &frame, &used, &why);
 }
 
-static void a_frame_is_read(void **state)
+CLAIM(a_frame_is_read)
 {
-    (void)state;
     static const char text[] = "RECEIPT\r\nreceipt-id:a\\cb\\\\\\n\\r\nreceipt-id:late\n\nbo\0next";
     assert_int_equal(read_text(TEXT(text)), STOMP_FRAME);
     assert_int_equal(used, sizeof text - 1 - 4);
@@ -35,33 +35,29 @@ static void a_frame_is_read(void **state)
     assert_null(stomp_frame_header(&frame, "none").at);
 }
 
-static void a_body_with_a_length_may_hold_anything(void **state)
+CLAIM(a_body_with_a_length_may_hold_anything)
 {
-    (void)state;
     assert_int_equal(read_text(TEXT("ERROR\ncontent-length:4\n\na\0\nb\0")), STOMP_FRAME);
     assert_true(slice_equals(frame.body, slice_make("a\0\nb", 4)));
     assert_int_equal(read_text(TEXT("ERROR\ncontent-length:4\n\na\0\nbc\0")), STOMP_BROKEN);
 }
 
-static void connected_is_not_escaped(void **state)
+CLAIM(connected_is_not_escaped)
 {
-    (void)state;
     assert_int_equal(read_text(TEXT("CONNECTED\nserver:a\\b\\c\n\n\0")), STOMP_FRAME);
     assert_true(slice_is(stomp_frame_header(&frame, "server"), "a\\b\\c"));
 }
 
-static void every_part_of_a_frame_is_not_enough(void **state)
+CLAIM(every_part_of_a_frame_is_not_enough)
 {
-    (void)state;
     static const char text[] = "ERROR\nmessage:x\\cy\ncontent-length:2\n\nab\0";
     for (size_t len = 0; len < sizeof text - 1; len++)
         assert_int_equal(read_text(text, len), STOMP_MORE);
     assert_int_equal(read_text(TEXT(text)), STOMP_FRAME);
 }
 
-static void line_ends_between_frames_are_heart_beats(void **state)
+CLAIM(line_ends_between_frames_are_heart_beats)
 {
-    (void)state;
     assert_int_equal(read_text(TEXT("\nRECEIPT")), STOMP_HEART_BEAT);
     assert_int_equal(used, 1);
     assert_int_equal(read_text(TEXT("\r\n")), STOMP_HEART_BEAT);
@@ -69,9 +65,8 @@ static void line_ends_between_frames_are_heart_beats(void **state)
     assert_int_equal(read_text(TEXT("\r")), STOMP_MORE);
 }
 
-static void invalid_frames_are_rejected(void **state)
+CLAIM(invalid_frames_are_rejected)
 {
-    (void)state;
     static const struct {
         const char *sentence, *text;
     } cases[] = {
@@ -92,9 +87,8 @@ static void invalid_frames_are_rejected(void **state)
     }
 }
 
-static void a_peer_cannot_make_it_grow(void **state)
+CLAIM(a_peer_cannot_make_it_grow)
 {
-    (void)state;
     static char text[STOMP_HEAD_BYTES_MAX + STOMP_BODY_BYTES_MAX + 100];
     memset(text, 'A', sizeof text);
     assert_int_equal(read_text(text, STOMP_HEAD_BYTES_MAX - 1), STOMP_MORE);
@@ -110,9 +104,8 @@ static void a_peer_cannot_make_it_grow(void **state)
     assert_int_equal(read_text(text, len), STOMP_BROKEN);
 }
 
-static void a_written_catalog_is_read_again(void **state)
+CLAIM(a_written_catalog_is_read_again)
 {
-    (void)state;
     struct buffer out;
     buffer_init(&out, 4096);
     stomp_emit_command(&out, "SEND");
@@ -129,9 +122,8 @@ static void a_written_catalog_is_read_again(void **state)
     buffer_fini(&out);
 }
 
-static void heart_beats_are_two_numbers(void **state)
+CLAIM(heart_beats_are_two_numbers)
 {
-    (void)state;
     int64_t sends = -1, wants = -1;
     assert_true(stomp_frame_heart_beat(slice_of("0,20000"), &sends, &wants));
     assert_int_equal(sends, 0);
@@ -142,9 +134,8 @@ static void heart_beats_are_two_numbers(void **state)
     assert_false(stomp_frame_heart_beat((struct slice){0}, &sends, &wants));
 }
 
-static void places_are_read(void **state)
+CLAIM(places_are_read)
 {
-    (void)state;
     static const struct {
         const char *url, *host, *virtual_host, *origin;
     } cases[] = {
@@ -165,9 +156,8 @@ static void places_are_read(void **state)
     }
 }
 
-static void invalid_places_are_rejected(void **state)
+CLAIM(invalid_places_are_rejected)
 {
-    (void)state;
     static const char *const cases[] = {
         "",
         "stomp:/mq",
@@ -193,20 +183,4 @@ static void invalid_places_are_rejected(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_frame_is_read),
-        cmocka_unit_test(a_body_with_a_length_may_hold_anything),
-        cmocka_unit_test(connected_is_not_escaped),
-        cmocka_unit_test(every_part_of_a_frame_is_not_enough),
-        cmocka_unit_test(line_ends_between_frames_are_heart_beats),
-        cmocka_unit_test(invalid_frames_are_rejected),
-        cmocka_unit_test(a_peer_cannot_make_it_grow),
-        cmocka_unit_test(a_written_catalog_is_read_again),
-        cmocka_unit_test(heart_beats_are_two_numbers),
-        cmocka_unit_test(places_are_read),
-        cmocka_unit_test(invalid_places_are_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

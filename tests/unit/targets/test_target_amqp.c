@@ -2,10 +2,11 @@
 #include "targets/amqp_connection.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <string.h>
 
-static void urls_are_read(void **state)
+CLAIM(urls_are_read)
 {
     static const struct {
         const char *url, *host, *vhost, *origin;
@@ -15,7 +16,6 @@ static void urls_are_read(void **state)
         {"amqps://mq.example./", "mq.example", "/", "amqps://mq.example:5671"},
         {"amqp://[::1]:7000/%2f", "::1", "/", "amqp://[::1]:7000"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct target_amqp_place place;
         char error[TARGET_ERROR_BYTES] = "";
@@ -27,12 +27,11 @@ static void urls_are_read(void **state)
     }
 }
 
-static void invalid_urls_are_rejected(void **state)
+CLAIM(invalid_urls_are_rejected)
 {
     static const char *const cases[] = {
         "",           "amqp:/mq",     "http://mq",  "amqp://",      "amqp://:1",   "amqp://m:0",
         "amqp://m:x", "amqp://u:p@m", "amqp://m?x", "amqp://m/a/b", "amqp://[::1", "amqp://m/%zz"};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct target_amqp_place place;
         char error[TARGET_ERROR_BYTES] = "";
@@ -41,11 +40,4 @@ static void invalid_urls_are_rejected(void **state)
     }
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(urls_are_read),
-        cmocka_unit_test(invalid_urls_are_rejected),
-    };
-    return cmocka_run_group_tests_name("target_amqp", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

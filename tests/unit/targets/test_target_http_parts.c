@@ -2,6 +2,7 @@
 #include "targets/http_transfer.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 
@@ -32,10 +33,9 @@ static const struct {
     {"HTTP/1.1 503 Busy", "Retry-After: Wed, 18 Nov 2020 11:07:10 GMT", TARGET_FAILED, true, 0},
 };
 
-static void the_status_decides(void **state)
+CLAIM(the_status_decides)
 {
     static const struct target_codes dead_on[] = {{.from = 450, .to = 451}};
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(answers); i++) {
         struct target_answer answer = {0};
         struct target_report report;
@@ -55,7 +55,7 @@ static void the_status_decides(void **state)
     }
 }
 
-static void a_trailer_is_ignored(void **state)
+CLAIM(a_trailer_is_ignored)
 {
     static const char *const lines[] = {
         "HTTP/1.1 103 Early\r\n", "Retry-After: 1\r\n",     "\r\n", "HTTP/1.1 503 Busy\r\n",
@@ -64,7 +64,6 @@ static void a_trailer_is_ignored(void **state)
     };
     struct target_answer answer = {0};
     struct target_report report;
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(lines); i++)
         assert_true(target_answer_add_line(&answer, slice_of(lines[i]), now_ms));
     target_answer_judge(&answer, NULL, 0, &report);
@@ -73,12 +72,11 @@ static void a_trailer_is_ignored(void **state)
     assert_int_equal(report.retry_after_ms, -1);
 }
 
-static void an_answer_is_read_up_to_its_bound(void **state)
+CLAIM(an_answer_is_read_up_to_its_bound)
 {
     struct target_answer answer = {0};
     static char line[1000];
     int lines = 0;
-    (void)state;
     memset(line, 'x', sizeof line);
     while (target_answer_add_line(&answer, slice_make(line, sizeof line), now_ms))
         assert_true(++lines < 100);
@@ -87,12 +85,4 @@ static void an_answer_is_read_up_to_its_bound(void **state)
     assert_false(target_answer_add_body(&answer, 1));
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_status_decides),
-        cmocka_unit_test(a_trailer_is_ignored),
-        cmocka_unit_test(an_answer_is_read_up_to_its_bound),
-    };
-    return cmocka_run_group_tests_name("target_http_parts", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "targets/kafka_producer.h"
 
 #include "broker_rig.h"
+#include "unit/claim.h"
 
 #include <librdkafka/rdkafka_mock.h>
 
@@ -93,9 +94,8 @@ static void check_header(const rd_kafka_headers_t *headers, size_t at, const cha
 
 /* ---- claims ---- */
 
-static void a_job_arrives_with_key_headers_and_body(void **state)
+CLAIM(a_job_arrives_with_key_headers_and_body)
 {
-    (void)state;
     static const char meta[] = "content-type\0mine\0kind\0new\0tarry-callback\0http://inner/";
     char topic[] = "shop.{topic}", key[] = "{meta.kind}-{id}";
     struct cluster *cluster = begin(POLICY);
@@ -133,9 +133,8 @@ static void a_job_arrives_with_key_headers_and_body(void **state)
     finish(cluster);
 }
 
-static void many_messages_are_in_flight_together(void **state)
+CLAIM(many_messages_are_in_flight_together)
 {
-    (void)state;
     enum { MANY = 2000 };
     struct cluster *cluster = begin(POLICY);
     rd_kafka_mock_topic_create(cluster->mock, "orders", 4, 1);
@@ -145,9 +144,8 @@ static void many_messages_are_in_flight_together(void **state)
     finish(cluster);
 }
 
-static void the_broker_reply_decides(void **state)
+CLAIM(the_broker_reply_decides)
 {
-    (void)state;
     char *big = calloc(1, 200 * 1024);
     memset(big, 'b', 200 * 1024 - 1);
     const struct {
@@ -175,9 +173,8 @@ static void the_broker_reply_decides(void **state)
     finish(cluster);
 }
 
-static void a_passing_fault_is_got_over_inside(void **state)
+CLAIM(a_passing_fault_is_got_over_inside)
 {
-    (void)state;
     struct cluster *cluster = begin(POLICY);
     rd_kafka_mock_topic_create(cluster->mock, "orders", 1, 1);
     rd_kafka_mock_push_request_errors(cluster->mock, API_PRODUCE, 2,
@@ -189,9 +186,8 @@ static void a_passing_fault_is_got_over_inside(void **state)
     finish(cluster);
 }
 
-static void a_broken_producer_is_replaced(void **state)
+CLAIM(a_broken_producer_is_replaced)
 {
-    (void)state;
     struct cluster *cluster = begin(POLICY);
     rd_kafka_mock_topic_create(cluster->mock, "orders", 1, 1);
     broker_rig_send_text(&cluster->rig, 0, "x");
@@ -211,9 +207,8 @@ static void a_broken_producer_is_replaced(void **state)
     finish(cluster);
 }
 
-static void the_guard_checks_before_anything_connects(void **state)
+CLAIM(the_guard_checks_before_anything_connects)
 {
-    (void)state;
     static const char *const policies[] = {NULL, "allow-host = 127.0.0.1\n",
                                            "allow-network = 127.0.0.0/8\n"};
     for (size_t i = 0; i < COUNT_OF(policies); i++) {
@@ -228,9 +223,8 @@ static void the_guard_checks_before_anything_connects(void **state)
     }
 }
 
-static void messages_that_never_left_are_unsent_and_retried(void **state)
+CLAIM(messages_that_never_left_are_unsent_and_retried)
 {
-    (void)state;
     struct cluster *cluster = begin(POLICY);
     rd_kafka_mock_topic_create(cluster->mock, "orders", 1, 1);
     rd_kafka_mock_broker_set_down(cluster->mock, 1);
@@ -251,9 +245,8 @@ static void messages_that_never_left_are_unsent_and_retried(void **state)
     finish(cluster);
 }
 
-static void a_silent_broker_costs_a_message_its_time(void **state)
+CLAIM(a_silent_broker_costs_a_message_its_time)
 {
-    (void)state;
     struct cluster *cluster = begin(POLICY);
     cluster->rig.setting.timeout_ms = 500;
     rd_kafka_mock_topic_create(cluster->mock, "orders", 1, 1);
@@ -269,9 +262,8 @@ static void a_silent_broker_costs_a_message_its_time(void **state)
     finish(cluster);
 }
 
-static void a_topic_that_cannot_be_is_refused(void **state)
+CLAIM(a_topic_that_cannot_be_is_refused)
 {
-    (void)state;
     static const char *const topics[] = {"a b", "..", "a/b", "{meta.none}", "\xc3\xa4"};
     struct cluster *cluster = begin(POLICY);
     for (size_t i = 0; i < COUNT_OF(topics); i++) {
@@ -286,9 +278,8 @@ static void a_topic_that_cannot_be_is_refused(void **state)
     finish(cluster);
 }
 
-static void closing_reports_everything_first(void **state)
+CLAIM(closing_reports_everything_first)
 {
-    (void)state;
     struct cluster *cluster = begin(POLICY);
     rd_kafka_mock_topic_create(cluster->mock, "orders", 1, 1);
     broker_rig_send_text(&cluster->rig, 0, "x");
@@ -306,9 +297,8 @@ static void closing_reports_everything_first(void **state)
     free(cluster);
 }
 
-static void errors_have_their_meaning(void **state)
+CLAIM(errors_have_their_meaning)
 {
-    (void)state;
     static const struct {
         const char *sentence;
         rd_kafka_resp_err_t error;
@@ -346,9 +336,8 @@ static void errors_have_their_meaning(void **state)
     }
 }
 
-static void places_are_read(void **state)
+CLAIM(places_are_read)
 {
-    (void)state;
     static const struct {
         const char *url, *servers, *origin;
     } good[] = {
@@ -373,21 +362,4 @@ static void places_are_read(void **state)
         CASE_HOLDS(bad[i], !kafka_place_parse(slice_of(bad[i]), &place, error));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_have_their_meaning),
-        cmocka_unit_test(places_are_read),
-        cmocka_unit_test(a_job_arrives_with_key_headers_and_body),
-        cmocka_unit_test(many_messages_are_in_flight_together),
-        cmocka_unit_test(the_broker_reply_decides),
-        cmocka_unit_test(a_passing_fault_is_got_over_inside),
-        cmocka_unit_test(a_broken_producer_is_replaced),
-        cmocka_unit_test(the_guard_checks_before_anything_connects),
-        cmocka_unit_test(messages_that_never_left_are_unsent_and_retried),
-        cmocka_unit_test(a_silent_broker_costs_a_message_its_time),
-        cmocka_unit_test(a_topic_that_cannot_be_is_refused),
-        cmocka_unit_test(closing_reports_everything_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -4,6 +4,7 @@
 #include "targets/target.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,9 +52,8 @@ static const struct {
     {"http://[127.0.0.1]/", NULL, NULL, 0},
 };
 
-static void all_parsers_read_the_same_host_from_a_url(void **state)
+CLAIM(all_parsers_read_the_same_host_from_a_url)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(urls); i++) {
         static const char *const schemes[] = {"http", "https", NULL};
         struct target_place place;
@@ -72,14 +72,13 @@ static void all_parsers_read_the_same_host_from_a_url(void **state)
 
 /* Messages that share a target share its connection: so the same text must lead to the same host, the
  * same credential and the same endpoint. */
-static void host_credential_and_endpoint_are_the_same(void **state)
+CLAIM(host_credential_and_endpoint_are_the_same)
 {
     static const char *const texts[] = {
         "http://Shop.Example./x", "https://[::1]/a:b@c", "https://192.0.2.1:8443?u@h",
         "amqp://MQ:1/vhost",      "amqps://mq.example.", "kafka://a:1",
         "kafkas://A.b",           "stomp://mq/a@b",      "stomps://[2001:DB8::1]:9",
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         const char *const *schemes = target_find(slice_of(texts[i]))->schemes;
         char error[TARGET_ERROR_BYTES], origin[GUARD_ORIGIN_BYTES];
@@ -98,7 +97,7 @@ static void host_credential_and_endpoint_are_the_same(void **state)
     }
 }
 
-static void a_virtual_host_is_one_decoded_name(void **state)
+CLAIM(a_virtual_host_is_one_decoded_name)
 {
     static const struct {
         const char *text, *name; /* NULL: refused */
@@ -107,7 +106,6 @@ static void a_virtual_host_is_one_decoded_name(void **state)
         {"amqp://h/a%20b", "a b"}, {"amqp://h/%00", NULL}, {"amqp://h/%0a", NULL},
         {"amqp://h/%z", NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char name[TARGET_NAME_BYTES], error[TARGET_ERROR_BYTES];
         struct url url;
@@ -118,12 +116,4 @@ static void a_virtual_host_is_one_decoded_name(void **state)
     }
 }
 
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_parsers_read_the_same_host_from_a_url),
-        cmocka_unit_test(host_credential_and_endpoint_are_the_same),
-        cmocka_unit_test(a_virtual_host_is_one_decoded_name),
-    };
-    return cmocka_run_group_tests_name("target_place", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 #include "targets/target.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,10 @@ static bool parse(const char *json, struct target_setting *out, char error[TARGE
 
 /* ---- what is read ---- */
 
-static void missing_settings_have_defaults(void **state)
+CLAIM(missing_settings_have_defaults)
 {
     struct target_setting setting;
     char error[TARGET_ERROR_BYTES];
-    (void)state;
     assert_true(parse(" {\"to\": \"https://shop.example\"} ", &setting, error));
     assert_string_equal(setting.to, "https://shop.example");
     assert_false(setting.allows_callback || setting.never_signs);
@@ -31,11 +31,10 @@ static void missing_settings_have_defaults(void **state)
     assert_null(setting.to);
 }
 
-static void every_member_is_read(void **state)
+CLAIM(every_member_is_read)
 {
     struct target_setting setting;
     char error[TARGET_ERROR_BYTES];
-    (void)state;
     assert_true(parse("{\"to\":\"https://shop.example:8443/a/{id}?t={topic}&k={meta.kind}\","
                       "\"callback\":true,\"max_in_flight\":7,\"rate\":\"90/m\",\"timeout\":\"1m\","
                       "\"sign\":\"shop\",\"dead_on\":[410,\"400-404\",\"422\"]}",
@@ -184,9 +183,8 @@ static const struct {
     {"{\"to\":\"kafka://h\",\"topic\":\"{ids}\"}", "bad 'topic', bad field '{ids}' at byte 0"},
 };
 
-static void slips_are_named(void **state)
+CLAIM(slips_are_named)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(slips); i++) {
         struct target_setting setting, zero = {0};
         char error[TARGET_ERROR_BYTES];
@@ -200,7 +198,7 @@ static void slips_are_named(void **state)
 
 /* ---- limits: at each, and one beyond ---- */
 
-static void numbers_have_their_limits(void **state)
+CLAIM(numbers_have_their_limits)
 {
     static const struct {
         const char *member, *good, *beyond;
@@ -217,7 +215,6 @@ static void numbers_have_their_limits(void **state)
         {"dead_on", "[599]", "[600]"},
         {"dead_on", "[\"300-599\"]", "[\"300-600\"]"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct target_setting setting;
         char error[TARGET_ERROR_BYTES], json[256];
@@ -230,9 +227,8 @@ static void numbers_have_their_limits(void **state)
     }
 }
 
-static void lists_have_their_limit(void **state)
+CLAIM(lists_have_their_limit)
 {
-    (void)state;
     for (int count = TARGET_DEAD_ON_MAX; count <= TARGET_DEAD_ON_MAX + 1; count++) {
         struct target_setting setting;
         char error[TARGET_ERROR_BYTES], json[256] = "{\"to\":\"https://h\",\"dead_on\":[";
@@ -244,7 +240,7 @@ static void lists_have_their_limit(void **state)
     }
 }
 
-static void texts_have_their_limits(void **state)
+CLAIM(texts_have_their_limits)
 {
     static const struct {
         const char *before;
@@ -258,7 +254,6 @@ static void texts_have_their_limits(void **state)
         {"{\"to\":\"kafka://h\",\"key\":\"", TARGET_TEMPLATE_BYTES_MAX, 0},
         {"{\"to\":\"stomp://h\",\"destination\":\"", TARGET_TEMPLATE_BYTES_MAX, 0},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (size_t more = 0; more < 2; more++) {
             struct target_setting setting;
@@ -273,15 +268,4 @@ static void texts_have_their_limits(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_settings_have_defaults),
-        cmocka_unit_test(every_member_is_read),
-        cmocka_unit_test(slips_are_named),
-        cmocka_unit_test(numbers_have_their_limits),
-        cmocka_unit_test(lists_have_their_limit),
-        cmocka_unit_test(texts_have_their_limits),
-    };
-    return cmocka_run_group_tests_name("target setting", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

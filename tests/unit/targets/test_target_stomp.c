@@ -3,6 +3,7 @@
 #include "targets/stomp_frame.h"
 
 #include "broker_rig.h"
+#include "unit/claim.h"
 
 #define POLICY "allow-host = 127.0.0.1\nallow-network = 127.0.0.0/8\n"
 
@@ -153,9 +154,8 @@ static void receipt(struct peer *peer, int number)
 
 /* ---- claims ---- */
 
-static void a_message_is_done_on_its_receipt_and_not_before(void **state)
+CLAIM(a_message_is_done_on_its_receipt_and_not_before)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     broker_rig_send_text(&broker->rig, 7, "hello");
     UNTIL(broker, CAME(broker, 0, "hello"));
@@ -168,9 +168,8 @@ static void a_message_is_done_on_its_receipt_and_not_before(void **state)
     finish(broker);
 }
 
-static void a_frame_has_its_headers_and_body(void **state)
+CLAIM(a_frame_has_its_headers_and_body)
 {
-    (void)state;
     static const char meta[] =
         "kind\0a:b\\c\0destination\0/queue/other\0transaction\0t\0tarry-callback"
         "\0http://inner/";
@@ -198,9 +197,8 @@ static void a_frame_has_its_headers_and_body(void **state)
     finish(broker);
 }
 
-static void a_field_cannot_name_a_second_destination(void **state)
+CLAIM(a_field_cannot_name_a_second_destination)
 {
-    (void)state;
     static const char *const ids[] = {"a,topic://all", "a.>", "*", "a?consumer.priority=1"};
     struct broker *broker = begin(POLICY, false);
     char destination[] = "/queue/{id}?x,y";
@@ -216,9 +214,8 @@ static void a_field_cannot_name_a_second_destination(void **state)
     finish(broker);
 }
 
-static void many_messages_are_in_flight_together(void **state)
+CLAIM(many_messages_are_in_flight_together)
 {
-    (void)state;
     enum { MANY = 500 };
     struct broker *broker = begin(POLICY, false);
     for (int i = 0; i < MANY; i++)
@@ -231,9 +228,8 @@ static void many_messages_are_in_flight_together(void **state)
     finish(broker);
 }
 
-static void the_guard_checks_before_anything_connects(void **state)
+CLAIM(the_guard_checks_before_anything_connects)
 {
-    (void)state;
     static const char *const policies[] = {NULL, "allow-host = 127.0.0.1\n",
                                            "allow-network = 127.0.0.0/8\n"};
     for (size_t i = 0; i < COUNT_OF(policies); i++) {
@@ -248,9 +244,8 @@ static void the_guard_checks_before_anything_connects(void **state)
     }
 }
 
-static void sent_messages_without_a_receipt_fail_with_the_connection(void **state)
+CLAIM(sent_messages_without_a_receipt_fail_with_the_connection)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     for (int i = 0; i < 3; i++)
         broker_rig_send_text(&broker->rig, (uint64_t)i, "x");
@@ -269,9 +264,8 @@ static void sent_messages_without_a_receipt_fail_with_the_connection(void **stat
     finish(broker);
 }
 
-static void messages_that_never_left_are_unsent(void **state)
+CLAIM(messages_that_never_left_are_unsent)
 {
-    (void)state;
     enum { MANY = 40 };
     static char body[1 << 20];
     struct broker *broker = begin(POLICY, false);
@@ -291,9 +285,8 @@ static void messages_that_never_left_are_unsent(void **state)
     finish(broker);
 }
 
-static void half_sent_messages_may_have_arrived(void **state)
+CLAIM(half_sent_messages_may_have_arrived)
 {
-    (void)state;
     enum { BYTES = 32 << 20 };
     struct broker *broker = begin(POLICY, false);
     char *body = malloc(BYTES);
@@ -310,9 +303,8 @@ static void half_sent_messages_may_have_arrived(void **state)
     finish(broker);
 }
 
-static void waiting_bytes_are_bounded(void **state)
+CLAIM(waiting_bytes_are_bounded)
 {
-    (void)state;
     static char body[1 << 20];
     struct broker *broker = begin(POLICY, false);
     memset(body, 'b', sizeof body - 1);
@@ -325,9 +317,8 @@ static void waiting_bytes_are_bounded(void **state)
     finish(broker);
 }
 
-static void an_error_fails_the_message_it_names_and_no_other(void **state)
+CLAIM(an_error_fails_the_message_it_names_and_no_other)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     for (int i = 0; i < 3; i++)
         broker_rig_send_text(&broker->rig, (uint64_t)i, "x");
@@ -349,9 +340,8 @@ static void an_error_fails_the_message_it_names_and_no_other(void **state)
     finish(broker);
 }
 
-static void an_error_without_a_receipt_fails_all_sent_messages(void **state)
+CLAIM(an_error_without_a_receipt_fails_all_sent_messages)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     for (int i = 0; i < 2; i++)
         broker_rig_send_text(&broker->rig, (uint64_t)i, "x");
@@ -362,9 +352,8 @@ static void an_error_without_a_receipt_fails_all_sent_messages(void **state)
     finish(broker);
 }
 
-static void a_silent_broker_costs_a_message_its_time(void **state)
+CLAIM(a_silent_broker_costs_a_message_its_time)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     broker->rig.setting.timeout_ms = 200;
     int64_t began_us = clock_boot_us();
@@ -381,9 +370,8 @@ static void a_silent_broker_costs_a_message_its_time(void **state)
     finish(broker);
 }
 
-static void a_broker_that_does_not_greet_is_sent_nothing(void **state)
+CLAIM(a_broker_that_does_not_greet_is_sent_nothing)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     broker->on_connect = "\n";
     broker->rig.setting.timeout_ms = 150;
@@ -394,9 +382,8 @@ static void a_broker_that_does_not_greet_is_sent_nothing(void **state)
     finish(broker);
 }
 
-static void a_login_is_sent_unchanged_and_its_rejection_reported(void **state)
+CLAIM(a_login_is_sent_unchanged_and_its_rejection_reported)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, true);
     broker->on_connect = "ERROR\nmessage:Bad user or password\n\n";
     broker_rig_send_text(&broker->rig, 0, "x");
@@ -408,9 +395,8 @@ static void a_login_is_sent_unchanged_and_its_rejection_reported(void **state)
     finish(broker);
 }
 
-static void other_peers_are_found_out(void **state)
+CLAIM(other_peers_are_found_out)
 {
-    (void)state;
     static const char *const greetings[] = {
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         "CONNECTED\nversion:1.1\n\n",
@@ -428,9 +414,8 @@ static void other_peers_are_found_out(void **state)
     }
 }
 
-static void it_tries_again_with_pauses(void **state)
+CLAIM(it_tries_again_with_pauses)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     broker->on_connect = "ERROR\n\n";
     int64_t began_us = clock_boot_us();
@@ -443,9 +428,8 @@ static void it_tries_again_with_pauses(void **state)
     finish(broker);
 }
 
-static void closing_reports_everything_first(void **state)
+CLAIM(closing_reports_everything_first)
 {
-    (void)state;
     struct broker *broker = begin(POLICY, false);
     broker_rig_send_text(&broker->rig, 0, "x");
     UNTIL(broker, CAME(broker, 0, "SEND\n"));
@@ -459,9 +443,8 @@ static void closing_reports_everything_first(void **state)
     finish(broker);
 }
 
-static void bad_settings_are_refused(void **state)
+CLAIM(bad_settings_are_refused)
 {
-    (void)state;
     char error[TARGET_ERROR_BYTES] = "", bad[] = "/queue/{nobody}";
     struct target_setting setting = {.destination = bad};
     assert_false(target_stomp.check(&setting, slice_of("stomp://mq"), error));
@@ -472,27 +455,4 @@ static void bad_settings_are_refused(void **state)
     assert_null(strstr(error, "u:p"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_is_done_on_its_receipt_and_not_before),
-        cmocka_unit_test(a_frame_has_its_headers_and_body),
-        cmocka_unit_test(a_field_cannot_name_a_second_destination),
-        cmocka_unit_test(many_messages_are_in_flight_together),
-        cmocka_unit_test(the_guard_checks_before_anything_connects),
-        cmocka_unit_test(sent_messages_without_a_receipt_fail_with_the_connection),
-        cmocka_unit_test(messages_that_never_left_are_unsent),
-        cmocka_unit_test(half_sent_messages_may_have_arrived),
-        cmocka_unit_test(waiting_bytes_are_bounded),
-        cmocka_unit_test(an_error_fails_the_message_it_names_and_no_other),
-        cmocka_unit_test(an_error_without_a_receipt_fails_all_sent_messages),
-        cmocka_unit_test(a_silent_broker_costs_a_message_its_time),
-        cmocka_unit_test(a_broker_that_does_not_greet_is_sent_nothing),
-        cmocka_unit_test(a_login_is_sent_unchanged_and_its_rejection_reported),
-        cmocka_unit_test(other_peers_are_found_out),
-        cmocka_unit_test(it_tries_again_with_pauses),
-        cmocka_unit_test(closing_reports_everything_first),
-        cmocka_unit_test(bad_settings_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

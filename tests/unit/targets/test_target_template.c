@@ -3,6 +3,7 @@
 #include "targets/target.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ static struct job a_job(void)
                         .meta = slice_make(meta, sizeof meta - 1)};
 }
 
-static void fields_are_filled_in(void **state)
+CLAIM(fields_are_filled_in)
 {
     static const struct {
         const char *text, *plain, *url; /* NULL: refused */
@@ -54,7 +55,6 @@ static void fields_are_filled_in(void **state)
          "a URL in the query"},
     };
     struct job job = a_job();
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int escape = TEMPLATE_PLAIN; escape <= TEMPLATE_URL; escape++) {
             const char *wanted = escape == TEMPLATE_URL ? rows[i].url : rows[i].plain;
@@ -73,7 +73,7 @@ static void fields_are_filled_in(void **state)
         }
 }
 
-static void faults_are_named_with_their_place(void **state)
+CLAIM(faults_are_named_with_their_place)
 {
     static const struct {
         const char *text, *says;
@@ -97,7 +97,6 @@ static void faults_are_named_with_their_place(void **state)
         {"\t", "control character at byte 0"},
         {"\x7f", "control character at byte 0"},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char error[TARGET_ERROR_BYTES] = "";
         CASE_HOLDS(rows[i].text, !template_check(slice_of(rows[i].text), error));
@@ -106,10 +105,9 @@ static void faults_are_named_with_their_place(void **state)
     }
 }
 
-static void names_of_meta_have_their_limit(void **state)
+CLAIM(names_of_meta_have_their_limit)
 {
     char error[TARGET_ERROR_BYTES], text[128], name[80];
-    (void)state;
     memset(name, 'n', sizeof name);
     for (int len = 64; len <= 65; len++) {
         snprintf(text, sizeof text, "{meta.%.*s}", len, name);
@@ -117,11 +115,10 @@ static void names_of_meta_have_their_limit(void **state)
     }
 }
 
-static void a_result_has_its_limit(void **state)
+CLAIM(a_result_has_its_limit)
 {
     struct job job = a_job();
     struct buffer out;
-    (void)state;
     buffer_init(&out, 100);
     assert_true(template_fill(slice_of("x{topic}"), &job, TEMPLATE_PLAIN, 11, &out));
     assert_int_equal(out.len, 11);
@@ -132,9 +129,8 @@ static void a_result_has_its_limit(void **state)
     buffer_fini(&out);
 }
 
-static void a_text_without_braces_needs_no_filling(void **state)
+CLAIM(a_text_without_braces_needs_no_filling)
 {
-    (void)state;
     assert_false(template_has_fields(slice_of("")));
     assert_false(template_has_fields((struct slice){0}));
     assert_false(template_has_fields(slice_of("/a/b?c")));
@@ -144,10 +140,9 @@ static void a_text_without_braces_needs_no_filling(void **state)
 }
 
 /* Whatever an id holds, it stays within its segment. */
-static void an_id_adds_no_segment_and_no_parameter(void **state)
+CLAIM(an_id_adds_no_segment_and_no_parameter)
 {
     struct random random = seed_random("an_id_adds_no_segment_and_no_parameter");
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         char id[16];
         size_t len = 1 + random_below(&random, sizeof id - 1), slashes = 0;
@@ -171,15 +166,4 @@ static void an_id_adds_no_segment_and_no_parameter(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_are_filled_in),
-        cmocka_unit_test(faults_are_named_with_their_place),
-        cmocka_unit_test(names_of_meta_have_their_limit),
-        cmocka_unit_test(a_result_has_its_limit),
-        cmocka_unit_test(a_text_without_braces_needs_no_filling),
-        cmocka_unit_test(an_id_adds_no_segment_and_no_parameter),
-    };
-    return cmocka_run_group_tests_name("target template", tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 #include "trace/lease_table.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -13,10 +14,9 @@ static struct trace_span *new_span(uint64_t id)
     return span;
 }
 
-static void a_span_is_found_once_by_its_lease(void **state)
+CLAIM(a_span_is_found_once_by_its_lease)
 {
     struct lease_table table;
-    (void)state;
     lease_table_init(&table);
     assert_true(lease_table_is_empty(&table));
     assert_true(lease_table_add(&table, slice_of("one"), 100, new_span(1)));
@@ -33,11 +33,10 @@ static void a_span_is_found_once_by_its_lease(void **state)
     lease_table_fini(&table);
 }
 
-static void ended_leases_are_removed_with_their_end(void **state)
+CLAIM(ended_leases_are_removed_with_their_end)
 {
     struct lease_table table;
     int64_t next_us;
-    (void)state;
     lease_table_init(&table);
     assert_null(lease_table_take_ended(&table, 1000, &next_us));
     assert_true(next_us == INT64_MAX);
@@ -54,11 +53,10 @@ static void ended_leases_are_removed_with_their_end(void **state)
     lease_table_fini(&table);
 }
 
-static void a_full_table_accepts_no_lease(void **state)
+CLAIM(a_full_table_accepts_no_lease)
 {
     struct lease_table table;
     char lease[32], too_long[LEASE_TEXT_BYTES_MAX + 1];
-    (void)state;
     lease_table_init(&table);
     for (unsigned i = 0; i < LEASE_TABLE_MAX; i++) {
         snprintf(lease, sizeof lease, "%u", i);
@@ -73,12 +71,4 @@ static void a_full_table_accepts_no_lease(void **state)
     lease_table_fini(&table);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_span_is_found_once_by_its_lease),
-        cmocka_unit_test(ended_leases_are_removed_with_their_end),
-        cmocka_unit_test(a_full_table_accepts_no_lease),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

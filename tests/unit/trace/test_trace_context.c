@@ -1,6 +1,7 @@
 #include "trace/carry.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdio.h>
 
@@ -10,7 +11,7 @@
 
 /* ---- traceparent ---- */
 
-static void a_parent_is_read_strictly(void **state)
+CLAIM(a_parent_is_read_strictly)
 {
     static const struct {
         const char *sentence, *text;
@@ -38,7 +39,6 @@ static void a_parent_is_read_strictly(void **state)
         {"a blank before it", " 00-" TRACE "-" SPAN "-01", false, false},
         {"nothing", "", false, false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct trace_context context = {.span = 77};
         bool is_good = trace_parent_parse(slice_of(rows[i].text), &context);
@@ -48,11 +48,10 @@ static void a_parent_is_read_strictly(void **state)
     }
 }
 
-static void a_parent_is_written_as_version_00(void **state)
+CLAIM(a_parent_is_written_as_version_00)
 {
     struct trace_context context;
     char text[TRACE_PARENT_BYTES];
-    (void)state;
     assert_true(trace_parent_parse(slice_of("cc-" TRACE "-" SPAN "-ff-x"), &context));
     assert_true(context.trace_high == UINT64_C(0x4bf92f3577b34da6));
     assert_true(context.trace_low == UINT64_C(0xa3ce929d0e0e4736));
@@ -66,7 +65,7 @@ static void a_parent_is_written_as_version_00(void **state)
 
 /* ---- tracestate ---- */
 
-static void a_state_is_read_strictly(void **state)
+CLAIM(a_state_is_read_strictly)
 {
     static const struct {
         const char *sentence, *text, *read; /* NULL: refused */
@@ -93,7 +92,6 @@ static void a_state_is_read_strictly(void **state)
         {"a control byte", "a=\x01", NULL},
         {"a good one beside a bad one", "a=1,B=2", NULL},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct buffer out;
         buffer_init(&out, 1024);
@@ -105,11 +103,10 @@ static void a_state_is_read_strictly(void **state)
     }
 }
 
-static void a_state_has_limits(void **state)
+CLAIM(a_state_has_limits)
 {
     char member[16], value[300];
     struct buffer text, out;
-    (void)state;
     buffer_init(&text, 4096);
     buffer_init(&out, 4096);
     for (int i = 0; i < TRACE_STATE_MEMBERS_MAX; i++) {
@@ -139,22 +136,20 @@ static void a_state_has_limits(void **state)
 
 /* ---- in a job's meta ---- */
 
-static void a_bad_state_leaves_the_parent(void **state)
+CLAIM(a_bad_state_leaves_the_parent)
 {
     struct trace_carry carry;
-    (void)state;
     assert_true(trace_carry_set(&carry, slice_of(PARENT), slice_of("a=1,a=2")));
     assert_int_equal(carry.state_bytes, 0);
     assert_false(trace_carry_set(&carry, slice_of("x"), slice_of("a=1")));
 }
 
-static void a_meta_that_names_a_context_keeps_it(void **state)
+CLAIM(a_meta_that_names_a_context_keeps_it)
 {
     static const char *const names[] = {JOB_META_TRACEPARENT, JOB_META_TRACESTATE};
     struct trace_carry carry;
     struct trace_context context;
     struct slice found;
-    (void)state;
     assert_true(trace_carry_set(&carry, slice_of(PARENT), slice_of("a=1")));
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         struct buffer meta;
@@ -168,12 +163,11 @@ static void a_meta_that_names_a_context_keeps_it(void **state)
     }
 }
 
-static void a_full_meta_goes_without_a_context(void **state)
+CLAIM(a_full_meta_goes_without_a_context)
 {
     char name[16], value[1024];
     struct trace_carry carry;
     struct buffer meta;
-    (void)state;
     memset(value, 'v', sizeof value);
     assert_true(trace_carry_set(&carry, slice_of(PARENT), slice_of("a=1")));
     buffer_init(&meta, JOB_META_BYTES_MAX);
@@ -189,10 +183,9 @@ static void a_full_meta_goes_without_a_context(void **state)
     buffer_fini(&meta);
 }
 
-static void when_it_was_pushed_is_found_again(void **state)
+CLAIM(when_it_was_pushed_is_found_again)
 {
     struct buffer meta;
-    (void)state;
     buffer_init(&meta, JOB_META_BYTES_MAX);
     assert_int_equal(trace_meta_pushed_us(buffer_slice(&meta)), 0);
     trace_meta_add_pushed(&meta, INT64_C(1764000000123456));
@@ -201,7 +194,7 @@ static void when_it_was_pushed_is_found_again(void **state)
     buffer_fini(&meta);
 }
 
-static void another_span_takes_the_place_of_the_parent(void **state)
+CLAIM(another_span_takes_the_place_of_the_parent)
 {
     static const char before[] = "a\0one\0traceparent\0"
                                  "cc-" TRACE "-" SPAN "-01-more\0tracestate\0b=1\0";
@@ -210,7 +203,6 @@ static void another_span_takes_the_place_of_the_parent(void **state)
     struct trace_context context;
     struct slice meta = slice_make(before, sizeof before - 1), states;
     struct buffer out;
-    (void)state;
     assert_true(trace_meta_find(meta, &context, &states) && slice_is(states, "b=1"));
     assert_true(trace_meta_is_sampled(meta));
     context.span = 0xff;
@@ -221,18 +213,4 @@ static void another_span_takes_the_place_of_the_parent(void **state)
     buffer_fini(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_parent_is_read_strictly),
-        cmocka_unit_test(a_parent_is_written_as_version_00),
-        cmocka_unit_test(a_state_is_read_strictly),
-        cmocka_unit_test(a_state_has_limits),
-        cmocka_unit_test(a_bad_state_leaves_the_parent),
-        cmocka_unit_test(a_meta_that_names_a_context_keeps_it),
-        cmocka_unit_test(a_full_meta_goes_without_a_context),
-        cmocka_unit_test(when_it_was_pushed_is_found_again),
-        cmocka_unit_test(another_span_takes_the_place_of_the_parent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -3,6 +3,7 @@
 #include "base/json_read.h"
 
 #include "unit/cases.h"
+#include "unit/claim.h"
 
 #include <stdlib.h>
 
@@ -35,7 +36,7 @@ static struct trace_span *new_span(enum trace_operation operation)
     return span;
 }
 
-static void a_span_is_written_as_the_protocol_has_it(void **state)
+CLAIM(a_span_is_written_as_the_protocol_has_it)
 {
     static const char *const parts[] = {
         "{\"key\":\"service.name\",\"value\":{\"stringValue\":\"tarry \\\"1\\\"\"}}",
@@ -55,7 +56,6 @@ static void a_span_is_written_as_the_protocol_has_it(void **state)
         "{\"key\":\"error.type\",\"value\":{\"stringValue\":\"nacked\"}}",
         "\"status\":{\"code\":2,\"message\":\"\\\"bad\\\"\xef\xbf\xbd\"}",
     };
-    (void)state;
     struct trace_span *span = new_span(TRACE_CALLBACK);
     trace_span_set_id(span, slice_of("i\"d"));
     trace_span_set_error(span, slice_of("\"bad\"\xff"));
@@ -70,10 +70,9 @@ static void a_span_is_written_as_the_protocol_has_it(void **state)
     trace_span_free(span);
 }
 
-static void the_first_of_a_trace_has_no_parent(void **state)
+CLAIM(the_first_of_a_trace_has_no_parent)
 {
     struct trace_context root = parent;
-    (void)state;
     root.span = 0;
     struct trace_span *span = trace_span_new(TRACE_PUSH, &root, slice_of(""), 7);
     char *text = request_of(span);
@@ -86,7 +85,7 @@ static void the_first_of_a_trace_has_no_parent(void **state)
     trace_span_free(span);
 }
 
-static void a_due_time_outside_the_wait_adds_no_event(void **state)
+CLAIM(a_due_time_outside_the_wait_adds_no_event)
 {
     static const struct {
         const char *sentence;
@@ -102,7 +101,6 @@ static void a_due_time_outside_the_wait_adds_no_event(void **state)
         {"behind it", TRACE_WAIT, 32000, false},
         {"of another span", TRACE_TAKE, 20000, false},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct trace_span *span = new_span(rows[i].operation);
         span->due_us = rows[i].due_us;
@@ -113,9 +111,8 @@ static void a_due_time_outside_the_wait_adds_no_event(void **state)
     }
 }
 
-static void many_spans_are_one_request(void **state)
+CLAIM(many_spans_are_one_request)
 {
-    (void)state;
     struct trace_span *first = new_span(TRACE_WAIT), *second = new_span(TRACE_TAKE);
     first->next = second;
     char *text = request_of(first);
@@ -128,10 +125,9 @@ static void many_spans_are_one_request(void **state)
 }
 
 /* The largest of each text: a full batch stays far below what a request may have. */
-static void the_largest_span_has_a_bound(void **state)
+CLAIM(the_largest_span_has_a_bound)
 {
     char wide[1024];
-    (void)state;
     memset(wide, '\x01', sizeof wide); /* six bytes each, once escaped */
     struct trace_span *span = trace_span_new(TRACE_CALLBACK, &parent, slice_make(wide, 512), 1);
     struct slice text = slice_make(wide, sizeof wide);
@@ -148,7 +144,7 @@ static void the_largest_span_has_a_bound(void **state)
     trace_span_free(span);
 }
 
-static void rejected_spans_are_read_from_the_answer(void **state)
+CLAIM(rejected_spans_are_read_from_the_answer)
 {
     static const struct {
         const char *answer;
@@ -165,20 +161,8 @@ static void rejected_spans_are_read_from_the_answer(void **state)
         {"", 0},
         {"ok", 0},
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].answer, otlp_rejected(slice_of(rows[i].answer)) == rows[i].rejected);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_span_is_written_as_the_protocol_has_it),
-        cmocka_unit_test(the_first_of_a_trace_has_no_parent),
-        cmocka_unit_test(a_due_time_outside_the_wait_adds_no_event),
-        cmocka_unit_test(many_spans_are_one_request),
-        cmocka_unit_test(the_largest_span_has_a_bound),
-        cmocka_unit_test(rejected_spans_are_read_from_the_answer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

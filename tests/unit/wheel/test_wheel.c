@@ -1,12 +1,12 @@
 /* The wheel's single claims, most of them at every distance of a table. */
+#include "unit/claim.h"
 #include "wheel_bench.h"
 
-static void an_empty_wheel_has_nothing_to_do(void **unused)
+CLAIM(an_empty_wheel_has_nothing_to_do)
 {
     struct bench bench;
     uint32_t id;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     wheel_check(&bench.wheel);
     assert_true(wheel_next_ms(&bench.wheel) == INT64_MAX);
@@ -81,17 +81,15 @@ static void follow_to(int64_t start_ms, int64_t when_ms)
     bench_fini(&bench);
 }
 
-static void fires_to_the_millisecond_at_any_distance(void **unused)
+CLAIM(fires_to_the_millisecond_at_any_distance)
 {
-    (void)unused;
     for (int s = 0; s < STARTS; s++)
         for (int d = 0; d < DELAYS; d++)
             follow_to(starts_ms[s], starts_ms[s] + delays_ms[d]);
 }
 
-static void never_fires_early(void **unused)
+CLAIM(never_fires_early)
 {
-    (void)unused;
     for (int d = 1; d < DELAYS; d++) {
         struct bench bench;
 
@@ -104,12 +102,11 @@ static void never_fires_early(void **unused)
     }
 }
 
-static void overdue_entries_fire_next(void **unused)
+CLAIM(overdue_entries_fire_next)
 {
     struct bench bench;
     uint32_t ids[3];
 
-    (void)unused;
     bench_init(&bench, START_MS);
     bench_add(&bench, START_MS + 1);
     bench_add(&bench, 0);
@@ -121,12 +118,11 @@ static void overdue_entries_fire_next(void **unused)
     bench_fini(&bench);
 }
 
-static void time_going_back_changes_nothing(void **unused)
+CLAIM(time_going_back_changes_nothing)
 {
     struct bench bench;
     uint32_t ids[2];
 
-    (void)unused;
     bench_init(&bench, START_MS);
     bench_add(&bench, START_MS);
     bench_add(&bench, START_MS + 5);
@@ -138,12 +134,11 @@ static void time_going_back_changes_nothing(void **unused)
     bench_fini(&bench);
 }
 
-static void a_cancelled_entry_never_fires(void **unused)
+CLAIM(a_cancelled_entry_never_fires)
 {
     struct bench bench;
     uint32_t ids[DELAYS];
 
-    (void)unused;
     for (int first = 0; first < 3; first++) { /* the head, the middle and the end of every list */
         bench_init(&bench, START_MS);
         for (int d = 0; d < DELAYS; d++)
@@ -158,12 +153,11 @@ static void a_cancelled_entry_never_fires(void **unused)
     }
 }
 
-static void removing_an_absent_entry_does_nothing(void **unused)
+CLAIM(removing_an_absent_entry_does_nothing)
 {
     struct bench bench;
     uint32_t id, out;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     id = bench_add(&bench, START_MS);
     assert_int_equal(bench_take(&bench, START_MS, &out, 1), 1);
@@ -175,11 +169,10 @@ static void removing_an_absent_entry_does_nothing(void **unused)
     bench_fini(&bench);
 }
 
-static void empty_ticks_cost_nothing(void **unused)
+CLAIM(empty_ticks_cost_nothing)
 {
     struct bench bench;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     for (int year = 1; year <= 10; year++)
         bench_add(&bench, START_MS + year * YEAR_MS);
@@ -189,18 +182,4 @@ static void empty_ticks_cost_nothing(void **unused)
     bench_fini(&bench);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_wheel_has_nothing_to_do),
-        cmocka_unit_test(fires_to_the_millisecond_at_any_distance),
-        cmocka_unit_test(never_fires_early),
-        cmocka_unit_test(overdue_entries_fire_next),
-        cmocka_unit_test(time_going_back_changes_nothing),
-        cmocka_unit_test(a_cancelled_entry_never_fires),
-        cmocka_unit_test(removing_an_absent_entry_does_nothing),
-        cmocka_unit_test(empty_ticks_cost_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

@@ -1,6 +1,7 @@
 /* Very many entries in the wheel: every call stays bounded, and they keep their order. */
 #include "wheel_bench.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { CROWD = 1000000 };
@@ -11,14 +12,13 @@ static void add_crowd(struct bench *bench, int64_t when_ms)
         bench_add(bench, when_ms);
 }
 
-static void a_million_entries_in_one_slot_are_moved_in_bounded_steps(void **unused)
+CLAIM(a_million_entries_in_one_slot_are_moved_in_bounded_steps)
 {
     const int64_t when_ms = START_MS + 3600 * SECOND_MS;
     struct bench bench;
     uint32_t ids[256];
     int64_t now_ms = START_MS;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     add_crowd(&bench, when_ms);
     while (now_ms < when_ms) { /* bench_take asserts the bound of every call */
@@ -36,7 +36,7 @@ static void a_million_entries_in_one_slot_are_moved_in_bounded_steps(void **unus
     bench_fini(&bench);
 }
 
-static void a_jump_over_a_million_entries_is_worked_off_in_bounded_calls(void **unused)
+CLAIM(a_jump_over_a_million_entries_is_worked_off_in_bounded_calls)
 {
     const int64_t hour_ms = 3600 * SECOND_MS;
     struct random random = seed_random(__func__);
@@ -44,7 +44,6 @@ static void a_jump_over_a_million_entries_is_worked_off_in_bounded_calls(void **
     int64_t now_ms = START_MS + hour_ms;
     uint32_t id;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     for (int i = 0; i < CROWD; i++)
         bench_add(&bench, START_MS + (int64_t)random_below(&random, (uint64_t)hour_ms));
@@ -56,13 +55,12 @@ static void a_jump_over_a_million_entries_is_worked_off_in_bounded_calls(void **
     bench_fini(&bench);
 }
 
-static void entries_added_while_the_wheel_lags_keep_their_order(void **unused)
+CLAIM(entries_added_while_the_wheel_lags_keep_their_order)
 {
     struct bench bench;
     uint32_t ids[256];
     int64_t now_ms = START_MS + DAY_MS;
 
-    (void)unused;
     bench_init(&bench, START_MS);
     for (int i = 0; i < 10000; i++)
         bench_add(&bench, now_ms - 5000 + i % 977);
@@ -81,13 +79,4 @@ static void entries_added_while_the_wheel_lags_keep_their_order(void **unused)
     bench_fini(&bench);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_million_entries_in_one_slot_are_moved_in_bounded_steps),
-        cmocka_unit_test(a_jump_over_a_million_entries_is_worked_off_in_bounded_calls),
-        cmocka_unit_test(entries_added_while_the_wheel_lags_keep_their_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)

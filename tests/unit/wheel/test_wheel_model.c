@@ -1,6 +1,7 @@
 /* The wheel against a model without any cleverness: every entry there is, in no order at all. */
 #include "wheel_bench.h"
 
+#include "unit/claim.h"
 #include "unit/seed.h"
 
 enum { MODEL_MAX = 400, MODEL_STEPS = 6000, MODEL_ROUNDS = 12 };
@@ -129,20 +130,12 @@ static void model_round(struct random *random)
     bench_fini(&bench);
 }
 
-static void fires_every_entry_once(void **unused)
+CLAIM(fires_every_entry_once)
 {
     struct random random = seed_random(__func__);
 
-    (void)unused;
     for (int round = 0; round < MODEL_ROUNDS; round++)
         model_round(&random);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fires_every_entry_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CLAIMS_MAIN(NULL, NULL)
