@@ -75,7 +75,7 @@ package: ## build Debian packages (server, library) and a tar archive in build-p
 	@RELEASE="$(RELEASE)" scripts/package
 
 clean: ## remove all build directories
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings build-generated
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

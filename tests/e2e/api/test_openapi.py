@@ -14,7 +14,7 @@ from streams import Stream
 DOCUMENT = REPO / "openapi.yaml"
 TOOLS = REPO / "tests" / "openapi"
 CHECKS = "status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,unsupported_method,allow_header_conformance"
-EXAMPLES = os.environ.get("TARRY_OPENAPI_EXAMPLES", "15")  # of each operation, beside those that cover its schema
+EXAMPLES = os.environ.get("TARRY_TEST_OPENAPI_EXAMPLES", "15")  # of each operation, beside those that cover its schema
 
 
 @pytest.fixture(scope="module")
