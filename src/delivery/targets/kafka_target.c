@@ -70,7 +70,8 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
                        TOPIC_BYTES_MAX, &topic))
         fault = "kafka: the topic's name is longer than 249 bytes";
     else if (!topic_is_sound(buffer_slice(&topic)))
-        fault = "kafka: bad topic name: it may contain only letters, digits, '.', '_' and '-'";
+        fault = "kafka: the topic's name is invalid, it may contain only letters, digits, '.', '_' "
+                "and '-'";
     else
         memcpy(out->topic, topic.at, topic.len);
     buffer_fini(&topic);
