@@ -39,11 +39,16 @@ def push_many(client, first):
 
 
 def fill(client, first=0):
-    """Pushes until the disk is full; returns how many jobs there are."""
-    count = 0
-    while (done := push_many(client, first + count)) == MANY:
+    """Pushes until the disk is full of more than a batch; returns how many jobs there are. Space comes back in steps."""
+    count, limit = 0, time.monotonic() + SECONDS
+    while time.monotonic() < limit:
+        done = push_many(client, first + count)
         count += done
-    return count + done
+        if done < MANY and count > MANY:
+            return count
+        if done < MANY:
+            time.sleep(0.5)
+    return count
 
 
 def jobs_of(client):
