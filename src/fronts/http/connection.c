@@ -22,6 +22,7 @@ enum {
     TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */
     TURN_SHARE = 8,      /* so that pipelining clients do not delay clients with single requests, */
     LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
+    TURN_READ_BYTES = 256 * 1024,  /* of a connection in an iteration: one read */
     OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
     CONNECTION_BYTES = 1024,       /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
@@ -72,6 +73,7 @@ static void cut_connection(struct http_connection *connection)
     list_remove(&connection->dirty);
     list_remove(&connection->timed);
     list_remove(&connection->socket.put_off);
+    list_remove(&connection->socket.sated);
     http_input_drop(connection);
     http_output_drop(connection);
     http_gate_fini(connection);
@@ -268,7 +270,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         *out = uv_buf_init(NULL, 0);
     else
         *out = uv_buf_init(connection->parser.in + connection->parser.in_len,
-                           (unsigned)(cap - connection->parser.in_len));
+                           cap - connection->parser.in_len < TURN_READ_BYTES
+                               ? (unsigned)(cap - connection->parser.in_len)
+                               : TURN_READ_BYTES);
 }
 
 /* Handles the end of the peer's output. The peer may still read, so requests in progress are
@@ -563,9 +567,32 @@ static void put_off(struct http_connection *connection)
         list_add_last(&front->put_off, &connection->socket.put_off);
 }
 
+/* Ends reading in this iteration. The loop would read a connection that fills its buffers again and
+ * again, up to 32 times. */
+static void rest_after_share(struct http_connection *connection)
+{
+    struct http_front *front = connection->front;
+    if (!connection->socket.is_reading || connection->is_cut)
+        return;
+    stop_reading(connection);
+    if (list_is_empty(&front->sated))
+        reactor_turn_again(front->reactor);
+    list_add_last(&front->sated, &connection->socket.sated);
+}
+
+static void read_input(struct http_connection *connection, ssize_t got, const uv_buf_t *buf);
+
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct http_connection *connection = stream->data;
+    bool has_more = got > 0 && (size_t)got == buf->len;
+    read_input(connection, got, buf);
+    if (has_more)
+        rest_after_share(connection);
+}
+
+static void read_input(struct http_connection *connection, ssize_t got, const uv_buf_t *buf)
+{
     struct http_front *front = connection->front;
     if (got == UV_EOF) {
         end_stream(connection);
@@ -592,7 +619,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 static void start_reading(struct http_connection *connection)
 {
     if (connection->socket.is_reading || connection->socket.saw_end || connection->is_cut ||
-        !list_is_empty(&connection->socket.put_off))
+        !list_is_empty(&connection->socket.put_off) || !list_is_empty(&connection->socket.sated))
         return;
     connection->socket.is_reading =
         uv_read_start(&connection->socket.stream, on_alloc, on_read) == 0;
@@ -701,13 +728,28 @@ static bool resume_handshakes(struct http_front *front)
     return has_some;
 }
 
+/* Lets the connections that had their share read on. Returns false if there are none. */
+static bool resume_sated(struct http_front *front)
+{
+    bool has_some = !list_is_empty(&front->sated);
+    while (!list_is_empty(&front->sated)) {
+        struct http_connection *connection =
+            list_entry(front->sated.next, struct http_connection, socket.sated);
+        list_remove(&connection->socket.sated);
+        if (!connection->parser.is_blocked || connection->socket.is_lingering)
+            start_reading(connection);
+    }
+    return has_some;
+}
+
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
     front->handshake_count = front->turn_requests = front->turn_heavy = 0;
-    bool has_put_off = resume_handshakes(front);
+    bool has_waiting = resume_handshakes(front);
+    has_waiting = resume_sated(front) || has_waiting;
     if (list_is_empty(&front->dirty))
-        return has_put_off;
+        return has_waiting;
     uint32_t serial = front->serial;
     bool has_cut = false;
     /* Connections that become dirty from here on are handled in the next iteration. */
@@ -725,7 +767,7 @@ bool http_connections_flush(struct http_front *front)
     }
     /* The queue has already run in this iteration: run again, so that new calls do not wait for
      * another event. */
-    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut || has_put_off;
+    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut || has_waiting;
 }
 
 /* ---- all connections of a front ---- */
@@ -766,6 +808,7 @@ static struct http_connection *connection_new(struct http_listener *listener)
     list_init(&connection->timed);
     list_init(&connection->long_line);
     list_init(&connection->socket.put_off);
+    list_init(&connection->socket.sated);
     (void)http_front_now_ms(front);
     /* A connection that arrived while the loop stood still is checked for liveness. */
     connection->socket.pauses = front->pauses - front->is_late;

@@ -24,6 +24,7 @@ struct http_socket {
     bool is_reading, lingers, is_lingering, saw_end;
     bool peer_ended;     /* the peer sends no more and may be gone */
     struct list put_off; /* in front->put_off, or unlinked */
+    struct list sated;   /* in front->sated, or unlinked */
     uint32_t pauses;     /* value of front->pauses at the last liveness check */
     struct buffer out;
     size_t out_counted;           /* bytes of `out` that the budget counts */

@@ -334,6 +334,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     set_front_options(front, options);
     list_init(&front->long_line);
     list_init(&front->put_off);
+    list_init(&front->sated);
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
     list_init(&front->streams);

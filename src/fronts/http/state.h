@@ -118,6 +118,7 @@ struct http_front {
     uint32_t greeting_count;  /* connections before their first request, see connection.c */
     uint32_t handshake_count; /* handshake steps in this iteration */
     struct list put_off;      /* connections whose handshake waits, see connection.c */
+    struct list sated;        /* connections that have read their share of this iteration */
     uint32_t turn_requests;   /* requests begun in this iteration */
     uint32_t turn_heavy;      /* expensive ones among them, see dispatch.c */
     struct http_request request;
