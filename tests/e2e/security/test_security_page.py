@@ -27,7 +27,7 @@ def test_every_test_that_is_named_is_there():
         file = REPO / "tests" / path
         assert file.exists(), path
         if name:
-            assert re.search(rf"^(?:def|static void) {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE), f"{path}: {name}"
+            assert re.search(rf"^(?:(?:def|static void) {name}\(|CLAIM\({name}\))", file.read_text(encoding="utf-8"), re.MULTILINE), f"{path}: {name}"
 
 
 def test_the_policy_points_to_the_page():
