@@ -419,7 +419,7 @@ def test_a_token_is_requested_kept_out_of_cookies_and_forgotten(tmp_path, tmp_pa
         browser.driver.get(f"{server.url}/console/")
         browser.wait(lambda: browser.find("#token"), "the question").send_keys("tarry_wrong")
         browser.press("Log in", browser.dialog)
-        browser.sees("The server does not know this token")
+        browser.sees("Unknown or revoked token")
         browser.type("Token", reader.secret, browser.dialog())
         browser.press("Log in", browser.dialog)
         browser.wait(lambda: browser.find("#live").text == "Live", "life")

@@ -38,7 +38,7 @@ def test_an_aborted_import_counts_accepted_jobs(target, on_conflict):
     out, err = tarry(target, "import", "--json", "--patience", "500ms", "--on-conflict", on_conflict, stdin=lines, code=REFUSED)
     assert json.loads(out) == {"created": 4, "replaced": 0, "existed": 0, "refused": 0}, err
     assert target.client().topic("t")["counts"]["delayed"] == 4
-    assert "go on with it by --skip 0" in err
+    assert "continue with --skip 0" in err
 
 
 def test_an_import_counts_a_job_as_created_though_it_was_sent_twice(target):
