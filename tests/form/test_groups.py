@@ -133,7 +133,7 @@ def test_groups_of_make_test_write_to_memory_except_those_for_the_disk(run, tmp_
     assert list((tmp_path / "shm").iterdir()) == []
     monkeypatch.setenv("TARRY_TEST_MEMORY", "")
     run("memory")
-    assert "/shm" not in (tmp_path / "build-test/memory.log").read_text(encoding="utf-8")
+    assert not (tmp_path / "build-test/memory.log").read_text(encoding="utf-8").startswith(str(tmp_path / "shm"))
 
 
 def test_prints_groups_and_package_sets(run):
