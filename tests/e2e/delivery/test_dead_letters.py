@@ -417,8 +417,8 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
 
 @pytest.mark.parametrize("rule, says", [
     ({"to": "orders"}, "itself"),
-    ({"to": "tarry.dead"}, "own"),
-    ({"to": "tarry.callbacks"}, "own"),
+    ({"to": "tarry.dead"}, "reserved"),
+    ({"to": "tarry.callbacks"}, "reserved"),
     ({"keep": {"count": 0}}, "from 1"),
     ({"alert": {"to": "http://10.0.0.1/"}}, "allow"),
     ({"alert": {"command": "unknown"}}, "command"),
