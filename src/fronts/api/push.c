@@ -315,7 +315,9 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
     if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
         return false;
-    if (item.seen & MEMBER_BODY_BASE64 && !check_body_levels(out, fault))
+    /* A job of an export is accepted as it was stored: it may have come by another protocol. */
+    bool is_restored = http_fields_have(&item.fields, OPTION_ATTEMPT);
+    if (item.seen & MEMBER_BODY_BASE64 && !is_restored && !check_body_levels(out, fault))
         return false;
     api_fields_push(&item.fields, out);
     return true;

@@ -244,8 +244,8 @@ static bool write_at(struct buffer *out, struct json_value job)
     return true;
 }
 
-/* Writes the number of attempts without the one in progress, which may be the job's last. */
-static void write_attempt(struct buffer *out, struct json_value job)
+/* Writes the number of attempts without the one in progress, which may be the job's last. Omits 0 unless `always`. */
+static void write_attempt(struct buffer *out, struct json_value job, bool always)
 {
     struct json_value attempt = json_member(job, "attempt");
     int64_t number = 0;
@@ -253,10 +253,10 @@ static void write_attempt(struct buffer *out, struct json_value job)
         return;
     if (json_member(job, "lease_until").kind != JSON_NONE)
         number--;
-    if (number <= 0)
+    if (number <= 0 && !always)
         return;
     buffer_append_text(out, ",\"attempt\":");
-    buffer_append_i64(out, number);
+    buffer_append_i64(out, number > 0 ? number : 0);
 }
 
 /* Writes the content type. An older server may return one that is not ASCII, which a push would
@@ -287,7 +287,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     buffer_append_slice(out, id.raw);
     if (!write_at(out, job))
         return false;
-    write_attempt(out, job);
+    write_attempt(out, job, as_base64); /* it marks a job of an export, whose body may nest deeply */
     if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
         buffer_append_text(out, ",\"state\":\"dead\"");
     copy_member(out, job, "last_error", "error");

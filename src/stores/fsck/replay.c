@@ -448,7 +448,7 @@ static bool settle_strays(struct fsck_replay *replay)
         if (found == 0)
             replay_find(replay, stray ? stray->place : (struct record_place){0},
                         engine_topic_count(replay->engine) ? FSCK_SALVAGE : FSCK_RESTORE,
-                        "the state of a job changes that does not exist anywhere");
+                        "the state of a job changes that is stored nowhere");
         ok = end_stray(replay, key);
     }
     buffer_fini(&scratch);

@@ -45,8 +45,8 @@ CLAIM_BETWEEN(a_damaged_block_with_a_border_in_it_is_one_finding, make_long, rem
     flip_block(1);
     examine();
     found = the_finding("run/00000003.run",
-                        "the directory is damaged from slot 170 to 339: nothing is known of the "
-                        "170 pending jobs in it");
+                        "the directory is damaged from slot 170 to 339: the 170 pending jobs in it "
+                        "are unknown");
     assert_int_equal(found->slot, BLOCK);
     assert_int_equal(found->cure, FSCK_SALVAGE);
     save();

@@ -145,7 +145,7 @@ CLAIM_BETWEEN(wrong_counts_are_corrected, make_scene, remove_scene)
     examine();
     assert_string_equal(scene.report.finding[0].file, "run/CATALOG-00000006");
     assert_non_null(
-        strstr(scene.report.finding[0].text, "topic 'orders' has 20 delayed jobs in runs"));
+        strstr(scene.report.finding[0].text, "topic 'orders' should have 20 delayed jobs in runs"));
     repair();
     expect_clean();
 }

@@ -355,7 +355,7 @@ CLAIM(a_run_with_a_wrong_length_is_rejected)
     write_odd_run(JOBS - 1);
     assert_int_equal(crowd_open(&crowd), -EBADMSG);
     assert_string_equal(crowd.error,
-                        "run 1 in 'shard/run' has 99 slots, and the catalog says 100: restore the "
+                        "run 1 in 'shard/run' has 99 slots, and the catalog has 100: restore the "
                         "directory from a backup");
     crowd_end(&crowd);
 }

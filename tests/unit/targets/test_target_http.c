@@ -281,7 +281,7 @@ static const struct {
     {"bad request", "/400", TARGET_FAILED, false, false, 400, "http 400"},
     {"gone", "/410", TARGET_REFUSED, false, false, 410, "http 410"},
     {"a code that means dead here", "/422", TARGET_REFUSED, false, false, 422, "http 422"},
-    {"too many requests", "/429", TARGET_FAILED, true, false, 429, "http 429"},
+    {"too many requests", "/429", TARGET_FAILED, false, false, 429, "http 429"},
 };
 
 static void send_all_evils(struct rig *rig, struct target *target, uint64_t first)

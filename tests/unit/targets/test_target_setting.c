@@ -149,7 +149,7 @@ static const struct {
     {"{\"to\":\"https://h\",\"timeout\":1e3}", "bad 'timeout', write a time"},
     {"{\"to\":\"https://h\",\"timeout\":true}", "bad 'timeout', it must be a string"},
     {"{\"to\":\"https://h\",\"sign\":true}", "bad 'sign', write the name of a key"},
-    {"{\"to\":\"https://h\",\"sign\":\"a b\"}", "bad 'sign', a name has letters"},
+    {"{\"to\":\"https://h\",\"sign\":\"a b\"}", "bad 'sign', a name may have letters"},
     {"{\"to\":\"https://h\",\"dead_on\":410}", "bad 'dead_on', it must be a list"},
     {"{\"to\":\"https://h\",\"dead_on\":[true]}", "bad 'dead_on', it must be a string"},
     {"{\"to\":\"https://h\",\"dead_on\":[\"404-400\"]}", "write statuses from 300 to 599"},
