@@ -287,7 +287,8 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     buffer_append_slice(out, id.raw);
     if (!write_at(out, job))
         return false;
-    write_attempt(out, job, as_base64); /* it marks a job of an export, whose body may nest deeply */
+    write_attempt(out, job,
+                  as_base64); /* it marks a job of an export, whose body may nest deeply */
     if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
         buffer_append_text(out, ",\"state\":\"dead\"");
     copy_member(out, job, "last_error", "error");
