@@ -364,14 +364,10 @@ static void say_value(struct buffer *out, const struct monitor_status_problem *p
 /* Appends what the server does in the database, by the kind of the call (sql/call.h). */
 static void say_operation(struct buffer *out, const struct monitor_status_problem *problem)
 {
-    static const char *const operations[] = {"upkeep",
-                                             "upkeep",
-                                             "ends of leases",
-                                             "checks for waiting jobs",
-                                             "reading of events",
-                                             "ends of ttls",
-                                             "upkeep",
-                                             "adoption of leases"};
+    static const char *const operations[] = {
+        [0] = "upkeep",      "upkeep",       "ends of leases", "checks for waiting jobs",
+        "reading of events", "ends of ttls", "upkeep",         "adoption of leases",
+    };
     uint32_t count = (uint32_t)(sizeof operations / sizeof operations[0]);
     buffer_append_text(out, operations[problem->party < count ? problem->party : 0]);
 }

@@ -171,7 +171,8 @@ static void write_base64(struct buffer *out, struct slice raw)
     buffer_append_slice(out, raw);
 }
 
-static bool write_body(struct buffer *out, struct json_value job, struct buffer *scratch)
+static bool write_body(struct buffer *out, struct json_value job, struct buffer *scratch,
+                       bool *is_base64)
 {
     struct slice type = json_member(job, "content_type").raw, text, body;
     struct json_value base64 = json_member(job, "body_base64");
@@ -190,6 +191,7 @@ static bool write_body(struct buffer *out, struct json_value job, struct buffer 
         json_write_string(out, body);
     } else {
         write_base64(out, base64.raw);
+        *is_base64 = true;
     }
     return true;
 }
@@ -244,19 +246,21 @@ static bool write_at(struct buffer *out, struct json_value job)
     return true;
 }
 
-/* Writes the number of attempts without the one in progress, which may be the job's last. Omits 0 unless `always`. */
-static void write_attempt(struct buffer *out, struct json_value job, bool always)
+/* Writes the number of attempts without the one in progress, which may be the job's last. Returns false if it is 0,
+ * which is omitted. */
+static bool write_attempt(struct buffer *out, struct json_value job)
 {
     struct json_value attempt = json_member(job, "attempt");
     int64_t number = 0;
     if (attempt.kind != JSON_NUMBER || !json_number_i64(attempt.raw, &number))
-        return;
+        return false;
     if (json_member(job, "lease_until").kind != JSON_NONE)
         number--;
-    if (number <= 0 && !always)
-        return;
+    if (number <= 0)
+        return false;
     buffer_append_text(out, ",\"attempt\":");
-    buffer_append_i64(out, number > 0 ? number : 0);
+    buffer_append_i64(out, number);
+    return true;
 }
 
 /* Writes the content type. An older server may return one that is not ASCII, which a push would
@@ -287,8 +291,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     buffer_append_slice(out, id.raw);
     if (!write_at(out, job))
         return false;
-    write_attempt(out, job,
-                  as_base64); /* it marks a job of an export, whose body may nest deeply */
+    bool has_attempt = write_attempt(out, job);
     if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
         buffer_append_text(out, ",\"state\":\"dead\"");
     copy_member(out, job, "last_error", "error");
@@ -298,8 +301,11 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     write_meta(out, json_member(job, "meta"));
     if (as_base64)
         write_base64(out, json_member(job, "body_base64").raw);
-    else if (!write_body(out, job, scratch))
+    else if (!write_body(out, job, scratch, &as_base64))
         return false;
+    /* Marks the job of an export, whose body may nest deeper than that of a push. */
+    if (as_base64 && !has_attempt)
+        buffer_append_text(out, ",\"attempt\":0");
     buffer_append_text(out, "}\n");
     return true;
 }

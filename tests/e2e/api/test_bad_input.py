@@ -417,7 +417,7 @@ def test_an_unknown_member_is_named_with_the_valid_ones(shared):
         (client.call("POST", "/v1/topics/bad/take", b'{"mx":10}', JSON), "unknown option 'mx'; did you mean 'max'; this call has lease_for, max, wait"),
         (client.call("POST", "/v1/topics/bad/resume", b'{"a":1}', JSON), "unknown option 'a': this call has no options"),
         (client.call("POST", "/v1/nack", b'{"leases":[],"why":"x"}', JSON), "unknown option 'why'; this call has leases, delay, priority, error, final"),
-        (client.call("PUT", "/v1/topics/bad", b'{"tll":"1h"}', JSON), "no option 'tll'; did you mean 'ttl'; it has deliver, dead_letter, priority, ttl, "),
+        (client.call("PUT", "/v1/topics/bad", b'{"tll":"1h"}', JSON), "unknown option 'tll'; did you mean 'ttl'; this call has deliver, dead_letter, priority, ttl, "),
     ):
         assert reply.status == 400 and says in reply.json()["detail"], reply.body
     refused = client.call("POST", "/v1/jobs", b'[{"topic":"bad","bdy":"x"}]', JSON).json()["results"][0]

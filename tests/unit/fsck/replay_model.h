@@ -195,7 +195,7 @@ static inline void model_end(struct model *model, struct fsck_shard *out)
         out->leased += state == JOB_LEASED;
         out->dead += state == JOB_DEAD;
         if (state == MODEL_STRAY)
-            model->complain(model->ctx, "the state of a job changes that does not exist anywhere");
+            model->complain(model->ctx, "the state of a job changes that is stored nowhere");
     }
     for (uint32_t i = 0; i < model->topic_count; i++) {
         if (!model->topics[i].exists)

@@ -138,7 +138,7 @@ CLAIM_BETWEEN(a_remembered_id_is_not_taken_for_its_job, make_kinds, remove_scene
 {
     write_log(lease_the_remembered_id);
     examine();
-    the_finding("wal/00000001.log", "does not exist anywhere");
+    the_finding("wal/00000001.log", "stored nowhere");
     assert_int_equal(scene.report.shard[0].remembered, 1);
 }
 

@@ -57,7 +57,7 @@ CLAIM_BETWEEN(table_entries_are_verified_against_records, make_scene, remove_sce
     rewrite_table();
     write_log(lease_the_ghost);
     examine();
-    the_finding("wal/00000001.log", "the state of a job changes that does not exist anywhere");
+    the_finding("wal/00000001.log", "the state of a job changes that is stored nowhere");
     assert_int_equal(scene.report.shard[0].cold, 18);
     save();
     expect_clean();
@@ -182,7 +182,7 @@ CLAIM_BETWEEN(a_job_of_a_missing_run_is_nowhere, make_scene, remove_scene)
     examine();
     assert_true(scene.report.finding_count > 1);
     finding(0, "the run is missing; 10 jobs are in it");
-    finding(1, "does not exist anywhere");
+    finding(1, "stored nowhere");
     save();
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);

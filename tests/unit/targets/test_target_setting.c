@@ -156,7 +156,7 @@ static const struct {
     {"{\"to\":\"https://h\",\"dead_on\":[\"4xx\"]}", "write statuses from 300 to 599"},
     {"{\"to\":\"https://h\",\"dead_on\":[4e2]}", "write statuses from 300 to 599"},
     {"{\"to\":\"https://h\",\"headers\":[]}", "bad 'headers', it is an object"},
-    {"{\"to\":\"https://h\",\"headers\":{\"a\":1}}", "bad 'headers', it is a string"},
+    {"{\"to\":\"https://h\",\"headers\":{\"a\":1}}", "bad 'headers', it must be a string"},
     {"{\"to\":\"https://h\",\"headers\":{\"\":\"1\"}}", "a header's name has letters"},
     {"{\"to\":\"https://h\",\"headers\":{\"a b\":\"1\"}}", "a header's name has letters"},
     {"{\"to\":\"https://h\",\"headers\":{\"a\\r\\nb\":\"1\"}}", "a header's name has letters"},
