@@ -4,6 +4,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "job/json.h"
 
 #include <strings.h>
 
@@ -304,7 +305,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     else if (!write_body(out, job, scratch, &as_base64))
         return false;
     /* Marks the job of an export, whose body may nest deeper than that of a push. */
-    if (as_base64 && !has_attempt)
+    if (as_base64 && !has_attempt && job_type_is_json(json_member(job, "content_type").raw))
         buffer_append_text(out, ",\"attempt\":0");
     buffer_append_text(out, "}\n");
     return true;
