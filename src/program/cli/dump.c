@@ -276,6 +276,13 @@ static void write_content_type(struct buffer *out, struct json_value type)
                            type.raw.at[i] < ' ' || type.raw.at[i] > '~' ? '?' : type.raw.at[i]);
 }
 
+static bool has_json_type(struct json_value job)
+{
+    struct json_value type = json_member(job, "content_type");
+    return type.kind == JSON_STRING &&
+           job_type_is_json(slice_make(type.raw.at + 1, type.raw.len - 2));
+}
+
 /* Writes one job of a list as the line that pushes it again. */
 static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
                       bool as_base64)
@@ -305,7 +312,7 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     else if (!write_body(out, job, scratch, &as_base64))
         return false;
     /* Marks the job of an export, whose body may nest deeper than that of a push. */
-    if (as_base64 && !has_attempt && job_type_is_json(json_member(job, "content_type").raw))
+    if (as_base64 && !has_attempt && has_json_type(job))
         buffer_append_text(out, ",\"attempt\":0");
     buffer_append_text(out, "}\n");
     return true;
