@@ -49,7 +49,7 @@ def test_rejects_invalid_numbers(redis_server, start_server):
     store = url_of(redis_server, "refused")
     assert "no queue is stored under 'refused'" in reshard(store, 2, code=1)
     start_server("--store", store, "--shards", "2")
-    assert "has 2 shards already" in reshard(store, 2, code=1)
+    assert "already has 2 shards" in reshard(store, 2, code=1)
     for number in ("0", "65", "-1", "two", ""):
         assert "give a number from 1 to 64" in reshard(store, number, code=2)
     assert "give --store" in subprocess.run([str(BINARY), "reshard"], capture_output=True, text=True, check=False).stderr
