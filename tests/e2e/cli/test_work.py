@@ -94,7 +94,7 @@ def kill(server):
     server.client().topic_verb("unpaid", "resume")
 
 
-def freeze(server):
+def pause(server):
     freeze(server.proc.pid)
     time.sleep(AWAY_SECONDS)
     server.proc.send_signal(signal.SIGCONT)
@@ -110,7 +110,7 @@ def start_of_the_binary(server, start, directory):
     return [start(server, str(BINARY), "work", "unpaid", "--jobs", "16", "--lease-for", f"{LEASE_SECONDS}s", "--", path)]
 
 
-@pytest.mark.parametrize("away", [kill, pytest.param(freeze, marks=pytest.mark.thorough("a minute with both"))])
+@pytest.mark.parametrize("away", [kill, pytest.param(pause, marks=pytest.mark.thorough("a minute with both"))])
 @pytest.mark.parametrize("workers", [start_of_the_page, start_of_the_binary])
 @pytest.mark.plain("the worker of the page has no token")
 def test_no_job_comes_twice_if_the_server_is_away_for_most_of_a_lease(workers, away, fixed, start, tmp_path):
