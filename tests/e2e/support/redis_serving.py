@@ -1,5 +1,6 @@
 """A server on Redis: a start that must fail, its description of itself, a job's whole life in it."""
 
+import contextlib
 import re
 import subprocess
 
@@ -21,7 +22,8 @@ def info(server):
 
 
 def metric(server, name):
-    page = server.client().call("GET", "/metrics").body.decode()
+    with contextlib.closing(server.client()) as client:
+        page = client.call("GET", "/metrics").body.decode()
     found = re.search(rf"^{name} (\S+)$", page, re.MULTILINE)
     assert found, f"{name} is not in\n{page}"
     return float(found.group(1))
