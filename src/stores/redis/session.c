@@ -41,7 +41,7 @@ static void emit_ticket(const struct redis_session *session, const struct redis_
         len = SESSION_TICKET_BYTES;
     }
     if (session->clock.known) {
-        redis_clock_window(&session->clock, call->sent_us, &earliest_ms, &latest_ms);
+        peer_clock_window(&session->clock, call->sent_us, &earliest_ms, &latest_ms);
         put48(text + len, earliest_ms < 0 ? 0 : earliest_ms);
         put48(text + len + SESSION_WINDOW_BYTES / 2, latest_ms < 0 ? 0 : latest_ms);
         len += SESSION_WINDOW_BYTES;
@@ -535,8 +535,8 @@ static void hear_clock(struct redis_session *session, const struct redis_call *c
         session_hold_clock(session, head->now_ms);
         return;
     }
-    if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
-                          &apart_ms))
+    if (!peer_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
+                         &apart_ms))
         session_greet_again(session, SESSION_GREET_CLOCK);
 }
 
@@ -823,7 +823,7 @@ void redis_session_hold_clock(struct redis_session *session, int64_t at_ms)
     session_hold_clock(session, at_ms);
 }
 
-const struct redis_clock *redis_session_clock(const struct redis_session *session)
+const struct peer_clock *redis_session_clock(const struct redis_session *session)
 {
     return &session->clock;
 }

@@ -28,8 +28,8 @@
 
 #include "base/list.h"
 #include "base/mac.h"
+#include "base/peer_clock.h"
 #include "redis/answer.h"
-#include "redis/clock.h"
 #include "redis/generation.h"
 #include "redis/master.h"
 #include "redis/redis.h"
@@ -126,7 +126,7 @@ size_t redis_session_under_way(const struct redis_session *session);
 /* Returns the key under which the shard's leases are checked, the same for all servers. NULL:
  * unknown, because the session has not been up yet. */
 const struct mac_key *redis_session_lease_key(const struct redis_session *session);
-const struct redis_clock *redis_session_clock(const struct redis_session *session);
+const struct peer_clock *redis_session_clock(const struct redis_session *session);
 /* Notes that the held clock was moved to this time. */
 void redis_session_hold_clock(struct redis_session *session, int64_t at_ms);
 /* Returns the endpoint of the master, as last found; an empty host: not found yet. */

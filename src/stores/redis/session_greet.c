@@ -233,8 +233,8 @@ static struct session_greeting compare_clocks(struct redis_session *session,
         return (struct session_greeting){.is_up = true};
     }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
-    bool agrees = redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms,
-                                   session->asked_us, now_us, &apart_ms);
+    bool agrees = peer_clock_hear(&session->clock, head->now_ms, head->adjust_ms, session->asked_us,
+                                  now_us, &apart_ms);
     if (agrees && session->is_behind && head->adjust_ms == known_ms)
         apart_ms = -1;
     if (apart_ms && now_us - session->asked_us > JOURNEY_US_MAX && session->unsure++ < UNSURE_MAX) {

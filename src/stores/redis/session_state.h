@@ -79,7 +79,7 @@ struct redis_session {
     struct redis_connection *connection;
     struct redis_subscription news; /* connected to the same server */
     struct redis_topology_asker asker;
-    struct redis_clock clock;
+    struct peer_clock clock;
 
     struct deadline *deadline;
     int64_t wake_ms;   /* latest time for which the deadline is set */
@@ -140,7 +140,7 @@ static inline void session_wake_by(struct redis_session *session, int64_t at_ms)
 /* Notes that the shard's held clock was moved to this time. */
 static inline void session_hold_clock(struct redis_session *session, int64_t at_ms)
 {
-    redis_clock_hold(&session->clock, at_ms);
+    peer_clock_hold(&session->clock, at_ms);
     if (session->options.held)
         session->options.held(session->options.ctx, at_ms);
 }

@@ -70,8 +70,8 @@ void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic)
 
 int64_t redis_shard_to_inner_us(const struct redis_shard *shard, int64_t at_ms)
 {
-    const struct redis_clock *clock = redis_session_clock(shard->session);
-    return clock->known || clock->is_held ? redis_clock_to_inner(clock, at_ms) : INT64_MAX;
+    const struct peer_clock *clock = redis_session_clock(shard->session);
+    return clock->known || clock->is_held ? peer_clock_to_inner(clock, at_ms) : INT64_MAX;
 }
 
 void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const struct redis_due *due)

@@ -235,15 +235,15 @@ static void on_arrived(struct redis_call *call, enum redis_call_end end,
  * has an uncertainty of two round trips: the maximum is used, because nothing may come early. */
 static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard *into)
 {
-    const struct redis_clock *old = redis_session_clock(from->session);
-    const struct redis_clock *new = redis_session_clock(into->session);
+    const struct peer_clock *old = redis_session_clock(from->session);
+    const struct peer_clock *new = redis_session_clock(into->session);
     int64_t earliest_ms, latest_ms, now_us = clock_inner_us(), unused;
     if (new->is_held || old->is_held)
         return 0;
     if (from->options.url->kind != REDIS_CLUSTER)
         return new->adjust_ms - old->adjust_ms;
-    redis_clock_window(old, now_us, &earliest_ms, &unused);
-    redis_clock_window(new, now_us, &unused, &latest_ms);
+    peer_clock_window(old, now_us, &earliest_ms, &unused);
+    peer_clock_window(new, now_us, &unused, &latest_ms);
     return latest_ms - earliest_ms;
 }
 

@@ -1,4 +1,4 @@
-#include "redis/clock.h"
+#include "base/peer_clock.h"
 
 #include <assert.h>
 
@@ -8,13 +8,13 @@ struct range {
     int64_t min_us, max_us;
 };
 
-static int64_t drift_us(const struct redis_clock *clock, int64_t at_us)
+static int64_t drift_us(const struct peer_clock *clock, int64_t at_us)
 {
-    return at_us > clock->as_of_us ? (at_us - clock->as_of_us) / REDIS_CLOCK_DRIFT_PART : 0;
+    return at_us > clock->as_of_us ? (at_us - clock->as_of_us) / PEER_CLOCK_DRIFT_PART : 0;
 }
 
 /* Returns the known offset range, widened by drift up to this time. */
-static struct range known_at(const struct redis_clock *clock, int64_t at_us)
+static struct range known_at(const struct peer_clock *clock, int64_t at_us)
 {
     int64_t drift = drift_us(clock, at_us);
     return (struct range){clock->offset_min_us - drift, clock->offset_max_us + drift};
@@ -30,7 +30,7 @@ static int64_t ceil_ms(int64_t us)
     return -floor_ms(-us);
 }
 
-static void take_in(struct redis_clock *clock, struct range range, int64_t adjust_ms,
+static void take_in(struct peer_clock *clock, struct range range, int64_t adjust_ms,
                     int64_t as_of_us)
 {
     if (clock->is_behind)
@@ -44,20 +44,20 @@ static void take_in(struct redis_clock *clock, struct range range, int64_t adjus
 }
 
 /* Returns how far behind a clock adjusted by another server may be to be adopted. */
-static int64_t taken_over_us(const struct redis_clock *clock, int64_t adjust_ms, int64_t at_us)
+static int64_t taken_over_us(const struct peer_clock *clock, int64_t adjust_ms, int64_t at_us)
 {
     if (adjust_ms == clock->adjust_ms)
         return 0;
-    bool is_undone = clock->forward_us && at_us - clock->forward_us < REDIS_CLOCK_YIELD_WITHIN_US;
-    return is_undone && adjust_ms < clock->adjust_ms ? REDIS_CLOCK_YIELD_US
-                                                     : REDIS_CLOCK_TAKEN_OVER_US;
+    bool is_undone = clock->forward_us && at_us - clock->forward_us < PEER_CLOCK_YIELD_WITHIN_US;
+    return is_undone && adjust_ms < clock->adjust_ms ? PEER_CLOCK_YIELD_US
+                                                     : PEER_CLOCK_TAKEN_OVER_US;
 }
 
-bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjust_ms,
-                      int64_t sent_us, int64_t came_us, int64_t *apart_ms)
+bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
+                     int64_t came_us, int64_t *apart_ms)
 {
-    /* The shard's time was rounded down by less than a millisecond. */
-    struct range heard = {shard_ms * US_PER_MS - came_us, (shard_ms + 1) * US_PER_MS - sent_us};
+    /* The peer's time was rounded down by less than a millisecond. */
+    struct range heard = {peer_ms * US_PER_MS - came_us, (peer_ms + 1) * US_PER_MS - sent_us};
     assert(sent_us <= came_us);
     if (!clock->known) {
         take_in(clock, heard, adjust_ms, came_us);
@@ -69,7 +69,7 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjus
         take_in(clock, heard, adjust_ms, came_us);
         return true;
     }
-    if (ahead_us > REDIS_CLOCK_AHEAD_US || behind_us > REDIS_CLOCK_BEHIND_US) {
+    if (ahead_us > PEER_CLOCK_AHEAD_US || behind_us > PEER_CLOCK_BEHIND_US) {
         *apart_ms = ceil_ms(heard.max_us - known.max_us);
         clock->is_behind |= behind_us > 0;
         return false;
@@ -85,36 +85,36 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjus
     if (heard.max_us < known.max_us)
         known.max_us = heard.max_us;
     /* A drift of less than a microsecond is carried over to the next reply. */
-    int64_t counted_us = clock->as_of_us + drift_us(clock, came_us) * REDIS_CLOCK_DRIFT_PART;
+    int64_t counted_us = clock->as_of_us + drift_us(clock, came_us) * PEER_CLOCK_DRIFT_PART;
     take_in(clock, known, adjust_ms, counted_us);
     return true;
 }
 
-void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_t *earliest_ms,
-                        int64_t *latest_ms)
+void peer_clock_window(const struct peer_clock *clock, int64_t sent_us, int64_t *earliest_ms,
+                       int64_t *latest_ms)
 {
     assert(clock->known);
     struct range known = known_at(clock, sent_us);
-    *earliest_ms = floor_ms(sent_us + known.min_us - REDIS_CLOCK_BEHIND_US);
+    *earliest_ms = floor_ms(sent_us + known.min_us - PEER_CLOCK_BEHIND_US);
     *latest_ms = floor_ms(sent_us + known.max_us);
 }
 
-void redis_clock_hold(struct redis_clock *clock, int64_t shard_ms)
+void peer_clock_hold(struct peer_clock *clock, int64_t peer_ms)
 {
-    *clock = (struct redis_clock){.is_held = true, .held_ms = shard_ms};
+    *clock = (struct peer_clock){.is_held = true, .held_ms = peer_ms};
 }
 
-int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
+int64_t peer_clock_to_inner(const struct peer_clock *clock, int64_t peer_ms)
 {
     if (clock->is_held)
-        return shard_ms <= clock->held_ms ? 0 : INT64_MAX;
+        return peer_ms <= clock->held_ms ? 0 : INT64_MAX;
     assert(clock->known);
-    if (shard_ms == INT64_MAX)
+    if (peer_ms == INT64_MAX)
         return INT64_MAX;
     /* Chooses the earliest time at which it may be due; if the range is wide, about the time at
      * which it is as likely as not. A call takes some time to arrive, and one that comes too early
      * is simply repeated. */
     int64_t most_us = clock->offset_max_us - clock->offset_min_us;
     int64_t before_us = most_us / 2 < SOON_US ? most_us : most_us / 2 + SOON_US;
-    return shard_ms * US_PER_MS - clock->offset_min_us - before_us;
+    return peer_ms * US_PER_MS - clock->offset_min_us - before_us;
 }
