@@ -105,7 +105,7 @@ static const char *begin_with(const char *mysql)
     char error[512];
 
     mariadb_server = mariadb_server_new(mysql);
-    mariadb = maria_connect(mariadb_server->url, error, sizeof error);
+    mariadb = mysql_connect(mariadb_server->url, error, sizeof error);
     if (!mariadb) {
         fprintf(stderr, "%s\n", error);
         abort();

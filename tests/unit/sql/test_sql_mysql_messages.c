@@ -10,12 +10,12 @@
 
 enum { EVENTS = 6000, ROW_BYTES = 60000, SECOND_BYTES = 2 << 20, TURNS = 5 };
 
-static struct maria_link maria;
+static struct mysql_link maria;
 static struct sql_context context;
 
 static void begin(void)
 {
-    maria = (struct maria_link){.context = &context, .now_ms = 1700000000000};
+    maria = (struct mysql_link){.context = &context, .now_ms = 1700000000000};
     context = (struct sql_context){.server = 7};
     buffer_init(&maria.text, 16 << 20);
     sql_effects_init(&context.effects);
@@ -24,10 +24,10 @@ static void begin(void)
 
 static void end(void)
 {
-    maria_messages_free(&maria);
-    maria_steps_fini(&maria.steps);
-    maria_ends_fini(&maria.ends);
-    maria_ends_fini(&maria.packet_steps);
+    mysql_messages_free(&maria);
+    mysql_steps_fini(&maria.steps);
+    mysql_ends_fini(&maria.ends);
+    mysql_ends_fini(&maria.packet_steps);
     buffer_fini(&maria.text);
     sql_effects_fini(&context.effects);
 }
@@ -80,19 +80,19 @@ static struct told read_text(void)
     return told;
 }
 
-static struct told say_turn(size_t events)
+static struct told append_turn(size_t events)
 {
-    maria_flight_begin(&maria);
+    mysql_flight_begin(&maria);
     maria.messages_said = 0;
     tell(events);
-    maria_say_messages(&maria);
+    mysql_append_messages(&maria);
     return read_text();
 }
 
 CLAIM(a_transaction_without_events_sends_nothing)
 {
     begin();
-    assert_int_equal(say_turn(0).rows, 0);
+    assert_int_equal(append_turn(0).rows, 0);
     assert_int_equal(maria.steps.count, 0);
     end();
 }
@@ -101,7 +101,7 @@ CLAIM(a_long_turn_is_several_rows_of_one_statement_numbered_on)
 {
     begin();
     maria.message_number = 41;
-    struct told told = say_turn(EVENTS);
+    struct told told = append_turn(EVENTS);
     assert_int_equal(maria.steps.count, 1);
     assert_true(told.rows > 2);
     assert_int_equal(told.rows, maria.messages_said);
@@ -119,7 +119,7 @@ CLAIM(events_beyond_the_limit_per_second_count_as_lost)
     uint64_t lost = 0;
     begin();
     for (int i = 0; i < TURNS; i++) {
-        struct told told = say_turn(EVENTS);
+        struct told told = append_turn(EVENTS);
         bytes += told.bytes;
         lines += told.lines;
         lost += told.lost;

@@ -10,7 +10,7 @@ static const char *refusal_of(const char *version)
 {
     static char error[200];
     error[0] = '\0';
-    if (maria_version_check(version, error, sizeof error))
+    if (mysql_version_check(version, error, sizeof error))
         return NULL;
     return error;
 }

@@ -37,7 +37,7 @@ enum {
     JOB_COLUMN_BODY_BYTES
 };
 
-const char maria_job_columns[] =
+const char mysql_job_columns[] =
     "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
     "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
     "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes";
@@ -47,45 +47,46 @@ static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int col
     return slice_make(row[column] ? row[column] : "", lengths[column]);
 }
 
-uint64_t maria_body_bytes(MYSQL_ROW row)
+uint64_t mysql_body_bytes(MYSQL_ROW row)
 {
-    return (uint64_t)maria_number(row[JOB_COLUMN_BODY_BYTES]);
+    return (uint64_t)mysql_number(row[JOB_COLUMN_BODY_BYTES]);
 }
 
-void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms)
+void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms)
 {
     job->id = text_of(row, lengths, JOB_COLUMN_ID);
-    job->state = (enum job_state)maria_number(row[JOB_COLUMN_STATE]);
-    job->priority = (uint16_t)maria_number(row[JOB_COLUMN_PRIORITY]);
-    job->attempt = (uint32_t)maria_number(row[JOB_COLUMN_ATTEMPT]);
-    job->due_ms = maria_number(row[JOB_COLUMN_DUE]);
+    job->state = (enum job_state)mysql_number(row[JOB_COLUMN_STATE]);
+    job->priority = (uint16_t)mysql_number(row[JOB_COLUMN_PRIORITY]);
+    job->attempt = (uint32_t)mysql_number(row[JOB_COLUMN_ATTEMPT]);
+    job->due_ms = mysql_number(row[JOB_COLUMN_DUE]);
     if (job->state == JOB_DELAYED && job->due_ms <= now_ms)
         job->state = JOB_READY;
-    job->first_due_ms = maria_number(row[JOB_COLUMN_FIRST_DUE]);
-    job->lease_until_ms = maria_number(row[JOB_COLUMN_UNTIL]);
-    job->taken_ms = maria_number(row[JOB_COLUMN_TAKEN]);
-    job->sequence = (uint64_t)maria_number(row[JOB_COLUMN_SEQUENCE]);
-    job->delivery = (uint64_t)maria_number(row[JOB_COLUMN_DELIVERY]);
+    job->first_due_ms = mysql_number(row[JOB_COLUMN_FIRST_DUE]);
+    job->lease_until_ms = mysql_number(row[JOB_COLUMN_UNTIL]);
+    job->taken_ms = mysql_number(row[JOB_COLUMN_TAKEN]);
+    job->sequence = (uint64_t)mysql_number(row[JOB_COLUMN_SEQUENCE]);
+    job->delivery = (uint64_t)mysql_number(row[JOB_COLUMN_DELIVERY]);
     job->due_is_wall = true; /* the database's clock is the only one */
-    job->policy.lease_ms = maria_number(row[JOB_COLUMN_LEASE]);
-    job->policy.ttl_ms = maria_number(row[JOB_COLUMN_TTL]);
-    job->policy.backoff.kind = (enum backoff_kind)maria_number(row[JOB_COLUMN_BACKOFF_KIND]);
-    job->policy.backoff.first_ms = maria_number(row[JOB_COLUMN_BACKOFF_FIRST]);
-    job->policy.backoff.max_ms = maria_number(row[JOB_COLUMN_BACKOFF_MAX]);
-    job->policy.max_attempts = (uint32_t)maria_number(row[JOB_COLUMN_ATTEMPTS_MAX]);
+    job->policy.lease_ms = mysql_number(row[JOB_COLUMN_LEASE]);
+    job->policy.ttl_ms = mysql_number(row[JOB_COLUMN_TTL]);
+    job->policy.backoff.kind = (enum backoff_kind)mysql_number(row[JOB_COLUMN_BACKOFF_KIND]);
+    job->policy.backoff.first_ms = mysql_number(row[JOB_COLUMN_BACKOFF_FIRST]);
+    job->policy.backoff.max_ms = mysql_number(row[JOB_COLUMN_BACKOFF_MAX]);
+    job->policy.max_attempts = (uint32_t)mysql_number(row[JOB_COLUMN_ATTEMPTS_MAX]);
     job->content_type = text_of(row, lengths, JOB_COLUMN_TYPE);
     job->meta = text_of(row, lengths, JOB_COLUMN_META);
     job->error = text_of(row, lengths, JOB_COLUMN_ERROR);
     job->history = text_of(row, lengths, JOB_COLUMN_HISTORY);
     job->consumer = text_of(row, lengths, JOB_COLUMN_CONSUMER);
-    job->cancel_requested = maria_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
+    job->cancel_requested = mysql_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
 }
 
 /* ---- statements ---- */
 
-static struct buffer *say(struct maria_link *link, struct sql_call *call, uint64_t number)
+static struct buffer *statement_of(struct mysql_link *link, struct sql_call *call, uint64_t number)
 {
-    return maria_say(link, (struct maria_step){.kind = MARIA_CALL, .call = call, .number = number});
+    return mysql_statement(link,
+                           (struct mysql_step){.kind = MYSQL_CALL, .call = call, .number = number});
 }
 
 enum { /* Kinds of steps of a call. */
@@ -101,43 +102,43 @@ enum { /* Kinds of steps of a call. */
        ASK_FIND /* plus the index of the item */
 };
 
-static struct maria_topic *topic_of(const struct maria_link *link, const struct sql_call *call)
+static struct mysql_topic *topic_of(const struct mysql_link *link, const struct sql_call *call)
 {
     struct slice name = call->command->kind == COMMAND_LIST ? call->command->list.topic
                                                             : call->command->topic.topic;
-    return maria_names_find(&link->names, name);
+    return mysql_names_find(&link->names, name);
 }
 
-static void say_history_of(struct maria_link *link, struct sql_call *call)
+static void append_history_of(struct mysql_link *link, struct sql_call *call)
 {
-    struct buffer *out = say(link, call, ASK_HISTORY);
+    struct buffer *out = statement_of(link, call, ASK_HISTORY);
     buffer_append_text(out, "SELECT at,event,attempt,started,consumer,error FROM (SELECT h.* FROM "
                             "tarry.topic t STRAIGHT_JOIN tarry.history h ON h.topic=t.topic AND "
                             "h.at>=@tarry_now-t.history WHERE t.name=");
-    maria_quote(out, call->command->get.topic);
+    mysql_quote(out, call->command->get.topic);
     buffer_append_text(out, " AND h.id=");
-    maria_quote(out, call->command->get.id);
+    mysql_quote(out, call->command->get.id);
     buffer_append_format(out, " ORDER BY h.at DESC,h.n DESC LIMIT %d) x ORDER BY at,n",
                          SQL_HISTORY_ENTRIES_MAX);
 }
 
-static void say_get(struct maria_link *link, struct sql_call *call)
+static void append_get(struct mysql_link *link, struct sql_call *call)
 {
     if (call->command->get.history) {
-        say_history_of(link, call);
+        append_history_of(link, call);
         return;
     }
-    struct buffer *out = say(link, call, ASK_GET);
+    struct buffer *out = statement_of(link, call, ASK_GET);
     buffer_append_format(out,
                          "SELECT t.name,j.body,%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
                          "j.topic=t.topic WHERE t.name=",
-                         maria_job_columns);
-    maria_quote(out, call->command->get.topic);
+                         mysql_job_columns);
+    mysql_quote(out, call->command->get.topic);
     buffer_append_text(out, " AND j.id=");
-    maria_quote(out, call->command->get.id);
+    mysql_quote(out, call->command->get.id);
 }
 
-static void say_state(struct buffer *out, enum job_state state, int64_t now_ms)
+static void append_state(struct buffer *out, enum job_state state, int64_t now_ms)
 {
     if (state == JOB_DELAYED || state == JOB_READY)
         buffer_append_format(out, " AND j.state=1 AND j.due%s%lld",
@@ -146,25 +147,25 @@ static void say_state(struct buffer *out, enum job_state state, int64_t now_ms)
         buffer_append_format(out, " AND j.state=%d", (int)state);
 }
 
-static void say_list_lane(struct maria_link *link, struct buffer *out, struct sql_call *call,
-                          const struct queue_cursor *cursor, int32_t lane)
+static void append_list_lane(struct mysql_link *link, struct buffer *out, struct sql_call *call,
+                             const struct queue_cursor *cursor, int32_t lane)
 {
     const struct queue_list *list = &call->command->list;
     buffer_append_format(out,
                          "(SELECT %s AS body,%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
                          "j.topic=%u AND j.lane=%d AND j.due>=%lld AND (j.due>%lld OR j.seq>%llu)",
-                         list->with_body ? "j.body" : "''", maria_job_columns,
+                         list->with_body ? "j.body" : "''", mysql_job_columns,
                          topic_of(link, call)->number, lane, (long long)cursor->due_ms,
                          (long long)cursor->due_ms, (unsigned long long)cursor->sequence);
-    say_state(out, list->state, link->now_ms);
+    append_state(out, list->state, link->now_ms);
     buffer_append_format(out, " ORDER BY j.due,j.seq LIMIT %u)", list->limit + 1);
 }
 
 /* Appends the query of a list. Reads one more job than requested, to see whether there are more. */
-static void say_list(struct maria_link *link, struct sql_call *call)
+static void append_list(struct mysql_link *link, struct sql_call *call)
 {
     const struct queue_list *list = &call->command->list;
-    const struct maria_topic *topic = topic_of(link, call);
+    const struct mysql_topic *topic = topic_of(link, call);
     struct queue_cursor cursor = {0};
     if (list->cursor.len && !queue_cursor_parse(list->cursor, &cursor)) {
         call->status = QUEUE_BAD_CURSOR;
@@ -174,27 +175,27 @@ static void say_list(struct maria_link *link, struct sql_call *call)
         call->status = QUEUE_NOT_FOUND;
         return;
     }
-    struct buffer *out = say(link, call, ASK_LIST);
+    struct buffer *out = statement_of(link, call, ASK_LIST);
     for (size_t i = 0; i < topic->lane_count; i++) {
-        say_list_lane(link, out, call, &cursor, topic->lanes[i]);
+        append_list_lane(link, out, call, &cursor, topic->lanes[i]);
         buffer_append_text(out, " UNION ALL ");
     }
-    say_list_lane(link, out, call, &cursor, MARIA_LANE_DEAD);
+    append_list_lane(link, out, call, &cursor, MYSQL_LANE_DEAD);
     buffer_append_format(out, " ORDER BY due,seq LIMIT %u", list->limit + 1);
 }
 
 static void quote_or_null(struct buffer *out, struct slice text)
 {
     if (text.len)
-        maria_quote(out, text);
+        mysql_quote(out, text);
     else
         buffer_append_text(out, "NULL");
 }
 
-static void say_figures(struct maria_link *link, struct sql_call *call, struct slice name,
-                        struct slice after, uint32_t limit)
+static void append_figures(struct mysql_link *link, struct sql_call *call, struct slice name,
+                           struct slice after, uint32_t limit)
 {
-    struct buffer *out = say(link, call, ASK_FIGURES);
+    struct buffer *out = statement_of(link, call, ASK_FIGURES);
     buffer_append_text(out, "CALL tarry.server_figures(");
     quote_or_null(out, name);
     buffer_append_byte(out, ',');
@@ -202,15 +203,15 @@ static void say_figures(struct maria_link *link, struct sql_call *call, struct s
     buffer_append_format(out, ",%u)", limit);
 }
 
-static struct buffer *say_plain(struct maria_link *link)
+static struct buffer *statement_plain(struct mysql_link *link)
 {
-    return maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+    return mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
 }
 
-static void say_put(struct maria_link *link, struct sql_call *call, struct maria_topic *topic)
+static void append_put(struct mysql_link *link, struct sql_call *call, struct mysql_topic *topic)
 {
     const struct topic_settings *settings = &call->command->topic.settings;
-    struct buffer *out = say_plain(link);
+    struct buffer *out = statement_plain(link);
     buffer_append_format(
         out,
         "UPDATE tarry.topic SET lease=%lld,ttl=%lld,backoff_kind=%d,backoff_first=%lld,"
@@ -229,12 +230,12 @@ static void say_put(struct maria_link *link, struct sql_call *call, struct maria
                          settings->dead_letter_expired, (long long)settings->dedup_window_ms,
                          (unsigned long long)settings->max_jobs, settings->push_rate.count,
                          (int)settings->push_rate.unit, (long long)settings->history_ms);
-    maria_quote_bytes(out, settings->extension);
+    mysql_quote_bytes(out, settings->extension);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
     link->wants_days = link->wants_days || settings->history_ms > topic->settings.history_ms;
     if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
         return;
-    out = say_plain(link);
+    out = statement_plain(link);
     if (settings->policy.ttl_ms)
         buffer_append_format(out, "UPDATE tarry.job SET expire=GREATEST(due,first_due+%lld)",
                              (long long)settings->policy.ttl_ms);
@@ -243,43 +244,44 @@ static void say_put(struct maria_link *link, struct sql_call *call, struct maria
     buffer_append_format(out, " WHERE topic=%u AND ttl IS NULL AND state<>4", topic->number);
 }
 
-static void say_pause(struct maria_link *link, struct sql_call *call,
-                      const struct maria_topic *topic)
+static void append_pause(struct mysql_link *link, struct sql_call *call,
+                         const struct mysql_topic *topic)
 {
     const struct queue_topic_call *command = &call->command->topic;
     bool is_pause = command->verb == QUEUE_TOPIC_PAUSE;
     int64_t until_ms = is_pause && command->pause_ms > 0 ? link->now_ms + command->pause_ms + 1 : 0;
-    buffer_append_format(say_plain(link),
+    buffer_append_format(statement_plain(link),
                          "UPDATE tarry.topic SET paused=%d,paused_until=%lld WHERE topic=%u",
                          is_pause, (long long)until_ms, topic->number);
 }
 
 /* Appends one step of a purge or redrive, which selects rows for the rules. */
-static void say_step(struct maria_link *link, struct sql_call *call,
-                     const struct maria_topic *topic)
+static void append_step(struct mysql_link *link, struct sql_call *call,
+                        const struct mysql_topic *topic)
 {
     const struct queue_topic_call *command = &call->command->topic;
-    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_OWN_ROWS, .call = call});
+    struct buffer *out =
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_OWN_ROWS, .call = call});
     uint64_t jobs = STEP_JOBS;
-    buffer_append_format(out, "SELECT %s FROM tarry.job j WHERE j.topic=%u", maria_row_columns,
+    buffer_append_format(out, "SELECT %s FROM tarry.job j WHERE j.topic=%u", mysql_row_columns,
                          topic->number);
     if (command->verb == QUEUE_TOPIC_PURGE) {
         buffer_append_text(out, " AND j.state<>3");
-        say_state(out, command->state, link->now_ms);
+        append_state(out, command->state, link->now_ms);
     } else {
         if (command->max && command->max - call->affected < jobs)
             jobs = command->max - call->affected;
-        buffer_append_format(out, " AND j.lane=%d", MARIA_LANE_DEAD);
+        buffer_append_format(out, " AND j.lane=%d", MYSQL_LANE_DEAD);
         if (command->id.len) {
             buffer_append_text(out, " AND j.id=");
-            maria_quote(out, command->id);
+            mysql_quote(out, command->id);
         }
         buffer_append_text(out, " ORDER BY j.due,j.seq");
     }
     buffer_append_format(out, " LIMIT %llu FOR UPDATE", (unsigned long long)jobs);
 }
 
-static void tell(struct maria_link *link, const struct sql_call *call)
+static void notify_topic(struct mysql_link *link, const struct sql_call *call)
 {
     enum queue_topic_verb verb = call->command->topic.verb;
     struct sql_news *news = sql_effects_news(&link->context->effects, call->command->topic.topic);
@@ -291,10 +293,10 @@ static void tell(struct maria_link *link, const struct sql_call *call)
         sql_effects_expire(&link->context->effects, 1);
 }
 
-static void say_topic(struct maria_link *link, struct sql_call *call)
+static void append_topic(struct mysql_link *link, struct sql_call *call)
 {
     const struct queue_topic_call *command = &call->command->topic;
-    struct maria_topic *topic = topic_of(link, call);
+    struct mysql_topic *topic = topic_of(link, call);
     if (command->verb == QUEUE_TOPIC_MARK) /* applies only to parts of a queue */
         return;
     if (!topic || !topic->number) {
@@ -304,33 +306,33 @@ static void say_topic(struct maria_link *link, struct sql_call *call)
         return;
     }
     if (command->verb == QUEUE_TOPIC_DELETE) {
-        struct buffer *out = say(link, call, ASK_DELETED);
+        struct buffer *out = statement_of(link, call, ASK_DELETED);
         buffer_append_text(out, "CALL tarry.server_delete(");
-        maria_quote(out, command->topic);
+        mysql_quote(out, command->topic);
         buffer_append_byte(out, ')');
-        tell(link, call);
+        notify_topic(link, call);
         return;
     }
     if (command->verb == QUEUE_TOPIC_PURGE || command->verb == QUEUE_TOPIC_REDRIVE) {
-        say_step(link, call, topic);
-        tell(link, call);
+        append_step(link, call, topic);
+        notify_topic(link, call);
         return;
     }
     if (command->verb == QUEUE_TOPIC_PUT) {
         call->status = topic->is_made ? QUEUE_CREATED : QUEUE_OK;
         topic->is_made = false;
-        say_put(link, call, topic);
+        append_put(link, call, topic);
     } else if (command->verb != QUEUE_TOPIC_GET) {
-        say_pause(link, call, topic);
+        append_pause(link, call, topic);
     }
     if (command->verb != QUEUE_TOPIC_GET) {
-        tell(link, call);
+        notify_topic(link, call);
         sql_effects_tell_topic(&link->context->effects, command, 0);
     }
-    say_figures(link, call, command->topic, (struct slice){0}, 0);
+    append_figures(link, call, command->topic, (struct slice){0}, 0);
 }
 
-static void say_forecast(struct maria_link *link, struct sql_call *call)
+static void append_forecast(struct mysql_link *link, struct sql_call *call)
 {
     call->forecast = calloc(1, sizeof *call->forecast);
     if (!call->forecast) {
@@ -341,13 +343,13 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
     struct slice name = call->command->forecast.topic;
     long long now = (long long)link->now_ms, from = (long long)call->forecast->from_ms;
     if (name.len) {
-        const struct maria_topic *topic = maria_names_find(&link->names, name);
+        const struct mysql_topic *topic = mysql_names_find(&link->names, name);
         if (!topic || !topic->number) {
             call->status = QUEUE_NOT_FOUND;
             return;
         }
     }
-    struct buffer *out = say(link, call, ASK_FORECAST);
+    struct buffer *out = statement_of(link, call, ASK_FORECAST);
     buffer_append_format(out,
                          "SELECT IF(j.due<=%lld,%d,IF(j.due<%lld,GREATEST(0,j.due-%lld) DIV %lld,"
                          "%d+LEAST(%d,(j.due-%lld) DIV %lld))),COUNT(*) FROM tarry.topic t "
@@ -357,7 +359,7 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
                          (long long)HOUR_MS);
     if (name.len) {
         buffer_append_text(out, "t.name=");
-        maria_quote(out, name);
+        mysql_quote(out, name);
     } else {
         buffer_append_text(out, "t.name IS NOT NULL");
     }
@@ -365,7 +367,7 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
 }
 
 /* Appends queries for a find. Reads without locks, so rows locked by others are included. */
-static void say_finds(struct maria_link *link, struct sql_call *call)
+static void append_finds(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
     call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
@@ -376,38 +378,38 @@ static void say_finds(struct maria_link *link, struct sql_call *call)
         *out = (struct queue_result){.topic = command->finds[i].topic,
                                      .id = command->finds[i].id,
                                      .status = QUEUE_NOT_FOUND};
-        struct buffer *text = say(link, call, ASK_FIND + i);
+        struct buffer *text = statement_of(link, call, ASK_FIND + i);
         buffer_append_text(text,
                            "SELECT j.state,j.due FROM tarry.topic t STRAIGHT_JOIN tarry.job j "
                            "ON j.topic=t.topic WHERE t.name=");
-        maria_quote(text, out->topic);
+        mysql_quote(text, out->topic);
         buffer_append_text(text, " AND j.id=");
-        maria_quote(text, out->id);
+        mysql_quote(text, out->id);
     }
     link->text.failed = link->text.failed || !call->items;
 }
 
-static void say_command(struct maria_link *link, struct sql_call *call)
+static void append_command(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
     switch (command->kind) {
     case COMMAND_GET:
-        say_get(link, call);
+        append_get(link, call);
         break;
     case COMMAND_LIST:
-        say_list(link, call);
+        append_list(link, call);
         break;
     case COMMAND_TOPIC:
-        say_topic(link, call);
+        append_topic(link, call);
         break;
     case COMMAND_TOPICS:
-        say_figures(link, call, (struct slice){0}, command->topics.after, command->topics.limit);
+        append_figures(link, call, (struct slice){0}, command->topics.after, command->topics.limit);
         break;
     case COMMAND_FORECAST:
-        say_forecast(link, call);
+        append_forecast(link, call);
         break;
     case COMMAND_FIND:
-        say_finds(link, call);
+        append_finds(link, call);
         break;
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
@@ -417,29 +419,30 @@ static void say_command(struct maria_link *link, struct sql_call *call)
     }
 }
 
-void maria_say_call(struct maria_link *link, struct sql_call *call)
+void mysql_append_call(struct mysql_link *link, struct sql_call *call)
 {
     long long server = (long long)link->context->server;
     switch (call->kind) {
     case SQL_CALL_COMMAND:
-        say_command(link, call);
+        append_command(link, call);
         break;
     case SQL_CALL_EXPIRE:
         buffer_append_format(
-            maria_say(link, (struct maria_step){.kind = MARIA_OWN_ROWS, .call = call}),
+            mysql_statement(link, (struct mysql_step){.kind = MYSQL_OWN_ROWS, .call = call}),
             "SELECT %s FROM tarry.job FORCE INDEX (job_expire) WHERE expire<=%lld AND state=1 "
             "ORDER BY expire LIMIT %d FOR UPDATE SKIP LOCKED",
-            maria_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
+            mysql_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
         break;
     case SQL_CALL_UPKEEP:
-        buffer_append_format(say(link, call, ASK_UPKEEP), "CALL tarry.server_upkeep(%lld,%d)",
-                             server, call->listens);
+        buffer_append_format(statement_of(link, call, ASK_UPKEEP),
+                             "CALL tarry.server_upkeep(%lld,%d)", server, call->listens);
         break;
     case SQL_CALL_ADOPT:
-        buffer_append_format(say(link, call, ASK_ADOPT), "CALL tarry.server_adopt(%lld)", server);
+        buffer_append_format(statement_of(link, call, ASK_ADOPT), "CALL tarry.server_adopt(%lld)",
+                             server);
         break;
     case SQL_CALL_GOODBYE:
-        buffer_append_format(say_plain(link),
+        buffer_append_format(statement_plain(link),
                              "UPDATE tarry.server SET beat=0,heard=0 WHERE server=%lld", server);
         break;
     case SQL_CALL_END:
@@ -450,11 +453,11 @@ void maria_say_call(struct maria_link *link, struct sql_call *call)
 }
 
 /* Appends statements that run after the transaction's rows have been written. */
-void maria_say_call_end(struct maria_link *link, struct sql_call *call)
+void mysql_append_call_end(struct mysql_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_EXPIRE)
         buffer_append_format(
-            say(link, call, ASK_EXPIRE_NEXT),
+            statement_of(link, call, ASK_EXPIRE_NEXT),
             "SELECT (SELECT expire FROM tarry.job FORCE INDEX (job_expire) WHERE expire>%lld AND "
             "state=1 ORDER BY expire LIMIT 1),EXISTS(SELECT 1 FROM tarry.job FORCE INDEX "
             "(job_expire) WHERE expire<=%lld AND state=1)",
@@ -463,13 +466,13 @@ void maria_say_call_end(struct maria_link *link, struct sql_call *call)
 
 /* ---- results ---- */
 
-static bool keep(struct sql_call *call, struct maria_result *result)
+static bool keep(struct sql_call *call, struct mysql_result *result)
 {
     result->users++;
-    return sql_call_keep(call, result, maria_result_free);
+    return sql_call_keep(call, result, mysql_result_free);
 }
 
-static bool read_jobs(struct maria_link *link, struct sql_call *call, MYSQL_RES *result,
+static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result,
                       bool has_name)
 {
     size_t count = (size_t)libmariadb.mysql_num_rows(result);
@@ -479,7 +482,7 @@ static bool read_jobs(struct maria_link *link, struct sql_call *call, MYSQL_RES 
     while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
         struct job *job = &call->jobs[call->job_count++].job;
-        maria_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
+        mysql_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
         job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
         job->body = text_of(row, lengths, has_name);
     }
@@ -499,10 +502,10 @@ static bool read_history(struct sql_call *call, MYSQL_RES *result)
             (struct job){.topic = call->command->get.topic,
                          .id = call->command->get.id,
                          .state = JOB_FINISHED,
-                         .due_ms = maria_number(row[AT]),
+                         .due_ms = mysql_number(row[AT]),
                          .content_type = text_of(row, lengths, EVENT),
-                         .attempt = (uint32_t)maria_number(row[ATTEMPT]),
-                         .taken_ms = maria_number(row[STARTED]),
+                         .attempt = (uint32_t)mysql_number(row[ATTEMPT]),
+                         .taken_ms = mysql_number(row[STARTED]),
                          .consumer = text_of(row, lengths, CONSUMER),
                          .error = text_of(row, lengths, ERROR)};
     }
@@ -510,7 +513,7 @@ static bool read_history(struct sql_call *call, MYSQL_RES *result)
     return call->jobs != NULL;
 }
 
-static bool read_list(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+static bool read_list(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     size_t limit = call->command->list.limit;
     if (!read_jobs(link, call, result, false))
@@ -532,9 +535,9 @@ static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *l
                                         .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION)};
     for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
         if (sql_topic_figure_is_number(i))
-            figures.numbers[i] = maria_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
+            figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
     for (int i = 0; i < SQL_COUNTS; i++)
-        figures.counts[i] = maria_number(row[SQL_FIGURE_COUNTS + i]);
+        figures.counts[i] = mysql_number(row[SQL_FIGURE_COUNTS + i]);
     return figures;
 }
 
@@ -553,11 +556,11 @@ static bool read_figures(struct sql_call *call, MYSQL_RES *result)
     return call->topics != NULL;
 }
 
-static void read_deleted(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+static void read_deleted(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    call->status = row && maria_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
-    call->step_affected = row ? (uint64_t)maria_number(row[1]) : 0;
+    call->status = row && mysql_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
+    call->step_affected = row ? (uint64_t)mysql_number(row[1]) : 0;
     if (call->status == QUEUE_OK)
         sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
 }
@@ -569,8 +572,8 @@ static void read_forecast(struct sql_call *call, MYSQL_RES *result)
     int64_t first_ms = forecast->from_ms / HOUR_MS * HOUR_MS;
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
-        int64_t what = maria_number(row[0]);
-        uint64_t jobs = (uint64_t)maria_number(row[1]);
+        int64_t what = mysql_number(row[0]);
+        uint64_t jobs = (uint64_t)mysql_number(row[1]);
         if (what == FORECAST_READY)
             forecast->overdue += jobs;
         else if (what < FORECAST_MINUTES) {
@@ -583,61 +586,61 @@ static void read_forecast(struct sql_call *call, MYSQL_RES *result)
     }
 }
 
-static void read_upkeep(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+static void read_upkeep(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    call->others = row ? maria_number(row[0]) : 0;
-    call->silent = row ? maria_number(row[1]) : 0;
-    call->next_expire_ms = row && row[2] ? maria_number(row[2]) : INT64_MAX;
-    call->is_heard = row && maria_number(row[3]) != 0;
-    maria_messages_listen(link, call->listens);
+    call->others = row ? mysql_number(row[0]) : 0;
+    call->silent = row ? mysql_number(row[1]) : 0;
+    call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
+    call->is_heard = row && mysql_number(row[3]) != 0;
+    mysql_messages_listen(link, call->listens);
 }
 
-static void read_adopt(struct maria_link *link, MYSQL_RES *result)
+static void read_adopt(struct mysql_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         struct sql_lease lease = {
-            .topic = (uint32_t)maria_number(row[0]),
-            .lane = (uint32_t)maria_number(row[1]),
-            .due_ms = maria_number(row[2]),
-            .sequence = (uint64_t)maria_number(row[3]),
-            .delivery = (uint64_t)maria_number(row[4]),
-            .taken_ms = maria_number(row[5]),
+            .topic = (uint32_t)mysql_number(row[0]),
+            .lane = (uint32_t)mysql_number(row[1]),
+            .due_ms = mysql_number(row[2]),
+            .sequence = (uint64_t)mysql_number(row[3]),
+            .delivery = (uint64_t)mysql_number(row[4]),
+            .taken_ms = mysql_number(row[5]),
         };
-        sql_effects_hold(&link->context->effects, &lease, maria_number(row[6]));
+        sql_effects_hold(&link->context->effects, &lease, mysql_number(row[6]));
     }
 }
 
-static void read_expire_next(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+static void read_expire_next(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     enum { AGAIN_MS = 100 };
-    call->next_expire_ms = row && row[0] ? maria_number(row[0]) : INT64_MAX;
+    call->next_expire_ms = row && row[0] ? mysql_number(row[0]) : INT64_MAX;
     if (call->step_affected >= EXPIRE_JOBS)
         call->next_expire_ms = link->now_ms;
-    else if (row && maria_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
+    else if (row && mysql_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
         call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold these rows */
 }
 
-static void read_find(struct maria_link *link, struct queue_result *out, MYSQL_RES *result)
+static void read_find(struct mysql_link *link, struct queue_result *out, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     if (!row)
         return;
     out->status = QUEUE_OK;
-    out->state = (enum job_state)maria_number(row[0]);
-    out->due_ms = maria_number(row[1]);
+    out->state = (enum job_state)mysql_number(row[0]);
+    out->due_ms = mysql_number(row[1]);
     if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
         out->state = JOB_READY;
     if (out->state == JOB_LEASED)
         out->due_ms = 0;
 }
 
-bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
+bool mysql_read_call(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
     struct sql_call *call = step->call;
-    struct maria_result *kept = maria_result_keep(link, result);
+    struct mysql_result *kept = mysql_result_keep(link, result);
     if (!kept || !keep(call, kept))
         return false;
     switch (step->number) {
@@ -671,14 +674,14 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
     }
 }
 
-bool maria_step_is_procedure(const struct maria_step *step)
+bool mysql_step_is_procedure(const struct mysql_step *step)
 {
     return step->number != ASK_GET && step->number != ASK_HISTORY && step->number != ASK_LIST &&
            step->number != ASK_FORECAST && step->number < ASK_EXPIRE_NEXT;
 }
 
 /* Ends a step of a purge or redrive, and determines whether another one must follow. */
-void maria_call_steps_on(struct maria_link *link, struct sql_call *call)
+void mysql_call_steps_on(struct mysql_link *link, struct sql_call *call)
 {
     const struct queue_topic_call *command = &call->command->topic;
     call->has_more = call->step_affected >= STEP_JOBS &&

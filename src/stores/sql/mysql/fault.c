@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-void maria_note_fault(struct maria_link *link, enum sql_fault_kind kind, const char *state,
+void mysql_note_fault(struct mysql_link *link, enum sql_fault_kind kind, const char *state,
                       const char *message)
 {
     struct sql_fault *fault = &link->link.fault;
@@ -14,9 +14,9 @@ void maria_note_fault(struct maria_link *link, enum sql_fault_kind kind, const c
     (void)snprintf(fault->message, sizeof fault->message, "%s", message);
 }
 
-void maria_note_no_memory(struct maria_link *link)
+void mysql_note_no_memory(struct mysql_link *link)
 {
-    maria_note_fault(link, SQL_FAULT_NO_MEMORY, "", "out of memory");
+    mysql_note_fault(link, SQL_FAULT_NO_MEMORY, "", "out of memory");
 }
 
 static const struct {
@@ -44,18 +44,18 @@ static const struct {
 };
 
 /* Records the library's error. Returns true if the connection is lost. */
-bool maria_note_error(struct maria_link *link)
+bool mysql_note_error(struct mysql_link *link)
 {
     unsigned number = libmariadb.mysql_errno(link->mysql);
     const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
     if (!is_of_the_client && link->step < link->steps.count &&
-        link->steps.at[link->step].kind == MARIA_AFTER)
+        link->steps.at[link->step].kind == MYSQL_AFTER)
         return false; /* all essential changes are committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
             kind = faults[i].kind;
-    maria_note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
+    mysql_note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
                      libmariadb.mysql_sqlstate(link->mysql), libmariadb.mysql_error(link->mysql));
     return is_of_the_client;
 }

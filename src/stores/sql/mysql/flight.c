@@ -6,44 +6,44 @@
 
 enum { PACKET_BYTES = 512 * 1024, PACKET_SHARE = 4 };
 
-void maria_flight_begin(struct maria_link *link)
+void mysql_flight_begin(struct mysql_link *link)
 {
     buffer_clear(&link->text);
     link->steps.count = link->ends.count = link->packet_steps.count = 0;
     link->packet = link->step = 0;
 }
 
-static struct buffer *say(struct maria_link *link, struct maria_step step, bool apart)
+static struct buffer *statement_begin(struct mysql_link *link, struct mysql_step step, bool apart)
 {
     size_t begun = link->ends.count ? link->ends.at[link->ends.count - 1] : 0;
     size_t full = link->packet_bytes_max / PACKET_SHARE;
     if (full > PACKET_BYTES)
         full = PACKET_BYTES;
     if (link->text.len > begun && (apart || link->text.len - begun > full)) {
-        if (!maria_ends_add(&link->ends, link->text.len) ||
-            !maria_ends_add(&link->packet_steps, link->steps.count))
+        if (!mysql_ends_add(&link->ends, link->text.len) ||
+            !mysql_ends_add(&link->packet_steps, link->steps.count))
             link->text.failed = true;
     } else if (link->text.len > begun) {
         buffer_append_byte(&link->text, ';');
     }
-    if (!maria_steps_add(&link->steps, step))
+    if (!mysql_steps_add(&link->steps, step))
         link->text.failed = true;
     return &link->text;
 }
 
-struct buffer *maria_say(struct maria_link *link, struct maria_step step)
+struct buffer *mysql_statement(struct mysql_link *link, struct mysql_step step)
 {
-    return say(link, step, false);
+    return statement_begin(link, step, false);
 }
 
-struct buffer *maria_say_apart(struct maria_link *link, struct maria_step step)
+struct buffer *mysql_statement_apart(struct mysql_link *link, struct mysql_step step)
 {
-    return say(link, step, true);
+    return statement_begin(link, step, true);
 }
 
-struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind)
+struct buffer *mysql_statement_plain(struct mysql_link *link, enum mysql_step_kind kind)
 {
-    return maria_say(link, (struct maria_step){.kind = kind});
+    return mysql_statement(link, (struct mysql_step){.kind = kind});
 }
 
 /* Returns whether the byte is escaped in a quoted text. */
@@ -52,7 +52,7 @@ static bool is_escaped(char byte)
     return byte == '\'' || byte == '\\' || byte == '\0';
 }
 
-size_t maria_quoted_bytes(struct slice text)
+size_t mysql_quoted_bytes(struct slice text)
 {
     size_t bytes = text.len;
     for (size_t i = 0; i < text.len; i++)
@@ -78,33 +78,33 @@ static void append_escaped(struct buffer *out, struct slice text)
         buffer_append(out, text.at + from, text.len - from);
 }
 
-void maria_quote(struct buffer *out, struct slice text)
+void mysql_quote(struct buffer *out, struct slice text)
 {
     buffer_append_byte(out, '\'');
     append_escaped(out, text);
     buffer_append_byte(out, '\'');
 }
 
-void maria_quote_bytes(struct buffer *out, struct slice text)
+void mysql_quote_bytes(struct buffer *out, struct slice text)
 {
     if (!text.len) {
         buffer_append_text(out, "NULL");
         return;
     }
     buffer_append_text(out, "_binary");
-    maria_quote(out, text);
+    mysql_quote(out, text);
 }
 
-int64_t maria_number(const char *text)
+int64_t mysql_number(const char *text)
 {
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *result)
+struct mysql_result *mysql_result_keep(struct mysql_link *link, MYSQL_RES *result)
 {
-    struct maria_result *kept = calloc(1, sizeof *kept);
-    if (kept && maria_results_add(&link->results, kept)) {
-        *kept = (struct maria_result){.result = result, .users = 1};
+    struct mysql_result *kept = calloc(1, sizeof *kept);
+    if (kept && mysql_results_add(&link->results, kept)) {
+        *kept = (struct mysql_result){.result = result, .users = 1};
         return kept;
     }
     free(kept);
@@ -112,16 +112,16 @@ struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *resul
     return NULL;
 }
 
-void maria_results_drop(struct maria_link *link)
+void mysql_results_drop(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->results.count; i++)
-        maria_result_free(link->results.at[i]);
+        mysql_result_free(link->results.at[i]);
     link->results.count = 0;
 }
 
-void maria_result_free(void *result)
+void mysql_result_free(void *result)
 {
-    struct maria_result *kept = result;
+    struct mysql_result *kept = result;
     if (--kept->users > 0)
         return;
     libmariadb.mysql_free_result(kept->result);

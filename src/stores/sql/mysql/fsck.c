@@ -123,11 +123,11 @@ static bool check_all(MYSQL *mysql, bool mend, struct sql_findings *out, char *e
     return is_good && run_text(mysql, "COMMIT", error, error_bytes);
 }
 
-bool maria_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
+bool mysql_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
                 size_t error_bytes)
 {
-    MYSQL *mysql = maria_connect(url, error, error_bytes);
-    bool is_done = mysql && maria_schema_check(mysql, false, error, error_bytes) &&
+    MYSQL *mysql = mysql_connect(url, error, error_bytes);
+    bool is_done = mysql && mysql_schema_check(mysql, false, error, error_bytes) &&
                    check_all(mysql, mend, out, error, error_bytes);
     if (mysql)
         libmariadb.mysql_close(mysql); /* uncommitted repairs are rolled back */

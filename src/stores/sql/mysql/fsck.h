@@ -8,7 +8,7 @@
 #include "sql/dialect.h"
 
 /* Implements a dialect's `fsck`. Repairs only counts and the list of priorities, nothing else. */
-bool maria_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
+bool mysql_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
                 size_t error_bytes);
 
 #endif

@@ -103,7 +103,7 @@ static bool place_parse(const char *text, struct place *out, char *error, size_t
     return !out->password_file[0] || read_password_file(out, error, error_bytes);
 }
 
-void maria_url_emit(const char *url, char *out, size_t out_bytes)
+void mysql_url_emit(const char *url, char *out, size_t out_bytes)
 {
     struct url parsed;
     if (url_parse(slice_of(url), &parsed) != URL_OK) {
@@ -198,17 +198,17 @@ static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
 
 /* ---- versions ---- */
 
-bool maria_version_is_mariadb(const char *version)
+bool mysql_version_is_mariadb(const char *version)
 {
     return strstr(version, "MariaDB") != NULL;
 }
 
 /* Checks the version. Both databases support SKIP LOCKED from these versions on. TiDB identifies
  * itself as MySQL 8, but only parses SKIP LOCKED. */
-bool maria_version_check(const char *version, char *error, size_t error_bytes)
+bool mysql_version_check(const char *version, char *error, size_t error_bytes)
 {
     unsigned major = 0, minor = 0;
-    bool is_maria = maria_version_is_mariadb(version);
+    bool is_maria = mysql_version_is_mariadb(version);
     if (strstr(version, "TiDB"))
         return error_text(error, error_bytes,
                           "the server is TiDB ('%s'), which cannot skip locked rows, use MariaDB "
@@ -243,7 +243,7 @@ static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
     return true;
 }
 
-MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
+MYSQL *mysql_connect(const char *url, char *error, size_t error_bytes)
 {
     struct place place;
     MYSQL *mysql = NULL;
@@ -260,7 +260,7 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
     }
     explicit_bzero(&place, sizeof place);
     if (!mysql ||
-        (maria_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes) &&
+        (mysql_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes) &&
          agree(mysql, error, error_bytes)))
         return mysql;
     libmariadb.mysql_close(mysql);
@@ -332,9 +332,9 @@ static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct
         return true;
     buffer_init(&text, 4 * PART_BYTES);
     buffer_append_text(&text, "CALL tarry.server_keep_time(");
-    maria_quote(&text, slice_of(hello[HELLO_MACHINE]));
+    mysql_quote(&text, slice_of(hello[HELLO_MACHINE]));
     buffer_append_byte(&text, ',');
-    maria_quote(&text, slice_of(hello[HELLO_KNOWN]));
+    mysql_quote(&text, slice_of(hello[HELLO_KNOWN]));
     buffer_append_format(&text, ",%lld)",
                          (long long)(strtoll(hello[HELLO_ADJUST], NULL, 10) + moved_ms));
     buffer_append_byte(&text, '\0');
@@ -418,16 +418,16 @@ static bool read_packet_max(MYSQL *mysql, size_t *packet_bytes_max, struct sql_g
                       *packet_bytes_max, PACKET_BYTES_MIN);
 }
 
-bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
+bool mysql_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
                  size_t *packet_bytes_max)
 {
     *out = (struct sql_greeting){0};
     char *error = out->error;
-    *mysql = maria_connect(wish->url, error, sizeof out->error);
+    *mysql = mysql_connect(wish->url, error, sizeof out->error);
     if (!*mysql)
         return false;
     if (is_writable(*mysql, error, sizeof out->error) &&
-        maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
+        mysql_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
         read_packet_max(*mysql, packet_bytes_max, out) && introduce(*mysql, wish, out) &&
         read_ticket(*mysql, out))

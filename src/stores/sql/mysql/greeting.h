@@ -15,19 +15,19 @@
 /* Connects and fills in `out`, except its link. Returns false without a connection on failure, with
  * the reason in `error` of `out`. */
 /* `packet_bytes_max`: the largest packet that the database accepts. */
-bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
+bool mysql_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
                  size_t *packet_bytes_max);
 
 /* Makes a connection only, for commands. Returns NULL on failure, with the reason in `error`. */
-MYSQL *maria_connect(const char *url, char *error, size_t error_bytes);
+MYSQL *mysql_connect(const char *url, char *error, size_t error_bytes);
 
 /* Returns true if a server with this version string can execute the dialect's statements: MariaDB
  * 10.6 or MySQL 8.0 and above. Returns false otherwise, with the reason in `error`. */
-bool maria_version_check(const char *version, char *error, size_t error_bytes);
+bool mysql_version_check(const char *version, char *error, size_t error_bytes);
 
-bool maria_version_is_mariadb(const char *version);
+bool mysql_version_is_mariadb(const char *version);
 
 /* Formats the URL without its password and parameters, for display. */
-void maria_url_emit(const char *url, char *out, size_t out_bytes);
+void mysql_url_emit(const char *url, char *out, size_t out_bytes);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-void maria_history_note(struct maria_link *link, const struct maria_row *row, const char *event,
+void mysql_history_note(struct mysql_link *link, const struct mysql_row *row, const char *event,
                         struct slice consumer, struct slice error)
 {
-    struct maria_event noted = {.row = row,
+    struct mysql_event noted = {.row = row,
                                 .event = event,
                                 .attempt = row->attempt,
                                 .started_ms = row->taken_ms,
@@ -17,46 +17,46 @@ void maria_history_note(struct maria_link *link, const struct maria_row *row, co
         return;
     if (consumer.len)
         memcpy(noted.consumer, consumer.at, consumer.len);
-    if (!maria_events_add(&link->events, noted))
+    if (!mysql_events_add(&link->events, noted))
         link->context->effects.failed = true;
 }
 
-static void say_event(struct buffer *out, const struct maria_link *link,
-                      const struct maria_event *event)
+static void append_event(struct buffer *out, const struct mysql_link *link,
+                         const struct mysql_event *event)
 {
     buffer_append_format(out, "(%lld,%u,", (long long)link->now_ms, event->row->topic->number);
-    maria_quote(out, maria_row_id(event->row));
+    mysql_quote(out, mysql_row_id(event->row));
     buffer_append_format(out, ",'%s',%u,", event->event, event->attempt);
     if (event->started_ms)
         buffer_append_i64(out, event->started_ms);
     else
         buffer_append_text(out, "NULL");
     buffer_append_byte(out, ',');
-    maria_quote_bytes(out, slice_make(event->consumer, event->consumer_bytes));
+    mysql_quote_bytes(out, slice_make(event->consumer, event->consumer_bytes));
     buffer_append_byte(out, ',');
-    maria_quote_bytes(out, event->error);
+    mysql_quote_bytes(out, event->error);
     buffer_append_byte(out, ')');
 }
 
-void maria_say_history(struct maria_link *link)
+void mysql_append_history(struct mysql_link *link)
 {
     enum { STATEMENT_BYTES = 256 * 1024 };
     struct buffer *out = NULL;
     size_t begun = 0;
     for (size_t i = 0; i < link->events.count; i++) {
         if (!out || out->len - begun > STATEMENT_BYTES) {
-            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
             begun = out->len;
             buffer_append_text(out, "INSERT INTO tarry.history "
                                     "(at,topic,id,event,attempt,started,consumer,error) VALUES ");
         } else {
             buffer_append_byte(out, ',');
         }
-        say_event(out, link, &link->events.at[i]);
+        append_event(out, link, &link->events.at[i]);
     }
 }
 
-void maria_say_history_days(struct maria_link *link)
+void mysql_append_history_days(struct mysql_link *link)
 {
     enum { UPKEEPS = 60 }; /* one upkeep per second */
     EACH_CALL(link, call)
@@ -65,6 +65,6 @@ void maria_say_history_days(struct maria_link *link)
             link->wants_days = true;
     }
     if (link->wants_days)
-        buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_AFTER}),
+        buffer_append_text(mysql_statement(link, (struct mysql_step){.kind = MYSQL_AFTER}),
                            "CALL tarry.server_history_days()");
 }

@@ -3,8 +3,8 @@
  * program does not depend on it.
  *
  * Any thread may load it. Connections follow the library's own rules, in particular that only one
- * thread at a time uses a connection. The library's own names begin with mysql_, those of this
- * dialect with maria_.
+ * thread at a time uses a connection. Functions of the library are called through the table
+ * below, so the names of this dialect, which also begin with mysql_, do not conflict with them.
  */
 #ifndef TARRY_SQL_MYSQL_LIBMARIADB_H
 #define TARRY_SQL_MYSQL_LIBMARIADB_H

@@ -11,83 +11,83 @@
 
 enum { TEXT_BYTES_MAX = 128 << 20 };
 
-static struct maria_link *link_of(struct sql_link *link)
+static struct mysql_link *link_of(struct sql_link *link)
 {
-    return (struct maria_link *)(void *)link;
+    return (struct mysql_link *)(void *)link;
 }
 
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
                           const struct sql_turn *turn)
 {
-    struct maria_link *link = link_of(base);
+    struct mysql_link *link = link_of(base);
     link->context = context;
-    return maria_turn_begin(link, turn) && maria_flight_send(link);
+    return mysql_turn_begin(link, turn) && mysql_flight_send(link);
 }
 
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
                            const struct sql_turn *turn)
 {
-    struct maria_link *link = link_of(base);
+    struct mysql_link *link = link_of(base);
     (void)turn; /* the transaction that the link has begun */
     link->context = context;
-    maria_turn_commit(link);
-    return maria_flight_send(link);
+    mysql_turn_commit(link);
+    return mysql_flight_send(link);
 }
 
 static bool on_send_rollback(struct sql_link *base)
 {
-    struct maria_link *link = link_of(base);
-    maria_turn_rollback(link);
-    return maria_flight_send(link);
+    struct mysql_link *link = link_of(base);
+    mysql_turn_rollback(link);
+    return mysql_flight_send(link);
 }
 
 /* Continues after a flight. Returns true if another flight of this part was sent. */
-static bool flight_is_over(struct maria_link *link)
+static bool flight_is_over(struct mysql_link *link)
 {
     if (link->context->effects.failed)
-        maria_note_no_memory(link);
-    if (link->part != MARIA_CALLS || link->link.fault.kind != SQL_FAULT_NONE)
+        mysql_note_no_memory(link);
+    if (link->part != MYSQL_CALLS || link->link.fault.kind != SQL_FAULT_NONE)
         return false;
-    bool has_more = maria_turn_next(link) && link->link.fault.kind == SQL_FAULT_NONE;
-    return has_more && maria_flight_send(link);
+    bool has_more = mysql_turn_next(link) && link->link.fault.kind == SQL_FAULT_NONE;
+    return has_more && mysql_flight_send(link);
 }
 
-static void note_beat(struct maria_link *link)
+static void note_beat(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_UPKEEP)
         link->beat_us = clock_boot_us();
 }
 
-static enum sql_progress part_is_over(struct maria_link *link)
+static enum sql_progress part_is_over(struct mysql_link *link)
 {
     if (link->link.fault.kind != SQL_FAULT_NONE)
         return SQL_PART_OVER;
     bool is_good = true;
-    if (link->part == MARIA_COMMIT) {
+    if (link->part == MYSQL_COMMIT) {
         note_beat(link);
         link->message_number += link->messages_said;
     }
-    if (link->part == MARIA_CALLS && link->has_takes)
-        is_good = maria_fill_takes(link);
-    if (link->part == MARIA_COMMIT)
-        is_good = maria_share_looks(link);
-    if (!is_good && link->part == MARIA_CALLS)
-        maria_note_no_memory(link);
+    if (link->part == MYSQL_CALLS && link->has_takes)
+        is_good = mysql_fill_takes(link);
+    if (link->part == MYSQL_COMMIT)
+        is_good = mysql_share_looks(link);
+    if (!is_good && link->part == MYSQL_CALLS)
+        mysql_note_no_memory(link);
     return SQL_PART_OVER;
 }
 
 static enum sql_progress on_advance(struct sql_link *base, struct sql_context *context, int events)
 {
-    struct maria_link *link = link_of(base);
+    struct mysql_link *link = link_of(base);
     int ready = (events & SQL_READABLE ? MYSQL_WAIT_READ : 0) |
                 (events & SQL_WRITABLE ? MYSQL_WAIT_WRITE : 0);
     link->context = context;
     while (link->is_in_flight) {
-        enum maria_flight_state state = maria_flight_advance(link, ready);
-        if (state == MARIA_FLIGHT_WAITS)
+        enum mysql_flight_state state = mysql_flight_advance(link, ready);
+        if (state == MYSQL_FLIGHT_WAITS)
             return SQL_UNDER_WAY;
-        if (state == MARIA_FLIGHT_LOST)
+        if (state == MYSQL_FLIGHT_LOST)
             return SQL_LOST;
         if (!flight_is_over(link))
             return part_is_over(link);
@@ -96,7 +96,7 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
     char byte;
     ssize_t got = recv(libmariadb.mysql_get_socket(link->mysql), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got >= 0) {
-        maria_note_fault(link, SQL_FAULT_GONE, "08006", "the database has ended the connection");
+        mysql_note_fault(link, SQL_FAULT_GONE, "08006", "the database has ended the connection");
         return SQL_LOST;
     }
     return SQL_UNDER_WAY;
@@ -104,74 +104,74 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
 
 static bool on_next_news(struct sql_link *base, struct sql_news *out)
 {
-    struct maria_link *link = link_of(base);
+    struct mysql_link *link = link_of(base);
     if (link->news_at < link->news.count) {
         *out = link->news.at[link->news_at++];
         return true;
     }
     link->news_at = link->news.count = 0;
-    return maria_next_message(link, out);
+    return mysql_next_message(link, out);
 }
 
 /* ---- life ---- */
 
 static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
 {
-    struct maria_link *link = calloc(1, sizeof *link);
+    struct mysql_link *link = calloc(1, sizeof *link);
     size_t packet_bytes_max;
-    if (!link || !maria_greet(wish, out, &link->mysql, &packet_bytes_max)) {
+    if (!link || !mysql_greet(wish, out, &link->mysql, &packet_bytes_max)) {
         free(link);
         return false;
     }
     buffer_init(&link->text, TEXT_BYTES_MAX);
     link->link.dialect = &sql_mysql;
     link->packet_bytes_max = packet_bytes_max;
-    link->is_mariadb = maria_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
+    link->is_mariadb = mysql_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
     out->link = &link->link;
     return true;
 }
 
 static bool on_migrate(const char *url, char *error, size_t error_bytes)
 {
-    MYSQL *mysql = maria_connect(url, error, error_bytes);
+    MYSQL *mysql = mysql_connect(url, error, error_bytes);
     if (!mysql)
         return false;
-    bool is_done = maria_schema_check(mysql, true, error, error_bytes);
+    bool is_done = mysql_schema_check(mysql, true, error, error_bytes);
     libmariadb.mysql_close(mysql);
     return is_done;
 }
 
 static void on_close(struct sql_link *base)
 {
-    struct maria_link *link = link_of(base);
+    struct mysql_link *link = link_of(base);
     if (link->is_in_flight)
-        maria_flight_abandon(link);
-    maria_results_drop(link);
-    maria_rows_clear(link);
-    maria_topics_free(link);
-    maria_messages_free(link);
+        mysql_flight_abandon(link);
+    mysql_results_drop(link);
+    mysql_rows_clear(link);
+    mysql_topics_free(link);
+    mysql_messages_free(link);
     libmariadb.mysql_close(link->mysql);
-    maria_results_fini(&link->results);
-    maria_row_list_fini(&link->rows);
-    maria_events_fini(&link->events);
-    maria_taken_list_fini(&link->taken);
-    maria_steps_fini(&link->steps);
-    maria_ends_fini(&link->ends);
-    maria_ends_fini(&link->packet_steps);
+    mysql_results_fini(&link->results);
+    mysql_row_list_fini(&link->rows);
+    mysql_events_fini(&link->events);
+    mysql_taken_list_fini(&link->taken);
+    mysql_steps_fini(&link->steps);
+    mysql_ends_fini(&link->ends);
+    mysql_ends_fini(&link->packet_steps);
     sql_news_list_fini(&link->news);
-    maria_sequence_list_fini(&link->heard);
+    mysql_sequence_list_fini(&link->heard);
     buffer_fini(&link->text);
     free(link);
 }
 
 static int on_socket(const struct sql_link *base)
 {
-    return (int)libmariadb.mysql_get_socket(((const struct maria_link *)(const void *)base)->mysql);
+    return (int)libmariadb.mysql_get_socket(((const struct mysql_link *)(const void *)base)->mysql);
 }
 
 static int on_wants(const struct sql_link *base)
 {
-    const struct maria_link *link = (const struct maria_link *)(const void *)base;
+    const struct mysql_link *link = (const struct mysql_link *)(const void *)base;
     if (!link->is_in_flight)
         return SQL_READABLE;
     return (link->waits & MYSQL_WAIT_READ ? SQL_READABLE : 0) |
@@ -195,9 +195,9 @@ const struct sql_dialect sql_mysql = {
     .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
-    .fsck = maria_fsck,
-    .schema = maria_schema_text,
-    .place = maria_url_emit,
+    .fsck = mysql_fsck,
+    .schema = mysql_schema_text,
+    .place = mysql_url_emit,
     .close = on_close,
     .socket = on_socket,
     .wants = on_wants,

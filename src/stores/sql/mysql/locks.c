@@ -11,47 +11,47 @@ enum { KEYS_MAX = 500 }; /* per statement */
 static const char for_update[] = " FOR UPDATE NOWAIT";
 
 /* Appends queries for jobs and remembered ids of a topic, for the ids that have rows. */
-static void say_ids(struct maria_link *link, const struct maria_topic *topic, const char *select,
-                    enum maria_step_kind kind, const char *end)
+static void append_ids(struct mysql_link *link, const struct mysql_topic *topic, const char *select,
+                       enum mysql_step_kind kind, const char *end)
 {
     struct buffer *out = NULL;
     size_t count = 0;
     for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
+        const struct mysql_row *row = link->rows.at[i];
         if (row->topic != topic || row->stored)
             continue;
         if (!out || count == KEYS_MAX) {
             if (out)
                 buffer_append_format(out, ")%s", end);
-            out = maria_say_plain(link, kind);
+            out = mysql_statement_plain(link, kind);
             buffer_append_format(out, "%s WHERE topic=%u AND id IN (", select, topic->number);
             count = 0;
         }
         if (count++)
             buffer_append_byte(out, ',');
-        maria_quote(out, maria_row_id(row));
+        mysql_quote(out, mysql_row_id(row));
     }
     if (out)
         buffer_append_format(out, ")%s", end);
 }
 
 /* Creates the row of a job that a take names. Returns false if out of memory. */
-static bool need_named_row(struct maria_link *link, const struct sql_call *call)
+static bool need_named_row(struct mysql_link *link, const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
         !call->command->take.id.len)
         return true;
-    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
-    return !topic || !topic->number || maria_row_need(link, topic, call->command->take.id);
+    struct mysql_topic *topic = mysql_names_find(&link->names, call->command->take.topics[0]);
+    return !topic || !topic->number || mysql_row_need(link, topic, call->command->take.id);
 }
 
-static bool need_item_rows(struct maria_link *link)
+static bool need_item_rows(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (!need_named_row(link, call))
         return false;
     EACH_CALL(link, call)
-    for (size_t i = 0; maria_has_items(call) && i < call->command->count; i++) {
+    for (size_t i = 0; mysql_has_items(call) && i < call->command->count; i++) {
         const struct command *command = call->command;
         struct queue_result unused;
         if (command->kind == COMMAND_ANSWER || !command_item_is_good(command, i, &unused))
@@ -60,15 +60,15 @@ static bool need_item_rows(struct maria_link *link)
             command->kind == COMMAND_PUSH ? command->pushes[i].topic : command->changes[i].topic;
         struct slice id =
             command->kind == COMMAND_PUSH ? command->pushes[i].id : command->changes[i].id;
-        struct maria_topic *topic = maria_names_find(&link->names, name);
-        if (topic && topic->number && !maria_row_need(link, topic, id))
+        struct mysql_topic *topic = mysql_names_find(&link->names, name);
+        if (topic && topic->number && !mysql_row_need(link, topic, id))
             return false;
     }
     return true;
 }
 
 struct named_lease { /* A lease that is named by an answer, or that has expired. */
-    struct maria_place place;
+    struct mysql_place place;
     uint64_t delivery;
     int64_t taken_ms;
     bool is_ack;
@@ -80,7 +80,7 @@ static int named_compare(const void *a, const void *b)
     const struct named_lease *x = a, *y = b;
     if (x->is_ack != y->is_ack)
         return x->is_ack ? 1 : -1;
-    return maria_place_compare(&x->place, &y->place);
+    return mysql_place_compare(&x->place, &y->place);
 }
 
 static bool name_lease(struct named_leases *leases, const struct sql_lease *lease, bool is_ack)
@@ -95,14 +95,14 @@ static bool name_lease(struct named_leases *leases, const struct sql_lease *leas
     return named_leases_add(leases, named);
 }
 
-static bool gather_leases(struct maria_link *link, struct named_leases *leases)
+static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
 {
     EACH_CALL(link, call)
     {
         for (size_t i = 0; i < call->ends.count; i++)
             if (!name_lease(leases, &call->ends.at[i], false))
                 return false;
-        if (!maria_has_items(call) || call->command->kind != COMMAND_ANSWER)
+        if (!mysql_has_items(call) || call->command->kind != COMMAND_ANSWER)
             continue;
         for (size_t i = 0; i < call->command->count; i++) {
             const struct queue_answer *answer = &call->command->answers[i];
@@ -119,25 +119,26 @@ static bool gather_leases(struct maria_link *link, struct named_leases *leases)
     return true;
 }
 
-static struct buffer *say_lease_rows(struct maria_link *link, bool is_ack)
+static struct buffer *append_lease_rows(struct mysql_link *link, bool is_ack)
 {
-    struct buffer *out = maria_say_plain(link, is_ack ? MARIA_ACKS : MARIA_ROWS);
+    struct buffer *out = mysql_statement_plain(link, is_ack ? MYSQL_ACKS : MYSQL_READ_ROWS);
     buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
-                         is_ack ? maria_ack_columns : maria_row_columns);
+                         is_ack ? mysql_ack_columns : mysql_row_columns);
     return out;
 }
 
 /* Appends queries for leases. Acks are sorted last, since rows for other answers must be read
  * completely. */
-static void say_lease_list(struct maria_link *link, const struct named_lease *leases, size_t count)
+static void append_lease_list(struct mysql_link *link, const struct named_lease *leases,
+                              size_t count)
 {
     while (count) {
-        struct buffer *out = say_lease_rows(link, leases->is_ack);
+        struct buffer *out = append_lease_rows(link, leases->is_ack);
         size_t part = 0;
         while (part < count && part < KEYS_MAX && leases[part].is_ack == leases->is_ack &&
                leases[part].place.topic == leases->place.topic &&
                leases[part].place.lane == leases->place.lane) {
-            maria_say_place(out, &leases[part].place, part == 0);
+            mysql_append_place(out, &leases[part].place, part == 0);
             part++;
         }
         buffer_append_byte(out, ')');
@@ -148,47 +149,47 @@ static void say_lease_list(struct maria_link *link, const struct named_lease *le
 }
 
 /* Returns the acks from index `from` that one statement can read. */
-static struct maria_run run_of_acks(const struct named_leases *leases, size_t from)
+static struct mysql_run run_of_acks(const struct named_leases *leases, size_t from)
 {
-    struct maria_run run = {0};
+    struct mysql_run run = {0};
     while (from + run.count < leases->count) {
         const struct named_lease *lease = &leases->at[from + run.count];
-        if (!lease->is_ack || !maria_run_add(&run, &lease->place, lease->delivery, lease->taken_ms))
+        if (!lease->is_ack || !mysql_run_add(&run, &lease->place, lease->delivery, lease->taken_ms))
             break;
     }
     return run;
 }
 
-static void say_leases(struct maria_link *link, const struct named_leases *leases)
+static void append_leases(struct mysql_link *link, const struct named_leases *leases)
 {
     size_t said = 0, i = 0;
     while (link->has_runs && i < leases->count) {
-        struct maria_run run = run_of_acks(leases, i);
-        if (run.count >= MARIA_RUN_MIN) {
-            say_lease_list(link, leases->at + said, i - said);
-            struct buffer *out = say_lease_rows(link, true);
-            maria_say_run(out, &run);
+        struct mysql_run run = run_of_acks(leases, i);
+        if (run.count >= MYSQL_RUN_MIN) {
+            append_lease_list(link, leases->at + said, i - said);
+            struct buffer *out = append_lease_rows(link, true);
+            mysql_append_run(out, &run);
             buffer_append_text(out, for_update);
             said = i + run.count;
         }
         i += run.count ? run.count : 1;
     }
     if (leases->count)
-        say_lease_list(link, leases->at + said, leases->count - said);
+        append_lease_list(link, leases->at + said, leases->count - said);
 }
 
-static void say_limit(struct maria_link *link, struct maria_topic *topic)
+static void append_limit(struct mysql_link *link, struct mysql_topic *topic)
 {
-    buffer_append_format(maria_say_plain(link, MARIA_NOTHING),
+    buffer_append_format(mysql_statement_plain(link, MYSQL_NOTHING),
                          "SELECT topic FROM tarry.topic WHERE topic=%u FOR UPDATE", topic->number);
     buffer_append_format(
-        maria_say(link, (struct maria_step){.kind = MARIA_JOB_COUNT, .topic = topic}),
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_JOB_COUNT, .topic = topic}),
         "SELECT (SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally WHERE topic=%u)+"
         "(SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally_add WHERE topic=%u)",
         topic->number, topic->number);
 }
 
-void maria_say_locks(struct maria_link *link)
+void mysql_append_locks(struct mysql_link *link)
 {
     char select[512];
     struct named_leases leases = {0};
@@ -199,65 +200,66 @@ void maria_say_locks(struct maria_link *link)
         return;
     }
     if (link->has_pushes)
-        buffer_append_text(maria_say_plain(link, MARIA_NUMBER),
+        buffer_append_text(mysql_statement_plain(link, MYSQL_NUMBER),
                            "INSERT INTO tarry.number () VALUES ()");
     (void)snprintf(select, sizeof select, "SELECT %s FROM tarry.job FORCE INDEX (job_id)",
-                   maria_row_columns);
-    say_leases(link, &leases);
+                   mysql_row_columns);
+    append_leases(link, &leases);
     for (size_t i = 0; i < link->wanted.count; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (!topic->number)
             continue;
         if (topic->is_pushed_to && topic->settings.max_jobs)
-            say_limit(link, topic);
-        say_ids(link, topic, select, MARIA_ROWS, for_update);
+            append_limit(link, topic);
+        append_ids(link, topic, select, MYSQL_READ_ROWS, for_update);
         if (topic->is_pushed_to)
-            say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, "");
+            append_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MYSQL_FINISHED,
+                       "");
     }
     named_leases_fini(&leases);
 }
 
 /* ---- results ---- */
 
-bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call *owner)
+bool mysql_read_rows(struct mysql_link *link, MYSQL_RES *result, struct sql_call *owner)
 {
     MYSQL_ROW row;
     bool is_good = true;
     while (is_good && (row = libmariadb.mysql_fetch_row(result))) {
-        struct maria_row *read = maria_row_read(link, row, libmariadb.mysql_fetch_lengths(result));
+        struct mysql_row *read = mysql_row_read(link, row, libmariadb.mysql_fetch_lengths(result));
         is_good = read != NULL;
         if (read && owner)
             read->owner = owner;
         if (read && owner) /* the remembered topic may be outdated or missing */
-            is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
+            is_good = mysql_topic_want_number(link, read->stored_at.topic) != NULL;
     }
     return is_good;
 }
 
-bool maria_read_acks(struct maria_link *link, MYSQL_RES *result)
+bool mysql_read_acks(struct mysql_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result)))
-        if (!maria_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
+        if (!mysql_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
             return false;
     return true;
 }
 
-bool maria_read_finished(struct maria_link *link, MYSQL_RES *result)
+bool mysql_read_finished(struct mysql_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
-        uint32_t number = (uint32_t)maria_number(row[0]);
-        struct maria_topic *topic =
-            maria_numbers_find(&link->numbers, slice_make(&number, sizeof number));
-        struct maria_row *known =
-            topic ? maria_row_need(link, topic,
+        uint32_t number = (uint32_t)mysql_number(row[0]);
+        struct mysql_topic *topic =
+            mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        struct mysql_row *known =
+            topic ? mysql_row_need(link, topic,
                                    slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]))
                   : NULL;
         if (topic && !known)
             return false;
         if (known)
-            known->finished_until_ms = maria_number(row[2]);
+            known->finished_until_ms = mysql_number(row[2]);
     }
     return true;
 }

@@ -15,7 +15,7 @@ enum {
 
 /* ---- writing ---- */
 
-static size_t bytes_left(struct maria_link *link)
+static size_t bytes_left(struct mysql_link *link)
 {
     int64_t now_us = clock_boot_us();
     if (now_us - link->second_us >= 1000000) {
@@ -26,12 +26,12 @@ static size_t bytes_left(struct maria_link *link)
 }
 
 /* Returns true if this server will read the message, by the condition of its query. */
-static bool will_be_read(const struct maria_link *link)
+static bool will_be_read(const struct mysql_link *link)
 {
     return link->listens_since_ms && link->now_ms >= link->listens_since_ms;
 }
 
-void maria_say_messages(struct maria_link *link)
+void mysql_append_messages(struct mysql_link *link)
 {
     const struct sql_effects *effects = &link->context->effects;
     struct slice lines = buffer_slice(&effects->events);
@@ -48,7 +48,7 @@ void maria_say_messages(struct maria_link *link)
         }
         link->second_bytes += part.len;
         if (!out) {
-            out = maria_say_plain(link, MARIA_NOTHING);
+            out = mysql_statement_plain(link, MYSQL_NOTHING);
             buffer_append_text(out,
                                "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ");
         }
@@ -56,7 +56,7 @@ void maria_say_messages(struct maria_link *link)
                              (long long)link->now_ms, (long long)link->context->server,
                              (unsigned long long)(link->message_number + link->messages_said + 1),
                              (unsigned long long)lost);
-        maria_quote(out, part);
+        mysql_quote(out, part);
         buffer_append_byte(out, ')');
         link->messages_said++;
         lost = 0;
@@ -65,7 +65,7 @@ void maria_say_messages(struct maria_link *link)
 
 /* ---- reading ---- */
 
-static void messages_drop(struct maria_link *link)
+static void messages_drop(struct mysql_link *link)
 {
     if (link->messages)
         libmariadb.mysql_free_result(link->messages);
@@ -74,7 +74,7 @@ static void messages_drop(struct maria_link *link)
 
 /* Starts or stops reading. This server has already reported its own events up to this millisecond
  * to the local feed. */
-void maria_messages_listen(struct maria_link *link, bool listens)
+void mysql_messages_listen(struct mysql_link *link, bool listens)
 {
     if (!listens)
         link->peers.count = 0;
@@ -82,9 +82,9 @@ void maria_messages_listen(struct maria_link *link, bool listens)
         link->listens_since_ms = listens ? link->now_ms + 1 : 0;
 }
 
-static void forget_peers(struct maria_link *link)
+static void forget_peers(struct mysql_link *link)
 {
-    struct maria_peers *peers = &link->peers;
+    struct mysql_peers *peers = &link->peers;
     int64_t now_us = clock_boot_us();
     for (size_t i = peers->count; i > 0; i--)
         if (now_us - peers->at[i - 1].read_us > PEER_US_MAX)
@@ -92,14 +92,14 @@ static void forget_peers(struct maria_link *link)
 }
 
 /* Appends a query that finds the new messages by index only, and then reads their texts. */
-void maria_say_messages_since(struct maria_link *link, struct sql_call *call)
+void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
 {
-    const struct maria_peers *peers = &link->peers;
+    const struct mysql_peers *peers = &link->peers;
     struct buffer *out;
     if (!link->listens_since_ms)
         return;
     forget_peers(link);
-    out = maria_say(link, (struct maria_step){.kind = MARIA_MESSAGES, .call = call});
+    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_MESSAGES, .call = call});
     buffer_append_format(out,
                          "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
                          "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
@@ -118,11 +118,11 @@ void maria_say_messages_since(struct maria_link *link, struct sql_call *call)
                          peers->count ? ")" : "", READ_MAX);
 }
 
-bool maria_read_messages(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+bool mysql_read_messages(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     size_t count = (size_t)libmariadb.mysql_num_rows(result);
     messages_drop(link);
-    if (!maria_peers_reserve(&link->peers, link->peers.count + count)) {
+    if (!mysql_peers_reserve(&link->peers, link->peers.count + count)) {
         libmariadb.mysql_free_result(result);
         return false;
     }
@@ -132,17 +132,17 @@ bool maria_read_messages(struct maria_link *link, struct sql_call *call, MYSQL_R
 }
 
 /* Returns the peer of a server, and creates it if necessary. */
-static struct maria_peer *peer_of(struct maria_link *link, int64_t server)
+static struct mysql_peer *peer_of(struct mysql_link *link, int64_t server)
 {
-    struct maria_peers *peers = &link->peers;
+    struct mysql_peers *peers = &link->peers;
     for (size_t i = 0; i < peers->count; i++)
         if (peers->at[i].server == server)
             return &peers->at[i];
-    (void)maria_peers_add(peers, (struct maria_peer){.server = server}); /* space is reserved */
+    (void)mysql_peers_add(peers, (struct mysql_peer){.server = server}); /* space is reserved */
     return &peers->at[peers->count - 1];
 }
 
-bool maria_next_message(struct maria_link *link, struct sql_news *out)
+bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
 {
     enum { N, SERVER, NUMBER, TEXT };
     MYSQL_ROW row = link->messages ? libmariadb.mysql_fetch_row(link->messages) : NULL;
@@ -150,20 +150,20 @@ bool maria_next_message(struct maria_link *link, struct sql_news *out)
         messages_drop(link);
         return false;
     }
-    struct maria_peer *peer = peer_of(link, maria_number(row[SERVER]));
-    uint64_t number = (uint64_t)maria_number(row[NUMBER]);
+    struct mysql_peer *peer = peer_of(link, mysql_number(row[SERVER]));
+    uint64_t number = (uint64_t)mysql_number(row[NUMBER]);
     *out = (struct sql_news){
         .due_ms = INT64_MAX,
         .misses_events = peer->number && number != 1 && number != peer->number + 1,
         .events = slice_make(row[TEXT], libmariadb.mysql_fetch_lengths(link->messages)[TEXT])};
-    peer->n = (uint64_t)maria_number(row[N]);
+    peer->n = (uint64_t)mysql_number(row[N]);
     peer->number = number;
     peer->read_us = clock_boot_us();
     return true;
 }
 
-void maria_messages_free(struct maria_link *link)
+void mysql_messages_free(struct mysql_link *link)
 {
     messages_drop(link);
-    maria_peers_fini(&link->peers);
+    mysql_peers_fini(&link->peers);
 }

@@ -11,9 +11,9 @@ enum {
 
 /* Appends a query for notifications of other servers from the last seconds. Repeated ones are
  * recognized later. */
-void maria_say_hear(struct maria_link *link)
+void mysql_append_hear(struct mysql_link *link)
 {
-    buffer_append_format(maria_say_plain(link, MARIA_NEWS),
+    buffer_append_format(mysql_statement_plain(link, MYSQL_NEWS),
                          "SELECT n,what,name,due FROM tarry.news WHERE at>@tarry_now-%d AND "
                          "server<>%lld",
                          NEWS_MS, (long long)link->context->server);
@@ -28,7 +28,7 @@ static bool is_counted(const struct sql_tallies *tallies, int count)
 }
 
 /* Appends the changed counts. Each column has a cost, so unchanged counts are left out. */
-void maria_say_tallies(struct maria_link *link)
+void mysql_append_tallies(struct mysql_link *link)
 {
     static const char *const names[SQL_COUNTS] = {
         "fresh",     "retry",  "leased",      "dead",    "dead_bytes",
@@ -42,7 +42,7 @@ void maria_say_tallies(struct maria_link *link)
             counted[columns++] = k;
     if (!columns)
         return;
-    out = maria_say_plain(link, MARIA_NOTHING);
+    out = mysql_statement_plain(link, MYSQL_NOTHING);
     buffer_append_text(out, "INSERT INTO tarry.tally (topic,slot");
     for (int k = 0; k < columns; k++)
         buffer_append_format(out, ",%s", names[counted[k]]);
@@ -61,11 +61,11 @@ void maria_say_tallies(struct maria_link *link)
     }
 }
 
-static void say_one_news(struct maria_link *link, struct buffer **out, char what, const char *name,
-                         int64_t due_ms)
+static void append_one_news(struct mysql_link *link, struct buffer **out, char what,
+                            const char *name, int64_t due_ms)
 {
     if (!*out) {
-        *out = maria_say_plain(link, MARIA_NOTHING);
+        *out = mysql_statement_plain(link, MYSQL_NOTHING);
         buffer_append_text(*out, "INSERT INTO tarry.news (at,server,what,name,due) VALUES ");
     } else {
         buffer_append_byte(*out, ',');
@@ -76,45 +76,45 @@ static void say_one_news(struct maria_link *link, struct buffer **out, char what
 
 /* Appends notifications. Jobs due from now on are found by other servers' own checks, so only jobs
  * behind their bounds need a notification. */
-void maria_say_news(struct maria_link *link)
+void mysql_append_news(struct mysql_link *link)
 {
     const struct sql_news_list *list = &link->context->effects.news;
     struct buffer *out = NULL;
     for (size_t i = 0; i < list->count; i++) {
         const struct sql_news *news = &list->at[i];
         if (news->due_ms < link->now_ms)
-            say_one_news(link, &out, 'r', news->name, news->due_ms);
+            append_one_news(link, &out, 'r', news->name, news->due_ms);
         if (news->changed)
-            say_one_news(link, &out, 't', news->name, 0);
+            append_one_news(link, &out, 't', news->name, 0);
         if (news->look)
-            say_one_news(link, &out, 'l', news->name, 0);
+            append_one_news(link, &out, 'l', news->name, 0);
         if (news->died)
-            say_one_news(link, &out, 'd', news->name, 0);
+            append_one_news(link, &out, 'd', news->name, 0);
     }
 }
 
-static bool was_heard(struct maria_link *link, uint64_t number)
+static bool was_heard(struct mysql_link *link, uint64_t number)
 {
     for (size_t i = 0; i < link->heard.count; i++)
         if (link->heard.at[i] == number)
             return true;
     if (link->heard.count < HEARD_MAX)
-        return !maria_sequence_list_add(&link->heard, number);
+        return !mysql_sequence_list_add(&link->heard, number);
     link->heard.at[link->heard_next++ % HEARD_MAX] = number;
     return false;
 }
 
 /* Reads notifications. Earlier ones are not needed: each new connection discards all bounds. */
-bool maria_read_news(struct maria_link *link, MYSQL_RES *result)
+bool mysql_read_news(struct mysql_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         struct sql_news news = {.due_ms = INT64_MAX};
-        if (was_heard(link, (uint64_t)maria_number(row[0])))
+        if (was_heard(link, (uint64_t)mysql_number(row[0])))
             continue;
         (void)snprintf(news.name, sizeof news.name, "%s", row[2]);
         if (row[1][0] == 'r')
-            news.due_ms = maria_number(row[3]);
+            news.due_ms = mysql_number(row[3]);
         news.changed = row[1][0] == 't';
         news.look = row[1][0] == 'l';
         news.died = row[1][0] == 'd';

@@ -36,21 +36,21 @@ enum {
     ROW_HISTORY
 };
 
-const char maria_row_columns[] =
+const char mysql_row_columns[] =
     "topic,lane,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history";
 
 /* Columns for jobs that are only acked. */
-const char maria_ack_columns[] =
+const char mysql_ack_columns[] =
     "topic,lane,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
 
-void maria_rows_clear(struct maria_link *link)
+void mysql_rows_clear(struct mysql_link *link)
 {
     table_fini(&link->ids.table);
     table_fini(&link->places.table);
-    link->ids = (struct maria_ids){0};
-    link->places = (struct maria_places){0};
+    link->ids = (struct mysql_ids){0};
+    link->places = (struct mysql_places){0};
     for (size_t i = 0; i < link->rows.count; i++)
         free(link->rows.at[i]);
     link->rows.count = 0;
@@ -65,65 +65,65 @@ static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t 
     return sizeof topic + id.len;
 }
 
-static struct maria_row *row_need(struct maria_link *link, uint32_t topic, struct slice id)
+static struct mysql_row *row_need(struct mysql_link *link, uint32_t topic, struct slice id)
 {
     char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
     if (id.len > JOB_ID_BYTES_MAX)
         return NULL;
     size_t len = key_write(key, topic, id);
-    struct maria_row *row = maria_ids_find(&link->ids, slice_make(key, len));
+    struct mysql_row *row = mysql_ids_find(&link->ids, slice_make(key, len));
     if (row)
         return row;
     row = calloc(1, sizeof *row);
-    if (!row || !maria_row_list_add(&link->rows, row)) {
+    if (!row || !mysql_row_list_add(&link->rows, row)) {
         free(row);
         return NULL;
     }
     memcpy(row->key, key, len);
     row->id_bytes = id.len;
-    row->topic = maria_numbers_find(&link->numbers, slice_make(&topic, sizeof topic));
+    row->topic = mysql_numbers_find(&link->numbers, slice_make(&topic, sizeof topic));
     row->by_id.key = slice_make(row->key, len);
-    maria_ids_add(&link->ids, row);
+    mysql_ids_add(&link->ids, row);
     return row;
 }
 
-struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *topic,
+struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *topic,
                                  struct slice id)
 {
     return row_need(link, topic->number, id);
 }
 
 /* A place is used as a key, so it must not contain padding. */
-_Static_assert(sizeof(struct maria_place) == 24, "a place has no holes");
+_Static_assert(sizeof(struct mysql_place) == 24, "a place has no holes");
 
-struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place)
+struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place)
 {
-    return maria_places_find(&link->places, slice_make(place, sizeof *place));
+    return mysql_places_find(&link->places, slice_make(place, sizeof *place));
 }
 
 /* Reads the columns that both kinds of rows begin with. Returns NULL if out of memory. */
-static struct maria_row *read_place(struct maria_link *link, MYSQL_ROW row,
+static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
                                     const unsigned long *lengths)
 {
-    uint32_t topic = (uint32_t)maria_number(row[ROW_TOPIC]);
-    struct maria_row *out = row_need(link, topic, slice_make(row[ROW_ID], lengths[ROW_ID]));
+    uint32_t topic = (uint32_t)mysql_number(row[ROW_TOPIC]);
+    struct mysql_row *out = row_need(link, topic, slice_make(row[ROW_ID], lengths[ROW_ID]));
     if (!out || out->stored)
         return out;
     out->stored = out->exists = true;
-    out->stored_at = (struct maria_place){.topic = topic,
-                                          .lane = (uint32_t)maria_number(row[ROW_LANE]),
-                                          .due_ms = maria_number(row[ROW_DUE]),
-                                          .sequence = (uint64_t)maria_number(row[ROW_SEQUENCE])};
+    out->stored_at = (struct mysql_place){.topic = topic,
+                                          .lane = (uint32_t)mysql_number(row[ROW_LANE]),
+                                          .due_ms = mysql_number(row[ROW_DUE]),
+                                          .sequence = (uint64_t)mysql_number(row[ROW_SEQUENCE])};
     out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
-    maria_places_add(&link->places, out);
+    mysql_places_add(&link->places, out);
     out->lane = (int32_t)out->stored_at.lane;
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
-    out->state = (enum job_state)maria_number(row[ROW_STATE]);
+    out->state = (enum job_state)mysql_number(row[ROW_STATE]);
     return out;
 }
 
-static void read_consumer(struct maria_row *out, MYSQL_ROW row, const unsigned long *lengths,
+static void read_consumer(struct mysql_row *out, MYSQL_ROW row, const unsigned long *lengths,
                           int column)
 {
     if (!row[column] || lengths[column] > sizeof out->consumer)
@@ -132,46 +132,46 @@ static void read_consumer(struct maria_row *out, MYSQL_ROW row, const unsigned l
     memcpy(out->consumer, row[column], out->consumer_bytes);
 }
 
-bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths)
+bool mysql_ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
     enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER };
-    struct maria_row *out = read_place(link, row, lengths);
+    struct mysql_row *out = read_place(link, row, lengths);
     if (!out || out->is_whole)
         return out != NULL;
-    out->attempt = (uint32_t)maria_number(row[ATTEMPT]);
-    out->lease_until_ms = maria_number(row[UNTIL]);
-    out->taken_ms = maria_number(row[TAKEN]);
-    out->delivery = (uint64_t)maria_number(row[DELIVERY]);
-    out->cancel_requested = maria_number(row[CANCEL_REQUESTED]) != 0;
+    out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
+    out->lease_until_ms = mysql_number(row[UNTIL]);
+    out->taken_ms = mysql_number(row[TAKEN]);
+    out->delivery = (uint64_t)mysql_number(row[DELIVERY]);
+    out->cancel_requested = mysql_number(row[CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, CONSUMER);
     return true;
 }
 
-struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
+struct mysql_row *mysql_row_read(struct mysql_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths)
 {
-    struct maria_row *out = read_place(link, row, lengths);
+    struct mysql_row *out = read_place(link, row, lengths);
     if (!out || out->is_whole)
         return out;
     out->is_whole = true;
-    out->attempt = (uint32_t)maria_number(row[ROW_ATTEMPT]);
-    out->priority = (int32_t)maria_number(row[ROW_PRIORITY]);
-    out->first_due_ms = maria_number(row[ROW_FIRST_DUE]);
-    out->lease_until_ms = maria_number(row[ROW_UNTIL]);
-    out->taken_ms = maria_number(row[ROW_TAKEN]);
-    out->lease_span_ms = maria_number(row[ROW_SPAN]);
-    out->delivery = (uint64_t)maria_number(row[ROW_DELIVERY]);
-    out->server = maria_number(row[ROW_SERVER]);
-    out->expire_ms = maria_number(row[ROW_EXPIRE]);
-    out->policy.lease_ms = maria_number(row[ROW_LEASE]);
-    out->policy.ttl_ms = maria_number(row[ROW_TTL]);
-    out->policy.backoff.kind = (enum backoff_kind)maria_number(row[ROW_BACKOFF_KIND]);
-    out->policy.backoff.first_ms = maria_number(row[ROW_BACKOFF_FIRST]);
-    out->policy.backoff.max_ms = maria_number(row[ROW_BACKOFF_MAX]);
-    out->policy.max_attempts = (uint32_t)maria_number(row[ROW_ATTEMPTS_MAX]);
-    out->body_bytes = (uint64_t)maria_number(row[ROW_BODY_BYTES]);
-    out->meta_bytes = (uint64_t)maria_number(row[ROW_META_BYTES]);
-    out->cancel_requested = maria_number(row[ROW_CANCEL_REQUESTED]) != 0;
+    out->attempt = (uint32_t)mysql_number(row[ROW_ATTEMPT]);
+    out->priority = (int32_t)mysql_number(row[ROW_PRIORITY]);
+    out->first_due_ms = mysql_number(row[ROW_FIRST_DUE]);
+    out->lease_until_ms = mysql_number(row[ROW_UNTIL]);
+    out->taken_ms = mysql_number(row[ROW_TAKEN]);
+    out->lease_span_ms = mysql_number(row[ROW_SPAN]);
+    out->delivery = (uint64_t)mysql_number(row[ROW_DELIVERY]);
+    out->server = mysql_number(row[ROW_SERVER]);
+    out->expire_ms = mysql_number(row[ROW_EXPIRE]);
+    out->policy.lease_ms = mysql_number(row[ROW_LEASE]);
+    out->policy.ttl_ms = mysql_number(row[ROW_TTL]);
+    out->policy.backoff.kind = (enum backoff_kind)mysql_number(row[ROW_BACKOFF_KIND]);
+    out->policy.backoff.first_ms = mysql_number(row[ROW_BACKOFF_FIRST]);
+    out->policy.backoff.max_ms = mysql_number(row[ROW_BACKOFF_MAX]);
+    out->policy.max_attempts = (uint32_t)mysql_number(row[ROW_ATTEMPTS_MAX]);
+    out->body_bytes = (uint64_t)mysql_number(row[ROW_BODY_BYTES]);
+    out->meta_bytes = (uint64_t)mysql_number(row[ROW_META_BYTES]);
+    out->cancel_requested = mysql_number(row[ROW_CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, ROW_CONSUMER);
     if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
         out->history_bytes = lengths[ROW_HISTORY];
@@ -182,14 +182,14 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
 
 /* ---- writing ---- */
 
-static uint32_t topic_number_of(const struct maria_row *row)
+static uint32_t topic_number_of(const struct mysql_row *row)
 {
     uint32_t number;
     memcpy(&number, row->key, sizeof number);
     return number;
 }
 
-int maria_place_compare(const struct maria_place *a, const struct maria_place *b)
+int mysql_place_compare(const struct mysql_place *a, const struct mysql_place *b)
 {
     if (a->topic != b->topic)
         return a->topic < b->topic ? -1 : 1;
@@ -202,16 +202,16 @@ int maria_place_compare(const struct maria_place *a, const struct maria_place *b
 
 static int row_compare(const void *a, const void *b)
 {
-    const struct maria_row *const *x = a, *const *y = b;
-    return maria_place_compare(&(*x)->stored_at, &(*y)->stored_at);
+    const struct mysql_row *const *x = a, *const *y = b;
+    return mysql_place_compare(&(*x)->stored_at, &(*y)->stored_at);
 }
 
-static bool is_to_go(const struct maria_row *row)
+static bool is_to_go(const struct mysql_row *row)
 {
     return row->stored && (!row->exists || row->fresh);
 }
 
-void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first)
+void mysql_append_place(struct buffer *out, const struct mysql_place *place, bool is_first)
 {
     if (is_first)
         buffer_append_format(out, "topic=%u AND lane=%u AND (due,seq) IN (", place->topic,
@@ -220,7 +220,7 @@ void maria_say_place(struct buffer *out, const struct maria_place *place, bool i
                          (unsigned long long)place->sequence);
 }
 
-void maria_say_single_place(struct buffer *out, const struct maria_place *place)
+void mysql_append_single_place(struct buffer *out, const struct mysql_place *place)
 {
     buffer_append_format(out, "topic=%u AND lane=%u AND due=%lld AND seq=%llu", place->topic,
                          place->lane, (long long)place->due_ms,
@@ -229,13 +229,13 @@ void maria_say_single_place(struct buffer *out, const struct maria_place *place)
 
 /* ---- runs ---- */
 
-const char maria_no_wait[] = "SET STATEMENT innodb_lock_wait_timeout=0 FOR ";
+const char mysql_no_wait[] = "SET STATEMENT innodb_lock_wait_timeout=0 FOR ";
 
-bool maria_run_add(struct maria_run *run, const struct maria_place *place, uint64_t delivery,
+bool mysql_run_add(struct mysql_run *run, const struct mysql_place *place, uint64_t delivery,
                    int64_t taken_ms)
 {
     if (!run->count)
-        *run = (struct maria_run){.first = *place, .delivery = delivery, .taken_ms = taken_ms};
+        *run = (struct mysql_run){.first = *place, .delivery = delivery, .taken_ms = taken_ms};
     else if (place->topic != run->last.topic || place->lane != run->last.lane ||
              taken_ms != run->taken_ms || delivery != run->delivery + run->count)
         return false;
@@ -244,8 +244,8 @@ bool maria_run_add(struct maria_run *run, const struct maria_place *place, uint6
     return true;
 }
 
-void maria_say_span(struct buffer *out, const struct maria_place *first,
-                    const struct maria_place *last)
+void mysql_append_span(struct buffer *out, const struct mysql_place *first,
+                       const struct mysql_place *last)
 {
     long long from = (long long)first->due_ms, to = (long long)last->due_ms;
     unsigned long long from_seq = first->sequence, to_seq = last->sequence;
@@ -259,96 +259,97 @@ void maria_say_span(struct buffer *out, const struct maria_place *first,
                              from, from_seq, from, to, to, to_seq);
 }
 
-void maria_say_run(struct buffer *out, const struct maria_run *run)
+void mysql_append_run(struct buffer *out, const struct mysql_run *run)
 {
-    maria_say_span(out, &run->first, &run->last);
+    mysql_append_span(out, &run->first, &run->last);
     buffer_append_format(out, " AND state=3 AND taken=%lld AND delivery BETWEEN %llu AND %llu",
                          (long long)run->taken_ms, (unsigned long long)run->delivery,
                          (unsigned long long)(run->delivery + run->count - 1));
 }
 
 /* Adds a row whose lease is still the one stored in the database. */
-static bool run_add_row(struct maria_run *run, const struct maria_row *row)
+static bool run_add_row(struct mysql_run *run, const struct mysql_row *row)
 {
     return row->state == JOB_LEASED && row->taken_ms &&
-           maria_run_add(run, &row->stored_at, row->delivery, row->taken_ms);
+           mysql_run_add(run, &row->stored_at, row->delivery, row->taken_ms);
 }
 
-static size_t count_run(const struct maria_row_list *rows, size_t from)
+static size_t count_run(const struct mysql_row_list *rows, size_t from)
 {
-    struct maria_run run = {0};
+    struct mysql_run run = {0};
     while (from + run.count < rows->count && run_add_row(&run, rows->at[from + run.count]))
         continue;
     return run.count;
 }
 
-static void say_delete_of_run(struct maria_link *link, struct maria_row *const *rows, size_t count)
+static void append_delete_of_run(struct mysql_link *link, struct mysql_row *const *rows,
+                                 size_t count)
 {
-    struct maria_run run = {0};
+    struct mysql_run run = {0};
     struct buffer *out =
-        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
     for (size_t i = 0; i < count; i++)
         (void)run_add_row(&run, rows[i]);
-    buffer_append_text(out, maria_no_wait);
+    buffer_append_text(out, mysql_no_wait);
     buffer_append_text(out, "DELETE FROM tarry.server_job WHERE ");
-    maria_say_run(out, &run);
+    mysql_append_run(out, &run);
 }
 
 /* Deletes rows of one topic and lane. MariaDB uses the index only if the statement names a single
  * table; MySQL requires an explicit hint. */
-static void say_delete(struct maria_link *link, struct maria_row *const *rows, size_t count)
+static void append_delete(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
 {
     struct buffer *out =
-        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
     buffer_append_text(out, link->is_mariadb
                                 ? "DELETE FROM tarry.server_job WHERE "
                                 : "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
     if (count == 1) {
-        maria_say_single_place(out, &rows[0]->stored_at);
+        mysql_append_single_place(out, &rows[0]->stored_at);
         return;
     }
     for (size_t i = 0; i < count; i++)
-        maria_say_place(out, &rows[i]->stored_at, i == 0);
+        mysql_append_place(out, &rows[i]->stored_at, i == 0);
     buffer_append_byte(out, ')');
 }
 
-static void say_delete_list(struct maria_link *link, struct maria_row *const *rows, size_t count)
+static void append_delete_list(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
 {
     while (count) {
-        const struct maria_place *first = &rows[0]->stored_at;
+        const struct mysql_place *first = &rows[0]->stored_at;
         size_t part = 1;
         while (part < count && part < (link->is_exact ? 1 : KEYS_MAX) &&
                rows[part]->stored_at.topic == first->topic &&
                rows[part]->stored_at.lane == first->lane)
             part++;
-        say_delete(link, rows, part);
+        append_delete(link, rows, part);
         rows += part;
         count -= part;
     }
 }
 
-static void say_deletes(struct maria_link *link)
+static void append_deletes(struct mysql_link *link)
 {
-    struct maria_row_list rows = {0};
+    struct mysql_row_list rows = {0};
     size_t said = 0, i = 0;
     for (size_t k = 0; k < link->rows.count; k++)
-        if (is_to_go(link->rows.at[k]) && !maria_row_list_add(&rows, link->rows.at[k]))
+        if (is_to_go(link->rows.at[k]) && !mysql_row_list_add(&rows, link->rows.at[k]))
             link->text.failed = true;
     while (i < rows.count) {
         size_t count = link->has_runs ? count_run(&rows, i) : 1;
-        if (count >= MARIA_RUN_MIN) {
-            say_delete_list(link, rows.at + said, i - said);
-            say_delete_of_run(link, rows.at + i, count);
+        if (count >= MYSQL_RUN_MIN) {
+            append_delete_list(link, rows.at + said, i - said);
+            append_delete_of_run(link, rows.at + i, count);
             said = i + count;
         }
         i += count ? count : 1;
     }
     if (rows.count)
-        say_delete_list(link, rows.at + said, rows.count - said);
-    maria_row_list_fini(&rows);
+        append_delete_list(link, rows.at + said, rows.count - said);
+    mysql_row_list_fini(&rows);
 }
 
-static void say_number_or_null(struct buffer *out, int64_t number)
+static void append_number_or_null(struct buffer *out, int64_t number)
 {
     if (number)
         buffer_append_format(out, ",%lld", (long long)number);
@@ -356,37 +357,37 @@ static void say_number_or_null(struct buffer *out, int64_t number)
         buffer_append_text(out, ",NULL");
 }
 
-static void say_bytes(struct buffer *out, struct slice bytes)
+static void append_bytes(struct buffer *out, struct slice bytes)
 {
     buffer_append_byte(out, ',');
-    maria_quote_bytes(out, bytes);
+    mysql_quote_bytes(out, bytes);
 }
 
-static void say_fresh(struct buffer *out, const struct maria_row *row)
+static void append_fresh(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->push;
     buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->lane,
                          (long long)row->due_ms, (unsigned long long)row->sequence);
-    maria_quote(out, maria_row_id(row));
+    mysql_quote(out, mysql_row_id(row));
     buffer_append_format(out, ",%d,%u,%d,%lld", (int)row->state, row->attempt, row->priority,
                          (long long)row->first_due_ms);
-    say_number_or_null(out, row->expire_ms);
-    say_number_or_null(out, row->policy.lease_ms);
-    say_number_or_null(out, row->policy.ttl_ms);
-    say_number_or_null(out, row->policy.backoff.kind);
-    say_number_or_null(out, row->policy.backoff.first_ms);
-    say_number_or_null(out, row->policy.backoff.max_ms);
-    say_number_or_null(out, row->policy.max_attempts);
-    say_bytes(out, push->content_type);
-    say_bytes(out, push->meta);
-    say_bytes(out, row->error);
+    append_number_or_null(out, row->expire_ms);
+    append_number_or_null(out, row->policy.lease_ms);
+    append_number_or_null(out, row->policy.ttl_ms);
+    append_number_or_null(out, row->policy.backoff.kind);
+    append_number_or_null(out, row->policy.backoff.first_ms);
+    append_number_or_null(out, row->policy.backoff.max_ms);
+    append_number_or_null(out, row->policy.max_attempts);
+    append_bytes(out, push->content_type);
+    append_bytes(out, push->meta);
+    append_bytes(out, row->error);
     buffer_append_format(out, ",%zu,_binary", push->body.len);
-    maria_quote(out, push->body);
+    mysql_quote(out, push->body);
     buffer_append_byte(out, ')');
 }
 
 /* Appends rows, many in a statement. A row with a large body has a statement and a packet of its own. */
-static void say_inserts(struct maria_link *link)
+static void append_inserts(struct mysql_link *link)
 {
     enum { STATEMENT_BYTES = 256 * 1024, STATEMENT_SHARE = 8 };
     struct buffer *out = NULL;
@@ -394,13 +395,13 @@ static void say_inserts(struct maria_link *link)
     if (full > STATEMENT_BYTES)
         full = STATEMENT_BYTES;
     for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
+        const struct mysql_row *row = link->rows.at[i];
         if (!row->exists || !row->fresh)
             continue;
-        const struct maria_step step = {.kind = MARIA_NOTHING};
+        const struct mysql_step step = {.kind = MYSQL_NOTHING};
         bool is_large = row->push->body.len > full / 2;
         if (!out || is_large || out->len - begun > full) {
-            out = is_large ? maria_say_apart(link, step) : maria_say(link, step);
+            out = is_large ? mysql_statement_apart(link, step) : mysql_statement(link, step);
             if (out->failed)
                 return;
             begun = out->len;
@@ -412,13 +413,14 @@ static void say_inserts(struct maria_link *link)
         } else {
             buffer_append_byte(out, ',');
         }
-        say_fresh(out, row);
+        append_fresh(out, row);
     }
 }
 
-static void say_update(struct maria_link *link, const struct maria_row *row)
+static void append_update(struct mysql_link *link, const struct mysql_row *row)
 {
-    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = 1});
+    struct buffer *out =
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = 1});
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
     if (row->extended || row->requested) {
         buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
@@ -437,30 +439,30 @@ static void say_update(struct maria_link *link, const struct maria_row *row)
             buffer_append_text(out, "NULL");
         if (row->has_error) {
             buffer_append_text(out, ",error=");
-            maria_quote_bytes(out, row->error);
+            mysql_quote_bytes(out, row->error);
             buffer_append_text(out, ",history=");
-            maria_quote_bytes(out, slice_make(row->history, row->history_bytes));
+            mysql_quote_bytes(out, slice_make(row->history, row->history_bytes));
         }
     }
     buffer_append_text(out, " WHERE ");
-    maria_say_single_place(out, &row->stored_at);
+    mysql_append_single_place(out, &row->stored_at);
 }
 
-static void say_finished(struct maria_link *link)
+static void append_finished(struct mysql_link *link)
 {
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
+        const struct mysql_row *row = link->rows.at[i];
         if (!row->finished_anew)
             continue;
         if (out)
             buffer_append_byte(out, ',');
         else {
-            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
             buffer_append_text(out, "INSERT INTO tarry.finished VALUES ");
         }
         buffer_append_format(out, "(%u,", topic_number_of(row));
-        maria_quote(out, maria_row_id(row));
+        mysql_quote(out, mysql_row_id(row));
         buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
     }
     if (out)
@@ -468,39 +470,39 @@ static void say_finished(struct maria_link *link)
 }
 
 /* Appends new lanes, so that the next take finds them. */
-static void say_lanes(struct maria_link *link)
+static void append_lanes(struct mysql_link *link)
 {
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
+        const struct mysql_row *row = link->rows.at[i];
         if (!row->exists || !(row->fresh || row->changed) || !row->topic ||
-            maria_topic_has_lane(row->topic, row->priority))
+            mysql_topic_has_lane(row->topic, row->priority))
             continue;
         if (out)
             buffer_append_byte(out, ',');
         else {
-            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
             buffer_append_text(out, "INSERT IGNORE INTO tarry.lane VALUES ");
         }
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
-        (void)maria_topic_add_lane(row->topic,
+        (void)mysql_topic_add_lane(row->topic,
                                    row->priority); /* on failure, it is inserted again */
     }
 }
 
-void maria_say_rows(struct maria_link *link)
+void mysql_append_rows(struct mysql_link *link)
 {
     if (link->rows.count)
-        qsort(link->rows.at, link->rows.count, sizeof(struct maria_row *), row_compare);
-    say_lanes(link);
-    say_deletes(link);
+        qsort(link->rows.at, link->rows.count, sizeof(struct mysql_row *), row_compare);
+    append_lanes(link);
+    append_deletes(link);
     for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
+        const struct mysql_row *row = link->rows.at[i];
         if (row->exists && row->stored && !row->fresh && row->changed)
-            say_update(link, row);
+            append_update(link, row);
     }
-    say_inserts(link);
-    say_finished(link);
-    maria_say_history(link);
+    append_inserts(link);
+    append_finished(link);
+    mysql_append_history(link);
     link->is_written = true;
 }

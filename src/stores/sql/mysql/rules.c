@@ -14,7 +14,7 @@ static const int64_t at_most_ms = 315619200000; /* 10 years and a few days */
 
 /* ---- common functions ---- */
 
-static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
+static enum job_state state_of(const struct mysql_row *row, int64_t now_ms)
 {
     if (row->state != JOB_DELAYED)
         return row->state;
@@ -22,23 +22,23 @@ static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
 }
 
 /* Returns the state for the rules (queue/life.h). */
-static enum job_state seen_state(const struct maria_row *row, int64_t now_ms)
+static enum job_state seen_state(const struct mysql_row *row, int64_t now_ms)
 {
     return row->exists ? state_of(row, now_ms) : 0;
 }
 
-bool maria_is_far(int64_t now_ms, const struct queue_when *when)
+bool mysql_is_far(int64_t now_ms, const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
 }
 
-static int64_t expire_of(const struct maria_row *row)
+static int64_t expire_of(const struct mysql_row *row)
 {
     int64_t ttl_ms = row->policy.ttl_ms ? row->policy.ttl_ms : row->topic->settings.policy.ttl_ms;
     return row->state == JOB_DEAD ? 0 : life_expire_ms(row->first_due_ms, row->due_ms, ttl_ms);
 }
 
-static void count_row(const struct maria_row *row, int64_t counts[SQL_COUNTS], int64_t sign)
+static void count_row(const struct mysql_row *row, int64_t counts[SQL_COUNTS], int64_t sign)
 {
     if (row->state == JOB_LEASED) {
         counts[SQL_COUNT_LEASED] += sign;
@@ -51,7 +51,7 @@ static void count_row(const struct maria_row *row, int64_t counts[SQL_COUNTS], i
     }
 }
 
-static void remember(struct maria_row *row, int64_t now_ms)
+static void remember(struct mysql_row *row, int64_t now_ms)
 {
     int64_t window_ms = row->topic->settings.dedup_window_ms;
     if (window_ms <= 0)
@@ -60,21 +60,21 @@ static void remember(struct maria_row *row, int64_t now_ms)
     row->finished_anew = true;
 }
 
-static void row_end(struct maria_link *link, struct maria_row *row)
+static void row_end(struct mysql_link *link, struct mysql_row *row)
 {
     row->exists = row->fresh = false;
     row->topic->jobs--;
     remember(row, link->now_ms);
 }
 
-static void row_changed(struct maria_row *row)
+static void row_changed(struct mysql_row *row)
 {
     row->changed = true;
     row->extended = row->requested = false;
 }
 
 /* Records the effects that are sent to other servers and applied by this one after the commit. */
-static void note(struct maria_link *link, const struct maria_row *row,
+static void note(struct mysql_link *link, const struct mysql_row *row,
                  const int64_t counts[SQL_COUNTS], bool waits, bool died)
 {
     struct sql_effects *effects = &link->context->effects;
@@ -93,12 +93,12 @@ static void note(struct maria_link *link, const struct maria_row *row,
 /* The consumer of a history entry that has no consumer. */
 static const struct slice nobody = {0};
 
-static struct slice holder(const struct maria_row *row)
+static struct slice holder(const struct mysql_row *row)
 {
     return slice_make(row->consumer, row->consumer_bytes);
 }
 
-static void show(const struct maria_row *row, int64_t now_ms, struct queue_result *out)
+static void show(const struct mysql_row *row, int64_t now_ms, struct queue_result *out)
 {
     out->state = state_of(row, now_ms);
     out->due_ms = out->state == JOB_LEASED ? 0 : row->due_ms;
@@ -106,7 +106,7 @@ static void show(const struct maria_row *row, int64_t now_ms, struct queue_resul
 
 /* ---- push ---- */
 
-static void fill(struct maria_link *link, struct maria_row *row, const struct queue_push *push)
+static void fill(struct mysql_link *link, struct mysql_row *row, const struct queue_push *push)
 {
     const struct topic_settings *settings = &row->topic->settings;
     row->exists = row->fresh = true;
@@ -115,7 +115,7 @@ static void fill(struct maria_link *link, struct maria_row *row, const struct qu
     row->priority = push->priority != QUEUE_PRIORITY_UNSET ? push->priority
                     : settings->has_priority               ? settings->priority
                                                            : JOB_PRIORITY;
-    row->lane = push->past.dead ? MARIA_LANE_DEAD : row->priority;
+    row->lane = push->past.dead ? MYSQL_LANE_DEAD : row->priority;
     row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &push->when);
     row->attempt = push->past.attempt;
     row->policy = push->policy;
@@ -132,7 +132,7 @@ static void fill(struct maria_link *link, struct maria_row *row, const struct qu
 }
 
 /* Returns whether the row of the job fits into a packet of the database. */
-static bool fits_packet(const struct maria_link *link, const struct queue_push *push,
+static bool fits_packet(const struct mysql_link *link, const struct queue_push *push,
                         struct queue_result *out)
 {
     enum { STATEMENT_BYTES = 4096 }; /* everything but texts */
@@ -141,7 +141,7 @@ static bool fits_packet(const struct maria_link *link, const struct queue_push *
     if (push->body.len < link->packet_bytes_max / 4)
         return true; /* in the worst case every byte is escaped */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        bytes += maria_quoted_bytes(texts[i]);
+        bytes += mysql_quoted_bytes(texts[i]);
     if (bytes <= link->packet_bytes_max)
         return true;
     out->detail = "max_allowed_packet";
@@ -149,15 +149,15 @@ static bool fits_packet(const struct maria_link *link, const struct queue_push *
     return false;
 }
 
-static enum queue_status push_one(struct maria_link *link, const struct queue_push *push,
+static enum queue_status push_one(struct mysql_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
-    struct maria_topic *topic = maria_names_find(&link->names, push->topic);
+    struct mysql_topic *topic = mysql_names_find(&link->names, push->topic);
     int64_t counts[SQL_COUNTS] = {0};
-    struct maria_row *row;
+    struct mysql_row *row;
     enum job_state state;
     struct life life;
-    if (maria_is_far(link->now_ms, &push->when)) {
+    if (mysql_is_far(link->now_ms, &push->when)) {
         out->detail = "at";
         return QUEUE_BAD_OPTION;
     }
@@ -165,7 +165,7 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
         return QUEUE_BODY_TOO_BIG;
     if (!topic || !topic->number)
         return QUEUE_TOO_MANY_TOPICS;
-    row = maria_row_need(link, topic, push->id);
+    row = mysql_row_need(link, topic, push->id);
     if (!row)
         return QUEUE_NO_MEMORY;
     state = row->finished_until_ms > link->now_ms ? JOB_FINISHED : seen_state(row, link->now_ms);
@@ -178,7 +178,7 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
     }
     if (life.step == LIFE_REPLACED) {
         count_row(row, counts, -1);
-        maria_history_note(link, row, "replaced", nobody, (struct slice){0});
+        mysql_history_note(link, row, "replaced", nobody, (struct slice){0});
         counts[SQL_COUNT_REPLACED] = 1;
     } else {
         counts[SQL_COUNT_PUSHED] = 1;
@@ -193,16 +193,16 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
 
 /* ---- cancel, reschedule, run ---- */
 
-static void cancel(struct maria_link *link, struct maria_row *row)
+static void cancel(struct mysql_link *link, struct mysql_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
     count_row(row, counts, -1);
-    maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
+    mysql_history_note(link, row, "cancelled", nobody, (struct slice){0});
     row_end(link, row);
     note(link, row, counts, false, false);
 }
 
-static void move(struct maria_link *link, struct maria_row *row, const struct queue_change *change)
+static void move(struct mysql_link *link, struct mysql_row *row, const struct queue_change *change)
 {
     if (change->verb == QUEUE_RUN && row->due_ms > link->now_ms) {
         row->due_ms = row->first_due_ms = link->now_ms;
@@ -216,12 +216,12 @@ static void move(struct maria_link *link, struct maria_row *row, const struct qu
     row_changed(row);
 }
 
-static enum queue_status change_one(struct maria_link *link, const struct queue_change *change,
+static enum queue_status change_one(struct mysql_link *link, const struct queue_change *change,
                                     struct queue_result *out)
 {
     static const int64_t none[SQL_COUNTS];
-    struct maria_topic *topic = maria_names_find(&link->names, change->topic);
-    struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, change->id) : NULL;
+    struct mysql_topic *topic = mysql_names_find(&link->names, change->topic);
+    struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, change->id) : NULL;
     struct life life =
         life_change(change, row ? seen_state(row, link->now_ms) : 0, row ? row->delivery : 0,
                     sql_change_delivery(change, &link->context->key));
@@ -235,7 +235,7 @@ static enum queue_status change_one(struct maria_link *link, const struct queue_
         row->cancel_requested = row->requested = row->changed = true;
         break;
     case LIFE_MOVED:
-        if (change->verb == QUEUE_RESCHEDULE && maria_is_far(link->now_ms, &change->when)) {
+        if (change->verb == QUEUE_RESCHEDULE && mysql_is_far(link->now_ms, &change->when)) {
             out->detail = "at";
             return QUEUE_BAD_OPTION;
         }
@@ -251,13 +251,13 @@ static enum queue_status change_one(struct maria_link *link, const struct queue_
 
 /* ---- answers ---- */
 
-static struct maria_row *leased_row(struct maria_link *link, const struct sql_lease *lease)
+static struct mysql_row *leased_row(struct mysql_link *link, const struct sql_lease *lease)
 {
-    struct maria_place place = {.topic = lease->topic,
+    struct mysql_place place = {.topic = lease->topic,
                                 .lane = lease->lane,
                                 .due_ms = lease->due_ms,
                                 .sequence = lease->sequence};
-    struct maria_row *row = maria_row_at(link, &place);
+    struct mysql_row *row = mysql_row_at(link, &place);
     bool is_it = row && row->topic && row->exists && !row->fresh && row->state == JOB_LEASED &&
                  row->delivery == lease->delivery && row->taken_ms == lease->taken_ms;
     return is_it ? row : NULL;
@@ -274,14 +274,14 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
-static void wait_again(struct maria_link *link, struct maria_row *row, int64_t wait_ms)
+static void wait_again(struct mysql_link *link, struct mysql_row *row, int64_t wait_ms)
 {
     row->state = JOB_DELAYED;
     row->due_ms = wait_ms > 0 ? link->now_ms + wait_ms + 1 : link->now_ms;
 }
 
 /* Ends a failed attempt. The job waits for another attempt or dies. */
-static void fail(struct maria_link *link, struct maria_row *row, const struct queue_answer *answer,
+static void fail(struct mysql_link *link, struct mysql_row *row, const struct queue_answer *answer,
                  enum job_outcome outcome, int64_t counts[SQL_COUNTS])
 {
     struct policy policy = policy_resolve(&row->policy, &row->topic->settings.policy);
@@ -303,9 +303,9 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
         row->priority = row->lane = answer->priority;
     if (life_fail(outcome, row->attempt, &policy) == LIFE_DIED) {
         row->state = JOB_DEAD;
-        row->lane = MARIA_LANE_DEAD;
+        row->lane = MYSQL_LANE_DEAD;
         counts[SQL_COUNT_DIED] = 1;
-        maria_history_note(link, row, "died", holder(row), row->error);
+        mysql_history_note(link, row, "died", holder(row), row->error);
     } else {
         wait_again(link, row,
                    answer->delay_ms < 0
@@ -314,7 +314,7 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
     }
 }
 
-static void unlease(struct maria_row *row)
+static void unlease(struct mysql_row *row)
 {
     row->lease_until_ms = row->taken_ms = row->server = 0;
     row->cancel_requested = false;
@@ -323,7 +323,7 @@ static void unlease(struct maria_row *row)
 }
 
 /* Records the end of an attempt in the history, and a cancellation that follows from it. */
-static void note_end(struct maria_link *link, const struct maria_row *row,
+static void note_end(struct mysql_link *link, const struct mysql_row *row,
                      const struct queue_answer *answer, bool by_itself)
 {
     const char *event = by_itself                      ? "lease_ended"
@@ -331,14 +331,14 @@ static void note_end(struct maria_link *link, const struct maria_row *row,
                         : answer->verb == QUEUE_RETURN ? "returned"
                                                        : "nacked";
     bool is_acked = !by_itself && answer->verb == QUEUE_ACK;
-    maria_history_note(link, row, event, holder(row),
+    mysql_history_note(link, row, event, holder(row),
                        is_acked ? (struct slice){0} : cut(answer->error, JOB_ERROR_BYTES_MAX));
     if (!is_acked && row->cancel_requested)
-        maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
+        mysql_history_note(link, row, "cancelled", nobody, (struct slice){0});
 }
 
 /* Ends a valid lease with `answer`, or because it expired (`by_itself`). */
-static enum queue_status end_lease(struct maria_link *link, struct maria_row *row,
+static enum queue_status end_lease(struct mysql_link *link, struct mysql_row *row,
                                    const struct queue_answer *answer, bool by_itself)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = -1};
@@ -369,14 +369,14 @@ static enum queue_status end_lease(struct maria_link *link, struct maria_row *ro
     return life.status;
 }
 
-static enum queue_status answer_one(struct maria_link *link, const struct queue_answer *answer,
+static enum queue_status answer_one(struct mysql_link *link, const struct queue_answer *answer,
                                     const struct sql_lease *lease, struct queue_result *out)
 {
-    struct maria_row *row = leased_row(link, lease);
+    struct mysql_row *row = leased_row(link, lease);
     if (!row || row->lease_until_ms <= link->now_ms)
         return QUEUE_LEASE_ENDED;
     out->topic = slice_of(row->topic->name);
-    out->id = maria_row_id(row);
+    out->id = mysql_row_id(row);
     if (answer->verb == QUEUE_EXTEND) {
         row->lease_until_ms =
             link->now_ms + (answer->lease_ms > 0 ? answer->lease_ms : row->lease_span_ms) + 1;
@@ -416,27 +416,27 @@ static void own_texts(struct sql_call *call)
 }
 
 /* Appends the event of an item. The item's row still exists even if its job was deleted. */
-static void tell_item(struct maria_link *link, const struct sql_call *call, size_t i)
+static void notify_item(struct mysql_link *link, const struct sql_call *call, size_t i)
 {
     const struct command *command = call->command;
     const struct queue_result *result = &call->items[i];
     struct sql_effects *effects = &link->context->effects;
-    struct maria_topic *topic;
-    struct maria_row *row = NULL;
+    struct mysql_topic *topic;
+    struct mysql_row *row = NULL;
     bool is_return = command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_RETURN;
     if (!effects->tells || (result->status != QUEUE_OK && result->status != QUEUE_CREATED &&
                             result->status != QUEUE_REPLACED && result->status != QUEUE_CANCELLED))
         return;
-    topic = maria_names_find(&link->names, result->topic);
+    topic = mysql_names_find(&link->names, result->topic);
     if (topic)
-        row = maria_row_need(link, topic, result->id);
+        row = mysql_row_need(link, topic, result->id);
     if (row)
         sql_effects_tell_item(effects, command, i, result,
                               row->attempt + (is_return && result->status == QUEUE_OK),
                               row->due_ms);
 }
 
-static void decide_items(struct maria_link *link, struct sql_call *call)
+static void decide_items(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
     for (size_t i = 0; i < command->count; i++) {
@@ -458,27 +458,27 @@ static void decide_items(struct maria_link *link, struct sql_call *call)
         } else {
             out->status = QUEUE_LEASE_ENDED;
         }
-        tell_item(link, call, i);
+        notify_item(link, call, i);
     }
     if (command->kind == COMMAND_ANSWER)
         own_texts(call);
 }
 
-static void end_by_itself(struct maria_link *link, struct maria_row *row)
+static void end_by_itself(struct mysql_link *link, struct mysql_row *row)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
-    struct queue_result result = {.topic = slice_of(row->topic->name), .id = maria_row_id(row)};
+    struct queue_result result = {.topic = slice_of(row->topic->name), .id = mysql_row_id(row)};
     result.status = end_lease(link, row, &answer, true);
     if (row->exists)
         show(row, link->now_ms, &result);
     sql_effects_tell_end(&link->context->effects, &result, row->attempt);
 }
 
-static void decide_ends(struct maria_link *link, struct sql_call *call)
+static void decide_ends(struct mysql_link *link, struct sql_call *call)
 {
     for (size_t i = 0; i < call->ends.count; i++) {
         const struct sql_lease *lease = &call->ends.at[i];
-        struct maria_row *row = leased_row(link, lease);
+        struct mysql_row *row = leased_row(link, lease);
         if (!row || row->server != link->context->server)
             continue;
         if (row->lease_until_ms > link->now_ms) /* it was extended in the meantime */
@@ -490,11 +490,11 @@ static void decide_ends(struct maria_link *link, struct sql_call *call)
 
 /* Prepares the job that a take names. If it is not ready, makes it ready and due now, so that the
  * take finds it. */
-static enum queue_status pick_one(struct maria_link *link, const struct queue_take *take)
+static enum queue_status pick_one(struct mysql_link *link, const struct queue_take *take)
 {
     int64_t counts[SQL_COUNTS] = {0};
-    struct maria_topic *topic = maria_names_find(&link->names, take->topics[0]);
-    struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, take->id) : NULL;
+    struct mysql_topic *topic = mysql_names_find(&link->names, take->topics[0]);
+    struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, take->id) : NULL;
     struct life life = life_pick(row ? seen_state(row, link->now_ms) : 0);
     if (life.step == LIFE_STAYS)
         return life.status;
@@ -516,7 +516,7 @@ static enum queue_status pick_one(struct maria_link *link, const struct queue_ta
     return life.status;
 }
 
-void maria_decide(struct maria_link *link, struct sql_call *call)
+void mysql_decide(struct mysql_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
         call->command->take.id.len)
@@ -529,11 +529,11 @@ void maria_decide(struct maria_link *link, struct sql_call *call)
         decide_items(link, call);
 }
 
-static void tell_expiry(struct maria_link *link, const struct maria_row *row)
+static void notify_expiry(struct mysql_link *link, const struct mysql_row *row)
 {
     struct job_event event = {.kind = JOB_EVENT_EXPIRED,
                               .topic = slice_of(row->topic->name),
-                              .id = maria_row_id(row),
+                              .id = mysql_row_id(row),
                               .attempt = row->attempt,
                               .due_ms = row->due_ms};
     sql_effects_tell(&link->context->effects, &event);
@@ -545,21 +545,21 @@ static void tell_expiry(struct maria_link *link, const struct maria_row *row)
     sql_effects_tell(&link->context->effects, &event);
 }
 
-static void expire_one(struct maria_link *link, struct maria_row *row)
+static void expire_one(struct mysql_link *link, struct mysql_row *row)
 {
     int64_t counts[SQL_COUNTS] = {0};
-    row->topic = maria_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
+    row->topic = mysql_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
     if (!row->topic || !row->topic->number || row->topic->name[0] == '?') { /* topic was deleted */
         row->exists = false;
         return;
     }
     count_row(row, counts, -1);
-    maria_history_note(link, row, "expired", nobody, (struct slice){0});
-    tell_expiry(link, row);
+    mysql_history_note(link, row, "expired", nobody, (struct slice){0});
+    notify_expiry(link, row);
     if (life_expire(&row->topic->settings) == LIFE_DIED) {
-        maria_history_note(link, row, "died", nobody, (struct slice){0});
+        mysql_history_note(link, row, "died", nobody, (struct slice){0});
         row->state = JOB_DEAD;
-        row->lane = MARIA_LANE_DEAD;
+        row->lane = MYSQL_LANE_DEAD;
         row->expire_ms = 0;
         row->error = slice_of("expired");
         row->has_error = true;
@@ -574,20 +574,20 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
     note(link, row, counts, false, false);
 }
 
-static void purge_one(struct maria_link *link, struct maria_row *row)
+static void purge_one(struct mysql_link *link, struct mysql_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
     count_row(row, counts, -1);
-    maria_history_note(link, row, "purged", nobody, (struct slice){0});
+    mysql_history_note(link, row, "purged", nobody, (struct slice){0});
     row->exists = row->fresh = false;
     note(link, row, counts, false, false);
 }
 
-static void redrive_one(struct maria_link *link, struct maria_row *row)
+static void redrive_one(struct mysql_link *link, struct mysql_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_REDRIVEN] = 1};
     count_row(row, counts, -1);
-    maria_history_note(link, row, "redriven", nobody, (struct slice){0});
+    mysql_history_note(link, row, "redriven", nobody, (struct slice){0});
     row->state = JOB_DELAYED;
     row->attempt = 0;
     row->due_ms = row->first_due_ms = link->now_ms;
@@ -598,7 +598,7 @@ static void redrive_one(struct maria_link *link, struct maria_row *row)
     note(link, row, counts, true, false);
 }
 
-void maria_decide_own(struct maria_link *link, struct sql_call *call, struct maria_row *row)
+void mysql_decide_own(struct mysql_link *link, struct sql_call *call, struct mysql_row *row)
 {
     call->step_affected++;
     if (call->kind == SQL_CALL_EXPIRE) {

@@ -13,9 +13,9 @@ enum {
     DELIMITER_BYTES = 8
 };
 
-struct slice maria_schema_text(void)
+struct slice mysql_schema_text(void)
 {
-    return slice_make(maria_migration_1_text, maria_migration_1_bytes);
+    return slice_make(mysql_migration_1_text, mysql_migration_1_bytes);
 }
 
 /* Reads the version, 0 if there is no schema. Returns false if the database reports another error. */
@@ -89,8 +89,8 @@ static bool next_statement(struct slice *text, char delimiter[DELIMITER_BYTES], 
 static bool migrate_from(MYSQL *mysql, int version, char *error, size_t error_bytes)
 {
     char delimiter[DELIMITER_BYTES] = ";";
-    struct slice text = maria_schema_text(), statement;
-    if (version >= MARIA_SCHEMA_VERSION)
+    struct slice text = mysql_schema_text(), statement;
+    if (version >= MYSQL_SCHEMA_VERSION)
         return true;
     while (next_statement(&text, delimiter, &statement))
         if (!do_text(mysql, statement, error, error_bytes))
@@ -108,12 +108,12 @@ static bool migrate_locked(MYSQL *mysql, char *error, size_t error_bytes)
     return do_text(mysql, slice_of("DO RELEASE_LOCK('tarry.migrate')"), NULL, 0) && is_done;
 }
 
-bool maria_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_bytes)
+bool mysql_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_bytes)
 {
     int version, oldest;
     if (!read_version(mysql, &version, &oldest, error, error_bytes))
         return false;
-    if (version < MARIA_SCHEMA_VERSION && migrate &&
+    if (version < MYSQL_SCHEMA_VERSION && migrate &&
         (!migrate_locked(mysql, error, error_bytes) ||
          !read_version(mysql, &version, &oldest, error, error_bytes)))
         return false;
@@ -121,12 +121,12 @@ bool maria_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_by
         return error_text(error, error_bytes,
                           "the server has no schema 'tarry', run 'tarry sql migrate URL', or start "
                           "with --migrate");
-    if (version < MARIA_SCHEMA_VERSION)
+    if (version < MYSQL_SCHEMA_VERSION)
         return error_text(error, error_bytes,
                           "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
                           "sql migrate URL'",
-                          version, MARIA_SCHEMA_VERSION);
-    if (oldest > MARIA_SCHEMA_VERSION)
+                          version, MYSQL_SCHEMA_VERSION);
+    if (oldest > MYSQL_SCHEMA_VERSION)
         return error_text(error, error_bytes,
                           "the schema 'tarry' has version %d, which this tarry is too old for",
                           version);

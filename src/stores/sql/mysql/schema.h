@@ -7,14 +7,14 @@
 #include "base/slice.h"
 #include "sql/mysql/libmariadb.h"
 
-enum { MARIA_SCHEMA_VERSION = 1 };
+enum { MYSQL_SCHEMA_VERSION = 1 };
 
 /* Returns the whole schema as SQL, for users who run it manually with the client mariadb or mysql. */
-struct slice maria_schema_text(void);
+struct slice mysql_schema_text(void);
 
 /* Returns true if this version can use the schema. With `migrate`, creates it or migrates it to
  * this version first. This happens under a lock: servers that start together wait for the first
  * one. Returns false with instructions in `error` otherwise. */
-bool maria_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_bytes);
+bool mysql_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_bytes);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-extern const char maria_migration_1_text[];
-extern const size_t maria_migration_1_bytes;
+extern const char mysql_migration_1_text[];
+extern const size_t mysql_migration_1_bytes;
 
 #endif

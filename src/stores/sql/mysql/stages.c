@@ -5,14 +5,14 @@
 
 enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
 
-static void say_begin(struct maria_link *link)
+static void append_begin(struct mysql_link *link)
 {
-    buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "START TRANSACTION");
-    buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "SET @tarry_now=tarry.now_ms()");
-    buffer_append_text(maria_say_plain(link, MARIA_NOW), "SELECT @tarry_now");
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "START TRANSACTION");
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "SET @tarry_now=tarry.now_ms()");
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOW), "SELECT @tarry_now");
     if (!link->turn.ticket)
         return;
-    buffer_append_format(maria_say_plain(link, MARIA_TICKET),
+    buffer_append_format(mysql_statement_plain(link, MYSQL_TICKET),
                          "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
                          "number=%lld",
                          (long long)link->turn.ticket, (long long)link->context->server,
@@ -21,12 +21,12 @@ static void say_begin(struct maria_link *link)
      * jobs. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
         buffer_append_format(
-            maria_say_plain(link, MARIA_NOTHING),
+            mysql_statement_plain(link, MYSQL_NOTHING),
             "INSERT IGNORE INTO tarry.server (server,beat) VALUES (%lld,@tarry_now)",
             (long long)link->context->server);
 }
 
-static bool has_looks(const struct maria_link *link)
+static bool has_looks(const struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_LOOK)
@@ -34,48 +34,48 @@ static bool has_looks(const struct maria_link *link)
     return false;
 }
 
-static void decide(struct maria_link *link)
+static void decide(struct mysql_link *link)
 {
     link->is_decided = true;
     EACH_CALL(link, call)
     {
-        maria_decide(link, call);
+        mysql_decide(link, call);
         for (size_t i = 0; i < link->rows.count; i++)
             if (link->rows.at[i]->owner == call)
-                maria_decide_own(link, call, link->rows.at[i]);
-        if (maria_is_step(call))
-            maria_call_steps_on(link, call);
+                mysql_decide_own(link, call, link->rows.at[i]);
+        if (mysql_is_step(call))
+            mysql_call_steps_on(link, call);
     }
-    if (link->numbers_used > MARIA_NUMBERS)
-        maria_note_no_memory(link);
+    if (link->numbers_used > MYSQL_NUMBERS)
+        mysql_note_no_memory(link);
 }
 
-static void say_direct(struct maria_link *link)
+static void append_direct(struct mysql_link *link)
 {
-    EACH_CALL(link, call) maria_say_call(link, call);
+    EACH_CALL(link, call) mysql_append_call(link, call);
 }
 
-bool maria_turn_next(struct maria_link *link)
+bool mysql_turn_next(struct mysql_link *link)
 {
     link->is_now_known = true;
     if (link->is_early && link->has_moved) {
-        maria_rows_clear(link);
+        mysql_rows_clear(link);
         link->taken.count = 0;
         link->is_locked = link->is_taken = false;
     }
     link->is_early = false;
-    maria_flight_begin(link);
-    if (!maria_topics_are_read(link))
-        maria_say_topics(link);
+    mysql_flight_begin(link);
+    if (!mysql_topics_are_read(link))
+        mysql_append_topics(link);
     if (link->steps.count)
         return true;
-    if (maria_say_new_topics(link))
+    if (mysql_append_new_topics(link))
         return true;
     if (!link->is_locked)
-        maria_say_locks(link);
+        mysql_append_locks(link);
     if (!link->is_direct) {
         link->is_direct = true;
-        say_direct(link);
+        append_direct(link);
     }
     if (link->steps.count)
         return true;
@@ -83,26 +83,26 @@ bool maria_turn_next(struct maria_link *link)
         decide(link);
     if (link->has_takes && !link->is_taken) {
         if (!link->is_written)
-            maria_say_rows(link);
-        maria_say_takes(link);
+            mysql_append_rows(link);
+        mysql_append_takes(link);
         if (link->steps.count)
             return true;
     }
     if (link->has_takes && !link->is_shared) {
         link->is_shared = true;
-        if (!maria_share_takes(link))
-            maria_note_no_memory(link);
+        if (!mysql_share_takes(link))
+            mysql_note_no_memory(link);
     }
     if (link->has_bodies)
-        maria_say_bodies(link);
+        mysql_append_bodies(link);
     return link->steps.count > 0;
 }
 
-static void turn_clear(struct maria_link *link)
+static void turn_clear(struct mysql_link *link)
 {
-    maria_results_drop(link);
-    maria_rows_clear(link);
-    maria_topics_begin(link);
+    mysql_results_drop(link);
+    mysql_rows_clear(link);
+    mysql_topics_begin(link);
     link->taken.count = 0;
     link->has_rows = link->has_takes = link->has_pushes = link->has_moved = false;
     link->is_now_known = link->is_locked = link->is_decided = link->is_written = false;
@@ -114,56 +114,56 @@ static void turn_clear(struct maria_link *link)
     link->messages_said = 0;
 }
 
-bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
+bool mysql_turn_begin(struct mysql_link *link, const struct sql_turn *turn)
 {
     link->turn = *turn;
     turn_clear(link);
     link->is_exact = sql_call_first(turn->calls)->alone; /* such a call is the only one */
     link->has_runs = link->is_mariadb && !link->is_exact;
-    if (!maria_want_topics(link))
+    if (!mysql_want_topics(link))
         return false;
-    maria_flight_begin(link);
-    link->part = MARIA_CALLS;
-    say_begin(link);
+    mysql_flight_begin(link);
+    link->part = MYSQL_CALLS;
+    append_begin(link);
     if (!turn->is_alone && has_looks(link))
-        maria_say_hear(link);
+        mysql_append_hear(link);
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_HEAR)
-        maria_say_messages_since(link, call);
-    maria_say_topics(link);
-    link->is_early = maria_topics_are_known(link) && link->wanted.count > 0;
+        mysql_append_messages_since(link, call);
+    mysql_append_topics(link);
+    link->is_early = mysql_topics_are_known(link) && link->wanted.count > 0;
     /* assumes that the known topics are current; a wrong assumption is corrected later */
     if (link->is_early) {
         if (link->has_rows)
-            maria_say_locks(link);
+            mysql_append_locks(link);
         else if (link->has_takes)
-            maria_say_takes(link);
+            mysql_append_takes(link);
         link->is_early = link->has_rows || link->has_takes;
     }
     return true;
 }
 
-void maria_turn_commit(struct maria_link *link)
+void mysql_turn_commit(struct mysql_link *link)
 {
-    maria_flight_begin(link);
-    link->part = MARIA_COMMIT;
+    mysql_flight_begin(link);
+    link->part = MYSQL_COMMIT;
     if (!link->is_written)
-        maria_say_rows(link);
-    maria_say_taken(link);
-    maria_say_looks(link);
-    EACH_CALL(link, call) maria_say_call_end(link, call);
-    maria_say_tallies(link);
+        mysql_append_rows(link);
+    mysql_append_taken(link);
+    mysql_append_looks(link);
+    EACH_CALL(link, call) mysql_append_call_end(link, call);
+    mysql_append_tallies(link);
     if (!link->turn.is_alone)
-        maria_say_news(link);
+        mysql_append_news(link);
     if (link->turn.is_heard)
-        maria_say_messages(link);
-    buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "COMMIT");
-    maria_say_history_days(link);
+        mysql_append_messages(link);
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "COMMIT");
+    mysql_append_history_days(link);
 }
 
-void maria_turn_rollback(struct maria_link *link)
+void mysql_turn_rollback(struct mysql_link *link)
 {
-    maria_flight_begin(link);
-    link->part = MARIA_ROLLBACK;
-    buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "ROLLBACK");
+    mysql_flight_begin(link);
+    link->part = MYSQL_ROLLBACK;
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "ROLLBACK");
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    TAKEN_MAX = MARIA_NUMBERS,
+    TAKEN_MAX = MYSQL_NUMBERS,
     BODY_BYTES_INLINE = 16 * 1024, /* larger bodies are read separately */
     TAKE_BYTES_MAX = 16 << 20,     /* total size of the bodies in a take */
     LEASED_MAX = 100,    /* per statement, which searches a list for the number of each row */
@@ -15,7 +15,7 @@ enum {
     EMPTY_TAKES_MAX = 3  /* per call, if a job is due */
 };
 
-static void say_now(struct maria_link *link, struct buffer *out)
+static void append_now(struct mysql_link *link, struct buffer *out)
 {
     if (link->is_now_known)
         buffer_append_i64(out, link->now_ms);
@@ -23,13 +23,13 @@ static void say_now(struct maria_link *link, struct buffer *out)
         buffer_append_text(out, "@tarry_now");
 }
 
-static int64_t bound_of(const struct maria_link *link, const struct maria_topic *topic)
+static int64_t bound_of(const struct mysql_link *link, const struct mysql_topic *topic)
 {
     const struct sql_topic *known = sql_topics_find(&link->context->topics, slice_of(topic->name));
     return known ? known->bound_ms : 0;
 }
 
-static bool is_paused(const struct maria_link *link, const struct maria_topic *topic)
+static bool is_paused(const struct mysql_link *link, const struct mysql_topic *topic)
 {
     return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
 }
@@ -42,7 +42,7 @@ static bool is_take(const struct sql_call *call)
 
 /* ---- search ---- */
 
-static void want_takes(struct maria_link *link)
+static void want_takes(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     {
@@ -50,7 +50,7 @@ static void want_takes(struct maria_link *link)
             continue;
         const struct queue_take *take = &call->command->take;
         for (size_t i = 0; i < take->topic_count; i++) {
-            struct maria_topic *topic = maria_names_find(&link->names, take->topics[i]);
+            struct mysql_topic *topic = mysql_names_find(&link->names, take->topics[i]);
             if (topic && topic->is_wanted)
                 topic->take_max = topic->take_max + take->max < TAKEN_MAX
                                       ? topic->take_max + take->max
@@ -59,33 +59,33 @@ static void want_takes(struct maria_link *link)
     }
 }
 
-static struct buffer *say_found(struct maria_link *link, struct maria_topic *topic,
-                                struct sql_call *call, const char *index)
+static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *topic,
+                                   struct sql_call *call, const char *index)
 {
-    struct buffer *out =
-        maria_say(link, (struct maria_step){.kind = MARIA_TAKE, .topic = topic, .call = call});
+    struct buffer *out = mysql_statement(
+        link, (struct mysql_step){.kind = MYSQL_TAKE, .topic = topic, .call = call});
     buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
     buffer_append_format(
         out, "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
-        BODY_BYTES_INLINE, maria_job_columns, index, topic->number);
+        BODY_BYTES_INLINE, mysql_job_columns, index, topic->number);
     return out;
 }
 
 /* Appends a query for a named job. The transaction has already locked it and made it ready. */
-static void say_named(struct maria_link *link, struct sql_call *call)
+static void append_named(struct mysql_link *link, struct sql_call *call)
 {
-    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
+    struct mysql_topic *topic = mysql_names_find(&link->names, call->command->take.topics[0]);
     if (!topic || !topic->number)
         return;
-    struct buffer *out = say_found(link, topic, call, "job_id");
+    struct buffer *out = append_found(link, topic, call, "job_id");
     buffer_append_text(out, "j.id=");
-    maria_quote(out, call->command->take.id);
+    mysql_quote(out, call->command->take.id);
     buffer_append_text(out, " AND j.state=1 FOR UPDATE");
 }
 
-static void say_take(struct maria_link *link, struct maria_topic *topic)
+static void append_take(struct mysql_link *link, struct mysql_topic *topic)
 {
-    struct buffer *out = say_found(link, topic, NULL, "PRIMARY");
+    struct buffer *out = append_found(link, topic, NULL, "PRIMARY");
     buffer_append_text(out, "j.lane IN (");
     bool has_lane = false;
     for (size_t i = 0; i < topic->lane_count; i++) {
@@ -93,16 +93,16 @@ static void say_take(struct maria_link *link, struct maria_topic *topic)
         has_lane = true;
     }
     buffer_append_format(out, ") AND j.due>=LEAST(%lld,", (long long)bound_of(link, topic));
-    say_now(link, out);
+    append_now(link, out);
     buffer_append_text(out, ") AND j.due<=");
-    say_now(link, out);
+    append_now(link, out);
     buffer_append_text(out, " AND j.state=1 AND (j.expire IS NULL OR j.expire>");
-    say_now(link, out);
+    append_now(link, out);
     buffer_append_format(out, ") ORDER BY j.lane,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
                          topic->take_max);
 }
 
-void maria_say_takes(struct maria_link *link)
+void mysql_append_takes(struct mysql_link *link)
 {
     size_t before = link->steps.count;
     link->taken.count = 0;
@@ -110,28 +110,28 @@ void maria_say_takes(struct maria_link *link)
         link->wanted.at[i]->take_max = 0;
     want_takes(link);
     for (size_t i = 0; i < link->wanted.count; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (topic->take_max && topic->number && topic->lane_count &&
             !(topic->is_read && is_paused(link, topic)))
-            say_take(link, topic);
+            append_take(link, topic);
     }
     EACH_CALL(link, call)
     {
         if (is_take(call) && call->command->take.id.len)
-            say_named(link, call);
+            append_named(link, call);
     }
     /* After the rows are locked, so that the delivery numbers of a job increase. */
     if (link->steps.count > before)
-        buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_DELIVERY}),
+        buffer_append_text(mysql_statement(link, (struct mysql_step){.kind = MYSQL_DELIVERY}),
                            "INSERT INTO tarry.number () VALUES ()");
     link->is_taken = true;
 }
 
-bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
+bool mysql_read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
     enum { BY_SQL, BODY, COLUMNS };
-    struct maria_topic *topic = step->topic;
-    struct maria_result *kept = maria_result_keep(link, result);
+    struct mysql_topic *topic = step->topic;
+    struct mysql_result *kept = mysql_result_keep(link, result);
     MYSQL_ROW row;
     if (!kept)
         return false;
@@ -139,16 +139,16 @@ bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYS
         return true;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct maria_taken taken = {.topic = topic, .named = step->call, .result = kept};
-        maria_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
+        struct mysql_taken taken = {.topic = topic, .named = step->call, .result = kept};
+        mysql_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
         taken.lane = taken.job.job.priority;
         taken.has_body = row[BODY] != NULL;
         taken.job.job.topic = slice_of(topic->name);
         taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
-        taken.body_bytes = maria_body_bytes(row + COLUMNS);
-        if (maria_number(row[BY_SQL]) != 0)
+        taken.body_bytes = mysql_body_bytes(row + COLUMNS);
+        if (mysql_number(row[BY_SQL]) != 0)
             link->context->by_sql = true;
-        if (!maria_taken_list_add(&link->taken, taken))
+        if (!mysql_taken_list_add(&link->taken, taken))
             return false;
     }
     return true;
@@ -173,10 +173,10 @@ struct share { /* The remaining capacity of a take. */
 
 /* Assigns a job to a take. Returns false if the take has no capacity or the numbers are used up;
  * the job then stays for the next take. */
-static bool give_one(struct maria_link *link, struct maria_taken *taken, struct share *share)
+static bool give_one(struct mysql_link *link, struct mysql_taken *taken, struct share *share)
 {
     const struct queue_take *take = &share->call->command->take;
-    if (!share->left || !share->bytes_left || link->given == MARIA_NUMBERS)
+    if (!share->left || !share->bytes_left || link->given == MYSQL_NUMBERS)
         return false;
     link->given++;
     struct policy policy = policy_resolve(&taken->job.job.policy, &taken->topic->settings.policy);
@@ -190,11 +190,11 @@ static bool give_one(struct maria_link *link, struct maria_taken *taken, struct 
     return true;
 }
 
-static void give(struct maria_link *link, struct share *share, struct slice name)
+static void give(struct mysql_link *link, struct share *share, struct slice name)
 {
-    struct maria_topic *topic = maria_names_find(&link->names, name);
+    struct mysql_topic *topic = mysql_names_find(&link->names, name);
     for (size_t i = 0; i < link->taken.count; i++) {
-        struct maria_taken *taken = &link->taken.at[i];
+        struct mysql_taken *taken = &link->taken.at[i];
         if (taken->topic == topic && !taken->call && !taken->named && !give_one(link, taken, share))
             return;
     }
@@ -203,21 +203,21 @@ static void give(struct maria_link *link, struct share *share, struct slice name
 /* Compares jobs by priority across topics, in tarry's own order. */
 static int rank_compare(const void *a, const void *b)
 {
-    const struct job *x = &(*(struct maria_taken *const *)a)->job.job;
-    const struct job *y = &(*(struct maria_taken *const *)b)->job.job;
+    const struct job *x = &(*(struct mysql_taken *const *)a)->job.job;
+    const struct job *y = &(*(struct mysql_taken *const *)b)->job.job;
     const struct queue_rank ranks[] = {{x->priority, x->due_ms, x->sequence},
                                        {y->priority, y->due_ms, y->sequence}};
     return queue_rank_before(&ranks[0], &ranks[1]) ? -1 : 1;
 }
 
-static bool give_best(struct maria_link *link, struct share *share)
+static bool give_best(struct mysql_link *link, struct share *share)
 {
-    struct maria_taken **best = malloc((link->taken.count + 1) * sizeof *best);
+    struct mysql_taken **best = malloc((link->taken.count + 1) * sizeof *best);
     size_t count = 0;
     if (!best)
         return false;
     for (size_t i = 0; i < link->taken.count; i++) {
-        struct maria_taken *taken = &link->taken.at[i];
+        struct mysql_taken *taken = &link->taken.at[i];
         if (!taken->call && !taken->named &&
             name_in(&share->call->command->take, slice_of(taken->topic->name)).len)
             best[count++] = taken;
@@ -230,16 +230,16 @@ static bool give_best(struct maria_link *link, struct share *share)
 }
 
 /* Assigns a named job to its take, even if another take of the transaction found it as well. */
-static void give_named(struct maria_link *link, struct share *share)
+static void give_named(struct mysql_link *link, struct share *share)
 {
     for (size_t i = 0; i < link->taken.count; i++)
         if (link->taken.at[i].named == share->call)
             (void)give_one(link, &link->taken.at[i], share);
-    if (!share->call->job_count && link->given < MARIA_NUMBERS)
+    if (!share->call->job_count && link->given < MYSQL_NUMBERS)
         share->call->status = QUEUE_NOT_FOUND; /* the same transaction has ended it */
 }
 
-static bool has_named(const struct maria_link *link)
+static bool has_named(const struct mysql_link *link)
 {
     for (size_t i = 0; i < link->taken.count; i++)
         if (link->taken.at[i].named)
@@ -248,7 +248,7 @@ static bool has_named(const struct maria_link *link)
 }
 
 /* Removes rows that were also found by name. */
-static void drop_named_twice(struct maria_link *link)
+static void drop_named_twice(struct mysql_link *link)
 {
     size_t kept = 0;
     for (size_t i = 0; i < link->taken.count; i++) {
@@ -270,7 +270,7 @@ static int text_compare(struct slice a, struct slice b)
 }
 
 /* Returns 0 if one statement can lease both jobs. */
-static int lease_compare(const struct maria_taken *x, const struct maria_taken *y)
+static int lease_compare(const struct mysql_taken *x, const struct mysql_taken *y)
 {
     const struct queue_take *a = &x->call->command->take, *b = &y->call->command->take;
     if (a->lease_ms != b->lease_ms)
@@ -282,7 +282,7 @@ static int lease_compare(const struct maria_taken *x, const struct maria_taken *
  * increase row by row. Unassigned jobs come last. */
 static int taken_compare(const void *a, const void *b)
 {
-    const struct maria_taken *x = a, *y = b;
+    const struct mysql_taken *x = a, *y = b;
     int order = !x->call || !y->call ? !x->call - !y->call : lease_compare(x, y);
     if (order)
         return order;
@@ -296,7 +296,7 @@ static int taken_compare(const void *a, const void *b)
            (x->job.job.sequence < y->job.job.sequence);
 }
 
-static struct sql_lease lease_of(const struct maria_taken *taken)
+static struct sql_lease lease_of(const struct mysql_taken *taken)
 {
     const struct job *job = &taken->job.job;
     return (struct sql_lease){.topic = taken->topic->number,
@@ -307,7 +307,7 @@ static struct sql_lease lease_of(const struct maria_taken *taken)
                               .delivery = job->delivery};
 }
 
-static void lease_one(struct maria_link *link, struct maria_taken *taken, uint64_t delivery)
+static void lease_one(struct mysql_link *link, struct mysql_taken *taken, uint64_t delivery)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
     struct job *job = &taken->job.job;
@@ -324,22 +324,22 @@ static void lease_one(struct maria_link *link, struct maria_taken *taken, uint64
     sql_effects_hold(&link->context->effects, &lease, job->lease_until_ms);
 }
 
-static bool keep_for(struct sql_call *call, struct maria_result *result)
+static bool keep_for(struct sql_call *call, struct mysql_result *result)
 {
     if (call->results.count && call->results.at[call->results.count - 1] == result)
         return true; /* already kept */
     result->users++;
-    return sql_call_keep(call, result, maria_result_free);
+    return sql_call_keep(call, result, mysql_result_free);
 }
 
-static bool call_fill(struct maria_link *link, struct sql_call *call)
+static bool call_fill(struct mysql_link *link, struct sql_call *call)
 {
     call->jobs = calloc(call->job_count + 1, sizeof *call->jobs);
     call->tokens = malloc(call->job_count * SQL_LEASE_TEXT_BYTES + 1);
     if (!call->jobs || !call->tokens)
         return false;
     for (size_t i = 0; i < link->taken.count; i++) {
-        struct maria_taken *taken = &link->taken.at[i];
+        struct mysql_taken *taken = &link->taken.at[i];
         struct sql_lease lease;
         if (taken->call != call)
             continue;
@@ -356,7 +356,7 @@ static bool call_fill(struct maria_link *link, struct sql_call *call)
     return true;
 }
 
-bool maria_share_takes(struct maria_link *link)
+bool mysql_share_takes(struct mysql_link *link)
 {
     uint64_t delivery = link->delivery;
     link->given = 0;
@@ -387,7 +387,7 @@ bool maria_share_takes(struct maria_link *link)
 }
 
 /* Fills in the replies. All bodies must have been read. */
-bool maria_fill_takes(struct maria_link *link)
+bool mysql_fill_takes(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     {
@@ -397,37 +397,37 @@ bool maria_fill_takes(struct maria_link *link)
     return true;
 }
 
-static struct maria_place place_of(const struct maria_taken *taken)
+static struct mysql_place place_of(const struct mysql_taken *taken)
 {
-    return (struct maria_place){.topic = taken->topic->number,
+    return (struct mysql_place){.topic = taken->topic->number,
                                 .lane = taken->lane,
                                 .due_ms = taken->job.job.due_ms,
                                 .sequence = taken->job.job.sequence};
 }
 
-void maria_say_bodies(struct maria_link *link)
+void mysql_append_bodies(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->taken.count; i++) {
-        const struct maria_taken *taken = &link->taken.at[i];
+        const struct mysql_taken *taken = &link->taken.at[i];
         if (!taken->call || taken->has_body)
             continue;
         struct buffer *out =
-            maria_say(link, (struct maria_step){.kind = MARIA_BODIES, .number = i});
-        struct maria_place place = place_of(taken);
+            mysql_statement(link, (struct mysql_step){.kind = MYSQL_BODIES, .number = i});
+        struct mysql_place place = place_of(taken);
         buffer_append_text(out, "SELECT body FROM tarry.job FORCE INDEX (PRIMARY) WHERE ");
-        maria_say_place(out, &place, true);
+        mysql_append_place(out, &place, true);
         buffer_append_byte(out, ')');
     }
     link->has_bodies = false;
 }
 
-bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result)
+bool mysql_read_bodies(struct mysql_link *link, size_t index, MYSQL_RES *result)
 {
-    struct maria_result *kept = maria_result_keep(link, result);
+    struct mysql_result *kept = mysql_result_keep(link, result);
     MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
     if (!row)
         return false;
-    struct maria_taken *taken = &link->taken.at[index];
+    struct mysql_taken *taken = &link->taken.at[index];
     taken->job.job.body = slice_make(row[0], libmariadb.mysql_fetch_lengths(result)[0]);
     taken->body = kept;
     taken->has_body = true;
@@ -436,15 +436,15 @@ bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result)
 
 /* ---- leases ---- */
 
-static bool goes_with(const struct maria_taken *a, const struct maria_taken *b)
+static bool goes_with(const struct mysql_taken *a, const struct mysql_taken *b)
 {
     return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
 }
 
 /* Returns how many jobs from index `from` are adjacent in the table, as seen by the take. */
-static size_t count_run(const struct maria_link *link, size_t from)
+static size_t count_run(const struct mysql_link *link, size_t from)
 {
-    const struct maria_taken *first = &link->taken.at[from];
+    const struct mysql_taken *first = &link->taken.at[from];
     size_t count = 1;
     while (from + count < link->taken.count && !first->named &&
            !link->taken.at[from + count].named &&
@@ -456,7 +456,7 @@ static size_t count_run(const struct maria_link *link, size_t from)
 
 /* Appends the delivery numbers by each row's position in a list, so that they do not depend on the
  * order of the update. */
-static void say_numbers(struct buffer *out, const struct maria_taken *first, size_t count)
+static void append_numbers(struct buffer *out, const struct mysql_taken *first, size_t count)
 {
     if (count == 1) {
         buffer_append_u64(out, first->job.job.delivery);
@@ -470,8 +470,8 @@ static void say_numbers(struct buffer *out, const struct maria_taken *first, siz
 
 /* Appends the common values of all rows of a statement, without their numbers. A waiting job has no
  * consumer. */
-static void say_leased(struct buffer *out, const struct maria_link *link,
-                       const struct maria_taken *first)
+static void append_leased(struct buffer *out, const struct mysql_link *link,
+                          const struct mysql_taken *first)
 {
     const struct queue_take *take = &first->call->command->take;
     int64_t usual_ms = first->topic->settings.policy.lease_ms;
@@ -488,25 +488,25 @@ static void say_leased(struct buffer *out, const struct maria_link *link,
     if (!take->consumer.len)
         return;
     buffer_append_text(out, ",consumer=");
-    maria_quote_bytes(out, take->consumer);
+    mysql_quote_bytes(out, take->consumer);
 }
 
-static void say_lease(struct maria_link *link, const struct maria_taken *first, size_t count)
+static void append_lease(struct mysql_link *link, const struct mysql_taken *first, size_t count)
 {
     struct buffer *out =
-        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
-    struct maria_place place = place_of(first);
+        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    struct mysql_place place = place_of(first);
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery=");
-    say_numbers(out, first, count);
-    say_leased(out, link, first);
+    append_numbers(out, first, count);
+    append_leased(out, link, first);
     buffer_append_text(out, " WHERE ");
     if (count == 1) {
-        maria_say_single_place(out, &place);
+        mysql_append_single_place(out, &place);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         place = place_of(&first[i]);
-        maria_say_place(out, &place, i == 0);
+        mysql_append_place(out, &place, i == 0);
     }
     buffer_append_byte(out, ')');
 }
@@ -515,38 +515,39 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
  * the run that was locked by another transaction during the take is an extra row. The counter gives
  * it NULL as its number, which fails the statement and all that follow it. The commit is in the
  * same flight, so reading a count afterwards would be too late. */
-static void say_lease_of_run(struct maria_link *link, const struct maria_taken *first, size_t count)
+static void append_lease_of_run(struct mysql_link *link, const struct mysql_taken *first,
+                                size_t count)
 {
-    struct maria_place from = place_of(first), to = place_of(first + count - 1);
-    struct buffer *out = maria_say_plain(link, MARIA_NOTHING);
+    struct mysql_place from = place_of(first), to = place_of(first + count - 1);
+    struct buffer *out = mysql_statement_plain(link, MYSQL_NOTHING);
     unsigned long long before = (unsigned long long)first->job.job.delivery - 1;
     buffer_append_format(out, "SET @tarry_delivery=%llu", before);
-    out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
-    buffer_append_text(out, maria_no_wait);
+    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    buffer_append_text(out, mysql_no_wait);
     buffer_append_format(out,
                          "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery="
                          "IF(@tarry_delivery<%llu,@tarry_delivery:=@tarry_delivery+1,NULL)",
                          before + count);
-    say_leased(out, link, first);
+    append_leased(out, link, first);
     buffer_append_text(out, " WHERE ");
-    maria_say_span(out, &from, &to);
+    mysql_append_span(out, &from, &to);
     buffer_append_format(out, " AND state=1 AND (expire IS NULL OR expire>%lld)",
                          (long long)link->now_ms);
 }
 
-void maria_say_taken(struct maria_link *link)
+void mysql_append_taken(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
-        const struct maria_taken *first = &link->taken.at[i];
+        const struct mysql_taken *first = &link->taken.at[i];
         size_t count = link->has_runs ? count_run(link, i) : 1;
-        if (count >= MARIA_RUN_MIN) {
-            say_lease_of_run(link, first, count);
+        if (count >= MYSQL_RUN_MIN) {
+            append_lease_of_run(link, first, count);
         } else {
             count = 1;
             while (i + count < link->taken.count && count < LEASED_MAX &&
                    goes_with(first, &link->taken.at[i + count]))
                 count++;
-            say_lease(link, first, count);
+            append_lease(link, first, count);
         }
         i += count;
     }
@@ -555,7 +556,7 @@ void maria_say_taken(struct maria_link *link)
 /* ---- checks ---- */
 
 /* Appends a check of a topic. `from_start` 1: without a bound. */
-static void say_look(struct maria_link *link, struct maria_topic *topic, unsigned from_start)
+static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsigned from_start)
 {
     struct buffer *out;
     if (topic->is_looked[from_start] || !topic->number)
@@ -563,35 +564,35 @@ static void say_look(struct maria_link *link, struct maria_topic *topic, unsigne
     topic->is_looked[from_start] = true;
     topic->next_ms[from_start] = INT64_MAX;
     for (size_t i = 0; i < topic->lane_count; i++) {
-        out = maria_say(
-            link, (struct maria_step){.kind = MARIA_LOOK, .topic = topic, .number = from_start});
+        out = mysql_statement(
+            link, (struct mysql_step){.kind = MYSQL_LOOK, .topic = topic, .number = from_start});
         buffer_append_format(out,
                              "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
                              "lane=%d AND due>=LEAST(%lld,",
                              topic->number, topic->lanes[i],
                              from_start ? 0LL : (long long)bound_of(link, topic));
-        say_now(link, out);
+        append_now(link, out);
         if (topic->looks_back)
             buffer_append_format(out, "-%d", LOOK_BACK_MS);
         buffer_append_text(out, ") AND state=1 AND (expire IS NULL OR expire>");
-        say_now(link, out);
+        append_now(link, out);
         buffer_append_text(out, ") ORDER BY due,seq LIMIT 1");
     }
 }
 
-void maria_read_look(struct maria_link *link, struct maria_topic *topic, uint64_t which,
+void mysql_read_look(struct mysql_link *link, struct mysql_topic *topic, uint64_t which,
                      MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     (void)link;
-    if (row && maria_number(row[0]) < topic->next_ms[which])
-        topic->next_ms[which] = maria_number(row[0]);
+    if (row && mysql_number(row[0]) < topic->next_ms[which])
+        topic->next_ms[which] = mysql_number(row[0]);
 }
 
 /* Returns true if a check includes the topic. A check includes the topics that the session has
  * marked. */
-static bool is_asked(const struct maria_link *link, const struct sql_call *call,
-                     const struct maria_topic *topic)
+static bool is_asked(const struct mysql_link *link, const struct sql_call *call,
+                     const struct mysql_topic *topic)
 {
     if (is_take(call))
         return name_in(&call->command->take, slice_of(topic->name)).len > 0;
@@ -606,7 +607,7 @@ static bool is_look_back(const struct sql_call *call)
     return call->kind == SQL_CALL_LOOK || (is_take(call) && !call->job_count);
 }
 
-static void mark_look_backs(struct maria_link *link)
+static void mark_look_backs(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     {
@@ -618,7 +619,7 @@ static void mark_look_backs(struct maria_link *link)
     }
 }
 
-void maria_say_looks(struct maria_link *link)
+void mysql_append_looks(struct mysql_link *link)
 {
     mark_look_backs(link);
     EACH_CALL(link, call)
@@ -627,7 +628,7 @@ void maria_say_looks(struct maria_link *link)
             continue;
         for (size_t i = 0; i < link->wanted.count; i++)
             if (is_asked(link, call, link->wanted.at[i]))
-                say_look(link, link->wanted.at[i], call->from_the_start);
+                append_look(link, link->wanted.at[i], call->from_the_start);
     }
 }
 
@@ -640,7 +641,7 @@ static void take_again(struct sql_call *call)
     call->empty_takes += call->has_more;
 }
 
-bool maria_share_looks(struct maria_link *link)
+bool mysql_share_looks(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     {
@@ -648,7 +649,7 @@ bool maria_share_looks(struct maria_link *link)
             continue;
         call->drained = true;
         for (size_t i = 0; i < link->wanted.count; i++) {
-            const struct maria_topic *topic = link->wanted.at[i];
+            const struct mysql_topic *topic = link->wanted.at[i];
             const struct sql_topic *known =
                 sql_topics_find(&link->context->topics, slice_of(topic->name));
             if (!topic->number || !is_asked(link, call, topic))

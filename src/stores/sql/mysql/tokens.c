@@ -19,7 +19,7 @@ static void on_disconnect(void *connection)
 
 static void *on_connect(const char *url, char *error)
 {
-    return maria_connect(url, error, SQL_TOKENS_ERROR_BYTES);
+    return mysql_connect(url, error, SQL_TOKENS_ERROR_BYTES);
 }
 
 static int tokens_failed(MYSQL *mysql, const char *doing, char *error)

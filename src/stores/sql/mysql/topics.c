@@ -34,7 +34,7 @@ static const char columns[] =
     "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.lane) FROM tarry.lane l WHERE "
     "l.topic=t.topic) FROM tarry.topic t WHERE ";
 
-static void topic_free(struct maria_link *link, struct maria_topic *topic)
+static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
 {
     table_remove(&link->names.table, &topic->by_name);
     if (topic->number)
@@ -43,22 +43,22 @@ static void topic_free(struct maria_link *link, struct maria_topic *topic)
     free(topic);
 }
 
-void maria_topics_free(struct maria_link *link)
+void mysql_topics_free(struct mysql_link *link)
 {
     struct table_entry *entry;
     while ((entry = table_first(&link->names.table)))
-        topic_free(link, maria_names_of(entry));
+        topic_free(link, mysql_names_of(entry));
     table_fini(&link->names.table);
     table_fini(&link->numbers.table);
-    maria_topic_list_fini(&link->wanted);
-    link->wanted = (struct maria_topic_list){0};
+    mysql_topic_list_fini(&link->wanted);
+    link->wanted = (struct mysql_topic_list){0};
 }
 
-static bool want(struct maria_link *link, struct maria_topic *topic)
+static bool want(struct mysql_link *link, struct mysql_topic *topic)
 {
     if (topic->is_wanted)
         return true;
-    topic->is_wanted = maria_topic_list_add(&link->wanted, topic);
+    topic->is_wanted = mysql_topic_list_add(&link->wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
     topic->take_max = 0;
     topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
@@ -66,9 +66,9 @@ static bool want(struct maria_link *link, struct maria_topic *topic)
     return topic->is_wanted;
 }
 
-static struct maria_topic *topic_new(struct maria_link *link, struct slice name)
+static struct mysql_topic *topic_new(struct mysql_link *link, struct slice name)
 {
-    struct maria_topic *topic = calloc(1, sizeof *topic);
+    struct mysql_topic *topic = calloc(1, sizeof *topic);
     if (!topic || name.len >= sizeof topic->name) {
         free(topic);
         return NULL;
@@ -76,44 +76,44 @@ static struct maria_topic *topic_new(struct maria_link *link, struct slice name)
     memcpy(topic->name, name.at, name.len);
     topic->by_name.key = slice_make(topic->name, name.len);
     topic->by_number.key = slice_make(&topic->number, sizeof topic->number);
-    maria_names_add(&link->names, topic);
+    mysql_names_add(&link->names, topic);
     return topic;
 }
 
 /* Finds or creates a topic by its number. A number that is unknown or no longer valid gets a
  * placeholder name, which no real topic has, until it is read. */
-static struct maria_topic *topic_of_number(struct maria_link *link, uint32_t number)
+static struct mysql_topic *topic_of_number(struct mysql_link *link, uint32_t number)
 {
     char name[32];
     (void)snprintf(name, sizeof name, "?%u", number);
-    struct maria_topic *topic = maria_names_find(&link->names, slice_of(name));
+    struct mysql_topic *topic = mysql_names_find(&link->names, slice_of(name));
     if (!topic)
         topic = topic_new(link, slice_of(name));
     if (topic && topic->number != number) {
         topic->number = number;
-        maria_numbers_add(&link->numbers, topic);
+        mysql_numbers_add(&link->numbers, topic);
     }
     return topic;
 }
 
-struct maria_topic *maria_topic_want(struct maria_link *link, struct slice name)
+struct mysql_topic *mysql_topic_want(struct mysql_link *link, struct slice name)
 {
-    struct maria_topic *topic = maria_names_find(&link->names, name);
+    struct mysql_topic *topic = mysql_names_find(&link->names, name);
     if (!topic)
         topic = topic_new(link, name);
     return topic && want(link, topic) ? topic : NULL;
 }
 
-struct maria_topic *maria_topic_want_number(struct maria_link *link, uint32_t number)
+struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t number)
 {
-    struct maria_topic *topic =
-        maria_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+    struct mysql_topic *topic =
+        mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
     if (!topic)
         topic = topic_of_number(link, number);
     return topic && want(link, topic) ? topic : NULL;
 }
 
-bool maria_topics_are_read(const struct maria_link *link)
+bool mysql_topics_are_read(const struct mysql_link *link)
 {
     for (size_t i = 0; i < link->wanted.count; i++)
         if (!link->wanted.at[i]->is_read)
@@ -121,7 +121,7 @@ bool maria_topics_are_read(const struct maria_link *link)
     return true;
 }
 
-bool maria_topics_are_known(const struct maria_link *link)
+bool mysql_topics_are_known(const struct mysql_link *link)
 {
     for (size_t i = 0; i < link->wanted.count; i++)
         if (!link->wanted.at[i]->number)
@@ -130,24 +130,24 @@ bool maria_topics_are_known(const struct maria_link *link)
 }
 
 /* Appends a condition for the topics that have not been read yet. */
-static void say_wanted(struct maria_link *link, struct buffer *out)
+static void append_wanted(struct mysql_link *link, struct buffer *out)
 {
     bool has_names = false, has_numbers = false;
     for (size_t i = 0; i < link->wanted.count; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (topic->is_read || topic->name[0] == '?')
             continue;
         if (has_names)
             buffer_append_byte(out, ',');
         else
             buffer_append_text(out, "name IN (");
-        maria_quote(out, topic->by_name.key);
+        mysql_quote(out, topic->by_name.key);
         has_names = true;
     }
     if (has_names)
         buffer_append_byte(out, ')');
     for (size_t i = 0; i < link->wanted.count; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (topic->is_read || topic->name[0] != '?')
             continue;
         if (has_numbers)
@@ -161,17 +161,17 @@ static void say_wanted(struct maria_link *link, struct buffer *out)
         buffer_append_byte(out, ')');
 }
 
-void maria_say_topics(struct maria_link *link)
+void mysql_append_topics(struct mysql_link *link)
 {
     struct buffer *out;
-    if (maria_topics_are_read(link))
+    if (mysql_topics_are_read(link))
         return;
-    out = maria_say(link, (struct maria_step){.kind = MARIA_TOPICS});
+    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_TOPICS});
     buffer_append_text(out, columns);
-    say_wanted(link, out);
+    append_wanted(link, out);
 }
 
-static void detach(struct maria_link *link, struct maria_topic *topic)
+static void detach(struct mysql_link *link, struct mysql_topic *topic)
 {
     if (topic->number)
         table_remove(&link->numbers.table, &topic->by_number);
@@ -179,10 +179,10 @@ static void detach(struct maria_link *link, struct maria_topic *topic)
 }
 
 /* Assigns the number to the topic. */
-static void attach(struct maria_link *link, struct maria_topic *topic, uint32_t number)
+static void attach(struct mysql_link *link, struct mysql_topic *topic, uint32_t number)
 {
-    struct maria_topic *other =
-        maria_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+    struct mysql_topic *other =
+        mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
     if (other == topic)
         return;
     link->has_moved = true;
@@ -190,32 +190,32 @@ static void attach(struct maria_link *link, struct maria_topic *topic, uint32_t 
     if (other)
         detach(link, other);
     topic->number = number;
-    maria_numbers_add(&link->numbers, topic);
+    mysql_numbers_add(&link->numbers, topic);
 }
 
-static void read_settings(struct maria_topic *topic, MYSQL_ROW row)
+static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
 {
     struct topic_settings *settings = &topic->settings;
-    topic->paused = maria_number(row[COLUMN_PAUSED]) != 0;
-    topic->paused_until_ms = maria_number(row[COLUMN_PAUSED_UNTIL]);
+    topic->paused = mysql_number(row[COLUMN_PAUSED]) != 0;
+    topic->paused_until_ms = mysql_number(row[COLUMN_PAUSED_UNTIL]);
     *settings = (struct topic_settings){0};
-    settings->policy.lease_ms = maria_number(row[COLUMN_LEASE]);
-    settings->policy.ttl_ms = maria_number(row[COLUMN_TTL]);
-    settings->policy.backoff.kind = (enum backoff_kind)maria_number(row[COLUMN_BACKOFF_KIND]);
-    settings->policy.backoff.first_ms = maria_number(row[COLUMN_BACKOFF_FIRST]);
-    settings->policy.backoff.max_ms = maria_number(row[COLUMN_BACKOFF_MAX]);
-    settings->policy.max_attempts = (uint32_t)maria_number(row[COLUMN_ATTEMPTS_MAX]);
-    settings->on_conflict = (enum record_conflict)maria_number(row[COLUMN_CONFLICT]);
+    settings->policy.lease_ms = mysql_number(row[COLUMN_LEASE]);
+    settings->policy.ttl_ms = mysql_number(row[COLUMN_TTL]);
+    settings->policy.backoff.kind = (enum backoff_kind)mysql_number(row[COLUMN_BACKOFF_KIND]);
+    settings->policy.backoff.first_ms = mysql_number(row[COLUMN_BACKOFF_FIRST]);
+    settings->policy.backoff.max_ms = mysql_number(row[COLUMN_BACKOFF_MAX]);
+    settings->policy.max_attempts = (uint32_t)mysql_number(row[COLUMN_ATTEMPTS_MAX]);
+    settings->on_conflict = (enum record_conflict)mysql_number(row[COLUMN_CONFLICT]);
     settings->has_priority = row[COLUMN_PRIORITY] != NULL;
-    settings->priority = (int32_t)maria_number(row[COLUMN_PRIORITY]);
-    settings->dead_letter_expired = maria_number(row[COLUMN_DEAD_LETTER]) != 0;
-    settings->dedup_window_ms = maria_number(row[COLUMN_DEDUP]);
-    settings->max_jobs = (uint64_t)maria_number(row[COLUMN_JOBS_MAX]);
-    settings->history_ms = maria_number(row[COLUMN_HISTORY]);
-    topic->has_extension = maria_number(row[COLUMN_HAS_EXTENSION]) > 0;
+    settings->priority = (int32_t)mysql_number(row[COLUMN_PRIORITY]);
+    settings->dead_letter_expired = mysql_number(row[COLUMN_DEAD_LETTER]) != 0;
+    settings->dedup_window_ms = mysql_number(row[COLUMN_DEDUP]);
+    settings->max_jobs = (uint64_t)mysql_number(row[COLUMN_JOBS_MAX]);
+    settings->history_ms = mysql_number(row[COLUMN_HISTORY]);
+    topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
 }
 
-bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane)
+bool mysql_topic_add_lane(struct mysql_topic *topic, int32_t lane)
 {
     if (topic->lane_count == topic->lane_cap) {
         size_t cap = topic->lane_cap ? topic->lane_cap * 2 : 8;
@@ -236,13 +236,13 @@ static int lane_compare(const void *a, const void *b)
 }
 
 /* Parses numbers separated by commas. Lanes are never removed. */
-static bool read_lanes(struct maria_link *link, struct maria_topic *topic, const char *text)
+static bool read_lanes(struct mysql_link *link, struct mysql_topic *topic, const char *text)
 {
     size_t before = topic->lane_count;
     topic->lane_count = 0;
     while (text && *text) {
         char *end;
-        if (!maria_topic_add_lane(topic, (int32_t)strtol(text, &end, 10)))
+        if (!mysql_topic_add_lane(topic, (int32_t)strtol(text, &end, 10)))
             return false;
         text = *end ? end + 1 : end;
     }
@@ -252,7 +252,7 @@ static bool read_lanes(struct maria_link *link, struct maria_topic *topic, const
     return true;
 }
 
-bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
+bool mysql_read_topics(struct mysql_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
     uint64_t most;
@@ -261,13 +261,13 @@ bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
         link->wanted.at[i]->is_found = link->wanted.at[i]->is_read;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct maria_topic *topic;
+        struct mysql_topic *topic;
         if (!row[COLUMN_NAME])
             continue; /* deleted: its number is unused */
-        topic = maria_topic_want(link, slice_make(row[COLUMN_NAME], lengths[COLUMN_NAME]));
+        topic = mysql_topic_want(link, slice_make(row[COLUMN_NAME], lengths[COLUMN_NAME]));
         if (!topic)
             return false;
-        attach(link, topic, (uint32_t)maria_number(row[COLUMN_NUMBER]));
+        attach(link, topic, (uint32_t)mysql_number(row[COLUMN_NUMBER]));
         most = topic->settings.max_jobs;
         read_settings(topic, row);
         link->has_moved = link->has_moved || topic->settings.max_jobs != most;
@@ -276,7 +276,7 @@ bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
         topic->is_read = topic->is_found = true;
     }
     for (size_t i = 0; i < asked; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (!topic->is_found && topic->number) {
             detach(link, topic);
             link->has_moved = true;
@@ -286,7 +286,7 @@ bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
     return true;
 }
 
-bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane)
+bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane)
 {
     for (size_t i = 0; i < topic->lane_count; i++)
         if (topic->lanes[i] == lane)
@@ -294,11 +294,11 @@ bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane)
     return false;
 }
 
-void maria_topics_begin(struct maria_link *link)
+void mysql_topics_begin(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->wanted.count; i++)
         link->wanted.at[i]->is_wanted = false;
     link->wanted.count = 0;
     if (link->names.table.count > TOPICS_KEPT)
-        maria_topics_free(link);
+        mysql_topics_free(link);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static bool want_item_topics(struct maria_link *link, struct sql_call *call)
+static bool want_item_topics(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
     bool is_good = true;
@@ -15,21 +15,21 @@ static bool want_item_topics(struct maria_link *link, struct sql_call *call)
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
         if (command->kind == COMMAND_PUSH) {
-            struct maria_topic *topic = maria_topic_want(link, command->pushes[i].topic);
+            struct mysql_topic *topic = mysql_topic_want(link, command->pushes[i].topic);
             link->has_pushes = true;
             is_good = topic != NULL;
             if (topic)
                 topic->is_pushed_to = true;
         } else if (command->kind == COMMAND_CHANGE) {
-            is_good = maria_topic_want(link, command->changes[i].topic) != NULL;
+            is_good = mysql_topic_want(link, command->changes[i].topic) != NULL;
         } else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease)) {
-            is_good = maria_topic_want_number(link, lease.topic) != NULL;
+            is_good = mysql_topic_want_number(link, lease.topic) != NULL;
         }
     }
     return call->items && is_good;
 }
 
-static bool want_looked(struct maria_link *link, struct sql_call *call)
+static bool want_looked(struct mysql_link *link, struct sql_call *call)
 {
     enum { LOOKED_MAX = 500 };
     struct table *table = &link->context->topics.table;
@@ -47,7 +47,7 @@ static bool want_looked(struct maria_link *link, struct sql_call *call)
         topic->look = false;
         topic->asked = true;
         topic->in_round = topic->in_round || call->from_the_start;
-        if (!maria_topic_want(link, topic->entry.key))
+        if (!mysql_topic_want(link, topic->entry.key))
             return false;
     }
     /* All topics have been checked from 0. The next check begins another round. */
@@ -57,10 +57,10 @@ static bool want_looked(struct maria_link *link, struct sql_call *call)
     return true;
 }
 
-static bool want_command_topics(struct maria_link *link, struct sql_call *call)
+static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
-    struct maria_topic *topic;
+    struct mysql_topic *topic;
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_CHANGE:
@@ -70,20 +70,20 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
         link->has_takes = true;
         link->has_rows = link->has_rows || command->take.id.len;
         for (size_t i = 0; i < command->take.topic_count; i++)
-            if (!maria_topic_want(link, command->take.topics[i]))
+            if (!mysql_topic_want(link, command->take.topics[i]))
                 return false;
         return true;
     case COMMAND_LIST:
-        return maria_topic_want(link, command->list.topic) != NULL;
+        return mysql_topic_want(link, command->list.topic) != NULL;
     case COMMAND_TOPIC:
-        topic = maria_topic_want(link, command->topic.topic);
+        topic = mysql_topic_want(link, command->topic.topic);
         if (topic && command->topic.verb == QUEUE_TOPIC_PUT)
             topic->is_to_be_made = true;
-        link->has_rows = link->has_rows || maria_is_step(call);
+        link->has_rows = link->has_rows || mysql_is_step(call);
         return topic != NULL;
     case COMMAND_FORECAST:
         return !command->forecast.topic.len ||
-               maria_topic_want(link, command->forecast.topic) != NULL;
+               mysql_topic_want(link, command->forecast.topic) != NULL;
     case COMMAND_FIND:
     case COMMAND_GET:
     case COMMAND_TOPICS:
@@ -92,7 +92,7 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
     return false;
 }
 
-bool maria_want_topics(struct maria_link *link)
+bool mysql_want_topics(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     {
@@ -104,7 +104,7 @@ bool maria_want_topics(struct maria_link *link)
         else if (call->kind == SQL_CALL_END || call->kind == SQL_CALL_EXPIRE)
             link->has_rows = true;
         for (size_t i = 0; is_good && i < call->ends.count; i++)
-            is_good = maria_topic_want_number(link, call->ends.at[i].topic) != NULL;
+            is_good = mysql_topic_want_number(link, call->ends.at[i].topic) != NULL;
         if (!is_good)
             return false;
     }
@@ -115,22 +115,22 @@ bool maria_want_topics(struct maria_link *link)
 
 /* Marks topics that pushes must create. A push whose time is too far ahead does not create its
  * topic. */
-static void mark_new(struct maria_link *link)
+static void mark_new(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     for (size_t i = 0;
-         maria_has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
+         mysql_has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
          i++) {
         const struct queue_push *push = &call->command->pushes[i];
         struct queue_result unused;
-        struct maria_topic *topic = maria_names_find(&link->names, push->topic);
+        struct mysql_topic *topic = mysql_names_find(&link->names, push->topic);
         if (topic && command_item_is_good(call->command, i, &unused) &&
-            !maria_is_far(link->now_ms, &push->when))
+            !mysql_is_far(link->now_ms, &push->when))
             topic->is_to_be_made = true;
     }
 }
 
-static bool must_make(struct maria_link *link)
+static bool must_make(struct mysql_link *link)
 {
     if (!link->made_tries && link->has_pushes)
         mark_new(link);
@@ -141,44 +141,44 @@ static bool must_make(struct maria_link *link)
 }
 
 /* Appends a count of topics, locked so that two servers cannot count at the same time. */
-static void say_topic_count(struct maria_link *link)
+static void append_topic_count(struct mysql_link *link)
 {
-    buffer_append_text(maria_say_plain(link, MARIA_NOTHING),
+    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING),
                        "SELECT name FROM tarry.task WHERE name='topics' FOR UPDATE");
-    buffer_append_text(maria_say_plain(link, MARIA_TOPIC_COUNT),
+    buffer_append_text(mysql_statement_plain(link, MYSQL_TOPIC_COUNT),
                        "SELECT COUNT(*) FROM tarry.topic WHERE name IS NOT NULL");
 }
 
-static void say_make(struct maria_link *link)
+static void append_make(struct mysql_link *link)
 {
     int64_t count = link->topic_count, most = link->context->topics_max;
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->wanted.count; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->wanted.at[i];
         if (!topic->is_to_be_made || topic->number || (most && count >= most))
             continue;
         count++;
         topic->is_made = true;
         topic->is_read = false;
         if (!out)
-            buffer_append_text(out = maria_say_plain(link, MARIA_NOTHING),
+            buffer_append_text(out = mysql_statement_plain(link, MYSQL_NOTHING),
                                "INSERT IGNORE INTO tarry.topic (name) VALUES ");
         else
             buffer_append_byte(out, ',');
         buffer_append_byte(out, '(');
-        maria_quote(out, topic->by_name.key);
+        mysql_quote(out, topic->by_name.key);
         buffer_append_byte(out, ')');
     }
-    maria_say_topics(link);
+    mysql_append_topics(link);
 }
 
-bool maria_say_new_topics(struct maria_link *link)
+bool mysql_append_new_topics(struct mysql_link *link)
 {
     if (!must_make(link))
         return false;
     if (link->made_tries++ == 0 && link->context->topics_max)
-        say_topic_count(link);
+        append_topic_count(link);
     else
-        say_make(link);
+        append_make(link);
     return link->steps.count > 0;
 }
