@@ -93,17 +93,17 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
                      int row)
 {
     int64_t counts[SQL_COUNTS];
-    enum job_state state = (enum job_state)sql_row_number(result, row, DID_STATE);
+    enum job_state state = (enum job_state)postgres_row_number(result, row, DID_STATE);
     enum queue_status status;
     const char *detail;
-    sql_row_counts(result, row, DID_COUNTS, counts);
-    sql_effects_count(&link->context->effects, sql_row_number(result, row, DID_TOPIC), counts);
-    sql_effects_expire(&link->context->effects, sql_row_number(result, row, DID_EXPIRE));
-    status = status_of(sql_row_text(result, row, DID_STATUS), &detail);
+    postgres_row_counts(result, row, DID_COUNTS, counts);
+    sql_effects_count(&link->context->effects, postgres_row_number(result, row, DID_TOPIC), counts);
+    sql_effects_expire(&link->context->effects, postgres_row_number(result, row, DID_EXPIRE));
+    status = status_of(postgres_row_text(result, row, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
         (state == JOB_DELAYED || state == JOB_READY))
-        sql_effects_due(&link->context->effects, topic, sql_row_number(result, row, DID_DUE));
-    if (sql_row_flag(result, row, DID_DIED)) {
+        sql_effects_due(&link->context->effects, topic, postgres_row_number(result, row, DID_DUE));
+    if (postgres_row_flag(result, row, DID_DIED)) {
         struct sql_news *news = sql_effects_news(&link->context->effects, topic);
         if (news)
             news->died = true;
@@ -112,9 +112,9 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
 
 static void fill_result(struct queue_result *out, const PGresult *result, int row)
 {
-    out->status = status_of(sql_row_text(result, row, DID_STATUS), &out->detail);
-    out->state = (enum job_state)sql_row_number(result, row, DID_STATE);
-    out->due_ms = sql_row_number(result, row, DID_DUE);
+    out->status = status_of(postgres_row_text(result, row, DID_STATUS), &out->detail);
+    out->state = (enum job_state)postgres_row_number(result, row, DID_STATE);
+    out->due_ms = postgres_row_number(result, row, DID_DUE);
     if (out->state == JOB_LEASED)
         out->due_ms = 0;
 }
@@ -124,8 +124,8 @@ static void tell_item(const struct sql_call *call, struct postgres_link *link, s
                       const PGresult *result, int row)
 {
     sql_effects_tell_item(&link->context->effects, call->command, i, &call->items[i],
-                          (uint32_t)sql_row_number(result, row, DID_ATTEMPT),
-                          sql_row_number(result, row, DID_WAS_DUE));
+                          (uint32_t)postgres_row_number(result, row, DID_ATTEMPT),
+                          postgres_row_number(result, row, DID_WAS_DUE));
 }
 
 static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -156,7 +156,7 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
                         const PGresult *result, int row)
 {
     struct queue_result *out = &call->items[i];
-    struct slice topic = sql_row_text(result, row, DID_NAME);
+    struct slice topic = postgres_row_text(result, row, DID_NAME);
     struct sql_lease lease;
     fill_result(out, result, row);
     note_did(link, topic, result, row);
@@ -164,10 +164,10 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
         !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
-    out->id = sql_row_text(result, row, DID_ID);
-    out->lease_until_ms = sql_row_number(result, row, DID_UNTIL);
+    out->id = postgres_row_text(result, row, DID_ID);
+    out->lease_until_ms = postgres_row_number(result, row, DID_UNTIL);
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
-                            sql_row_flag(result, row, DID_CANCEL_REQUESTED);
+                            postgres_row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
     tell_item(call, link, i, result, row);
 }
@@ -175,15 +175,15 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
 static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
                      const PGresult *result, int row)
 {
-    int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
+    int64_t until_ms = postgres_row_number(result, row, DID_UNTIL);
     if (until_ms) /* it was extended in the meantime */
         sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
-    struct queue_result out = {.topic = sql_row_text(result, row, DID_NAME),
-                               .id = sql_row_text(result, row, DID_ID)};
+    struct queue_result out = {.topic = postgres_row_text(result, row, DID_NAME),
+                               .id = postgres_row_text(result, row, DID_ID)};
     fill_result(&out, result, row);
     note_did(link, out.topic, result, row);
     sql_effects_tell_end(&link->context->effects, &out,
-                         (uint32_t)sql_row_number(result, row, DID_ATTEMPT));
+                         (uint32_t)postgres_row_number(result, row, DID_ATTEMPT));
 }
 
 static void read_find(struct sql_call *call, size_t i, const PGresult *result)
@@ -195,31 +195,32 @@ static void read_find(struct sql_call *call, size_t i, const PGresult *result)
 
 static void fill_job(struct job *job, const PGresult *result, int row)
 {
-    job->topic = sql_row_text(result, row, SHOWN_NAME);
-    job->id = sql_row_text(result, row, SHOWN_ID);
-    job->state = (enum job_state)sql_row_number(result, row, SHOWN_STATE);
-    job->priority = (uint16_t)sql_row_number(result, row, SHOWN_PRIORITY);
-    job->attempt = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPT);
-    job->due_ms = sql_row_number(result, row, SHOWN_DUE);
-    job->first_due_ms = sql_row_number(result, row, SHOWN_FIRST_DUE);
-    job->lease_until_ms = sql_row_number(result, row, SHOWN_UNTIL);
-    job->taken_ms = sql_row_number(result, row, SHOWN_TAKEN);
-    job->sequence = (uint64_t)sql_row_number(result, row, SHOWN_SEQUENCE);
-    job->delivery = (uint64_t)sql_row_number(result, row, SHOWN_DELIVERY);
+    job->topic = postgres_row_text(result, row, SHOWN_NAME);
+    job->id = postgres_row_text(result, row, SHOWN_ID);
+    job->state = (enum job_state)postgres_row_number(result, row, SHOWN_STATE);
+    job->priority = (uint16_t)postgres_row_number(result, row, SHOWN_PRIORITY);
+    job->attempt = (uint32_t)postgres_row_number(result, row, SHOWN_ATTEMPT);
+    job->due_ms = postgres_row_number(result, row, SHOWN_DUE);
+    job->first_due_ms = postgres_row_number(result, row, SHOWN_FIRST_DUE);
+    job->lease_until_ms = postgres_row_number(result, row, SHOWN_UNTIL);
+    job->taken_ms = postgres_row_number(result, row, SHOWN_TAKEN);
+    job->sequence = (uint64_t)postgres_row_number(result, row, SHOWN_SEQUENCE);
+    job->delivery = (uint64_t)postgres_row_number(result, row, SHOWN_DELIVERY);
     job->due_is_wall = true; /* the database's clock is the only one */
-    job->policy.lease_ms = sql_row_number(result, row, SHOWN_LEASE);
-    job->policy.ttl_ms = sql_row_number(result, row, SHOWN_TTL);
-    job->policy.backoff.kind = (enum backoff_kind)sql_row_number(result, row, SHOWN_BACKOFF_KIND);
-    job->policy.backoff.first_ms = sql_row_number(result, row, SHOWN_BACKOFF_FIRST);
-    job->policy.backoff.max_ms = sql_row_number(result, row, SHOWN_BACKOFF_MAX);
-    job->policy.max_attempts = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPTS_MAX);
-    job->content_type = sql_row_text(result, row, SHOWN_TYPE);
-    job->meta = sql_row_text(result, row, SHOWN_META);
-    job->error = sql_row_text(result, row, SHOWN_ERROR);
-    job->history = sql_row_text(result, row, SHOWN_HISTORY);
-    job->consumer = sql_row_text(result, row, SHOWN_CONSUMER);
-    job->cancel_requested = sql_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
-    job->body = sql_row_text(result, row, SHOWN_BODY);
+    job->policy.lease_ms = postgres_row_number(result, row, SHOWN_LEASE);
+    job->policy.ttl_ms = postgres_row_number(result, row, SHOWN_TTL);
+    job->policy.backoff.kind =
+        (enum backoff_kind)postgres_row_number(result, row, SHOWN_BACKOFF_KIND);
+    job->policy.backoff.first_ms = postgres_row_number(result, row, SHOWN_BACKOFF_FIRST);
+    job->policy.backoff.max_ms = postgres_row_number(result, row, SHOWN_BACKOFF_MAX);
+    job->policy.max_attempts = (uint32_t)postgres_row_number(result, row, SHOWN_ATTEMPTS_MAX);
+    job->content_type = postgres_row_text(result, row, SHOWN_TYPE);
+    job->meta = postgres_row_text(result, row, SHOWN_META);
+    job->error = postgres_row_text(result, row, SHOWN_ERROR);
+    job->history = postgres_row_text(result, row, SHOWN_HISTORY);
+    job->consumer = postgres_row_text(result, row, SHOWN_CONSUMER);
+    job->cancel_requested = postgres_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
+    job->body = postgres_row_text(result, row, SHOWN_BODY);
 }
 
 struct taken_row {
@@ -250,17 +251,18 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
     bool is_in_order = true;
     *count = 0;
     for (int i = 0; rows && i < all; i++) {
-        if (sql_row_is_null(result, i, SHOWN_ID))
+        if (postgres_row_is_null(result, i, SHOWN_ID))
             continue;
         struct taken_row *row = &rows[*count];
-        bool is_same = *count && topic == sql_row_number(result, i, SHOWN_TOPIC) &&
-                       lane == sql_row_number(result, i, SHOWN_LANE);
-        topic = sql_row_number(result, i, SHOWN_TOPIC);
-        lane = sql_row_number(result, i, SHOWN_LANE);
+        bool is_same = *count && topic == postgres_row_number(result, i, SHOWN_TOPIC) &&
+                       lane == postgres_row_number(result, i, SHOWN_LANE);
+        topic = postgres_row_number(result, i, SHOWN_TOPIC);
+        lane = postgres_row_number(result, i, SHOWN_LANE);
         *row = (struct taken_row){.row = i,
                                   .run = *count ? row[-1].run + !is_same : 0,
-                                  .due_ms = sql_row_number(result, i, SHOWN_DUE),
-                                  .sequence = (uint64_t)sql_row_number(result, i, SHOWN_SEQUENCE)};
+                                  .due_ms = postgres_row_number(result, i, SHOWN_DUE),
+                                  .sequence =
+                                      (uint64_t)postgres_row_number(result, i, SHOWN_SEQUENCE)};
         is_in_order = is_in_order && (!*count || taken_row_compare(row - 1, row) < 0);
         ++*count;
     }
@@ -294,13 +296,13 @@ static bool fill_taken(struct sql_call *call, struct postgres_link *link, const 
         fill_job(&job->job, result, rows[i].row);
         int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
-            .topic = (uint32_t)sql_row_number(result, rows[i].row, SHOWN_TOPIC),
-            .lane = (uint32_t)sql_row_number(result, rows[i].row, SHOWN_LANE),
+            .topic = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_TOPIC),
+            .lane = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_LANE),
             .due_ms = job->job.due_ms,
             .taken_ms = job->job.taken_ms,
             .sequence = job->job.sequence,
             .delivery = job->job.delivery,
-            .row = (uint64_t)sql_row_number(result, rows[i].row, SHOWN_ROW),
+            .row = (uint64_t)postgres_row_number(result, rows[i].row, SHOWN_ROW),
         };
         counts[job->job.attempt == 1 ? SQL_COUNT_FRESH : SQL_COUNT_RETRY] = -1;
         sql_effects_count(&link->context->effects, lease.topic, counts);
@@ -333,15 +335,16 @@ static bool read_sights(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        if (!sql_row_is_null(result, i, SHOWN_ID))
+        if (!postgres_row_is_null(result, i, SHOWN_ID))
             continue;
         struct sql_sight sight = {
-            .topic = sql_row_text(result, i, SHOWN_NAME),
-            .next_ms = sql_row_is_null(result, i, SHOWN_DUE) ? INT64_MAX
-                                                             : sql_row_number(result, i, SHOWN_DUE),
-            .is_paused = sql_row_number(result, i, SHOWN_STATE) == 0,
-            .resume_ms = sql_row_number(result, i, SHOWN_UNTIL),
-            .seen_ms = sql_row_number(result, i, SHOWN_TAKEN),
+            .topic = postgres_row_text(result, i, SHOWN_NAME),
+            .next_ms = postgres_row_is_null(result, i, SHOWN_DUE)
+                           ? INT64_MAX
+                           : postgres_row_number(result, i, SHOWN_DUE),
+            .is_paused = postgres_row_number(result, i, SHOWN_STATE) == 0,
+            .resume_ms = postgres_row_number(result, i, SHOWN_UNTIL),
+            .seen_ms = postgres_row_number(result, i, SHOWN_TAKEN),
         };
         if (!add_sight(call, &sight))
             return false;
@@ -353,7 +356,7 @@ static bool read_sights(struct sql_call *call, const PGresult *result)
 static bool read_taken_one(struct sql_call *call, struct postgres_link *link,
                            const PGresult *result)
 {
-    bool is_leased = libpq.PQntuples(result) > 0 && sql_row_is_null(result, 0, SHOWN_NAME);
+    bool is_leased = libpq.PQntuples(result) > 0 && postgres_row_is_null(result, 0, SHOWN_NAME);
     if (is_leased || !libpq.PQntuples(result)) {
         call->status = is_leased ? QUEUE_LEASED : QUEUE_NOT_FOUND;
         return true;
@@ -381,12 +384,12 @@ static bool read_history(struct sql_call *call, const PGresult *result)
             .topic = call->command->get.topic,
             .id = call->command->get.id,
             .state = JOB_FINISHED,
-            .due_ms = sql_row_number(result, (int)i, AT),
-            .content_type = sql_row_text(result, (int)i, EVENT),
-            .attempt = (uint32_t)sql_row_number(result, (int)i, ATTEMPT),
-            .taken_ms = sql_row_number(result, (int)i, STARTED),
-            .consumer = sql_row_text(result, (int)i, CONSUMER),
-            .error = sql_row_text(result, (int)i, ERROR),
+            .due_ms = postgres_row_number(result, (int)i, AT),
+            .content_type = postgres_row_text(result, (int)i, EVENT),
+            .attempt = (uint32_t)postgres_row_number(result, (int)i, ATTEMPT),
+            .taken_ms = postgres_row_number(result, (int)i, STARTED),
+            .consumer = postgres_row_text(result, (int)i, CONSUMER),
+            .error = postgres_row_text(result, (int)i, ERROR),
         };
     call->job_count = count;
     call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
@@ -396,7 +399,7 @@ static bool read_history(struct sql_call *call, const PGresult *result)
 static bool read_list(struct sql_call *call, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result), limit = call->command->list.limit;
-    if (count && sql_row_is_null(result, 0, SHOWN_NAME)) {
+    if (count && postgres_row_is_null(result, 0, SHOWN_NAME)) {
         call->status = QUEUE_NOT_FOUND;
         return true;
     }
@@ -413,13 +416,13 @@ static bool read_list(struct sql_call *call, const PGresult *result)
 static struct sql_topic_figures figures_of(const PGresult *result, int row)
 {
     struct sql_topic_figures figures = {
-        .has_priority = !sql_row_is_null(result, row, SQL_FIGURE_PRIORITY),
-        .name = sql_row_text(result, row, SQL_FIGURE_NAME),
-        .extension = sql_row_text(result, row, SQL_FIGURE_EXTENSION)};
+        .has_priority = !postgres_row_is_null(result, row, SQL_FIGURE_PRIORITY),
+        .name = postgres_row_text(result, row, SQL_FIGURE_NAME),
+        .extension = postgres_row_text(result, row, SQL_FIGURE_EXTENSION)};
     for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
         if (sql_topic_figure_is_number(i))
-            figures.numbers[i] = sql_row_number(result, row, (int)i);
-    sql_row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
+            figures.numbers[i] = postgres_row_number(result, row, (int)i);
+    postgres_row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
     return figures;
 }
 
@@ -441,18 +444,19 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
 
 /* Reads the result of a topic call, except the figures. */
 static void read_topic(struct sql_call *call, struct postgres_link *link,
-                       enum sql_statement statement, const PGresult *result)
+                       enum postgres_statement statement, const PGresult *result)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     const char *detail;
     struct sql_news *news;
-    call->status = status_of(sql_row_text(result, 0, 0), &detail);
-    if (statement == SQL_DELETE || statement == SQL_PURGE || statement == SQL_REDRIVE) {
-        uint64_t jobs = (uint64_t)sql_row_number(result, 0, 1);
+    call->status = status_of(postgres_row_text(result, 0, 0), &detail);
+    if (statement == POSTGRES_DELETE || statement == POSTGRES_PURGE ||
+        statement == POSTGRES_REDRIVE) {
+        uint64_t jobs = (uint64_t)postgres_row_number(result, 0, 1);
         call->step_affected = jobs;
         if (call->affected > 0 && call->status == QUEUE_NOT_FOUND)
             call->status = QUEUE_OK; /* it was deleted between two steps */
-        call->has_more = statement != SQL_DELETE && jobs >= POSTGRES_STEP_JOBS &&
+        call->has_more = statement != POSTGRES_DELETE && jobs >= POSTGRES_STEP_JOBS &&
                          !(topic->max && call->affected + jobs >= topic->max);
     }
     if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
@@ -462,10 +466,10 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
     if (!news)
         return;
     news->look = true;
-    news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
-    if (statement == SQL_PUT) /* its ttl may have changed */
+    news->changed = news->changed || statement == POSTGRES_PUT || statement == POSTGRES_DELETE;
+    if (statement == POSTGRES_PUT) /* its ttl may have changed */
         sql_effects_expire(&link->context->effects, 1);
-    if (statement == SQL_REDRIVE)
+    if (statement == POSTGRES_REDRIVE)
         sql_effects_expire(&link->context->effects, 1);
 }
 
@@ -475,11 +479,12 @@ static bool read_look(struct sql_call *call, const PGresult *result)
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_sight sight = {
-            .topic = sql_row_text(result, i, 0),
-            .next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2),
-            .is_paused = sql_row_flag(result, i, 3),
-            .resume_ms = sql_row_number(result, i, 4),
-            .seen_ms = sql_row_number(result, i, 5),
+            .topic = postgres_row_text(result, i, 0),
+            .next_ms =
+                postgres_row_is_null(result, i, 2) ? INT64_MAX : postgres_row_number(result, i, 2),
+            .is_paused = postgres_row_flag(result, i, 3),
+            .resume_ms = postgres_row_number(result, i, 4),
+            .seen_ms = postgres_row_number(result, i, 5),
         };
         if (!add_sight(call, &sight))
             return false;
@@ -492,8 +497,8 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
     enum { READY, MINUTE, HOUR, LATER };
     struct queue_forecast *forecast = call->forecast;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        int64_t what = sql_row_number(result, i, 0), index = sql_row_number(result, i, 1);
-        uint64_t jobs = (uint64_t)sql_row_number(result, i, 2);
+        int64_t what = postgres_row_number(result, i, 0), index = postgres_row_number(result, i, 1);
+        uint64_t jobs = (uint64_t)postgres_row_number(result, i, 2);
         if (what < READY)
             call->status = QUEUE_NOT_FOUND;
         else if (what == READY)
@@ -510,8 +515,9 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
 /* Reads the result of an expiry. The topics with dead jobs are separated by commas. */
 static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
-    struct slice died = sql_row_text(result, 0, 1);
-    call->next_expire_ms = sql_row_is_null(result, 0, 0) ? INT64_MAX : sql_row_number(result, 0, 0);
+    struct slice died = postgres_row_text(result, 0, 1);
+    call->next_expire_ms =
+        postgres_row_is_null(result, 0, 0) ? INT64_MAX : postgres_row_number(result, 0, 0);
     while (died.len) {
         const char *comma = memchr(died.at, ',', died.len);
         size_t len = comma ? (size_t)(comma - died.at) : died.len;
@@ -520,49 +526,49 @@ static void read_expire(struct sql_call *call, struct postgres_link *link, const
             news->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
-    sql_effects_tell_lines(&link->context->effects, sql_row_text(result, 0, 2));
+    sql_effects_tell_lines(&link->context->effects, postgres_row_text(result, 0, 2));
 }
 
 static void read_adopt(struct postgres_link *link, const PGresult *result)
 {
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_lease lease = {
-            .topic = (uint32_t)sql_row_number(result, i, 0),
-            .lane = (uint32_t)sql_row_number(result, i, 1),
-            .due_ms = sql_row_number(result, i, 2),
-            .sequence = (uint64_t)sql_row_number(result, i, 3),
-            .delivery = (uint64_t)sql_row_number(result, i, 4),
-            .taken_ms = sql_row_number(result, i, 5),
+            .topic = (uint32_t)postgres_row_number(result, i, 0),
+            .lane = (uint32_t)postgres_row_number(result, i, 1),
+            .due_ms = postgres_row_number(result, i, 2),
+            .sequence = (uint64_t)postgres_row_number(result, i, 3),
+            .delivery = (uint64_t)postgres_row_number(result, i, 4),
+            .taken_ms = postgres_row_number(result, i, 5),
         };
-        sql_effects_hold(&link->context->effects, &lease, sql_row_number(result, i, 6));
+        sql_effects_hold(&link->context->effects, &lease, postgres_row_number(result, i, 6));
     }
 }
 
 /* Counts a change for which the row has no counts: an ack, which removes one leased job, or no
  * change. */
 static void count_plain(struct postgres_link *link, const struct postgres_step *step,
-                        const struct sql_item *item, const PGresult *rows, int row)
+                        const struct postgres_item *item, const PGresult *rows, int row)
 {
     int64_t counts[SQL_COUNTS] = {0};
     const struct command *command = item->call->command;
-    if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
+    if (!postgres_row_is_null(rows, row, DID_COUNTS) || !command)
         return;
-    if (step->statement == SQL_ACKS ||
-        (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
+    if (step->statement == POSTGRES_ACKS ||
+        (step->statement == POSTGRES_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
     }
-    sql_effects_count(&link->context->effects, sql_row_number(rows, row, DID_TOPIC), counts);
+    sql_effects_count(&link->context->effects, postgres_row_number(rows, row, DID_TOPIC), counts);
 }
 
 static void read_item(struct postgres_link *link, const struct postgres_step *step,
-                      const struct sql_item *item, const PGresult *rows, int row)
+                      const struct postgres_item *item, const PGresult *rows, int row)
 {
     struct sql_call *call = item->call;
     count_plain(link, step, item, rows, row);
-    if (step->statement == SQL_PUSHES)
+    if (step->statement == POSTGRES_PUSHES)
         read_push(call, link, item->index, rows, row);
-    else if (step->statement == SQL_CHANGES)
+    else if (step->statement == POSTGRES_CHANGES)
         read_change(call, link, item->index, rows, row);
     else if (call->kind == SQL_CALL_END)
         read_end(call, link, item->index, rows, row);
@@ -590,19 +596,19 @@ static bool result_hold(struct postgres_result *result, struct sql_call *call)
 }
 
 /* Reads a push that has created its job, from the row of its group. */
-static void read_created(struct postgres_link *link, const struct sql_item *item,
+static void read_created(struct postgres_link *link, const struct postgres_item *item,
                          const PGresult *rows, int row)
 {
     const struct queue_push *push = &item->call->command->pushes[item->index];
     const struct queue_result *out = &item->call->items[item->index];
     struct sql_effects *effects = &link->context->effects;
-    int64_t now_ms = sql_row_number(rows, row, DID_DUE);
-    int64_t topic_ttl_ms = sql_row_number(rows, row, DID_EXPIRE);
+    int64_t now_ms = postgres_row_number(rows, row, DID_DUE);
+    int64_t topic_ttl_ms = postgres_row_number(rows, row, DID_EXPIRE);
     int64_t ttl_ms = push->policy.ttl_ms ? push->policy.ttl_ms : topic_ttl_ms;
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_PUSHED] = 1};
     counts[push->past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
     sql_call_created(item->call, item->index, now_ms);
-    sql_effects_count(effects, sql_row_number(rows, row, DID_TOPIC), counts);
+    sql_effects_count(effects, postgres_row_number(rows, row, DID_TOPIC), counts);
     sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
     sql_effects_due(effects, push->topic, out->due_ms);
     sql_effects_tell_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
@@ -614,12 +620,12 @@ static bool read_all_created(const struct postgres_step *step, struct postgres_l
                              const PGresult *rows)
 {
     for (size_t i = 0; i < step->count; i++) {
-        const struct sql_item *item = &link->sent.at[step->first + i];
+        const struct postgres_item *item = &link->sent.at[step->first + i];
         int row = (int)item->group - 1;
         if (item->is_answered)
             continue;
         if (row >= libpq.PQntuples(rows) ||
-            sql_row_number(rows, row, DID_ITEM) != -(int64_t)item->group)
+            postgres_row_number(rows, row, DID_ITEM) != -(int64_t)item->group)
             return false;
         read_created(link, item, rows, row);
     }
@@ -629,14 +635,14 @@ static bool read_all_created(const struct postgres_step *step, struct postgres_l
 static bool read_batch(const struct postgres_step *step, struct postgres_link *link,
                        struct postgres_result *result)
 {
-    bool are_pushes = step->statement == SQL_PUSHES, is_good = true;
+    bool are_pushes = step->statement == POSTGRES_PUSHES, is_good = true;
     for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
-        int64_t n = sql_row_number(result->rows, row, DID_ITEM);
+        int64_t n = postgres_row_number(result->rows, row, DID_ITEM);
         if (n < 0 && are_pushes) /* row of a group */
             continue;
         if (n < 1 || (size_t)n > step->count)
             return false;
-        struct sql_item *item = &link->sent.at[step->first + (size_t)n - 1];
+        struct postgres_item *item = &link->sent.at[step->first + (size_t)n - 1];
         item->is_answered = true;
         is_good = result_hold(result, item->call);
         if (is_good)
@@ -656,7 +662,7 @@ static bool read_takes(const struct postgres_step *step, struct postgres_link *l
     const struct sql_call *first = link->sent.at[step->first].call;
     bool is_good = rows && read_sights(link->sent.at[step->first].call, result->rows);
     for (size_t i = 0; i < step->count && is_good; i++) {
-        const struct sql_item *item = &link->sent.at[step->first + i];
+        const struct postgres_item *item = &link->sent.at[step->first + i];
         size_t left = count - done, wanted = item->index < left ? item->index : left;
         item->call->drained = first->drained;
         item->call->has_more = !wanted && count && !first->drained;
@@ -683,7 +689,7 @@ bool postgres_step_read(const struct postgres_step *step, struct postgres_link *
     result->rows = rows;
     result->holders = 1;
     is_good = !step->call && !step->count;
-    if (step->count && step->statement == SQL_TAKE)
+    if (step->count && step->statement == POSTGRES_TAKE)
         is_good = read_takes(step, link, result);
     else if (step->count)
         is_good = read_batch(step, link, result);
@@ -708,49 +714,49 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result)
 {
     switch (step->statement) {
-    case SQL_TAKE_BEST:
+    case POSTGRES_TAKE_BEST:
         return read_taken(call, link, result);
-    case SQL_TAKE_ONE:
+    case POSTGRES_TAKE_ONE:
         return read_taken_one(call, link, result);
-    case SQL_LOOK:
+    case POSTGRES_LOOK:
         return read_look(call, result);
-    case SQL_FIND:
+    case POSTGRES_FIND:
         read_find(call, step->first, result);
         return true;
-    case SQL_GET:
+    case POSTGRES_GET:
         return read_get(call, result);
-    case SQL_HISTORY:
+    case POSTGRES_HISTORY:
         return read_history(call, result);
-    case SQL_LIST:
+    case POSTGRES_LIST:
         return read_list(call, result);
-    case SQL_FIGURES:
+    case POSTGRES_FIGURES:
         return read_figures(call, result);
-    case SQL_PUT:
-    case SQL_PAUSE:
-    case SQL_DELETE:
-    case SQL_PURGE:
-    case SQL_REDRIVE:
+    case POSTGRES_PUT:
+    case POSTGRES_PAUSE:
+    case POSTGRES_DELETE:
+    case POSTGRES_PURGE:
+    case POSTGRES_REDRIVE:
         read_topic(call, link, step->statement, result);
         return true;
-    case SQL_FORECAST:
+    case POSTGRES_FORECAST:
         read_forecast(call, result);
         return true;
-    case SQL_EXPIRE:
+    case POSTGRES_EXPIRE:
         read_expire(call, link, result);
         return true;
-    case SQL_UPKEEP:
-        call->others = sql_row_number(result, 0, 0);
-        call->silent = sql_row_number(result, 0, 1);
+    case POSTGRES_UPKEEP:
+        call->others = postgres_row_number(result, 0, 0);
+        call->silent = postgres_row_number(result, 0, 1);
         call->next_expire_ms =
-            sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
-        call->mark = sql_row_number(result, 0, 3);
-        link->context->now_ms = sql_row_number(result, 0, 4);
-        call->is_heard = sql_row_flag(result, 0, 5);
-        call->part_failed = !sql_row_is_null(result, 0, 6);
+            postgres_row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
+        call->mark = postgres_row_number(result, 0, 3);
+        link->context->now_ms = postgres_row_number(result, 0, 4);
+        call->is_heard = postgres_row_flag(result, 0, 5);
+        call->part_failed = !postgres_row_is_null(result, 0, 6);
         if (call->part_failed)
-            report_failed_part(sql_row_text(result, 0, 6));
+            report_failed_part(postgres_row_text(result, 0, 6));
         return true;
-    case SQL_ADOPT:
+    case POSTGRES_ADOPT:
         read_adopt(link, result);
         return true;
     default:

@@ -2,10 +2,12 @@
 
 /* PostgreSQL's type numbers, which never change. */
 static const uint32_t type_numbers[] = {
-    [SQL_ARRAY_FLAG] = 16, [SQL_ARRAY_BYTES] = 17, [SQL_ARRAY_LONG] = 20,
-    [SQL_ARRAY_INT] = 23,  [SQL_ARRAY_TEXT] = 25,  [SQL_ARRAY_ROW] = 27};
-static const uint32_t widths[] = {
-    [SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4, [SQL_ARRAY_ROW] = 6};
+    [POSTGRES_ARRAY_FLAG] = 16, [POSTGRES_ARRAY_BYTES] = 17, [POSTGRES_ARRAY_LONG] = 20,
+    [POSTGRES_ARRAY_INT] = 23,  [POSTGRES_ARRAY_TEXT] = 25,  [POSTGRES_ARRAY_ROW] = 27};
+static const uint32_t widths[] = {[POSTGRES_ARRAY_FLAG] = 1,
+                                  [POSTGRES_ARRAY_LONG] = 8,
+                                  [POSTGRES_ARRAY_INT] = 4,
+                                  [POSTGRES_ARRAY_ROW] = 6};
 
 enum { ARRAY_BYTES_MAX = 64 << 20, KEPT_BYTES = 256 * 1024, HEADER_WORDS = 5, COUNT_WORD = 3 };
 
@@ -16,7 +18,7 @@ static void write_big_endian(char *at, uint64_t number, size_t bytes)
 }
 
 /* Writes the header: dimensions, has NULLs, type of the items, size, first index. */
-static void array_begin(struct sql_array *array)
+static void array_begin(struct postgres_array *array)
 {
     const uint32_t words[HEADER_WORDS] = {1, 0, type_numbers[array->type], 0, 1};
     char *at = buffer_reserve(&array->buffer, sizeof words);
@@ -29,26 +31,26 @@ static void array_begin(struct sql_array *array)
     array->has_values = false;
 }
 
-void sql_array_init(struct sql_array *array, enum sql_array_type type)
+void postgres_array_init(struct postgres_array *array, enum postgres_array_type type)
 {
     array->type = type;
     buffer_init(&array->buffer, ARRAY_BYTES_MAX);
     array_begin(array);
 }
 
-void sql_array_fini(struct sql_array *array)
+void postgres_array_fini(struct postgres_array *array)
 {
     buffer_fini(&array->buffer);
 }
 
-void sql_array_clear(struct sql_array *array)
+void postgres_array_clear(struct postgres_array *array)
 {
     buffer_clear(&array->buffer);
     buffer_shrink(&array->buffer, KEPT_BYTES);
     array_begin(array);
 }
 
-void sql_array_number(struct sql_array *array, int64_t number)
+void postgres_array_number(struct postgres_array *array, int64_t number)
 {
     uint32_t width = widths[array->type];
     char *at = buffer_reserve(&array->buffer, 4 + width);
@@ -61,7 +63,7 @@ void sql_array_number(struct sql_array *array, int64_t number)
     array->has_values = array->has_values || number != 0;
 }
 
-void sql_array_bytes(struct sql_array *array, struct slice bytes)
+void postgres_array_bytes(struct postgres_array *array, struct slice bytes)
 {
     char *at = buffer_reserve(&array->buffer, 4 + bytes.len);
     if (!at)
@@ -74,11 +76,11 @@ void sql_array_bytes(struct sql_array *array, struct slice bytes)
     array->has_values = array->has_values || bytes.len > 0;
 }
 
-bool sql_array_param(struct sql_array *array, struct sql_params *params)
+bool postgres_array_param(struct postgres_array *array, struct postgres_params *params)
 {
     if (array->buffer.failed)
         return false;
     write_big_endian(array->buffer.at + (size_t)4 * COUNT_WORD, array->count, 4);
-    sql_params_bytes(params, buffer_slice(&array->buffer));
+    postgres_params_bytes(params, buffer_slice(&array->buffer));
     return true;
 }

@@ -3,25 +3,25 @@
 #include <assert.h>
 #include <ctype.h>
 
-static enum sql_array_type type_of(char letter)
+static enum postgres_array_type type_of(char letter)
 {
     switch (letter) {
     case 'b':
-        return SQL_ARRAY_FLAG;
+        return POSTGRES_ARRAY_FLAG;
     case 'i':
-        return SQL_ARRAY_INT;
+        return POSTGRES_ARRAY_INT;
     case 'l':
-        return SQL_ARRAY_LONG;
+        return POSTGRES_ARRAY_LONG;
     case 'r':
-        return SQL_ARRAY_ROW;
+        return POSTGRES_ARRAY_ROW;
     case 't':
-        return SQL_ARRAY_TEXT;
+        return POSTGRES_ARRAY_TEXT;
     default:
-        return SQL_ARRAY_BYTES;
+        return POSTGRES_ARRAY_BYTES;
     }
 }
 
-void sql_batch_init(struct sql_batch *batch, const char *types)
+void postgres_batch_init(struct postgres_batch *batch, const char *types)
 {
     batch->array_count = batch->group_array_count = batch->group_count = 0;
     batch->omitted = 0;
@@ -30,61 +30,61 @@ void sql_batch_init(struct sql_batch *batch, const char *types)
             batch->group_array_count = batch->array_count;
             continue;
         }
-        assert(batch->array_count < SQL_BATCH_ARRAYS_MAX);
+        assert(batch->array_count < POSTGRES_BATCH_ARRAYS_MAX);
         if (isupper((unsigned char)*at))
             batch->omitted |= 1U << batch->array_count;
-        sql_array_init(&batch->arrays[batch->array_count++],
-                       type_of((char)tolower((unsigned char)*at)));
+        postgres_array_init(&batch->arrays[batch->array_count++],
+                            type_of((char)tolower((unsigned char)*at)));
     }
 }
 
-void sql_batch_fini(struct sql_batch *batch)
+void postgres_batch_fini(struct postgres_batch *batch)
 {
     for (size_t i = 0; i < batch->array_count; i++)
-        sql_array_fini(&batch->arrays[i]);
-    sql_items_fini(&batch->items);
+        postgres_array_fini(&batch->arrays[i]);
+    postgres_items_fini(&batch->items);
 }
 
-void sql_batch_clear(struct sql_batch *batch)
+void postgres_batch_clear(struct postgres_batch *batch)
 {
     for (size_t i = 0; i < batch->array_count; i++)
-        sql_array_clear(&batch->arrays[i]);
+        postgres_array_clear(&batch->arrays[i]);
     batch->items.count = batch->group_count = 0;
 }
 
-bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index)
+bool postgres_batch_add(struct postgres_batch *batch, struct sql_call *call, size_t index)
 {
-    return sql_items_add(&batch->items, (struct sql_item){.call = call, .index = index});
+    return postgres_items_add(&batch->items, (struct postgres_item){.call = call, .index = index});
 }
 
-size_t sql_batch_add_group(struct sql_batch *batch)
+size_t postgres_batch_add_group(struct postgres_batch *batch)
 {
     return ++batch->group_count;
 }
 
-bool sql_batch_params(struct sql_batch *batch, struct sql_params *params)
+bool postgres_batch_params(struct postgres_batch *batch, struct postgres_params *params)
 {
     bool is_good = true;
     for (size_t i = 0; i < batch->array_count && is_good; i++) {
-        struct sql_array *array = &batch->arrays[i];
+        struct postgres_array *array = &batch->arrays[i];
         size_t count = i < batch->group_array_count ? batch->group_count : batch->items.count;
         assert(array->buffer.failed || array->count == count);
         if (batch->omitted & 1U << i && !array->has_values && !array->buffer.failed)
-            sql_params_null(params);
+            postgres_params_null(params);
         else
-            is_good = sql_array_param(array, params);
+            is_good = postgres_array_param(array, params);
     }
     return is_good;
 }
 
-bool sql_batch_keys_add(struct sql_batch_keys *keys, uint64_t hash)
+bool postgres_batch_keys_add(struct postgres_batch_keys *keys, uint64_t hash)
 {
-    size_t slot = hash & (SQL_BATCH_KEYS - 1);
+    size_t slot = hash & (POSTGRES_BATCH_KEYS - 1);
     hash = hash ? hash : 1;
-    if (keys->count >= SQL_BATCH_KEYS / 2)
+    if (keys->count >= POSTGRES_BATCH_KEYS / 2)
         return false;
     while (keys->slots[slot] && keys->slots[slot] != hash)
-        slot = (slot + 1) & (SQL_BATCH_KEYS - 1);
+        slot = (slot + 1) & (POSTGRES_BATCH_KEYS - 1);
     if (keys->slots[slot])
         return false;
     keys->slots[slot] = hash;
@@ -92,7 +92,7 @@ bool sql_batch_keys_add(struct sql_batch_keys *keys, uint64_t hash)
     return true;
 }
 
-void sql_batch_keys_clear(struct sql_batch_keys *keys)
+void postgres_batch_keys_clear(struct postgres_batch_keys *keys)
 {
     if (keys->count)
         memset(keys, 0, sizeof *keys);

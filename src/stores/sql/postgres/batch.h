@@ -14,50 +14,52 @@
 
 struct sql_call;
 
-struct sql_item { /* An item of a call. */
+struct postgres_item { /* An item of a call. */
     struct sql_call *call;
     size_t index;     /* for a take: the maximum number of jobs */
     size_t group;     /* 1 and above; 0: no group */
     bool is_answered; /* by a row of its own */
 };
-VECTOR_DECLARE(sql_items, struct sql_item)
+VECTOR_DECLARE(postgres_items, struct postgres_item)
 
-enum { SQL_BATCH_ARRAYS_MAX = 19 };
+enum { POSTGRES_BATCH_ARRAYS_MAX = 19 };
 
-struct sql_batch { /* The parameters of one statement. */
-    struct sql_array arrays[SQL_BATCH_ARRAYS_MAX];
+struct postgres_batch { /* The parameters of one statement. */
+    struct postgres_array arrays[POSTGRES_BATCH_ARRAYS_MAX];
     size_t array_count;
     size_t group_array_count; /* number of arrays of groups, which come first */
     size_t group_count;
     uint32_t omitted; /* a bit for each array that is sent as NULL if it has no values */
-    struct sql_items items;
+    struct postgres_items items;
 };
 
-enum { SQL_BATCH_KEYS = 8192 }; /* a power of two, more than twice the items of a transaction */
+enum {
+    POSTGRES_BATCH_KEYS = 8192
+}; /* a power of two, more than twice the items of a transaction */
 
 /* Set of the jobs in open batches, by hash. A collision makes an unrelated job appear as
  * contained. */
-struct sql_batch_keys {
-    uint64_t slots[SQL_BATCH_KEYS];
+struct postgres_batch_keys {
+    uint64_t slots[POSTGRES_BATCH_KEYS];
     size_t count;
 };
 
 /* Initializes a batch. `types` has one letter per array: b flag, i int, l bigint, r row, t text, x
  * bytea. A capital letter means that the array is NULL if all entries are 0 or empty. Arrays before
  * a blank belong to groups. */
-void sql_batch_init(struct sql_batch *batch, const char *types);
-void sql_batch_fini(struct sql_batch *batch);
-void sql_batch_clear(struct sql_batch *batch);
+void postgres_batch_init(struct postgres_batch *batch, const char *types);
+void postgres_batch_fini(struct postgres_batch *batch);
+void postgres_batch_clear(struct postgres_batch *batch);
 /* Adds an item. The caller then appends its value to each array. Returns false if out of memory. */
-bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index);
+bool postgres_batch_add(struct postgres_batch *batch, struct sql_call *call, size_t index);
 /* Adds a group and returns its number, counted from 1. The caller then appends its value to each of
  * the groups' arrays. */
-size_t sql_batch_add_group(struct sql_batch *batch);
-bool sql_batch_params(struct sql_batch *batch, struct sql_params *params);
+size_t postgres_batch_add_group(struct postgres_batch *batch);
+bool postgres_batch_params(struct postgres_batch *batch, struct postgres_params *params);
 
 /* Adds a key. Returns false if it is already contained, or if the set is full. The caller must then
  * send the batches and clear the keys. */
-bool sql_batch_keys_add(struct sql_batch_keys *keys, uint64_t hash);
-void sql_batch_keys_clear(struct sql_batch_keys *keys);
+bool postgres_batch_keys_add(struct postgres_batch_keys *keys, uint64_t hash);
+void postgres_batch_keys_clear(struct postgres_batch_keys *keys);
 
 #endif

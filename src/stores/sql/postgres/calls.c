@@ -10,58 +10,58 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    sql_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
-    sql_batch_init(&link->changes, "ittiliblb");
-    sql_batch_init(&link->answers, "iiilllllbxxli");
-    sql_batch_init(&link->acks, "riillll");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
+    postgres_batch_init(&link->changes, "ittiliblb");
+    postgres_batch_init(&link->answers, "iiilllllbxxli");
+    postgres_batch_init(&link->acks, "riillll");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
 {
-    sql_batch_fini(&link->pushes);
-    sql_batch_fini(&link->changes);
-    sql_batch_fini(&link->answers);
-    sql_batch_fini(&link->acks);
-    sql_items_fini(&link->sent);
+    postgres_batch_fini(&link->pushes);
+    postgres_batch_fini(&link->changes);
+    postgres_batch_fini(&link->answers);
+    postgres_batch_fini(&link->acks);
+    postgres_items_fini(&link->sent);
 }
 
 static bool send_step(struct postgres_link *link, struct postgres_step step,
-                      const struct sql_params *params)
+                      const struct postgres_params *params)
 {
     return postgres_steps_reserve(&link->steps, link->steps.count + 1) &&
-           sql_statement_send(link->connection, step.statement, params) &&
+           postgres_statement_send(link->connection, step.statement, params) &&
            postgres_steps_add(&link->steps, step);
 }
 
-static bool send(struct sql_call *call, struct postgres_link *link, enum sql_statement statement,
-                 const struct sql_params *params)
+static bool send(struct sql_call *call, struct postgres_link *link,
+                 enum postgres_statement statement, const struct postgres_params *params)
 {
     return send_step(link, (struct postgres_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_items(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, const struct sql_params *params)
+static bool send_items(struct postgres_link *link, struct postgres_batch *batch,
+                       enum postgres_statement statement, const struct postgres_params *params)
 {
     struct postgres_step step = {
         .statement = statement, .first = link->sent.count, .count = batch->items.count};
     bool sent = true;
     for (size_t i = 0; i < batch->items.count && sent; i++)
-        sent = sql_items_add(&link->sent, batch->items.at[i]);
+        sent = postgres_items_add(&link->sent, batch->items.at[i]);
     sent = sent && send_step(link, step, params);
-    sql_batch_clear(batch);
+    postgres_batch_clear(batch);
     return sent;
 }
 
-static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, int64_t last)
+static bool send_batch(struct postgres_link *link, struct postgres_batch *batch,
+                       enum postgres_statement statement, int64_t last)
 {
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     if (!batch->items.count)
         return true;
-    if (!sql_batch_params(batch, &params))
+    if (!postgres_batch_params(batch, &params))
         return false;
     if (last)
-        sql_params_number(&params, last);
+        postgres_params_number(&params, last);
     return send_items(link, batch, statement, &params);
 }
 
@@ -69,37 +69,38 @@ static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
  * transaction. */
 static bool send_pushes(struct postgres_link *link, int64_t ticket)
 {
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     bool looks = link->old_ids > 0;
     if (!link->pushes.items.count)
         return true;
-    if (!sql_batch_params(&link->pushes, &params))
+    if (!postgres_batch_params(&link->pushes, &params))
         return false;
     link->old_ids -= looks;
-    sql_params_number(&params, link->context->topics_max);
-    sql_params_flag(&params, looks);
-    sql_params_number(&params, link->context->server);
+    postgres_params_number(&params, link->context->topics_max);
+    postgres_params_flag(&params, looks);
+    postgres_params_number(&params, link->context->server);
     if (ticket)
-        sql_params_number(&params, ticket);
+        postgres_params_number(&params, ticket);
     else
-        sql_params_null(&params);
-    sql_params_number(&params, link->number);
-    return send_items(link, &link->pushes, SQL_PUSHES, &params);
+        postgres_params_null(&params);
+    postgres_params_number(&params, link->number);
+    return send_items(link, &link->pushes, POSTGRES_PUSHES, &params);
 }
 
 /* Sends all open batches. Answers come first, since a job that they end may be pushed again. */
 static bool send_batches(struct postgres_link *link)
 {
-    sql_batch_keys_clear(&link->keys);
-    return send_batch(link, &link->acks, SQL_ACKS, link->context->server) &&
-           send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
-           send_batch(link, &link->changes, SQL_CHANGES, 0) && send_pushes(link, 0);
+    postgres_batch_keys_clear(&link->keys);
+    return send_batch(link, &link->acks, POSTGRES_ACKS, link->context->server) &&
+           send_batch(link, &link->answers, POSTGRES_ANSWERS, link->context->server) &&
+           send_batch(link, &link->changes, POSTGRES_CHANGES, 0) && send_pushes(link, 0);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
-    return sql_batch_keys_add(&link->keys, hash) ||
-           (!link->turn.is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
+    return postgres_batch_keys_add(&link->keys, hash) ||
+           (!link->turn.is_whole && send_batches(link) &&
+            postgres_batch_keys_add(&link->keys, hash));
 }
 
 static bool policies_are_equal(const struct policy *a, const struct policy *b)
@@ -121,23 +122,23 @@ static bool pushes_are_alike(const struct queue_push *a, const struct queue_push
 
 static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
 {
-    struct sql_array *array = link->pushes.arrays;
-    size_t group = sql_batch_add_group(&link->pushes);
+    struct postgres_array *array = link->pushes.arrays;
+    size_t group = postgres_batch_add_group(&link->pushes);
     link->groups[group % POSTGRES_GROUPS_COMPARED] = push;
-    sql_array_bytes(array++, push->topic);
-    sql_array_number(array++, push->when.due);
-    sql_array_number(array++, push->priority);
-    sql_array_number(array++, push->on_conflict);
-    sql_array_number(array++, push->policy.lease_ms);
-    sql_array_number(array++, push->policy.ttl_ms);
-    sql_array_number(array++, push->policy.backoff.kind);
-    sql_array_number(array++, push->policy.backoff.first_ms);
-    sql_array_number(array++, push->policy.backoff.max_ms);
-    sql_array_number(array++, push->policy.max_attempts);
-    sql_array_bytes(array++, push->content_type);
-    sql_array_number(array++, push->past.attempt);
-    sql_array_number(array++, push->past.dead);
-    sql_array_bytes(array++, push->past.error);
+    postgres_array_bytes(array++, push->topic);
+    postgres_array_number(array++, push->when.due);
+    postgres_array_number(array++, push->priority);
+    postgres_array_number(array++, push->on_conflict);
+    postgres_array_number(array++, push->policy.lease_ms);
+    postgres_array_number(array++, push->policy.ttl_ms);
+    postgres_array_number(array++, push->policy.backoff.kind);
+    postgres_array_number(array++, push->policy.backoff.first_ms);
+    postgres_array_number(array++, push->policy.backoff.max_ms);
+    postgres_array_number(array++, push->policy.max_attempts);
+    postgres_array_bytes(array++, push->content_type);
+    postgres_array_number(array++, push->past.attempt);
+    postgres_array_number(array++, push->past.dead);
+    postgres_array_bytes(array++, push->past.error);
     return group;
 }
 
@@ -154,38 +155,38 @@ static size_t push_group(struct postgres_link *link, const struct queue_push *pu
 static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_push *push = &call->command->pushes[i];
-    struct sql_batch *batch = &link->pushes;
+    struct postgres_batch *batch = &link->pushes;
     if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
+        !postgres_batch_add(batch, call, i))
         return false;
     size_t group = push_group(link, push);
     batch->items.at[batch->items.count - 1].group = group;
-    struct sql_array *array = batch->arrays + batch->group_array_count;
-    sql_array_number(array++, (int64_t)group);
-    sql_array_bytes(array++, push->id);
-    sql_array_number(array++, push->when.ms);
-    sql_array_bytes(array++, push->meta);
-    sql_array_bytes(array++, push->body);
+    struct postgres_array *array = batch->arrays + batch->group_array_count;
+    postgres_array_number(array++, (int64_t)group);
+    postgres_array_bytes(array++, push->id);
+    postgres_array_number(array++, push->when.ms);
+    postgres_array_bytes(array++, push->meta);
+    postgres_array_bytes(array++, push->body);
     return true;
 }
 
 static bool add_change(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_change *change = &call->command->changes[i];
-    struct sql_batch *batch = &link->changes;
-    struct sql_array *array = batch->arrays;
+    struct postgres_batch *batch = &link->changes;
+    struct postgres_array *array = batch->arrays;
     if (!begin_item(link, hash_pair(change->topic, change->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
+        !postgres_batch_add(batch, call, i))
         return false;
-    sql_array_number(array++, change->verb);
-    sql_array_bytes(array++, change->topic);
-    sql_array_bytes(array++, change->id);
-    sql_array_number(array++, change->when.due);
-    sql_array_number(array++, change->when.ms);
-    sql_array_number(array++, change->priority);
-    sql_array_number(array++, change->only_dead);
-    sql_array_number(array++, (int64_t)sql_change_delivery(change, &link->context->key));
-    sql_array_number(array++, change->request);
+    postgres_array_number(array++, change->verb);
+    postgres_array_bytes(array++, change->topic);
+    postgres_array_bytes(array++, change->id);
+    postgres_array_number(array++, change->when.due);
+    postgres_array_number(array++, change->when.ms);
+    postgres_array_number(array++, change->priority);
+    postgres_array_number(array++, change->only_dead);
+    postgres_array_number(array++, (int64_t)sql_change_delivery(change, &link->context->key));
+    postgres_array_number(array++, change->request);
     return true;
 }
 
@@ -201,33 +202,33 @@ static struct slice cut(struct slice text, size_t bytes_max)
 }
 
 /* Appends the key, delivery and time of a lease. Returns the next array. */
-static struct sql_array *add_lease(struct sql_array *array, const struct sql_lease *lease)
+static struct postgres_array *add_lease(struct postgres_array *array, const struct sql_lease *lease)
 {
-    sql_array_number(array++, lease->topic);
-    sql_array_number(array++, lease->lane);
-    sql_array_number(array++, lease->due_ms);
-    sql_array_number(array++, (int64_t)lease->sequence);
-    sql_array_number(array++, (int64_t)lease->delivery);
-    sql_array_number(array++, lease->taken_ms);
+    postgres_array_number(array++, lease->topic);
+    postgres_array_number(array++, lease->lane);
+    postgres_array_number(array++, lease->due_ms);
+    postgres_array_number(array++, (int64_t)lease->sequence);
+    postgres_array_number(array++, (int64_t)lease->delivery);
+    postgres_array_number(array++, lease->taken_ms);
     return array;
 }
 
 static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                        const struct sql_lease *lease, const struct queue_answer *answer)
 {
-    struct sql_batch *batch = &link->answers;
-    struct sql_array *array = batch->arrays;
+    struct postgres_batch *batch = &link->answers;
+    struct postgres_array *array = batch->arrays;
     if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
-        !sql_batch_add(batch, call, i))
+        !postgres_batch_add(batch, call, i))
         return false;
-    sql_array_number(array++, verb);
+    postgres_array_number(array++, verb);
     array = add_lease(array, lease);
-    sql_array_number(array++, answer->delay_ms);
-    sql_array_number(array++, answer->final);
-    sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
-    sql_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
-    sql_array_number(array++, answer->lease_ms);
-    sql_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
+    postgres_array_number(array++, answer->delay_ms);
+    postgres_array_number(array++, answer->final);
+    postgres_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
+    postgres_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
+    postgres_array_number(array++, answer->lease_ms);
+    postgres_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return true;
 }
 
@@ -235,12 +236,12 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
 static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
                     const struct sql_lease *lease)
 {
-    struct sql_batch *batch = &link->acks;
-    struct sql_array *array = batch->arrays;
+    struct postgres_batch *batch = &link->acks;
+    struct postgres_array *array = batch->arrays;
     if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
-        !sql_batch_add(batch, call, i))
+        !postgres_batch_add(batch, call, i))
         return false;
-    sql_array_number(array++, (int64_t)lease->row);
+    postgres_array_number(array++, (int64_t)lease->row);
     (void)add_lease(array, lease);
     call->items[i].status = QUEUE_LEASE_ENDED;
     return true;
@@ -301,48 +302,48 @@ static bool close_arrays(struct sql_call *call)
 
 static bool send_look(struct sql_call *call, struct postgres_link *link)
 {
-    struct sql_params params = {0};
-    sql_params_text(&params, call->names.at);
-    sql_params_text(&params, call->bounds.at);
-    return send(call, link, SQL_LOOK, &params);
+    struct postgres_params params = {0};
+    postgres_params_text(&params, call->names.at);
+    postgres_params_text(&params, call->bounds.at);
+    return send(call, link, POSTGRES_LOOK, &params);
 }
 
 static bool send_take_one(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_take *take = &call->command->take;
-    struct sql_params params = {0};
-    sql_params_bytes(&params, take->topics[0]);
-    sql_params_bytes(&params, take->id);
-    sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, link->context->server);
-    sql_params_bytes(&params, take->consumer);
-    return send(call, link, SQL_TAKE_ONE, &params);
+    struct postgres_params params = {0};
+    postgres_params_bytes(&params, take->topics[0]);
+    postgres_params_bytes(&params, take->id);
+    postgres_params_number(&params, take->lease_ms);
+    postgres_params_number(&params, link->context->server);
+    postgres_params_bytes(&params, take->consumer);
+    return send(call, link, POSTGRES_TAKE_ONE, &params);
 }
 
 /* Adds the topics of a take and the maximum number of jobs, which takes that are sent together
  * share. */
 static bool take_params(struct sql_call *call, struct postgres_link *link, int64_t max,
-                        struct sql_params *params)
+                        struct postgres_params *params)
 {
     const struct queue_take *take = &call->command->take;
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
-    sql_params_text(params, call->names.at);
-    sql_params_text(params, call->bounds.at);
-    sql_params_number(params, max);
-    sql_params_number(params, take->lease_ms);
-    sql_params_number(params, link->context->server);
-    sql_params_bytes(params, take->consumer);
+    postgres_params_text(params, call->names.at);
+    postgres_params_text(params, call->bounds.at);
+    postgres_params_number(params, max);
+    postgres_params_number(params, take->lease_ms);
+    postgres_params_number(params, link->context->server);
+    postgres_params_bytes(params, take->consumer);
     return true;
 }
 
 static bool send_take_best(struct sql_call *call, struct postgres_link *link)
 {
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     return take_params(call, link, call->command->take.max, &params) &&
-           send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
+           send(call, link, POSTGRES_TAKE_BEST, &params) && send_look(call, link);
 }
 
 /* Returns true for a take without a job id and without priority order. */
@@ -368,13 +369,13 @@ static bool send_finds(struct sql_call *call, struct postgres_link *link)
     bool sent = true;
     call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
     for (size_t i = 0; call->items && i < command->count && sent; i++) {
-        struct postgres_step step = {.call = call, .statement = SQL_FIND, .first = i};
-        struct sql_params params = {0};
+        struct postgres_step step = {.call = call, .statement = POSTGRES_FIND, .first = i};
+        struct postgres_params params = {0};
         if (!command_item_is_good(command, i, &call->items[i]))
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
-        sql_params_bytes(&params, command->finds[i].topic);
-        sql_params_bytes(&params, command->finds[i].id);
+        postgres_params_bytes(&params, command->finds[i].topic);
+        postgres_params_bytes(&params, command->finds[i].id);
         sent = send_step(link, step, &params);
     }
     return call->items && sent;
@@ -382,14 +383,14 @@ static bool send_finds(struct sql_call *call, struct postgres_link *link)
 
 static bool send_get(struct sql_call *call, struct postgres_link *link)
 {
-    struct sql_params params = {0};
-    sql_params_bytes(&params, call->command->get.topic);
-    sql_params_bytes(&params, call->command->get.id);
+    struct postgres_params params = {0};
+    postgres_params_bytes(&params, call->command->get.topic);
+    postgres_params_bytes(&params, call->command->get.id);
     if (call->command->get.history) {
-        sql_params_number(&params, SQL_HISTORY_ENTRIES_MAX);
-        return send(call, link, SQL_HISTORY, &params);
+        postgres_params_number(&params, SQL_HISTORY_ENTRIES_MAX);
+        return send(call, link, POSTGRES_HISTORY, &params);
     }
-    return send(call, link, SQL_GET, &params);
+    return send(call, link, POSTGRES_GET, &params);
 }
 
 /* Sends the query of a list. Reads one more job than requested, to see whether there are more. */
@@ -397,95 +398,95 @@ static bool send_list(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_list *list = &call->command->list;
     struct queue_cursor cursor = {0};
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     if (list->cursor.len && !queue_cursor_parse(list->cursor, &cursor)) {
         call->status = QUEUE_BAD_CURSOR;
         return true;
     }
-    sql_params_bytes(&params, list->topic);
-    sql_params_number(&params, list->state);
-    sql_params_number(&params, (int64_t)list->limit + 1);
-    sql_params_number(&params, cursor.due_ms);
-    sql_params_number(&params, (int64_t)cursor.sequence);
-    sql_params_flag(&params, list->with_body);
-    return send(call, link, SQL_LIST, &params);
+    postgres_params_bytes(&params, list->topic);
+    postgres_params_number(&params, list->state);
+    postgres_params_number(&params, (int64_t)list->limit + 1);
+    postgres_params_number(&params, cursor.due_ms);
+    postgres_params_number(&params, (int64_t)cursor.sequence);
+    postgres_params_flag(&params, list->with_body);
+    return send(call, link, POSTGRES_LIST, &params);
 }
 
 static bool send_figures(struct sql_call *call, struct postgres_link *link, struct slice name,
                          struct slice after, uint32_t limit)
 {
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     if (name.len)
-        sql_params_bytes(&params, name);
+        postgres_params_bytes(&params, name);
     else
-        sql_params_null(&params);
+        postgres_params_null(&params);
     if (after.len)
-        sql_params_bytes(&params, after);
+        postgres_params_bytes(&params, after);
     else
-        sql_params_null(&params);
-    sql_params_number(&params, limit);
-    return send(call, link, SQL_FIGURES, &params);
+        postgres_params_null(&params);
+    postgres_params_number(&params, limit);
+    return send(call, link, POSTGRES_FIGURES, &params);
 }
 
 static bool send_put(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     const struct topic_settings *settings = &topic->settings;
-    struct sql_params params = {0};
-    sql_params_bytes(&params, topic->topic);
-    sql_params_number(&params, settings->policy.lease_ms);
-    sql_params_number(&params, settings->policy.ttl_ms);
-    sql_params_number(&params, settings->policy.backoff.kind);
-    sql_params_number(&params, settings->policy.backoff.first_ms);
-    sql_params_number(&params, settings->policy.backoff.max_ms);
-    sql_params_number(&params, settings->policy.max_attempts);
-    sql_params_number(&params, settings->on_conflict);
+    struct postgres_params params = {0};
+    postgres_params_bytes(&params, topic->topic);
+    postgres_params_number(&params, settings->policy.lease_ms);
+    postgres_params_number(&params, settings->policy.ttl_ms);
+    postgres_params_number(&params, settings->policy.backoff.kind);
+    postgres_params_number(&params, settings->policy.backoff.first_ms);
+    postgres_params_number(&params, settings->policy.backoff.max_ms);
+    postgres_params_number(&params, settings->policy.max_attempts);
+    postgres_params_number(&params, settings->on_conflict);
     if (settings->has_priority)
-        sql_params_number(&params, settings->priority);
+        postgres_params_number(&params, settings->priority);
     else
-        sql_params_null(&params);
-    sql_params_flag(&params, settings->dead_letter_expired);
-    sql_params_number(&params, settings->dedup_window_ms);
-    sql_params_number(&params, (int64_t)settings->max_jobs);
-    sql_params_number(&params, settings->push_rate.count);
-    sql_params_number(&params, settings->push_rate.unit);
-    sql_params_bytes(&params, settings->extension);
-    sql_params_number(&params, link->context->topics_max);
-    sql_params_number(&params, settings->history_ms);
-    return send(call, link, SQL_PUT, &params);
+        postgres_params_null(&params);
+    postgres_params_flag(&params, settings->dead_letter_expired);
+    postgres_params_number(&params, settings->dedup_window_ms);
+    postgres_params_number(&params, (int64_t)settings->max_jobs);
+    postgres_params_number(&params, settings->push_rate.count);
+    postgres_params_number(&params, settings->push_rate.unit);
+    postgres_params_bytes(&params, settings->extension);
+    postgres_params_number(&params, link->context->topics_max);
+    postgres_params_number(&params, settings->history_ms);
+    return send(call, link, POSTGRES_PUT, &params);
 }
 
 static bool send_pause(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
-    struct sql_params params = {0};
-    sql_params_bytes(&params, topic->topic);
-    sql_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
-    sql_params_number(&params, topic->pause_ms);
-    return send(call, link, SQL_PAUSE, &params);
+    struct postgres_params params = {0};
+    postgres_params_bytes(&params, topic->topic);
+    postgres_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
+    postgres_params_number(&params, topic->pause_ms);
+    return send(call, link, POSTGRES_PAUSE, &params);
 }
 
 static bool send_topic_step(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     int64_t jobs = POSTGRES_STEP_JOBS;
-    sql_params_bytes(&params, topic->topic);
+    postgres_params_bytes(&params, topic->topic);
     if (topic->verb == QUEUE_TOPIC_DELETE)
-        return send(call, link, SQL_DELETE, &params);
+        return send(call, link, POSTGRES_DELETE, &params);
     if (topic->verb == QUEUE_TOPIC_PURGE) {
-        sql_params_number(&params, topic->state);
-        sql_params_number(&params, jobs);
-        return send(call, link, SQL_PURGE, &params);
+        postgres_params_number(&params, topic->state);
+        postgres_params_number(&params, jobs);
+        return send(call, link, POSTGRES_PURGE, &params);
     }
     if (topic->id.len)
-        sql_params_bytes(&params, topic->id);
+        postgres_params_bytes(&params, topic->id);
     else
-        sql_params_null(&params);
+        postgres_params_null(&params);
     if (topic->max && (int64_t)(topic->max - call->affected) < jobs)
         jobs = (int64_t)(topic->max - call->affected);
-    sql_params_number(&params, jobs);
-    return send(call, link, SQL_REDRIVE, &params);
+    postgres_params_number(&params, jobs);
+    return send(call, link, POSTGRES_REDRIVE, &params);
 }
 
 static bool send_topic(struct sql_call *call, struct postgres_link *link)
@@ -514,14 +515,14 @@ static bool send_topic(struct sql_call *call, struct postgres_link *link)
 
 static bool send_forecast(struct sql_call *call, struct postgres_link *link)
 {
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     call->forecast = calloc(1, sizeof *call->forecast);
     if (!call->forecast)
         return false;
     call->forecast->from_ms = call->command->forecast.from_ms;
-    sql_params_bytes(&params, call->command->forecast.topic);
-    sql_params_number(&params, call->command->forecast.from_ms);
-    return send(call, link, SQL_FORECAST, &params);
+    postgres_params_bytes(&params, call->command->forecast.topic);
+    postgres_params_number(&params, call->command->forecast.from_ms);
+    return send(call, link, POSTGRES_FORECAST, &params);
 }
 
 static bool send_command(struct sql_call *call, struct postgres_link *link)
@@ -593,19 +594,19 @@ static bool send_looks(struct sql_call *call, struct postgres_link *link)
 }
 
 static bool send_own(struct sql_call *call, struct postgres_link *link,
-                     enum sql_statement statement, int64_t number)
+                     enum postgres_statement statement, int64_t number)
 {
-    struct sql_params params = {0};
-    sql_params_number(&params, number);
+    struct postgres_params params = {0};
+    postgres_params_number(&params, number);
     return send(call, link, statement, &params);
 }
 
 static bool send_flagged(struct sql_call *call, struct postgres_link *link,
-                         enum sql_statement statement, int64_t number, bool flag)
+                         enum postgres_statement statement, int64_t number, bool flag)
 {
-    struct sql_params params = {0};
-    sql_params_number(&params, number);
-    sql_params_flag(&params, flag);
+    struct postgres_params params = {0};
+    postgres_params_number(&params, number);
+    postgres_params_flag(&params, flag);
     return send(call, link, statement, &params);
 }
 
@@ -619,13 +620,13 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     case SQL_CALL_LOOK:
         return send_looks(call, link);
     case SQL_CALL_EXPIRE:
-        return send_flagged(call, link, SQL_EXPIRE, EXPIRE_JOBS, link->context->effects.tells);
+        return send_flagged(call, link, POSTGRES_EXPIRE, EXPIRE_JOBS, link->context->effects.tells);
     case SQL_CALL_UPKEEP:
-        return send_flagged(call, link, SQL_UPKEEP, link->context->server, call->listens);
+        return send_flagged(call, link, POSTGRES_UPKEEP, link->context->server, call->listens);
     case SQL_CALL_ADOPT:
-        return send_own(call, link, SQL_ADOPT, link->context->server);
+        return send_own(call, link, POSTGRES_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
-        return send_own(call, link, SQL_GOODBYE, link->context->server);
+        return send_own(call, link, POSTGRES_GOODBYE, link->context->server);
     case SQL_CALL_HEAR: /* not needed: PostgreSQL sends notifications */
         break;
     }
@@ -660,8 +661,8 @@ static bool is_look(const struct sql_call *call)
 static struct list *send_takes(struct list *at, const struct list *end, struct postgres_link *link)
 {
     struct sql_call *first = list_entry(at, struct sql_call, list);
-    struct postgres_step step = {.statement = SQL_TAKE, .first = link->sent.count};
-    struct sql_params params = {0};
+    struct postgres_step step = {.statement = POSTGRES_TAKE, .first = link->sent.count};
+    struct postgres_params params = {0};
     struct list *last = at;
     size_t max = 0;
     for (; at != end; at = at->next) {
@@ -671,8 +672,8 @@ static struct list *send_takes(struct list *at, const struct list *end, struct p
         if (!is_plain_take(call) || !takes_are_alike(&first->command->take, &call->command->take) ||
             (step.count && max + call->command->take.max > TAKE_JOBS_MAX))
             break;
-        struct sql_item item = {.call = call, .index = call->command->take.max};
-        if (!sql_items_add(&link->sent, item))
+        struct postgres_item item = {.call = call, .index = call->command->take.max};
+        if (!postgres_items_add(&link->sent, item))
             return NULL;
         max += item.index;
         step.count++;
@@ -704,11 +705,11 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
 static void clear_batches(struct postgres_link *link)
 {
     link->sent.count = 0;
-    sql_batch_clear(&link->pushes);
-    sql_batch_clear(&link->changes);
-    sql_batch_clear(&link->answers);
-    sql_batch_clear(&link->acks);
-    sql_batch_keys_clear(&link->keys);
+    postgres_batch_clear(&link->pushes);
+    postgres_batch_clear(&link->changes);
+    postgres_batch_clear(&link->answers);
+    postgres_batch_clear(&link->acks);
+    postgres_batch_keys_clear(&link->keys);
 }
 
 bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket)

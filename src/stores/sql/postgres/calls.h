@@ -16,7 +16,7 @@ enum {
 
 struct postgres_step {     /* One statement of a transaction. */
     struct sql_call *call; /* NULL: a batch, or a statement without a call */
-    enum sql_statement statement;
+    enum postgres_statement statement;
     size_t first, count; /* for a batch: its items in `sent` */
 };
 VECTOR_DECLARE(postgres_steps, struct postgres_step)
@@ -38,13 +38,13 @@ struct postgres_link {
     /* the last transaction; is_whole: it is in progress and commits by itself */
     struct sql_turn turn;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
-    struct sql_batch pushes, changes, answers,
+    struct postgres_batch pushes, changes, answers,
         acks; /* open while the transaction's statements are sent */
     const struct queue_push
         *groups[POSTGRES_GROUPS_COMPARED]; /* one push of each group in `pushes` */
     int old_ids; /* number of further batches of pushes that check for existing jobs first */
-    struct sql_batch_keys keys; /* keys of the items in the batches */
-    struct sql_items sent;      /* items in sent batches of this transaction */
+    struct postgres_batch_keys keys; /* keys of the items in the batches */
+    struct postgres_items sent;      /* items in sent batches of this transaction */
 };
 
 void postgres_batches_init(struct postgres_link *link);

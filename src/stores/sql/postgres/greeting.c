@@ -59,7 +59,7 @@ static bool agree(PGconn *connection, const char *text, char *error, size_t erro
     return is_done;
 }
 
-PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
+PGconn *postgres_connect(const char *url, char *error, size_t error_bytes)
 {
     static const char *const names[] = {"dbname",
                                         "connect_timeout",
@@ -117,9 +117,9 @@ static bool read_durability(struct meeting *meeting)
                            0, NULL);
     if (!result)
         return false;
-    struct slice sync = sql_row_text(result, 0, 0);
+    struct slice sync = postgres_row_text(result, 0, 0);
     (void)snprintf(meeting->out->sync, sizeof meeting->out->sync, "%.*s", (int)sync.len, sync.at);
-    meeting->out->is_durable = sql_row_flag(result, 0, 1) && !slice_is(sync, "off");
+    meeting->out->is_durable = postgres_row_flag(result, 0, 1) && !slice_is(sync, "off");
     libpq.PQclear(result);
     return true;
 }
@@ -128,8 +128,8 @@ static bool read_durability(struct meeting *meeting)
  * the new clock was read, so the result is late rather than early, and no job is delivered early. */
 static bool keep_time(struct meeting *meeting, const PGresult *hello, int64_t expected_ms)
 {
-    int64_t timeline = sql_row_number(hello, 0, 4), known = sql_row_number(hello, 0, 5);
-    int64_t adjust_ms = sql_row_number(hello, 0, 6);
+    int64_t timeline = postgres_row_number(hello, 0, 4), known = postgres_row_number(hello, 0, 5);
+    int64_t adjust_ms = postgres_row_number(hello, 0, 6);
     int64_t moved_ms = expected_ms ? expected_ms - meeting->out->now_ms : 0;
     char text[160];
     if (timeline == known || !timeline)
@@ -141,7 +141,7 @@ static bool keep_time(struct meeting *meeting, const PGresult *hello, int64_t ex
     PGresult *result = ask(meeting, text, 0, NULL);
     if (!result)
         return false;
-    meeting->out->now_ms = sql_row_number(result, 0, 0);
+    meeting->out->now_ms = postgres_row_number(result, 0, 0);
     meeting->out->moved_ms = moved_ms;
     libpq.PQclear(result);
     return true;
@@ -155,9 +155,9 @@ static bool introduce(struct meeting *meeting, const struct sql_wish *wish)
                            : ask(meeting, "SELECT * FROM tarry._hello(0)", 0, NULL);
     if (!result)
         return false;
-    struct slice name = sql_row_text(result, 0, 2), key = sql_row_text(result, 0, 3);
-    meeting->out->server = sql_row_number(result, 0, 0);
-    meeting->out->now_ms = sql_row_number(result, 0, 1);
+    struct slice name = postgres_row_text(result, 0, 2), key = postgres_row_text(result, 0, 3);
+    meeting->out->server = postgres_row_number(result, 0, 0);
+    meeting->out->now_ms = postgres_row_number(result, 0, 1);
     (void)snprintf(meeting->out->name, sizeof meeting->out->name, "%.*s", (int)name.len, name.at);
     if (key.len == sizeof meeting->out->key)
         memcpy(&meeting->out->key, key.at, sizeof meeting->out->key);
@@ -180,9 +180,9 @@ static bool read_ticket(struct meeting *meeting)
             "the last transaction of this server is still running, waiting for its end");
     if (!result)
         return false;
-    meeting->out->ticket = sql_row_number(result, 0, 0);
-    meeting->out->ticket_ms = sql_row_number(result, 0, 1);
-    meeting->number = sql_row_number(result, 0, 2);
+    meeting->out->ticket = postgres_row_number(result, 0, 0);
+    meeting->out->ticket_ms = postgres_row_number(result, 0, 1);
+    meeting->number = postgres_row_number(result, 0, 2);
     libpq.PQclear(result);
     return true;
 }
@@ -213,18 +213,19 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
 {
     struct meeting meeting = {.out = out};
     *out = (struct sql_greeting){0};
-    meeting.connection = sql_connect(wish->url, out->error, sizeof out->error);
+    meeting.connection = postgres_connect(wish->url, out->error, sizeof out->error);
     if (!meeting.connection)
         return false;
     bool is_ready =
         is_new_enough(&meeting) &&
-        sql_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
+        postgres_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
         read_durability(&meeting) &&
         agree(meeting.connection, settings, out->error, sizeof out->error) &&
         listen_to_news(&meeting) && introduce(&meeting, wish) && read_ticket(&meeting) &&
-        sql_statements_prepare(meeting.connection, out->error, sizeof out->error);
-    *flusher =
-        is_ready ? postgres_flusher_of(sql_connect(wish->url, NULL, 0), meeting.connection) : NULL;
+        postgres_statements_prepare(meeting.connection, out->error, sizeof out->error);
+    *flusher = is_ready
+                   ? postgres_flusher_of(postgres_connect(wish->url, NULL, 0), meeting.connection)
+                   : NULL;
     if (is_ready && libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
         libpq.PQenterPipelineMode(meeting.connection) == 1) {
         *connection = meeting.connection;
@@ -247,7 +248,7 @@ static const char *value_of(const PQconninfoOption *options, const char *name)
     return NULL;
 }
 
-void sql_url_emit(const char *url, char *out, size_t out_bytes)
+void postgres_url_emit(const char *url, char *out, size_t out_bytes)
 {
     PQconninfoOption *options = NULL;
     (void)snprintf(out, out_bytes, "postgres://");

@@ -17,9 +17,9 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
 
 /* Makes a connection only, for commands. Blocking. Returns NULL on failure, with the reason in
  * `error`. */
-PGconn *sql_connect(const char *url, char *error, size_t error_bytes);
+PGconn *postgres_connect(const char *url, char *error, size_t error_bytes);
 
 /* Formats the URL without its password and parameters, for display. */
-void sql_url_emit(const char *url, char *out, size_t out_bytes);
+void postgres_url_emit(const char *url, char *out, size_t out_bytes);
 
 #endif

@@ -44,22 +44,22 @@ static bool flight_send(struct postgres_link *link)
     return sent;
 }
 
-static bool send_plain(struct postgres_link *link, enum sql_statement statement,
-                       const struct sql_params *params)
+static bool send_plain(struct postgres_link *link, enum postgres_statement statement,
+                       const struct postgres_params *params)
 {
     struct postgres_step step = {.statement = statement};
     return postgres_steps_reserve(&link->steps, link->steps.count + 1) &&
-           sql_statement_send(link->connection, statement, params) &&
+           postgres_statement_send(link->connection, statement, params) &&
            postgres_steps_add(&link->steps, step);
 }
 
 static bool send_ticket(struct postgres_link *link, int64_t ticket)
 {
-    struct sql_params params = {0};
-    sql_params_number(&params, link->context->server);
-    sql_params_number(&params, ticket);
-    sql_params_number(&params, link->number);
-    return send_plain(link, SQL_TICKET, &params);
+    struct postgres_params params = {0};
+    postgres_params_number(&params, link->context->server);
+    postgres_params_number(&params, ticket);
+    postgres_params_number(&params, link->number);
+    return send_plain(link, POSTGRES_TICKET, &params);
 }
 
 /* Resets calls before they are sent in another form. */
@@ -85,11 +85,11 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
     }
     if (turn->is_single)
         return postgres_calls_send(turn->calls, link) && flight_send(link);
-    sent = send_plain(link, SQL_BEGIN, NULL) &&
-           (turn->is_durable || send_plain(link, SQL_LAZY, NULL)) &&
-           (!turn->is_brief || send_plain(link, SQL_BRIEF, NULL)) &&
+    sent = send_plain(link, POSTGRES_BEGIN, NULL) &&
+           (turn->is_durable || send_plain(link, POSTGRES_LAZY, NULL)) &&
+           (!turn->is_brief || send_plain(link, POSTGRES_BRIEF, NULL)) &&
            (!turn->ticket || send_ticket(link, turn->ticket));
-    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, SQL_NOW, NULL) &&
+    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, POSTGRES_NOW, NULL) &&
            flight_send(link);
 }
 
@@ -104,14 +104,14 @@ static bool send_tallies(struct postgres_link *link)
 {
     const struct sql_tallies *tallies = &link->context->effects.tallies;
     for (size_t i = 0; i < tallies->count; i++) {
-        struct sql_params params = {0};
+        struct postgres_params params = {0};
         struct buffer counts;
         buffer_init(&counts, 1024);
         emit_counts(&counts, tallies->at[i].counts);
-        sql_params_number(&params, tallies->at[i].topic);
-        sql_params_number(&params, link->context->server);
-        sql_params_text(&params, counts.at);
-        bool sent = !counts.failed && send_plain(link, SQL_TALLY, &params);
+        postgres_params_number(&params, tallies->at[i].topic);
+        postgres_params_number(&params, link->context->server);
+        postgres_params_text(&params, counts.at);
+        bool sent = !counts.failed && send_plain(link, POSTGRES_TALLY, &params);
         buffer_fini(&counts);
         if (!sent)
             return false;
@@ -122,10 +122,10 @@ static bool send_tallies(struct postgres_link *link)
 static bool send_one_news(struct postgres_link *link, char what, const char *topic, int64_t due_ms)
 {
     char text[JOB_TOPIC_BYTES_MAX + 40];
-    struct sql_params params = {0};
+    struct postgres_params params = {0};
     (void)snprintf(text, sizeof text, "%c %s %lld", what, topic, (long long)due_ms);
-    sql_params_text(&params, text);
-    return send_plain(link, SQL_NOTIFY, &params);
+    postgres_params_text(&params, text);
+    return send_plain(link, POSTGRES_NOTIFY, &params);
 }
 
 /* Sends notifications. Jobs with a later due time need no notification, since other servers check
@@ -159,7 +159,7 @@ static bool send_events(struct postgres_link *link)
     uint64_t lost = effects->events_lost;
     bool sent = true;
     for (int i = 0; i < MESSAGES_MAX && sent && (lines.len || lost); i++) {
-        struct sql_params params = {0};
+        struct postgres_params params = {0};
         char text[MESSAGE_BYTES_MAX + 1];
         if (i == MESSAGES_MAX - 1)
             lost += sql_event_count(lines);
@@ -171,8 +171,8 @@ static bool send_events(struct postgres_link *link)
         memcpy(text + head, part.at ? part.at : "", part.len);
         text[(size_t)head + part.len] = '\0';
         lost = 0;
-        sql_params_text(&params, text);
-        sent = send_plain(link, SQL_TELL, &params);
+        postgres_params_text(&params, text);
+        sent = send_plain(link, POSTGRES_TELL, &params);
     }
     return sent;
 }
@@ -183,7 +183,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     flight_begin(link, context);
     return send_tallies(link) && (turn->is_alone || send_news(link)) &&
-           (!turn->is_heard || send_events(link)) && send_plain(link, SQL_COMMIT, NULL) &&
+           (!turn->is_heard || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            flight_send(link);
 }
 
@@ -191,7 +191,7 @@ static bool on_send_rollback(struct sql_link *base)
 {
     struct postgres_link *link = link_of(base);
     flight_begin(link, link->context);
-    return send_plain(link, SQL_ROLLBACK, NULL) && flight_send(link);
+    return send_plain(link, POSTGRES_ROLLBACK, NULL) && flight_send(link);
 }
 
 /* ---- reading ---- */
@@ -240,8 +240,8 @@ static void take_answer(struct postgres_link *link, PGresult *result)
             note_no_memory(&link->link.fault);
         return;
     }
-    if (step && step->statement == SQL_NOW)
-        link->context->now_ms = sql_row_number(result, 0, 0);
+    if (step && step->statement == POSTGRES_NOW)
+        link->context->now_ms = postgres_row_number(result, 0, 0);
     libpq.PQclear(result);
 }
 
@@ -404,10 +404,10 @@ static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
 
 static bool on_migrate(const char *url, char *error, size_t error_bytes)
 {
-    PGconn *connection = sql_connect(url, error, error_bytes);
+    PGconn *connection = postgres_connect(url, error, error_bytes);
     if (!connection)
         return false;
-    bool is_done = sql_schema_check(connection, true, error, error_bytes);
+    bool is_done = postgres_schema_check(connection, true, error, error_bytes);
     libpq.PQfinish(connection);
     return is_done;
 }
@@ -416,8 +416,8 @@ static bool on_migrate(const char *url, char *error, size_t error_bytes)
 static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
                     size_t error_bytes)
 {
-    PGconn *connection = sql_connect(url, error, error_bytes);
-    bool is_done = connection && sql_schema_check(connection, false, error, error_bytes);
+    PGconn *connection = postgres_connect(url, error, error_bytes);
+    bool is_done = connection && postgres_schema_check(connection, false, error, error_bytes);
     if (is_done) {
         PGresult *result = libpq.PQexec(
             connection,
@@ -497,8 +497,8 @@ const struct sql_dialect sql_postgres = {
     .greet = on_greet,
     .migrate = on_migrate,
     .fsck = on_fsck,
-    .schema = sql_schema_text,
-    .place = sql_url_emit,
+    .schema = postgres_schema_text,
+    .place = postgres_url_emit,
     .close = on_close,
     .socket = on_socket,
     .wants = on_wants,

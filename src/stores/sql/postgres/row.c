@@ -8,12 +8,12 @@ static uint64_t big_endian(const char *at, int bytes)
     return number;
 }
 
-bool sql_row_is_null(const PGresult *result, int row, int column)
+bool postgres_row_is_null(const PGresult *result, int row, int column)
 {
     return libpq.PQgetisnull(result, row, column);
 }
 
-int64_t sql_row_number(const PGresult *result, int row, int column)
+int64_t postgres_row_number(const PGresult *result, int row, int column)
 {
     const char *at = libpq.PQgetvalue(result, row, column);
     switch (libpq.PQgetlength(result, row, column)) {
@@ -32,13 +32,13 @@ int64_t sql_row_number(const PGresult *result, int row, int column)
     }
 }
 
-bool sql_row_flag(const PGresult *result, int row, int column)
+bool postgres_row_flag(const PGresult *result, int row, int column)
 {
     return libpq.PQgetlength(result, row, column) == 1 &&
            libpq.PQgetvalue(result, row, column)[0] != 0;
 }
 
-struct slice sql_row_text(const PGresult *result, int row, int column)
+struct slice postgres_row_text(const PGresult *result, int row, int column)
 {
     return slice_make(libpq.PQgetvalue(result, row, column),
                       (size_t)libpq.PQgetlength(result, row, column));
@@ -46,9 +46,9 @@ struct slice sql_row_text(const PGresult *result, int row, int column)
 
 /* Reads an array. Its header is: dimensions, has NULLs, type of the items, size, first index. Each
  * item is preceded by its length. */
-void sql_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
+void postgres_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
 {
-    struct slice text = sql_row_text(result, row, column);
+    struct slice text = postgres_row_text(result, row, column);
     const size_t header = 20, item = 12;
     memset(counts, 0, SQL_COUNTS * sizeof *counts);
     for (size_t i = 0; i < SQL_COUNTS && text.len >= header + (i + 1) * item; i++)

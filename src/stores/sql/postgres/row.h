@@ -13,12 +13,12 @@
 
 #include <stdint.h>
 
-bool sql_row_is_null(const PGresult *result, int row, int column);
-int64_t sql_row_number(const PGresult *result, int row,
-                       int column); /* boolean, smallint, int, bigint */
-bool sql_row_flag(const PGresult *result, int row, int column);
-struct slice sql_row_text(const PGresult *result, int row, int column); /* text, bytea */
+bool postgres_row_is_null(const PGresult *result, int row, int column);
+int64_t postgres_row_number(const PGresult *result, int row,
+                            int column); /* boolean, smallint, int, bigint */
+bool postgres_row_flag(const PGresult *result, int row, int column);
+struct slice postgres_row_text(const PGresult *result, int row, int column); /* text, bytea */
 /* Reads a bigint[]. Missing entries are 0. */
-void sql_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS]);
+void postgres_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS]);
 
 #endif

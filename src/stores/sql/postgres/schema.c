@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slice sql_schema_text(void)
+struct slice postgres_schema_text(void)
 {
-    return slice_make(sql_migration_1_text, sql_migration_1_bytes);
+    return slice_make(postgres_migration_1_text, postgres_migration_1_bytes);
 }
 
 static bool do_text(PGconn *connection, const char *text, char *error, size_t error_bytes)
@@ -49,9 +49,9 @@ static bool read_version(PGconn *connection, int *version, int *oldest, char *er
 
 static bool migrate_from(PGconn *connection, int version, char *error, size_t error_bytes)
 {
-    if (version >= SQL_SCHEMA_VERSION)
+    if (version >= POSTGRES_SCHEMA_VERSION)
         return true;
-    char *text = strndup(sql_migration_1_text, sql_migration_1_bytes);
+    char *text = strndup(postgres_migration_1_text, postgres_migration_1_bytes);
     bool is_done = text && do_text(connection, text, error, error_bytes);
     free(text);
     return is_done;
@@ -67,12 +67,12 @@ static bool migrate_locked(PGconn *connection, char *error, size_t error_bytes)
            do_text(connection, "COMMIT", error, error_bytes);
 }
 
-bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t error_bytes)
+bool postgres_schema_check(PGconn *connection, bool migrate, char *error, size_t error_bytes)
 {
     int version, oldest;
     if (!read_version(connection, &version, &oldest, error, error_bytes))
         return false;
-    if (version < SQL_SCHEMA_VERSION && migrate) {
+    if (version < POSTGRES_SCHEMA_VERSION && migrate) {
         if (!migrate_locked(connection, error, error_bytes)) {
             (void)do_text(connection, "ROLLBACK", NULL, 0);
             return false;
@@ -84,12 +84,12 @@ bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t erro
         return error_text(error, error_bytes,
                           "the database has no schema 'tarry', run 'tarry sql "
                           "migrate URL', or start with --migrate");
-    if (version < SQL_SCHEMA_VERSION)
+    if (version < POSTGRES_SCHEMA_VERSION)
         return error_text(error, error_bytes,
                           "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
                           "sql migrate URL'",
-                          version, SQL_SCHEMA_VERSION);
-    if (oldest > SQL_SCHEMA_VERSION)
+                          version, POSTGRES_SCHEMA_VERSION);
+    if (oldest > POSTGRES_SCHEMA_VERSION)
         return error_text(error, error_bytes,
                           "the schema 'tarry' has version %d, which this tarry is too old for",
                           version);

@@ -7,14 +7,14 @@
 #include "base/slice.h"
 #include "sql/postgres/libpq.h"
 
-enum { SQL_SCHEMA_VERSION = 1 };
+enum { POSTGRES_SCHEMA_VERSION = 1 };
 
 /* Returns the whole schema as SQL, for users who run it manually. */
-struct slice sql_schema_text(void);
+struct slice postgres_schema_text(void);
 
 /* Returns true if this version can use the schema. With `migrate`, creates it or migrates it to
  * this version first. This happens under a lock: servers that start together wait for the first
  * one. Returns false with instructions in `error` otherwise. */
-bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t error_bytes);
+bool postgres_schema_check(PGconn *connection, bool migrate, char *error, size_t error_bytes);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-extern const char sql_migration_1_text[];
-extern const size_t sql_migration_1_bytes;
+extern const char postgres_migration_1_text[];
+extern const size_t postgres_migration_1_bytes;
 
 #endif

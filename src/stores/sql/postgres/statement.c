@@ -8,53 +8,55 @@
 
 #define CALL "SELECT * FROM tarry."
 
-static const char *const texts[SQL_STATEMENTS] = {
-    [SQL_BEGIN] = "BEGIN",
-    [SQL_LAZY] = "SET LOCAL synchronous_commit = off",
-    [SQL_BRIEF] = "SET LOCAL lock_timeout = '20ms'",
-    [SQL_COMMIT] = "COMMIT",
-    [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_TICKET] = CALL "_ticket($1, $2, $3)",
-    [SQL_NOW] = CALL "now_ms()",
-    [SQL_PUSHES] = CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-                        "$16, $17, $18, $19, $20, $21, $22, $23, $24)",
-    [SQL_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    [SQL_ANSWERS] = CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-    [SQL_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8)",
-    [SQL_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
-    [SQL_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
-    [SQL_TAKE_ONE] = CALL "_take_one($1, $2, $3, $4, $5)",
-    [SQL_LOOK] = CALL "_look($1, $2)",
-    [SQL_GET] = CALL "_get($1, $2)",
-    [SQL_HISTORY] = CALL "_history($1, $2, $3)",
-    [SQL_FIND] = CALL "_find($1, $2)",
-    [SQL_LIST] = CALL "_list($1, $2, $3, $4, $5, $6)",
-    [SQL_FIGURES] = CALL "_figures($1, $2, $3)",
-    [SQL_PUT] =
+static const char *const texts[POSTGRES_STATEMENTS] = {
+    [POSTGRES_BEGIN] = "BEGIN",
+    [POSTGRES_LAZY] = "SET LOCAL synchronous_commit = off",
+    [POSTGRES_BRIEF] = "SET LOCAL lock_timeout = '20ms'",
+    [POSTGRES_COMMIT] = "COMMIT",
+    [POSTGRES_ROLLBACK] = "ROLLBACK",
+    [POSTGRES_TICKET] = CALL "_ticket($1, $2, $3)",
+    [POSTGRES_NOW] = CALL "now_ms()",
+    [POSTGRES_PUSHES] =
+        CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
+             "$16, $17, $18, $19, $20, $21, $22, $23, $24)",
+    [POSTGRES_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    [POSTGRES_ANSWERS] =
+        CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8)",
+    [POSTGRES_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
+    [POSTGRES_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
+    [POSTGRES_TAKE_ONE] = CALL "_take_one($1, $2, $3, $4, $5)",
+    [POSTGRES_LOOK] = CALL "_look($1, $2)",
+    [POSTGRES_GET] = CALL "_get($1, $2)",
+    [POSTGRES_HISTORY] = CALL "_history($1, $2, $3)",
+    [POSTGRES_FIND] = CALL "_find($1, $2)",
+    [POSTGRES_LIST] = CALL "_list($1, $2, $3, $4, $5, $6)",
+    [POSTGRES_FIGURES] = CALL "_figures($1, $2, $3)",
+    [POSTGRES_PUT] =
         CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
-    [SQL_PAUSE] = CALL "_pause($1, $2, $3)",
-    [SQL_DELETE] = CALL "_delete($1)",
-    [SQL_PURGE] = CALL "_purge($1, $2, $3)",
-    [SQL_REDRIVE] = CALL "_redrive($1, $2, $3)",
-    [SQL_FORECAST] = CALL "_forecast($1, $2)",
-    [SQL_EXPIRE] = CALL "_expire($1, $2)",
-    [SQL_UPKEEP] = CALL "_upkeep($1, $2)",
-    [SQL_ADOPT] = CALL "_adopt($1)",
-    [SQL_GOODBYE] = CALL "_goodbye($1)",
-    [SQL_TALLY] = "INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES ($1, $2, $3) "
-                  "ON CONFLICT (topic, slot) "
-                  "DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts)",
-    [SQL_NOTIFY] = "SELECT pg_notify('tarry', $1)",
-    [SQL_TELL] = "SELECT pg_notify('tarry_events', $1)",
+    [POSTGRES_PAUSE] = CALL "_pause($1, $2, $3)",
+    [POSTGRES_DELETE] = CALL "_delete($1)",
+    [POSTGRES_PURGE] = CALL "_purge($1, $2, $3)",
+    [POSTGRES_REDRIVE] = CALL "_redrive($1, $2, $3)",
+    [POSTGRES_FORECAST] = CALL "_forecast($1, $2)",
+    [POSTGRES_EXPIRE] = CALL "_expire($1, $2)",
+    [POSTGRES_UPKEEP] = CALL "_upkeep($1, $2)",
+    [POSTGRES_ADOPT] = CALL "_adopt($1)",
+    [POSTGRES_GOODBYE] = CALL "_goodbye($1)",
+    [POSTGRES_TALLY] = "INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES ($1, $2, $3) "
+                       "ON CONFLICT (topic, slot) "
+                       "DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts)",
+    [POSTGRES_NOTIFY] = "SELECT pg_notify('tarry', $1)",
+    [POSTGRES_TELL] = "SELECT pg_notify('tarry_events', $1)",
 };
 
-static int params_next(struct sql_params *params)
+static int params_next(struct postgres_params *params)
 {
-    assert(params->count < SQL_PARAMS_MAX);
+    assert(params->count < POSTGRES_PARAMS_MAX);
     return params->count++;
 }
 
-void sql_params_number(struct sql_params *params, int64_t number)
+void postgres_params_number(struct postgres_params *params, int64_t number)
 {
     int i = params_next(params);
     (void)snprintf(params->numbers[i], sizeof params->numbers[i], "%" PRId64, number);
@@ -62,12 +64,12 @@ void sql_params_number(struct sql_params *params, int64_t number)
     params->forms[i] = 0;
 }
 
-void sql_params_flag(struct sql_params *params, bool flag)
+void postgres_params_flag(struct postgres_params *params, bool flag)
 {
-    sql_params_text(params, flag ? "t" : "f");
+    postgres_params_text(params, flag ? "t" : "f");
 }
 
-void sql_params_bytes(struct sql_params *params, struct slice bytes)
+void postgres_params_bytes(struct postgres_params *params, struct slice bytes)
 {
     int i = params_next(params);
     params->values[i] = bytes.at ? bytes.at : "";
@@ -75,26 +77,26 @@ void sql_params_bytes(struct sql_params *params, struct slice bytes)
     params->forms[i] = 1;
 }
 
-void sql_params_text(struct sql_params *params, const char *text)
+void postgres_params_text(struct postgres_params *params, const char *text)
 {
     int i = params_next(params);
     params->values[i] = text;
     params->forms[i] = 0;
 }
 
-void sql_params_null(struct sql_params *params)
+void postgres_params_null(struct postgres_params *params)
 {
-    sql_params_text(params, NULL);
+    postgres_params_text(params, NULL);
 }
 
-static void statement_name(enum sql_statement statement, char name[12])
+static void statement_name(enum postgres_statement statement, char name[12])
 {
     (void)snprintf(name, 12, "tarry_%d", (int)statement);
 }
 
-bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes)
+bool postgres_statements_prepare(PGconn *connection, char *error, size_t error_bytes)
 {
-    for (enum sql_statement i = SQL_BEGIN; i < SQL_STATEMENTS; i++) {
+    for (enum postgres_statement i = POSTGRES_BEGIN; i < POSTGRES_STATEMENTS; i++) {
         char name[12];
         statement_name(i, name);
         PGresult *result = libpq.PQprepare(connection, name, texts[i], 0, NULL);
@@ -109,8 +111,8 @@ bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes)
     return true;
 }
 
-bool sql_statement_send(PGconn *connection, enum sql_statement statement,
-                        const struct sql_params *params)
+bool postgres_statement_send(PGconn *connection, enum postgres_statement statement,
+                             const struct postgres_params *params)
 {
     char name[12];
     statement_name(statement, name);

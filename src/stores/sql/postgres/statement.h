@@ -10,64 +10,64 @@
 
 #include <stdint.h>
 
-enum sql_statement {
-    SQL_BEGIN = 1,
-    SQL_LAZY,  /* the commit does not wait for the disk */
-    SQL_BRIEF, /* waits only briefly for a lock */
-    SQL_COMMIT,
-    SQL_ROLLBACK,
-    SQL_TICKET,
-    SQL_NOW,
-    SQL_PUSHES,
-    SQL_CHANGES,
-    SQL_ANSWERS,
-    SQL_ACKS, /* answers that are only acks */
-    SQL_TAKE,
-    SQL_TAKE_BEST, /* by priority over all topics */
-    SQL_TAKE_ONE,
-    SQL_LOOK,
-    SQL_GET,
-    SQL_HISTORY,
-    SQL_FIND,
-    SQL_LIST,
-    SQL_FIGURES,
-    SQL_PUT,
-    SQL_PAUSE,
-    SQL_DELETE,
-    SQL_PURGE,
-    SQL_REDRIVE,
-    SQL_FORECAST,
-    SQL_EXPIRE,
-    SQL_UPKEEP,
-    SQL_ADOPT,
-    SQL_GOODBYE,
-    SQL_TALLY,
-    SQL_NOTIFY,
-    SQL_TELL, /* sends events */
-    SQL_STATEMENTS
+enum postgres_statement {
+    POSTGRES_BEGIN = 1,
+    POSTGRES_LAZY,  /* the commit does not wait for the disk */
+    POSTGRES_BRIEF, /* waits only briefly for a lock */
+    POSTGRES_COMMIT,
+    POSTGRES_ROLLBACK,
+    POSTGRES_TICKET,
+    POSTGRES_NOW,
+    POSTGRES_PUSHES,
+    POSTGRES_CHANGES,
+    POSTGRES_ANSWERS,
+    POSTGRES_ACKS, /* answers that are only acks */
+    POSTGRES_TAKE,
+    POSTGRES_TAKE_BEST, /* by priority over all topics */
+    POSTGRES_TAKE_ONE,
+    POSTGRES_LOOK,
+    POSTGRES_GET,
+    POSTGRES_HISTORY,
+    POSTGRES_FIND,
+    POSTGRES_LIST,
+    POSTGRES_FIGURES,
+    POSTGRES_PUT,
+    POSTGRES_PAUSE,
+    POSTGRES_DELETE,
+    POSTGRES_PURGE,
+    POSTGRES_REDRIVE,
+    POSTGRES_FORECAST,
+    POSTGRES_EXPIRE,
+    POSTGRES_UPKEEP,
+    POSTGRES_ADOPT,
+    POSTGRES_GOODBYE,
+    POSTGRES_TALLY,
+    POSTGRES_NOTIFY,
+    POSTGRES_TELL, /* sends events */
+    POSTGRES_STATEMENTS
 };
 
-enum { SQL_PARAMS_MAX = 24 };
+enum { POSTGRES_PARAMS_MAX = 24 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
-struct sql_params {
+struct postgres_params {
     int count;
-    const char *values[SQL_PARAMS_MAX];
-    int lengths[SQL_PARAMS_MAX], forms[SQL_PARAMS_MAX];
-    char numbers[SQL_PARAMS_MAX][24];
+    const char *values[POSTGRES_PARAMS_MAX];
+    int lengths[POSTGRES_PARAMS_MAX], forms[POSTGRES_PARAMS_MAX];
+    char numbers[POSTGRES_PARAMS_MAX][24];
 };
 
-void sql_params_number(struct sql_params *params, int64_t number);
-void sql_params_flag(struct sql_params *params, bool flag);
-void sql_params_bytes(struct sql_params *params, struct slice bytes); /* never NULL */
-void sql_params_text(struct sql_params *params, const char *text);    /* in SQL syntax */
-void sql_params_null(struct sql_params *params);
+void postgres_params_number(struct postgres_params *params, int64_t number);
+void postgres_params_flag(struct postgres_params *params, bool flag);
+void postgres_params_bytes(struct postgres_params *params, struct slice bytes); /* never NULL */
+void postgres_params_text(struct postgres_params *params, const char *text);    /* in SQL syntax */
+void postgres_params_null(struct postgres_params *params);
 
 /* Prepares all statements on a new connection. Blocking. */
-bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes);
+bool postgres_statements_prepare(PGconn *connection, char *error, size_t error_bytes);
 /* Sends a statement into the pipeline. Its result is in binary format. Returns false if out of
  * memory or if the connection is lost. */
-bool sql_statement_send(PGconn *connection, enum sql_statement statement,
-                        const struct sql_params *params);
+bool postgres_statement_send(PGconn *connection, enum postgres_statement statement,
+                             const struct postgres_params *params);
 
 #endif

@@ -18,7 +18,7 @@ static void on_disconnect(void *connection)
 /* Connects with short timeouts, since the server's own thread waits for the result. */
 static void *on_connect(const char *url, char *error)
 {
-    PGconn *connection = sql_connect(url, error, SQL_TOKENS_ERROR_BYTES);
+    PGconn *connection = postgres_connect(url, error, SQL_TOKENS_ERROR_BYTES);
     if (connection)
         libpq.PQclear(libpq.PQexec(connection,
                                    "SET statement_timeout = '5s'; SET lock_timeout = '2s'; "
@@ -55,9 +55,9 @@ static int on_read(void *connection, char version[SQL_TOKENS_VERSION_BYTES], str
     } else if (libpq.PQntuples(result) != 1) {
         status = sql_tokens_absent(error);
     } else {
-        struct slice present = sql_row_text(result, 0, 0);
+        struct slice present = postgres_row_text(result, 0, 0);
         (void)snprintf(version, SQL_TOKENS_VERSION_BYTES, "%.*s", (int)present.len, present.at);
-        buffer_append_slice(out, sql_row_text(result, 0, 1));
+        buffer_append_slice(out, postgres_row_text(result, 0, 1));
         if (out->failed)
             status = error_result(-EFBIG, error, SQL_TOKENS_ERROR_BYTES,
                                   "the tokens in PostgreSQL are too large");
