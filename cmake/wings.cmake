@@ -1,5 +1,5 @@
-# A wing is what a build may be without: -DTARRY_WITH_KAFKA=OFF. Its files are named here and nowhere else; in a build
-# without it they are left out, and src/GROUP/ROOM/absent/WING.c, where a room has one, stands in their place.
+# A wing is an optional part of a build: -DTARRY_WITH_KAFKA=OFF. Its files are named here only; a build
+# without it leaves them out and takes src/GROUP/ROOM/absent/WING.c instead, if the room has one.
 set(TARRY_WINGS)
 
 # tarry_wing(NAME TITLE FILES [ROOM...]): FILES is an expression for the sources, as ROOM/FILE; the rooms are left out whole.
@@ -11,7 +11,7 @@ function(tarry_wing NAME TITLE FILES)
     set(TARRY_ROOMS_${NAME} ${ARGN} PARENT_SCOPE)
 endfunction()
 
-# What needs another wing goes with it.
+# Removes a wing together with another one that it needs.
 function(tarry_wing_needs NAME OTHER)
     if(TARRY_WITH_${NAME} AND NOT TARRY_WITH_${OTHER})
         message(STATUS "without TARRY_WITH_${OTHER} there is no TARRY_WITH_${NAME} either")

@@ -1,21 +1,21 @@
-// Calls of the server that this page came from, and of no other.
+// Calls of the API, only on the server that this page came from.
 import { app } from "./app.js";
 
-/** The server's refusal, as it told it (RFC 9457), or that it could not be reached (status 0). */
+/** A refusal of the server (RFC 9457), or a failure to reach it (status 0). */
 export class Problem extends Error {
-    /** @param {number} status @param {any} told */
-    constructor(status, told) {
-        super(told.detail ?? told.title ?? String(status));
+    /**  */
+    constructor(status, problem) {
+        super(problem.detail ?? problem.title ?? String(status));
         this.status = status;
-        this.code = told.code ?? "";
-        this.limit = told.limit;
-        this.state = told.state;
+        this.code = problem.code ?? "";
+        this.limit = problem.limit;
+        this.state = problem.state;
     }
 }
 
 const BASE = new URL("../", document.baseURI);
 
-/** Where the API is, as a text that may be shown. */
+/** The address of the API as text for display. */
 export const origin = BASE.href.replace(/\/$/, "");
 
 /** "v1/topics/a%2Fb/jobs": each part is escaped. @param {...string} parts */
@@ -31,7 +31,7 @@ export function queryOf(query) {
     return text ? "?" + text : "";
 }
 
-/** Headers that say who asks. */
+/** Headers with the credentials of the user. */
 export function credentials() {
     return app.token ? { Authorization: `Bearer ${app.token}` } : {};
 }
@@ -50,15 +50,15 @@ export async function ask(method, where, { query = {}, json, body, headers = {},
         throw new Problem(0, { code: "unreachable", detail: "" });
     }
     const text = await answer.text();
-    let told;
+    let content;
     try {
-        told = text ? JSON.parse(text) : {};
+        content = text ? JSON.parse(text) : {};
     } catch {
-        told = { detail: text.slice(0, 200) };
+        content = { detail: text.slice(0, 200) };
     }
-    if (answer.ok) return told;
-    if (answer.status === 401) document.dispatchEvent(new Event("tarry:who"));
-    throw new Problem(answer.status, told);
+    if (answer.ok) return content;
+    if (answer.status === 401) document.dispatchEvent(new Event("tarry:login"));
+    throw new Problem(answer.status, content);
 }
 
 export const get = (where, query, signal) => ask("GET", where, { query, signal });

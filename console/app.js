@@ -1,4 +1,4 @@
-// What the page as a whole knows: the one state that there is.
+// The state of the whole page; there is no other global state.
 
 /** @typedef {{name: string, kind: string, scopes: string[], topics: string[], expires_at?: string}} Caller */
 
@@ -7,7 +7,7 @@ export const app = {
     language: "en",
     /** Milliseconds that the server's clock is ahead of this one. */
     skew: 0,
-    /** In memory; in the session's storage too, where the user wants that. @type {string|null} */
+    /** In memory, and also in the session's storage if the user chose that. @type {string|null} */
     token: null,
     /** The answer of /v1/info. @type {any} */
     info: null,

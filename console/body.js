@@ -13,7 +13,7 @@ export function bytesOf(base64) {
     return out;
 }
 
-/** The text, or null where the bytes are no UTF-8. @param {Uint8Array} bytes */
+/** The text, or null if the bytes are not UTF-8. @param {Uint8Array} bytes */
 export function textOf(bytes) {
     try {
         return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

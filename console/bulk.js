@@ -1,8 +1,8 @@
-// One change to many jobs: first they are collected, then it is said how many they are, then they are changed a batch at a time.
-// It shows how far it is and can be stopped at any time; what was done by then is done.
+// One change to many jobs: collects them, shows their number, then changes them in batches.
+// It shows its progress and can be stopped at any time; finished batches stay changed.
 import { get, path, post } from "./api.js";
 import { openDialog } from "./dialog.js";
-import { bdi, el, fill, say } from "./dom.js";
+import { bdi, el, fill, setText } from "./dom.js";
 import { number } from "./format.js";
 import { reason } from "./notice.js";
 import { dueFields } from "./push.js";
@@ -11,8 +11,8 @@ import { t } from "./words.js";
 
 const LOOK = 1000, BATCH = 500, MOST = 100_000, SHOWN = 50;
 
-/** All that the search finds, by their ids. @param {string} topic @param {object} search @param {(found: number, seen: number) => void} told @param {AbortSignal} signal */
-async function collect(topic, search, told, signal) {
+/** Collects the ids of all jobs that the search finds. @param {string} topic @param {object} search @param {(found: number, seen: number) => void} progress @param {AbortSignal} signal */
+async function collect(topic, search, progress, signal) {
     const ids = new Set();
     let cursor = "", seen = 0;
     do {
@@ -20,7 +20,7 @@ async function collect(topic, search, told, signal) {
         for (const { id } of page.jobs) ids.add(id);
         seen += page.seen ?? page.jobs.length;
         cursor = page.cursor;
-        told(ids.size, seen);
+        progress(ids.size, seen);
     } while (cursor && ids.size < MOST);
     return { ids: [...ids].slice(0, MOST), isAll: !cursor && ids.size <= MOST };
 }
@@ -70,10 +70,10 @@ export function bulk(topic, verb, what) {
                     break;
                 }
                 bar.value = done;
-                say(line, t("bulk.done", { done, of: ids.length }));
+                setText(line, t("bulk.done", { done, of: ids.length }));
             }
             bar.value = done;
-            say(line, fault ? reason(fault) : end.signal.aborted ? t("bulk.stopped", { done, of: ids.length }) : t("bulk.finished", { done }));
+            setText(line, fault ? reason(fault) : end.signal.aborted ? t("bulk.stopped", { done, of: ids.length }) : t("bulk.finished", { done }));
             fill(more,
                 el("dl", { class: "facts inline" }, [...results].map(([word, n]) => el("div", {}, el("dt", {}, word), el("dd", {}, number(n))))),
                 failed.length ? [el("p", {}, t("bulk.refused")), el("ul", { class: "bulk-failed" }, failed.map(([id, why]) => el("li", {}, el("a", { class: "mono", href: href(["topics", topic, "jobs", id]) }, bdi(id)), " ", bdi(why))))] : null);
@@ -83,7 +83,7 @@ export function bulk(topic, verb, what) {
 
         function confirm(ids, isAll) {
             bar.hidden = true;
-            say(line, ids.length ? t("bulk.found", { n: ids.length }) : t("bulk.none"));
+            setText(line, ids.length ? t("bulk.found", { n: ids.length }) : t("bulk.none"));
             fill(more, isAll ? null : el("p", { class: "help" }, t("bulk.most", { n: MOST })), due && ids.length ? due.node : null, ids.length ? el("p", { class: "help" }, t(`bulk.${verb}.what`)) : null, el("p", { class: "form-error", role: "alert" }));
             const yes = el("button", { type: "button", id: "bulk-do", class: verb === "cancel" ? "primary danger" : "primary", on: { click: () => {
                 try {
@@ -102,14 +102,14 @@ export function bulk(topic, verb, what) {
             if (what.ids) return confirm(what.ids, true);
             bar.removeAttribute("value");
             fill(foot, stop("do.stop"));
-            say(line, t("bulk.looking", { n: 0, seen: 0 }));
+            setText(line, t("bulk.looking", { n: 0, seen: 0 }));
             try {
-                const { ids, isAll } = await collect(topic, what.search ?? {}, (n, looked) => say(line, t("bulk.looking", { n, seen: looked })), end.signal);
+                const { ids, isAll } = await collect(topic, what.search ?? {}, (n, looked) => setText(line, t("bulk.looking", { n, seen: looked })), end.signal);
                 confirm(ids, isAll);
             } catch (fault) {
                 if (end.signal.aborted) return;
                 bar.hidden = true;
-                say(line, reason(fault));
+                setText(line, reason(fault));
                 fill(foot, close());
             }
         })();

@@ -1,4 +1,4 @@
-// Buttons, and those that the one who looks may not press: they can be reached and say why.
+// Buttons, and buttons that the user lacks the permission to press: these can get the focus and show the reason.
 import { el } from "./dom.js";
 import { lacks } from "./session.js";
 import { notice } from "./notice.js";

@@ -10,7 +10,7 @@ export class Curve {
         this.points = [];
     }
 
-    /** What was measured at that moment; several within a slot are their mean. @param {number} at @param {Record<string, number|null>} values */
+    /** Adds the values measured at that moment; several within a slot are averaged. @param {number} at @param {Record<string, number|null>} values */
     add(at, values) {
         const slot = Math.floor(at / STEP_MS);
         const last = this.points.at(-1);
@@ -76,7 +76,7 @@ export function sparkline(names, { height = 32, isFilled = false } = {}) {
  */
 export function bars(values, { label, top, ticks, of }) {
     const height = 100, max = Math.max(1, ...values), gap = values.length > 100 ? 0.12 : 0.22;
-    const told = el("output", { class: "bars-told", "aria-hidden": "true" }, top);
+    const value = el("output", { class: "bars-value", "aria-hidden": "true" }, top);
     const rows = values.map((value, at) => {
         const tall = value ? Math.max(1.5, (value / max) * (height - 2)) : 0;
         return svg("g", { class: "bar" },
@@ -87,8 +87,8 @@ export function bars(values, { label, top, ticks, of }) {
     picture.addEventListener("pointermove", (event) => {
         const box = picture.getBoundingClientRect();
         const at = Math.min(values.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * values.length)));
-        told.textContent = of(at);
+        value.textContent = of(at);
     });
-    picture.addEventListener("pointerleave", () => (told.textContent = top));
-    return el("div", { class: "bars-box" }, told, picture, fill(el("div", { class: "ticks", "aria-hidden": "true" }), ticks.map((tick) => el("span", {}, tick))));
+    picture.addEventListener("pointerleave", () => (value.textContent = top));
+    return el("div", { class: "bars-box" }, value, picture, fill(el("div", { class: "ticks", "aria-hidden": "true" }), ticks.map((tick) => el("span", {}, tick))));
 }

@@ -1,4 +1,4 @@
-// The same by curl: commands to copy. The token stays here, a variable stands for it.
+// The same actions with curl: commands to copy. A variable replaces the token.
 import { app } from "./app.js";
 import { origin, path, queryOf } from "./api.js";
 import { textOf } from "./body.js";
@@ -15,23 +15,23 @@ const field = (name, value) => ` -H ${word(`${name}: ${value}`)}`;
 /** @param {string} topic @param {any} job @param {Uint8Array} body */
 export function commands(topic, job, body) {
     const where = (query = {}, ...more) => word(`${origin}/${path("v1", "topics", topic, "jobs", job.id, ...more)}${queryOf(query)}`);
-    const who = app.token ? ` -H "Authorization: Bearer $TARRY_TOKEN"` : "";
+    const auth = app.token ? ` -H "Authorization: Bearer $TARRY_TOKEN"` : "";
     const text = textOf(body);
     const isPlain = text !== null && !/[\u0000-\u0008\u000b-\u001f\u007f]/.test(text) && text.length < 65_536;
     let digits = "";
     if (!isPlain) for (let at = 0; at < body.length; at += 0x8000) digits += String.fromCharCode(...body.subarray(at, at + 0x8000));
     const query = { priority: job.priority, ttl: job.ttl, lease_for: job.lease_for, max_attempts: job.max_attempts, backoff: job.backoff, callback: job.callback, ...(job.state === "delayed" ? { at: job.due_at } : {}) };
-    const head = `curl -X PUT${who}${field("Content-Type", job.content_type || "application/octet-stream")}${Object.entries(job.meta ?? {}).map(([name, value]) => field(`Tarry-Meta-${name}`, value)).join("")}`;
+    const head = `curl -X PUT${auth}${field("Content-Type", job.content_type || "application/octet-stream")}${Object.entries(job.meta ?? {}).map(([name, value]) => field(`Tarry-Meta-${name}`, value)).join("")}`;
     return {
         push: isPlain ? `${head} --data-raw ${word(text ?? "")} ${where(query)}` : `base64 -d <<< ${word(btoa(digits))} | ${head} --data-binary @- ${where(query)}`,
-        get: `curl${who} ${where()}`,
-        run: `curl -X POST${who} ${where({}, "run")}`,
-        reschedule: `curl -X PATCH${who} ${where({ delay: "30m" })}`,
-        cancel: `curl -X DELETE${who} ${where()}`,
+        get: `curl${auth} ${where()}`,
+        run: `curl -X POST${auth} ${where({}, "run")}`,
+        reschedule: `curl -X PATCH${auth} ${where({ delay: "30m" })}`,
+        cancel: `curl -X DELETE${auth} ${where()}`,
     };
 }
 
-/** To the clipboard; where the page may not write there, by the way of before. @param {HTMLTextAreaElement} from */
+/** Copies to the clipboard, with the older browser call if the page may not write to it. @param {HTMLTextAreaElement} from */
 async function copy(from) {
     try {
         await navigator.clipboard.writeText(from.value);

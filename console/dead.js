@@ -8,28 +8,28 @@ import { t } from "./words.js";
 
 /** The errors of a topic's dead jobs, most often first. @param {string} topic @param {number} limit @param {AbortSignal} signal */
 export async function errorList(topic, limit, signal) {
-    let told;
+    let found;
     try {
-        told = await get(`${path("v1", "topics", topic)}/dead-errors`, { limit }, signal);
+        found = await get(`${path("v1", "topics", topic)}/dead-errors`, { limit }, signal);
     } catch (fault) {
         return el("p", { class: "help" }, reason(fault));
     }
-    if (!told.errors.length) return el("p", { class: "help" }, t("dead.noErrors"));
-    const most = told.errors[0].count || 1;
+    if (!found.errors.length) return el("p", { class: "help" }, t("dead.noErrors"));
+    const most = found.errors[0].count || 1;
     return [
-        el("ul", { class: "errors" }, told.errors.map(({ error, count, newest_at }) => {
+        el("ul", { class: "errors" }, found.errors.map(({ error, count, newest_at }) => {
             const share = el("meter", { min: 0, max: most, value: count, "aria-hidden": "true" });
             return el("li", {},
                 el("a", { class: "error-text", href: href(["topics", topic, "jobs"], { state: "dead", error }) }, error ? bdi(error) : t("dead.noText")),
                 el("span", { class: "error-count" }, number(count)), share,
                 el("span", { class: "error-when" }, timeOf(newest_at, { isRelative: true })));
         })),
-        told.others ? el("p", { class: "help" }, t("dead.others", { n: told.others })) : null,
-        told.complete ? null : el("p", { class: "help" }, t("dead.seen", { n: told.seen })),
+        found.others ? el("p", { class: "help" }, t("dead.others", { n: found.others })) : null,
+        found.complete ? null : el("p", { class: "help" }, t("dead.seen", { n: found.seen })),
     ];
 }
 
-/** A card over topics with dead jobs; `update` takes what the stream tells of topics. @param {AbortSignal} signal */
+/** A card over topics with dead jobs; `update` takes the topic events of the stream. @param {AbortSignal} signal */
 export function deadCard(signal) {
     const rows = new Map(); // by topic
     const list = el("div", { class: "dead-topics" });
@@ -44,8 +44,8 @@ export function deadCard(signal) {
             if (one.asked === one.dead || performance.now() - one.at < 5000) return;
             one.asked = one.dead;
             one.at = performance.now();
-            const told = await errorList(topic, 8, signal);
-            if (!signal.aborted) fill(body, told, el("p", { class: "more" }, el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))));
+            const list = await errorList(topic, 8, signal);
+            if (!signal.aborted) fill(body, list, el("p", { class: "more" }, el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))));
         };
         one.node.addEventListener("toggle", () => one.node.open && one.look());
         return one;

@@ -1,4 +1,4 @@
-// Where a topic's jobs are sent: its target, how its endpoints are, what is done with dead jobs, and a sample.
+// The delivery of a topic's jobs: target, state of its endpoints, forwarding of dead jobs, and a sample.
 import { app } from "./app.js";
 import { ask, get, path, post } from "./api.js";
 import { button, scoped } from "./button.js";
@@ -38,7 +38,7 @@ function flat(object = {}) {
     return out;
 }
 
-/** And back; a part whose members are all gone goes itself. @param {object} patch @param {object} before */
+/** Converts back to a patch; removes a part without members. @param {object} patch @param {object} before */
 function deep(patch, before) {
     const out = {};
     for (const [name, value] of Object.entries(patch)) {
@@ -54,16 +54,16 @@ function deep(patch, before) {
     return out;
 }
 
-/** What a sample met, in lines. */
+/** Sends a sample and returns its results as lines. */
 export async function testTarget(topic) {
     const line = el("p", { class: "count", role: "status" }, t("test.wait")), box = el("div", {});
     const end = new AbortController();
     const dialog = openDialog(t("test.title", { topic }), [line, box], [el("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, t("do.close"))], { onClose: () => end.abort(), isWide: true });
     try {
-        const told = await post(path("v1", "topics", topic, "deliver-test"), {}, { signal: end.signal });
-        fill(line, icon(told.outcome === "done" ? "done" : "critical"), " ", t(told.outcome === "done" ? "test.done" : "test.not", { outcome: told.outcome }));
-        line.className = `count ${told.outcome === "done" ? "good" : "bad"}`;
-        fill(box, el("dl", { class: "facts lines" }, Object.entries(told).filter(([name, value]) => value !== null && !["topic"].includes(name)).map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, seen(name)),
+        const result = await post(path("v1", "topics", topic, "deliver-test"), {}, { signal: end.signal });
+        fill(line, icon(result.outcome === "done" ? "done" : "critical"), " ", t(result.outcome === "done" ? "test.done" : "test.not", { outcome: result.outcome }));
+        line.className = `count ${result.outcome === "done" ? "good" : "bad"}`;
+        fill(box, el("dl", { class: "facts lines" }, Object.entries(result).filter(([name, value]) => value !== null && !["topic"].includes(name)).map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, seen(name)),
             el("dd", {}, name.endsWith("_ms") ? duration(value) : Array.isArray(value) ? el("ul", {}, value.map((one) => el("li", {}, bdi(typeof one === "object" ? Object.values(one).join(" ") : one)))) : bdi(typeof value === "object" ? JSON.stringify(value) : value))))));
     } catch (fault) {
         if (!end.signal.aborted) fill(line, reason(fault));
@@ -93,8 +93,8 @@ export async function show({ topic, node, signal }) {
         if (signal.aborted) return;
         if (!document.hidden) {
             try {
-                const told = await get(path("v1", "topics", topic, "endpoints"), {}, signal);
-                fill(endpoints, told.target ? endpointTable(told.endpoints) : el("p", { class: "help" }, t("endpoints.noTarget")));
+                const result = await get(path("v1", "topics", topic, "endpoints"), {}, signal);
+                fill(endpoints, result.target ? endpointTable(result.endpoints) : el("p", { class: "help" }, t("endpoints.noTarget")));
             } catch (fault) {
                 if (signal.aborted) return;
                 fill(endpoints, el("p", { class: "help" }, reason(fault)));
@@ -107,10 +107,10 @@ export async function show({ topic, node, signal }) {
     function form(name, fields, values, words) {
         const made = settingsForm(fields, values, name, why);
         made.follow("to", (to) => made.choose((about) => !about.of || about.of.test(to)));
-        const told = el("p", { class: "form-error", role: "alert" });
+        const failure = el("p", { class: "form-error", role: "alert" });
         return el("form", { class: "card-body", "data-group": name, on: { submit: async (event) => {
             event.preventDefault();
-            fill(told);
+            fill(failure);
             const patch = deep(made.patch(), words.before ?? {});
             if (!Object.keys(patch).length) return notice(t("settings.same"), "warning");
             try {
@@ -120,9 +120,9 @@ export async function show({ topic, node, signal }) {
                 notice(t("settings.saved", { n: Object.keys(patch).length }));
                 /** @type {any} */ (node.querySelector(`form[data-group="${name}"] button[type=submit]`))?.focus();
             } catch (fault) {
-                fill(told, reason(fault));
+                fill(failure, reason(fault));
             }
-        } } }, made.node, told, el("div", { class: "row" },
+        } } }, made.node, failure, el("div", { class: "row" },
             el("button", { type: "submit", class: "primary", disabled: Boolean(why), title: why || null }, t("settings.save")),
             words.before ? scoped(words.remove, "admin", topic, async () => {
                 if (await formDialog({ title: words.remove, action: words.remove, isDanger: true, body: el("p", {}, words.what), send: (end) => ask("PATCH", path("v1", "topics", topic), { json: { [name]: null }, signal: end }) })) await draw();

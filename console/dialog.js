@@ -27,29 +27,28 @@ export function openDialog(title, body, buttons, { onClose, isWide = false } = {
     return node;
 }
 
-/** A form in a dialog; `send` may throw, which is then told in it. Resolves when it is over: true where it was sent.
- * @param {{title: string, action: string, isDanger?: boolean, isWide?: boolean, body: any, send: (signal: AbortSignal) => Promise<any>, ready?: (button: any) => void}} about */
+/** Opens a form in a dialog; if `send` throws, the dialog shows the error. Resolves when the dialog closes: true if the form was sent. */
 export function formDialog({ title, action, isDanger = false, isWide = false, body, send, ready }) {
     return new Promise((resolve) => {
         const end = new AbortController();
         let isSent = false;
-        const told = el("p", { class: "form-error", role: "alert" });
+        const failure = el("p", { class: "form-error", role: "alert" });
         const yes = el("button", { type: "submit", class: isDanger ? "danger primary" : "primary" }, action);
         const no = el("button", { type: "button", on: { click: () => node.close() } }, t("do.cancel"));
         const form = el("form", { novalidate: false, on: { submit: async (event) => {
             event.preventDefault();
             if (yes.disabled) return;
             yes.disabled = true;
-            fill(told);
+            fill(failure);
             try {
                 await send(end.signal);
                 isSent = true;
                 node.close();
             } catch (fault) {
-                if (!end.signal.aborted) fill(told, reason(fault));
+                if (!end.signal.aborted) fill(failure, reason(fault));
             }
             yes.disabled = false;
-        } } }, body, told, el("div", { class: "dialog-foot" }, no, yes));
+        } } }, body, failure, el("div", { class: "dialog-foot" }, no, yes));
         const node = openDialog(title, form, [], { isWide, onClose: () => {
             end.abort();
             resolve(isSent);

@@ -1,5 +1,5 @@
-// Elements and text. Nothing here, nor anywhere in the console, makes markup or code of text: what comes from jobs, names and
-// errors goes into text nodes and attributes of known names alone.
+// Elements and text. The console never turns text into markup or code: text from jobs, names and
+// errors only goes into text nodes and attributes with fixed names.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -40,14 +40,14 @@ export function svg(tag, props = {}, ...children) {
     return node;
 }
 
-/** What is in the node now is this. @param {Element} node @param {...Child} children */
+/** Replaces the content of a node. @param {Element} node @param {...Child} children */
 export function fill(node, ...children) {
     node.replaceChildren(...flat(children));
     return node;
 }
 
 /** The node's text; left alone where it is that already, so nothing is drawn or read aloud twice. */
-export function say(node, text) {
+export function setText(node, text) {
     if (node.textContent !== text) node.textContent = text;
     return node;
 }

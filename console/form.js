@@ -1,17 +1,14 @@
-// Forms over settings: a field for each, with what counts where it is empty; only what was changed is sent.
+// Forms over settings: a field for each, with the effective value while it is empty; only changes are sent.
 import { el, mark } from "./dom.js";
 import { field } from "./dialog.js";
 import { t } from "./words.js";
 
-/**
- * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], label?: string, of?: RegExp}} Field
- * `standard`: what counts where nothing is set; `of`: the targets that it is for.
- */
+/**  */
 
 /** The text of a value in a field. */
 const textOf = (about, value) => (value === undefined || value === null ? "" : about.kind === "json" && typeof value !== "string" ? JSON.stringify(value) : String(value));
 
-/** The value of a text, as the server wants it; null: back to what counts without it. */
+/** The value of a text in the type that the server requires; null returns to the standard value. */
 function valueOf(about, text) {
     if (text === "") return null;
     if (about.kind === "number") return Number(text);
@@ -20,7 +17,7 @@ function valueOf(about, text) {
         try {
             return JSON.parse(text);
         } catch {
-            return text; // the server says what is wrong with it
+            return text; // the server reports the mistake
         }
     }
     return text;
@@ -45,17 +42,17 @@ export function settingsForm(fields, values, group, why) {
     });
     return {
         node: el("div", { class: "fields two settings" }, rows.map(({ node }) => node)),
-        /** What the field holds now, and a listener for when it changes. @param {string} name @param {(text: string) => void} told */
+        /** Calls back with the present content of the field and after each change. @param {string} name @param {(text: string) => void} changed */
         follow(name, told) {
             const { input } = rows.find(({ about }) => about.name === name) ?? rows[0];
-            input.addEventListener("input", () => told(input.value.trim()));
-            told(input.value.trim());
+            input.addEventListener("input", () => changed(input.value.trim()));
+            changed(input.value.trim());
         },
-        /** Only fields that say something here are shown, and those that are set. @param {(about: Field) => boolean} wants */
+        /** Shows only fields that apply here, and those that are set. @param {(about: Field) => boolean} applies */
         choose(wants) {
             for (const { about, node, input, old } of rows) node.hidden = !wants(about) && !old && !input.value.trim();
         },
-        /** What was changed, as a merge patch. */
+        /** The changes as a merge patch. */
         patch() {
             const out = {};
             for (const { about, input, old } of rows) if (input.value.trim() !== old) out[about.name] = valueOf(about, input.value.trim());

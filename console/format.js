@@ -1,5 +1,5 @@
 // Numbers, sizes, durations and times in the language of the page.
-import { el, say } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { app } from "./app.js";
 import { t } from "./words.js";
 
@@ -19,7 +19,7 @@ export function short(value) {
     return Math.abs(value) < 100_000 ? number(value) : intl("NumberFormat", { notation: "compact", maximumFractionDigits: 1 }).format(value);
 }
 
-/** What happens in a second. @param {number} value */
+/** A number per second. @param {number} value */
 export function rate(value) {
     return value >= 100_000 ? short(value) : intl("NumberFormat", { maximumFractionDigits: value >= 100 ? 0 : value >= 10 ? 1 : 2 }).format(value);
 }
@@ -59,7 +59,7 @@ export function duration(ms) {
     return rest && whole < 100 ? `${unit(whole, name, 0)} ${unit(rest, under, 0)}` : unit(whole, name, 0);
 }
 
-/** Now, by the server's clock. */
+/** The present time by the server's clock. */
 export const now = () => Date.now() + app.skew;
 
 const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
@@ -92,8 +92,8 @@ export function timeOf(at, { isRelative = false } = {}) {
     return el("time", { datetime: at, title: fully(at), "data-relative": isRelative }, isRelative ? relative(at) : moment(at));
 }
 
-/** Once a second, while somebody looks. */
+/** Updates all times once a second while the page is visible. */
 export function tick() {
     if (document.hidden) return;
-    for (const node of document.querySelectorAll("time[data-relative]")) say(node, relative(node.getAttribute("datetime") ?? ""));
+    for (const node of document.querySelectorAll("time[data-relative]")) setText(node, relative(node.getAttribute("datetime") ?? ""));
 }

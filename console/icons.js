@@ -1,4 +1,4 @@
-// Small pictures beside words: a state is told by its shape too, never by colour alone.
+// Small pictures beside words: each state has its own shape and does not depend on colour.
 import { svg } from "./dom.js";
 
 const PATHS = {

@@ -7,7 +7,7 @@ import { field, formDialog } from "./dialog.js";
 import { bdi, el, fill, seen } from "./dom.js";
 import { duration, number, timeOf } from "./format.js";
 import { icon } from "./icons.js";
-import { notice, tell } from "./notice.js";
+import { notice, report } from "./notice.js";
 import { dueFields, metaFields, put } from "./push.js";
 import { go, href } from "./router.js";
 import { badge, stateOf } from "./state.js";
@@ -18,7 +18,7 @@ import { t } from "./words.js";
 const AGAIN_MS = 3000;
 const OWN = ["ttl", "lease_for", "max_attempts", "backoff", "callback"];
 
-/** What happens next, in sentences. @param {any} job @param {any} topic its settings and state; null where it may not be seen */
+/** Describes in sentences what happens next. @param {any} job @param {any} topic its settings and state; null if the user may not read it */
 function next(job, topic) {
     const settings = topic?.settings ?? {}, to = settings.deliver;
     const attempts = job.max_attempts ?? settings.max_attempts ?? 16;
@@ -66,7 +66,7 @@ function reschedule(topic, job) {
     } });
 }
 
-/** A new body under the same id: it takes the place of the one of now, with attempts and history anew. */
+/** Replaces the body under the same id; attempts and history start again. */
 function edit(topic, job, body) {
     const text = el("textarea", { id: "edit-body", class: "mono", rows: "14", spellcheck: "false", value: textOf(body) ?? "" });
     const type = el("input", { type: "text", id: "edit-type", value: job.content_type ?? "" });
@@ -104,8 +104,8 @@ export async function show({ topic, id, node, signal }) {
         };
         const isLeased = job.state === "leased" ? t("job.isLeased") : "";
         fill(actions,
-            job.state === "dead" ? scoped(t("job.redrive"), "admin", topic, then(() => tell(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" })
-                : scoped(t("job.run"), "push", topic, then(() => tell(() => post(`${where}/run`), t("job.runs", { id }))), { why: isLeased || (job.state === "ready" ? t("job.isReady") : "") }),
+            job.state === "dead" ? scoped(t("job.redrive"), "admin", topic, then(() => report(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" })
+                : scoped(t("job.run"), "push", topic, then(() => report(() => post(`${where}/run`), t("job.runs", { id }))), { why: isLeased || (job.state === "ready" ? t("job.isReady") : "") }),
             job.state === "dead" ? scoped(t("edit.button"), "push", topic, then(() => edit(topic, job, body)), { why: textOf(body) === null ? t("edit.binary") : "" })
                 : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job)), { why: isLeased }),
             job.state === "dead" && job.last_error ? scoped(t("job.redriveAlike"), "admin", topic, then(() => redriveMany(topic, { error: job.last_error }))) : null,

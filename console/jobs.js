@@ -1,8 +1,8 @@
-// The jobs of a topic: by state, in pages, searched by id, meta and error; some or all of those found are changed at once.
+// The jobs of a topic: by state, in pages, searched by id, meta and error; some or all of the jobs found are changed together.
 import { get, path } from "./api.js";
 import { bulk } from "./bulk.js";
 import { button, scoped } from "./button.js";
-import { bdi, el, fill, mark, say, seen } from "./dom.js";
+import { bdi, el, fill, mark, setText, seen } from "./dom.js";
 import { field } from "./dialog.js";
 import { number, timeOf } from "./format.js";
 import { reason } from "./notice.js";
@@ -29,7 +29,7 @@ export async function show({ topic, query, node, signal }) {
         return topic;
     }
 
-    /** What is looked for. @type {Record<string, string>} */
+    /** The search. @type {Record<string, string>} */
     const search = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
     let cursor = "", before = [], chosen = new Set(), end = new AbortController();
 
@@ -64,7 +64,7 @@ export async function show({ topic, query, node, signal }) {
 
     /* ---- what was found ---- */
 
-    const body = el("tbody", { role: "rowgroup" }), told = el("p", { class: "help", role: "status", id: "jobs-told" }), pager = el("div", { class: "row pager" });
+    const body = el("tbody", { role: "rowgroup" }), status = el("p", { class: "help", role: "status", id: "jobs-status" }), pager = el("div", { class: "row pager" });
     const all = el("input", { type: "checkbox", "aria-label": t("jobs.chooseAll"), on: { change: () => {
         for (const box of body.querySelectorAll("input[type=checkbox]")) {
             box.checked = all.checked;
@@ -93,7 +93,7 @@ export async function show({ topic, query, node, signal }) {
                 meta.length ? el("span", { class: "meta-line" }, meta.slice(0, 4).map(([name, value]) => [bdi(`${name}: ${value}`), " "]), meta.length > 4 ? "\u2026" : "") : null));
     }
 
-    /** One page: asked for again and again where the server looks through many to find few. */
+    /** Loads one page; repeats the request while the server searches through many jobs to find few. */
     async function load() {
         end.abort();
         end = new AbortController();
@@ -108,12 +108,12 @@ export async function show({ topic, query, node, signal }) {
                 found.push(...answer.jobs);
                 looked += answer.seen ?? answer.jobs.length;
                 next = answer.cursor;
-                say(told, t("jobs.looked", { n: found.length, seen: looked }));
+                setText(status, t("jobs.looked", { n: found.length, seen: looked }));
             } while (next && found.length < PAGE);
         } catch (fault) {
             if (signal.aborted) return;
-            if (!mine.aborted) say(told, reason(fault));
-            else if (mine.aborted && end.signal !== mine && found.length === 0) say(told, t("jobs.stopped", { seen: looked }));
+            if (!mine.aborted) setText(status, reason(fault));
+            else if (mine.aborted && end.signal !== mine && found.length === 0) setText(status, t("jobs.stopped", { seen: looked }));
         }
         if (signal.aborted) return;
         mark(body, "aria-busy", null);
@@ -158,7 +158,7 @@ export async function show({ topic, query, node, signal }) {
 
     fill(node, head.node, states, form,
         el("section", { class: "card", "aria-labelledby": "jobs-title" },
-            el("div", { class: "card-head" }, el("h2", { id: "jobs-title" }, t("jobs.title")), told, button(t("do.refresh"), again)),
+            el("div", { class: "card-head" }, el("h2", { id: "jobs-title" }, t("jobs.title")), status, button(t("do.refresh"), again)),
             el("div", { class: "card-body flush" }, bar,
                 el("table", { class: "jobs", role: "table", "aria-labelledby": "jobs-title" },
                     el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader", class: "tick" }, all),

@@ -1,4 +1,4 @@
-// Who asks: a token, for the server that wants one.
+// Login with a token, if the server requires one.
 import { el } from "./dom.js";
 import { field, formDialog, tick } from "./dialog.js";
 import { learn, setToken } from "./session.js";

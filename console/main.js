@@ -1,6 +1,6 @@
 // The frame around the pages: head, log-in, language, colours, and which page the address names.
 import { app } from "./app.js";
-import { el, fill, mark, say } from "./dom.js";
+import { el, fill, mark, setText } from "./dom.js";
 import { tick } from "./format.js";
 import { icon } from "./icons.js";
 import { notice, reason } from "./notice.js";
@@ -25,7 +25,7 @@ let isFirst = true;
 const main = el("main", { id: "main", tabindex: "-1" });
 const live = el("span", { id: "live", class: "live", role: "status" });
 
-/** Which page an address is, and its words. */
+/** The page of an address, and the words of its query. */
 function pageOf({ parts, query }) {
     const [a, topic, b, id] = parts;
     if (!parts.length) return { name: "overview" };
@@ -37,17 +37,17 @@ function pageOf({ parts, query }) {
     return null;
 }
 
-/** What the page's stream does, in the head. @param {"opening"|"live"|"lost"|"hidden"|"refused"|"none"} state */
-function tellLive(state) {
+/** Shows the state of the page's stream in the head. @param {"opening"|"live"|"lost"|"hidden"|"refused"|"none"} state */
+function showLive(state) {
     mark(live, "data-state", state);
-    say(live, state === "none" || state === "hidden" ? "" : t(`live.${state}`));
+    setText(live, state === "none" || state === "hidden" ? "" : t(`live.${state}`));
 }
 
 async function show() {
     shown?.abort();
     const end = (shown = new AbortController());
     const where = place(), page = pageOf(where);
-    tellLive("none");
+    showLive("none");
     for (const link of document.querySelectorAll("header nav a")) {
         const parts = link.getAttribute("data-page") === "overview" ? !where.parts.length : where.parts[0] === link.getAttribute("data-page");
         mark(link, "aria-current", parts ? "page" : null);
@@ -63,14 +63,14 @@ async function show() {
         drawCaller();
         if (end.signal.aborted) return;
         const next = el("div", { class: `page page-${page.name}` });
-        const title = await module.show({ ...page, node: next, signal: end.signal, tellLive });
+        const title = await module.show({ ...page, node: next, signal: end.signal, showLive });
         if (end.signal.aborted) return;
         fill(main, app.info?.test_clock && el("p", { class: "band warning" }, icon("warning"), t("clock.isTest")), next);
         arrive(title);
     } catch (fault) {
         if (end.signal.aborted) return;
         if (fault?.status === 401) {
-            fill(main, el("h1", { tabindex: "-1" }, t("login.title")), el("p", {}, t("login.why")), el("p", {}, el("button", { type: "button", class: "primary", on: { click: askWho } }, t("login.in"))));
+            fill(main, el("h1", { tabindex: "-1" }, t("login.title")), el("p", {}, t("login.why")), el("p", {}, el("button", { type: "button", class: "primary", on: { click: askLogin } }, t("login.in"))));
             return arrive(t("login.title"));
         }
         const isUnknown = fault?.status === 404;
@@ -92,7 +92,7 @@ function arrive(title) {
     isFirst = false;
 }
 
-/* ---- who looks ---- */
+/* ---- the user ---- */
 
 const caller = el("span", { class: "caller" });
 
@@ -100,7 +100,7 @@ function drawCaller() {
     const who = app.info?.caller;
     fill(caller, who && who.kind !== "anonymous" && el("span", { class: "who", title: t("caller.may", { scopes: who.scopes.join(", ") || "\u2014", topics: who.topics.join(", ") || "\u2014" }) }, who.name),
         app.token ? el("button", { type: "button", class: "plain", on: { click: logOut } }, t("login.out"))
-            : who?.kind !== "anonymous" || document.querySelector("dialog") ? el("button", { type: "button", class: "plain", on: { click: askWho } }, t("login.in")) : null);
+            : who?.kind !== "anonymous" || document.querySelector("dialog") ? el("button", { type: "button", class: "plain", on: { click: askLogin } }, t("login.in")) : null);
 }
 
 function logOut() {
@@ -111,7 +111,7 @@ function logOut() {
 
 let isAsked = false;
 
-async function askWho() {
+async function askLogin() {
     if (isAsked) return;
     isAsked = true;
     const { logIn } = await import("./login.js");
@@ -174,10 +174,10 @@ function frame() {
     drawCaller();
 }
 
-document.addEventListener("tarry:who", askWho);
+document.addEventListener("tarry:login", askLogin);
 window.addEventListener("hashchange", show);
 window.addEventListener("unhandledrejection", (event) => {
-    // What a page still asked for when it was left is of no interest.
+    // A request that was cancelled because the user left the page is not an error.
     if (event.reason?.name === "AbortError") event.preventDefault();
     else notice(reason(event.reason), "critical");
 });

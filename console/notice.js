@@ -1,4 +1,4 @@
-// What became of something: a line that goes away by itself, read aloud politely. And refusals in words.
+// Results of actions: a line that disappears by itself, read aloud politely. And refusals in words.
 import { el } from "./dom.js";
 import { number } from "./format.js";
 import { icon } from "./icons.js";
@@ -13,7 +13,7 @@ export function notice(text, kind = "done") {
     setTimeout(() => note.remove(), kind === "done" ? 6000 : 15_000);
 }
 
-/** Why something failed, for people. @param {any} fault */
+/** The reason of a failure as a sentence. @param {any} fault */
 export function reason(fault) {
     if (fault?.code === "unreachable") return t("problem.unreachable");
     if (fault?.status === 401) return t("problem.unauthorized");
@@ -25,8 +25,8 @@ export function reason(fault) {
     return fault.limit !== undefined ? `${words} (${t("problem.limit", { n: number(fault.limit) })})` : words;
 }
 
-/** Does it, and tells what became of it. @param {() => Promise<any>} work @param {string|((result: any) => string)} done */
-export async function tell(work, done) {
+/** Awaits the work and shows its result. @param {() => Promise<any>} work @param {string|((result: any) => string)} done */
+export async function report(work, done) {
     try {
         const result = await work();
         notice(typeof done === "function" ? done(result) : done);

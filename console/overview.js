@@ -1,8 +1,8 @@
-// The first page: is all well, what comes and goes, which topics there are, what is to come, what gave up.
+// The first page: health of the server, rates, topics, jobs to come, dead jobs.
 import { app } from "./app.js";
 import { Curve, sparkline } from "./chart.js";
 import { deadCard } from "./dead.js";
-import { bdi, el, fill, mark, say } from "./dom.js";
+import { bdi, el, fill, mark, setText } from "./dom.js";
 import { duration, number, rate, relative, short } from "./format.js";
 import { icon } from "./icons.js";
 import { loadCard } from "./load.js";
@@ -36,8 +36,8 @@ export function tile(word, names, id) {
         node: el("div", { class: `tile tile-${names[0]}` }, el("dt", {}, t(word)), el("dd", {}, value, more, picture.node)),
         /** @param {string} text @param {string} beside @param {Curve} curve */
         update(text, beside, curve) {
-            say(value, text);
-            say(more, beside);
+            setText(value, text);
+            setText(more, beside);
             picture.draw(curve, t("curve.of", { what: t(word), now: text }));
         },
     };
@@ -59,18 +59,18 @@ function statusBox() {
             const words = !status.well ? t("status.not") : problems.length ? t("status.but") : app.language === "en" || !totals ? status.sentence
                 : t("status.well", { topics: totals.topics, jobs: totals.delayed + totals.retrying + totals.ready + totals.leased + totals.dead });
             const key = JSON.stringify([worst, problems.map((problem) => [problem.code, problem.topic, problem.severity]), status.problems_left_out]);
-            say(sentence, words);
+            setText(sentence, words);
             if (last !== key) {
                 last = key;
                 mark(node, "data-well", worst);
                 fill(shape, icon(worst));
-                say(aloud, [words, ...problems.map(sentenceOf)].join(" "));
+                setText(aloud, [words, ...problems.map(sentenceOf)].join(" "));
                 fill(list, problems.map((problem) => el("li", { class: problem.severity, "data-code": problem.code },
                     icon(problem.severity), el("span", { class: "problem-text" }, bdi(sentenceOf(problem))),
                     problem.topic ? el("a", { href: href(["topics", problem.topic, ...(problem.code === "dead" ? ["jobs"] : [])], problem.code === "dead" ? { state: "dead" } : {}) }, t(problem.code === "dead" ? "dead.show" : "status.toTopic")) : null,
                     problem.runbook ? el("a", { href: `../runbooks/${encodeURIComponent(problem.runbook)}`, target: "_blank", rel: "noopener" }, t("status.runbook")) : null)),
                     status.problems_left_out ? el("li", {}, t("status.more", { n: status.problems_left_out })) : null);
-            } else problems.forEach((problem, at) => say(list.children[at].querySelector("bdi"), sentenceOf(problem)));
+            } else problems.forEach((problem, at) => setText(list.children[at].querySelector("bdi"), sentenceOf(problem)));
         },
     };
 }
@@ -90,14 +90,14 @@ function topicRow(name) {
         node,
         update(topic, at) {
             for (const state of STATES) {
-                say(links[state], short(topic.counts[state] ?? 0));
+                setText(links[state], short(topic.counts[state] ?? 0));
                 mark(cells[state], "data-zero", !topic.counts[state]);
             }
-            say(cells.in, rate(topic.rates.pushed_per_s));
-            say(cells.out, rate(topic.rates.delivered_per_s));
-            say(cells.late, orDash(topic.lateness_p99_ms, duration));
+            setText(cells.in, rate(topic.rates.pushed_per_s));
+            setText(cells.out, rate(topic.rates.delivered_per_s));
+            setText(cells.late, orDash(topic.lateness_p99_ms, duration));
             mark(cells.late, "data-bad", topic.lateness_p99_ms > 1000);
-            say(cells.oldest, orDash(topic.oldest_ready_age_ms, duration));
+            setText(cells.oldest, orDash(topic.oldest_ready_age_ms, duration));
             mark(cells.oldest, "data-bad", topic.oldest_ready_age_ms > 60_000);
             const until = topic.paused_until;
             const key = `${topic.paused} ${until ? relative(until) : ""} ${topic.delivers}`;
@@ -151,8 +151,8 @@ function topicTable() {
     return { node, update };
 }
 
-/** @param {{node: Element, signal: AbortSignal, tellLive: Function}} page */
-export function show({ node, signal, tellLive }) {
+/** @param {{node: Element, signal: AbortSignal, showLive: Function}} page */
+export function show({ node, signal, showLive }) {
     const status = statusBox(), table = topicTable(), dead = deadCard(signal);
     const more = el("p", { class: "more" });
     const none = el("p", { class: "help" }, t("page.wait"));
@@ -173,33 +173,33 @@ export function show({ node, signal, tellLive }) {
             el("div", { class: "split-side" }, loadCard(undefined, signal), dead.node)));
     table.node.hidden = true;
 
-    function snapshot(told) {
-        const at = Date.parse(told.at), { totals, rates, lateness } = told;
+    function snapshot(now) {
+        const at = Date.parse(now.at), { totals, rates, lateness } = now;
         app.skew = at - Date.now();
-        all.add(at, { in: rates.pushed_per_s, out: rates.delivered_per_s, acked: rates.acked_per_s, ready: totals.ready, late: lateness?.p99_ms ?? null, oldest: told.oldest_ready_age_ms });
-        status.update(told.status, totals);
+        all.add(at, { in: rates.pushed_per_s, out: rates.delivered_per_s, acked: rates.acked_per_s, ready: totals.ready, late: lateness?.p99_ms ?? null, oldest: now.oldest_ready_age_ms });
+        status.update(now.status, totals);
         tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), all);
         tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), all);
         tiles.ready.update(short(totals.ready), t("tile.leased", { n: short(totals.leased) }), all);
         tiles.late.update(orDash(lateness?.count ? lateness.p99_ms : null, duration), lateness?.count ? t("tile.p50", { d: duration(lateness.p50_ms) }) : t("tile.noneDelivered"), all);
-        tiles.oldest.update(orDash(told.oldest_ready_age_ms, duration), told.waiting_takes ? t("tile.waiting", { n: told.waiting_takes }) : t("tile.nobodyWaits"), all);
+        tiles.oldest.update(orDash(now.oldest_ready_age_ms, duration), now.waiting_takes ? t("tile.waiting", { n: now.waiting_takes }) : t("tile.noneWait"), all);
         const facts = [["state.delayed", number(totals.delayed)], ["state.retrying", number(totals.retrying)], ["state.dead", number(totals.dead)], ["sum.failed", rate((rates.nacked_per_s ?? 0) + (rates.died_per_s ?? 0))],
-            ["sum.cancelled", rate((rates.cancelled_per_s ?? 0) + (rates.expired_per_s ?? 0))], ["sum.connections", orDash(told.connections, number)]];
+            ["sum.cancelled", rate((rates.cancelled_per_s ?? 0) + (rates.expired_per_s ?? 0))], ["sum.connections", orDash(now.connections, number)]];
         if (!sums.children.length) fill(sums, facts.map(([word]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}))));
-        facts.forEach(([, text], index) => say(sums.children[index].querySelector("dd"), text));
-        table.node.hidden = !told.topics.length;
-        none.hidden = told.topics.length > 0;
-        if (!told.topics.length) say(none, t("topics.none"));
-        table.update(told.topics, at);
-        dead.update(told.topics);
-        fill(more, told.topics_left_out ? el("a", { href: "#/topics" }, t("topics.more", { n: told.topics_left_out })) : null);
+        facts.forEach(([, text], index) => setText(sums.children[index].querySelector("dd"), text));
+        table.node.hidden = !now.topics.length;
+        none.hidden = now.topics.length > 0;
+        if (!now.topics.length) setText(none, t("topics.none"));
+        table.update(now.topics, at);
+        dead.update(now.topics);
+        fill(more, now.topics_left_out ? el("a", { href: "#/topics" }, t("topics.more", { n: now.topics_left_out })) : null);
     }
 
-    if (app.info && !app.info.caller.scopes.includes("read")) say(none, why);
-    listen("v1/live", { view: "overview" }, { history: (told) => takeHistory(all, told), snapshot }, (state, problem) => {
-        tellLive(state);
+    if (app.info && !app.info.caller.scopes.includes("read")) setText(none, why);
+    listen("v1/live", { view: "overview" }, { history: (now) => takeHistory(all, now), snapshot }, (state, problem) => {
+        showLive(state);
         if (problem) {
-            say(none, problem.message);
+            setText(none, problem.message);
             status.update({ well: false, sentence: problem.message, problems: [{ code: "refused", severity: "warning", sentence: problem.message }] });
         }
     }, signal);

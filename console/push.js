@@ -1,4 +1,4 @@
-// A test job: one of one's own is pushed.
+// Pushes a test job.
 import { ask, path } from "./api.js";
 import { el, fill } from "./dom.js";
 import { field, formDialog } from "./dialog.js";
@@ -38,7 +38,7 @@ export function put(topic, id, { body, type, query, pairs, signal }) {
     return ask(id ? "PUT" : "POST", id ? path("v1", "topics", topic, "jobs", id) : path("v1", "topics", topic, "jobs"), { query, body, headers: { ...headers, "Content-Type": type }, signal });
 }
 
-/** When it is due: now, after a delay, at a time. */
+/** Fields for the due time: now, after a delay, at a time. */
 export function dueFields(preset = "now") {
     const kind = el("select", { id: "due-kind", value: preset }, ["now", "delay", "at"].map((value) => el("option", { value }, t(`due.${value}`))));
     const delay = el("input", { type: "text", id: "due-delay", value: "30s", autocomplete: "off" });
@@ -79,9 +79,9 @@ export function push(topic) {
         ],
         send: async (signal) => {
             const query = { ...due.query(), ...Object.fromEntries(options.map(([name, input]) => [name, input.value.trim()])) };
-            const told = await put(topic, id.value.trim(), { body: body.value, type: type.value, query, pairs: meta.pairs(), signal });
-            notice(t("push.done", { id: told.id, when: moment(told.due_at) }));
-            location.hash = href(["topics", topic, "jobs", told.id]);
+            const pushed = await put(topic, id.value.trim(), { body: body.value, type: type.value, query, pairs: meta.pairs(), signal });
+            notice(t("push.done", { id: pushed.id, when: moment(pushed.due_at) }));
+            location.hash = href(["topics", topic, "jobs", pushed.id]);
         },
     });
 }

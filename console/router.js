@@ -27,7 +27,7 @@ export function go(parts, query) {
     location.hash = href(parts, query);
 }
 
-/** The same page with other words: nothing is shown anew. */
+/** Changes the query of the page's address without a redraw. */
 export function note(parts, query) {
     history.replaceState(null, "", href(parts, query));
 }

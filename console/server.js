@@ -1,7 +1,7 @@
-// The server: what it is, what an answered push survives, its store, who is connected, which limits were met, what it logs.
+// The server: version, durability, store, connections, limits that were met, and its log.
 import { app } from "./app.js";
 import { get } from "./api.js";
-import { bdi, el, fill, say, seen } from "./dom.js";
+import { bdi, el, fill, setText, seen } from "./dom.js";
 import { bytes, duration, moment, number, percent, timeOf } from "./format.js";
 import { icon } from "./icons.js";
 import { reason } from "./notice.js";
@@ -38,25 +38,25 @@ function table(rows, label) {
 
 const card = (id, title, ...children) => el("section", { class: "card", id, "aria-labelledby": `${id}-title` }, el("div", { class: "card-head" }, el("h2", { id: `${id}-title` }, title)), el("div", { class: "card-body" }, children));
 
-/** How much of the most there may be is used. */
+/** Shows the used share of a limit. */
 function share(word, used, most) {
     if (!most) return null;
     return el("div", { class: "share" }, el("span", {}, t(word)), el("meter", { class: "plain-meter", min: 0, max: most, high: most * 0.85, value: used, "aria-label": t(word) }), el("span", { class: "help" }, t("server.shareOf", { used: bytes(used), most: bytes(most), share: percent(used / most) })));
 }
 
-function durability(told) {
-    const key = `durability.${told.durability_class}`;
-    return [el("p", { class: "durable" }, icon(["always"].includes(told.durability_class) ? "well" : "warning"), " ", el("strong", {}, has(key) ? t(key) : "")), el("p", { class: "help" }, bdi(told.durability))];
+function durability(status) {
+    const key = `durability.${status.durability_class}`;
+    return [el("p", { class: "durable" }, icon(["always"].includes(status.durability_class) ? "well" : "warning"), " ", el("strong", {}, has(key) ? t(key) : "")), el("p", { class: "help" }, bdi(status.durability))];
 }
 
-/** The cards, from what the server tells. */
-function cards(told) {
-    const { disk, memory = {}, connections, tokens, limits_met: met, clock, shards = [] } = told;
-    const isRedis = told.store !== "embedded";
+/** The cards, from the server's status. */
+function cards(status) {
+    const { disk, memory = {}, connections, tokens, limits_met: met, clock, shards = [] } = status;
+    const isRedis = status.store !== "embedded";
     return [
         el("div", { class: "halves" },
-            card("about", t("server.about"), facts({ version: told.version, store: told.store, place: told.place, started_at: told.started_at, uptime_ms: told.uptime_ms, healthy: told.healthy, accepting: told.accepting, waiting_takes: told.waiting_takes })),
-            card("durability", t("server.durability"), durability(told))),
+            card("about", t("server.about"), facts({ version: status.version, store: status.store, place: status.place, started_at: status.started_at, uptime_ms: status.uptime_ms, healthy: status.healthy, accepting: status.accepting, waiting_takes: status.waiting_takes })),
+            card("durability", t("server.durability"), durability(status))),
         el("div", { class: "halves" },
             disk ? card("disk", t("server.disk"), facts(disk, ["full_at"]), el("p", {}, disk.full_at ? [t("server.fullAt"), " ", timeOf(disk.full_at, { isRelative: true }), " (", timeOf(disk.full_at), ")"] : t(disk.bytes_per_hour === null ? "server.growthUnknown" : "server.notFull")),
                 share("server.diskShare", disk.bytes_used, disk.bytes_used + disk.bytes_free)) : null,
@@ -69,8 +69,8 @@ function cards(told) {
     ];
 }
 
-/** @param {{node: Element, signal: AbortSignal, tellLive: Function}} page */
-export async function show({ node, signal, tellLive }) {
+/** @param {{node: Element, signal: AbortSignal, showLive: Function}} page */
+export async function show({ node, signal, showLive }) {
     const info = await learn(signal);
     const box = el("div", { class: "page" }), lines = el("tbody", {}), lost = el("p", { class: "help" });
     const level = el("select", { id: "log-level", "aria-label": t("log.level"), value: "" }, ["", "warning", "error"].map((value) => el("option", { value }, value ? t(`log.${value}`) : t("log.all"))));
@@ -78,7 +78,7 @@ export async function show({ node, signal, tellLive }) {
     level.addEventListener("change", () => {
         for (const row of lines.children) row.hidden = !wanted[level.value].test(row.dataset.level);
     });
-    let last = "", newest = "", same = new Set(); // lines of the newest moment: the stream may tell what the first answer had
+    let last = "", newest = "", same = new Set(); // lines of the newest moment: the stream may have newer ones than the first answer
     function add(more) {
         for (const one of more) {
             const key = JSON.stringify(one);
@@ -105,19 +105,19 @@ export async function show({ node, signal, tellLive }) {
                 el("thead", {}, el("tr", {}, ["at", "levelHead", "event", "fields"].map((name) => el("th", { scope: "col" }, t(`log.${name}`))))), lines)))));
 
     const limits = card("limit-list", t("server.limitList"), el("details", { class: "fold" }, el("summary", {}, t("server.limitsShow")), facts(info.limits)), el("details", { class: "fold" }, el("summary", {}, t("server.featuresShow")), facts(info.features)));
-    function draw(told) {
-        const key = JSON.stringify({ ...told, at: 0, uptime_ms: 0, log: 0 });
+    function draw(status) {
+        const key = JSON.stringify({ ...status, at: 0, uptime_ms: 0, log: 0 });
         const up = box.querySelector('[data-figure="uptime_ms"] dd');
-        if (key === last && up) return say(up, duration(told.uptime_ms));
-        // Where somebody reads or holds something in it the cards stay as they are for now.
+        if (key === last && up) return setText(up, duration(status.uptime_ms));
+        // The cards stay unchanged while the user reads or holds something in them.
         if (last && box.contains(document.activeElement) && document.activeElement?.closest(".scroll")) return;
         last = key;
-        fill(box, cards({ ...told, started_at: told.started_at ?? info.started_at }), limits);
+        fill(box, cards({ ...status, started_at: status.started_at ?? info.started_at }), limits);
     }
 
     if (lacks("read")) {
         fill(box, cards(info), el("p", { class: "help" }, lacks("read")), limits);
-        say(lost, lacks("read"));
+        setText(lost, lacks("read"));
         return t("server.title");
     }
     let asked = 0;
@@ -129,18 +129,18 @@ export async function show({ node, signal, tellLive }) {
         await look();
         const log = await get("v1/log", { limit: 200 }, signal);
         add(log.lines);
-        if (log.lost) say(lost, t("log.lost", { n: log.lost }));
+        if (log.lost) setText(lost, t("log.lost", { n: log.lost }));
     } catch (fault) {
         if (signal.aborted) throw fault;
         if (!last) fill(box, cards(info), limits);
-        say(lost, reason(fault));
+        setText(lost, reason(fault));
     }
     if (!lines.children.length) lost.hidden = !lost.textContent;
-    listen("v1/live", { view: "server" }, { snapshot: (told) => {
-        app.skew = Date.parse(told.at) - Date.now();
-        add(told.log ?? []);
-        if (told.version) draw(told);
+    listen("v1/live", { view: "server" }, { snapshot: (status) => {
+        app.skew = Date.parse(status.at) - Date.now();
+        add(status.log ?? []);
+        if (status.version) draw(status);
         else if (performance.now() - asked > AGAIN_MS) look(); // a snapshot without the figures
-    } }, tellLive, signal);
+    } }, showLive, signal);
     return t("server.title");
 }

@@ -1,4 +1,4 @@
-// Who looks at the page, and what he may do.
+// The user of the page and their permissions.
 import { app } from "./app.js";
 import { get } from "./api.js";
 import { t } from "./words.js";
@@ -26,7 +26,7 @@ export function setToken(token, isKept) {
     }
 }
 
-/** What the server is, and who asks. */
+/** Reads the server's version and the user's permissions. */
 export async function learn(signal) {
     const info = await get("v1/info", {}, signal);
     app.info = info;
@@ -37,13 +37,13 @@ export async function learn(signal) {
 /** @param {string} pattern @param {string} topic */
 const covers = (pattern, topic) => pattern === "*" || pattern === topic || (pattern.endsWith("*") && topic.startsWith(pattern.slice(0, -1)));
 
-/** Why he may not: a sentence, or "" where he may. Without a topic: for all of them. @param {string} scope @param {string} [topic] */
+/** The reason why the user may not do this: a sentence, or "" if they may. Without a topic: for all topics. @param {string} scope @param {string} [topic] */
 export function lacks(scope, topic) {
     const caller = app.info?.caller;
     if (!caller) return "";
     if (!caller.scopes.includes(scope)) return t("may.scope", { who: caller.name, scope });
-    const isHis = topic === undefined ? caller.topics.includes("*") : caller.topics.some((pattern) => covers(pattern, topic));
-    return isHis ? "" : t(topic === undefined ? "may.all" : "may.topic", { who: caller.name, scope, topic: topic ?? "" });
+    const isAllowed = topic === undefined ? caller.topics.includes("*") : caller.topics.some((pattern) => covers(pattern, topic));
+    return isAllowed ? "" : t(topic === undefined ? "may.all" : "may.topic", { who: caller.name, scope, topic: topic ?? "" });
 }
 
 /** Is it known by what it needs that the server has this call? */

@@ -1,4 +1,4 @@
-// A topic's settings, with what counts where nothing is set.
+// A topic's settings, with the effective values of unset ones.
 import { ask, path } from "./api.js";
 import { button } from "./button.js";
 import { el, fill } from "./dom.js";
@@ -33,11 +33,11 @@ export async function show({ topic, node, signal }) {
         // false is what the server always shows; it is also what counts without it
         const set = { ...known.settings, dead_letter_expired: known.settings.dead_letter_expired || undefined };
         const form = settingsForm(FIELDS, set, "settings", why);
-        const told = el("p", { class: "form-error", role: "alert" });
+        const failure = el("p", { class: "form-error", role: "alert" });
         const save = el("button", { type: "submit", class: "primary", disabled: Boolean(why), title: why || null }, t("settings.save"));
         const box = el("form", { class: "card-body", on: { submit: async (event) => {
             event.preventDefault();
-            fill(told);
+            fill(failure);
             const patch = form.patch();
             if (!Object.keys(patch).length) return notice(t("settings.same"), "warning");
             try {
@@ -46,9 +46,9 @@ export async function show({ topic, node, signal }) {
                 notice(t("settings.saved", { n: Object.keys(patch).length }));
                 /** @type {any} */ (node.querySelector("form button[type=submit]"))?.focus();
             } catch (fault) {
-                fill(told, reason(fault));
+                fill(failure, reason(fault));
             }
-        } } }, form.node, told, el("div", { class: "row" }, save, button(t("settings.reset"), draw), why && el("span", { class: "help" }, why)));
+        } } }, form.node, failure, el("div", { class: "row" }, save, button(t("settings.reset"), draw), why && el("span", { class: "help" }, why)));
         fill(node, head.node, el("section", { class: "card", "aria-labelledby": "settings-title" },
             el("div", { class: "card-head" }, el("h2", { id: "settings-title" }, t("settings.title"))), el("p", { class: "help card-note" }, t("settings.what")), box));
     }

@@ -1,4 +1,4 @@
-// States of jobs, conditions of topics, and what the server says of how well it is.
+// States of jobs, conditions of topics, and the health that the server reports.
 import { el } from "./dom.js";
 import { bytes, duration, relative } from "./format.js";
 import { icon } from "./icons.js";
@@ -24,7 +24,7 @@ export const deliversBadge = () => el("span", { class: "badge delivers" }, icon(
 
 const TIMES = ["late", "stuck", "certificate", "clock", "checkpoint", "background"];
 
-/** What is not well, as a sentence: the server's own in English, ours by its code in another language. @param {any} problem */
+/** Describes a problem: the server's own sentence in English, ours by its code in another language. @param {any} problem */
 export function sentenceOf(problem) {
     const { code, topic, value } = problem;
     const kind = code === "stuck" && problem.severity === "warning" ? "Paused" : code === "certificate" && problem.limit === 0 ? "Ended" : topic && (code === "late" || code === "full") ? "Topic" : "";

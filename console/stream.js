@@ -1,9 +1,9 @@
-// Server-sent events, read by fetch, which unlike EventSource can say who asks. Closed while the page is hidden, opened again
-// when it is seen, and after a cut with waits that grow.
+// Server-sent events, read by fetch, which unlike EventSource can send credentials. Closed while the page is hidden, opened again
+// when it is visible, and after a cut with waits that grow.
 import { credentials, Problem, queryOf } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 4000, 8000, 15000, 30000];
-const SILENCE_MS = 45_000; // the server says something each 15 s
+const SILENCE_MS = 45_000; // the server sends something every 15 s
 
 /** Takes the events out of text as it comes. @param {(event: string, data: string) => void} on */
 function reader(on) {
@@ -22,13 +22,8 @@ function reader(on) {
     };
 }
 
-/**
- * @param {string} where @param {object} query
- * @param {Record<string, (data: any) => void>} on by the event's name
- * @param {(state: "opening"|"live"|"lost"|"hidden"|"refused", problem?: Problem) => void} told
- * @param {AbortSignal} signal its end
- */
-export function listen(where, query, on, told, signal) {
+/**  */
+export function listen(where, query, on, changed, signal) {
     /** @type {AbortController|null} */
     let under = null;
     let timer = 0, silence = 0, fails = 0;
@@ -43,21 +38,21 @@ export function listen(where, query, on, told, signal) {
     function again() {
         stop();
         if (signal.aborted || document.hidden) return;
-        told("lost");
+        changed("lost");
         timer = setTimeout(open, WAIT_MS[Math.min(fails++, WAIT_MS.length - 1)] * (0.8 + Math.random() * 0.4));
     }
 
     async function open() {
         stop();
         const mine = (under = new AbortController());
-        if (!fails) told("opening");
+        if (!fails) changed("opening");
         try {
             const answer = await fetch(new URL(where + queryOf(query), new URL("../", document.baseURI)), {
                 headers: { Accept: "text/event-stream", ...credentials() }, cache: "no-store", redirect: "error", signal: mine.signal });
             if (!answer.ok || !answer.body) {
                 const problem = new Problem(answer.status, await answer.json().catch(() => ({})));
-                if (answer.status === 401) document.dispatchEvent(new Event("tarry:who"));
-                if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return told("refused", problem);
+                if (answer.status === 401) document.dispatchEvent(new Event("tarry:login"));
+                if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) return changed("refused", problem);
                 throw problem;
             }
             const take = reader((event, data) => {
@@ -67,7 +62,7 @@ export function listen(where, query, on, told, signal) {
             });
             const words = new TextDecoder();
             const bytes = answer.body.getReader();
-            told("live");
+            changed("live");
             for (;;) {
                 clearTimeout(silence);
                 silence = setTimeout(() => mine === under && again(), SILENCE_MS);
@@ -84,7 +79,7 @@ export function listen(where, query, on, told, signal) {
     function look() {
         if (document.hidden) {
             stop();
-            told("hidden");
+            changed("hidden");
         } else if (!under) {
             fails = 0;
             open();

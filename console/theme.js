@@ -1,4 +1,4 @@
-// Before anything is drawn: the colours that were chosen here last time. Without a choice the system's count.
+// Applies the saved choice of colours before the page is drawn. Without a choice the system's colours apply.
 try {
     const theme = localStorage.getItem("tarry-theme");
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

@@ -1,7 +1,7 @@
-// One topic: counts, what comes and goes, what is to come, what gave up.
+// One topic: counts, rates, jobs to come, dead jobs.
 import { app } from "./app.js";
 import { errorList } from "./dead.js";
-import { el, fill, mark, say } from "./dom.js";
+import { el, fill, mark, setText } from "./dom.js";
 import { bytes, duration, number, rate, short } from "./format.js";
 import { icon } from "./icons.js";
 import { loadCard } from "./load.js";
@@ -14,8 +14,8 @@ import { t } from "./words.js";
 
 const SUMS = ["pushed", "delivered", "acked", "nacked", "lease_ended", "died", "redriven", "cancelled", "expired", "replaced"];
 
-/** @param {{topic: string, node: Element, signal: AbortSignal, tellLive: Function}} page */
-export async function show({ topic, node, signal, tellLive }) {
+/** @param {{topic: string, node: Element, signal: AbortSignal, showLive: Function}} page */
+export async function show({ topic, node, signal, showLive }) {
     let known = await topicOf(topic, signal);
     const head = topicHead(topic, "topic", known, again);
 
@@ -32,7 +32,7 @@ export async function show({ topic, node, signal, tellLive }) {
         el("a", { class: `state ${state}`, href: href(["topics", topic, "jobs"], { state: state === "retrying" ? "delayed" : state }) }, el("span", { class: "state-name" }, icon(state), t(`state.${state}`)), cells[state]))));
     function counts(now) {
         for (const state of STATES) {
-            say(cells[state], number(now[state] ?? 0));
+            setText(cells[state], number(now[state] ?? 0));
             mark(cells[state].parentElement, "data-zero", !now[state]);
         }
     }
@@ -46,10 +46,10 @@ export async function show({ topic, node, signal, tellLive }) {
     }
 
     const dead = el("div", { class: "card-body" });
-    let told = -1, asked = -Infinity;
+    let shown = -1, asked = -Infinity;
     async function errors() {
         const count = known?.counts.dead ?? 0;
-        told = count;
+        shown = count;
         asked = performance.now();
         const list = count ? await errorList(topic, 20, signal) : el("p", { class: "help" }, t("dead.none"));
         if (!signal.aborted) fill(dead, list);
@@ -77,15 +77,15 @@ export async function show({ topic, node, signal, tellLive }) {
             app.skew = at - Date.now();
             own.add(at, { in: rates.pushed_per_s, out: rates.delivered_per_s, acked: rates.acked_per_s, late: late?.count ? late.p99_ms : null, oldest: one.oldest_ready_age_ms });
             known = { ...known, ...one, settings: one.settings ?? known.settings };
-            if (!one.paused) known.paused_until = null; // of a pause that is over
+            if (!one.paused) known.paused_until = null; // of a pause that has ended
             head.update(known);
             counts(one.counts);
             tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), own);
             tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), own);
             tiles.late.update(orDash(late?.count ? late.p99_ms : null, duration), late?.count ? t("tile.p50", { d: duration(late.p50_ms) }) : t("tile.noneDelivered"), own);
             tiles.oldest.update(orDash(one.oldest_ready_age_ms, duration), t("tile.readyNow", { n: short(one.counts.ready) }), own);
-            if (one.counts.dead !== told && performance.now() - asked > 5000) errors();
+            if (one.counts.dead !== shown && performance.now() - asked > 5000) errors();
         },
-    }, tellLive, signal);
+    }, showLive, signal);
     return topic;
 }

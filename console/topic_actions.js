@@ -1,16 +1,16 @@
-// What can be done with a topic as a whole: pause, resume, redrive, purge, delete. What takes jobs away says how many first.
+// Actions on a whole topic: pause, resume, redrive, purge, delete. Actions that remove jobs first show how many.
 import { get, path, post, ask } from "./api.js";
 import { formDialog, field } from "./dialog.js";
-import { el, say } from "./dom.js";
+import { el, setText } from "./dom.js";
 import { number } from "./format.js";
-import { notice, reason, tell } from "./notice.js";
+import { notice, reason, report } from "./notice.js";
 import { t } from "./words.js";
 
 const of = (topic, ...more) => path("v1", "topics", topic, ...more);
 
-export const resume = (topic) => tell(() => post(of(topic, "resume")), t("pause.resumed", { topic }));
+export const resume = (topic) => report(() => post(of(topic, "resume")), t("pause.resumed", { topic }));
 
-/** For a time, or until somebody resumes it. @param {string} topic */
+/** Pauses for a time, or until the topic is resumed. @param {string} topic */
 export function pause(topic) {
     const choice = el("select", { id: "pause-for", value: "" }, ["", "5m", "15m", "1h", "8h", "24h", "other"].map((value) => el("option", { value }, value === "" ? t("pause.open") : value === "other" ? t("pause.other") : value)));
     const other = el("input", { type: "text", id: "pause-other", placeholder: "90m", autocomplete: "off" });
@@ -36,18 +36,18 @@ function counter(ask_, line, button, word) {
         end.abort();
         end = new AbortController();
         const mine = end.signal;
-        say(line, t("count.wait"));
+        setText(line, t("count.wait"));
         const yes = button();
         if (yes) yes.disabled = true;
         timer = setTimeout(async () => {
             try {
                 const n = await ask_(mine);
                 if (mine.aborted) return;
-                say(line, t("count.found", { n }));
-                say(button(), t(word, { n }));
+                setText(line, t("count.found", { n }));
+                setText(button(), t(word, { n }));
                 button().disabled = n === 0;
             } catch (fault) {
-                if (!mine.aborted) say(line, reason(fault));
+                if (!mine.aborted) setText(line, reason(fault));
             }
         }, 250);
     };
@@ -83,8 +83,8 @@ export function redrive(topic, preset = {}) {
             count();
         },
         send: async (signal) => {
-            const told = await post(of(topic, "redrive"), filter.query(), { signal });
-            notice(t("redrive.done", { n: told.jobs }));
+            const result = await post(of(topic, "redrive"), filter.query(), { signal });
+            notice(t("redrive.done", { n: result.jobs }));
         },
     });
 }
@@ -105,7 +105,7 @@ export function purge(topic, preset = {}) {
         filter.node.hidden = state.value !== "dead";
         count();
     };
-    // Some browsers tell of a choice before it counts, and once more when it does.
+    // Some browsers report a choice before it counts, and again when it does.
     ["input", "change"].forEach((event) => state.addEventListener(event, chosen));
     filter.inputs.forEach((input) => input.addEventListener("input", count));
     return formDialog({
@@ -116,8 +116,8 @@ export function purge(topic, preset = {}) {
             count();
         },
         send: async (signal) => {
-            const told = await post(of(topic, "purge"), { state: state.value, ...(isFiltered() ? filter.query() : {}) }, { signal });
-            notice(t("purge.done", { n: told.jobs }));
+            const result = await post(of(topic, "purge"), { state: state.value, ...(isFiltered() ? filter.query() : {}) }, { signal });
+            notice(t("purge.done", { n: result.jobs }));
         },
     });
 }
@@ -134,8 +134,8 @@ export function remove(topic, counts) {
             name.addEventListener("input", () => (button.disabled = name.value !== topic));
         },
         send: async (signal) => {
-            const told = await ask("DELETE", of(topic), { signal });
-            notice(t("delete.done", { topic, n: told.jobs }));
+            const result = await ask("DELETE", of(topic), { signal });
+            notice(t("delete.done", { topic, n: result.jobs }));
         },
     });
 }

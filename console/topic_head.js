@@ -8,27 +8,24 @@ import { deliversBadge, pausedBadge } from "./state.js";
 import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
 import { t } from "./words.js";
 
-/** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} what GET says of it; null where there is none */
+/**  */
 export async function topicOf(topic, signal) {
     try {
         return await get(path("v1", "topics", topic), {}, signal);
     } catch (fault) {
         if (fault.status === 404 && fault.code === "not_found") return null;
-        // Who may push or change it, but not look, has the head with its buttons.
+        // A user who may push or change the topic but not read it sees the head with its buttons.
         if (fault.status === 403 && ["push", "admin"].some((scope) => !lacks(scope, topic))) return null;
         throw fault;
     }
 }
 
-/** Where a page stands: links to those above it. @param {[string, string[]][]} links */
+/** Breadcrumbs: links to the pages above this one. @param {[string, string[]][]} links */
 export function trail(links) {
     return el("nav", { class: "trail", "aria-label": t("nav.trail") }, el("ol", {}, links.map(([text, parts]) => el("li", {}, el("a", { href: href(parts) }, bdi(text))))));
 }
 
-/**
- * @param {string} topic @param {"topic"|"jobs"|"settings"|"delivery"} page @param {any} known what topicOf gave
- * @param {() => Promise<any>} again reads the topic anew and shows it
- */
+/**  */
 export function topicHead(topic, page, known, again) {
     const marks = el("span", { class: "marks", id: "topic-marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("topic.actions") });
     const then = (work) => async () => {

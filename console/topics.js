@@ -28,13 +28,13 @@ export async function show({ node, signal }) {
     const body = el("tbody", { role: "rowgroup" }), foot = el("div", { class: "row pager" });
 
     async function load() {
-        const told = await get("v1/topics", { limit: PAGE, cursor }, signal);
-        fill(body, told.topics.map((topic) => el("tr", { role: "row" },
+        const page = await get("v1/topics", { limit: PAGE, cursor }, signal);
+        fill(body, page.topics.map((topic) => el("tr", { role: "row" },
             el("th", { scope: "row", role: "rowheader", class: "topic-name" }, el("a", { href: href(["topics", topic.topic]) }, bdi(topic.topic)), el("span", { class: "marks" }, pausedBadge(topic), topic.settings.deliver && deliversBadge())),
             STATES.map((state) => el("td", { class: `n n-${state}`, role: "cell", "data-label": t(`topics.${state}`), "data-zero": !topic.counts[state] }, number(topic.counts[state]))),
             el("td", { class: "n", role: "cell", "data-label": t("sums.pushed") }, number(topic.totals.pushed)),
             el("td", { class: "n", role: "cell", "data-label": t("topics.oldestDue") }, timeOf(topic.oldest_ready_due_at, { isRelative: true })))));
-        if (!told.topics.length) fill(body, el("tr", {}, el("td", { colspan: "8" }, t("topics.none"))));
+        if (!page.topics.length) fill(body, el("tr", {}, el("td", { colspan: "8" }, t("topics.none"))));
         fill(foot,
             button(t("page.before"), () => {
                 cursor = before.pop() ?? "";
@@ -42,9 +42,9 @@ export async function show({ node, signal }) {
             }, { why: before.length ? "" : t("page.isFirst") }),
             button(t("page.next"), () => {
                 before.push(cursor);
-                cursor = told.cursor;
+                cursor = page.cursor;
                 load();
-            }, { why: told.cursor ? "" : t("page.isLast") }),
+            }, { why: page.cursor ? "" : t("page.isLast") }),
             el("span", { class: "help", role: "status" }, t("page.number", { n: before.length + 1 })));
         window.scrollTo(0, 0);
     }

@@ -90,7 +90,7 @@ const WORDS = {
     "tile.p50": ["p99; half within {d}", "p99；半数在 {d}内"],
     "tile.noneDelivered": ["no jobs delivered", "暂无交付"],
     "tile.waiting": ["{n} {n|take waits|takes wait}", "{n} 个领取在等待"],
-    "tile.nobodyWaits": ["no take waits", "没有等待的领取"],
+    "tile.noneWait": ["no take waits", "没有等待的领取"],
     "sum.failed": ["failed/s", "失败/秒"],
     "sum.cancelled": ["cancelled/s", "取消/秒"],
     "sum.connections": ["connections", "连接"],
@@ -538,7 +538,7 @@ export const has = (key) => Object.hasOwn(WORDS, key);
 
 /** @param {string} key @param {Record<string, string|number>} [values] */
 export function t(key, values = {}) {
-    // A state, say, that a newer server knows and this page does not is shown by its own name.
+    // A code that this page does not have, for example a state of a newer server, is shown by its own name.
     const words = has(key) ? WORDS[key][app.language === "zh" ? 1 : 0] : key.slice(key.indexOf(".") + 1);
     return words.replace(/\{(\w+)(?:\|([^|}]*)\|([^|}]*))?\}/g, (_, name, one, many) => {
         const value = values[name] ?? (one === undefined && !(name in values) ? `{${name}}` : "");

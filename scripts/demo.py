@@ -34,7 +34,7 @@ def red(text):
 
 
 class Client:
-    """One connection to the server."""
+    """A connection to the server."""
 
     def __init__(self, address):
         self.http = http.client.HTTPConnection(address, timeout=60)

@@ -22,7 +22,7 @@ TOPIC = "/v1/topics/unpaid-orders"
 
 
 class Shop(http.server.ThreadingHTTPServer):
-    """The shop's endpoint: verifies, then answers what the order's number says."""
+    """The shop's endpoint: verifies the signature, then answers by the number of the order."""
 
     daemon_threads = True
 
@@ -32,7 +32,7 @@ class Shop(http.server.ThreadingHTTPServer):
         self.lock, self.faults = threading.Lock(), []
 
     def is_signed(self, headers, body):
-        """As https://www.standardwebhooks.com says: over id, timestamp and body."""
+        """Computes the signature of https://www.standardwebhooks.com: over id, timestamp and body."""
         text = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         wanted = "v1," + base64.b64encode(hmac.new(self.key, text, hashlib.sha256).digest()).decode()
         fresh = abs(time.time() - int(headers["webhook-timestamp"])) < 300
@@ -51,7 +51,7 @@ class Shop(http.server.ThreadingHTTPServer):
             when = f"{late:8.2f} ms late" if attempt == 1 else f"attempt {attempt}"
             said = green(status) if status == 200 else paint("33", status)
             print(f"  {order['id']}  due after {order['delay_ms'] / 1000:5.2f} s  {when:>16}  "
-                  f"{green('signature right') if signed else red('signature WRONG')}  shop says {said}", flush=True)
+                  f"{green('signature right') if signed else red('signature WRONG')}  shop answers {said}", flush=True)
         return status
 
 
@@ -84,7 +84,7 @@ def push(client, orders):
 
 
 def wait(client, seconds):
-    """Until nothing is left but what is dead."""
+    """Waits until only dead jobs are left."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         counts = client.call("GET", TOPIC)["counts"]

@@ -4,9 +4,8 @@ import io.tarry.queue.TarryQueue;
 import java.time.Duration;
 import java.time.Instant;
 
-/**
- * An order that is not paid within half an hour is closed, by a queue inside the program. Half an hour passes at once: its clock is a test clock.
- */
+/** An order that is not paid within half an hour is closed, by a queue inside the program. Half an hour passes in no time:
+ * its clock is a test clock. */
 public class OrderTimeout {
     private final TarryQueue queue;
 

@@ -85,7 +85,7 @@ def test_reports_places_by_file_and_line(tmp_path):
 def test_reads_console_words_in_english_only(tmp_path):
     words = tmp_path / "words.js"
     words.write_text("export const WORDS = {\n  pause: ['Pause the topic now', '现在暂停主题 told'],\n  b: \"nobody takes any\",\n};\n")
-    assert [body for _, body in prose.english_of(words)] == ["nobody takes any"]
+    assert [body for _, body in prose.english_of(words)] == ["Pause the topic now", "nobody takes any"]
 
 
 def names_of(path):
@@ -119,4 +119,73 @@ def test_accepts_plain_names_of_tests(name):
 def test_reads_comments_and_docstrings_of_python(tmp_path):
     source = tmp_path / "a.py"
     source.write_text('"""Counts jobs."""\n\nx = "nobody"  # told by run\n\n\ndef f():\n    """Where it is said."""\n')
-    assert [(line, sorted(names)) for _, line, names, _ in prose.measure([(source, prose.texts_of(source))])[2]] == [(3, ["tell"]), (7, ["say", "where"])]
+    assert sorted((line, sorted(names)) for _, line, names, _ in prose.measure([(source, prose.texts_of(source))])[2]) == [(3, ["tell"]), (7, ["say", "where"])]
+
+
+COMMENTS = {
+    "a.js": 'const a = "// told"; // A good comment.\n/** What the page knows. */\nconst b = `# told ${a} // told`;\nconst c = a.replace(/\\/*"told/, "");\n// nobody\n',
+    "a.ts": "/** What the client said. */\n",
+    "a.go": "// Nobody waits.\nfunc a() {}\n",
+    "A.java": "class A { /** What is told. */ int a; }\n",
+    "a.php": "<?php\n# He waits.\n$a = '# told'; // It is told.\n",
+    "a.lua": "local a = '-- told' -- It is told.\n",
+    "a.sql": "-- What nobody takes.\nSELECT 'told';\n",
+    "a.sh": "#!/bin/sh\n# What is told.\necho ${a#told} \"$#\"\n",
+    "script": "#!/usr/bin/env bash\necho told # nobody\n",
+    "tool": "#!/usr/bin/python3\nx = '# told'  # nobody\n",
+    "a.cmake": "# Where it stands in the file.\n",
+    "a.yml": "a: told # nobody\n",
+}
+PLACES = {"a.js": [(2, ["what"]), (5, ["nobody"])], "a.ts": [(1, ["say", "what"])], "a.go": [(1, ["nobody"])], "A.java": [(1, ["tell", "what"])],
+          "a.php": [(2, ["he"]), (3, ["tell"])], "a.lua": [(1, ["tell"])], "a.sql": [(1, ["nobody", "what"])], "a.sh": [(2, ["tell", "what"])],
+          "script": [(2, ["nobody"])], "tool": [(2, ["nobody"])], "a.cmake": [(1, ["stand", "where"])], "a.yml": [(1, ["nobody"])]}
+
+
+@pytest.mark.parametrize("name", COMMENTS)
+def test_reads_comments_of_each_language(name, tmp_path):
+    source = tmp_path / name
+    source.write_text(COMMENTS[name])
+    lines = prose.measure([(source, prose.comments_of(source))])[2]
+    assert [(line, sorted(names)) for _, line, names, _ in lines] == PLACES[name]
+
+
+def test_every_language_has_an_example(tmp_path):
+    languages = {prose.language_of(tmp_path / name, text) for name, text in COMMENTS.items()}
+    assert languages | {"c"} == set(prose.SIGNS) | {"python"}
+
+
+@pytest.mark.parametrize("area", ["comments:tests", "comments:bench", "comments:clients", "comments:bindings", "comments:console", "comments:scripts", "comments:packaging",
+                                  "comments:examples", "comments:build", "output:scripts", "output:clients"])
+def test_measures_each_part_of_the_tree(area):
+    words, _, _ = prose.measure(prose.areas()[area])
+    assert words > 200
+
+
+def test_joins_comments_on_lines_that_follow_each_other(tmp_path):
+    source = tmp_path / "a.sh"
+    source.write_text("# The server stops\n# where the file is.\n\n# Where the file is, the server stops.\n")
+    assert [line for _, line, _, _ in prose.measure([(source, prose.comments_of(source))])[2]] == [4]
+
+
+def test_accepts_the_value_none(tmp_path):
+    source = tmp_path / "a.py"
+    source.write_text('"""None if the job does not exist."""\n\n\ndef f():\n    """None of them is counted."""\n')
+    assert [line for _, line, _, _ in prose.measure([(source, prose.comments_of(source))])[2]] == [5]
+
+
+DEFINITIONS = {
+    "a.py": 'def f():\n    """Whether it holds."""\n\n\nclass A:\n    """A job."""\n',
+    "a.js": "/** Whether it holds. */\nexport async function f() {}\n/** A job. */\nconst g = (a) => a;\n/** If not a definition. */\nf();\n",
+    "A.java": "/** A job. */\nclass A {\n    /** Whether it holds. */\n    @Override\n    public boolean f() {\n    }\n}\n",
+    "a.php": "<?php\n/** Whether it holds. */\nfinal class A\n{\n    /** Returns a job. */\n    public static function f() {}\n}\n",
+    "a.lua": "-- Whether it holds.\nlocal function f()\nend\n-- Returns a job.\nfunction g()\nend\n",
+    "a.sh": "# Whether it holds.\nf() {\n}\n# Prints a job.\ng() {\n}\n",
+}
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_reads_comments_of_definitions_in_each_language(name, tmp_path):
+    source = tmp_path / name
+    source.write_text(DEFINITIONS[name])
+    count, bad = prose.openers([source])
+    assert (count, [text for _, _, text in bad]) == (2, ["Whether it holds."])

@@ -234,7 +234,7 @@ const struct metric lateness_metrics[] = {
               .help = "Time from a job's due time to its delivery, first attempts only.",
               .meaning = "The main figure of a delay queue. Way `take`: a consumer took the job; "
                          "it grows if consumers are too few or slow "
-                         "(`tarry_jobs{state=\"ready\"}` grows too). `callback`, `broker`: the "
+                         "(`tarry_jobs{state=\"ready\"}` also grows). `callback`, `broker`: the "
                          "server sent it; it grows if the target is slow or down "
                          "(`tarry_endpoint_duration_seconds`, `tarry_deliver_endpoints`), or "
                          "`max_in_flight` or `rate` is reached. Late in all topics: the server "
