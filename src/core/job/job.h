@@ -1,5 +1,5 @@
 /*
- * job: a job, and the limits on its parts. Pure.
+ * job: a job and its parts. Pure.
  */
 #ifndef TARRY_JOB_JOB_H
 #define TARRY_JOB_JOB_H
@@ -14,22 +14,7 @@ enum job_state {
     JOB_FINISHED     /* ended; remembered only for the topic's dedup_window */
 };
 
-enum {
-    JOB_TOPIC_BYTES_MAX = 200,
-    JOB_ID_BYTES_MAX = 128,
-    JOB_CONTENT_TYPE_BYTES_MAX = 128,
-    JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
-    JOB_META_PAIRS_MAX = 32,
-    JOB_CONSUMER_BYTES_MAX = 64,
-    JOB_ERROR_BYTES_MAX = 256,         /* the code that sets it truncates longer ones */
-    JOB_HISTORY_MAX = 8,               /* attempts kept */
-    JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; the code that sets it truncates longer ones */
-    JOB_HISTORY_BYTES_MAX = 1024,      /* encoded, all together */
-    JOB_PRIORITY = 100,
-    JOB_PRIORITY_MAX = 65535,
-    JOB_PAST_ATTEMPTS_MAX = 1000 * 1000 * 1000, /* of a job that comes from another queue */
-    JOB_BODY_BYTES_MAX = 1 << 20                /* default of the server option */
-};
+enum { JOB_PRIORITY = 100 }; /* if neither the job nor its topic has one */
 
 /* A whole job, as it is stored and handed out. The code that fills it in owns the slices. */
 struct job {

@@ -34,6 +34,20 @@ bool policy_is_used_up(const struct policy *policy, uint32_t attempt)
     return attempt >= policy->max_attempts && policy->max_attempts != POLICY_ATTEMPTS_NONE;
 }
 
+const char *policy_fault(const struct policy *policy)
+{
+    if (!job_limit_holds_or_unset(LIMIT_LEASE_FOR, policy->lease_ms))
+        return job_limits[LIMIT_LEASE_FOR].option;
+    if (!job_limit_holds_or_unset(LIMIT_TTL, policy->ttl_ms))
+        return job_limits[LIMIT_TTL].option;
+    if (policy->max_attempts != POLICY_ATTEMPTS_NONE &&
+        !job_limit_holds_or_unset(LIMIT_MAX_ATTEMPTS, policy->max_attempts))
+        return job_limits[LIMIT_MAX_ATTEMPTS].option;
+    if (policy->backoff.kind && !policy_backoff_is_valid(&policy->backoff))
+        return "backoff";
+    return NULL;
+}
+
 /* ---- waits ---- */
 
 bool policy_backoff_is_valid(const struct backoff *backoff)

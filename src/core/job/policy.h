@@ -5,6 +5,7 @@
 #define TARRY_JOB_POLICY_H
 
 #include "base/buffer.h"
+#include "job/limits.h"
 
 #include <stdint.h>
 
@@ -29,22 +30,21 @@ struct policy {
 
 enum {
     POLICY_LEASE_MS = 60 * 1000,
-    POLICY_LEASE_MS_MIN = 100,
-    POLICY_LEASE_MS_MAX = 24 * 3600 * 1000,
     POLICY_ATTEMPTS = 16,
-    POLICY_ATTEMPTS_MAX = 10000,
     POLICY_BACKOFF_FIRST_MS = 1000,
     POLICY_BACKOFF_MAX_MS = 600 * 1000,
     POLICY_JITTER_PERCENT = 20
 };
-#define POLICY_ATTEMPTS_NONE UINT32_MAX                 /* as max_attempts: unlimited */
-#define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
+#define POLICY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: unlimited */
 
 /* Returns `job` with every unset field taken from `topic`, then from the defaults above. */
 struct policy policy_resolve(const struct policy *job, const struct policy *topic);
 
 /* Returns whether a job with so many attempts is not retried. */
 bool policy_is_used_up(const struct policy *policy, uint32_t attempt);
+
+/* Returns the name of an option whose value is out of its limits, or NULL. */
+const char *policy_fault(const struct policy *policy);
 
 /* Returns whether the waits match the kind and are within their limits. */
 bool policy_backoff_is_valid(const struct backoff *backoff);

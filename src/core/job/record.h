@@ -40,9 +40,6 @@ enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARR
 
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
 
-enum { TOPIC_EXTENSION_BYTES_MAX = 4096 };
-#define TOPIC_JOBS_MAX (1ULL << 40) /* the maximum of max_jobs */
-
 /* The settings of a topic. Zeroed: nothing set. */
 struct topic_settings {
     struct policy policy;

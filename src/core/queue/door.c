@@ -15,21 +15,11 @@ static bool is_within(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most;
 }
 
-static const char *bad_policy(const struct policy *policy)
+/* Returns the name of the option if the value is out of its limits, else NULL. */
+static const char *limit_fault(enum job_limit_id id, int64_t value)
 {
-    if (policy->lease_ms && !is_within(policy->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
-        return "lease_for";
-    if (!is_within(policy->ttl_ms, 0, POLICY_DELAY_MS_MAX))
-        return "ttl";
-    if (policy->max_attempts > POLICY_ATTEMPTS_MAX && policy->max_attempts != POLICY_ATTEMPTS_NONE)
-        return "max_attempts";
-    if (policy->backoff.kind && !policy_backoff_is_valid(&policy->backoff))
-        return "backoff";
-    return NULL;
+    return job_limit_holds(id, value) ? NULL : job_limits[id].option;
 }
-
-/* The limit of `at`: the latest time a clock may have plus the longest delay. */
-#define AT_MS_MAX (1LL << 47)
 
 static const char *bad_when(const struct queue_when *when)
 {
@@ -38,16 +28,21 @@ static const char *bad_when(const struct queue_when *when)
     case QUEUE_DUE_UNCHANGED:
         return NULL;
     case QUEUE_DUE_DELAY:
-        return is_within(when->ms, 0, POLICY_DELAY_MS_MAX) ? NULL : "delay";
+        return limit_fault(LIMIT_DELAY, when->ms);
     case QUEUE_DUE_AT:
-        return is_within(when->ms, 0, AT_MS_MAX) ? NULL : "at";
+        return limit_fault(LIMIT_AT, when->ms);
     }
     return "delay";
 }
 
 static const char *bad_priority(int32_t priority)
 {
-    return is_within(priority, QUEUE_PRIORITY_UNSET, JOB_PRIORITY_MAX) ? NULL : "priority";
+    return priority == QUEUE_PRIORITY_UNSET ? NULL : limit_fault(LIMIT_PRIORITY, priority);
+}
+
+static const char *lease_fault(int64_t lease_ms)
+{
+    return lease_ms ? limit_fault(LIMIT_LEASE_FOR, lease_ms) : NULL;
 }
 
 static enum queue_status bad_option(const char *option, const char **detail)
@@ -77,11 +72,11 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
     if (!bad)
         bad = bad_priority(push->priority);
     if (!bad)
-        bad = bad_policy(&push->policy);
+        bad = policy_fault(&push->policy);
     if (!bad && push->on_conflict > CONFLICT_REJECT)
         bad = "on_conflict";
-    if (!bad && push->past.attempt > JOB_PAST_ATTEMPTS_MAX)
-        bad = "attempt";
+    if (!bad)
+        bad = limit_fault(LIMIT_ATTEMPT, push->past.attempt);
     if (!bad && push->past.error.len > JOB_ERROR_BYTES_MAX)
         bad = "error";
     return bad_option(bad, detail);
@@ -101,12 +96,10 @@ enum queue_status queue_check_change(const struct queue_change *change, const ch
 
 enum queue_status queue_check_answer(const struct queue_answer *answer, const char **detail)
 {
-    if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) &&
-        !is_within(answer->delay_ms, -1, POLICY_DELAY_MS_MAX))
-        return bad_option("delay", detail);
-    if (answer->verb == QUEUE_EXTEND && answer->lease_ms &&
-        !is_within(answer->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
-        return bad_option("lease_for", detail);
+    if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) && answer->delay_ms != -1)
+        return bad_option(limit_fault(LIMIT_DELAY, answer->delay_ms), detail);
+    if (answer->verb == QUEUE_EXTEND)
+        return bad_option(lease_fault(answer->lease_ms), detail);
     return QUEUE_OK;
 }
 
@@ -119,8 +112,8 @@ enum queue_status queue_check_take(const struct queue_take *take, const char **d
             return QUEUE_BAD_TOPIC;
     if (!is_within(take->max, 1, QUEUE_TAKE_MAX))
         return bad_option("max", detail);
-    if (take->lease_ms && !is_within(take->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
-        return bad_option("lease_for", detail);
+    if (lease_fault(take->lease_ms))
+        return bad_option(lease_fault(take->lease_ms), detail);
     if (take->consumer.len && !job_consumer_is_valid(take->consumer))
         return bad_option("consumer", detail);
     if (take->id.len && take->topic_count != 1)
@@ -146,15 +139,15 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
     switch (call->verb) {
     case QUEUE_TOPIC_PUT: {
         const struct topic_settings *settings = &call->settings;
-        const char *bad = bad_policy(&settings->policy);
-        if (!bad && settings->has_priority && !is_within(settings->priority, 0, JOB_PRIORITY_MAX))
-            bad = "priority";
-        if (!bad && !is_within(settings->dedup_window_ms, 0, POLICY_DELAY_MS_MAX))
-            bad = "dedup_window";
-        if (!bad && !is_within(settings->history_ms, 0, POLICY_DELAY_MS_MAX))
-            bad = "history";
-        if (!bad && settings->max_jobs > TOPIC_JOBS_MAX)
-            bad = "max_jobs";
+        const char *bad = policy_fault(&settings->policy);
+        if (!bad && settings->has_priority)
+            bad = limit_fault(LIMIT_PRIORITY, settings->priority);
+        if (!bad)
+            bad = limit_fault(LIMIT_DEDUP_WINDOW, settings->dedup_window_ms);
+        if (!bad)
+            bad = limit_fault(LIMIT_HISTORY, settings->history_ms);
+        if (!bad && settings->max_jobs)
+            bad = limit_fault(LIMIT_MAX_JOBS, (int64_t)settings->max_jobs);
         if (!bad && !frequency_is_valid(settings->push_rate))
             bad = "push_rate";
         if (!bad && settings->on_conflict > CONFLICT_REJECT)
@@ -173,10 +166,11 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
         return QUEUE_OK;
     case QUEUE_TOPIC_GET:
     case QUEUE_TOPIC_PAUSE:
-        return bad_option(
-            is_within(call->pause_ms, 0, POLICY_DELAY_MS_MAX) && call->pause_until_ms >= 0 ? NULL
-                                                                                           : "for",
-            detail);
+        return bad_option(call->pause_until_ms >= 0 &&
+                                  job_limit_holds_or_unset(LIMIT_PAUSE, call->pause_ms)
+                              ? NULL
+                              : job_limits[LIMIT_PAUSE].option,
+                          detail);
     case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_RESUME:
     case QUEUE_TOPIC_MARK:
@@ -196,7 +190,7 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
 {
     if (call->topic.len && !job_topic_is_valid(call->topic))
         return QUEUE_BAD_TOPIC;
-    bool is_minute = is_within(call->from_ms, 0, AT_MS_MAX) && call->from_ms % 60000 == 0;
+    bool is_minute = job_limit_holds(LIMIT_AT, call->from_ms) && call->from_ms % 60000 == 0;
     return bad_option(is_minute ? NULL : "from", detail);
 }
 

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/timestamp.h"
 #include "http/meta.h"
+#include "job/limits.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -39,24 +40,19 @@ static const struct option {
     uint16_t offset; /* in struct http_fields */
     int64_t min, max;
     const char *says; /* description of valid values */
+    uint8_t limit;    /* an option of a job or topic: the row of job/limits.h, in place of these */
     bool has_blanks;  /* valid values may contain blanks, so '+' in a query is a blank */
 } options[OPTION_COUNT] = {
 #define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
-    [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), 0, POLICY_DELAY_MS_MAX,
-                      "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
-    [OPTION_AT] =
-        {NAME("at"), KIND_TIME, INTO(at_ms), 0, 1LL << 47,
-         "an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970, from "
-         "1973 on, up to 10 years ahead"},
-    [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), 0, JOB_PRIORITY_MAX,
-                         "a number from 0 (first) to 65535"},
-    [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), 1, POLICY_DELAY_MS_MAX,
-                    "a duration from 1ms to 10 years"},
+    [OPTION_DELAY] = {NAME("delay"), KIND_DURATION, INTO(delay_ms), .limit = LIMIT_DELAY},
+    [OPTION_AT] = {NAME("at"), KIND_TIME, INTO(at_ms), .limit = LIMIT_AT},
+    [OPTION_PRIORITY] = {NAME("priority"), KIND_NUMBER, INTO(priority), .limit = LIMIT_PRIORITY},
+    [OPTION_TTL] = {NAME("ttl"), KIND_DURATION, INTO(policy.ttl_ms), .limit = LIMIT_TTL},
     [OPTION_LEASE_FOR] = {NAME("lease_for"), KIND_DURATION, INTO(policy.lease_ms),
-                          POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 100ms to 24h"},
-    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS_MAX, INTO(policy.max_attempts), 1,
-                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000, or none"},
+                          .limit = LIMIT_LEASE_FOR},
+    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS_MAX, INTO(policy.max_attempts),
+                             .limit = LIMIT_MAX_ATTEMPTS},
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
                         "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
@@ -69,7 +65,7 @@ static const struct option {
                      "a duration up to 4m"},
     [OPTION_TOPIC] = {NAME("topic"), KIND_TOPICS, 0, 1, QUEUE_TAKE_TOPICS_MAX,
                       "a topic's name; at most 64"},
-    [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text", true},
+    [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text", .has_blanks = true},
     [OPTION_STATE] = {NAME("state"), KIND_STATE, INTO(state), 0, 0,
                       "delayed, ready, leased or dead"},
     [OPTION_LIMIT] = {NAME("limit"), KIND_NUMBER, INTO(limit), 1, QUEUE_LIST_MAX,
@@ -77,24 +73,22 @@ static const struct option {
     [OPTION_CURSOR] = {NAME("cursor"), KIND_TEXT, INTO(cursor), 1, 512,
                        "the cursor of an earlier answer"},
     [OPTION_ID] = {NAME("id"), KIND_TEXT, INTO(id), 1, JOB_ID_BYTES_MAX, "the id of a job"},
-    [OPTION_DEDUP_WINDOW] = {NAME("dedup_window"), KIND_DURATION, INTO(dedup_window_ms), 0,
-                             POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
-    [OPTION_HISTORY] = {NAME("history"), KIND_DURATION, INTO(history_ms), 0, POLICY_DELAY_MS_MAX,
-                        "a duration up to 10 years"},
+    [OPTION_DEDUP_WINDOW] = {NAME("dedup_window"), KIND_DURATION, INTO(dedup_window_ms),
+                             .limit = LIMIT_DEDUP_WINDOW},
+    [OPTION_HISTORY] = {NAME("history"), KIND_DURATION, INTO(history_ms), .limit = LIMIT_HISTORY},
     [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
                                     INTO(dead_letter_expired), 0, 0, "true or false"},
-    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, JOB_PAST_ATTEMPTS_MAX,
-                        "a number from 0 to 1000000000"},
+    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), .limit = LIMIT_ATTEMPT},
     [OPTION_BODY] = {NAME("body"), KIND_BODIES, INTO(bodies), 0, 0, "true, base64 or false"},
     [OPTION_FINAL] = {NAME("final"), KIND_FLAG, INTO(final), 0, 0, "true or false"},
     [OPTION_CALLBACK] = {NAME("callback"), KIND_TEXT, INTO(callback), 1, HTTP_CALLBACK_BYTES_MAX,
                          "a URL of http or https, up to 1024 bytes"},
     [OPTION_ID_PREFIX] = {NAME("id_prefix"), KIND_TEXT, INTO(id_prefix), 1, JOB_ID_BYTES_MAX,
                           "the beginning of the ids"},
-    [OPTION_DIED_AFTER] = {NAME("died_after"), KIND_TIME, INTO(died_after_ms), 0, 1LL << 47,
+    [OPTION_DIED_AFTER] = {NAME("died_after"), KIND_TIME, INTO(died_after_ms), 0, JOB_AT_MS_MAX,
                            "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                            "1970"},
-    [OPTION_DIED_BEFORE] = {NAME("died_before"), KIND_TIME, INTO(died_before_ms), 0, 1LL << 47,
+    [OPTION_DIED_BEFORE] = {NAME("died_before"), KIND_TIME, INTO(died_before_ms), 0, JOB_AT_MS_MAX,
                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                             "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
@@ -102,14 +96,15 @@ static const struct option {
     [OPTION_FOR] = {NAME("for"), KIND_DURATION, INTO(for_ms), 1000, POLICY_DELAY_MS_MAX,
                     "a duration from 1s to 10 years"},
     [OPTION_CONSUMER] = {NAME("consumer"), KIND_CONSUMER, INTO(consumer), 1, JOB_CONSUMER_BYTES_MAX,
-                         "1 to 64 bytes of printable ASCII without a blank at either end", true},
+                         "1 to 64 bytes of printable ASCII without a blank at either end",
+                         .has_blanks = true},
     [OPTION_REQUEST] = {NAME("request"), KIND_FLAG, INTO(request), 0, 0, "true or false"},
-    [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), 1, TOPIC_JOBS_MAX,
-                         "a number from 1 to 1099511627776"},
+    [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), .limit = LIMIT_MAX_JOBS},
     [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
                           "a number per second, minute or hour, such as 100/s, 90/m or 1/h"},
     [OPTION_META] = {NAME("meta"), KIND_META, INTO(meta), 2, 64 + 1 + 1024,
-                     "NAME:VALUE or only NAME:, with a name of a-z, 0-9 and '-'", true},
+                     "NAME:VALUE or only NAME:, with a name of a-z, 0-9 and '-'",
+                     .has_blanks = true},
     [OPTION_EVENT] =
         {NAME("event"), KIND_EVENTS, INTO(events), 0, 0,
          "kinds of events, separated by commas: pushed, replaced, due, delivered, acked, nacked, "
@@ -130,6 +125,13 @@ static const struct option {
 #undef INTO
 #undef NAME
 };
+
+/* Returns the range of an option and its words. */
+static struct job_limit range_of(const struct option *option)
+{
+    return option->limit ? job_limits[option->limit]
+                         : (struct job_limit){option->name, option->min, option->max, option->says};
+}
 
 /* Returns the option of that name. `allowed` distinguishes the two options named `wait`: of a take,
  * and of the test clock. */
@@ -152,7 +154,7 @@ bool http_option_is_allowed(uint64_t allowed, struct slice name)
 const char *http_option_says(const char *name)
 {
     const struct option *option = find_option(0, slice_of(name));
-    return option ? option->says : NULL;
+    return option ? range_of(option).says : NULL;
 }
 
 /* Refuses an unknown option. `beside` lists other members of the JSON object that are not options,
@@ -203,7 +205,7 @@ static bool refuse_value(const struct option *option, struct slice value, struct
                               "30s or 30m",
                               option->name, http_quotable(value, 40));
     return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'%s' is '%s' but must be %s", option->name,
-                          http_quotable(value, 40), option->says);
+                          http_quotable(value, 40), range_of(option).says);
 }
 
 /* ---- values ---- */
@@ -264,10 +266,10 @@ static bool parse_view(struct slice value, enum http_live_view *out)
     return true;
 }
 
-static bool parse_number(struct slice value, const struct option *option, int64_t *out)
+static bool parse_number(struct slice value, const struct job_limit *range, int64_t *out)
 {
     uint64_t number;
-    if (!text_parse_u64(value, (uint64_t)option->max, &number) || (int64_t)number < option->min)
+    if (!text_parse_u64(value, (uint64_t)range->most, &number) || (int64_t)number < range->least)
         return false;
     *out = (int64_t)number;
     return true;
@@ -275,23 +277,24 @@ static bool parse_number(struct slice value, const struct option *option, int64_
 
 static bool parse_value(const struct option *option, struct slice value, void *into)
 {
+    const struct job_limit range = range_of(option);
     int64_t number = 0;
     switch (option->kind) {
     case KIND_DURATION:
-        if (!duration_parse(value, option->max, &number) || number < option->min)
+        if (!duration_parse(value, range.most, &number) || number < range.least)
             return false;
         *(int64_t *)into = number;
         return true;
     case KIND_TIME:
         if (timestamp_is_in_seconds(value) || !timestamp_parse(value, &number) ||
-            number > option->max)
+            number > range.most)
             return false;
         *(int64_t *)into = number;
         return true;
     case KIND_MOMENT:
         number = INT64_MAX;
         if (!slice_is(value, "next") && (timestamp_is_in_seconds(value) ||
-                                         !timestamp_parse(value, &number) || number > option->max))
+                                         !timestamp_parse(value, &number) || number > range.most))
             return false;
         *(int64_t *)into = number;
         return true;
@@ -299,7 +302,7 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         *(bool *)into = slice_is(value, "idle");
         return *(bool *)into;
     case KIND_NUMBER:
-        return parse_number(value, option, into);
+        return parse_number(value, &range, into);
     case KIND_ATTEMPTS_MAX:
         if (slice_is(value, "none")) {
             *(uint32_t *)into = POLICY_ATTEMPTS_NONE;
@@ -307,7 +310,7 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         }
         __attribute__((fallthrough));
     case KIND_ATTEMPTS:
-        if (!parse_number(value, option, &number))
+        if (!parse_number(value, &range, &number))
             return false;
         *(uint32_t *)into = (uint32_t)number;
         return true;
@@ -340,12 +343,12 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_META: {
         struct slice meta_name, meta_value;
         *(struct slice *)into = value;
-        return value.len <= (size_t)option->max && http_meta_split(value, &meta_name, &meta_value);
+        return value.len <= (size_t)range.most && http_meta_split(value, &meta_name, &meta_value);
     }
     default:
         assert(option->kind == KIND_TEXT);
         *(struct slice *)into = value;
-        return value.len >= (size_t)option->min && value.len <= (size_t)option->max;
+        return value.len >= (size_t)range.least && value.len <= (size_t)range.most;
     }
 }
 

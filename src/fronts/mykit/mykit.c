@@ -268,8 +268,10 @@ static void push_job(struct http_call *call)
         answer_error(call->exchange, "参数topic错误");
     } else if (fields.status != STATUS_NEW && fields.status != STATUS_RESTORED) {
         answer_error(call->exchange, "bad 'status', a pushed job has 0 or 5");
-    } else if (fields.priority < 0 || fields.priority > JOB_PRIORITY_MAX) {
-        answer_error(call->exchange, "bad 'priority', give a number from 0 to 65535");
+    } else if (!job_limit_holds(LIMIT_PRIORITY, fields.priority)) {
+        (void)snprintf(message, sizeof message, "bad 'priority', give %s",
+                       job_limits[LIMIT_PRIORITY].says);
+        answer_error(call->exchange, message);
     } else if (!add_meta(meta, "bizkey", fields.biz_key) ||
                !add_meta(meta, "subtopic", fields.subtopic)) {
         answer_error(call->exchange, "bad 'bizKey' or 'subtopic', each is text of at most 1024 "

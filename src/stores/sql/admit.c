@@ -32,18 +32,6 @@ static bool is_meta(struct slice meta)
     return at == meta.len && meta.len <= JOB_META_BYTES_MAX;
 }
 
-static const char *policy_fault(const struct policy *policy)
-{
-    if (policy->lease_ms &&
-        (policy->lease_ms < POLICY_LEASE_MS_MIN || policy->lease_ms > POLICY_LEASE_MS_MAX))
-        return "lease";
-    if (policy->ttl_ms < 0 || policy->ttl_ms > POLICY_DELAY_MS_MAX)
-        return "ttl";
-    if (policy->backoff.kind && !policy_backoff_is_valid(&policy->backoff))
-        return "backoff";
-    return NULL;
-}
-
 const char *sql_admit_fault(const struct job *job)
 {
     if (!job_topic_is_valid(job->topic))

@@ -10,8 +10,6 @@
 
 enum { DEAD_ROW_BYTES = 64 };
 
-static const int64_t at_most_ms = 315619200000; /* 10 years and a few days */
-
 /* ---- common functions ---- */
 
 static enum job_state state_of(const struct mysql_row *row, int64_t now_ms)
@@ -29,7 +27,7 @@ static enum job_state seen_state(const struct mysql_row *row, int64_t now_ms)
 
 bool mysql_is_far(int64_t now_ms, const struct queue_when *when)
 {
-    return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
+    return when->due == QUEUE_DUE_AT && when->ms - now_ms > POLICY_DELAY_MS_MAX;
 }
 
 static int64_t expire_of(const struct mysql_row *row)
