@@ -1,12 +1,12 @@
 /*
- * handle: a queue of libtarry as a binding holds it, which no order of calls on any threads can misuse.
+ * A handle is a queue of libtarry as a binding holds it; no order of calls on any threads can misuse it.
  *
- * tarry.h asks two things of its callers that garbage-collected languages cannot promise: that nobody begins a call once the queue
- * is being closed, and that an interruption comes when the take has begun to wait. Here a call that comes too late is told
- * TARRY_STOPPING, and an interruption is repeated until the take that it means has ended or was not there.
+ * tarry.h requires two things of its callers that garbage-collected languages cannot promise: that no call begins once the queue
+ * is being closed, and that an interruption comes after the take has begun to wait. With a handle, a call that comes too late
+ * returns TARRY_STOPPING, and an interruption is repeated until its take has ended or does not exist.
  *
- * Every function may be called on any thread, but handle_free, which is the last. In a forked child calls answer TARRY_FORKED, and
- * closing leaves the parent's queue alone.
+ * Every function may be called on any thread, except handle_free, which is the last call. In a forked child calls return
+ * TARRY_FORKED, and closing does not touch the parent's queue.
  */
 #ifndef TARRY_BINDINGS_HANDLE_H
 #define TARRY_BINDINGS_HANDLE_H
@@ -34,7 +34,7 @@ struct handle {
     struct handle_wait *waits;
 };
 
-/* TARRY_OK and *out; else why not, in words in `error` too. */
+/* Returns TARRY_OK and *out, or a code, with the reason in words in `error`. */
 static inline int handle_open(const struct tarry_options *options, struct handle **out, char *error,
                               size_t error_bytes)
 {
@@ -98,7 +98,7 @@ static inline void handle_wait_remove(struct handle *handle, struct handle_wait 
     pthread_mutex_unlock(&handle->lock);
 }
 
-/* tarry_take and tarry_pop. Those that wait can be interrupted by their tag, which nobody else has. */
+/* Wrap tarry_take and tarry_pop. A waiting call can be interrupted by its tag, which is unique. */
 static inline int handle_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms,
                               bool pops, tarry_job **out, size_t *n)
 {
@@ -127,7 +127,7 @@ static inline bool handle_has_wait(struct handle *handle, uint64_t tag)
     return wait;
 }
 
-/* Ends the take with this tag, also one that has begun and does not wait yet. False: there is none. */
+/* Ends the take with this tag, also one that has begun and does not wait yet. False: there is no such take. */
 static inline bool handle_interrupt(struct handle *handle, uint64_t tag)
 {
     const struct timespec pause = {.tv_nsec = 100000};
@@ -160,7 +160,7 @@ static inline int handle_close(struct handle *handle)
     return code;
 }
 
-/* Closes it where nobody did. Nobody has it any more. */
+/* Closes the queue if it is still open and frees the handle. No other thread may use it. */
 static inline void handle_free(struct handle *handle)
 {
     if (!handle || handle_close(handle) == TARRY_FORKED)

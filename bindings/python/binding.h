@@ -1,6 +1,6 @@
 /*
- * What the Python module calls: the functions of tarry.h on a handle that may be closed at any time. Each leaves the interpreter's
- * lock to others while it runs. Read by build_binding.py, too, which declares these functions to cffi.
+ * Functions for the Python module: those of tarry.h on a handle that may be closed at any time. Each leaves the interpreter's
+ * lock to other threads while it runs. build_binding.py also reads this file and declares these functions to cffi.
  */
 #ifndef TARRY_BINDINGS_PYTHON_H
 #define TARRY_BINDINGS_PYTHON_H
@@ -26,8 +26,8 @@ static void binding_free(struct handle *handle)
 }
 
 /*
- * One push by its most used fields: filling in a struct field by field costs Python more than the push does. Texts with a NUL inside
- * are no names; `id` and `content_type` may be NULL.
+ * Pushes one job by its most used fields: filling in a struct field by field costs Python more than the push does. Texts with a NUL
+ * are invalid names; `id` and `content_type` may be NULL.
  */
 static int binding_push_one(struct handle *handle, const char *topic, size_t topic_bytes,
                             const char *id, size_t id_bytes, const char *body, size_t body_bytes,
@@ -83,7 +83,7 @@ static int binding_interrupt(struct handle *handle, uint64_t tag)
     return handle_interrupt(handle, tag);
 }
 
-/* Of a take that was submitted: those wait from the first. */
+/* Interrupts a take that was submitted; such a take waits from the beginning. */
 static int binding_interrupt_submitted(struct handle *handle, uint64_t tag)
 {
     HANDLE_CALL(handle, (int)tarry_interrupt(handle->queue, tag));

@@ -18,7 +18,7 @@ class TarryError(Exception):
 
 
 class NotFound(TarryError):
-    """There is no such job or topic, or the job has finished."""
+    """The job or topic does not exist, or the job has finished."""
 
 
 class Conflict(TarryError):
@@ -50,7 +50,7 @@ class Forked(TarryError):
 
 
 class OutOfMemory(TarryError, MemoryError):
-    """There was no memory for this, and nothing was changed."""
+    """Memory ran out, and nothing was changed."""
 
 
 _KINDS: dict[int, type[TarryError]] = {
@@ -95,11 +95,11 @@ def error_of(code: int, result: Any = None, detail: str = "") -> TarryError:
 
 
 def refused(code: int) -> bool:
-    """Whether nothing was done; codes below are outcomes."""
+    """Checks for a code that means that nothing was done; codes below are outcomes."""
     return bool(code >= lib.TARRY_NOT_FOUND and code != lib.TARRY_REQUESTED)
 
 
 def check(code: int) -> None:
-    """Of calls without results: raises what the code means, unless it was done."""
+    """Raises the error of a code from a call without results, unless the call succeeded."""
     if code and refused(code):
         raise error_of(code)

@@ -35,7 +35,7 @@ class Pushed:
 
 
 class Attempt(NamedTuple):
-    """One that ended without an ack. `outcome`: failed, lease_ended or refused."""
+    """An attempt that ended without an ack. `outcome`: failed, lease_ended or refused."""
 
     number: int
     outcome: str
@@ -123,7 +123,7 @@ class Job:
 
     @property
     def lease(self) -> str:
-        """As text; empty: it was not taken."""
+        """The lease as text; empty if the job was not taken."""
         return str(ffi.string(lib.tarry_job_lease(self._job)).decode())
 
     @property

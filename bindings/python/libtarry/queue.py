@@ -160,7 +160,7 @@ class Queue:
         return pushed
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> builtins.list[Pushed | TarryError]:
-        """Each item has the arguments of push(). One that is refused is an error in its place; it spoils no other."""
+        """Pushes many jobs; each item has the arguments of push(). A refused item is an error in its place and does not affect the others."""
         wanted = builtins.list(items)
         return [one for start in range(0, len(wanted), BATCH) for one in self._push_items(wanted[start : start + BATCH])]
 
@@ -171,7 +171,7 @@ class Queue:
         return out
 
     async def push_async(self, topic: str, body: Any = b"", **options: Any) -> Pushed:
-        """As push(), without holding up the event loop: of use where the queue is in a directory."""
+        """Pushes as push() does, without blocking the event loop: useful if the queue is in a directory."""
         (pushed,) = await self.push_many_async([{"topic": topic, "body": body, **options}])
         if isinstance(pushed, TarryError):
             raise pushed
@@ -199,7 +199,7 @@ class Queue:
         return None if found is None else name_of(found.code)
 
     def cancel_many(self, topic: str, ids: Iterable[str]) -> builtins.list[TarryError | None]:
-        """None for each cancelled job; otherwise the error."""
+        """Cancels many jobs; returns None for each cancelled job, otherwise the error."""
         wanted = builtins.list(ids)
         keep: builtins.list[Any] = []
         out: builtins.list[TarryError | None] = []
@@ -225,7 +225,7 @@ class Queue:
         return int(self._change(lib.binding_reschedule, topic, id, **more).due_ms)
 
     def run(self, topic: str, id: str) -> None:
-        """It is due now."""
+        """Makes the job due now."""
         self._change(lib.binding_run, topic, id)
 
     def _change(self, call: Callable[..., int], topic: str, id: str, missing_is_none: bool = False, **fields: Any) -> Any:
@@ -249,7 +249,7 @@ class Queue:
         return Job(out[0], self)
 
     def list(self, topic: str, *, state: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
-        """All jobs of a topic by due, looked up page by page while you go on."""
+        """Lists the jobs of a topic by due time, read page by page during the iteration."""
         if state is not None and state not in _STATE_NUMBERS:
             raise ValueError(f"bad state '{state}', give one of: {', '.join(_STATE_NUMBERS)}")
         topic_text = ffi.from_buffer(text_bytes(topic, "topic"))
@@ -330,7 +330,7 @@ class Queue:
         return jobs
 
     async def pop_async(self, *topics: str, max: int = 1, wait: Duration | None = None) -> builtins.list[Job]:
-        """As pop(), awaited. A job whose task is cancelled before it has it goes back."""
+        """Awaits pop(). A job whose task is cancelled before it receives the job goes back."""
         jobs = await self.take_async(*topics, max=max, wait=wait)
         outcomes = self.ack_many(jobs)
         return [job for job, failed in zip(jobs, outcomes) if failed is None]
@@ -368,7 +368,7 @@ class Queue:
             self._answer(lib.binding_ack, job)
 
     def ack_many(self, jobs: Iterable[Job | str]) -> builtins.list[TarryError | None]:
-        """None for each answer that counts; otherwise the error."""
+        """Acks many jobs; returns None for each answer that counts, otherwise the error."""
         return self._answers(lib.binding_ack, jobs)
 
     def nack(self, job: Job | str, *, delay: Duration | None = None, error: str = "", final: bool = False) -> None:
@@ -439,7 +439,7 @@ class Queue:
         return topic_of(data)
 
     def topics(self) -> Iterator[Topic]:
-        """All, by name."""
+        """Lists all topics by name."""
         data, count, after = ffi.new("struct tarry_topic[]", 100), ffi.new("size_t *"), _NULL
         while True:
             data[0].size, count[0] = ffi.sizeof("struct tarry_topic"), 100
@@ -459,7 +459,7 @@ class Queue:
         return self._affected(lib.binding_topic_delete, topic)
 
     def pause(self, topic: str, duration: Duration = 0) -> None:
-        """Nothing of it is handed out, for so long; 0: until it is resumed."""
+        """Stops handing out jobs of the topic for this time; 0: until it is resumed."""
         check(lib.binding_topic_pause(self._handle, text_bytes(topic, "topic"), milliseconds(duration)))
 
     def resume(self, topic: str) -> None:
@@ -498,7 +498,7 @@ class Queue:
 
 
 def _run(call: Callable[..., int], handle: Any, items: Any, count: int, read: Callable[[Any], Any]) -> Any:
-    """One outcome for each item: what `read` makes of its result, or the error that it is."""
+    """Returns one outcome for each item: the value that `read` makes of its result, or the error."""
     results = ffi.new("struct tarry_result[]", count + 1)
     results[0].size = ffi.sizeof("struct tarry_result")
     return _outcomes(call(handle, items, count, results), results, count, read)

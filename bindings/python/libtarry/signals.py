@@ -42,7 +42,7 @@ class _Relay:
                 time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Whether there was a signal. The previous listener is notified as well."""
+        """Checks for a signal. The previous listener is notified as well."""
         try:
             data = self.reader.recv(4096)
         except BlockingIOError:

@@ -33,7 +33,7 @@ def moment_ms(at: Moment) -> int:
 
 
 def time_of(ms: int) -> datetime.datetime | None:
-    """0 means no value."""
+    """Converts milliseconds; 0 means no value."""
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc) if ms else None
 
 
@@ -97,7 +97,7 @@ def conflict_of(text: str) -> int:
 
 
 def pointer(text: bytes, keep: list[Any]) -> Any:
-    """For a field of a struct; `keep` holds it for as long as the struct is read."""
+    """Encodes a text for a field of a struct; `keep` holds it for as long as the struct is read."""
     at = ffi.from_buffer(text)
     keep.append(at)
     return at

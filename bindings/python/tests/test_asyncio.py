@@ -123,7 +123,7 @@ def test_closing_ends_all_waits():
         queue = libtarry.open()
         tasks = [asyncio.create_task(queue.take_async("t")) for _ in range(3)]
         await asyncio.sleep(0)
-        await asyncio.to_thread(queue.close)  # on another thread, too
+        await asyncio.to_thread(queue.close)  # also on another thread
         for task in tasks:
             with pytest.raises(libtarry.Closed):
                 await task

@@ -1,6 +1,6 @@
 /*
- * What TarryDelayQueue calls: jobs that are a number each and have no body. Every call is under the lock of its Java object and none
- * waits.
+ * Native methods of TarryDelayQueue: jobs without a body whose id is a number. Every call holds the lock of its Java object
+ * and no call waits.
  */
 #include "handle.h"
 
@@ -15,7 +15,7 @@ static struct handle *handle_of(jlong handle)
     return (struct handle *)(intptr_t)handle;
 }
 
-/* Six bits a character, from '0' on: all printable, and none is a lone dot. */
+/* Writes six bits a character, from '0' on: all are printable, and no id is a lone dot. */
 static void id_write(char id[ID_BYTES], uint32_t number)
 {
     for (int i = 0; i < ID_BYTES - 1; i++, number >>= 6)

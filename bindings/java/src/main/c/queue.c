@@ -1,5 +1,5 @@
 /*
- * What TarryQueue calls: calls of items, takes, looks and topics, each with its arguments in one array and its answer in another. A call may
+ * Native methods of TarryQueue: items, takes, reads and topics. Each has its arguments in one array and its answer in another. A call may
  * come at any time until the handle is freed.
  */
 #include "handle.h"
@@ -325,7 +325,7 @@ static void jobs_write(struct pack *into, const void *what)
     pack_text(into, jobs->cursor ? jobs->cursor : "", jobs->cursor ? strlen(jobs->cursor) : 0);
 }
 
-/* The answer. What Java does not keep is freed. */
+/* Returns the answer and frees the jobs that Java does not keep. */
 static jbyteArray jobs_answer(JNIEnv *env, const struct jobs *jobs)
 {
     jbyteArray out = answer(env, jobs_write, jobs);
@@ -335,7 +335,7 @@ static jbyteArray jobs_answer(JNIEnv *env, const struct jobs *jobs)
     return out;
 }
 
-/* Java has no room for what was taken: it is as if nobody had. */
+/* Returns taken jobs to the queue if Java has no memory for them; their attempts do not count. */
 static void jobs_return(struct handle *handle, const struct jobs *jobs)
 {
     if (!handle_enter(handle))

@@ -3,7 +3,7 @@ package io.tarry.queue;
 import java.time.Duration;
 import java.util.Objects;
 
-/** How long a job that failed waits before its next attempt. */
+/** The wait between a failed attempt and the next one. */
 public final class Backoff {
     private static final int FIXED = 1;
     private static final int EXPONENTIAL = 2;
@@ -19,7 +19,7 @@ public final class Backoff {
         this.mostMs = mostMs;
     }
 
-    /** Always as long. */
+    /** The same wait each time. */
     public static Backoff fixed(Duration wait) {
         return new Backoff(FIXED, Times.milliseconds(wait), 0);
     }
@@ -29,7 +29,7 @@ public final class Backoff {
         return new Backoff(EXPONENTIAL, Times.milliseconds(first), Times.milliseconds(most));
     }
 
-    /** Not at all: the next attempt is at once. */
+    /** No wait: the next attempt is immediate. */
     public static Backoff none() {
         return new Backoff(NONE, 0, 0);
     }

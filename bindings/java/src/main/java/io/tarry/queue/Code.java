@@ -26,7 +26,7 @@ final class Code {
 
     private Code() {}
 
-    /** Nothing was done. */
+    /** Checks for a code that means that nothing was done. */
     static boolean isRefusal(int code) {
         return code >= NOT_FOUND && code != REQUESTED;
     }

@@ -75,7 +75,7 @@ final class Elements<E extends Delayed> {
         next = Arrays.copyOf(next, count);
         places = Arrays.copyOf(places, count);
         buckets = table;
-        for (int slot = 0; slot < used; slot++) { // none is free
+        for (int slot = 0; slot < used; slot++) { // no slot is free
             int bucket = bucket(hashes[slot]);
             next[slot] = buckets[bucket];
             buckets[bucket] = slot;
@@ -103,7 +103,7 @@ final class Elements<E extends Delayed> {
         size--;
     }
 
-    /** The slot of an element that is equal, or is this one; -1: there is none. */
+    /** The slot of an equal element, or of this very element; -1 if there is no such element. */
     int find(Object wanted, boolean isSame) {
         if (size == 0) {
             return NONE;
@@ -129,7 +129,7 @@ final class Elements<E extends Delayed> {
         free = NONE;
     }
 
-    /** The first by compareTo of all; null: there is none. */
+    /** The first of all elements by compareTo; null if the queue is empty. */
     E least() {
         E least = null;
         for (int slot = 0; slot < used; slot++) {
@@ -185,7 +185,7 @@ final class Elements<E extends Delayed> {
         places[slot] = place;
     }
 
-    /** How high an element rises that begins at this place. */
+    /** Returns the height to which an element rises that begins at this place. */
     private int placeAbove(int place, E element) {
         while (place > 0) {
             int parent = place - 1 >>> 1;

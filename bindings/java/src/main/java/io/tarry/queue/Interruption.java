@@ -7,8 +7,8 @@ import java.nio.channels.spi.AbstractSelector;
 import java.util.Set;
 
 /**
- * Lets Thread.interrupt() end a wait in the library. The JDK has one public way to hear of it, that of selectors: what a thread is in between
- * begin() and end() is woken by wakeup(). One for each wait.
+ * Lets Thread.interrupt() end a wait in the library. The JDK has one public notification of an interrupt, that of selectors: the object
+ * between whose begin() and end() a thread waits is woken by wakeup(). One object for each wait.
  */
 final class Interruption extends AbstractSelector {
     private final Thread waiter = Thread.currentThread();
@@ -33,7 +33,7 @@ final class Interruption extends AbstractSelector {
         }
     }
 
-    /** On the thread that interrupts: until the take has ended, since it may not have begun to wait. */
+    /** Runs on the interrupting thread; repeats until the take has ended, because it may not have begun to wait. */
     @Override
     public Selector wakeup() {
         while (!isOver && Thread.currentThread() != waiter && !Native.interrupt(handle, tag)) {
@@ -42,7 +42,7 @@ final class Interruption extends AbstractSelector {
         return this;
     }
 
-    // What makes it a selector of channels, which it is not.
+    // Methods of a selector of channels, which this class is not.
 
     @Override
     protected void implCloseSelector() {}

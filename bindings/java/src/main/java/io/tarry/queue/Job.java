@@ -10,13 +10,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A job as it was taken, or as it stood when it was looked at. One that was taken wants an answer before its lease ends; else it is
+ * A job as it was taken, or its state when it was read. A taken job must be answered before its lease ends; otherwise it is
  * delivered again.
  */
 public final class Job {
     private static final Cleaner CLEANER = Cleaner.create();
 
-    /** One that ended without an ack. {@code outcome}: failed, lease_ended or refused. */
+    /** An attempt that ended without an ack. {@code outcome}: failed, lease_ended or refused. */
     public static final class Attempt {
         public final int number;
         public final String outcome;
@@ -34,7 +34,7 @@ public final class Job {
         }
     }
 
-    /** What the library has of a taken job; again() needs it. */
+    /** The library's own object of a taken job; again() needs it. */
     private static final class Held implements Runnable {
         private long pointer;
 
@@ -108,7 +108,7 @@ public final class Job {
         return id;
     }
 
-    /** To the byte what was pushed. The array is the job's own. */
+    /** The body exactly as it was pushed. The array belongs to the job. */
     public byte[] body() {
         return body;
     }
@@ -117,7 +117,7 @@ public final class Job {
         return new String(body, StandardCharsets.UTF_8);
     }
 
-    /** Empty: none was given. */
+    /** The content type; empty if the push had no content type. */
     public String contentType() {
         return contentType;
     }
@@ -135,7 +135,7 @@ public final class Job {
         return attempt;
     }
 
-    /** Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late. */
+    /** A number that rises with every delivery of the job: pass it to the systems that you write to, so that they can reject late writes. */
     public long delivery() {
         return delivery;
     }
@@ -153,17 +153,17 @@ public final class Job {
         return Times.instant(leaseUntilMs);
     }
 
-    /** As text; empty: it was not taken. */
+    /** The lease as text; empty if the job was not taken. */
     public String lease() {
         return lease;
     }
 
-    /** Of the last attempt that failed; null: there was none. */
+    /** Error of the last failed attempt; null if no attempt failed. */
     public String lastError() {
         return lastError;
     }
 
-    /** Who has it, as he calls himself; null: nobody, or he has no name. */
+    /** Name of the consumer that holds the job; null if no consumer holds it or the consumer has no name. */
     public String consumer() {
         return consumer;
     }
@@ -187,22 +187,22 @@ public final class Job {
         queue.nack(this, error, null);
     }
 
-    /** It takes longer: the lease counts anew from now. Whether somebody asked that the job be cancelled. */
+    /** Extends the lease by its full duration from now. Returns true if a cancel of the job was requested. */
     public boolean extend() {
         return queue.extend(this, null);
     }
 
-    /** Not begun: it is ready again at once, and the attempt does not count. */
+    /** Gives the job back unbegun: it is ready again immediately, and the attempt does not count. */
     public void giveBack() {
         queue.giveBack(this);
     }
 
-    /** Done, and due anew with the same id, in one step; body null: with the one that it has. */
+    /** Finishes the job and makes it due again with the same id, in one step; body null keeps its body. */
     public void again(byte[] newBody, Duration delay) {
         queue.again(this, newBody, delay);
     }
 
-    /** It was answered: nobody needs more of it than is here. */
+    /** Frees the library's object after the answer; this object has all that is needed. */
     void release() {
         if (cleanable != null) {
             cleanable.clean();
@@ -213,7 +213,7 @@ public final class Job {
         R of(long pointer);
     }
 
-    /** With the library's own job, which nobody frees meanwhile. 0: it was released, or not taken. */
+    /** Calls with the library's own job, which stays allocated meanwhile. 0 if it was released or not taken. */
     <R> R use(Use<R> call) {
         if (held == null) {
             return call.of(0);

@@ -1,10 +1,10 @@
 package io.tarry.queue;
 
-/** What becomes of a push whose id exists. */
+/** Effect of a push whose id exists. */
 public enum OnConflict {
-    /** New body and due, and attempts begin anew. The default. */
+    /** Replaces body and due time; attempts begin again. The default. */
     REPLACE,
-    /** Nothing changes, and the answer says so. */
+    /** Changes nothing, and the answer shows this. */
     KEEP,
     /** The push is refused. */
     REJECT;

@@ -2,7 +2,7 @@ package io.tarry.queue;
 
 import java.time.Instant;
 
-/** What became of one item of a call. */
+/** The result of one item of a call. */
 public final class Outcome {
     private final int code;
     private final int state;
@@ -31,27 +31,27 @@ public final class Outcome {
         return Native.codeName(code);
     }
 
-    /** Why nothing was done; null: it was. */
+    /** The reason why nothing was done; null if it was done. */
     public TarryException refusal() {
         return Code.isRefusal(code) ? TarryException.of(code, detail, null, state) : null;
     }
 
-    /** Of a push: the job's id. */
+    /** The job's id, for a push. */
     public String id() {
         return id;
     }
 
-    /** The job's due; null: it has none. */
+    /** The job's due time; null if it has no due time. */
     public Instant dueAt() {
         return Times.instant(dueMs);
     }
 
-    /** Of an extend. */
+    /** End of the lease, for an extend. */
     public Instant leaseUntil() {
         return Times.instant(leaseUntilMs);
     }
 
-    /** Of an extend: somebody asked that the job be cancelled. */
+    /** Requested cancel, for an extend: true if a cancel of the job was requested. */
     public boolean isCancelRequested() {
         return isCancelRequested;
     }

@@ -54,7 +54,7 @@ final class Pack {
         return this;
     }
 
-    /** C reads it up to a NUL: so there must be none inside. */
+    /** Appends a text, which must not contain a NUL: C reads up to the first NUL. */
     Pack text(String text, String what) {
         if (text == null) {
             return number(-1);

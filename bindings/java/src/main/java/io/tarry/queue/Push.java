@@ -6,7 +6,7 @@ import java.time.Instant;
 import java.util.Map;
 import java.util.Objects;
 
-/** A job to be pushed. What is not said is the topic's setting, else the default. */
+/** A job to be pushed. Unset fields have the topic's setting, else the default. */
 public final class Push {
     private final String topic;
     private final byte[] body;
@@ -46,20 +46,20 @@ public final class Push {
         return this;
     }
 
-    /** From now. */
+    /** Sets the due time relative to now. */
     public Push delay(Duration value) {
         delayMs = Times.milliseconds(value);
         return this;
     }
 
-    /** By the wall clock. */
+    /** Sets the due time by the wall clock. */
     public Push at(Instant value) {
         atMs = Times.milliseconds(value);
         flags |= Native.HAS_AT;
         return this;
     }
 
-    /** 0 is first; the default is 100. */
+    /** Sets the priority: 0 is first; the default is 100. */
     public Push priority(int value) {
         priority = value;
         flags |= Native.HAS_PRIORITY;
@@ -76,7 +76,7 @@ public final class Push {
         return this;
     }
 
-    /** For how long it may be ready before it expires. */
+    /** Sets how long the job may be ready before it expires. */
     public Push ttl(Duration value) {
         ttlMs = Times.milliseconds(value);
         return this;

@@ -2,7 +2,7 @@ package io.tarry.queue;
 
 import java.time.Duration;
 
-/** What holds for jobs of a topic that do not say otherwise. What is not set is the default. */
+/** Defaults of a topic for jobs that do not set their own. Unset members have the default. */
 public final class Settings {
     private int flags;
     private long leaseMs;
@@ -57,7 +57,7 @@ public final class Settings {
         return this;
     }
 
-    /** 0: the default. */
+    /** The limit of attempts; 0 means the default. */
     public int maxAttempts() {
         return maxAttempts;
     }
@@ -91,7 +91,7 @@ public final class Settings {
         return onConflict;
     }
 
-    /** For how long finished ids are remembered. */
+    /** Sets how long finished ids are remembered. */
     public Settings dedupWindow(Duration value) {
         dedupWindowMs = Times.milliseconds(value);
         return this;
@@ -106,7 +106,7 @@ public final class Settings {
         return this;
     }
 
-    /** 0: no limit. */
+    /** The limit of jobs; 0 means no limit. */
     public long maxJobs() {
         return maxJobs;
     }

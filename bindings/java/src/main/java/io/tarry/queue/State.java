@@ -1,6 +1,6 @@
 package io.tarry.queue;
 
-/** What a job is doing. */
+/** The state of a job. */
 public enum State {
     /** It waits for its due. */
     DELAYED,

@@ -2,7 +2,7 @@ package io.tarry.queue;
 
 import java.time.Duration;
 
-/** Which jobs are taken, how many and for how long. */
+/** The topics, number and lease of a take. */
 public final class Take {
     private final String[] topics;
     private int max = 1;
@@ -15,7 +15,7 @@ public final class Take {
         this.topics = topics.clone();
     }
 
-    /** At most so many, up to 1,000. One is the default. */
+    /** Sets the most jobs of the take, up to 1,000; the default is 1. */
     public Take max(int value) {
         if (value < 1 || value > TarryQueue.BATCH_MAX) {
             throw new IllegalArgumentException("bad max " + value + ", give 1 to " + TarryQueue.BATCH_MAX);
@@ -24,7 +24,7 @@ public final class Take {
         return this;
     }
 
-    /** For how long it waits for the first; zero: it does not. Without this: for ever. */
+    /** Sets how long to wait for the first job; zero does not wait. Without this the take waits for ever. */
     public Take wait(Duration value) {
         waitMs = Math.max(Times.milliseconds(value), 0);
         return this;
@@ -36,7 +36,7 @@ public final class Take {
         return this;
     }
 
-    /** What the taker calls himself, shown as the job's holder. */
+    /** Sets the name of the consumer, shown as the job's holder. */
     public Take consumer(String value) {
         consumer = value;
         return this;

@@ -14,24 +14,24 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * An unbounded blocking queue of delayed elements, in place of {@link java.util.concurrent.DelayQueue}: an element can be taken once its
- * delay is over, in the order of {@link Delayed#compareTo}. With a million elements {@link #remove(Object)} and {@link #contains(Object)}
- * cost what they cost with ten.
+ * delay has passed, in the order of {@link Delayed#compareTo}. With a million elements {@link #remove(Object)} and {@link #contains(Object)}
+ * cost the same as with ten.
  *
- * <p>Elements whose time is far wait in a timing wheel of libtarry, outside of the heap and by a number each; a few milliseconds before it is
- * over they move to a heap of those that are near, which is kept as a DelayQueue keeps all of its. So none is taken early, none
- * later than there, and there is no thread behind it.
+ * <p>Elements whose time is far wait in a timing wheel of libtarry, outside of the heap and by a number each; a few milliseconds before the
+ * delay has passed they move to a heap of near elements, which works as a DelayQueue does for all of its. So no element is taken early or
+ * later than there, and the queue needs no thread.
  *
- * <p>Other than there: {@code equals} and {@code hashCode} of an element must agree, and neither they nor the time at which its delay
- * is over may change while it is in the queue; {@link #peek} looks at every element where none is expired.
+ * <p>Unlike there, {@code equals} and {@code hashCode} of an element must agree, and neither they nor the end of its delay
+ * may change while it is in the queue; {@link #peek} reads every element if none is expired.
  */
 public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> implements BlockingQueue<E> {
     private static final long MILLI = 1_000_000;
     /**
-     * A timer is set so much before the delay is over: it counts in whole milliseconds, which are rounded when it is set and when it is asked
-     * for, and a millisecond may pass while it is being set.
+     * Lead of a timer before the end of the delay: the wheel counts in whole milliseconds, which are rounded when the timer is set and when it
+     * is read, and a millisecond may pass while it is being set.
      */
     private static final long AHEAD_MS = 3;
-    /** Those that are due so soon are near. */
+    /** Elements due within this time are near. */
     private static final long NEAR_NANOS = (AHEAD_MS + 1) * MILLI;
 
     private static final long TIMER_MS_MAX = 9L * 365 * 24 * 60 * 60 * 1000;
@@ -46,7 +46,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
     /** Before this no timer rings, by System.nanoTime(); so nothing far is due before it. */
     private long nextNanos;
 
-    /** Waits for what comes next; the others wait until they are told. As in DelayQueue. */
+    /** Waits for the next element; the other threads wait for a signal. As in DelayQueue. */
     private Thread leader;
 
     private long leaderNanos;
@@ -101,7 +101,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         }
     }
 
-    /** Whether whoever waits has to look again. */
+    /** Adds a far element; returns true if waiting threads must check again. */
     private boolean addFar(E element, int slot) {
         for (;;) {
             long now = System.nanoTime();
@@ -149,7 +149,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         return Math.max(element.getDelay(TimeUnit.NANOSECONDS), -FOR_EVER / 4);
     }
 
-    /** The first, where its delay is over; null: it is not. No far element is due before it. */
+    /** The first element if its delay has passed, else null. No far element is due before it. */
     private E firstExpired() {
         for (;;) {
             E first = elements.firstNear();
@@ -171,7 +171,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         return first;
     }
 
-    /** For how long there is nothing to do. */
+    /** Time until the next element is due. */
     private long restNanos() {
         E first = elements.firstNear();
         long rest = first == null ? FOR_EVER : Math.max(first.getDelay(TimeUnit.NANOSECONDS), 1);
@@ -201,7 +201,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         }
     }
 
-    /** Somebody else leads, where there is still something to wait for. */
+    /** Unlocks, and makes another thread the leader if there is an element to wait for. */
     private void unlock() {
         if (leader == null && elements.size() > 0) {
             available.signal();
@@ -261,7 +261,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         return drainTo(into, Integer.MAX_VALUE);
     }
 
-    /** Those whose delay is over, at most so many. */
+    /** Moves elements whose delay has passed to a collection, at most so many. */
     @Override
     public int drainTo(Collection<? super E> into, int most) {
         Objects.requireNonNull(into);
@@ -272,7 +272,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         try {
             int count = 0;
             for (E first; count < most && (first = firstExpired()) != null; count++) {
-                into.add(first); // before it is out: where this throws it is not lost
+                into.add(first); // before it is removed: if this throws, the element is not lost
                 elements.removeFirstNear();
             }
             return count;
@@ -370,7 +370,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         return into;
     }
 
-    /** All elements that there are now, in no order; those that come and go later do not disturb it. */
+    /** Iterates over a copy of all present elements, in no order; later changes do not disturb it. */
     @Override
     public Iterator<E> iterator() {
         Object[] found = toArray();

@@ -1,6 +1,6 @@
 package io.tarry.queue;
 
-/** A refusal. {@link #code} is stable and that of the HTTP API; subclasses say of which kind it is. */
+/** A refusal. {@link #code} is stable and the same as in the HTTP API; each kind has its subclass. */
 public class TarryException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -10,7 +10,7 @@ public class TarryException extends RuntimeException {
     /** Of {@code bad_option}: the field; else null. */
     public final String detail;
 
-    /** Of the job that is in the way; null: there is none. */
+    /** State of the job that is in the way; null if there is no such job. */
     public final State state;
 
     TarryException(String message, String code, String detail, State state) {
@@ -20,7 +20,7 @@ public class TarryException extends RuntimeException {
         this.state = state;
     }
 
-    /** There is no such job or topic, or the job has finished. */
+    /** The job or topic does not exist, or the job has finished. */
     public static final class NotFound extends TarryException {
         private static final long serialVersionUID = 1;
 
@@ -38,7 +38,7 @@ public class TarryException extends RuntimeException {
         }
     }
 
-    /** The lease is not the job's any more: it is over, or was answered. */
+    /** The lease is no longer the job's: it has ended, or was answered. */
     public static final class LeaseEnded extends TarryException {
         private static final long serialVersionUID = 1;
 

@@ -38,7 +38,7 @@ public final class TarryQueue implements AutoCloseable {
 
     // ---- open and close ----
 
-    /** When a change in a directory is answered. */
+    /** The moment at which a change in a directory is answered. */
     public enum Sync {
         /** Once it is on the disk. The default. */
         ALWAYS,
@@ -48,7 +48,7 @@ public final class TarryQueue implements AutoCloseable {
         NEVER
     }
 
-    /** How a queue is opened. */
+    /** Options of a queue. */
     public static final class Options {
         private Path dir;
         private Sync sync;
@@ -60,19 +60,19 @@ public final class TarryQueue implements AutoCloseable {
         private int flags;
         private long testClockMs;
 
-        /** Jobs are kept there and outlive the process; without it they are in its memory alone. */
+        /** Sets the directory of the jobs, which then outlive the process; without it they are only in its memory. */
         public Options dir(Path value) {
             dir = value;
             return this;
         }
 
-        /** When a push into a directory is answered. */
+        /** Sets when a push into a directory is answered. */
         public Options sync(Sync value) {
             sync = value;
             return this;
         }
 
-        /** With {@link Sync#INTERVAL}. */
+        /** Sets the interval of {@link Sync#INTERVAL}. */
         public Options syncInterval(Duration value) {
             syncIntervalMs = Times.milliseconds(value);
             return this;
@@ -152,7 +152,7 @@ public final class TarryQueue implements AutoCloseable {
         return callOne(Native.PUSH, pack);
     }
 
-    /** One outcome for each. One that is refused spoils no other. */
+    /** Pushes many jobs; returns one outcome for each. A refused job does not affect the others. */
     public List<Outcome> pushAll(Collection<Push> pushes) {
         return callAll(Native.PUSH, pushes, (push, pack) -> push.pack(pack));
     }
@@ -165,8 +165,8 @@ public final class TarryQueue implements AutoCloseable {
     }
 
     /**
-     * {@code cancelled}; or {@code requested} where a consumer holds it: extend tells him, and every end of his lease but an ack cancels it. Null:
-     * there is no such job.
+     * Cancels a job and returns {@code cancelled}; or {@code requested} if a consumer holds it: the next extend reports this to the consumer,
+     * and every end of the lease except an ack cancels the job. Null if there is no such job.
      */
     public String requestCancel(String topic, String id) {
         Outcome outcome = outcomeOfChange(Native.CANCEL, change(Native.REQUEST, topic, id, 0, 0, 0));
@@ -188,7 +188,7 @@ public final class TarryQueue implements AutoCloseable {
         return callOne(Native.RESCHEDULE, change(Native.HAS_PRIORITY, topic, id, 0, 0, priority));
     }
 
-    /** It is due now. */
+    /** Makes the job due now. */
     public void run(String topic, String id) {
         callOne(Native.RUN, change(0, topic, id, 0, 0, 0));
     }
@@ -205,7 +205,7 @@ public final class TarryQueue implements AutoCloseable {
         return pack.number(flags).text(topic, "topic").text(id, "id").number(delayMs).number(atMs).number(priority);
     }
 
-    /** The job as it stands; null: there is none, or it has finished. */
+    /** The current state of the job; null if it does not exist or has finished. */
     public Job get(String topic, String id) {
         Pack pack = new Pack(32 + topic.length() + id.length()).text(topic, "topic").text(id, "id");
         Pack.Reader answer = look(Native.GET, pack);
@@ -217,12 +217,12 @@ public final class TarryQueue implements AutoCloseable {
         return jobs(answer).get(0);
     }
 
-    /** All jobs of a topic by due, of a state or (null) of all, without their bodies; looked up page by page while you go on. */
+    /** Lists the jobs of a topic by due time, of a state or (null) of all, without their bodies; read page by page during the iteration. */
     public Iterable<Job> list(String topic, State state) {
         return list(topic, state, false);
     }
 
-    /** As above, with their bodies. */
+    /** Lists the jobs as above, with their bodies. */
     public Iterable<Job> list(String topic, State state, boolean bodies) {
         Objects.requireNonNull(topic, "topic");
         return () -> new Listing(topic, state, bodies);
@@ -270,22 +270,23 @@ public final class TarryQueue implements AutoCloseable {
 
     // ---- out ----
 
-    /** The next job under a lease, as soon as one is ready. It wants an answer. */
+    /** Takes the next job under a lease, as soon as one is ready. It must be answered. */
     public Job take(String... topics) throws InterruptedException {
         return take(new Take(topics)).get(0);
     }
 
-    /** The next job under a lease; null: none was ready for as long as that. */
+    /** Takes the next job under a lease; null if no job was ready within the wait. */
     public Job poll(Duration wait, String... topics) throws InterruptedException {
         return first(take(new Take(topics).wait(wait)));
     }
 
-    /** Jobs under a lease. Empty: the wait was over. Who is interrupted took none; where some came first, they are here, and the thread stays interrupted. */
+    /** Takes jobs under a lease. Empty if the wait has ended. An interrupted thread takes no job; if some came first, they are returned, and
+     * the thread stays interrupted. */
     public List<Job> take(Take take) throws InterruptedException {
         return take(take, false);
     }
 
-    /** Take and ack in one: the job is gone from the queue, and wants no answer. At most once. */
+    /** Takes and acks in one step: the job leaves the queue and needs no answer. At most once. */
     public Job pop(String... topics) throws InterruptedException {
         return pop(new Take(topics)).get(0);
     }
@@ -349,29 +350,29 @@ public final class TarryQueue implements AutoCloseable {
         return outcomes;
     }
 
-    /** Failed: it comes again after the delay, or, where that is null, after its backoff. */
+    /** Reports a failure: the job comes again after the delay or, if that is null, after its backoff. */
     public void nack(Job job, String error, Duration delay) {
         answerOne(Native.NACK, job, delay == null ? 0 : Native.HAS_DELAY, Times.milliseconds(delay), 0, error);
     }
 
-    /** Failed for good: it is dead. */
+    /** Reports a permanent failure: the job is dead. */
     public void reject(Job job, String error) {
         answerOne(Native.NACK, job, Native.FINAL, 0, 0, error);
     }
 
-    /** It takes longer: the lease counts anew from now, for as long as it was taken with where that is null. Whether somebody asked that the job be cancelled. */
+    /** Extends the lease from now; null means the duration with which it was taken. Returns true if a cancel of the job was requested. */
     public boolean extend(Job job, Duration lease) {
         Pack pack = new Pack(128);
         packAnswer(pack, job, 0, 0, Times.milliseconds(lease), null);
         return callOne(Native.EXTEND, pack).isCancelRequested();
     }
 
-    /** Not begun: it is ready again at once, and the attempt does not count. */
+    /** Gives the job back unbegun: it is ready again immediately, and the attempt does not count. */
     public void giveBack(Job job) {
         answerOne(Native.RETURN, job, 0, 0, 0, null);
     }
 
-    /** Done, and due anew with the same id, in one step; body null: with the one that it has. */
+    /** Finishes the job and makes it due again with the same id, in one step; body null keeps its body. */
     public void again(Job job, byte[] body, Duration delay) {
         Outcome outcome = job.use(pointer -> {
             if (pointer == 0) {
@@ -405,7 +406,7 @@ public final class TarryQueue implements AutoCloseable {
         topicCall(Native.TOPIC_PUT, pack);
     }
 
-    /** As they were put. */
+    /** The topic's own settings. */
     public Settings settings(String topic) {
         Pack.Reader answer = topicCall(Native.TOPIC_SETTINGS, new Pack(64).text(topic, "topic"));
         answer.bigNumber();
@@ -417,7 +418,7 @@ public final class TarryQueue implements AutoCloseable {
         return topicsOf(topicCall(Native.TOPIC_GET, new Pack(64).text(topic, "topic"))).get(0);
     }
 
-    /** All, by name. */
+    /** Lists all topics by name. */
     public List<Topic> topics() {
         List<Topic> all = new ArrayList<>();
         for (String after = null;; after = all.get(all.size() - 1).name) {
@@ -439,12 +440,12 @@ public final class TarryQueue implements AutoCloseable {
         return topics;
     }
 
-    /** With all its jobs, leased ones too; how many those were. */
+    /** Deletes a topic with all its jobs, also leased ones; returns their number. */
     public long deleteTopic(String topic) {
         return topicCall(Native.TOPIC_DELETE, new Pack(64).text(topic, "topic")).bigNumber();
     }
 
-    /** Nothing of it is handed out, for so long; null: until it is resumed. */
+    /** Stops handing out its jobs for this time; null: until it is resumed. */
     public void pause(String topic, Duration duration) {
         topicCall(Native.TOPIC_PAUSE, new Pack(64).text(topic, "topic").number(Times.milliseconds(duration)));
     }
@@ -471,7 +472,7 @@ public final class TarryQueue implements AutoCloseable {
 
     // ---- time ----
 
-    /** By the queue's clock. */
+    /** The time of the queue's clock. */
     public Instant now() {
         try {
             long ms = Native.nowMs(handle);
@@ -482,7 +483,7 @@ public final class TarryQueue implements AutoCloseable {
         }
     }
 
-    /** Moves the test clock, from event to event. A delay of D ms is over when D + 1 ms have passed, as on every clock. */
+    /** Moves the test clock, from event to event. A delay of D ms has ended when D + 1 ms have passed, as on every clock. */
     public void advance(Duration duration) {
         try {
             check(Native.advance(handle, Times.milliseconds(duration)));

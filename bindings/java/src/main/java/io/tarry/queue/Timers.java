@@ -4,8 +4,8 @@ import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 
 /**
- * Numbers that become due: a queue of libtarry whose jobs are a number each. Not for several threads at once. What it has outside of the
- * heap is freed once nobody refers to it.
+ * Numbers that become due: a queue of libtarry whose jobs have numbers as ids. Not for several threads at the same time. Its memory outside
+ * of the heap is freed by the garbage collector.
  */
 final class Timers {
     private static final Cleaner CLEANER = Cleaner.create();
@@ -25,7 +25,7 @@ final class Timers {
         CLEANER.register(this, () -> free(opened));
     }
 
-    /** A number that is there already is due anew. */
+    /** Adds a number; one that exists gets the new due time. */
     void add(int number, long delayMs) {
         try {
             check(push(handle, number, delayMs));

@@ -25,12 +25,12 @@ final class Times {
         return instant.getNano() % 1_000_000 == 0 ? ms : ms + 1;
     }
 
-    /** 0 is null. */
+    /** Converts milliseconds; 0 becomes null. */
     static Instant instant(long ms) {
         return ms == 0 ? null : Instant.ofEpochMilli(ms);
     }
 
-    /** 0 is null. */
+    /** Converts milliseconds; 0 becomes null. */
     static Duration duration(long ms) {
         return ms == 0 ? null : Duration.ofMillis(ms);
     }

@@ -8,7 +8,7 @@ public final class Topic {
     public final boolean isPaused;
     /** Null: not paused, or until it is resumed. */
     public final Instant pausedUntil;
-    /** Null: none is ready. */
+    /** Due time of the oldest ready job; null if no job is ready. */
     public final Instant oldestReadyDue;
 
     public final long delayed;

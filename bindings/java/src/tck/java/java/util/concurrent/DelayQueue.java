@@ -4,8 +4,8 @@ import io.tarry.queue.TarryDelayQueue;
 import java.util.Collection;
 
 /**
- * In place of the JDK's class of this name, in the Java machine that runs its tests (--patch-module): so neither their source nor their
- * classes know of another queue.
+ * Replaces the JDK's class of this name in the Java machine that runs its tests (--patch-module), so that neither their source nor their
+ * classes mention another queue.
  */
 public class DelayQueue<E extends Delayed> extends TarryDelayQueue<E> {
     public DelayQueue() {}

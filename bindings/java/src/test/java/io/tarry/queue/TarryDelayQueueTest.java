@@ -20,7 +20,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.Test;
 
-/** Beside the JDK's own tests (bindings/java/tck), whose elements are all expired: those that wait for their timer. */
+/** Elements that wait for their timer; all elements of the JDK's own tests (bindings/java/tck) are expired. */
 public class TarryDelayQueueTest {
     private static final int PATIENCE_S = 60;
 

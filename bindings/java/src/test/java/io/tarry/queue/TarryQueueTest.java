@@ -38,7 +38,7 @@ public class TarryQueueTest {
         queue.close();
     }
 
-    /** A delay of D ms is over when D + 1 have passed. */
+    /** Lets time pass. A delay of D ms has ended when D + 1 have passed. */
     private void pass(Duration time) {
         queue.advance(time.plusMillis(1));
     }

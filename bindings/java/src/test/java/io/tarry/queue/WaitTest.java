@@ -31,7 +31,7 @@ public class WaitTest {
         return task.get(PATIENCE_S, TimeUnit.SECONDS);
     }
 
-    /** What ended it. */
+    /** Returns the exception that ended a task. */
     private static Throwable failure(FutureTask<?> task) throws Exception {
         try {
             return new AssertionError("it came to an end with " + result(task));
@@ -143,7 +143,7 @@ public class WaitTest {
         }
     }
 
-    /** Three hundred megabytes of jobs that nobody answers for, and queues that nobody closes. */
+    /** Leaves three hundred megabytes of jobs unanswered and many queues open. */
     @Test
     public void whatIsDroppedGivesItsMemoryBack() throws Exception {
         long before = residentBytes();
