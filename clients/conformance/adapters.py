@@ -10,7 +10,7 @@ ADAPTERS = {
     "python": ("python", ["python3", "conformance.py"], ["python3"]),
     "python-asyncio": ("python", ["python3", "conformance.py", "--asyncio"], ["python3"]),
     "node": ("node", ["node", "conformance.mjs"], ["node"]),
-    # faketime's mending of monotonic waits makes each timed wait of a JVM return at once: dozens of threads that spin
+    # faketime's repair of monotonic waits makes each timed wait of a JVM return immediately: dozens of threads that spin
     "java": ("java", ["env", "FAKETIME_FORCE_MONOTONIC_FIX=0", "java", "-cp", "target/classes:target/test-classes", "io.tarry.Conformance"], ["java", "mvn"]),
     "php": ("php", ["php", "conformance.php"], ["php"]),
     "go": ("go", ["./build/conformance"], ["go"]),

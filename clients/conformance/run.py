@@ -70,7 +70,7 @@ class Adapter:
                 try:
                     found = json.loads(line)
                 except ValueError:
-                    print(f"adapter says: {line.rstrip()}", file=sys.stderr)
+                    print(f"adapter prints: {line.rstrip()}", file=sys.stderr)
                     continue
                 if "event" in found:
                     self.events.append({**found, "at_s": round(time.monotonic() - self.began, 3)})
@@ -108,7 +108,7 @@ class Adapter:
 
 
 def fits(wanted, found, where=""):
-    """None if `found` has everything expected; otherwise the missing part."""
+    """Returns None if `found` has everything expected; otherwise the missing part."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return f"{where or 'it'} is {found!r}, not an object"
@@ -121,7 +121,7 @@ def fits(wanted, found, where=""):
 
 
 class Play:
-    """One scenario, once."""
+    """A single run of one scenario."""
 
     def __init__(self, client, scenario, directory):
         self.scenario = scenario
@@ -273,7 +273,7 @@ class Play:
         self._client().topic_verb(name, "resume")
 
     def _delete_topic(self, topic, _):
-        """With it all its leases end."""
+        """Deletes the topic; all its leases end."""
         self._client().delete_topic(topic)
 
     def _wait_event(self, wanted, step):
@@ -293,8 +293,8 @@ class Play:
             counts = collections.Counter(event["id"] for event in found if event.get("outcome", "ack") == "ack")
             twice = [one for one, count in counts.items() if count > 1 and not self._was_forgotten(one, count)]
             if len(counts) != step["each_id_once"] or twice:
-                told = [{name: event.get(name) for name in ("id", "event", "attempt", "delivery", "at_s")} for event in self.adapter.events if event["id"] in twice]
-                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: {told}")
+                ended = [{name: event.get(name) for name in ("id", "event", "attempt", "delivery", "at_s")} for event in self.adapter.events if event["id"] in twice]
+                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: {ended}")
         if "attempts" in step and {event["attempt"] for event in found} != set(step["attempts"]):
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 
@@ -321,7 +321,7 @@ class Play:
 
 
 def play(client, name, tries=3):
-    """None, or the failure. A void round is repeated; raises Void if all rounds are void."""
+    """Returns None, or the failure. A void round is repeated; raises Void if all rounds are void."""
     for left in reversed(range(tries)):
         try:
             return _play(client, name)

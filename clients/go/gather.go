@@ -12,9 +12,9 @@ const (
 	gatheredBytes = 256 << 10 // of bodies, in a request: a big one goes by itself
 )
 
-// gatherer makes the first tries of pushes that many goroutines make at once: together, since a request costs both sides far more than a job
-// in it. A push that comes alone waits for nobody. What a first try leaves open each goroutine makes again by itself, so that none waits for
-// another's pauses.
+// gatherer combines the first tries of pushes that many goroutines make at the same time, because a request costs both sides far more than a
+// job in it. A single push does not wait for others. Each goroutine repeats its own push if the first try left it open, so that it does not
+// wait for another's pauses.
 type gatherer struct {
 	mutex    sync.Mutex
 	underWay int
@@ -94,7 +94,7 @@ func (g *gatherer) forget(one *gathered) {
 	}
 }
 
-// nextTry sends what waits, in place of the try that is over.
+// nextTry sends the waiting pushes after a try has ended.
 func (c *Client) nextTry() {
 	g := &c.gatherer
 	g.mutex.Lock()

@@ -39,7 +39,7 @@ type Options struct {
 type transport struct {
 	http     *http.Client
 	places   []string
-	at       atomic.Int64 // of places: where the last answer came from
+	at       atomic.Int64 // index into places of the server that answered last
 	token    string
 	timeout  time.Duration
 	retryFor time.Duration
@@ -103,7 +103,7 @@ func firstOf(texts ...string) string {
 type request struct {
 	method, path string
 	query        url.Values
-	body         any           // written as JSON; nil: none
+	body         any           // written as JSON; nil: no body
 	timeout      time.Duration // of a try; 0: the client's
 	isOnce       bool          // never made again
 	retryFor     time.Duration // 0: the client's

@@ -152,7 +152,7 @@ func TestTokensComeFromTheEnvironment(t *testing.T) {
 	}
 	t.Setenv("TARRY_TOKEN_FILE", file+"/none")
 	if _, err := New(Options{}); err == nil {
-		t.Error("a token that cannot be read is no error")
+		t.Error("an unreadable token causes no error")
 	}
 }
 

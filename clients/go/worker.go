@@ -232,7 +232,7 @@ func (w *Worker) takeUntilStopped(ctx context.Context) error {
 			w.Quit()
 			return err
 		}
-		w.tell(err, "take")
+		w.report(err, "take")
 		wait := fault.RetryAfter
 		if wait == 0 {
 			wait, pause = jittered(pause), min(2*pause, longestPause)
@@ -320,22 +320,22 @@ func (w *Worker) windUp() {
 
 func (w *Worker) handle(ctx context.Context, one *held) {
 	err := w.callHandler(ctx, one.job)
-	verb, outcome, said := "ack", Acked, answer{}
+	verb, outcome, reply := "ack", Acked, answer{}
 	var retry *RetryError
 	var reject *RejectError
 	switch {
 	case err == nil:
 	case errors.As(err, &reject):
-		verb, outcome, said = "nack", Rejected, answer{Error: cutText(textOf("", reject.Err)), Final: true}
+		verb, outcome, reply = "nack", Rejected, answer{Error: cutText(textOf("", reject.Err)), Final: true}
 	case errors.As(err, &retry):
-		verb, outcome, said = "nack", Retried, answer{Error: cutText(textOf("", retry.Err)), Delay: milliseconds(max(retry.After, 0))}
+		verb, outcome, reply = "nack", Retried, answer{Error: cutText(textOf("", retry.Err)), Delay: milliseconds(max(retry.After, 0))}
 	default:
-		verb, outcome, said = "nack", Failed, answer{Error: cutText(err.Error())}
+		verb, outcome, reply = "nack", Failed, answer{Error: cutText(err.Error())}
 	}
 	w.mutex.Lock()
 	one.isEnded = true
 	w.running--
-	w.settle(one, verb, outcome, said)
+	w.settle(one, verb, outcome, reply)
 	if w.running == 0 {
 		w.flush()
 		signal(w.rest)
@@ -350,13 +350,13 @@ func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("panic: %v", fault)
-			w.tell(fmt.Errorf("%w\n%s", err, debug.Stack()), "handler")
+			w.report(fmt.Errorf("%w\n%s", err, debug.Stack()), "handler")
 		}
 	}()
 	return w.handler(ctx, job)
 }
 
-func (w *Worker) tell(err error, what string) {
+func (w *Worker) report(err error, what string) {
 	if w.options.OnError != nil {
 		w.options.OnError(err, what)
 	}
@@ -425,7 +425,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	}
 	results, err := w.client.answerLeases(ctx, "extend", answers, how)
 	if err != nil && ctx.Err() == nil {
-		w.tell(err, "extend")
+		w.report(err, "extend")
 	}
 	var lost []*held
 	w.mutex.Lock()
@@ -472,12 +472,12 @@ func (w *Worker) lose(those []*held) {
 // ---- answers ----
 
 // settle has its answer sent, once. Under the mutex.
-func (w *Worker) settle(one *held, verb, outcome string, said answer) {
+func (w *Worker) settle(one *held, verb, outcome string, reply answer) {
 	if one.verb != "" || one.isAnswered {
 		return
 	}
-	said.Lease = one.job.Lease
-	one.verb, one.outcome, one.answer = verb, outcome, said
+	reply.Lease = one.job.Lease
+	one.verb, one.outcome, one.answer = verb, outcome, reply
 	q := w.queues[verb]
 	q.waiting = append(q.waiting, one)
 	signal(q.some)
@@ -563,7 +563,7 @@ func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 	}}
 	results, err := w.client.answerLeases(ctx, verb, answers, how)
 	if err != nil {
-		w.tell(err, verb)
+		w.report(err, verb)
 	}
 	for at, one := range those {
 		if at < len(results) && results[at] == nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// server gives a client of the server at TARRY_URL, and a topic that nobody else has. check.sh starts none: its caller does.
+// server gives a client of the server at TARRY_URL, and an unused topic. The caller of check.sh starts the server.
 func server(t *testing.T) (*Client, string) {
 	t.Helper()
 	if os.Getenv("TARRY_URL") == "" {
@@ -86,7 +86,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	push(t, client, Push{Topic: topic, ID: "a", Backoff: "fixed:10ms"}, Push{Topic: topic, ID: "b"})
 	var mutex sync.Mutex
 	ended := map[string][]string{}
-	told := ""
+	reported := ""
 	var worker *Worker
 	worker = NewWorker(client, []string{topic}, func(_ context.Context, job *Job) error {
 		if job.ID == "a" && job.Attempt == 1 {
@@ -94,7 +94,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 		}
 		return nil
 	}, WorkerOptions{
-		OnError: func(err error, what string) { told = what + " " + err.Error() },
+		OnError: func(err error, what string) { reported = what + " " + err.Error() },
 		OnDone: func(job *Job, outcome string, _ time.Duration) {
 			mutex.Lock()
 			defer mutex.Unlock()
@@ -107,8 +107,8 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	if err := worker.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Join(ended["a"], " ") != "nack ack" || ended["b"][0] != Acked || !strings.HasPrefix(told, "handler panic: no such order\n") {
-		t.Error(ended, told)
+	if strings.Join(ended["a"], " ") != "nack ack" || ended["b"][0] != Acked || !strings.HasPrefix(reported, "handler panic: no such order\n") {
+		t.Error(ended, reported)
 	}
 }
 

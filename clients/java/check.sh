@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds, lints and tests the client, makes its jar in build/, installs it, and pushes and takes one job from an empty project.
-# TARRY_URL says where the server is. MVN may hold options: MVN='mvn -o -q'.
+# TARRY_URL is the address of the server. MVN may hold options: MVN='mvn -o -q'.
 set -eu
 cd "$(dirname "$0")"
 : "${TARRY_URL:?where is the server? give TARRY_URL=http://127.0.0.1:8279}"

@@ -27,7 +27,7 @@ function handlerOf(name, plan) {
     try {
       if (step.sleep_ms) await sleep(step.sleep_ms, undefined, { signal });
     } catch (fault) {
-      say({ event: "told", worker: name, id: job.id, cancel_requested: job.cancelRequested });
+      say({ event: "notified", worker: name, id: job.id, cancel_requested: job.cancelRequested });
       if (step.heeds === false) return;
       throw fault;
     }

@@ -107,7 +107,7 @@ function start_worker(Client $client, array $request): array
             usleep(1000 * ($step['sleep_ms'] ?? 0));
         } catch (CancelRequested | Lost $fault) {
             $isUnwanted = $fault instanceof CancelRequested;
-            say(['event' => 'told', 'worker' => $name, 'id' => $job->id, 'cancel_requested' => $isUnwanted]);
+            say(['event' => 'notified', 'worker' => $name, 'id' => $job->id, 'cancel_requested' => $isUnwanted]);
             if (!$isUnwanted || ($step['heeds'] ?? true)) {
                 throw $fault;
             }
@@ -222,7 +222,7 @@ while (($line = fgets(STDIN)) !== false) {
     say($answer + ['n' => $request['n'] ?? null]);
     if ($request['op'] === 'quit') {
         foreach ($workers as [$pid]) {
-            posix_kill($pid, SIGKILL); // where no stop came before
+            posix_kill($pid, SIGKILL); // if no stop came before
         }
         break;
     }

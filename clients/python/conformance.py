@@ -126,15 +126,15 @@ class Adapter:
             if step["do"] == "reject":
                 raise Reject(step["error"])
 
-        def told(taken):
-            say({"event": "told", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
+        def notified(taken):
+            say({"event": "notified", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
             if taken.cancel_requested and step_of(taken).get("heeds", True):
                 raise RuntimeError("it is not wanted any more")
 
         def handle(taken):
             step = begin(taken)
             if taken.lost.wait(step.get("sleep_ms", 0) / 1000):
-                told(taken)
+                notified(taken)
                 return
             end(step)
 
@@ -143,7 +143,7 @@ class Adapter:
             try:
                 await asyncio.sleep(step.get("sleep_ms", 0) / 1000)
             except asyncio.CancelledError:
-                told(taken)
+                notified(taken)
                 return
             end(step)
 

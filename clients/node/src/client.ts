@@ -86,7 +86,7 @@ export interface NackOptions extends CallOptions {
 /** A lease, a taken job, or several of them. */
 export type Leases = string | Job | readonly (string | Job)[];
 
-/** For each lease: null for a success, otherwise the error. */
+/** Results of leases: null for each success, otherwise the error. */
 export type LeaseResults = (TarryError | null)[];
 
 /** A server, or several that share a store. Its connections keep no process alive. */
@@ -274,7 +274,7 @@ export async function answerLeases(transport: Transport, verb: Verb, items: read
   return out;
 }
 
-/** At most so many bytes of UTF-8, and no control characters. */
+/** Cuts a text to so many bytes of UTF-8, and removes control characters. */
 export function cutText(text: string, bytesMax = 200): string {
   const line = Buffer.from(text.replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/gu, " "));
   return new TextDecoder().decode(line.subarray(0, bytesMax), { stream: true });
@@ -304,7 +304,7 @@ function pushedOf(result: Json): Pushed | TarryError {
   return { id: String(result["id"]), result: what satisfies PushResult, dueAt: dateOf(result["due_at"]) };
 }
 
-/** As many items as one request may have, from `start`; at least one. */
+/** Returns as many items as one request may have, from `start`; at least one. */
 function chunk(texts: readonly string[], start: number): string[] {
   let end = start;
   for (let bytes = 0; end < texts.length && end - start < ITEMS_MAX; end++) {

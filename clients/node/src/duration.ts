@@ -20,14 +20,14 @@ export function milliseconds(duration: Duration): number {
   return duration;
 }
 
-/** As the API has it, rounded up: never early. */
+/** Writes a duration for the API, rounded up: never early. */
 export function durationText(duration: Duration): string {
   const ms = Math.ceil(milliseconds(duration));
   if (!Number.isSafeInteger(ms)) throw new RangeError(`bad duration '${duration}', it is too long`);
   return `${ms}ms`;
 }
 
-/** As the API has it. A text goes as it is: the server reads it. */
+/** Writes a time for the API. A text is passed on: the server reads it. */
 export function momentText(at: Moment): string {
   if (typeof at === "string") return at;
   const ms = Math.ceil(at instanceof Date ? at.getTime() : at);
@@ -44,7 +44,7 @@ export function now(): number {
   return performance.now();
 }
 
-/** Calls once, after so long; a timer that is set too far away would fire at once. */
+/** Calls once, after so long; a plain timer that is set too far away would fire immediately. */
 export function timer(ms: number, call: () => void): NodeJS.Timeout {
   return setTimeout(call, Math.min(Math.max(0, ms), TIMER_MS_MAX));
 }

@@ -1,4 +1,4 @@
-/** What a call can fail with, and what a handler may throw. docs/clients.md says which code is which kind. */
+/** Errors of calls, and exceptions that a handler may throw. docs/clients.md lists the kind of each code. */
 
 import { milliseconds, type Duration } from "./duration.js";
 
@@ -11,12 +11,12 @@ export interface ErrorFacts {
   cause?: unknown;
 }
 
-/** A refusal of the server: `code` is stable, `detail` says what to do. */
+/** A refusal of the server: `code` is stable, `detail` explains what to do. */
 export class TarryError extends Error {
   override name = "TarryError";
   readonly detail: string;
   readonly code: string;
-  /** Of the answer; 0 where one of many items was refused, or where there is no answer. */
+  /** The status of the answer; 0 if one of many items was refused, or without an answer. */
   readonly status: number;
   /** Of the job, where that was in the way. */
   readonly state: string | undefined;
@@ -36,7 +36,7 @@ export class TarryError extends Error {
   }
 }
 
-/** There is no such job or topic, or the job has finished. */
+/** The job or topic does not exist, or the job has finished. */
 export class NotFound extends TarryError {
   override name = "NotFound";
 }
@@ -46,7 +46,7 @@ export class Conflict extends TarryError {
   override name = "Conflict";
 }
 
-/** The lease is not the job's any more: it is over, or was answered. */
+/** The lease is no longer the job's: it has ended, or was answered. */
 export class LeaseEnded extends TarryError {
   override name = "LeaseEnded";
 }
@@ -56,7 +56,7 @@ export class Refused extends TarryError {
   override name = "Refused";
 }
 
-/** The server does not know who calls, or he may not do this. */
+/** The token is unknown or lacks the permission. */
 export class Denied extends TarryError {
   override name = "Denied";
 }
@@ -66,7 +66,7 @@ export class Full extends TarryError {
   override name = "Full";
 }
 
-/** The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known. */
+/** The server cannot be reached, or could not answer for as long as was tried. The call may or may not have been carried out. */
 export class Unavailable extends TarryError {
   override name = "Unavailable";
 }
@@ -123,7 +123,7 @@ export class Retry extends Error {
   }
 }
 
-/** A handler throws it: no further attempt can help, the job is dead at once. */
+/** A handler throws it if no further attempt can help: the job is dead immediately. */
 export class Reject extends Error {
   override name = "Reject";
 

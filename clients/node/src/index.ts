@@ -1,4 +1,4 @@
-/** tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md says what it does, and why. */
+/** tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md describes what it does, and why. */
 
 export { Client } from "./client.js";
 export type { CallOptions, ClientOptions, LeaseResults, Leases, ListOptions, NackOptions, PushItem, PushOptions, RescheduleOptions, TakeOptions } from "./client.js";

@@ -1,4 +1,4 @@
-/** What is pushed, and what comes back. */
+/** Jobs to push, and jobs as the server returns them. */
 
 import { randomBytes } from "node:crypto";
 import { dateOf } from "./duration.js";
@@ -34,7 +34,7 @@ export function bodyOf(body: unknown, contentType?: string): [bytes: Buffer, con
 
 export type PushResult = "created" | "replaced" | "existed";
 
-/** What became of a push. `existed`: nothing was changed. */
+/** The result of a push. `existed`: nothing was changed. */
 export interface Pushed {
   readonly id: string;
   readonly result: PushResult;
@@ -52,7 +52,7 @@ export interface JobFacts {
   readonly contentType: string;
   readonly meta: Readonly<Record<string, string>>;
   readonly attempt: number;
-  /** Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late. */
+  /** A number that rises with every delivery of the job: pass it to the systems that you write to, so that they can reject late writes. */
   readonly delivery: number;
   readonly priority: number;
   readonly state: JobState;
@@ -61,9 +61,9 @@ export interface JobFacts {
   readonly lease: string;
   readonly leaseUntil: Date | undefined;
   readonly lastError: string | undefined;
-  /** Who holds it, as he calls himself. */
+  /** Name of the consumer that holds the job. */
   readonly consumer: string | undefined;
-  /** Leased, and nobody wants it any more: unless it is acked, it is cancelled when the lease ends. */
+  /** Leased with a requested cancel: unless the job is acked, it is cancelled when the lease ends. */
   readonly cancelRequested: boolean;
 }
 

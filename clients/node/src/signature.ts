@@ -28,7 +28,7 @@ function isRight(secret: string, message: string, body: Uint8Array, signatures: 
 
 /**
  * The job of a callback; else BadSignature. `secrets`: one or several (while they change), as in the policy file, with or without `whsec_`.
- * `body`: the bytes as they came. The signature covers id, time and body; trust the other headers, and so the job's topic and id, on https alone.
+ * `body`: the bytes as they came. The signature covers id, time and body; trust the other headers, and so the job's topic and id, only on https.
  */
 export function verify(
   secrets: string | readonly string[],

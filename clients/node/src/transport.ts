@@ -8,7 +8,7 @@ import { errorOf, TarryError, Unavailable } from "./errors.js";
 export const FIRST_PAUSE_MS = 50;
 export const LONGEST_PAUSE_MS = 5_000;
 const AGAIN: readonly number[] = [429, 502, 503, 504];
-const CONNECTIONS_MAX = 64; // of calls; takes and workers have connections of their own, and wait for nobody
+const CONNECTIONS_MAX = 64; // of calls; takes and workers have connections of their own, and never wait for one
 const IDLE_MS = 30_000; // less than the server's idle-timeout
 
 export type Json = Record<string, unknown>;
@@ -20,7 +20,7 @@ export interface Call {
   body?: string;
   signal?: AbortSignal | undefined;
   timeout?: number;
-  /** False: a failure is told at once. */
+  /** False: a failure is reported immediately. */
   again?: boolean;
   retryFor?: number;
   /** Between tries. */
@@ -39,12 +39,12 @@ export interface Answer {
   retryAfter: number | undefined;
 }
 
-/** A random part between a half and the whole, so that a hundred clients do not come back at once. */
+/** A random part between a half and the whole, so that a hundred clients do not return at the same moment. */
 export function jitter(ms: number): number {
   return ms * (0.5 + Math.random() / 2);
 }
 
-/** Milliseconds, however the header says it. A date is held against the answer's own Date: the clock here may be wrong. */
+/** Milliseconds, in either format of the header. A date is compared with the answer's own Date: the clock here may be wrong. */
 export function retryAfterOf(retryAfter: string | undefined, date: string | undefined): number | undefined {
   const text = retryAfter?.trim() ?? "";
   if (/^\d{1,9}$/.test(text)) return Number(text) * 1000;
@@ -63,7 +63,7 @@ function jsonOf(body: Buffer): Json | undefined {
   }
 }
 
-/** One server: where it is, and its connections. */
+/** A server: its address, and its connections. */
 class Place {
   readonly #url: URL;
   readonly #prefix: string;

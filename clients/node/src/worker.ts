@@ -1,4 +1,4 @@
-/** A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number. */
+/** A worker: takes jobs, runs a handler for each, extends their leases, and reports the results. docs/clients.md has the rules by number. */
 
 import { hostname } from "node:os";
 import { setImmediate as turn } from "node:timers/promises";
@@ -14,15 +14,15 @@ const LINGER_MS = 5; // for answers that come together
 const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
 const GRACE_MS = 2_000; // that leases have once a server is back
 const PAUSE_MS = 250; // at most, before an extend or an answer that failed is made again: soon enough for that grace
-const EMPTY_MS = 1_000; // an empty answer within so long is no long poll: the server is going down, and asked again at once would be asked without end
+const EMPTY_MS = 1_000; // an empty answer within this time is not a long poll: the server is stopping, and would answer each new take immediately, without end
 
-/** What became of a job: "lost" is one whose lease ended before its answer counted. */
+/** The result of a job: "lost" is one whose lease ended before its answer counted. */
 export type Outcome = "ack" | "nack" | "retry" | "reject" | "lost" | "given_back";
 
 export interface Handling {
   /**
-   * Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. Also once somebody asks
-   * to cancel the job: then job.cancelRequested is true, and what becomes of the handler counts.
+   * Aborted once the lease is lost, or the grace has ended: another consumer may do the same work from then on. Also once a cancel of the job is
+   * requested: then job.cancelRequested is true, and the result of the handler counts.
    */
   readonly signal: AbortSignal;
 }
@@ -31,11 +31,11 @@ export interface Handling {
 export type Handler = (job: Job, handling: Handling) => unknown;
 
 export interface WorkerOptions {
-  /** How many jobs at once. 10. */
+  /** The most parallel jobs. 10. */
   concurrency?: number | undefined;
   /** 60 s; extended for as long as the handler works. */
   lease?: Duration | undefined;
-  /** Who takes, shown as the holder of the jobs. HOST:PID. */
+  /** Name of the consumer, shown as the holder of the jobs. HOST:PID. */
   consumer?: string | undefined;
   onTaken?: ((job: Job) => unknown) | undefined;
   /** `ms`: from take to answer. */
@@ -129,7 +129,7 @@ export class Worker {
 
   // ---- life ----
 
-  /** Works until stop(), SIGTERM or SIGINT. Fails where the server says that it never may take. */
+  /** Works until stop(), SIGTERM or SIGINT. Fails if the server reports that it never may take. */
   async run(options: RunOptions = {}): Promise<void> {
     if (this.#life) throw new Error("a worker runs once, make another one");
     const stop = (): void => void this.stop(options);
@@ -176,7 +176,7 @@ export class Worker {
     this.#isGraceOver = true;
     for (const one of [...this.#held].filter((held) => !held.isEnded)) {
       this.#settle(one, "return", "given_back");
-      one.controller.abort(new Error("the worker stops, and the grace is over"));
+      one.controller.abort(new Error("the worker stops, and the grace has ended"));
     }
     this.#changed();
   }
@@ -204,7 +204,7 @@ export class Worker {
 
   // ---- taking ----
 
-  /** Free slots; none while a thousand answers are not out. */
+  /** Free slots; 0 while a thousand answers are unsent. */
   #free(): number {
     return this.#held.size >= this.#concurrency + LEASES_MAX ? 0 : Math.min(this.#concurrency - this.#running, LEASES_MAX);
   }
@@ -226,7 +226,7 @@ export class Worker {
       } catch (fault) {
         if (stopped.aborted) return;
         if (!(fault instanceof TarryError) || fault instanceof Denied || fault instanceof NotFound || fault instanceof Refused) throw fault;
-        this.#tell(fault, "take");
+        this.#report(fault, "take");
         wait = fault.retryAfter;
       }
       wait = wait === undefined ? jitter(pause) : Math.min(wait, this.#client.transport.retryFor);
@@ -310,7 +310,7 @@ export class Worker {
         if (result["cancel_requested"] === true) this.#requestCancel(due[at]);
       });
     } catch (fault) {
-      this.#tell(fault, "extend");
+      this.#report(fault, "extend");
     }
     for (const [at, one] of due.entries()) {
       const result = results[at];
@@ -321,20 +321,20 @@ export class Worker {
         one.nextBeat = sent + this.#lease / BEATS;
       } else if (result instanceof LeaseEnded) {
         one.nextBeat = Infinity;
-        if (!one.answer) this.#lose(one); // else what its answer is told counts
+        if (!one.answer) this.#lose(one); // else the result of its answer counts
       } else one.nextBeat = now() + Math.min(this.#lease / (2 * BEATS), PAUSE_MS);
     }
     this.#beatByNext();
   }
 
-  /** The handler is told, once. Its lease goes on, and what it returns counts. */
+  /** Notifies the handler, once. Its lease continues, and its result counts. */
   #requestCancel(one: Held | undefined): void {
     if (!one || one.answer || one.job.cancelRequested) return;
     Object.assign(one.job, { cancelRequested: true });
     one.controller.abort(new Error("the cancel of this job was requested"));
   }
 
-  /** The handler is told, and what it returns is thrown away. */
+  /** Notifies the handler; its result is thrown away. */
   #lose(one: Held): void {
     one.controller.abort(new LeaseEnded("the lease of this job is lost", { code: "lease_ended" }));
     this.#finish(one, "lost");
@@ -386,20 +386,20 @@ export class Worker {
         },
       );
     } catch (fault) {
-      this.#tell(fault, verb);
+      this.#report(fault, verb);
     }
     for (const [at, one] of those.entries()) this.#finish(one, results[at] === null ? one.outcome : "lost");
   }
 
   // ---- hooks ----
 
-  #tell(error: unknown, what: string): void {
+  #report(error: unknown, what: string): void {
     this.#hook(() => this.#hooks.onError?.(error, what), what === "hook");
   }
 
-  /** A hook that fails stops no worker: onError is told, and nobody where that one fails. */
+  /** Calls a hook. A hook that fails does not stop the worker: onError gets the failure, unless onError itself failed. */
   #hook(call: () => unknown, isLast = false): void {
-    const fail = (fault: unknown): void => (isLast ? undefined : this.#tell(fault, "hook"));
+    const fail = (fault: unknown): void => (isLast ? undefined : this.#report(fault, "hook"));
     try {
       const found = call();
       if (found instanceof Promise) found.catch(fail);

@@ -1,4 +1,4 @@
-// What needs no server. The rest is held by clients/conformance.
+// Tests without a server. clients/conformance covers the rest.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -83,7 +83,7 @@ test("a_signature_is_checked", () => {
   assert.throws(() => verify("no base64!", headers(at, sign("b", at)), "b", { now }), TypeError);
 });
 
-/** A server that answers as told; then `play` with a client of it. */
+/** Starts a server with the given answers; then calls `play` with a client of it. */
 async function against(answer, play) {
   const server = createServer((request, response) => {
     let body = "";

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Tarry;
 
 /**
- * What came for a request. Status 0: nothing did, and `body` says why.
+ * The answer to a request. Status 0: no answer came, and `body` has the reason.
  *
  * @internal
  */
@@ -19,7 +19,7 @@ final readonly class Answer
     }
 
     /**
-     * What the server says of a call that it carried out.
+     * Returns the content of an answer to a call that the server carried out.
      *
      * @return array<mixed>
      * @throws TarryError for any other

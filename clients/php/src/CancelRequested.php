@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Tarry;
 
 /**
- * Thrown within a handler by the worker, wherever the handler is, once: somebody asks to cancel its job. What becomes of
- * the handler counts: where it lets this through the job is cancelled, where it returns the job is done.
+ * Thrown by the worker inside a handler, at any place in it, once: a cancel of its job is requested. The result of
+ * the handler counts: if the exception passes through, the job is cancelled; if the handler returns, the job is done.
  */
 final class CancelRequested extends \Error
 {

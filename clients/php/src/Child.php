@@ -39,7 +39,7 @@ final class Child
 
     /**
      * @param \Closure(mixed): mixed $work
-     * @param bool $isHandler may it be interrupted? Other children hear no signal
+     * @param bool $isHandler may it be interrupted? Other children ignore signals
      */
     public static function start(\Closure $work, bool $isHandler): self
     {
@@ -98,7 +98,7 @@ final class Child
         posix_kill($this->pid, SIGTERM);
     }
 
-    /** What it does is not wanted any more: interrupts it; kill() follows where that is not heard. */
+    /** Interrupts work that is no longer needed; kill() follows if the child does not react. */
     public function interrupt(float $killAt): void
     {
         $this->killAt = $killAt;
@@ -151,7 +151,7 @@ final class Child
         try {
             while (($value = self::next($socket)) !== null) {
                 if ($value[0] === self::CANCEL) {
-                    continue; // too late: that job is over
+                    continue; // too late: that job has ended
                 }
                 self::$isWorking = true;
                 try {
@@ -165,7 +165,7 @@ final class Child
                 }
             }
         } catch (Lost) {
-            // nobody waits for an answer
+            // the parent is gone: an answer is useless
         }
         self::end();
     }
@@ -177,8 +177,8 @@ final class Child
     }
 
     /**
-     * SIGTERM may have come from the parent or, where a service is stopped, to all processes at once. Only the parent
-     * has closed its side before, or sent word.
+     * SIGTERM may have come from the parent or, if a service is stopped, to all processes. Only the parent
+     * has closed its side before, or sent a message.
      *
      * @param resource $socket
      */

@@ -85,8 +85,8 @@ final class Client
     }
 
     /**
-     * Each item has the arguments of push() by their names. One that is refused is an error in its place; it spoils no
-     * other.
+     * Pushes many jobs; each item has the arguments of push() by their names. A refused item is an error in its place and
+     * does not affect the others.
      *
      * @param iterable<array<string, mixed>> $items
      * @return list<Pushed|TarryError>
@@ -203,8 +203,8 @@ final class Client
     }
 
     /**
-     * 'cancelled'; or 'requested' where a consumer holds the job: it is told, and the job is cancelled unless it acks it.
-     * Null: there is no such job (any more).
+     * 'cancelled'; or 'requested' if a consumer holds the job: the consumer is notified, and the job is cancelled unless it
+     * acks it. Null: there is no such job, or it has finished.
      *
      * @throws TarryError
      */
@@ -266,10 +266,10 @@ final class Client
     }
 
     /**
-     * All jobs by due, asked for page by page while you go on.
+     * Lists the jobs by due time, read page by page during the iteration.
      *
      * @param string|null $state delayed, ready, leased, retrying or dead
-     * @param bool $bodies are the bodies wanted as well?
+     * @param bool $bodies also read the bodies
      * @return \Generator<int, Job>
      * @throws TarryError
      */
@@ -392,7 +392,7 @@ final class Client
     }
 
     /**
-     * Not begun: the job is ready again at once, and the attempt does not count.
+     * Gives the job back unbegun: it is ready again immediately, and the attempt does not count.
      *
      * @param string|array<string> $leases
      * @return list<TarryError|null>
@@ -432,7 +432,7 @@ final class Client
     }
 
     /**
-     * What became of an answer; null where it counts.
+     * Returns the error of an answer; null if the answer counts.
      *
      * @param array<mixed> $result
      * @param bool $wasTried may an earlier try of it have been carried out?

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Tarry;
 
-/** The server does not know who calls, or he may not do this. */
+/** The token is unknown or lacks the permission. */
 class Denied extends TarryError
 {
 }

@@ -89,7 +89,7 @@ final class Format
         return substr((string) preg_replace('/[^!-~]/', '', $host), 0, 63 - strlen((string) $pid)) . ":$pid";
     }
 
-    /** One line of at most so many bytes, without control characters or half a character. */
+    /** Makes one line of at most so many bytes, without control characters or half a character. */
     public static function line(string $text, int $most = 200): string
     {
         $text = htmlspecialchars_decode(htmlspecialchars($text, ENT_NOQUOTES | ENT_SUBSTITUTE, 'UTF-8'), ENT_NOQUOTES);

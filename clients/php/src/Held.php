@@ -20,9 +20,9 @@ final class Held
     public array $options = [];
     /** May the server have had the answer already? */
     public bool $wasTried = false;
-    /** Has the handler been told that nobody wants the job any more? */
+    /** Has the handler been notified of the requested cancel? */
     public bool $isUnwanted = false;
-    /** Who works on it. */
+    /** The process that works on it. */
     public ?Child $child = null;
 
     public function __construct(public readonly Job $job, float $now, float $lease, int $beats)

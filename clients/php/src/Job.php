@@ -9,10 +9,10 @@ final readonly class Job
 {
     /**
      * @param array<string, string> $meta
-     * @param int $delivery rises with every delivery of the job: hand it on to what you write to, which then refuses
-     *     whoever comes late
-     * @param string|null $consumer who holds it, as he calls himself
-     * @param bool $cancelRequested nobody wants it any more: unless it is acked, it is cancelled when the lease ends
+     * @param int $delivery rises with every delivery of the job: pass it to the systems that you write to, so that they
+     * can reject late writes
+     * @param string|null $consumer name of the consumer that holds it
+     * @param bool $cancelRequested unless it is acked, it is cancelled when the lease ends
      */
     public function __construct(
         public string $topic,

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Tarry;
 
-/** The lease is not the job's any more: it is over, or was answered. */
+/** The lease is no longer the job's: it has ended, or was answered. */
 class LeaseEnded extends TarryError
 {
 }

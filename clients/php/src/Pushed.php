@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Tarry;
 
-/** What became of a push. `result`: created, replaced, or existed, where nothing was changed. */
+/** The result of a push. `result`: created, replaced, or existed (nothing was changed). */
 final readonly class Pushed
 {
     public function __construct(

@@ -4,14 +4,14 @@ declare(strict_types=1);
 
 namespace Tarry;
 
-/** Whether a callback was sent by one's own server: Standard Webhooks. */
+/** Verification that a callback was sent by one's own server: Standard Webhooks. */
 final class Signature
 {
     private const TOLERANCE = 300; // seconds, either way
 
     /**
      * The job of a callback. The signature covers id, time and body; trust the other headers, and so the job's topic
-     * and id, on https alone.
+     * and id, only on https.
      *
      * @param string|array<string> $secrets one or several (while they change), as in the policy file
      * @param array<string, string|array<string>> $headers as getallheaders() or PSR-7 have them

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Tarry;
 
-/** A refusal of the server. Its code, also by getCode(), is stable; `detail` says what to do. */
+/** A refusal of the server. Its code, also by getCode(), is stable; `detail` explains what to do. */
 class TarryError extends \RuntimeException
 {
     private const BY_CODE = [

@@ -68,7 +68,7 @@ final class Transport
     }
 
     /**
-     * The answer of a call that was carried out; it is made again where docs/clients.md says so.
+     * The answer of a call that was carried out; it is repeated by the rules of docs/clients.md.
      *
      * @param int $tries how many earlier tries may have been carried out
      * @return array<mixed>
@@ -95,7 +95,7 @@ final class Transport
         return $pause * (0.5 + random_int(0, 1000) / 2000);
     }
 
-    /** One try. */
+    /** Makes a single try. */
     public function once(Request $request): Answer
     {
         $limit = self::now() + ($request->timeout ?? $this->timeout);
@@ -138,7 +138,7 @@ final class Transport
         $seconds = $limit - self::now();
         [$number, $why, $warnings] = [0, '', []];
         set_error_handler(static function (int $level, string $text) use (&$warnings): bool {
-            $warnings[] = $text; // of TLS, the first says what is wrong
+            $warnings[] = $text; // the first warning of TLS has the cause
             return true;
         });
         try {
@@ -153,7 +153,7 @@ final class Transport
     }
 
     /**
-     * Nothing comes on an idle connection but its end.
+     * Checks an idle connection: the only thing that comes on it is its end.
      *
      * @param resource $connection
      */
@@ -193,7 +193,7 @@ final class Transport
     {
         $left = $limit - self::now();
         if ($left <= 0 || $this->connection === null) {
-            throw new \UnexpectedValueException('the time limit is over');
+            throw new \UnexpectedValueException('the time limit has passed');
         }
         stream_set_timeout($this->connection, (int) $left, (int) (($left - (int) $left) * 1e6));
         return $this->connection;
@@ -288,7 +288,7 @@ final class Transport
         }
     }
 
-    /** False at the end of the connection, where that is an end and no cut. */
+    /** False at the end of the connection, if that is an end and not a cut. */
     private function fill(string &$buffer, float $limit, bool $isCut = true): bool
     {
         $connection = $this->awaiting($limit);
@@ -298,7 +298,7 @@ final class Transport
             return true;
         }
         if (stream_get_meta_data($connection)['timed_out']) {
-            throw new \UnexpectedValueException('the time limit is over');
+            throw new \UnexpectedValueException('the time limit has passed');
         }
         if ($isCut && feof($connection)) {
             throw new \UnexpectedValueException('the connection was cut');
@@ -307,7 +307,7 @@ final class Transport
     }
 
     /**
-     * Seconds, however the header says it. A date is held against the answer's own Date: the clock here may be wrong.
+     * Seconds, in either format of the header. A date is compared with the answer's own Date: the clock here may be wrong.
      *
      * @param array<string, string> $headers
      */

@@ -5,13 +5,13 @@ declare(strict_types=1);
 namespace Tarry;
 
 /**
- * Takes jobs, has a handler work on them, keeps their leases, and says how it went.
+ * Takes jobs, runs a handler for each, extends their leases, and reports the results.
  *
  *     (new Tarry\Worker(new Tarry\Client(), 'orders', $handle, concurrency: 10, lease: 60))->run();
  *
  * PHP has no threads, so processes are forked: one for each job at work, which is kept for the next, and one each for
- * takes, extensions and answers, since PHP can wait for many sockets or for one request, not for both. The process that
- * called run() only sees to who does what, and when: nothing keeps it from a heartbeat. docs/clients.md has the rules.
+ * takes, extensions and answers, because PHP can wait for many sockets or for one request, not for both. The process that
+ * called run() only coordinates: nothing keeps it from a heartbeat. docs/clients.md has the rules.
  */
 final class Worker
 {
@@ -86,7 +86,7 @@ final class Worker
             throw new \InvalidArgumentException('concurrency must be between 1 and ' . self::MOST);
         }
         if (!extension_loaded('pcntl') || !extension_loaded('posix')) {
-            throw new \LogicException('a worker needs the extensions pcntl and posix: its heartbeat goes on while handlers '
+            throw new \LogicException('a worker needs the extensions pcntl and posix: its heartbeat continues while handlers '
                 . 'run, each in a process; without them, take(), extend() and ack() by hand');
         }
         $this->topics = array_values((array) $topics);
@@ -130,7 +130,7 @@ final class Worker
     }
 
     /**
-     * Only says so, for signal handlers and hooks: run() then takes no further job, waits for handlers under way, `$grace`
+     * Requests a stop, for signal handlers and hooks: run() then takes no further job, waits for running handlers, `$grace`
      * seconds at most, and returns.
      */
     public function stop(?float $grace = null): void
@@ -225,7 +225,7 @@ final class Worker
             $this->helpers[$name] ??= Child::start($work, false);
             $isSent = $this->helpers[$name]->send($request);
         } catch (\RuntimeException $fault) {
-            $this->tellError($fault, 'fork');
+            $this->reportError($fault, 'fork');
             $isSent = false;
         }
         if (!$isSent) {
@@ -255,7 +255,7 @@ final class Worker
         }
     }
 
-    /** It gets no further job. */
+    /** Gives the child no further job. */
     private function dismiss(Child $child): void
     {
         if (isset($this->children[$child->pid])) {
@@ -291,7 +291,7 @@ final class Worker
         return $next;
     }
 
-    /** Of those that are about to end. */
+    /** Reaps children that are about to end. */
     private function reapLeaving(float $now): void
     {
         $this->leaving = array_values(array_filter($this->leaving, static fn (Child $child): bool => !$child->reap()));
@@ -351,7 +351,7 @@ final class Worker
                 $this->stop();
                 return;
             }
-            $this->tellError($fault, 'take');
+            $this->reportError($fault, 'take');
             $this->pauseTakes($fault->retryAfter);
             return;
         }
@@ -378,7 +378,7 @@ final class Worker
             try {
                 $child = array_pop($this->idle) ?? Child::start($this->handle(...), true);
             } catch (\RuntimeException $fault) {
-                $this->tellError($fault, 'fork');
+                $this->reportError($fault, 'fork');
                 $this->pauseTakes(null);
                 break;
             }
@@ -395,7 +395,7 @@ final class Worker
     // ---- handling ----
 
     /**
-     * In a child: what becomes of the job.
+     * Runs the handler, in a child, and returns the result of the job.
      *
      * @return array{string, array<string, mixed>}
      */
@@ -417,7 +417,7 @@ final class Worker
     }
 
     /**
-     * In the parent: a child has said how it went.
+     * Processes the result that a child reported, in the parent.
      *
      * @param array<string, mixed> $options
      */
@@ -443,7 +443,7 @@ final class Worker
         }
     }
 
-    /** The handler is told, once. The lease goes on, and what becomes of the handler counts. */
+    /** Notifies the handler, once. The lease continues, and the result of the handler counts. */
     private function requestCancel(Held $one): void
     {
         if (!$one->isUnwanted && $one->verb === '' && $one->child !== null && $one->child->held === $one) {
@@ -483,7 +483,7 @@ final class Worker
         try {
             $results = Client::results($answer->json());
         } catch (TarryError $fault) {
-            $this->tellError($fault, 'extend');
+            $this->reportError($fault, 'extend');
         }
         $now = Transport::now();
         foreach ($due as $at => $one) {
@@ -552,7 +552,7 @@ final class Worker
         try {
             $results = Client::results($answer->json());
         } catch (TarryError $fault) {
-            $this->tellError($fault, $verb);
+            $this->reportError($fault, $verb);
         }
         if ($answer->asksForAnother()) {
             $this->answerLater($batch, $answer);
@@ -596,7 +596,7 @@ final class Worker
         }
     }
 
-    private function tellError(\Throwable $fault, string $what): void
+    private function reportError(\Throwable $fault, string $what): void
     {
         if ($this->onError !== null) {
             ($this->onError)($fault, $what);

@@ -12,7 +12,7 @@ use Tarry\Transport;
 
 final class ChildTest extends TestCase
 {
-    /** @return list<mixed> one value, or none where the child has ended */
+    /** @return list<mixed> one value, or an empty list if the child has ended */
     private static function hear(Child $child): array
     {
         do {

@@ -210,7 +210,7 @@ class Client:
         return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
 
     def ack(self, *leases: str) -> Outcomes:
-        """None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts."""
+        """Acks leases; None for each answer that counts; otherwise the error. A lease that an earlier try may have acked counts."""
         return self._answers("ack", [{"lease": lease} for lease in leases])
 
     def nack(self, *leases: str, delay: Duration | None = None, error: str = "", final: bool = False) -> Outcomes:
@@ -242,7 +242,7 @@ class Client:
 
 
 def cut_text(text: str, most: int = 200) -> str:
-    """At most so many bytes, and no control characters."""
+    """Cuts a text to so many bytes, and removes control characters."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line.encode()[:most].decode(errors="ignore")
 

@@ -29,7 +29,7 @@ class TarryError(Exception):
 
 
 class NotFound(TarryError):
-    """There is no such job or topic, or the job has finished."""
+    """The job or topic does not exist, or the job has finished."""
 
 
 class Conflict(TarryError):

@@ -23,13 +23,13 @@ def new_id() -> str:
 
 
 def milliseconds(duration: Duration) -> str:
-    """As the API has it, rounded up: never early."""
+    """Writes a duration for the API, rounded up: never early."""
     seconds = duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
     return f"{-int(-seconds * 1000 // 1)}ms"
 
 
 def moment(at: datetime.datetime | float) -> str:
-    """As the API has it. A time without zone is local, as everywhere in Python; a number is seconds since 1970."""
+    """Writes a time for the API. A time without zone is local, as everywhere in Python; a number is seconds since 1970."""
     seconds = at.timestamp() if isinstance(at, datetime.datetime) else at
     return str(-int(-seconds * 1000 // 1))
 

@@ -54,7 +54,7 @@ def retry_after_of(headers: Mapping[str, str]) -> float | None:
 
 
 class Place:
-    """One server: how a connection to it is made."""
+    """A server, and how a connection to it is made."""
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
@@ -94,7 +94,7 @@ class Cut:
 
 
 class Transport:
-    """Any number of threads may use it in parallel; a connection serves one request at a time, and is kept for the next."""
+    """Requests and answers. Any number of threads may use it in parallel; a connection serves one request at a time, and is kept for the next."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retry_for: float, context: ssl.SSLContext | None) -> None:
         self.places = [Place(one.strip()) for one in url.split(",") if one.strip()]

@@ -1,7 +1,6 @@
-"""
-A worker: takes jobs, runs a handler for each, extends their leases, and reports the results. docs/clients.md has the rules by number.
+"""A worker: takes jobs, runs a handler for each, extends their leases, and reports the results. docs/clients.md has the rules by number.
 
-Three threads in addition to the handlers': the one that called run() takes, the heartbeat extends, the answerer acks and nacks. What they share is
+Three threads in addition to the handlers': the one that called run() takes, the heartbeat extends, the answerer acks and nacks. Their shared state is
 under one lock.
 """
 
@@ -175,7 +174,7 @@ class Worker:
                         break
                     if not isinstance(fault, (TarryError, OSError)) and type(fault).__module__ != "http.client":
                         raise
-                    self._tell_error(fault, "take")
+                    self._report_error(fault, "take")
                     after = fault.retry_after if isinstance(fault, TarryError) else None
                     self._pause(after if after is not None else pause * random.uniform(0.5, 1))
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -334,7 +333,7 @@ class Worker:
         try:
             results = self.client._answers("extend", items, lambda at, result: unwanted.append(due[at]) if result.get("cancel_requested") else None, again=False, timeout=min(max(self.lease / 4, 0.5), 1.5))
         except Exception as fault:
-            self._tell_error(fault, "extend")
+            self._report_error(fault, "extend")
         with self._changed:
             for one in unwanted:
                 if not one.verb and not one.job.cancel_requested:
@@ -361,7 +360,7 @@ class Worker:
     # ---- answers ----
 
     def _settle(self, one: _Held, verb: str, **options: Any) -> None:
-        """Under the lock: its answer is to be sent, once."""
+        """Marks its answer to be sent, once. The caller holds the lock."""
         if one.verb or one.is_answered:
             return
         one.verb, one.answer = verb, {"lease": one.job.lease, **options}
@@ -397,7 +396,7 @@ class Worker:
                 longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
-            self._tell_error(fault, verb)
+            self._report_error(fault, verb)
             results = [fault if isinstance(fault, TarryError) else TarryError(str(fault))] * len(those)
         with self._changed:
             for at, one in enumerate(those):
@@ -407,6 +406,6 @@ class Worker:
                 outcome = {GIVE_BACK: "given_back", NACK: "reject" if one.answer.get("final") else "nack"}.get(verb, verb)
                 self._finish(one, outcome if result is None else "lost")
 
-    def _tell_error(self, fault: Exception, what: str) -> None:
+    def _report_error(self, fault: Exception, what: str) -> None:
         if self._on_error:
             self._on_error(fault, what)

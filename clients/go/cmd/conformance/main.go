@@ -155,15 +155,15 @@ func (c *call) answer(ctx context.Context) (any, error) {
 			pushes = append(pushes, one.push())
 		}
 		found, err := client.PushMany(ctx, pushes)
-		var told []object
+		var results []object
 		for _, one := range found {
 			if one.Err != nil {
-				told = append(told, object{"error": problem(one.Err)})
+				results = append(results, object{"error": problem(one.Err)})
 			} else {
-				told = append(told, object{"id": one.ID, "result": one.Result})
+				results = append(results, object{"id": one.ID, "result": one.Result})
 			}
 		}
-		return told, err
+		return results, err
 	case "cancel":
 		found, err := client.Cancel(ctx, c.Topic, c.ID)
 		return object{"done": found}, err
@@ -251,7 +251,7 @@ func (c *call) startWorker(ctx context.Context) {
 		case <-time.After(ms(now.SleepMS)):
 		case <-ctx.Done():
 			isUnwanted := errors.Is(context.Cause(ctx), tarry.ErrCancelRequested)
-			say(object{"event": "told", "worker": c.Name, "id": job.ID, "cancel_requested": isUnwanted})
+			say(object{"event": "notified", "worker": c.Name, "id": job.ID, "cancel_requested": isUnwanted})
 			if isUnwanted && (now.Heeds == nil || *now.Heeds) {
 				return ctx.Err()
 			}

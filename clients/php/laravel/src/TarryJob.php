@@ -28,7 +28,7 @@ final class TarryJob extends Job implements JobContract
      * Ready again after so many seconds. It counts as an attempt, as everywhere in Laravel.
      *
      * @param int $delay
-     * @throws TarryError where `retry_after` is over, and somebody else may have the job
+     * @throws TarryError if `retry_after` has passed, so that another worker may have the job
      */
     public function release($delay = 0): void
     {
@@ -36,7 +36,7 @@ final class TarryJob extends Job implements JobContract
         $this->heed($this->client->nack($this->job->lease, $delay));
     }
 
-    /** @throws TarryError where `retry_after` is over, and somebody else may have the job */
+    /** @throws TarryError if `retry_after` has passed, so that another worker may have the job */
     public function delete(): void
     {
         parent::delete();

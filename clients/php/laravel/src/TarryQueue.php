@@ -122,7 +122,7 @@ final class TarryQueue extends Queue implements QueueContract
     }
 
     /**
-     * When the oldest job that is ready was due.
+     * The due time of the oldest ready job.
      *
      * @param \UnitEnum|string|null $queue
      */

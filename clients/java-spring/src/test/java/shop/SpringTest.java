@@ -107,11 +107,11 @@ class SpringTest {
     void oneThatIsRefusedKeepsNoOtherOfTheTransactionBack() {
         start("1h");
         TarryTemplate tarry = context.getBean(TarryTemplate.class);
-        TarryException told = assertThrows(TarryException.class, () -> transaction().executeWithoutResult(status -> {
+        TarryException fault = assertThrows(TarryException.class, () -> transaction().executeWithoutResult(status -> {
             tarry.pushAfterCommit(new Push(topic, "").id("too-long").delay(Duration.ofDays(36_500)));
             tarry.pushAfterCommit(new Push(topic, "").id("good").delay(LONG));
         }));
-        assertTrue(told.getMessage().contains("delay"), told.getMessage());
+        assertTrue(fault.getMessage().contains("delay"), fault.getMessage());
         assertTrue(isThere("good"));
     }
 
@@ -142,7 +142,7 @@ class SpringTest {
         assertEquals("ready", client.get(topic + "-slow", "2").orElseThrow().state());
     }
 
-    /** Without an annotation: only the test that names it has it. */
+    /** A listener without an annotation: only the test that names it has it. */
     static class Wrong {
         @Bean
         Object wrong() {
@@ -159,8 +159,8 @@ class SpringTest {
 
     @Test
     void aListenerThatCannotBeCalledStopsTheStart() {
-        Exception told = assertThrows(Exception.class, () -> start("1h", Wrong.class));
-        String all = told + " " + told.getCause();
+        Exception fault = assertThrows(Exception.class, () -> start("1h", Wrong.class));
+        String all = fault + " " + fault.getCause();
         assertTrue(all.contains("give it one parameter, of io.tarry.Job"), all);
     }
 }

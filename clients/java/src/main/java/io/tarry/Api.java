@@ -9,7 +9,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 
-/** How the API writes what Java has types for. */
+/** Conversions between the API's texts and Java's types. */
 final class Api {
     private static final String CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     private static final SecureRandom RANDOM = new SecureRandom();
@@ -53,7 +53,7 @@ final class Api {
         }
     }
 
-    /** For a path or a query: a blank is %20, never a plus. */
+    /** Escapes a text for a path or a query: a blank is %20, never a plus. */
     static String quote(String text) {
         return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
@@ -84,7 +84,7 @@ final class Api {
         return consumer(host, ProcessHandle.current().pid());
     }
 
-    /** The text of an error: 200 bytes at most, whole characters, none of them a control character. */
+    /** The text of an error: 200 bytes at most, whole characters, no control characters. */
     static String errorText(String text) {
         StringBuilder out = new StringBuilder();
         int bytes = 0;

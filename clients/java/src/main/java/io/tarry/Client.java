@@ -271,7 +271,7 @@ public final class Client implements AutoCloseable {
         return reschedule(topic, id, "?delay=" + Api.milliseconds(delay), null);
     }
 
-    /** Also sets the priority, unless it is null. */
+    /** Reschedules the job, and sets its priority unless that is null. */
     public Instant reschedule(String topic, String id, Duration delay, Integer priority) {
         return reschedule(topic, id, delay == null ? "?" : "?delay=" + Api.milliseconds(delay), priority);
     }
@@ -455,7 +455,7 @@ public final class Client implements AutoCloseable {
         });
     }
 
-    /** Of a call that comes in just now. */
+    /** Begins a request of a new call. */
     private Transport.Request request(String method, String target) {
         transport.checkOpen();
         return new Transport.Request(method, target, transport);

@@ -29,7 +29,7 @@ final class Connection {
     private static final int HEAD_BYTES_MAX = 64 << 10;
     private static final byte[] END = {'\r', '\n'};
 
-    /** What came back. Names of headers are in lower case; of several with one name the first counts. */
+    /** A response. Names of headers are in lower case; of several with one name the first counts. */
     static final class Response {
         int status;
         final Map<String, String> headers = new HashMap<>();
@@ -158,10 +158,10 @@ final class Connection {
         String length = response.headers.get("content-length");
         boolean hasEnd = true;
         if (response.status == 204 || response.status == 304) {
-            response.body = new byte[0]; // whatever the headers say
+            response.body = new byte[0]; // regardless of the headers
         } else if (encoding != null) {
             if (length != null || !encoding.equalsIgnoreCase("chunked")) {
-                throw new IOException("the answer has the transfer encoding '" + encoding + "'" + (length == null ? "" : " and a length, too"));
+                throw new IOException("the answer has the transfer encoding '" + encoding + "'" + (length == null ? "" : " and also a length"));
             }
             response.body = readChunks();
         } else if (length != null) {
@@ -225,7 +225,7 @@ final class Connection {
                 throw new IOException("a chunk of the answer does not end where it should");
             }
         }
-        while (!readLine().isEmpty()) { // trailers tell nothing
+        while (!readLine().isEmpty()) { // trailers are ignored
             continue;
         }
         return body.toByteArray();

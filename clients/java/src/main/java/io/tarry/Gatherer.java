@@ -9,17 +9,17 @@ import java.util.concurrent.CompletionException;
 import java.util.function.Function;
 
 /**
- * Makes the first tries of single pushes. Those that come while four requests are under way go together in the next one, since a request
- * costs both sides far more than a job in it; one that comes alone waits for nobody. What a first try leaves open each push makes again by
- * itself, so that none waits for another's pauses. Any thread may push; a result is completed by a thread of the transport. One that is
- * cancelled before its request is made is not pushed.
+ * Makes the first tries of single pushes. Pushes that come while four requests are in flight go together in the next one, because a request
+ * costs both sides far more than a job in it; a single push does not wait for others. Each push is repeated by itself if its first try left it
+ * open, so that it does not wait for another's pauses. Any thread may push; a thread of the transport completes a result. A push that is
+ * cancelled before its request is made is not sent.
  */
 final class Gatherer {
     private static final int REQUESTS_MAX = 4;
     /** Of items in one request: a big one goes by itself. */
     private static final int BYTES_MAX = 256 << 10;
 
-    /** A push as the API takes it: checked and written before it meets others, so that a bad one is its caller's alone. */
+    /** A push as the API takes it: checked and written before it joins others, so that a bad one only fails its own caller. */
     static final class Item {
         final String id;
         final byte[] json;
@@ -41,7 +41,7 @@ final class Gatherer {
         }
     }
 
-    /** What became of a first try. */
+    /** The result of a first try. */
     static final class First {
         final Pushed pushed;
         final TarryException error;
@@ -87,7 +87,7 @@ final class Gatherer {
         return one.result;
     }
 
-    /** Under the lock: what goes in the next request. Whoever has given up is left out. */
+    /** Returns the pushes of the next request, without cancelled ones. The caller holds the lock. */
     private List<Waiting> next() {
         List<Waiting> those = new ArrayList<>();
         int bytes = 0;

@@ -37,17 +37,17 @@ public final class Job {
         return text("id", "");
     }
 
-    /** To the byte what was pushed. It is the job's own array. */
+    /** The body exactly as it was pushed. The array belongs to the job. */
     public byte[] body() {
         return body;
     }
 
-    /** The body as text; {@link IllegalArgumentException} where it is no UTF-8. */
+    /** The body as text; {@link IllegalArgumentException} if it is not UTF-8. */
     public String text() {
         return Json.decode(body);
     }
 
-    /** The body as JSON: a map, list, String, Long, BigInteger, Double, Boolean or null; {@link IllegalArgumentException} where it is none. */
+    /** The body as JSON: a map, list, String, Long, BigInteger, Double, Boolean or null; {@link IllegalArgumentException} if it is not JSON. */
     public Object json() {
         return Json.parse(body);
     }
@@ -75,12 +75,12 @@ public final class Job {
         return Optional.ofNullable(meta.get("traceparent"));
     }
 
-    /** Which delivery this is, counted from 1. */
+    /** The number of this delivery, counted from 1. */
     public int attempt() {
         return (int) number("attempt", 0);
     }
 
-    /** Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late. */
+    /** A number that rises with every delivery of the job: pass it to the systems that you write to, so that they can reject late writes. */
     public long delivery() {
         return number("delivery", 0);
     }
@@ -93,17 +93,17 @@ public final class Job {
         return text("state", "leased");
     }
 
-    /** Null where the job has none. */
+    /** The due time; null if the job has no due time. */
     public Instant dueAt() {
         return Api.instant(members.get("due_at"));
     }
 
-    /** Proves that you hold the job: ack, nack and extend want it. Empty of a job that was not taken. */
+    /** Proves that you hold the job: ack, nack and extend require it. Empty if the job was not taken. */
     public String lease() {
         return text("lease", "");
     }
 
-    /** By the server's clock; null of a job that nobody holds. */
+    /** End of the lease by the server's clock; null if no consumer holds the job. */
     public Instant leaseUntil() {
         return Api.instant(members.get("lease_until"));
     }
@@ -112,19 +112,19 @@ public final class Job {
         return Optional.ofNullable(text("last_error", null));
     }
 
-    /** In a handler: the lease is lost; what is done from now on somebody else may do as well. The handler's thread is interrupted, too. */
+    /** Lost lease, in a handler: another consumer may do the same work from now on. The handler's thread is also interrupted. */
     public boolean isLost() {
         return isLost;
     }
 
-    /** Who holds the job, as he calls himself. */
+    /** Name of the consumer that holds the job. */
     public Optional<String> consumer() {
         return Optional.ofNullable(text("consumer", null));
     }
 
     /**
-     * Nobody wants the job any more: unless it is acked, it is cancelled when the lease ends. In a handler its thread is interrupted, too, and
-     * what becomes of the handler counts.
+     * Requested cancel: unless the job is acked, it is cancelled when the lease ends. In a handler its thread is also interrupted, and
+     * the result of the handler counts.
      */
     public boolean isCancelRequested() {
         return isCancelRequested;

@@ -11,8 +11,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * JSON as RFC 8259 has it, and nothing more: the JDK brings none. Objects are {@code Map<String, Object>} in their order, arrays
- * {@code List<Object>}, numbers Long, BigInteger or Double. What is not valid, nested too deep or has a number too long is an
+ * JSON of RFC 8259, and nothing more: the JDK has none. Objects are {@code Map<String, Object>} in their order, arrays
+ * {@code List<Object>}, numbers Long, BigInteger or Double. Invalid input, too deep nesting and too long numbers are an
  * {@link IllegalArgumentException}, in both directions.
  */
 final class Json {
@@ -41,7 +41,7 @@ final class Json {
         return value;
     }
 
-    /** UTF-8 to text; no replacement for what is none. */
+    /** UTF-8 to text; invalid bytes are an error and are not replaced. */
     static String decode(byte[] bytes) {
         String found = new String(bytes, StandardCharsets.UTF_8); // several times as fast as what follows
         if (found.indexOf('\ufffd') < 0) {
@@ -50,11 +50,11 @@ final class Json {
         try {
             return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
         } catch (CharacterCodingException fault) {
-            throw new IllegalArgumentException("these bytes are no UTF-8", fault);
+            throw new IllegalArgumentException("the bytes are not UTF-8", fault);
         }
     }
 
-    /** Text to UTF-8; half a surrogate pair has none, and must not silently become a question mark. */
+    /** Text to UTF-8; half a surrogate pair is an error and must not silently become a question mark. */
     static byte[] encode(String text) {
         if (text.chars().noneMatch(one -> one >= Character.MIN_SURROGATE && one <= Character.MAX_SURROGATE)) {
             return text.getBytes(StandardCharsets.UTF_8); // several times as fast

@@ -1,6 +1,6 @@
 package io.tarry;
 
-/** Which jobs to list: {@code new Listing().state("delayed").idPrefix("order-")}. */
+/** A choice of jobs to list: {@code new Listing().state("delayed").idPrefix("order-")}. */
 public final class Listing {
     private final StringBuilder options = new StringBuilder();
     private int page = 100;
@@ -16,13 +16,13 @@ public final class Listing {
         return this;
     }
 
-    /** With the jobs' bodies. */
+    /** Requests the jobs' bodies. */
     public Listing bodies() {
         options.append("&body=base64");
         return this;
     }
 
-    /** So many in one request. */
+    /** Sets the number of jobs per request. */
     public Listing page(int page) {
         this.page = page;
         return this;

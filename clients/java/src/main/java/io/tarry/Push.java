@@ -22,7 +22,7 @@ public final class Push {
         this.body = body;
     }
 
-    /** Without one the client makes one, so that a try whose answer was lost does not make two jobs. */
+    /** Sets the id. Without one the client makes one, so that a try whose answer was lost does not make two jobs. */
     public Push id(String id) {
         return with("id", id);
     }
@@ -35,7 +35,7 @@ public final class Push {
         return with("at", Api.moment(at));
     }
 
-    /** The smaller, the sooner; 100 where nothing is said. */
+    /** Sets the priority; smaller is sooner, the default is 100. */
     public Push priority(int priority) {
         return with("priority", priority);
     }
@@ -52,12 +52,12 @@ public final class Push {
         return with("max_attempts", maxAttempts);
     }
 
-    /** As the topic's option: {@code fixed:10s}, {@code exponential:1s..1h}. */
+    /** Sets the backoff in the format of the topic's option: {@code fixed:10s}, {@code exponential:1s..1h}. */
     public Push backoff(String backoff) {
         return with("backoff", backoff);
     }
 
-    /** {@code replace}, {@code keep} or {@code reject}, where there is a job of this id. */
+    /** {@code replace}, {@code keep} or {@code reject}, if a job with this id exists. */
     public Push onConflict(String onConflict) {
         return with("on_conflict", onConflict);
     }

@@ -4,7 +4,7 @@ import java.time.Instant;
 import java.util.Map;
 import java.util.Optional;
 
-/** What became of a push. */
+/** The result of a push. */
 public final class Pushed {
     /** EXISTED: nothing was changed. REFUSED: see {@link Pushed#error}. */
     public enum Result { CREATED, REPLACED, EXISTED, REFUSED }
@@ -38,17 +38,17 @@ public final class Pushed {
         return result;
     }
 
-    /** When the job falls due; null of one that was refused. */
+    /** The due time of the job; null if the push was refused. */
     public Instant dueAt() {
         return Api.instant(dueAt); // read when it is asked for, which is seldom
     }
 
-    /** Why it was refused; of one of many, for a single push throws it. */
+    /** The reason of a refusal, for one of many; a single push throws it. */
     public Optional<TarryException> error() {
         return Optional.ofNullable(error);
     }
 
-    /** This, unless it was refused. */
+    /** Returns this, or throws the refusal. */
     public Pushed orThrow() {
         if (error != null) {
             throw error;

@@ -1,6 +1,6 @@
 package io.tarry;
 
-/** A handler throws it: no further attempt can help, the job is dead at once. */
+/** A handler throws it if no further attempt can help: the job is dead immediately. */
 public final class Reject extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -8,7 +8,7 @@ public final class Retry extends RuntimeException {
 
     private final Duration after;
 
-    /** By the job's backoff. */
+    /** Retries by the job's backoff. */
     public Retry(String error) {
         this(null, error);
     }

@@ -14,7 +14,7 @@ import java.util.Map;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
-/** Whether a callback was sent by one's own server: Standard Webhooks. */
+/** Verification that a callback was sent by one's own server: Standard Webhooks. */
 public final class Signature {
     private static final Duration TOLERANCE = Duration.ofMinutes(5);
     private static final String META = "tarry-meta-";
@@ -25,7 +25,7 @@ public final class Signature {
     /**
      * The job of a callback; else {@link BadSignature}. {@code secrets}: one, or several while they change, as in the policy file, with or without
      * {@code whsec_}. {@code headers}: each a text or a list of texts, of which the first counts. {@code body}: the bytes as they came. The
-     * signature covers id, time and body; trust the other headers, and so the job's topic and id, on https alone.
+     * signature covers id, time and body; trust the other headers, and so the job's topic and id, only on https.
      */
     public static Job verify(Collection<String> secrets, Map<String, ?> headers, byte[] body) {
         return verify(secrets, headers, body, Instant.now());

@@ -3,7 +3,8 @@ package io.tarry;
 import java.time.Duration;
 import java.util.List;
 
-/** What to take: {@code new Take("orders", "mails").max(10).waitFor(Duration.ofSeconds(30))}. The topic named first is served first. */
+/** The topics, number and lease of a take: {@code new Take("orders", "mails").max(10).waitFor(Duration.ofSeconds(30))}. The topic named first
+ * is served first. */
 public final class Take {
     final List<String> topics;
     int max = 1;
@@ -19,7 +20,7 @@ public final class Take {
         this.topics = List.copyOf(topics);
     }
 
-    /** At most so many jobs; 1 where nothing is said. */
+    /** Sets the most jobs of the take; the default is 1. */
     public Take max(int max) {
         this.max = max;
         return this;
@@ -31,13 +32,13 @@ public final class Take {
         return this;
     }
 
-    /** Until when the job must be answered; the job's own where nothing is said. */
+    /** Sets the time within which the job must be answered; the default is the job's own. */
     public Take lease(Duration lease) {
         this.lease = lease;
         return this;
     }
 
-    /** Who takes, in 64 printable ASCII characters at most: shown as the holder. */
+    /** Sets the name of the consumer, at most 64 printable ASCII characters: shown as the holder. */
     public Take consumer(String consumer) {
         this.consumer = consumer;
         return this;

@@ -6,10 +6,10 @@ import java.util.Optional;
 import java.util.Set;
 
 /**
- * A refusal of the server. {@link #code} never changes and is what programs look at; {@link #detail} says what to do. Refusals that
+ * A refusal of the server. {@link #code} never changes, so programs can rely on it; {@link #detail} explains what to do. Refusals that
  * programs decide by have classes of their own, here within.
  */
-@SuppressWarnings("serial") // nobody keeps one in bytes
+@SuppressWarnings("serial") // exceptions are not serialized
 public class TarryException extends RuntimeException {
     private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead");
     private static final Set<String> FULL = Set.of("topic_full", "caller_full", "no_space", "memory");
@@ -32,12 +32,12 @@ public class TarryException extends RuntimeException {
         retryAfter = problem.retryAfter;
     }
 
-    /** What kind of refusal, as docs/api.md lists them; {@code no_answer} where there was none, {@code interrupted} where the thread was. */
+    /** The kind of refusal, as listed in docs/api.md; {@code no_answer} without an answer, {@code interrupted} if the thread was interrupted. */
     public String code() {
         return code;
     }
 
-    /** The status of the answer; 0 where there was none, or where this is one result of many. */
+    /** The status of the answer; 0 without an answer, or if this is one result of many. */
     public int status() {
         return status;
     }
@@ -46,7 +46,7 @@ public class TarryException extends RuntimeException {
         return detail;
     }
 
-    /** Of a {@link Conflict}: the job's state, which was in the way. */
+    /** State of the job that was in the way, for a {@link Conflict}. */
     public Optional<String> state() {
         return Optional.ofNullable(state);
     }
@@ -56,12 +56,12 @@ public class TarryException extends RuntimeException {
         return Optional.ofNullable(limit);
     }
 
-    /** After how long the server wants to be asked again. */
+    /** Pause that the server requires before the next try. */
     public Optional<Duration> retryAfter() {
         return Optional.ofNullable(retryAfter);
     }
 
-    /** There is no such job or topic, or the job has finished. */
+    /** The job or topic does not exist, or the job has finished. */
     public static final class NotFound extends TarryException {
         NotFound(Problem problem) {
             super(problem);
@@ -75,7 +75,7 @@ public class TarryException extends RuntimeException {
         }
     }
 
-    /** The lease is not the job's any more: it is over, or was answered. */
+    /** The lease is no longer the job's: it has ended, or was answered. */
     public static final class LeaseEnded extends TarryException {
         LeaseEnded(Problem problem) {
             super(problem);
@@ -89,7 +89,7 @@ public class TarryException extends RuntimeException {
         }
     }
 
-    /** The server does not know who calls, or he may not do this. */
+    /** The token is unknown or lacks the permission. */
     public static final class Denied extends TarryException {
         Denied(Problem problem) {
             super(problem);
@@ -103,14 +103,14 @@ public class TarryException extends RuntimeException {
         }
     }
 
-    /** The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known. */
+    /** The server cannot be reached, or could not answer for as long as was tried. The call may or may not have been carried out. */
     public static final class Unavailable extends TarryException {
         Unavailable(Problem problem) {
             super(problem);
         }
     }
 
-    /** What is known of a refusal before it has a class. */
+    /** The parts of a refusal before it has a class. */
     static final class Problem {
         String code = "";
         int status;
@@ -121,7 +121,7 @@ public class TarryException extends RuntimeException {
         Throwable cause;
     }
 
-    /** There was no answer. */
+    /** A failure without an answer. */
     static Unavailable noAnswer(String code, String detail, Throwable cause) {
         Problem problem = new Problem();
         problem.code = code;
@@ -130,7 +130,7 @@ public class TarryException extends RuntimeException {
         return new Unavailable(problem);
     }
 
-    /** The refusal that an answer, or one result of a batch, tells; status 0 for the latter. */
+    /** Converts an answer, or one result of a batch, to a refusal; status 0 for the latter. */
     static TarryException of(int status, Map<String, Object> answer, Duration retryAfter) {
         Problem problem = new Problem();
         problem.status = status;

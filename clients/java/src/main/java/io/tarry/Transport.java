@@ -27,15 +27,15 @@ import java.util.function.Function;
 import javax.net.ssl.SSLContext;
 
 /**
- * Requests and answers: what is asked again, and when; docs/clients.md has the rules. Any number of threads may use it at once. Limits of time
- * go by {@link System#nanoTime}, never by the clock of the wall.
+ * Requests and answers, and their repetition; docs/clients.md has the rules. Any number of threads may use it at the same time. Time limits
+ * use {@link System#nanoTime}, never the wall clock.
  */
 final class Transport {
     static final Duration FIRST_PAUSE = Duration.ofMillis(50);
     static final Duration LONGEST_PAUSE = Duration.ofSeconds(5);
-    /** A connection that nobody used for so long is not used again: a server or a proxy may be about to close it. */
+    /** A connection that was idle for so long is not used again: a server or a proxy may be about to close it. */
     private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(30);
-    /** Calls under way at once but for takes and a worker's; others wait for their turn, and fail where it does not come in time. */
+    /** The most calls in flight except takes and those of a worker; others wait, and fail if they do not begin in time. */
     private static final int CALLS_MAX = 32;
 
     /** A call, and how it is made. */
@@ -44,7 +44,7 @@ final class Transport {
         final String target;
         byte[] body = new byte[0];
         boolean isMadeAgain = true;
-        /** Has a thread at once, however many calls are under way. */
+        /** Gets a thread immediately, however many calls are in flight. */
         boolean isUrgent;
         /** 404 is an answer like any other. */
         boolean mayBeMissing;
@@ -54,11 +54,11 @@ final class Transport {
         Duration pause = FIRST_PAUSE;
         Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
-        /** What the caller has in hand where it is more than this request: once that is done, the request is cut. */
+        /** The caller's future if it is more than this request: once that is done, the request is cut. */
         CompletableFuture<?> parent;
-        /** Gets what was said of each lease. */
+        /** Gets the result of each lease. */
         Consumer<List<Map<String, Object>>> onResults = results -> { };
-        /** Gets an answer that came when nobody wanted it any more. */
+        /** Gets an answer that came after the call was cancelled. */
         Consumer<Answer> late = answer -> { };
 
         Request(String method, String target, Transport transport) {
@@ -87,7 +87,7 @@ final class Transport {
             retryAfter = retryAfter(response.headers, Instant.now());
         }
 
-        /** Empty where it is no JSON object. */
+        /** Empty if it is not a JSON object. */
         @SuppressWarnings("unchecked") // the names of an object that was read are texts
         Map<String, Object> json() {
             try {
@@ -110,7 +110,7 @@ final class Transport {
         }
     }
 
-    /** A server: where it is, and the connections to it that are free. */
+    /** A server: its address, and its free connections. */
     static final class Place {
         final String path;
         private final String host;
@@ -211,13 +211,13 @@ final class Transport {
         return pool;
     }
 
-    /** Calls under way go on to their end, also with further requests; none is made again any more. */
+    /** Lets calls in flight run to their end, also with further requests; new calls fail. */
     void close() {
         isClosed = true;
         places.forEach(Place::close);
     }
 
-    /** However the header says it; null where it says nothing. A date is held against the answer's own: the clock here may be wrong. */
+    /** Parses the header in either format; null without the header. A date is compared with the answer's own: the clock here may be wrong. */
     static Duration retryAfter(Map<String, String> headers, Instant now) {
         String text = headers.getOrDefault("retry-after", "");
         if (text.matches("[0-9]{1,9}")) {
@@ -239,7 +239,7 @@ final class Transport {
         }
     }
 
-    /** So long, or down to half of it: a hundred clients do not come back at once. */
+    /** Returns a random part, from half to the whole, so that a hundred clients do not return at the same moment. */
     static Duration jitter(Duration pause) {
         return Duration.ofNanos((long) (pause.toNanos() * ThreadLocalRandom.current().nextDouble(0.5, 1)));
     }
@@ -252,7 +252,7 @@ final class Transport {
         return isClosed;
     }
 
-    /** For whoever begins something anew. */
+    /** Rejects new calls after close. */
     void checkOpen() {
         if (isClosed) {
             throw new IllegalStateException("the client is closed");
@@ -261,7 +261,7 @@ final class Transport {
 
     // ---- a call ----
 
-    /** What the call gives, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request under way. */
+    /** The result of the call, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request in flight. */
     <T> CompletableFuture<T> call(Request request, Function<Answer, T> result) {
         Call<T> call = new Call<>(request, result);
         if (request.parent != null) {
@@ -292,7 +292,7 @@ final class Transport {
         }
     }
 
-    /** One call with all its tries. */
+    /** A call with all its tries. */
     private final class Call<T> implements Runnable {
         final CompletableFuture<T> promise = new CompletableFuture<>();
         final Executor executor;
@@ -358,11 +358,11 @@ final class Transport {
             } catch (IOException fault) {
                 cut();
                 if (promise.isDone()) {
-                    return; // cancelled, which says nothing of the place
+                    return; // cancelled: the server is not at fault
                 }
                 nextPlace(at);
                 isRepeated |= one.isSent();
-                String why = limit.isCompletedExceptionally() ? "the time limit is over" : fault.getMessage() == null ? fault.getClass().getSimpleName() : fault.getMessage();
+                String why = limit.isCompletedExceptionally() ? "the time limit has passed" : fault.getMessage() == null ? fault.getClass().getSimpleName() : fault.getMessage();
                 again(TarryException.noAnswer("no_answer", "no answer: " + why, fault));
             } catch (RuntimeException | Error fault) {
                 cut();
@@ -373,8 +373,8 @@ final class Transport {
         }
 
         /**
-         * Whether it has waited for its turn for longer than it is made again, and than a request may last. The last try comes when the
-         * former is over.
+         * Returns true if the call waited for its start longer than it may be repeated, and longer than a request may last. The last try comes when
+         * the former has ended.
          */
         private boolean isTooLate() {
             Duration waited = Duration.ofNanos(System.nanoTime() - began);
@@ -407,7 +407,7 @@ final class Transport {
             }
         }
 
-        /** Waits and tries again, unless that is over. The last try is at the limit, not before it. */
+        /** Waits and tries again, unless the time limit has passed. The last try is at the limit, not before it. */
         private void again(TarryException error) {
             failure = error;
             Duration left = request.retryFor.minusNanos(System.nanoTime() - began);

@@ -23,7 +23,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
 /**
- * Takes jobs, has a handler work on them, keeps their leases, and says how it went; docs/clients.md has the rules by number.
+ * Takes jobs, runs a handler for each, extends their leases, and reports the results; docs/clients.md has the rules by number.
  *
  * <pre>{@code
  * try (Client client = new Client()) {
@@ -31,12 +31,12 @@ import java.util.function.Consumer;
  * }
  * }</pre>
  *
- * <p>Three threads beside the handlers': one takes, the heartbeat extends, the answerer acks and nacks. What they share is under one lock;
+ * <p>Three threads in addition to the handlers': one takes, the heartbeat extends, the answerer acks and nacks. Their shared state is under one lock;
  * hooks are called outside of it.
  */
 public final class Worker implements AutoCloseable {
     private static final Duration WAIT = Duration.ofSeconds(30);
-    /** What a take under way has when the worker stops: jobs on their way with a proxy would wait for the end of their lease. */
+    /** Time for an unfinished take when the worker stops: jobs on their way with a proxy would wait for the end of their lease. */
     private static final long MOMENT_MS = 500;
     /** For answers that come together. */
     private static final long LINGER_NS = TimeUnit.MILLISECONDS.toNanos(5);
@@ -51,22 +51,22 @@ public final class Worker implements AutoCloseable {
     /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
     private static final int UNANSWERED_MAX = 2 * Client.BATCH;
 
-    /** What a job is for. It returns: done. It throws {@link Retry}, {@link Reject} or anything else: not done. */
+    /** The work of a job. A return means done. {@link Retry}, {@link Reject} or any other exception means not done. */
     @FunctionalInterface
     public interface Handler {
         void handle(Job job) throws Exception;
     }
 
-    /** How a job ended here. */
+    /** Result of a job in this worker. */
     public enum Outcome { ACK, RETRY, NACK, REJECT, LOST, GIVEN_BACK }
 
-    /** Is told of each job that ended, and how long it was held. */
+    /** Called for each job that ended, with the time for which it was held. */
     @FunctionalInterface
     public interface DoneHook {
         void done(Job job, Outcome outcome, Duration held);
     }
 
-    /** Is told what went wrong in a {@code take}, {@code extend}, {@code ack}, {@code nack}, {@code return} or {@code hook}; the worker goes on. */
+    /** Called for a failure in a {@code take}, {@code extend}, {@code ack}, {@code nack}, {@code return} or {@code hook}; the worker continues. */
     @FunctionalInterface
     public interface ErrorHook {
         void error(Exception error, String what);
@@ -106,9 +106,9 @@ public final class Worker implements AutoCloseable {
     private final ErrorHook onError;
 
     private final ReentrantLock lock = new ReentrantLock();
-    private final Condition slots = lock.newCondition(); // a slot is free, a job is over, the worker stops
-    private final Condition answered = lock.newCondition(); // an answer is to be sent, no handler runs, it is over
-    private final Condition ended = lock.newCondition(); // it is over: for the heartbeat, which else wakes by time
+    private final Condition slots = lock.newCondition(); // a slot is free, a job has ended, the worker stops
+    private final Condition answered = lock.newCondition(); // an answer is to be sent, no handler runs, the worker has ended
+    private final Condition ended = lock.newCondition(); // the worker has ended: for the heartbeat, which else wakes by time
     private final Set<Held> held = new LinkedHashSet<>();
     private final Set<Held> waiting = new LinkedHashSet<>(); // taken, not begun
     private final ArrayDeque<Held> answers = new ArrayDeque<>();
@@ -140,12 +140,12 @@ public final class Worker implements AutoCloseable {
         return new Builder(client, List.of(topic), handler);
     }
 
-    /** For several topics, of which the one named first is served first. */
+    /** Builds a worker for several topics, of which the one named first is served first. */
     public static Builder builder(Client client, Collection<String> topics, Handler handler) {
         return new Builder(client, List.copyOf(topics), handler);
     }
 
-    /** What a worker is made of. */
+    /** Settings of a worker. */
     public static final class Builder {
         private final Client client;
         private final List<String> topics;
@@ -165,7 +165,7 @@ public final class Worker implements AutoCloseable {
             this.handler = handler;
         }
 
-        /** So many handlers at once; 10. */
+        /** Sets the most parallel handlers; 10. */
         public Builder concurrency(int concurrency) {
             if (concurrency < 1) {
                 throw new IllegalArgumentException("concurrency must be 1 at least");
@@ -174,7 +174,8 @@ public final class Worker implements AutoCloseable {
             return this;
         }
 
-        /** 60 s. It is extended for as long as the handler works: it says how soon another worker gets the job where this one dies. */
+        /** Sets the lease; 60 s. It is extended for as long as the handler works: the lease limits how soon another worker gets the job if this
+         * one dies. */
         public Builder lease(Duration lease) {
             if (lease.isNegative() || lease.isZero()) {
                 throw new IllegalArgumentException("lease must be longer than nothing");
@@ -183,19 +184,19 @@ public final class Worker implements AutoCloseable {
             return this;
         }
 
-        /** What handlers under way have where nothing else is said, by {@link Worker#close} and at the end of the program; 30 s. */
+        /** Sets the time that running handlers have after {@link Worker#close} and at the end of the program, unless close has its own; 30 s. */
         public Builder grace(Duration grace) {
             this.grace = grace;
             return this;
         }
 
-        /** Who takes, in 64 printable ASCII characters at most: shown as the holder of the jobs. HOST:PID. */
+        /** Sets the name of the consumer, at most 64 printable ASCII characters: shown as the holder of the jobs. HOST:PID. */
         public Builder consumer(String consumer) {
             this.consumer = consumer;
             return this;
         }
 
-        /** Whose threads the handlers run on; else the worker's own. It stays its owner's to shut down. */
+        /** Sets the threads that the handlers run on; else the worker's own. Its owner shuts it down. */
         public Builder executor(Executor executor) {
             this.executor = executor;
             return this;
@@ -250,7 +251,7 @@ public final class Worker implements AutoCloseable {
         return this;
     }
 
-    /** Is done once the worker is over: with the error where one ended it. */
+    /** Completes when the worker has ended: with the error if an error ended it. */
     public CompletableFuture<Void> done() {
         return done.copy();
     }
@@ -265,7 +266,7 @@ public final class Worker implements AutoCloseable {
         } catch (InterruptedException fault) {
             Thread.currentThread().interrupt();
         } catch (ExecutionException fault) {
-            return; // run() or done() tells it
+            return; // run() or done() reports it
         }
     }
 
@@ -351,7 +352,7 @@ public final class Worker implements AutoCloseable {
                 } catch (TarryException.Denied | TarryException.NotFound | TarryException.Refused fault) {
                     throw fault;
                 } catch (TarryException | RejectedExecutionException fault) {
-                    tellError(fault, "take");
+                    reportError(fault, "take");
                     Optional<Duration> after = fault instanceof TarryException ? ((TarryException) fault).retryAfter() : Optional.empty();
                     pauseFor(after.orElse(Transport.jitter(pause)));
                     pause = fault instanceof TarryException ? Transport.longer(pause) : pause; // an executor that is full has room again soon
@@ -384,7 +385,7 @@ public final class Worker implements AutoCloseable {
                 wasFull = true;
             }
             for (long left = SLOTS_LINGER_NS; wasFull && left > 0 && !isStopping && 2 * free() < concurrency; ) {
-                left = slots.awaitNanos(left); // else a take would go out for the first slot alone
+                left = slots.awaitNanos(left); // else a take would go out for only the first slot
             }
             return isStopping ? 0 : Math.min(Client.BATCH, free());
         } catch (InterruptedException fault) {
@@ -395,7 +396,7 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Under the lock. */
+    /** Returns the free slots. The caller holds the lock. */
     private int free() {
         return Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size());
     }
@@ -434,7 +435,7 @@ public final class Worker implements AutoCloseable {
         await(slots, () -> isStopping, pause.toNanos());
     }
 
-    /** Gives each job to a thread. What was taken while the worker stops is given back when it winds up. */
+    /** Gives each job to a thread. Jobs taken while the worker stops are given back when it winds up. */
     private void handOut(List<Job> jobs, Executor executor) {
         List<Held> taken = new ArrayList<>();
         jobs.forEach(job -> taken.add(new Held(job, leaseNs)));
@@ -500,7 +501,7 @@ public final class Worker implements AutoCloseable {
             one.thread = Thread.currentThread();
             running++;
             if (one.job.isCancelRequested()) {
-                one.thread.interrupt(); // it was told before there was a thread
+                one.thread.interrupt(); // it was interrupted before it had a thread
             }
         } finally {
             lock.unlock();
@@ -526,7 +527,7 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Under the lock: the handler is over. */
+    /** Settles a job whose handler has ended. The caller holds the lock. */
     private void settleHandled(Held one, Throwable fault) {
         if (fault == null) {
             settle(one, "ack", Outcome.ACK, Map.of());
@@ -540,7 +541,7 @@ public final class Worker implements AutoCloseable {
         }
     }
 
-    /** Under the lock: the handler is told that what it does does not count any more. */
+    /** Notifies the handler that its result no longer counts. The caller holds the lock. */
     private static void lose(Held one) {
         one.job.lose();
         if (one.thread != null) {
@@ -593,7 +594,7 @@ public final class Worker implements AutoCloseable {
                 request.timeout = within(lease.dividedBy(4), Duration.ofMillis(1500));
             }));
         } catch (RuntimeException fault) {
-            tellError(fault, "extend");
+            reportError(fault, "extend");
         }
         List<Held> lost = new ArrayList<>();
         lock.lock();
@@ -618,10 +619,10 @@ public final class Worker implements AutoCloseable {
         } finally {
             lock.unlock();
         }
-        lost.forEach(this::tellDone);
+        lost.forEach(this::reportDone);
     }
 
-    /** Tells the handlers whose jobs somebody asks to cancel, once. The leases go on, and what the handlers return counts. */
+    /** Notifies the handlers of jobs with a requested cancel, once. The leases continue, and the handlers' results count. */
     private void requestCancels(List<Held> due, List<Map<String, Object>> results) {
         lock.lock();
         try {
@@ -645,7 +646,7 @@ public final class Worker implements AutoCloseable {
 
     // ---- answers ----
 
-    /** Under the lock: its answer is to be sent, once. */
+    /** Marks its answer to be sent, once. The caller holds the lock. */
     private void settle(Held one, String verb, Outcome outcome, Map<String, Object> options) {
         if (one.verb != null || one.isAnswered) {
             return;
@@ -662,7 +663,7 @@ public final class Worker implements AutoCloseable {
         settle(one, "return", Outcome.GIVEN_BACK, Map.of());
     }
 
-    /** Under the lock: nothing is to be done for it any more. */
+    /** Removes a job that needs nothing more. The caller holds the lock. */
     private void finish(Held one, Outcome outcome) {
         one.isAnswered = true;
         one.outcome = outcome;
@@ -710,7 +711,7 @@ public final class Worker implements AutoCloseable {
                 request.longestPause = PAUSE;
             }));
         } catch (RuntimeException fault) {
-            tellError(fault, verb);
+            reportError(fault, verb);
         }
         List<Held> over = new ArrayList<>();
         lock.lock();
@@ -725,20 +726,20 @@ public final class Worker implements AutoCloseable {
         } finally {
             lock.unlock();
         }
-        over.forEach(this::tellDone);
+        over.forEach(this::reportDone);
     }
 
     // ---- hooks, and waiting ----
 
-    private void tellDone(Held one) {
+    private void reportDone(Held one) {
         quietly(() -> onDone.done(one.job, one.outcome, Duration.ofNanos(System.nanoTime() - one.takenAt)));
     }
 
-    private void tellError(RuntimeException fault, String what) {
+    private void reportError(RuntimeException fault, String what) {
         try {
             onError.error(fault instanceof CompletionException && fault.getCause() instanceof Exception ? (Exception) fault.getCause() : fault, what);
         } catch (RuntimeException ignored) {
-            return; // there is nobody left to tell
+            return; // the last hook failed: no hook is left that could report it
         }
     }
 
@@ -747,11 +748,11 @@ public final class Worker implements AutoCloseable {
         try {
             hook.run();
         } catch (RuntimeException fault) {
-            tellError(fault, "hook");
+            reportError(fault, "hook");
         }
     }
 
-    /** Whether it came to hold in time. Under the lock, or not. */
+    /** Waits for a condition; returns true if it held in time. With or without the lock. */
     private boolean await(Condition condition, BooleanSupplier holds, long withinNs) {
         long until = System.nanoTime() + Math.min(withinNs, TimeUnit.DAYS.toNanos(36_500));
         boolean isInterrupted = false;

@@ -207,10 +207,10 @@ public final class Conformance {
             Request step = steps.get(Math.min(job.attempt(), steps.size()) - 1);
             try {
                 Thread.sleep(step.number("sleep_ms", 0));
-            } catch (InterruptedException told) {
-                say(object("event", "told", "worker", name, "id", job.id(), "cancel_requested", job.isCancelRequested()));
+            } catch (InterruptedException interrupt) {
+                say(object("event", "notified", "worker", name, "id", job.id(), "cancel_requested", job.isCancelRequested()));
                 if (!Boolean.FALSE.equals(step.members.get("heeds"))) {
-                    throw told;
+                    throw interrupt;
                 }
             }
             switch (step.text("do")) {

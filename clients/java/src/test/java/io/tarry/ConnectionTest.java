@@ -192,18 +192,18 @@ class ConnectionTest {
             Client.Builder builder = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).retryFor(Duration.ZERO).timeout(Duration.ofMillis(200));
             try (Client client = builder.build()) {
                 TarryException.Unavailable fault = assertThrows(TarryException.Unavailable.class, () -> client.run("t", "1"));
-                assertTrue(fault.detail().contains("the time limit is over"), fault.detail());
+                assertTrue(fault.detail().contains("the time limit has passed"), fault.detail());
                 assertEnd(silent);
             }
             String elsewhere = "127.0.0.1:1";
             try (Client client = builder.url("127.0.0.1:" + silent.getLocalPort() + "," + elsewhere).timeout(Duration.ofSeconds(60)).build()) {
-                for (int tries = 0; tries < 2; tries++) { // a cancel is no failure of the server: the next take goes to it again
+                for (int tries = 0; tries < 2; tries++) { // a cancel is not a failure of the server: the next take goes to it again
                     CompletableFuture<List<Job>> take = client.takeAsync(new Take("t"));
                     Socket connection = silent.accept();
                     Server.head(connection.getInputStream());
                     take.cancel(true);
                     assertEquals(-1, connection.getInputStream().read());
-                    TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
+                    TimeUnit.MILLISECONDS.sleep(50); // until the call has also seen it
                 }
             }
         }
@@ -302,7 +302,7 @@ class ConnectionTest {
             ExecutionException fault = assertThrows(ExecutionException.class, () -> calls.get(199).get(10, TimeUnit.SECONDS));
             assertEquals("no answer: no connection was free in time", ((TarryException.Unavailable) fault.getCause()).detail());
             fault = assertThrows(ExecutionException.class, () -> calls.get(0).get());
-            assertEquals("no answer: the time limit is over", ((TarryException.Unavailable) fault.getCause()).detail());
+            assertEquals("no answer: the time limit has passed", ((TarryException.Unavailable) fault.getCause()).detail());
         }
     }
 

@@ -10,7 +10,7 @@ import org.springframework.boot.context.properties.PropertyMapper;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** A client, the listeners, and where there are transactions a template that pushes after them. A bean of the application's goes first. */
+/** A client, the listeners, and, if transactions are available, a template that pushes after them. A bean of the application's goes first. */
 @AutoConfiguration
 @EnableConfigurationProperties(TarryProperties.class)
 public class TarryAutoConfiguration {
@@ -32,7 +32,7 @@ public class TarryAutoConfiguration {
         return new TarryListeners(beans, client, properties.grace(), properties.autoStartup());
     }
 
-    /** By itself, since spring-tx need not be there. */
+    /** A separate configuration, because spring-tx may be absent. */
     @Configuration(proxyBeanMethods = false)
     @ConditionalOnClass(name = "org.springframework.transaction.support.TransactionSynchronization")
     static class WithTransactions {

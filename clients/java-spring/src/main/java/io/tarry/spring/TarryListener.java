@@ -17,7 +17,7 @@ public @interface TarryListener {
     /** One, or several of which the first is served first. {@code ${…}} is resolved. */
     String[] topic();
 
-    /** So many jobs at once. */
+    /** The most parallel jobs. */
     int concurrency() default 10;
 
     /** As Spring Boot writes a duration. It is extended for as long as the method works. */

@@ -49,7 +49,7 @@ public class TarryListeners implements SmartLifecycle {
         return autoStartup;
     }
 
-    /** All are made before the first starts: one that is wrong stops the application before a job is taken. */
+    /** Creates all listeners before the first starts: an invalid one stops the application before a job is taken. */
     @Override
     public synchronized void start() {
         if (isRunning) {
@@ -86,7 +86,7 @@ public class TarryListeners implements SmartLifecycle {
         isRunning = false;
         CompletableFuture<?>[] ends = workers.stream().map(one -> one.stopAsync(grace)).toArray(CompletableFuture<?>[]::new);
         workers = List.of();
-        return CompletableFuture.allOf(ends).exceptionally(told -> null);
+        return CompletableFuture.allOf(ends).exceptionally(fault -> null);
     }
 
     private static Map<Method, TarryListener> methodsOf(Class<?> type) {

@@ -18,8 +18,8 @@ public class TarryTemplate {
     }
 
     /**
-     * Pushes once the transaction is committed, and not where it is rolled back; at once where there is none. A delay counts from then. Where the
-     * push fails the commit has been: the exception comes out of the transaction's end, and the rows are there.
+     * Pushes once the transaction is committed, and not if it is rolled back; immediately without a transaction. A delay counts from then. If the
+     * push fails, the commit is already done: the exception comes out of the transaction's end, and the rows exist.
      */
     public void pushAfterCommit(Push push) {
         if (!TransactionSynchronizationManager.isActualTransactionActive() || !TransactionSynchronizationManager.isSynchronizationActive()) {
@@ -29,7 +29,7 @@ public class TarryTemplate {
         pendingOfTransaction().pushes.add(push);
     }
 
-    /** One for each transaction: of several, Spring would leave out those behind the first that fails. */
+    /** Returns the one object of this transaction: of several, Spring would skip those after the first that fails. */
     private Pending pendingOfTransaction() {
         for (TransactionSynchronization one : TransactionSynchronizationManager.getSynchronizations()) {
             if (one instanceof Pending pending && pending.client == client) {
