@@ -81,26 +81,225 @@ void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->cancel_requested = mysql_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
 }
 
-/* ---- statements ---- */
+/* ---- results ---- */
 
-static struct buffer *statement_of(struct mysql_link *link, struct sql_call *call, uint64_t number)
+/* Keeps the result until the reply, which points into it. */
+static bool keep(struct mysql_link *link, struct sql_call *call)
 {
-    return mysql_statement(link,
-                           (struct mysql_step){.kind = MYSQL_CALL, .call = call, .number = number});
+    struct mysql_result *kept = mysql_result_keep(link);
+    if (!kept)
+        return false;
+    kept->users++;
+    return sql_call_keep(call, kept, mysql_result_free);
 }
 
-enum { /* Kinds of steps of a call. */
-       ASK_GET = 1,
-       ASK_HISTORY,
-       ASK_LIST,
-       ASK_FIGURES,
-       ASK_DELETED,
-       ASK_FORECAST,
-       ASK_UPKEEP,
-       ASK_ADOPT,
-       ASK_EXPIRE_NEXT,
-       ASK_FIND /* plus the index of the item */
-};
+static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result,
+                      bool has_name)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    if (!keep(link, call))
+        return false;
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    call->job_count = 0;
+    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct job *job = &call->jobs[call->job_count++].job;
+        mysql_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
+        job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
+        job->body = text_of(row, lengths, has_name);
+    }
+    return call->jobs != NULL;
+}
+
+static bool read_history(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    if (!keep(link, call))
+        return false;
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    call->job_count = 0;
+    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        call->jobs[call->job_count++].job =
+            (struct job){.topic = call->command->get.topic,
+                         .id = call->command->get.id,
+                         .state = JOB_FINISHED,
+                         .due_ms = mysql_number(row[AT]),
+                         .content_type = text_of(row, lengths, EVENT),
+                         .attempt = (uint32_t)mysql_number(row[ATTEMPT]),
+                         .taken_ms = mysql_number(row[STARTED]),
+                         .consumer = text_of(row, lengths, CONSUMER),
+                         .error = text_of(row, lengths, ERROR)};
+    }
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return call->jobs != NULL;
+}
+
+static bool read_get(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    step->call->status = libmariadb.mysql_num_rows(result) ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return read_jobs(link, step->call, result, true);
+}
+
+static bool read_list(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    size_t limit = call->command->list.limit;
+    if (!read_jobs(link, call, result, false))
+        return false;
+    if (call->job_count > limit) {
+        const struct job *last = &call->jobs[limit - 1].job;
+        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
+        call->job_count = limit;
+    }
+    return true;
+}
+
+/* Reads the figures of a topic. In this dialect, each count has its own column. */
+static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *lengths)
+{
+    struct sql_topic_figures figures = {.has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
+                                        .name = text_of(row, lengths, SQL_FIGURE_NAME),
+                                        .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION)};
+    for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
+        if (sql_topic_figure_is_number(i))
+            figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
+    for (int i = 0; i < SQL_COUNTS; i++)
+        figures.counts[i] = mysql_number(row[SQL_FIGURE_COUNTS + i]);
+    return figures;
+}
+
+static bool read_figures(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    if (!keep(link, call))
+        return false;
+    call->topics = calloc(count ? count : 1, sizeof *call->topics);
+    call->topic_count = 0;
+    while (call->topics && (row = libmariadb.mysql_fetch_row(result))) {
+        struct sql_topic_figures figures = figures_of(row, libmariadb.mysql_fetch_lengths(result));
+        sql_topic_figures_fill(&figures, &call->topics[call->topic_count++]);
+    }
+    if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
+        call->status = QUEUE_NOT_FOUND;
+    return call->topics != NULL;
+}
+
+static bool read_deleted(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    call->status = row && mysql_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
+    call->step_affected = row ? (uint64_t)mysql_number(row[1]) : 0;
+    if (call->status == QUEUE_OK)
+        sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
+    return true;
+}
+
+/* Reads a forecast. A minute of the first hour also counts for its hour. */
+static bool read_forecast(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct queue_forecast *forecast = step->call->forecast;
+    int64_t first_ms = forecast->from_ms / HOUR_MS * HOUR_MS;
+    MYSQL_ROW row;
+    (void)link;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        int64_t what = mysql_number(row[0]);
+        uint64_t jobs = (uint64_t)mysql_number(row[1]);
+        if (what == FORECAST_READY)
+            forecast->overdue += jobs;
+        else if (what < FORECAST_MINUTES) {
+            forecast->minutes[what] += jobs;
+            forecast->hours[(forecast->from_ms + what * MINUTE_MS - first_ms) / HOUR_MS] += jobs;
+        } else if (what < FORECAST_HOUR + FORECAST_HOURS)
+            forecast->hours[what - FORECAST_HOUR] += jobs;
+        else
+            forecast->later += jobs;
+    }
+    return true;
+}
+
+static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    call->others = row ? mysql_number(row[0]) : 0;
+    call->silent = row ? mysql_number(row[1]) : 0;
+    call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
+    call->is_heard = row && mysql_number(row[3]) != 0;
+    mysql_messages_listen(link, call->listens);
+    return true;
+}
+
+static bool read_adopt(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        struct sql_lease lease = {
+            .topic = (uint32_t)mysql_number(row[0]),
+            .lane = (uint32_t)mysql_number(row[1]),
+            .due_ms = mysql_number(row[2]),
+            .sequence = (uint64_t)mysql_number(row[3]),
+            .delivery = (uint64_t)mysql_number(row[4]),
+            .taken_ms = mysql_number(row[5]),
+        };
+        sql_effects_hold(&link->context->effects, &lease, mysql_number(row[6]));
+    }
+    return true;
+}
+
+static bool read_expire_next(struct mysql_link *link, const struct mysql_step *step,
+                             MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    enum { AGAIN_MS = 100 };
+    call->next_expire_ms = row && row[0] ? mysql_number(row[0]) : INT64_MAX;
+    if (call->step_affected >= EXPIRE_JOBS)
+        call->next_expire_ms = link->now_ms;
+    else if (row && mysql_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
+        call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold these rows */
+    return true;
+}
+
+static bool read_find(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct queue_result *out = &step->call->items[step->number];
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    if (!row)
+        return true;
+    out->status = QUEUE_OK;
+    out->state = (enum job_state)mysql_number(row[0]);
+    out->due_ms = mysql_number(row[1]);
+    if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
+        out->state = JOB_READY;
+    if (out->state == JOB_LEASED)
+        out->due_ms = 0;
+    return true;
+}
+
+/* ---- statements ---- */
+
+static struct buffer *statement_of(struct mysql_link *link, struct sql_call *call,
+                                   mysql_reader *read)
+{
+    return mysql_statement_of(link, (struct mysql_step){.read = read, .call = call});
+}
+
+static struct buffer *procedure_of(struct mysql_link *link, struct sql_call *call,
+                                   mysql_reader *read)
+{
+    return mysql_statement_of(
+        link, (struct mysql_step){.read = read, .call = call, .is_procedure = true});
+}
 
 static struct mysql_topic *topic_of(const struct mysql_link *link, const struct sql_call *call)
 {
@@ -111,7 +310,7 @@ static struct mysql_topic *topic_of(const struct mysql_link *link, const struct 
 
 static void append_history_of(struct mysql_link *link, struct sql_call *call)
 {
-    struct buffer *out = statement_of(link, call, ASK_HISTORY);
+    struct buffer *out = statement_of(link, call, read_history);
     buffer_append_text(out, "SELECT at,event,attempt,started,consumer,error FROM (SELECT h.* FROM "
                             "tarry.topic t STRAIGHT_JOIN tarry.history h ON h.topic=t.topic AND "
                             "h.at>=@tarry_now-t.history WHERE t.name=");
@@ -128,7 +327,7 @@ static void append_get(struct mysql_link *link, struct sql_call *call)
         append_history_of(link, call);
         return;
     }
-    struct buffer *out = statement_of(link, call, ASK_GET);
+    struct buffer *out = statement_of(link, call, read_get);
     buffer_append_format(out,
                          "SELECT t.name,j.body,%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
                          "j.topic=t.topic WHERE t.name=",
@@ -175,7 +374,7 @@ static void append_list(struct mysql_link *link, struct sql_call *call)
         call->status = QUEUE_NOT_FOUND;
         return;
     }
-    struct buffer *out = statement_of(link, call, ASK_LIST);
+    struct buffer *out = statement_of(link, call, read_list);
     for (size_t i = 0; i < topic->lane_count; i++) {
         append_list_lane(link, out, call, &cursor, topic->lanes[i]);
         buffer_append_text(out, " UNION ALL ");
@@ -195,7 +394,7 @@ static void quote_or_null(struct buffer *out, struct slice text)
 static void append_figures(struct mysql_link *link, struct sql_call *call, struct slice name,
                            struct slice after, uint32_t limit)
 {
-    struct buffer *out = statement_of(link, call, ASK_FIGURES);
+    struct buffer *out = procedure_of(link, call, read_figures);
     buffer_append_text(out, "CALL tarry.server_figures(");
     quote_or_null(out, name);
     buffer_append_byte(out, ',');
@@ -203,15 +402,10 @@ static void append_figures(struct mysql_link *link, struct sql_call *call, struc
     buffer_append_format(out, ",%u)", limit);
 }
 
-static struct buffer *statement_plain(struct mysql_link *link)
-{
-    return mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
-}
-
 static void append_put(struct mysql_link *link, struct sql_call *call, struct mysql_topic *topic)
 {
     const struct topic_settings *settings = &call->command->topic.settings;
-    struct buffer *out = statement_plain(link);
+    struct buffer *out = mysql_statement(link, NULL);
     buffer_append_format(
         out,
         "UPDATE tarry.topic SET lease=%lld,ttl=%lld,backoff_kind=%d,backoff_first=%lld,"
@@ -235,7 +429,7 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
     link->wants_days = link->wants_days || settings->history_ms > topic->settings.history_ms;
     if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
         return;
-    out = statement_plain(link);
+    out = mysql_statement(link, NULL);
     if (settings->policy.ttl_ms)
         buffer_append_format(out, "UPDATE tarry.job SET expire=GREATEST(due,first_due+%lld)",
                              (long long)settings->policy.ttl_ms);
@@ -250,7 +444,7 @@ static void append_pause(struct mysql_link *link, struct sql_call *call,
     const struct queue_topic_call *command = &call->command->topic;
     bool is_pause = command->verb == QUEUE_TOPIC_PAUSE;
     int64_t until_ms = is_pause && command->pause_ms > 0 ? link->now_ms + command->pause_ms + 1 : 0;
-    buffer_append_format(statement_plain(link),
+    buffer_append_format(mysql_statement(link, NULL),
                          "UPDATE tarry.topic SET paused=%d,paused_until=%lld WHERE topic=%u",
                          is_pause, (long long)until_ms, topic->number);
 }
@@ -260,8 +454,7 @@ static void append_step(struct mysql_link *link, struct sql_call *call,
                         const struct mysql_topic *topic)
 {
     const struct queue_topic_call *command = &call->command->topic;
-    struct buffer *out =
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_OWN_ROWS, .call = call});
+    struct buffer *out = statement_of(link, call, mysql_read_rows);
     uint64_t jobs = STEP_JOBS;
     buffer_append_format(out, "SELECT %s FROM tarry.job j WHERE j.topic=%u", mysql_row_columns,
                          topic->number);
@@ -306,7 +499,7 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
         return;
     }
     if (command->verb == QUEUE_TOPIC_DELETE) {
-        struct buffer *out = statement_of(link, call, ASK_DELETED);
+        struct buffer *out = procedure_of(link, call, read_deleted);
         buffer_append_text(out, "CALL tarry.server_delete(");
         mysql_quote(out, command->topic);
         buffer_append_byte(out, ')');
@@ -349,7 +542,7 @@ static void append_forecast(struct mysql_link *link, struct sql_call *call)
             return;
         }
     }
-    struct buffer *out = statement_of(link, call, ASK_FORECAST);
+    struct buffer *out = statement_of(link, call, read_forecast);
     buffer_append_format(out,
                          "SELECT IF(j.due<=%lld,%d,IF(j.due<%lld,GREATEST(0,j.due-%lld) DIV %lld,"
                          "%d+LEAST(%d,(j.due-%lld) DIV %lld))),COUNT(*) FROM tarry.topic t "
@@ -378,7 +571,8 @@ static void append_finds(struct mysql_link *link, struct sql_call *call)
         *out = (struct queue_result){.topic = command->finds[i].topic,
                                      .id = command->finds[i].id,
                                      .status = QUEUE_NOT_FOUND};
-        struct buffer *text = statement_of(link, call, ASK_FIND + i);
+        struct buffer *text = mysql_statement_of(
+            link, (struct mysql_step){.read = read_find, .call = call, .number = i});
         buffer_append_text(text,
                            "SELECT j.state,j.due FROM tarry.topic t STRAIGHT_JOIN tarry.job j "
                            "ON j.topic=t.topic WHERE t.name=");
@@ -428,21 +622,21 @@ void mysql_append_call(struct mysql_link *link, struct sql_call *call)
         break;
     case SQL_CALL_EXPIRE:
         buffer_append_format(
-            mysql_statement(link, (struct mysql_step){.kind = MYSQL_OWN_ROWS, .call = call}),
+            statement_of(link, call, mysql_read_rows),
             "SELECT %s FROM tarry.job FORCE INDEX (job_expire) WHERE expire<=%lld AND state=1 "
             "ORDER BY expire LIMIT %d FOR UPDATE SKIP LOCKED",
             mysql_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
         break;
     case SQL_CALL_UPKEEP:
-        buffer_append_format(statement_of(link, call, ASK_UPKEEP),
+        buffer_append_format(procedure_of(link, call, read_upkeep),
                              "CALL tarry.server_upkeep(%lld,%d)", server, call->listens);
         break;
     case SQL_CALL_ADOPT:
-        buffer_append_format(statement_of(link, call, ASK_ADOPT), "CALL tarry.server_adopt(%lld)",
+        buffer_append_format(procedure_of(link, call, read_adopt), "CALL tarry.server_adopt(%lld)",
                              server);
         break;
     case SQL_CALL_GOODBYE:
-        buffer_append_format(statement_plain(link),
+        buffer_append_format(mysql_statement(link, NULL),
                              "UPDATE tarry.server SET beat=0,heard=0 WHERE server=%lld", server);
         break;
     case SQL_CALL_END:
@@ -457,227 +651,11 @@ void mysql_append_call_end(struct mysql_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_EXPIRE)
         buffer_append_format(
-            statement_of(link, call, ASK_EXPIRE_NEXT),
+            statement_of(link, call, read_expire_next),
             "SELECT (SELECT expire FROM tarry.job FORCE INDEX (job_expire) WHERE expire>%lld AND "
             "state=1 ORDER BY expire LIMIT 1),EXISTS(SELECT 1 FROM tarry.job FORCE INDEX "
             "(job_expire) WHERE expire<=%lld AND state=1)",
             (long long)link->now_ms, (long long)link->now_ms);
-}
-
-/* ---- results ---- */
-
-static bool keep(struct sql_call *call, struct mysql_result *result)
-{
-    result->users++;
-    return sql_call_keep(call, result, mysql_result_free);
-}
-
-static bool read_jobs(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result,
-                      bool has_name)
-{
-    size_t count = (size_t)libmariadb.mysql_num_rows(result);
-    MYSQL_ROW row;
-    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
-    call->job_count = 0;
-    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
-        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct job *job = &call->jobs[call->job_count++].job;
-        mysql_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
-        job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
-        job->body = text_of(row, lengths, has_name);
-    }
-    return call->jobs != NULL;
-}
-
-static bool read_history(struct sql_call *call, MYSQL_RES *result)
-{
-    enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
-    size_t count = (size_t)libmariadb.mysql_num_rows(result);
-    MYSQL_ROW row;
-    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
-    call->job_count = 0;
-    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
-        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        call->jobs[call->job_count++].job =
-            (struct job){.topic = call->command->get.topic,
-                         .id = call->command->get.id,
-                         .state = JOB_FINISHED,
-                         .due_ms = mysql_number(row[AT]),
-                         .content_type = text_of(row, lengths, EVENT),
-                         .attempt = (uint32_t)mysql_number(row[ATTEMPT]),
-                         .taken_ms = mysql_number(row[STARTED]),
-                         .consumer = text_of(row, lengths, CONSUMER),
-                         .error = text_of(row, lengths, ERROR)};
-    }
-    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
-    return call->jobs != NULL;
-}
-
-static bool read_list(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
-{
-    size_t limit = call->command->list.limit;
-    if (!read_jobs(link, call, result, false))
-        return false;
-    if (call->job_count > limit) {
-        const struct job *last = &call->jobs[limit - 1].job;
-        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
-        call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
-        call->job_count = limit;
-    }
-    return true;
-}
-
-/* Reads the figures of a topic. In this dialect, each count has its own column. */
-static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *lengths)
-{
-    struct sql_topic_figures figures = {.has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
-                                        .name = text_of(row, lengths, SQL_FIGURE_NAME),
-                                        .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION)};
-    for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
-        if (sql_topic_figure_is_number(i))
-            figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
-    for (int i = 0; i < SQL_COUNTS; i++)
-        figures.counts[i] = mysql_number(row[SQL_FIGURE_COUNTS + i]);
-    return figures;
-}
-
-static bool read_figures(struct sql_call *call, MYSQL_RES *result)
-{
-    size_t count = (size_t)libmariadb.mysql_num_rows(result);
-    MYSQL_ROW row;
-    call->topics = calloc(count ? count : 1, sizeof *call->topics);
-    call->topic_count = 0;
-    while (call->topics && (row = libmariadb.mysql_fetch_row(result))) {
-        struct sql_topic_figures figures = figures_of(row, libmariadb.mysql_fetch_lengths(result));
-        sql_topic_figures_fill(&figures, &call->topics[call->topic_count++]);
-    }
-    if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
-        call->status = QUEUE_NOT_FOUND;
-    return call->topics != NULL;
-}
-
-static void read_deleted(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
-{
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    call->status = row && mysql_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
-    call->step_affected = row ? (uint64_t)mysql_number(row[1]) : 0;
-    if (call->status == QUEUE_OK)
-        sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
-}
-
-/* Reads a forecast. A minute of the first hour also counts for its hour. */
-static void read_forecast(struct sql_call *call, MYSQL_RES *result)
-{
-    struct queue_forecast *forecast = call->forecast;
-    int64_t first_ms = forecast->from_ms / HOUR_MS * HOUR_MS;
-    MYSQL_ROW row;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        int64_t what = mysql_number(row[0]);
-        uint64_t jobs = (uint64_t)mysql_number(row[1]);
-        if (what == FORECAST_READY)
-            forecast->overdue += jobs;
-        else if (what < FORECAST_MINUTES) {
-            forecast->minutes[what] += jobs;
-            forecast->hours[(forecast->from_ms + what * MINUTE_MS - first_ms) / HOUR_MS] += jobs;
-        } else if (what < FORECAST_HOUR + FORECAST_HOURS)
-            forecast->hours[what - FORECAST_HOUR] += jobs;
-        else
-            forecast->later += jobs;
-    }
-}
-
-static void read_upkeep(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
-{
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    call->others = row ? mysql_number(row[0]) : 0;
-    call->silent = row ? mysql_number(row[1]) : 0;
-    call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
-    call->is_heard = row && mysql_number(row[3]) != 0;
-    mysql_messages_listen(link, call->listens);
-}
-
-static void read_adopt(struct mysql_link *link, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        struct sql_lease lease = {
-            .topic = (uint32_t)mysql_number(row[0]),
-            .lane = (uint32_t)mysql_number(row[1]),
-            .due_ms = mysql_number(row[2]),
-            .sequence = (uint64_t)mysql_number(row[3]),
-            .delivery = (uint64_t)mysql_number(row[4]),
-            .taken_ms = mysql_number(row[5]),
-        };
-        sql_effects_hold(&link->context->effects, &lease, mysql_number(row[6]));
-    }
-}
-
-static void read_expire_next(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
-{
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    enum { AGAIN_MS = 100 };
-    call->next_expire_ms = row && row[0] ? mysql_number(row[0]) : INT64_MAX;
-    if (call->step_affected >= EXPIRE_JOBS)
-        call->next_expire_ms = link->now_ms;
-    else if (row && mysql_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
-        call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold these rows */
-}
-
-static void read_find(struct mysql_link *link, struct queue_result *out, MYSQL_RES *result)
-{
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    if (!row)
-        return;
-    out->status = QUEUE_OK;
-    out->state = (enum job_state)mysql_number(row[0]);
-    out->due_ms = mysql_number(row[1]);
-    if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
-        out->state = JOB_READY;
-    if (out->state == JOB_LEASED)
-        out->due_ms = 0;
-}
-
-bool mysql_read_call(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
-{
-    struct sql_call *call = step->call;
-    struct mysql_result *kept = mysql_result_keep(link, result);
-    if (!kept || !keep(call, kept))
-        return false;
-    switch (step->number) {
-    case ASK_GET:
-        call->status = libmariadb.mysql_num_rows(result) ? QUEUE_OK : QUEUE_NOT_FOUND;
-        return read_jobs(link, call, result, true);
-    case ASK_HISTORY:
-        return read_history(call, result);
-    case ASK_LIST:
-        return read_list(link, call, result);
-    case ASK_FIGURES:
-        return read_figures(call, result);
-    case ASK_DELETED:
-        read_deleted(link, call, result);
-        return true;
-    case ASK_FORECAST:
-        read_forecast(call, result);
-        return true;
-    case ASK_UPKEEP:
-        read_upkeep(link, call, result);
-        return true;
-    case ASK_ADOPT:
-        read_adopt(link, result);
-        return true;
-    case ASK_EXPIRE_NEXT:
-        read_expire_next(link, call, result);
-        return true;
-    default:
-        read_find(link, &call->items[step->number - ASK_FIND], result);
-        return true;
-    }
-}
-
-bool mysql_step_is_procedure(const struct mysql_step *step)
-{
-    return step->number != ASK_GET && step->number != ASK_HISTORY && step->number != ASK_LIST &&
-           step->number != ASK_FORECAST && step->number < ASK_EXPIRE_NEXT;
 }
 
 /* Ends a step of a purge or redrive, and determines whether another one must follow. */

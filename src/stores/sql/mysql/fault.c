@@ -50,7 +50,7 @@ bool mysql_note_error(struct mysql_link *link)
     const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
     if (!is_of_the_client && link->step < link->steps.count &&
-        link->steps.at[link->step].kind == MYSQL_AFTER)
+        link->steps.at[link->step].is_optional)
         return false; /* all essential changes are committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)

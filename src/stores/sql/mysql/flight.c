@@ -31,19 +31,32 @@ static struct buffer *statement_begin(struct mysql_link *link, struct mysql_step
     return &link->text;
 }
 
-struct buffer *mysql_statement(struct mysql_link *link, struct mysql_step step)
+struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step step)
 {
     return statement_begin(link, step, false);
 }
 
-struct buffer *mysql_statement_apart(struct mysql_link *link, struct mysql_step step)
+struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read)
 {
-    return statement_begin(link, step, true);
+    return statement_begin(link, (struct mysql_step){.read = read}, false);
 }
 
-struct buffer *mysql_statement_plain(struct mysql_link *link, enum mysql_step_kind kind)
+struct buffer *mysql_statement_apart(struct mysql_link *link)
 {
-    return mysql_statement(link, (struct mysql_step){.kind = kind});
+    return statement_begin(link, (struct mysql_step){0}, true);
+}
+
+static bool read_changed(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)result;
+    if (libmariadb.mysql_affected_rows(link->mysql) != step->number)
+        mysql_note_fault(link, SQL_FAULT_PASSING, "TY002", "a row changed under its lock");
+    return true;
+}
+
+struct buffer *mysql_statement_changing(struct mysql_link *link, size_t count)
+{
+    return mysql_statement_of(link, (struct mysql_step){.read = read_changed, .number = count});
 }
 
 /* Returns whether the byte is escaped in a quoted text. */
@@ -100,8 +113,16 @@ int64_t mysql_number(const char *text)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-struct mysql_result *mysql_result_keep(struct mysql_link *link, MYSQL_RES *result)
+MYSQL_RES *mysql_result_take(struct mysql_link *link)
 {
+    MYSQL_RES *result = link->result;
+    link->result = NULL;
+    return result;
+}
+
+struct mysql_result *mysql_result_keep(struct mysql_link *link)
+{
+    MYSQL_RES *result = mysql_result_take(link);
     struct mysql_result *kept = calloc(1, sizeof *kept);
     if (kept && mysql_results_add(&link->results, kept)) {
         *kept = (struct mysql_result){.result = result, .users = 1};

@@ -45,7 +45,7 @@ void mysql_append_history(struct mysql_link *link)
     size_t begun = 0;
     for (size_t i = 0; i < link->events.count; i++) {
         if (!out || out->len - begun > STATEMENT_BYTES) {
-            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
+            out = mysql_statement(link, NULL);
             begun = out->len;
             buffer_append_text(out, "INSERT INTO tarry.history "
                                     "(at,topic,id,event,attempt,started,consumer,error) VALUES ");
@@ -65,6 +65,6 @@ void mysql_append_history_days(struct mysql_link *link)
             link->wants_days = true;
     }
     if (link->wants_days)
-        buffer_append_text(mysql_statement(link, (struct mysql_step){.kind = MYSQL_AFTER}),
+        buffer_append_text(mysql_statement_of(link, (struct mysql_step){.is_optional = true}),
                            "CALL tarry.server_history_days()");
 }

@@ -10,9 +10,77 @@ enum { KEYS_MAX = 500 }; /* per statement */
  * whole seconds. The call is repeated separately, so other calls need not wait with it. */
 static const char for_update[] = " FOR UPDATE NOWAIT";
 
+/* ---- results ---- */
+
+/* Reads rows. `step->call`: the call that has selected them itself, or NULL. */
+bool mysql_read_rows(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    bool is_good = true;
+    const struct sql_call *owner = step->call;
+    while (is_good && (row = libmariadb.mysql_fetch_row(result))) {
+        struct mysql_row *read = mysql_row_read(link, row, libmariadb.mysql_fetch_lengths(result));
+        is_good = read != NULL;
+        if (read && owner)
+            read->owner = owner;
+        if (read && owner) /* the remembered topic may be outdated or missing */
+            is_good = mysql_topic_want_number(link, read->stored_at.topic) != NULL;
+    }
+    return is_good;
+}
+
+static bool read_acks(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result)))
+        if (!mysql_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
+            return false;
+    return true;
+}
+
+static bool read_finished(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        uint32_t number = (uint32_t)mysql_number(row[0]);
+        struct mysql_topic *topic =
+            mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        struct mysql_row *known =
+            topic ? mysql_row_need(link, topic,
+                                   slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]))
+                  : NULL;
+        if (topic && !known)
+            return false;
+        if (known)
+            known->finished_until_ms = mysql_number(row[2]);
+    }
+    return true;
+}
+
+static bool read_job_count(struct mysql_link *link, const struct mysql_step *step,
+                           MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)link;
+    step->topic->jobs = row ? mysql_number(row[0]) : 0;
+    return true;
+}
+
+static bool read_number(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)step;
+    (void)result;
+    link->number = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
+    return true;
+}
+
+/* ---- statements ---- */
+
 /* Appends queries for jobs and remembered ids of a topic, for the ids that have rows. */
 static void append_ids(struct mysql_link *link, const struct mysql_topic *topic, const char *select,
-                       enum mysql_step_kind kind, const char *end)
+                       mysql_reader *read, const char *end)
 {
     struct buffer *out = NULL;
     size_t count = 0;
@@ -23,7 +91,7 @@ static void append_ids(struct mysql_link *link, const struct mysql_topic *topic,
         if (!out || count == KEYS_MAX) {
             if (out)
                 buffer_append_format(out, ")%s", end);
-            out = mysql_statement_plain(link, kind);
+            out = mysql_statement(link, read);
             buffer_append_format(out, "%s WHERE topic=%u AND id IN (", select, topic->number);
             count = 0;
         }
@@ -121,7 +189,7 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
 
 static struct buffer *append_lease_rows(struct mysql_link *link, bool is_ack)
 {
-    struct buffer *out = mysql_statement_plain(link, is_ack ? MYSQL_ACKS : MYSQL_READ_ROWS);
+    struct buffer *out = mysql_statement(link, is_ack ? read_acks : mysql_read_rows);
     buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
                          is_ack ? mysql_ack_columns : mysql_row_columns);
     return out;
@@ -180,10 +248,10 @@ static void append_leases(struct mysql_link *link, const struct named_leases *le
 
 static void append_limit(struct mysql_link *link, struct mysql_topic *topic)
 {
-    buffer_append_format(mysql_statement_plain(link, MYSQL_NOTHING),
+    buffer_append_format(mysql_statement(link, NULL),
                          "SELECT topic FROM tarry.topic WHERE topic=%u FOR UPDATE", topic->number);
     buffer_append_format(
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_JOB_COUNT, .topic = topic}),
+        mysql_statement_of(link, (struct mysql_step){.read = read_job_count, .topic = topic}),
         "SELECT (SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally WHERE topic=%u)+"
         "(SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally_add WHERE topic=%u)",
         topic->number, topic->number);
@@ -200,7 +268,7 @@ void mysql_append_locks(struct mysql_link *link)
         return;
     }
     if (link->has_pushes)
-        buffer_append_text(mysql_statement_plain(link, MYSQL_NUMBER),
+        buffer_append_text(mysql_statement(link, read_number),
                            "INSERT INTO tarry.number () VALUES ()");
     (void)snprintf(select, sizeof select, "SELECT %s FROM tarry.job FORCE INDEX (job_id)",
                    mysql_row_columns);
@@ -211,55 +279,9 @@ void mysql_append_locks(struct mysql_link *link)
             continue;
         if (topic->is_pushed_to && topic->settings.max_jobs)
             append_limit(link, topic);
-        append_ids(link, topic, select, MYSQL_READ_ROWS, for_update);
+        append_ids(link, topic, select, mysql_read_rows, for_update);
         if (topic->is_pushed_to)
-            append_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MYSQL_FINISHED,
-                       "");
+            append_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", read_finished, "");
     }
     named_leases_fini(&leases);
-}
-
-/* ---- results ---- */
-
-bool mysql_read_rows(struct mysql_link *link, MYSQL_RES *result, struct sql_call *owner)
-{
-    MYSQL_ROW row;
-    bool is_good = true;
-    while (is_good && (row = libmariadb.mysql_fetch_row(result))) {
-        struct mysql_row *read = mysql_row_read(link, row, libmariadb.mysql_fetch_lengths(result));
-        is_good = read != NULL;
-        if (read && owner)
-            read->owner = owner;
-        if (read && owner) /* the remembered topic may be outdated or missing */
-            is_good = mysql_topic_want_number(link, read->stored_at.topic) != NULL;
-    }
-    return is_good;
-}
-
-bool mysql_read_acks(struct mysql_link *link, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    while ((row = libmariadb.mysql_fetch_row(result)))
-        if (!mysql_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
-            return false;
-    return true;
-}
-
-bool mysql_read_finished(struct mysql_link *link, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        uint32_t number = (uint32_t)mysql_number(row[0]);
-        struct mysql_topic *topic =
-            mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
-        struct mysql_row *known =
-            topic ? mysql_row_need(link, topic,
-                                   slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]))
-                  : NULL;
-        if (topic && !known)
-            return false;
-        if (known)
-            known->finished_until_ms = mysql_number(row[2]);
-    }
-    return true;
 }

@@ -48,7 +48,7 @@ void mysql_append_messages(struct mysql_link *link)
         }
         link->second_bytes += part.len;
         if (!out) {
-            out = mysql_statement_plain(link, MYSQL_NOTHING);
+            out = mysql_statement(link, NULL);
             buffer_append_text(out,
                                "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ");
         }
@@ -91,6 +91,17 @@ static void forget_peers(struct mysql_link *link)
             peers->at[i - 1] = peers->at[--peers->count];
 }
 
+static bool read_messages(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    messages_drop(link);
+    if (!mysql_peers_reserve(&link->peers, link->peers.count + count))
+        return false;
+    link->messages = mysql_result_take(link);
+    step->call->has_more = count == READ_MAX;
+    return true;
+}
+
 /* Appends a query that finds the new messages by index only, and then reads their texts. */
 void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
 {
@@ -99,7 +110,7 @@ void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
     if (!link->listens_since_ms)
         return;
     forget_peers(link);
-    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_MESSAGES, .call = call});
+    out = mysql_statement_of(link, (struct mysql_step){.read = read_messages, .call = call});
     buffer_append_format(out,
                          "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
                          "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
@@ -116,19 +127,6 @@ void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
                          "%s) ORDER BY n LIMIT %d) x STRAIGHT_JOIN tarry.message m ON m.n=x.n "
                          "ORDER BY m.n",
                          peers->count ? ")" : "", READ_MAX);
-}
-
-bool mysql_read_messages(struct mysql_link *link, struct sql_call *call, MYSQL_RES *result)
-{
-    size_t count = (size_t)libmariadb.mysql_num_rows(result);
-    messages_drop(link);
-    if (!mysql_peers_reserve(&link->peers, link->peers.count + count)) {
-        libmariadb.mysql_free_result(result);
-        return false;
-    }
-    link->messages = result;
-    call->has_more = count == READ_MAX;
-    return true;
 }
 
 /* Returns the peer of a server, and creates it if necessary. */

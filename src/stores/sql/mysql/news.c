@@ -9,11 +9,43 @@ enum {
     HEARD_MAX = 1024
 };
 
+static bool was_heard(struct mysql_link *link, uint64_t number)
+{
+    for (size_t i = 0; i < link->heard.count; i++)
+        if (link->heard.at[i] == number)
+            return true;
+    if (link->heard.count < HEARD_MAX)
+        return !mysql_sequence_list_add(&link->heard, number);
+    link->heard.at[link->heard_next++ % HEARD_MAX] = number;
+    return false;
+}
+
+/* Reads notifications. Earlier ones are not needed: each new connection discards all bounds. */
+static bool read_news(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        struct sql_news news = {.due_ms = INT64_MAX};
+        if (was_heard(link, (uint64_t)mysql_number(row[0])))
+            continue;
+        (void)snprintf(news.name, sizeof news.name, "%s", row[2]);
+        if (row[1][0] == 'r')
+            news.due_ms = mysql_number(row[3]);
+        news.changed = row[1][0] == 't';
+        news.look = row[1][0] == 'l';
+        news.died = row[1][0] == 'd';
+        if (!sql_news_list_add(&link->news, news))
+            return false;
+    }
+    return true;
+}
+
 /* Appends a query for notifications of other servers from the last seconds. Repeated ones are
  * recognized later. */
 void mysql_append_hear(struct mysql_link *link)
 {
-    buffer_append_format(mysql_statement_plain(link, MYSQL_NEWS),
+    buffer_append_format(mysql_statement(link, read_news),
                          "SELECT n,what,name,due FROM tarry.news WHERE at>@tarry_now-%d AND "
                          "server<>%lld",
                          NEWS_MS, (long long)link->context->server);
@@ -42,7 +74,7 @@ void mysql_append_tallies(struct mysql_link *link)
             counted[columns++] = k;
     if (!columns)
         return;
-    out = mysql_statement_plain(link, MYSQL_NOTHING);
+    out = mysql_statement(link, NULL);
     buffer_append_text(out, "INSERT INTO tarry.tally (topic,slot");
     for (int k = 0; k < columns; k++)
         buffer_append_format(out, ",%s", names[counted[k]]);
@@ -65,7 +97,7 @@ static void append_one_news(struct mysql_link *link, struct buffer **out, char w
                             const char *name, int64_t due_ms)
 {
     if (!*out) {
-        *out = mysql_statement_plain(link, MYSQL_NOTHING);
+        *out = mysql_statement(link, NULL);
         buffer_append_text(*out, "INSERT INTO tarry.news (at,server,what,name,due) VALUES ");
     } else {
         buffer_append_byte(*out, ',');
@@ -91,35 +123,4 @@ void mysql_append_news(struct mysql_link *link)
         if (news->died)
             append_one_news(link, &out, 'd', news->name, 0);
     }
-}
-
-static bool was_heard(struct mysql_link *link, uint64_t number)
-{
-    for (size_t i = 0; i < link->heard.count; i++)
-        if (link->heard.at[i] == number)
-            return true;
-    if (link->heard.count < HEARD_MAX)
-        return !mysql_sequence_list_add(&link->heard, number);
-    link->heard.at[link->heard_next++ % HEARD_MAX] = number;
-    return false;
-}
-
-/* Reads notifications. Earlier ones are not needed: each new connection discards all bounds. */
-bool mysql_read_news(struct mysql_link *link, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        struct sql_news news = {.due_ms = INT64_MAX};
-        if (was_heard(link, (uint64_t)mysql_number(row[0])))
-            continue;
-        (void)snprintf(news.name, sizeof news.name, "%s", row[2]);
-        if (row[1][0] == 'r')
-            news.due_ms = mysql_number(row[3]);
-        news.changed = row[1][0] == 't';
-        news.look = row[1][0] == 'l';
-        news.died = row[1][0] == 'd';
-        if (!sql_news_list_add(&link->news, news))
-            return false;
-    }
-    return true;
 }

@@ -286,8 +286,7 @@ static void append_delete_of_run(struct mysql_link *link, struct mysql_row *cons
                                  size_t count)
 {
     struct mysql_run run = {0};
-    struct buffer *out =
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    struct buffer *out = mysql_statement_changing(link, count);
     for (size_t i = 0; i < count; i++)
         (void)run_add_row(&run, rows[i]);
     buffer_append_text(out, mysql_no_wait);
@@ -299,8 +298,7 @@ static void append_delete_of_run(struct mysql_link *link, struct mysql_row *cons
  * table; MySQL requires an explicit hint. */
 static void append_delete(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
 {
-    struct buffer *out =
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    struct buffer *out = mysql_statement_changing(link, count);
     buffer_append_text(out, link->is_mariadb
                                 ? "DELETE FROM tarry.server_job WHERE "
                                 : "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
@@ -398,10 +396,9 @@ static void append_inserts(struct mysql_link *link)
         const struct mysql_row *row = link->rows.at[i];
         if (!row->exists || !row->fresh)
             continue;
-        const struct mysql_step step = {.kind = MYSQL_NOTHING};
         bool is_large = row->push->body.len > full / 2;
         if (!out || is_large || out->len - begun > full) {
-            out = is_large ? mysql_statement_apart(link, step) : mysql_statement(link, step);
+            out = is_large ? mysql_statement_apart(link) : mysql_statement(link, NULL);
             if (out->failed)
                 return;
             begun = out->len;
@@ -419,8 +416,7 @@ static void append_inserts(struct mysql_link *link)
 
 static void append_update(struct mysql_link *link, const struct mysql_row *row)
 {
-    struct buffer *out =
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = 1});
+    struct buffer *out = mysql_statement_changing(link, 1);
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
     if (row->extended || row->requested) {
         buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
@@ -458,7 +454,7 @@ static void append_finished(struct mysql_link *link)
         if (out)
             buffer_append_byte(out, ',');
         else {
-            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
+            out = mysql_statement(link, NULL);
             buffer_append_text(out, "INSERT INTO tarry.finished VALUES ");
         }
         buffer_append_format(out, "(%u,", topic_number_of(row));
@@ -481,7 +477,7 @@ static void append_lanes(struct mysql_link *link)
         if (out)
             buffer_append_byte(out, ',');
         else {
-            out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_NOTHING});
+            out = mysql_statement(link, NULL);
             buffer_append_text(out, "INSERT IGNORE INTO tarry.lane VALUES ");
         }
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);

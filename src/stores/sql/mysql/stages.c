@@ -5,14 +5,34 @@
 
 enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
 
+static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row = result ? libmariadb.mysql_fetch_row(result) : NULL;
+    (void)step;
+    link->now_ms = row ? mysql_number(row[0]) : 0;
+    link->context->now_ms = link->now_ms;
+    link->context->now_seen_us = clock_inner_us();
+    return true;
+}
+
+static bool read_ticket(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)step;
+    (void)result;
+    if (libmariadb.mysql_affected_rows(link->mysql) != 1)
+        mysql_note_fault(link, SQL_FAULT_GONE, "TY001",
+                         "the ticket of this server is not the next one");
+    return true;
+}
+
 static void append_begin(struct mysql_link *link)
 {
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "START TRANSACTION");
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "SET @tarry_now=tarry.now_ms()");
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOW), "SELECT @tarry_now");
+    buffer_append_text(mysql_statement(link, NULL), "START TRANSACTION");
+    buffer_append_text(mysql_statement(link, NULL), "SET @tarry_now=tarry.now_ms()");
+    buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now");
     if (!link->turn.ticket)
         return;
-    buffer_append_format(mysql_statement_plain(link, MYSQL_TICKET),
+    buffer_append_format(mysql_statement(link, read_ticket),
                          "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
                          "number=%lld",
                          (long long)link->turn.ticket, (long long)link->context->server,
@@ -21,7 +41,7 @@ static void append_begin(struct mysql_link *link)
      * jobs. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
         buffer_append_format(
-            mysql_statement_plain(link, MYSQL_NOTHING),
+            mysql_statement(link, NULL),
             "INSERT IGNORE INTO tarry.server (server,beat) VALUES (%lld,@tarry_now)",
             (long long)link->context->server);
 }
@@ -157,7 +177,7 @@ void mysql_turn_commit(struct mysql_link *link)
         mysql_append_news(link);
     if (link->turn.is_heard)
         mysql_append_messages(link);
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "COMMIT");
+    buffer_append_text(mysql_statement(link, NULL), "COMMIT");
     mysql_append_history_days(link);
 }
 
@@ -165,5 +185,5 @@ void mysql_turn_rollback(struct mysql_link *link)
 {
     mysql_flight_begin(link);
     link->part = MYSQL_ROLLBACK;
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING), "ROLLBACK");
+    buffer_append_text(mysql_statement(link, NULL), "ROLLBACK");
 }

@@ -59,11 +59,46 @@ static void want_takes(struct mysql_link *link)
     }
 }
 
+static bool read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    enum { BY_SQL, BODY, COLUMNS };
+    struct mysql_topic *topic = step->topic;
+    struct mysql_result *kept = mysql_result_keep(link);
+    MYSQL_ROW row;
+    if (!kept)
+        return false;
+    if (is_paused(link, topic) && !step->call)
+        return true;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct mysql_taken taken = {.topic = topic, .named = step->call, .result = kept};
+        mysql_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
+        taken.lane = taken.job.job.priority;
+        taken.has_body = row[BODY] != NULL;
+        taken.job.job.topic = slice_of(topic->name);
+        taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
+        taken.body_bytes = mysql_body_bytes(row + COLUMNS);
+        if (mysql_number(row[BY_SQL]) != 0)
+            link->context->by_sql = true;
+        if (!mysql_taken_list_add(&link->taken, taken))
+            return false;
+    }
+    return true;
+}
+
+static bool read_delivery(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    (void)step;
+    (void)result;
+    link->delivery = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
+    return true;
+}
+
 static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *topic,
                                    struct sql_call *call, const char *index)
 {
-    struct buffer *out = mysql_statement(
-        link, (struct mysql_step){.kind = MYSQL_TAKE, .topic = topic, .call = call});
+    struct buffer *out = mysql_statement_of(
+        link, (struct mysql_step){.read = read_take, .topic = topic, .call = call});
     buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
     buffer_append_format(
         out, "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
@@ -122,36 +157,9 @@ void mysql_append_takes(struct mysql_link *link)
     }
     /* After the rows are locked, so that the delivery numbers of a job increase. */
     if (link->steps.count > before)
-        buffer_append_text(mysql_statement(link, (struct mysql_step){.kind = MYSQL_DELIVERY}),
+        buffer_append_text(mysql_statement(link, read_delivery),
                            "INSERT INTO tarry.number () VALUES ()");
     link->is_taken = true;
-}
-
-bool mysql_read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
-{
-    enum { BY_SQL, BODY, COLUMNS };
-    struct mysql_topic *topic = step->topic;
-    struct mysql_result *kept = mysql_result_keep(link, result);
-    MYSQL_ROW row;
-    if (!kept)
-        return false;
-    if (is_paused(link, topic) && !step->call)
-        return true;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct mysql_taken taken = {.topic = topic, .named = step->call, .result = kept};
-        mysql_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
-        taken.lane = taken.job.job.priority;
-        taken.has_body = row[BODY] != NULL;
-        taken.job.job.topic = slice_of(topic->name);
-        taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
-        taken.body_bytes = mysql_body_bytes(row + COLUMNS);
-        if (mysql_number(row[BY_SQL]) != 0)
-            link->context->by_sql = true;
-        if (!mysql_taken_list_add(&link->taken, taken))
-            return false;
-    }
-    return true;
 }
 
 /* ---- distribution ---- */
@@ -405,6 +413,19 @@ static struct mysql_place place_of(const struct mysql_taken *taken)
                                 .sequence = taken->job.job.sequence};
 }
 
+static bool read_body(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    struct mysql_result *kept = mysql_result_keep(link);
+    MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
+    if (!row)
+        return false;
+    struct mysql_taken *taken = &link->taken.at[step->number];
+    taken->job.job.body = slice_make(row[0], libmariadb.mysql_fetch_lengths(result)[0]);
+    taken->body = kept;
+    taken->has_body = true;
+    return true;
+}
+
 void mysql_append_bodies(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->taken.count; i++) {
@@ -412,26 +433,13 @@ void mysql_append_bodies(struct mysql_link *link)
         if (!taken->call || taken->has_body)
             continue;
         struct buffer *out =
-            mysql_statement(link, (struct mysql_step){.kind = MYSQL_BODIES, .number = i});
+            mysql_statement_of(link, (struct mysql_step){.read = read_body, .number = i});
         struct mysql_place place = place_of(taken);
         buffer_append_text(out, "SELECT body FROM tarry.job FORCE INDEX (PRIMARY) WHERE ");
         mysql_append_place(out, &place, true);
         buffer_append_byte(out, ')');
     }
     link->has_bodies = false;
-}
-
-bool mysql_read_bodies(struct mysql_link *link, size_t index, MYSQL_RES *result)
-{
-    struct mysql_result *kept = mysql_result_keep(link, result);
-    MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
-    if (!row)
-        return false;
-    struct mysql_taken *taken = &link->taken.at[index];
-    taken->job.job.body = slice_make(row[0], libmariadb.mysql_fetch_lengths(result)[0]);
-    taken->body = kept;
-    taken->has_body = true;
-    return true;
 }
 
 /* ---- leases ---- */
@@ -493,8 +501,7 @@ static void append_leased(struct buffer *out, const struct mysql_link *link,
 
 static void append_lease(struct mysql_link *link, const struct mysql_taken *first, size_t count)
 {
-    struct buffer *out =
-        mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    struct buffer *out = mysql_statement_changing(link, count);
     struct mysql_place place = place_of(first);
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery=");
     append_numbers(out, first, count);
@@ -519,10 +526,10 @@ static void append_lease_of_run(struct mysql_link *link, const struct mysql_take
                                 size_t count)
 {
     struct mysql_place from = place_of(first), to = place_of(first + count - 1);
-    struct buffer *out = mysql_statement_plain(link, MYSQL_NOTHING);
+    struct buffer *out = mysql_statement(link, NULL);
     unsigned long long before = (unsigned long long)first->job.job.delivery - 1;
     buffer_append_format(out, "SET @tarry_delivery=%llu", before);
-    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_CHANGED, .number = count});
+    out = mysql_statement_changing(link, count);
     buffer_append_text(out, mysql_no_wait);
     buffer_append_format(out,
                          "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery="
@@ -555,6 +562,16 @@ void mysql_append_taken(struct mysql_link *link)
 
 /* ---- checks ---- */
 
+static bool read_look(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    int64_t *next_ms = &step->topic->next_ms[step->number];
+    (void)link;
+    if (row && mysql_number(row[0]) < *next_ms)
+        *next_ms = mysql_number(row[0]);
+    return true;
+}
+
 /* Appends a check of a topic. `from_start` 1: without a bound. */
 static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsigned from_start)
 {
@@ -564,8 +581,8 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
     topic->is_looked[from_start] = true;
     topic->next_ms[from_start] = INT64_MAX;
     for (size_t i = 0; i < topic->lane_count; i++) {
-        out = mysql_statement(
-            link, (struct mysql_step){.kind = MYSQL_LOOK, .topic = topic, .number = from_start});
+        out = mysql_statement_of(
+            link, (struct mysql_step){.read = read_look, .topic = topic, .number = from_start});
         buffer_append_format(out,
                              "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
                              "lane=%d AND due>=LEAST(%lld,",
@@ -578,15 +595,6 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
         append_now(link, out);
         buffer_append_text(out, ") ORDER BY due,seq LIMIT 1");
     }
-}
-
-void mysql_read_look(struct mysql_link *link, struct mysql_topic *topic, uint64_t which,
-                     MYSQL_RES *result)
-{
-    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    (void)link;
-    if (row && mysql_number(row[0]) < topic->next_ms[which])
-        topic->next_ms[which] = mysql_number(row[0]);
 }
 
 /* Returns true if a check includes the topic. A check includes the topics that the session has

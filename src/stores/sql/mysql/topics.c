@@ -129,48 +129,6 @@ bool mysql_topics_are_known(const struct mysql_link *link)
     return true;
 }
 
-/* Appends a condition for the topics that have not been read yet. */
-static void append_wanted(struct mysql_link *link, struct buffer *out)
-{
-    bool has_names = false, has_numbers = false;
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
-        if (topic->is_read || topic->name[0] == '?')
-            continue;
-        if (has_names)
-            buffer_append_byte(out, ',');
-        else
-            buffer_append_text(out, "name IN (");
-        mysql_quote(out, topic->by_name.key);
-        has_names = true;
-    }
-    if (has_names)
-        buffer_append_byte(out, ')');
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
-        if (topic->is_read || topic->name[0] != '?')
-            continue;
-        if (has_numbers)
-            buffer_append_byte(out, ',');
-        else
-            buffer_append_text(out, has_names ? " OR topic IN (" : "topic IN (");
-        buffer_append_u64(out, topic->number);
-        has_numbers = true;
-    }
-    if (has_numbers)
-        buffer_append_byte(out, ')');
-}
-
-void mysql_append_topics(struct mysql_link *link)
-{
-    struct buffer *out;
-    if (mysql_topics_are_read(link))
-        return;
-    out = mysql_statement(link, (struct mysql_step){.kind = MYSQL_TOPICS});
-    buffer_append_text(out, columns);
-    append_wanted(link, out);
-}
-
 static void detach(struct mysql_link *link, struct mysql_topic *topic)
 {
     if (topic->number)
@@ -252,8 +210,9 @@ static bool read_lanes(struct mysql_link *link, struct mysql_topic *topic, const
     return true;
 }
 
-bool mysql_read_topics(struct mysql_link *link, MYSQL_RES *result)
+static bool read_topics(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
+    (void)step;
     MYSQL_ROW row;
     uint64_t most;
     size_t asked = link->wanted.count;
@@ -284,6 +243,48 @@ bool mysql_read_topics(struct mysql_link *link, MYSQL_RES *result)
         topic->is_read = true;
     }
     return true;
+}
+
+/* Appends a condition for the topics that have not been read yet. */
+static void append_wanted(struct mysql_link *link, struct buffer *out)
+{
+    bool has_names = false, has_numbers = false;
+    for (size_t i = 0; i < link->wanted.count; i++) {
+        struct mysql_topic *topic = link->wanted.at[i];
+        if (topic->is_read || topic->name[0] == '?')
+            continue;
+        if (has_names)
+            buffer_append_byte(out, ',');
+        else
+            buffer_append_text(out, "name IN (");
+        mysql_quote(out, topic->by_name.key);
+        has_names = true;
+    }
+    if (has_names)
+        buffer_append_byte(out, ')');
+    for (size_t i = 0; i < link->wanted.count; i++) {
+        struct mysql_topic *topic = link->wanted.at[i];
+        if (topic->is_read || topic->name[0] != '?')
+            continue;
+        if (has_numbers)
+            buffer_append_byte(out, ',');
+        else
+            buffer_append_text(out, has_names ? " OR topic IN (" : "topic IN (");
+        buffer_append_u64(out, topic->number);
+        has_numbers = true;
+    }
+    if (has_numbers)
+        buffer_append_byte(out, ')');
+}
+
+void mysql_append_topics(struct mysql_link *link)
+{
+    struct buffer *out;
+    if (mysql_topics_are_read(link))
+        return;
+    out = mysql_statement(link, read_topics);
+    buffer_append_text(out, columns);
+    append_wanted(link, out);
 }
 
 bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane)

@@ -15,30 +15,10 @@
 #include "sql/dialect.h"
 #include "sql/mysql/libmariadb.h"
 
-enum { MYSQL_LANE_DEAD = 70000, MYSQL_NUMBERS = 4096 };
+struct mysql_link;
+struct mysql_step;
 
-enum mysql_step_kind {
-    MYSQL_NOTHING = 1, /* the result is not used */
-    MYSQL_TICKET,
-    MYSQL_NOW,
-    MYSQL_NUMBER,   /* for pushes */
-    MYSQL_DELIVERY, /* numbers of deliveries */
-    MYSQL_TOPICS,
-    MYSQL_TOPIC_COUNT,
-    MYSQL_READ_ROWS, /* jobs, locked */
-    MYSQL_ACKS,      /* jobs that are only acked */
-    MYSQL_OWN_ROWS,  /* jobs that a purge, redrive or expire has selected itself */
-    MYSQL_FINISHED,
-    MYSQL_JOB_COUNT, /* of a topic with a limit of jobs */
-    MYSQL_TAKE,
-    MYSQL_BODIES,  /* large bodies of taken jobs */
-    MYSQL_CHANGED, /* changed as many rows as expected */
-    MYSQL_LOOK,
-    MYSQL_NEWS,
-    MYSQL_MESSAGES,
-    MYSQL_CALL, /* of one call, which reads the result itself */
-    MYSQL_AFTER /* after the commit; its failure does not affect the rest */
-};
+enum { MYSQL_LANE_DEAD = 70000, MYSQL_NUMBERS = 4096 };
 
 struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     struct table_entry by_name, by_number;
@@ -152,11 +132,18 @@ struct mysql_taken { /* A job that a take found. */
 };
 VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
 
-struct mysql_step {
-    enum mysql_step_kind kind;
+/* Reads the result of a step, NULL if the statement returns no rows. The result is freed afterwards
+ * unless the function takes it (mysql_result_take). Returns false if out of memory. */
+typedef bool mysql_reader(struct mysql_link *link, const struct mysql_step *step,
+                          MYSQL_RES *result);
+
+struct mysql_step {     /* A statement of a flight. */
+    mysql_reader *read; /* NULL: the result is not used */
     struct sql_call *call;
     struct mysql_topic *topic;
     uint64_t number;
+    bool is_procedure; /* returns rows, and then a status that ends the step */
+    bool is_optional;  /* after the commit; its failure does not affect the rest */
 };
 VECTOR_DECLARE(mysql_steps, struct mysql_step)
 VECTOR_DECLARE(mysql_ends, size_t)
@@ -178,6 +165,7 @@ enum mysql_op { MYSQL_OP_NONE = 0, MYSQL_OP_QUERY, MYSQL_OP_STORE, MYSQL_OP_NEXT
 struct mysql_link {
     struct sql_link link; /* first, so that the handle can be cast to the struct */
     MYSQL *mysql;
+    MYSQL_RES *result; /* of the step that is read; NULL: taken */
     bool is_mariadb;
     size_t packet_bytes_max; /* max_allowed_packet of the database */
     struct sql_context *context;
@@ -268,19 +256,24 @@ bool mysql_note_error(struct mysql_link *link);
 
 void mysql_flight_begin(struct mysql_link *link);
 /* Begins a statement: the caller appends to the returned text until the next call. The text's
- * `failed` is set if out of memory. */
-struct buffer *mysql_statement(struct mysql_link *link, struct mysql_step step);
-struct buffer *mysql_statement_plain(struct mysql_link *link, enum mysql_step_kind kind);
-/* Begins a new packet with the step. Returns the text. */
-struct buffer *mysql_statement_apart(struct mysql_link *link, struct mysql_step step);
+ * `failed` is set if out of memory. `read`: reads the result; NULL: it is not used. */
+struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read);
+struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step step);
+/* The statement must change exactly `count` rows, which the transaction has locked. */
+struct buffer *mysql_statement_changing(struct mysql_link *link, size_t count);
+/* Begins a new packet with a statement whose result is not used. */
+struct buffer *mysql_statement_apart(struct mysql_link *link);
 /* Returns the length of the text as mysql_quote appends it, without the quotes. */
 size_t mysql_quoted_bytes(struct slice text);
 void mysql_quote(struct buffer *out, struct slice text); /* as 'text' */
 void mysql_quote_bytes(struct buffer *out,
                        struct slice text); /* as _binary'text', or NULL if empty */
 int64_t mysql_number(const char *text);    /* NULL is read as 0 */
-/* Keeps a result until the end of the transaction. Other users are counted in `users`. */
-struct mysql_result *mysql_result_keep(struct mysql_link *link, MYSQL_RES *result);
+/* Takes the ownership of the result that is being read. */
+MYSQL_RES *mysql_result_take(struct mysql_link *link);
+/* Takes the result and keeps it until the end of the transaction. Other users are counted in
+ * `users`. */
+struct mysql_result *mysql_result_keep(struct mysql_link *link);
 void mysql_result_free(void *result);
 void mysql_results_drop(struct mysql_link *link); /* drops the link's reference to each */
 
@@ -316,7 +309,6 @@ struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t nu
 bool mysql_topics_are_read(const struct mysql_link *link);
 bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
 void mysql_append_topics(struct mysql_link *link);
-bool mysql_read_topics(struct mysql_link *link, MYSQL_RES *result);
 bool mysql_topic_add_lane(struct mysql_topic *topic, int32_t lane); /* false if out of memory */
 bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane);
 /* Clears the wanted topics for a new transaction. */
@@ -326,25 +318,20 @@ void mysql_topics_free(struct mysql_link *link);
 /* ---- the rows that calls name (locks.c) ---- */
 
 void mysql_append_locks(struct mysql_link *link);
-/* Reads rows. Returns false if out of memory. `owner`: the call that selected them itself. */
-bool mysql_read_rows(struct mysql_link *link, MYSQL_RES *result, struct sql_call *owner);
-bool mysql_read_acks(struct mysql_link *link, MYSQL_RES *result);
-bool mysql_read_finished(struct mysql_link *link, MYSQL_RES *result);
+/* Reads rows. `step->call`: the call that has selected them itself, or NULL. */
+mysql_reader mysql_read_rows;
 
 /* ---- counts and notifications (news.c) ---- */
 
 void mysql_append_tallies(struct mysql_link *link);
 void mysql_append_news(struct mysql_link *link);
 void mysql_append_hear(struct mysql_link *link);
-bool mysql_read_news(struct mysql_link *link, MYSQL_RES *result); /* false if out of memory */
 
 /* ---- messages with events (messages.c) ---- */
 
 void mysql_append_messages(struct mysql_link *link); /* about the transaction */
 /* Appends a query for messages that servers wrote since the last one. */
 void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call);
-bool mysql_read_messages(struct mysql_link *link, struct sql_call *call,
-                         MYSQL_RES *result); /* false if out of memory */
 /* Returns false if there are no more messages. */
 bool mysql_next_message(struct mysql_link *link, struct sql_news *out);
 void mysql_messages_listen(struct mysql_link *link, bool listens);
@@ -407,28 +394,22 @@ void mysql_decide_own(struct mysql_link *link, struct sql_call *call, struct mys
 /* ---- takes (takes.c) ---- */
 
 void mysql_append_takes(struct mysql_link *link);
-bool mysql_read_take(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result);
 bool mysql_share_takes(struct mysql_link *link);
 void mysql_append_bodies(struct mysql_link *link);
-bool mysql_read_bodies(struct mysql_link *link, size_t index, MYSQL_RES *result);
 bool mysql_fill_takes(struct mysql_link *link);
 /* Appends statements that lease the jobs and check for waiting ones. */
 void mysql_append_taken(struct mysql_link *link);
 void mysql_append_looks(struct mysql_link *link);
-void mysql_read_look(struct mysql_link *link, struct mysql_topic *topic, uint64_t which,
-                     MYSQL_RES *result);
 bool mysql_share_looks(struct mysql_link *link);
 
 /* ---- calls (calls.c): calls with statements of their own ---- */
 
 void mysql_append_call(struct mysql_link *link, struct sql_call *call);
-bool mysql_read_call(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result);
 /* Columns for mysql_job_read, from tarry.job j. */
 extern const char mysql_job_columns[];
 void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms);
 uint64_t mysql_body_bytes(MYSQL_ROW row);
 void mysql_append_call_end(struct mysql_link *link, struct sql_call *call);
-bool mysql_step_is_procedure(const struct mysql_step *step);
 void mysql_call_steps_on(struct mysql_link *link, struct sql_call *call);
 
 #endif

@@ -140,12 +140,21 @@ static bool must_make(struct mysql_link *link)
     return false;
 }
 
+static bool read_topic_count(struct mysql_link *link, const struct mysql_step *step,
+                             MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)step;
+    link->topic_count = row ? mysql_number(row[0]) : 0;
+    return true;
+}
+
 /* Appends a count of topics, locked so that two servers cannot count at the same time. */
 static void append_topic_count(struct mysql_link *link)
 {
-    buffer_append_text(mysql_statement_plain(link, MYSQL_NOTHING),
+    buffer_append_text(mysql_statement(link, NULL),
                        "SELECT name FROM tarry.task WHERE name='topics' FOR UPDATE");
-    buffer_append_text(mysql_statement_plain(link, MYSQL_TOPIC_COUNT),
+    buffer_append_text(mysql_statement(link, read_topic_count),
                        "SELECT COUNT(*) FROM tarry.topic WHERE name IS NOT NULL");
 }
 
@@ -161,7 +170,7 @@ static void append_make(struct mysql_link *link)
         topic->is_made = true;
         topic->is_read = false;
         if (!out)
-            buffer_append_text(out = mysql_statement_plain(link, MYSQL_NOTHING),
+            buffer_append_text(out = mysql_statement(link, NULL),
                                "INSERT IGNORE INTO tarry.topic (name) VALUES ");
         else
             buffer_append_byte(out, ',');

@@ -4,82 +4,6 @@
 
 #include <sys/socket.h>
 
-/* ---- results ---- */
-
-/* Reads the result of a step. `result` is NULL if the statement has no rows; otherwise it is freed
- * or kept. Returns false if out of memory. */
-static bool take_answer(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    bool is_good = true;
-    switch (step->kind) {
-    case MYSQL_NOTHING:
-    case MYSQL_AFTER:
-        break;
-    case MYSQL_TICKET:
-        if (libmariadb.mysql_affected_rows(link->mysql) != 1)
-            mysql_note_fault(link, SQL_FAULT_GONE, "TY001",
-                             "the ticket of this server is not the next one");
-        break;
-    case MYSQL_NOW:
-        row = result ? libmariadb.mysql_fetch_row(result) : NULL;
-        link->now_ms = row ? mysql_number(row[0]) : 0;
-        link->context->now_ms = link->now_ms;
-        link->context->now_seen_us = clock_inner_us();
-        break;
-    case MYSQL_NUMBER:
-        link->number = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
-        break;
-    case MYSQL_DELIVERY:
-        link->delivery = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
-        break;
-    case MYSQL_TOPICS:
-        is_good = mysql_read_topics(link, result);
-        break;
-    case MYSQL_TOPIC_COUNT:
-        row = libmariadb.mysql_fetch_row(result);
-        link->topic_count = row ? mysql_number(row[0]) : 0;
-        break;
-    case MYSQL_READ_ROWS:
-        is_good = mysql_read_rows(link, result, NULL);
-        break;
-    case MYSQL_ACKS:
-        is_good = mysql_read_acks(link, result);
-        break;
-    case MYSQL_OWN_ROWS:
-        is_good = mysql_read_rows(link, result, step->call);
-        break;
-    case MYSQL_FINISHED:
-        is_good = mysql_read_finished(link, result);
-        break;
-    case MYSQL_JOB_COUNT:
-        row = libmariadb.mysql_fetch_row(result);
-        step->topic->jobs = row ? mysql_number(row[0]) : 0;
-        break;
-    case MYSQL_TAKE:
-        return mysql_read_take(link, step, result);
-    case MYSQL_BODIES:
-        return mysql_read_bodies(link, step->number, result);
-    case MYSQL_CHANGED:
-        if (libmariadb.mysql_affected_rows(link->mysql) != step->number)
-            mysql_note_fault(link, SQL_FAULT_PASSING, "TY002", "a row changed under its lock");
-        break;
-    case MYSQL_LOOK:
-        mysql_read_look(link, step->topic, step->number, result);
-        break;
-    case MYSQL_NEWS:
-        is_good = mysql_read_news(link, result);
-        break;
-    case MYSQL_MESSAGES:
-        return mysql_read_messages(link, step->call, result);
-    case MYSQL_CALL:
-        return mysql_read_call(link, step, result);
-    }
-    if (result)
-        libmariadb.mysql_free_result(result);
-    return is_good;
-}
-
 /* ---- calls of the library ---- */
 
 enum moved { MOVED_ON = 1, MOVED_WAITS, MOVED_LOST, MOVED_OVER };
@@ -119,19 +43,13 @@ static void note_answer(struct mysql_link *link, MYSQL_RES *result)
 {
     const struct mysql_step *step =
         link->step < link->steps.count ? &link->steps.at[link->step] : NULL;
-    bool is_end_of_call = step && step->kind == MYSQL_CALL && !result;
-    if (!step) {
-        if (result)
-            libmariadb.mysql_free_result(result);
-        return;
-    }
-    if (is_end_of_call) {
-        link->step++;
-        return;
-    }
-    if (!take_answer(link, step, result))
+    bool is_read = step && step->read && (result || !step->is_procedure);
+    link->result = result;
+    if (is_read && !step->read(link, step, result))
         mysql_note_no_memory(link);
-    if (step->kind != MYSQL_CALL || !mysql_step_is_procedure(step))
+    if (link->result)
+        libmariadb.mysql_free_result(mysql_result_take(link));
+    if (step && (!step->is_procedure || !result))
         link->step++;
 }
 
