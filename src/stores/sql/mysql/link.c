@@ -21,7 +21,7 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
 {
     struct mysql_link *link = link_of(base);
     link->context = context;
-    return mysql_turn_begin(link, turn) && mysql_flight_send(link);
+    return mysql_transaction_begin(link, turn) && mysql_flight_send(link);
 }
 
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
@@ -30,14 +30,14 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     struct mysql_link *link = link_of(base);
     (void)turn; /* the transaction that the link has begun */
     link->context = context;
-    mysql_turn_commit(link);
+    mysql_transaction_commit(link);
     return mysql_flight_send(link);
 }
 
 static bool on_send_rollback(struct sql_link *base)
 {
     struct mysql_link *link = link_of(base);
-    mysql_turn_rollback(link);
+    mysql_transaction_rollback(link);
     return mysql_flight_send(link);
 }
 
@@ -46,34 +46,14 @@ static bool flight_is_over(struct mysql_link *link)
 {
     if (link->context->effects.failed)
         mysql_note_no_memory(link);
-    if (link->part != MYSQL_CALLS || link->link.fault.kind != SQL_FAULT_NONE)
-        return false;
-    bool has_more = mysql_turn_next(link) && link->link.fault.kind == SQL_FAULT_NONE;
-    return has_more && mysql_flight_send(link);
-}
-
-static void note_beat(struct mysql_link *link)
-{
-    EACH_CALL(link, call)
-    if (call->kind == SQL_CALL_UPKEEP)
-        link->beat_us = clock_boot_us();
+    return link->link.fault.kind == SQL_FAULT_NONE && mysql_transaction_next(link) &&
+           link->link.fault.kind == SQL_FAULT_NONE && mysql_flight_send(link);
 }
 
 static enum sql_progress part_is_over(struct mysql_link *link)
 {
-    if (link->link.fault.kind != SQL_FAULT_NONE)
-        return SQL_PART_OVER;
-    bool is_good = true;
-    if (link->part == MYSQL_COMMIT) {
-        note_beat(link);
-        link->message_number += link->messages_said;
-    }
-    if (link->part == MYSQL_CALLS && link->has_takes)
-        is_good = mysql_fill_takes(link);
-    if (link->part == MYSQL_COMMIT)
-        is_good = mysql_share_looks(link);
-    if (!is_good && link->part == MYSQL_CALLS)
-        mysql_note_no_memory(link);
+    if (link->link.fault.kind == SQL_FAULT_NONE)
+        mysql_transaction_part_over(link);
     return SQL_PART_OVER;
 }
 

@@ -231,7 +231,7 @@ static struct mysql_run run_of_acks(const struct named_leases *leases, size_t fr
 static void append_leases(struct mysql_link *link, const struct named_leases *leases)
 {
     size_t said = 0, i = 0;
-    while (link->has_runs && i < leases->count) {
+    while (mysql_has_runs(link) && i < leases->count) {
         struct mysql_run run = run_of_acks(leases, i);
         if (run.count >= MYSQL_RUN_MIN) {
             append_lease_list(link, leases->at + said, i - said);
@@ -261,7 +261,6 @@ void mysql_append_locks(struct mysql_link *link)
 {
     char select[512];
     struct named_leases leases = {0};
-    link->is_locked = true;
     if (!gather_leases(link, &leases) || !need_item_rows(link)) {
         link->text.failed = true;
         named_leases_fini(&leases);

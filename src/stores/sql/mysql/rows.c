@@ -334,7 +334,7 @@ static void append_deletes(struct mysql_link *link)
         if (is_to_go(link->rows.at[k]) && !mysql_row_list_add(&rows, link->rows.at[k]))
             link->text.failed = true;
     while (i < rows.count) {
-        size_t count = link->has_runs ? count_run(&rows, i) : 1;
+        size_t count = mysql_has_runs(link) ? count_run(&rows, i) : 1;
         if (count >= MYSQL_RUN_MIN) {
             append_delete_list(link, rows.at + said, i - said);
             append_delete_of_run(link, rows.at + i, count);
@@ -500,5 +500,4 @@ void mysql_append_rows(struct mysql_link *link)
     append_inserts(link);
     append_finished(link);
     mysql_append_history(link);
-    link->is_written = true;
 }

@@ -1,9 +1,16 @@
-/* The stages of a transaction: the text of each flight in its first part, its commit and its
- * rollback. */
+/* The stages of a transaction, in a table: when each of them applies, and what it appends to the
+ * flight. */
 #include "base/clock.h"
 #include "sql/mysql/turn.h"
 
 enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
+
+static unsigned stage_bit(enum mysql_stage stage)
+{
+    return 1U << stage;
+}
+
+/* ---- statements ---- */
 
 static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
@@ -46,17 +53,49 @@ static void append_begin(struct mysql_link *link)
             (long long)link->context->server);
 }
 
-static bool has_looks(const struct mysql_link *link)
+static void append_commit(struct mysql_link *link)
+{
+    buffer_append_text(mysql_statement(link, NULL), "COMMIT");
+}
+
+static void append_rollback(struct mysql_link *link)
+{
+    buffer_append_text(mysql_statement(link, NULL), "ROLLBACK");
+}
+
+static void append_messages_since(struct mysql_link *link)
 {
     EACH_CALL(link, call)
-    if (call->kind == SQL_CALL_LOOK)
-        return true;
-    return false;
+    if (call->kind == SQL_CALL_HEAR)
+        mysql_append_messages_since(link, call);
+}
+
+static void append_calls(struct mysql_link *link)
+{
+    EACH_CALL(link, call) mysql_append_call(link, call);
+}
+
+static void append_call_ends(struct mysql_link *link)
+{
+    EACH_CALL(link, call) mysql_append_call_end(link, call);
+}
+
+/* ---- results ---- */
+
+/* Repeats what the first flight has done early if a remembered topic has changed. */
+static void correct_begin(struct mysql_link *link)
+{
+    if (link->has_moved) {
+        mysql_rows_clear(link);
+        link->taken.count = 0;
+        link->stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE));
+    }
+    if (link->has_pushes)
+        mysql_mark_new_topics(link);
 }
 
 static void decide(struct mysql_link *link)
 {
-    link->is_decided = true;
     EACH_CALL(link, call)
     {
         mysql_decide(link, call);
@@ -70,120 +109,198 @@ static void decide(struct mysql_link *link)
         mysql_note_no_memory(link);
 }
 
-static void append_direct(struct mysql_link *link)
+static void share_takes(struct mysql_link *link)
 {
-    EACH_CALL(link, call) mysql_append_call(link, call);
+    if (!mysql_share_takes(link))
+        mysql_note_no_memory(link);
 }
 
-bool mysql_turn_next(struct mysql_link *link)
+/* ---- conditions ---- */
+
+static bool is_done(const struct mysql_link *link, enum mysql_stage stage)
 {
-    link->is_now_known = true;
-    if (link->is_early && link->has_moved) {
-        mysql_rows_clear(link);
-        link->taken.count = 0;
-        link->is_locked = link->is_taken = false;
-    }
-    link->is_early = false;
+    return link->stages & stage_bit(stage);
+}
+
+static bool has_news(const struct mysql_link *link)
+{
+    EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_LOOK)
+        return !link->turn.is_alone;
+    return false;
+}
+
+static bool has_unread_topics(const struct mysql_link *link)
+{
+    return !mysql_topics_are_read(link);
+}
+
+static bool has_uncounted_topics(const struct mysql_link *link)
+{
+    return link->context->topics_max && mysql_topics_are_missing(link);
+}
+
+/* The first flight may use the remembered topics, and is corrected if they have changed. */
+static bool may_be_early(const struct mysql_link *link)
+{
+    return link->wanted.count > 0 && mysql_topics_are_known(link);
+}
+
+static bool locks_now(const struct mysql_link *link)
+{
+    return link->part != MYSQL_PART_BEGIN || (link->has_rows && may_be_early(link));
+}
+
+static bool has_takes(const struct mysql_link *link)
+{
+    return link->has_takes;
+}
+
+static bool takes_now(const struct mysql_link *link)
+{
+    return link->has_takes &&
+           (link->part != MYSQL_PART_BEGIN || (!link->has_rows && may_be_early(link)));
+}
+
+/* Takes see the rows that the transaction has changed. Otherwise, the commit writes them. */
+static bool writes_now(const struct mysql_link *link)
+{
+    return link->part == MYSQL_PART_COMMIT || (link->has_takes && !is_done(link, MYSQL_STAGE_TAKE));
+}
+
+static bool has_others(const struct mysql_link *link)
+{
+    return !link->turn.is_alone;
+}
+
+static bool is_heard(const struct mysql_link *link)
+{
+    return link->turn.is_heard;
+}
+
+/* ---- the table ---- */
+
+enum {
+    BEGIN = MYSQL_PART_BEGIN,
+    CALLS = MYSQL_PART_CALLS,
+    COMMIT = MYSQL_PART_COMMIT,
+    ROLLBACK = MYSQL_PART_ROLLBACK
+};
+
+/* Stages in their order. Each runs once in a transaction, but topics are read as often as needed. A
+ * stage that has nothing to append adds no statement. */
+static const struct stage {
+    unsigned parts; /* in which it may run */
+    unsigned waits; /* parts in which all results so far must have arrived */
+    bool (*applies)(const struct mysql_link *link); /* NULL: always */
+    void (*append)(struct mysql_link *link); /* appends statements, which name their readers */
+    void (*read)(struct mysql_link *link);   /* evaluates the results so far */
+} stages[] = {
+    [MYSQL_STAGE_BEGIN] = {BEGIN, .append = append_begin},
+    [MYSQL_STAGE_HEAR] = {BEGIN, .applies = has_news, .append = mysql_append_hear},
+    [MYSQL_STAGE_MESSAGES] = {BEGIN, .append = append_messages_since},
+    [MYSQL_STAGE_BEGUN] = {CALLS, .read = correct_begin},
+    [MYSQL_STAGE_TOPICS] = {BEGIN | CALLS, 0, has_unread_topics, mysql_append_topics},
+    [MYSQL_STAGE_TOPIC_COUNT] = {CALLS, CALLS, has_uncounted_topics, mysql_append_topic_count},
+    [MYSQL_STAGE_NEW_TOPICS] = {CALLS, CALLS, mysql_topics_are_missing, mysql_append_new_topics},
+    [MYSQL_STAGE_LOCK] = {BEGIN | CALLS, CALLS, locks_now, mysql_append_locks},
+    [MYSQL_STAGE_CALLS] = {CALLS, .append = append_calls},
+    [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = decide},
+    [MYSQL_STAGE_WRITE] = {CALLS | COMMIT, 0, writes_now, mysql_append_rows},
+    [MYSQL_STAGE_TAKE] = {BEGIN | CALLS, 0, takes_now, mysql_append_takes},
+    [MYSQL_STAGE_SHARE] = {CALLS, CALLS, has_takes, .read = share_takes},
+    [MYSQL_STAGE_BODIES] = {CALLS, 0, has_takes, mysql_append_bodies},
+    [MYSQL_STAGE_LEASE] = {COMMIT, .append = mysql_append_taken},
+    [MYSQL_STAGE_LOOK] = {COMMIT, .append = mysql_append_looks},
+    [MYSQL_STAGE_END] = {COMMIT, .append = append_call_ends},
+    [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
+    [MYSQL_STAGE_NEWS] = {COMMIT, 0, has_others, mysql_append_news},
+    [MYSQL_STAGE_EVENTS] = {COMMIT, 0, is_heard, mysql_append_messages},
+    [MYSQL_STAGE_COMMIT] = {COMMIT, .append = append_commit},
+    [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
+    [MYSQL_STAGE_ROLLBACK] = {ROLLBACK, .append = append_rollback},
+};
+
+/* Appends the next flight of the part. Returns false if the part needs no further one. */
+static bool flight_append(struct mysql_link *link)
+{
     mysql_flight_begin(link);
-    if (!mysql_topics_are_read(link))
-        mysql_append_topics(link);
-    if (link->steps.count)
-        return true;
-    if (mysql_append_new_topics(link))
-        return true;
-    if (!link->is_locked)
-        mysql_append_locks(link);
-    if (!link->is_direct) {
-        link->is_direct = true;
-        append_direct(link);
-    }
-    if (link->steps.count)
-        return true;
-    if (!link->is_decided)
-        decide(link);
-    if (link->has_takes && !link->is_taken) {
-        if (!link->is_written)
-            mysql_append_rows(link);
-        mysql_append_takes(link);
-        if (link->steps.count)
+    for (enum mysql_stage i = MYSQL_STAGE_BEGIN; i < MYSQL_STAGES; i++) {
+        const struct stage *stage = &stages[i];
+        if (!(stage->parts & link->part) || is_done(link, i) ||
+            (stage->applies && !stage->applies(link)))
+            continue;
+        if (stage->waits & link->part && link->steps.count)
             return true;
+        if (i != MYSQL_STAGE_TOPICS)
+            link->stages |= stage_bit(i);
+        if (stage->append)
+            stage->append(link);
+        else
+            stage->read(link);
     }
-    if (link->has_takes && !link->is_shared) {
-        link->is_shared = true;
-        if (!mysql_share_takes(link))
-            mysql_note_no_memory(link);
-    }
-    if (link->has_bodies)
-        mysql_append_bodies(link);
     return link->steps.count > 0;
 }
 
-static void turn_clear(struct mysql_link *link)
+/* ---- parts ---- */
+
+static void transaction_clear(struct mysql_link *link)
 {
     mysql_results_drop(link);
     mysql_rows_clear(link);
     mysql_topics_begin(link);
     link->taken.count = 0;
     link->has_rows = link->has_takes = link->has_pushes = link->has_moved = false;
-    link->is_now_known = link->is_locked = link->is_decided = link->is_written = false;
-    link->is_taken = link->is_shared = link->is_direct = link->has_bodies = false;
-    link->made_tries = 0;
+    link->stages = 0;
     link->number = link->delivery = link->numbers_used = 0;
     link->topic_count = 0;
     link->wants_days = false;
     link->messages_said = 0;
 }
 
-bool mysql_turn_begin(struct mysql_link *link, const struct sql_turn *turn)
+bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn)
 {
     link->turn = *turn;
-    turn_clear(link);
+    transaction_clear(link);
+    link->part = MYSQL_PART_BEGIN;
     link->is_exact = sql_call_first(turn->calls)->alone; /* such a call is the only one */
-    link->has_runs = link->is_mariadb && !link->is_exact;
-    if (!mysql_want_topics(link))
+    return mysql_want_topics(link) && flight_append(link);
+}
+
+bool mysql_transaction_next(struct mysql_link *link)
+{
+    if (link->part == MYSQL_PART_COMMIT || link->part == MYSQL_PART_ROLLBACK)
         return false;
-    mysql_flight_begin(link);
-    link->part = MYSQL_CALLS;
-    append_begin(link);
-    if (!turn->is_alone && has_looks(link))
-        mysql_append_hear(link);
+    link->part = MYSQL_PART_CALLS;
+    return flight_append(link);
+}
+
+void mysql_transaction_commit(struct mysql_link *link)
+{
+    link->part = MYSQL_PART_COMMIT;
+    (void)flight_append(link);
+}
+
+void mysql_transaction_rollback(struct mysql_link *link)
+{
+    link->part = MYSQL_PART_ROLLBACK;
+    (void)flight_append(link);
+}
+
+static void note_beat(struct mysql_link *link)
+{
     EACH_CALL(link, call)
-    if (call->kind == SQL_CALL_HEAR)
-        mysql_append_messages_since(link, call);
-    mysql_append_topics(link);
-    link->is_early = mysql_topics_are_known(link) && link->wanted.count > 0;
-    /* assumes that the known topics are current; a wrong assumption is corrected later */
-    if (link->is_early) {
-        if (link->has_rows)
-            mysql_append_locks(link);
-        else if (link->has_takes)
-            mysql_append_takes(link);
-        link->is_early = link->has_rows || link->has_takes;
-    }
-    return true;
+    if (call->kind == SQL_CALL_UPKEEP)
+        link->beat_us = clock_boot_us();
 }
 
-void mysql_turn_commit(struct mysql_link *link)
+void mysql_transaction_part_over(struct mysql_link *link)
 {
-    mysql_flight_begin(link);
-    link->part = MYSQL_COMMIT;
-    if (!link->is_written)
-        mysql_append_rows(link);
-    mysql_append_taken(link);
-    mysql_append_looks(link);
-    EACH_CALL(link, call) mysql_append_call_end(link, call);
-    mysql_append_tallies(link);
-    if (!link->turn.is_alone)
-        mysql_append_news(link);
-    if (link->turn.is_heard)
-        mysql_append_messages(link);
-    buffer_append_text(mysql_statement(link, NULL), "COMMIT");
-    mysql_append_history_days(link);
-}
-
-void mysql_turn_rollback(struct mysql_link *link)
-{
-    mysql_flight_begin(link);
-    link->part = MYSQL_ROLLBACK;
-    buffer_append_text(mysql_statement(link, NULL), "ROLLBACK");
+    if (link->part == MYSQL_PART_CALLS && !mysql_fill_takes(link))
+        mysql_note_no_memory(link);
+    if (link->part != MYSQL_PART_COMMIT)
+        return;
+    note_beat(link);
+    link->message_number += link->messages_said;
+    (void)mysql_share_looks(link); /* on failure, a check is made later */
 }

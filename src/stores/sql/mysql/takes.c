@@ -17,7 +17,7 @@ enum {
 
 static void append_now(struct mysql_link *link, struct buffer *out)
 {
-    if (link->is_now_known)
+    if (link->part != MYSQL_PART_BEGIN)
         buffer_append_i64(out, link->now_ms);
     else
         buffer_append_text(out, "@tarry_now");
@@ -159,7 +159,6 @@ void mysql_append_takes(struct mysql_link *link)
     if (link->steps.count > before)
         buffer_append_text(mysql_statement(link, read_delivery),
                            "INSERT INTO tarry.number () VALUES ()");
-    link->is_taken = true;
 }
 
 /* ---- distribution ---- */
@@ -194,7 +193,6 @@ static bool give_one(struct mysql_link *link, struct mysql_taken *taken, struct 
     share->left--;
     share->bytes_left -=
         taken->body_bytes < share->bytes_left ? taken->body_bytes : share->bytes_left;
-    link->has_bodies = link->has_bodies || !taken->has_body;
     return true;
 }
 
@@ -439,7 +437,6 @@ void mysql_append_bodies(struct mysql_link *link)
         mysql_append_place(out, &place, true);
         buffer_append_byte(out, ')');
     }
-    link->has_bodies = false;
 }
 
 /* ---- leases ---- */
@@ -546,7 +543,7 @@ void mysql_append_taken(struct mysql_link *link)
 {
     for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
         const struct mysql_taken *first = &link->taken.at[i];
-        size_t count = link->has_runs ? count_run(link, i) : 1;
+        size_t count = mysql_has_runs(link) ? count_run(link, i) : 1;
         if (count >= MYSQL_RUN_MIN) {
             append_lease_of_run(link, first, count);
         } else {

@@ -156,7 +156,40 @@ struct mysql_peer { /* A server whose messages are read. */
 };
 VECTOR_DECLARE(mysql_peers, struct mysql_peer)
 
-enum mysql_part { MYSQL_CALLS = 1, MYSQL_COMMIT, MYSQL_ROLLBACK };
+enum mysql_part { /* Bits. The first two are the first part of the dialect's interface. */
+                  MYSQL_PART_BEGIN = 1, /* the first flight */
+                  MYSQL_PART_CALLS = 2,
+                  MYSQL_PART_COMMIT = 4,
+                  MYSQL_PART_ROLLBACK = 8
+};
+
+/* What a transaction does, in this order (the table in stages.c). */
+enum mysql_stage {
+    MYSQL_STAGE_BEGIN = 1,
+    MYSQL_STAGE_HEAR,     /* reads notifications of other servers */
+    MYSQL_STAGE_MESSAGES, /* reads their events */
+    MYSQL_STAGE_BEGUN,    /* evaluates the first flight */
+    MYSQL_STAGE_TOPICS,
+    MYSQL_STAGE_TOPIC_COUNT,
+    MYSQL_STAGE_NEW_TOPICS,
+    MYSQL_STAGE_LOCK,   /* locks and reads the rows that calls name */
+    MYSQL_STAGE_CALLS,  /* statements of single calls */
+    MYSQL_STAGE_DECIDE, /* applies the rules to the rows */
+    MYSQL_STAGE_WRITE,  /* writes the rows */
+    MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
+    MYSQL_STAGE_SHARE,  /* distributes them */
+    MYSQL_STAGE_BODIES, /* reads large bodies */
+    MYSQL_STAGE_LEASE,  /* leases the jobs */
+    MYSQL_STAGE_LOOK,   /* checks for waiting jobs */
+    MYSQL_STAGE_END,    /* statements of single calls, after the rows are written */
+    MYSQL_STAGE_COUNTS,
+    MYSQL_STAGE_NEWS,   /* notifications for other servers */
+    MYSQL_STAGE_EVENTS, /* messages with events */
+    MYSQL_STAGE_COMMIT,
+    MYSQL_STAGE_DAYS, /* maintenance of the history, after the commit */
+    MYSQL_STAGE_ROLLBACK,
+    MYSQL_STAGES
+};
 
 enum mysql_flight_state { MYSQL_FLIGHT_WAITS = 1, MYSQL_FLIGHT_LOST, MYSQL_FLIGHT_OVER };
 
@@ -183,14 +216,10 @@ struct mysql_link {
 
     /* The transaction. */
     struct sql_turn turn;
+    unsigned stages;                      /* bits of those that have run */
     bool has_rows, has_takes, has_pushes; /* among its calls */
     bool is_exact;  /* one call that met a lock before: each row is named individually */
-    bool has_runs;  /* adjacent rows are named by their first and last row */
     bool has_moved; /* the number or the lanes of a topic differ from the remembered ones */
-    bool is_early;  /* the first flight already contains locks or takes */
-    bool is_now_known, is_locked, is_direct, is_decided, is_written, is_taken, is_shared;
-    bool has_bodies;
-    int made_tries;
     int64_t now_ms;
     uint64_t number, delivery; /* first number for pushes, first number for deliveries */
     uint32_t numbers_used, given;
@@ -228,6 +257,12 @@ struct mysql_link {
     for (struct sql_call *CALL = list_entry((LINK)->turn.calls->next, struct sql_call, list);      \
          &CALL->list != (LINK)->turn.calls;                                                        \
          CALL = list_entry(CALL->list.next, struct sql_call, list))
+
+/* Returns true if adjacent rows may be named by their first and last row. */
+static inline bool mysql_has_runs(const struct mysql_link *link)
+{
+    return link->is_mariadb && !link->is_exact;
+}
 
 static inline bool mysql_has_items(const struct sql_call *call)
 {
@@ -286,21 +321,29 @@ enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
 /* Shuts the connection down and lets a pending call of the library notice this. */
 void mysql_flight_abandon(struct mysql_link *link);
 
-/* ---- stages (stages.c): the text of the next flight ---- */
+/* ---- the transaction (stages.c) ---- */
 
-/* Returns false if out of memory. */
-bool mysql_turn_begin(struct mysql_link *link, const struct sql_turn *turn);
-/* Returns false if the first part needs no further flight. */
-bool mysql_turn_next(struct mysql_link *link);
-void mysql_turn_commit(struct mysql_link *link);
-void mysql_turn_rollback(struct mysql_link *link);
+/* Begins a transaction: appends its first flight. Returns false if out of memory. */
+bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn);
+/* Appends the next flight. Returns false if the part needs no further one. */
+bool mysql_transaction_next(struct mysql_link *link);
+/* Append the flight of the commit or rollback. */
+void mysql_transaction_commit(struct mysql_link *link);
+void mysql_transaction_rollback(struct mysql_link *link);
+/* Passes the results of a part to its calls. */
+void mysql_transaction_part_over(struct mysql_link *link);
 
 /* ---- the topics that calls name (wanted.c) ---- */
 
 bool mysql_want_topics(struct mysql_link *link); /* false if out of memory */
-/* Appends statements that create missing topics, under a lock on the number of topics. Returns
- * false if no topic must be created. */
-bool mysql_append_new_topics(struct mysql_link *link);
+/* Marks topics that pushes must create. */
+void mysql_mark_new_topics(struct mysql_link *link);
+/* Returns true if a topic must be created. */
+bool mysql_topics_are_missing(const struct mysql_link *link);
+/* Appends a count of topics, locked so that two servers cannot count at the same time. */
+void mysql_append_topic_count(struct mysql_link *link);
+/* Appends statements that create missing topics, up to the maximum number. */
+void mysql_append_new_topics(struct mysql_link *link);
 
 /* ---- topics (topics.c) ---- */
 

@@ -115,7 +115,7 @@ bool mysql_want_topics(struct mysql_link *link)
 
 /* Marks topics that pushes must create. A push whose time is too far ahead does not create its
  * topic. */
-static void mark_new(struct mysql_link *link)
+void mysql_mark_new_topics(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     for (size_t i = 0;
@@ -130,13 +130,11 @@ static void mark_new(struct mysql_link *link)
     }
 }
 
-static bool must_make(struct mysql_link *link)
+bool mysql_topics_are_missing(const struct mysql_link *link)
 {
-    if (!link->made_tries && link->has_pushes)
-        mark_new(link);
     for (size_t i = 0; i < link->wanted.count; i++)
         if (link->wanted.at[i]->is_to_be_made && !link->wanted.at[i]->number)
-            return link->made_tries < 2;
+            return true;
     return false;
 }
 
@@ -150,7 +148,7 @@ static bool read_topic_count(struct mysql_link *link, const struct mysql_step *s
 }
 
 /* Appends a count of topics, locked so that two servers cannot count at the same time. */
-static void append_topic_count(struct mysql_link *link)
+void mysql_append_topic_count(struct mysql_link *link)
 {
     buffer_append_text(mysql_statement(link, NULL),
                        "SELECT name FROM tarry.task WHERE name='topics' FOR UPDATE");
@@ -158,7 +156,7 @@ static void append_topic_count(struct mysql_link *link)
                        "SELECT COUNT(*) FROM tarry.topic WHERE name IS NOT NULL");
 }
 
-static void append_make(struct mysql_link *link)
+void mysql_append_new_topics(struct mysql_link *link)
 {
     int64_t count = link->topic_count, most = link->context->topics_max;
     struct buffer *out = NULL;
@@ -179,15 +177,4 @@ static void append_make(struct mysql_link *link)
         buffer_append_byte(out, ')');
     }
     mysql_append_topics(link);
-}
-
-bool mysql_append_new_topics(struct mysql_link *link)
-{
-    if (!must_make(link))
-        return false;
-    if (link->made_tries++ == 0 && link->context->topics_max)
-        append_topic_count(link);
-    else
-        append_make(link);
-    return link->steps.count > 0;
 }
