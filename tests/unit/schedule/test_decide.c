@@ -285,12 +285,12 @@ CLAIM(whatever_the_times_of_the_steps_each_fire_is_decided_once)
 CLAIM(a_state_is_read_as_it_was_written)
 {
     struct state held = {.after_ms = NOON_MS,
-                          .next_ms = NOON_MS + 1,
-                          .number = 5,
-                          .fired = 4,
-                          .paused = true,
-                          .paced_ms = 9,
-                          .retry_ms = 1000};
+                         .next_ms = NOON_MS + 1,
+                         .number = 5,
+                         .fired = 4,
+                         .paused = true,
+                         .paced_ms = 9,
+                         .retry_ms = 1000};
     struct state read = {0};
     struct buffer text;
     struct json_value object;
