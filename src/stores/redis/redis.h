@@ -32,7 +32,7 @@ enum {
     REDIS_STOP_MS = 3000   /* whatever the timeout: service managers kill slow servers */
 };
 
-/* From weak to strong, as far as it can be determined; with several masters, the weakest counts. */
+/* Durability from weak to strong, as far as it can be determined; with several masters, the weakest counts. */
 enum redis_durability {
     REDIS_DURABILITY_NONE = 0,    /* Redis may evict jobs when memory is short: no server starts */
     REDIS_DURABILITY_UNKNOWN = 1, /* the server does not allow its configuration to be read */
@@ -100,7 +100,7 @@ uint32_t redis_scripts(void);
 const char *redis_script_title(uint32_t script);
 const struct buckets *redis_script_us(const struct redis *redis, uint32_t script);
 
-/* One shard of the current generation, out of redis_shards. On the reactor's thread; the pointers
+/* A shard of the current generation. Returned by redis_shards, on the reactor's thread; the pointers
  * are valid until the next loop iteration. */
 struct redis_shard_view {
     const char *host; /* of its master; empty: not found yet. A path if port is 0 */

@@ -15,11 +15,11 @@
 
 enum { ROUNDS_MAX = 8 /* of replies in one turn: one may cause a call with an immediate reply */ };
 
-/* When a server acts on due jobs. With a local waiter: immediately, and again after a pause if it
- * found nothing (the shard's clock may differ from the estimate); while another server is expected,
- * a little later, so that not all come for each job. Where nobody waits for it: later than any server
- * where somebody does, but not by much: who waits may not know of it, since that a later event is the next
- * one now is told to nobody. */
+/* Delays after which a server acts on due jobs. With a local waiter: immediately, and again after a
+ * pause if it found nothing (the shard's clock may differ from the estimate). While another server is
+ * expected to act: a little later, so that not all act on each job. Without any waiter: later than any
+ * server with one, but not by much, because a server with a waiter may not know the event: it is not
+ * notified if a later event becomes the next one. */
 enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 4500 };
 
 enum {

@@ -1,7 +1,7 @@
 /*
  * shard_move: moves a shard's jobs to the next generation (generation.h, decision 36). It tracks
  * the shard's progress and moves its contents page by page. Any server may do this; the first one
- * to try does. The scripts leave, arrive and drop ensure that two servers at once do no harm, and
+ * to try does. The scripts leave, arrive and drop ensure that two servers do no harm to each other, and
  * that any server can continue a page that another has begun. For redis/shard*.c only.
  */
 #ifndef TARRY_REDIS_SHARD_MOVE_H

@@ -7,7 +7,7 @@
  *   redis+unix://[[user]:password@]/path/of/socket[?db=0&…]   also  unix:///path
  *   rediss://…, rediss-sentinel://…, rediss-cluster://…: the same with TLS
  *
- * base/url.h splits the text; its strict rules apply here too. User and password are
+ * base/url.h splits the text; its strict rules also apply here. User and password are
  * percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the name of every key),
  * sentinel-user, sentinel-password, db; with TLS ca=FILE (trusted CAs; default: those of the
  * system), cert=FILE and key=FILE (the client certificate), tls-name=NAME (expected in the servers'

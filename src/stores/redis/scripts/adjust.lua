@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- The shard's clock jumped: one of the servers sets it right; the others find it done. Where it stands, for tests, nothing is expected: it is
--- put to where `new` says, which the others are told; '' looks up what is next, for what the core keeps is a lower bound.
+-- Corrects the shard's clock after a jump: one of the servers does it; the others find it done. For a stopped test clock `expected` is empty:
+-- the clock is set to `new`, and the other servers are notified. If `new` is '', the next event is looked up, because the core only keeps a lower bound.
 local ticket, expected, new = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 begin(KEYS, ticket)
 

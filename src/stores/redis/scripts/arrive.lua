@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- What left a shard of the generation before (leave.lua) comes to its new one, as it was: past and order are kept. Pages of a shard come
--- in the order of their numbers; one that came before changes nothing. `shift`: what this shard's clock shows more than that one's.
+-- Moves a page that left a shard of the previous generation (leave.lua) into its new shard, unchanged: history and order are kept. Pages of a
+-- shard arrive in the order of their numbers; a page that arrived before changes nothing. `shift`: this shard's clock minus that shard's.
 local ticket, source, page, kind, name, shift = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 begin(KEYS, ticket, name)
 local ARRIVED, IDS, TOTALS, RECORDS = T .. ':arrived', 2, 3, 4

@@ -39,7 +39,7 @@ local function move(j, verb, when, ms, priority)
     return said(OK, j)
 end
 
--- Its holder hears of it when he extends, and the end of the lease cancels the job.
+-- The next extend reports this to the holder, and the end of the lease cancels the job.
 local function request(j)
     if not j.requested then
         j.requested = true

@@ -2,7 +2,7 @@
 -- parts: base topics leaves history jobs events due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
--- Where the core is gone, numbers begin above any given out.
+-- Recreates a lost core: its numbers begin above all that were given out.
 local function make_core(shards)
     if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
     local number = number_beyond(0)
@@ -40,7 +40,7 @@ local TYPES = {core = 'string', name = 'string', heard = 'string', topics = 'zse
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
 
--- One of the numbered keys must be known where they are looked for. True: there is more to be done with it.
+-- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
 local function check_numbered(family, topic, number)
     step.name = topic
     local t = topic_here()
@@ -105,8 +105,8 @@ local function check_topics()
     return following
 end
 
--- As fsck.c puts it: "": no such topic; else the pause and, where there are any, `>I2` length of the extension, that, and
--- the packed settings.
+-- Returns settings in the format of fsck.c: "": no such topic; else the pause and, if there is an extension, its `>I2` length and the
+-- extension, then the packed settings.
 local function settings_here()
     local t, exists = topic_here()
     if not exists then return '' end

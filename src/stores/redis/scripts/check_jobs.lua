@@ -24,7 +24,7 @@ local function what_is_wrong(j, place)
     if call('HGET', LEASED, delivery) ~= place_of(t, j) then return 'leased, and its delivery number leads elsewhere' end
 end
 
--- What the try says beside the state.
+-- Checks the members of the try besides the state.
 local function check_try(j)
     local wrong
     if j.state == LEASED_STATE then
@@ -53,7 +53,7 @@ local function set_aside(id, record)
     call('HDEL', t.tries, id)
 end
 
--- Those of a page of ids and records that can be read.
+-- Returns the readable jobs of a page of ids and records.
 local function jobs_of(page)
     local ids, jobs = {}, {}
     for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
@@ -73,7 +73,7 @@ local function jobs_of(page)
     return jobs
 end
 
--- Where each of the jobs hangs, but for leaves: {set = score or false} each.
+-- Returns the place of each job, except leaves: {set = score or false} each.
 local function places_of(jobs)
     local members, places, of_priority = {}, {}, {}
     for i = 1, #jobs do

@@ -26,7 +26,7 @@ local function check_one_set(key, where, fits)
     end
 end
 
--- Whoever is to expire is ready. (By when, only a ttl of its own tells: the topic's may have been another.)
+-- Checks that jobs in the set of expiries are ready. (Only a ttl of the job's own determines the time: the topic's may have changed.)
 local function check_expiry(t)
     local members, following = scan(t.expiry, 'ZSCAN', step.cursor)
     check_members(t, t.expiry, 'expiry', members, function(j, score)
@@ -39,7 +39,7 @@ end
 
 -- ---- ready jobs ----
 
--- One priority a step. The cursor: "score priority cursor", the last "-" where it is done with.
+-- Checks one priority a step. The cursor: "score priority cursor", with "-" as the last part once the priority is finished.
 local function check_ready(t)
     local score, priority, inside = string.match(step.cursor, '^(%S+) (.*) (%S+)$')
     if not inside or inside == '-' then
@@ -54,7 +54,7 @@ local function check_ready(t)
         if find(t.name, '', what, 'put right') then
             call('ZREM', t.priorities, priority)
             if exists and tonumber(priority) then call('ZADD', t.priorities, priority, priority) end
-            return 'again' -- from the start: they stand in another order now
+            return 'again' -- from the start: their order has changed
         end
     end
     local members, following = scan(key, 'ZSCAN', inside)
@@ -68,7 +68,7 @@ end
 
 -- ---- leaves ----
 
--- Whether the leaf was found unsound and is to be taken apart now.
+-- Returns true if the leaf was found unsound and is to be taken apart now.
 local function leaf_is_spoiled(t, leaf, low)
     if not string.find(leaf, '^%d+$') then
         return find(t.name, '', 'the index names a leaf that has no number', 'its jobs hung where they belong')
@@ -147,7 +147,7 @@ local function history_is_whole(kept)
     return attempts <= 8 and size == #kept
 end
 
--- Servers of before leave the histories of jobs that are gone.
+-- Older servers leave the histories of finished jobs.
 local function check_histories(t)
     local page, following = scan(t.history, 'HSCAN', step.cursor)
     if #page > 0 and not t.is_lost and not has(t, HISTORIC) and find(t.name, '', 'has histories that nobody looks for', 'noted') then raise(t, HISTORIC) end

@@ -66,7 +66,7 @@ local function check_past(jobs)
     if find(t.name, '', what, 'counted anew') then figure_put('pushed', accounted) end
 end
 
--- All but the split of delayed and retrying. Every job hangs in one place, so who is in no other waits for its due.
+-- Checks the counts, except the split of delayed and retrying. Every job is in one place, so a job in no other place waits for its due time.
 local function check_counts()
     if not exists then return '' end
     local kept, ready = figures_of(LIVE), 0
@@ -98,7 +98,7 @@ local function signature()
     return table.concat(figures, ' ')
 end
 
--- What a page of the dead takes.
+-- Returns the bytes of a page of dead jobs.
 local function dead_bytes_of(page)
     local bytes = 0
     for i = 1, #page, 2 do
@@ -109,7 +109,7 @@ local function dead_bytes_of(page)
     return bytes
 end
 
--- How many of a page of tries are of jobs that failed and wait for their due.
+-- Counts, in a page of tries, the jobs that failed and wait for their due time.
 local function retrying_of(page)
     local ids, found = {}, 0
     for i = 1, #page, 2 do
@@ -141,8 +141,8 @@ local function judge_dead_bytes(found)
     end
 end
 
--- The cursor holds the walk: one that took a single step is exact; a longer one counts where nothing moved meanwhile and a
--- second one finds the same, or what is counted.
+-- The cursor holds the walk: a walk of a single step is exact; a longer one counts if nothing moved meanwhile and a second walk finds the
+-- same, or the stored count.
 local WALKS_MAX = 6
 local function walk_through(w)
     if not exists then return '' end
@@ -187,7 +187,7 @@ local function check_unpacked()
     end
 end
 
--- Sets that nobody would look into.
+-- Sets that no flag refers to.
 local function check_flags()
     local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'jobs that expire'}, {REMEMBERING, t.finished, 'ids to remember'}}
     for _, set in ipairs(optional) do

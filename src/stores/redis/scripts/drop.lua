@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- A page that left (leave.lua) has come to all shards it goes to: here it is no more. One that is not under way (any more) is none.
+-- Drops a page that left (leave.lua) and has arrived at all its shards: it is removed here. A page that is not (or no longer) on its way is
+-- ignored.
 local ticket, page = ARGV[1], ARGV[2]
 begin(KEYS, ticket)
 local MOVES, LEAVES = T .. ':moving', T .. ':leaving'

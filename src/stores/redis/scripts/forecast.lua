@@ -16,13 +16,13 @@ local function ask(...)
     return call(...)
 end
 
--- Of which bound `due` is before, from `at` on.
+-- Returns the first bound from `at` on that `due` is before.
 local function before(due, at)
     while bounds[at] and due >= bounds[at] do at = at + 1 end
     return at
 end
 
--- Jobs of one sorted set that is not empty; its first and last say which bounds it takes. Returns how many there are.
+-- Adds the jobs of one sorted set that is not empty; its first and last entry determine the bounds. Returns how many there are.
 local function add_set(key, size)
     if size <= FEW then
         local some, at = ask('ZRANGE', key, '0', '-1', 'WITHSCORES'), 1
@@ -41,7 +41,7 @@ local function add_set(key, size)
     counts[at] = counts[at] + size - seen
 end
 
--- Each leaf by itself. Returns how many jobs there are in them.
+-- Adds each leaf by itself. Returns how many jobs there are in them.
 local function add_leaves(leaf, leaves)
     local packed, at = 0, 1
     for i = 1, #leaves, 2 do
@@ -53,8 +53,8 @@ local function add_leaves(leaf, leaves)
     return packed
 end
 
--- How full leaves are, by some of them, each of which stands for its stretch of the index. Returns the stretch, and how many jobs there are
--- before each of the looked at, by them.
+-- Estimates how full leaves are from a sample, each of which represents its part of the index. Returns the size of a part, and how many jobs
+-- there are before each sampled leaf.
 local function sample_leaves(index, leaf, size)
     local stretch, sums, sum = math.ceil(size / LEAVES_MAX), {}, 0
     for rank_of = floor(stretch / 2), size - 1, stretch do
@@ -65,7 +65,7 @@ local function sample_leaves(index, leaf, size)
     return stretch, sums
 end
 
--- By the number of leaves before each bound, and how full leaves are thereabouts.
+-- Estimates by the number of leaves before each bound, and how full leaves near it are.
 local function estimate_leaves(index, leaf, size, packed)
     local stretch, sums = sample_leaves(index, leaf, size)
     local all, seen = sums[#sums], 0

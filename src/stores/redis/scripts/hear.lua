@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Somebody listens to what happens: for the next `ms` milliseconds each call tells it.
+-- Turns on events: for the next `ms` milliseconds each call publishes them.
 local ms = ARGV[1]
 begin(KEYS)
 call('SET', feed.key, '1', 'PX', ms)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
-local run, shards, name, drawn, held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]) -- held: where the clock of a new one is to stand
+-- Greets a server that has reached the shard's master: creates the shard if it is new, and returns its state.
+local run, shards, name, drawn, held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]) -- held: the time of a new, stopped clock
 local DAY_MS, TICKETS_LOOKED_AT = 86400000, 64
 
 -- Where jobs are left of a shard whose core was lost, numbers begin above any given out.
@@ -23,7 +23,7 @@ if more.run ~= run then
     sequence = number_beyond(sequence)
 end
 
--- Under this key servers check leases. Whoever greets first has drawn it, for all of them; a core that a check made has none.
+-- Servers check leases with this key. The first server that greets has drawn it, for all of them; a core that a check made has no key.
 if more.lease_key == '' then
     more.lease_key = drawn
     core_more_set(more)
@@ -36,7 +36,7 @@ if name ~= '' then
     name = call('GET', T .. ':name')
 end
 
--- Servers come and go: a ticket that is older than a day belongs to none that has a call under way.
+-- Servers come and go: a ticket that is older than a day belongs to no call in progress.
 local old = call('ZRANGE', SERVERS, '-inf', text_of(clock - DAY_MS), 'BYSCORE', 'LIMIT', '0', TICKETS_LOOKED_AT)
 for i = 1, #old do
     local ticket = call('GET', TICKET .. old[i])

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- The next page of what is to leave a shard that is given up: jobs that nobody has on lease, then what else a topic has, a page of one
--- topic at a time. A page that is under way is shown again, word for word, until it is dropped (drop.lua): so whoever comes next goes on
--- with it. What is in it is not delivered, and no call changes it.
+-- Returns the next page of a shard that is given up: jobs without a lease, then the rest of a topic, a page of one
+-- topic at a time. A page that is on its way is returned again, word for word, until it is dropped (drop.lua): so any later server can
+-- continue with it. Its jobs are not delivered, and no call changes them.
 local ticket, most, bytes_most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 begin(KEYS, ticket)
 local MOVES, LEAVES = T .. ':moving', T .. ':leaving'
@@ -56,7 +56,7 @@ local function waiting_of(t)
     return members and t.dead, members
 end
 
--- False: the topic has none that waits.
+-- Returns a page of waiting jobs; false if the topic has none.
 local function page_of_jobs(t)
     local key, members = waiting_of(t)
     if not key then return false end
@@ -96,7 +96,7 @@ local function topic_end(t)
     return begin_page(t, TOTALS, {''})
 end
 
--- Whether there is something of the topic to leave now.
+-- Returns true if something of the topic can leave now.
 local function page_of(t)
     if page_of_jobs(t) then return true end
     if call('ZCARD', t.held) > 0 then return false end -- they leave once their leases have ended

@@ -41,7 +41,7 @@ end
 local function add_leaves()
     local first = after_due >= 0 and leaf_of(t, after_due)
     local rank = first and call('ZRANK', t.index, first) or 0
-    -- Those that are due but not moved yet stand in front.
+    -- Due jobs that were not moved yet come first.
     if state == DELAYED and after_due <= now then
         after_due, after_sequence = now, NONE
         first = leaf_of(t, now)
@@ -70,7 +70,7 @@ if state == 0 or state == READY or state == DELAYED then
     add_from(t.fresh, rank_after(t.fresh), limit + 1)
 end
 
--- Those that are on their way to another shard may not have come there yet.
+-- Adds jobs that are on their way to another shard: they may not have arrived there yet.
 local function add_leaving()
     for _, id in ipairs(call('ZRANGE', T .. ':leaving', '0', '-1')) do
         local j = job_find(t, id)

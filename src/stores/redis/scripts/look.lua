@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Which of these topics have ready jobs to hand out? And how often settings changed, and jobs died that somebody looks after.
+-- Returns which of these topics have ready jobs, how often settings changed, and how many jobs died in topics that forward them.
 begin(KEYS)
 local ready = {}
 for i = 1, #ARGV do

@@ -32,7 +32,7 @@ end
 
 -- ---- one job ----
 
--- What was not ready yet was due now.
+-- Leases the job. A job that was not ready yet becomes due now.
 local function lease_job(t, j)
     local was_ready = shown_state(j) == READY
     unhang(t, j)
@@ -69,7 +69,7 @@ end
 
 local firsts = {} -- the next job of each topic that has any
 
--- nil: it has none.
+-- Returns the topic's first job, or nil if it has none.
 local function first_of(t)
     local priority = t.f[AT.ready] > 0 and call('ZRANGE', t.priorities, '0', '0')[1]
     local first = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')
@@ -83,7 +83,7 @@ local function comes_before(a, b)
     return a.sequence < b.sequence
 end
 
--- Where it stands; nil: there is none.
+-- Returns the place of the best job, or nil if there is none.
 local function best()
     local at
     for i, first in pairs(firsts) do

@@ -102,7 +102,7 @@ local function purge_leased()
     forget(members)
 end
 
--- What is due counts as ready, also before it was moved: where more is due than one call may move, the rest is for the next.
+-- A due job counts as ready, also before it was moved: if more jobs are due than one call may move, the rest is left to the next call.
 local is_due = false
 if not is_delete and state ~= DEAD then
     advance_topic(t, most)

@@ -10,7 +10,7 @@ wants_aware(ticket)
 local t = topic_find(name)
 local jobs = (#ARGV - 3) / 3
 local takes_new, on_its_way = sealed < SEALED, page_under_way()
--- New jobs not yet hung: {due, member, …} of the delayed, with their earliest and latest due; and of the ready by priority. nil: none.
+-- New jobs not yet in a set: {due, member, …} of the delayed, with their earliest and latest due time; and of the ready by priority. nil: none.
 local later, first, last, ready = nil, NONE, 0, nil
 local now_text
 
@@ -180,8 +180,8 @@ local function push(id, spec, tail, sequence, exists)
     return pack('>BBI6', replaces and REPLACED or CREATED, state, due)
 end
 
--- Which of the ids from..to have a job? Few at a time: those that have one come with their bodies. An id that was made for
--- its job has none.
+-- Returns which of the ids from..to have a job. Few at a time: existing jobs come with their bodies. An id that was generated for
+-- its job cannot exist.
 local function existing(from, to)
     local ids, at, all
     for i = from, to do

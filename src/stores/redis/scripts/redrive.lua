@@ -27,7 +27,7 @@ if id ~= '' then
     return changed(ticket, pack('>BBI6I6', OK, 0, 1, 0))
 end
 
--- Those that die while the redrive goes on wait for the next one: else it might never end.
+-- Jobs that die during the redrive wait for the next one: otherwise it might never end.
 if left < 0 then left = call('ZCARD', t.dead) end
 local some = min(most, left)
 local members = some > 0 and call('ZRANGE', t.dead, 0, some - 1) or {} -- a range that ends at -1 would be all of them

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- How far a shard is on its way to another generation, and the next step of it. None is taken back, and one that was taken is not
--- taken again: whoever is told another generation than it asked for came second.
+-- The progress of a shard to another generation, and its next step. No step is taken back or taken twice: if the answer names another
+-- generation than the caller asked for, another server was first.
 local ticket, verb, target = ARGV[1], ARGV[2], ARGV[3]
 begin(KEYS, ticket)
 
--- Up to `step`; the first one says where it goes.
+-- Advances to `step`; the first step sets the target.
 local function go_on(step)
     if sealed >= step then return end
     call('HSETNX', T .. ':moving', 'target', target)
@@ -14,8 +14,8 @@ local function go_on(step)
 end
 
 if verb == 'prepare' then
-    -- A shard of the next generation. An id that ends in the one before may be pushed again here, so its numbers begin far above the
-    -- last one given out there: it gives out more while it empties, and goes on by the clock where Redis is started again.
+    -- A shard of the next generation. An id that ends in the previous one may be pushed again here, so its numbers begin far above the
+    -- last one given out there: that shard gives out more while it empties, and continues by the clock if Redis is started again.
     local more = core_more()
     more.generation = tonumber(string.match(target, '@(%d+)$'))
     core_more_set(more)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- One topic: looks at it, sets it, pauses and resumes it.
+-- One topic: reads it, sets it, pauses and resumes it.
 local ticket, verb, name, topics_max, makes, settings, extension = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local pause_ms, pause_until = tonumber(ARGV[8] or 0), tonumber(ARGV[9] or 0)
 local PUT, PAUSE, RESUME = 2, 4, 5

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- What came in a turn of a server: what consumers say of their leases, then what is due, then takes.
+-- The requests of a server's batch: answers of consumers for their leases, then due jobs, then takes.
 local ticket = ARGV[1]
 local chance, most, answers, takes = struct.unpack('>I6I2I2I2', ARGV[2])
 local first_take = 3 + 2 * answers

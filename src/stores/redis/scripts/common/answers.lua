@@ -1,4 +1,4 @@
--- What consumers say of their leases: ack, nack, extend, return, nack for good.
+-- Answers of consumers for their leases: ack, nack, extend, return, permanent nack.
 local answers_carry_out = (function()
 
 local ACK, NACK, EXTEND, RETURN, REFUSE = 1, 2, 3, 4, 5
@@ -64,7 +64,7 @@ local function extend(t, j, ms)
     return pack(ANSWER, OK, LEASED_STATE + (j.requested and 128 or 0), j.due, j.lease_until)
 end
 
--- In its old place, or after a delay.
+-- Returns a job to its old place, or makes it due after a delay.
 local function give_back(t, j, ms)
     j.attempt, j.state, j.lease_until = j.attempt - 1, DELAYED, 0
     if ms > 0 then j.due = now + 1 + ms end
@@ -104,7 +104,7 @@ local function answer(verb, delivery, place, ms, error, priority)
     return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
 end
 
--- Whether some lease may be over that no server has seen to yet: only then is asked which.
+-- Returns true if a lease may have ended that no server has handled yet: only then the script looks for it.
 local function may_be_over()
     return (next_topic == '' and next_ms or rest_ms) <= now
 end
@@ -138,7 +138,7 @@ local function answer_one(delivery, verb, ms, error, priority)
     return answer(verb, delivery, place, ms, error, priority)
 end
 
--- Of a nack that brings one; nil: the job keeps its own.
+-- Returns the priority of a nack that has one; nil: the job keeps its own.
 local function priority_of(word)
     return #word > 13 and unpack_from('>I2', word, 14) or nil
 end

@@ -1,5 +1,5 @@
--- What all scripts stand on, first of the parts that stand in front of them: the shard's keys, its time, its core. README.md one folder
--- up says what the keys hold. The parts are run once, when the library is loaded, and Redis gives them nothing then: `reach` fetches
+-- The base of all scripts and the first of the parts that precede them: the shard's keys, its time, its core. README.md in the parent
+-- folder documents the keys. The parts run once, when the library is loaded, without arguments: `reach` fetches
 -- what a call needs.
 
 local call, pack, unpack_from, floor, sub, byte, char, format, min, max
@@ -21,10 +21,10 @@ local wall -- Redis' own
 local clock, now -- as it is shown; and what happens goes by `now`, which a call's window may hold back
 
 local soonest -- the earliest end of a lease this call gave
-local known_topics, met_topics -- those this call has to do with: by name (false: there is none), and in the order they were met
+local known_topics, met_topics -- topics of this call: by name (false: no such topic), and in the order in which they were read
 local shards_topics, topics_cached, shard_topics = {}, 0, nil -- names of topics' keys, kept between calls: by shard and topic; of this shard
-local found_name, found_topic, found_ticket -- what was read at once with the core: a topic's name, it, and the ticket
-local ticket_slot -- server and slot of the call's ticket; nil: it has none
+local found_name, found_topic, found_ticket -- values read together with the core: a topic's name, the topic, and the ticket
+local ticket_slot -- server and slot of the call's ticket; nil: no ticket
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
@@ -45,7 +45,7 @@ local core_tail -- false: it cannot be read
 local next_before -- as this call found it
 local core_is_changed
 
--- From its text; false where it cannot be read.
+-- Parses the core's text; returns false if it is unreadable.
 local function core_open(text)
     core_tail, core_is_changed = false, false
     if not text or byte(text) ~= LAYOUT.NUMBER or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
@@ -65,7 +65,7 @@ local function core_text()
     return pack(CORE_FORM, LAYOUT.NUMBER, core_flags, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
 end
 
--- What is seldom asked for: {shards, generation, changes, deaths, run, lease_key}.
+-- Parses the members that are seldom needed: {shards, generation, changes, deaths, run, lease_key}.
 local function core_more()
     local more = {}
     more.shards, more.generation, more.changes, more.deaths = unpack_from(CORE_SELDOM, core_seldom)
@@ -93,24 +93,24 @@ local function number_beyond(number)
     return max(number + 1000000, by_clock < 2 ^ 47 and by_clock or 0)
 end
 
--- From now on the shard's clock stands there.
+-- Stops the shard's clock at this time.
 function LAYOUT.hold(ms)
     core_flags, core_is_changed = LAYOUT.HELD + core_flags % LAYOUT.HELD, true
     clock, now, wall, adjust = ms, ms, ms, 0
 end
 
--- Raises PAUSES, for good.
+-- Raises PAUSES permanently.
 function LAYOUT.note_pauses()
     if core_flags % LAYOUT.HELD == 0 then core_flags, core_is_changed = core_flags + LAYOUT.PAUSES, true end
 end
 
--- ---- what happens, told to whoever listens (README.md, "Events") ----
+-- ---- events for listening servers (README.md, "Events") ----
 
--- The numbers are those of job/event.h. `heard`: somebody listens; else a call tells nothing, and looks nothing up for it.
+-- The numbers are those of job/event.h. `heard`: a server listens; else a call publishes nothing, and looks nothing up for it.
 local feed = {PUSHED = 1, REPLACED = 2, DUE = 3, DELIVERED = 4, ACKED = 5, NACKED = 6, EXTENDED = 7, RETURNED = 8, LEASE_ENDED = 9, EXPIRED = 10, CANCELLED = 11,
               RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, MANY = 500}
 
--- Only where feed.heard. What is not known is 0 or ''; `due` and `lease_until` are on the shard's clock.
+-- Appends an event. Only called if feed.heard. Unknown members are 0 or ''; `due` and `lease_until` are on the shard's clock.
 function feed.tell(kind, topic, id, attempt, due, lease_until, count, error)
     local at = #feed.words
     if at >= feed.MANY then
@@ -128,7 +128,7 @@ local function fetch()
     floor, sub, byte, char, format, min, max = math.floor, string.sub, string.byte, string.char, string.format, math.min, math.max
 end
 
--- All but the core's lead on from it. They are made again only where the call before was for another shard.
+-- Sets the names of all keys except the core, which derive from the core. They are built again only if the previous call was for another shard.
 local function name_shard(core)
     CORE = core
     T = sub(core, 1, -6) -- without ':core'
@@ -179,7 +179,7 @@ local function reach(keys, ticket, name)
     return found[1]
 end
 
--- Why the core could not be opened. Nothing was changed yet.
+-- Fails with the reason why the core could not be opened. Nothing was changed yet.
 local function refuse_core(text)
     if text and LAYOUT.is_newer(text) then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
     if text or call('EXISTS', CORE) == 1 then
@@ -188,8 +188,8 @@ local function refuse_core(text)
     error({err = 'GONE the core of this shard is not there, Redis lost its data'})
 end
 
--- What the caller knows of the time from its own elapsed time. A clock that jumped, or a call that waited for long: it is
--- carried out as of the latest moment that is sure to have been. A clock that went back: nothing is.
+-- Returns the time within the window that the caller derives from its own elapsed time. If the clock jumped, or a call waited for long, the
+-- call uses the latest time that has certainly passed. If the clock went back, nothing is carried out.
 local function clock_within(window)
     local earliest, latest = unpack_from('>I6I6', window)
     if clock < earliest then error({err = 'CLOCK it went back'}) end
@@ -199,7 +199,7 @@ local function clock_within(window)
     end
 end
 
--- Each call that servers make begins with it, but for hello: `ticket` (or nil), which may bring a window, and the topic it is about
+-- Begins each call of a server except hello: `ticket` (or nil), which may contain a window, and the topic of the call
 -- (or nil).
 local function begin(keys, ticket, name)
     local text = reach(keys, ticket, name)
@@ -216,7 +216,7 @@ function LAYOUT.mark()
     return sub(redis.sha1hex(core_more().lease_key), 1, 8)
 end
 
--- To the other servers. They look by themselves where nothing comes, so nothing fails of it: an error here would leave a call half done.
+-- Notifies the other servers. They also poll without a notification, so a failure is ignored: an error here would leave a call half done.
 local function tell(news)
     redis.pcall('SPUBLISH', T .. ':told', '@' .. LAYOUT.mark() .. news)
 end

@@ -1,7 +1,7 @@
 -- Letting what is due happen.
 local advance_topic, expire_all, leases_due, topics_due = (function()
 
--- Ready jobs whose ttl is over.
+-- Expires ready jobs whose ttl has ended.
 local function expire_all(t, members)
     for i = 1, #members do
         local j = job_find(t, sub(members[i], 7))
@@ -53,7 +53,7 @@ local function move_looking(t, due)
     end
 end
 
--- They all go into the one ready set. Only where some are retrying is each looked at for that.
+-- Moves all these jobs into the one ready set. Each is checked for a retry only if some jobs are retrying.
 local function move_plain(t, due)
     local tried, words, ids = 0, {}, {}
     for i = 1, #due, 2 do words[i], words[i + 1] = due[i + 1], due[i] end
@@ -79,7 +79,7 @@ local function due_tell(t, due)
     end
 end
 
--- Up to `most` jobs of the topic. Returns how many.
+-- Moves up to `most` due jobs of the topic. Returns how many.
 local function advance_topic(t, most)
     local due = delayed_take_due(t, most)
     if #due > 0 then
@@ -92,7 +92,7 @@ local function advance_topic(t, most)
     return done
 end
 
--- Up to `most` leases that are over. Returns how many.
+-- Ends up to `most` leases whose time has passed. Returns how many.
 local function end_leases(most)
     local deliveries = call('ZRANGE', LEASES, '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
     for i = 1, #deliveries do
@@ -116,7 +116,7 @@ local function end_leases(most)
     return #deliveries
 end
 
--- Up to `most` pauses whose time has come. Topics that have ready jobs are then told as if these had just become so.
+-- Ends up to `most` pauses whose time has come. Topics with ready jobs are then announced as if these had just become ready.
 local function end_pauses(most)
     local names = call('ZRANGE', T .. ':pauses', '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
     for i = 1, #names do
@@ -143,7 +143,7 @@ local function leases_due(most)
     return done
 end
 
--- Up to `most` of what is due in topics.
+-- Handles up to `most` due events of topics.
 local function topics_due(most)
     local done = 0
     events_settle()

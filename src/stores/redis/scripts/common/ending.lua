@@ -1,7 +1,8 @@
--- The end of a call: what it changed is written down, others are told, the answer; and tickets.
+-- The end of a call: writes its changes, notifies other servers, builds the answer; and tickets.
 local settle, head, shown, answered_before, words_kept, words_read, changed, repeated, write, carry_out = (function()
 
--- What became ready is told. Returns the topics that had nothing ready and have now; nil: none. `server`: who knows already.
+-- Announces the topics that had no ready job before and have one now, and returns them; nil if there are none. `server`: the server that already
+-- knows.
 local function wake(server)
     local woken
     for i = 1, #met_topics do
@@ -42,8 +43,8 @@ local function write(ticket, kept)
     if at > 0 then call('MSET', unpack(words)) end
 end
 
--- Notes what is next, tells the other servers, and writes. `kept`: what the ticket keeps of the answer; nil: nothing. Returns the topics that
--- had nothing ready and have now; nil: none.
+-- Notes the next event, notifies the other servers, and writes. `kept`: the part of the answer that the ticket keeps; nil: nothing. Returns the
+-- topics that had no ready job before and have one now; nil if there are none.
 local function settle(server, ticket, kept)
     events_settle()
     local woken = wake(server)
@@ -59,7 +60,7 @@ local function settle(server, ticket, kept)
     return woken
 end
 
--- What every answer begins with.
+-- Returns the beginning of every answer.
 local function head(rest)
     local first = pack('>I6I6i6Bc0', clock, next_ms, core_flags >= LAYOUT.HELD and -2 ^ 47 or adjust, #next_topic, next_topic)
     return rest and first .. rest or first
@@ -74,7 +75,7 @@ end
 
 -- ---- tickets: no call is carried out twice ----
 
--- What was kept of this very call when it was carried out before; nil: it was not.
+-- Returns the kept answer of this very call if it was carried out before; else nil.
 local function answered_before(ticket)
     if not found_ticket then return nil end
     local last, number = sub(found_ticket, 1, 12), sub(ticket, 10, 21)
@@ -83,7 +84,7 @@ local function answered_before(ticket)
     return sub(found_ticket, 19)
 end
 
--- Words of an answer as a ticket keeps them: none, one, or (2) more.
+-- Returns words of an answer as a ticket keeps them: zero, one, or (2) more.
 local function words_kept(words)
     local count = words and #words or 0
     if count == 0 then return '\0\0' end
@@ -118,14 +119,14 @@ local function repeated(kept)
     return shown(sub(kept, at), more)
 end
 
--- A call that breaks (a record nobody can read) has done a part: what that was is written all the same, so that no number is given out twice and
+-- A call that fails (at an unreadable record) has done a part: that part is still written, so that no number is given out twice and
 -- counts are right.
 local function carry_out(body, keys, arguments)
     local done, answer = pcall(body, keys, arguments)
     if done then return answer end
     pcall(events_settle)
     pcall(write, '')
-    -- Redis' pcall gives the text of an error alone; with a word of its own in front it is one that callers know.
+    -- Redis' pcall returns only the text of an error; an error word in front makes it one that callers recognize.
     error(type(answer) == 'string' and string.find(answer, '^%u+ ') and {err = answer} or answer, 0)
 end
 

@@ -1,4 +1,4 @@
--- What is to happen next: of a topic, and of the shard. Both are kept: a lower bound each, made right where something due was moved.
+-- The next event of a topic, and of the shard. Both are kept as a lower bound each, which is corrected when a due event was moved.
 local first_score, topic_refresh, topic_list, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of = (function()
 
 local function first_score(key)
@@ -13,7 +13,7 @@ local function first_of_optional(t, flag, key)
     return first
 end
 
--- After a topic's due jobs were moved its earliest event is looked up anew. `delayed`: when the first delayed job is due, where that is
+-- Looks up a topic's earliest event after its due jobs were moved. `delayed`: the due time of the first delayed job, if that is
 -- known.
 local function topic_refresh(t, delayed)
     local ms = min(delayed or delayed_first(t), first_of_optional(t, EXPIRING, t.expiry), first_of_optional(t, REMEMBERING, t.finished))
@@ -25,7 +25,7 @@ local function topic_list(t)
     t.f[LISTED], t.is_changed = t.f[NEXT], true
 end
 
--- The shard's next event, from the sets themselves. T:topics may hold a topic by an event that is over: it is put right where it comes first.
+-- Looks up the shard's next event in the sets themselves. T:topics may hold a topic with an outdated event: it is corrected when it comes first.
 local function shard_look()
     local lease, topics, first = min(first_score(LEASES), topic_rules.first_pause_end()), nil, nil
     repeat
@@ -43,7 +43,7 @@ local function shard_look()
     core_is_changed = true
 end
 
--- rest_ms is a lower bound of all events but the one of next_topic. So as long as that comes before, nobody else needs a look.
+-- rest_ms is a lower bound of all events except that of next_topic. While that event comes first, the others need no check.
 local function event_note(t)
     local ms, must_look = t.f[NEXT], false
     if t.name == next_topic then
@@ -58,7 +58,7 @@ local function event_note(t)
     return must_look
 end
 
--- What this call brought about, noted in the core. May be done more than once.
+-- Notes the effects of this call in the core. May be done more than once.
 local function events_settle()
     local must_look = false
     if soonest < next_ms then
@@ -73,7 +73,7 @@ local function events_settle()
     if must_look then shard_look() end
 end
 
--- ---- what others are told ----
+-- ---- notifications to other servers ----
 
 local NOBODY = '--------'
 
@@ -81,7 +81,8 @@ local function server_of(ticket)
     return ticket ~= '' and sub(ticket, 1, 8) or NOBODY
 end
 
--- The topic's settings are others now, or it is gone. Numbered, so that each server knows whether it heard of all; `server` knows.
+-- Notifies that the topic's settings changed or the topic was deleted. Numbered, so that each server can detect a lost notification; `server`
+-- already knows.
 local function settings_tell(server, name)
     local more = core_more()
     more.changes = more.changes + 1
@@ -89,7 +90,7 @@ local function settings_tell(server, name)
     tell('s' .. server .. text_of(more.changes) .. ' ' .. name)
 end
 
--- Jobs of the topic died in this call, or came here dead: those who look after such hear of it.
+-- Notifies the servers that forward dead jobs: jobs of the topic died in this call, or arrived here dead.
 local function deaths_tell(t)
     if not may_have(t, EXTENDED) then return end
     local more = core_more()

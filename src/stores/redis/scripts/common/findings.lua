@@ -1,8 +1,8 @@
--- A bounded step of a check: what it was asked, what it found, and the answer. Part of check*.lua alone.
+-- A bounded step of a check: its arguments, its findings, and the answer. Only part of check*.lua.
 --
--- What a step finds is wrong at that instant, whatever servers do meanwhile: nothing is concluded from what two steps saw. Sets
--- lose what does not belong there, jobs are hung where they belong, counts follow; a record is never dropped. A step may be
--- repeated, and none needs the next one.
+-- A finding holds at the moment of its step, regardless of concurrent servers: no conclusion is drawn from two steps. Sets
+-- lose entries that do not belong there, jobs are put where they belong, counts follow; a record is never dropped. A step may be
+-- repeated, and no step needs the next one.
 local step, find, topic_here, must_be_below, check_next, scan, entry_after, step_end = (function()
 
 -- `most`: about how many entries are looked at.
@@ -12,8 +12,8 @@ local step = {repairs = ARGV[1] == 'repair', part = ARGV[2], name = ARGV[3], cur
               touched = false}       -- something was mended
 local findings = {}
 
--- Whether it is to be mended now. `repair` as a participle: what is, or is to be, done. `how`: 0 to mend, 1 mended, 2 for people
--- to decide, 3 a mere note.
+-- Records a finding and returns true if it is to be repaired now. `repair`, a participle, names the repair, done or to be done. `how`: 0 to
+-- repair, 1 repaired, 2 for people to decide, 3 a mere note.
 local function find(topic, id, what, repair, how)
     how = how or step.repairs and 1 or 0
     local at = #findings
@@ -52,7 +52,7 @@ local function check_next(ms, name)
     end
 end
 
--- A page of a key from a cursor ('' : the first), and the next cursor ('': none).
+-- Reads a page of a key from a cursor ('': the first); also returns the next cursor ('': the end).
 local function scan(key, command, from)
     local page = call(command, key, from == '' and '0' or from, 'COUNT', step.most)
     return page[2], page[1] == '0' and '' or page[1]
@@ -67,7 +67,7 @@ local function entry_after(key, entry, score)
     return found[1], found[2]
 end
 
--- A topic's figures as they were kept: the check counts them as a whole (check_topic.lua), so other steps change none.
+-- Restores a topic's stored figures: the check counts them as a whole (check_topic.lua), so other steps change none of them.
 local function figures_restore(t)
     local kept = call('GET', t.key)
     if t.is_lost or not kept then

@@ -1,12 +1,11 @@
--- What became of a job's attempts, beside its try: those that ended without an ack, as job/job.h encodes a history, so that nobody has to
--- turn it into something else. The key is another than the try's because servers of before know nothing of it, and the sequence stands in
--- it because they leave it behind.
+-- The history of a job's attempts, beside its try: those that ended without an ack, as job/job.h encodes a history, so that it needs no
+-- conversion. It has its own key, and holds the sequence, because older servers do not know it and leave it behind.
 local history_begun, history_add, history_forget, history_shown = (function()
 
 local HEAD, HEAD_BYTES = '>I6I6I6B', 19 -- sequence of the job; delivery that is under way, when it began; attempts
 local ATTEMPTS_MAX, ERROR_BYTES_MAX = 8, 100
 
--- What is kept; of another job that had the id before: nothing.
+-- Reads the kept history; that of an earlier job with the same id counts as empty.
 local function read(t, j)
     local kept = may_have(t, HISTORIC) and call('HGET', t.history, j.id)
     if not kept or #kept < HEAD_BYTES or unpack_from('>I6', kept) ~= j.sequence then
@@ -21,12 +20,12 @@ local function write(t, j, h)
     call('HSET', t.history, j.id, pack(HEAD, j.sequence, h.delivery, h.started, #h.lengths) .. h.lengths .. h.attempts)
 end
 
--- When a lease began that nobody has extended.
+-- Returns the start of a lease that was never extended.
 local function started_of(j)
     return max(0, j.lease_until - 1 - j.lease)
 end
 
--- Before the end of a lease is moved: then nothing else tells when it began.
+-- Notes the start of a lease before its end is moved: afterwards the start could not be derived.
 local function history_begun(t, j)
     local h = read(t, j)
     if h.delivery == j.delivery then return end
@@ -42,7 +41,7 @@ local function varint(number)
     return text .. char(number)
 end
 
--- A character cut in two would be none: up to three bytes less.
+-- Cuts at most three bytes more, so that no character is cut in two.
 local function cut(error)
     if #error <= ERROR_BYTES_MAX then return error end
     local length = ERROR_BYTES_MAX
@@ -67,7 +66,7 @@ local function history_forget(t, ids)
     if may_have(t, HISTORIC) then call_many('HDEL', t.history, ids) end
 end
 
--- A job's try as answers show it: with the history, where there is one (README.md, "Calls").
+-- Returns a job's try as answers show it: with the history, if there is one (README.md, "Calls").
 local function history_shown(record, try, kept)
     if not kept or #kept < HEAD_BYTES then return try end
     local _, _, sequence = unpack_from('>BI2I6', record)

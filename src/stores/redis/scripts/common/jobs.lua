@@ -5,10 +5,10 @@ local TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_stat
 -- ---- jobs ----
 
 local TRY = '>BI2I4I6I6I6I6I6'
--- Who holds a leased job stands between its try's numbers and the error, where the state has FLAG added: flags and the name.
+-- The holder of a leased job is stored between its try's numbers and the error, if the state has FLAG added: flags and the name.
 local holding, REQUESTED = {FLAG = 16, FORM = '>BBc0'}, 1
 
--- From a record and, where there is one, a try.
+-- Makes a job from a record and, if there is one, a try.
 local function job_make(t, id, record, try)
     local flags, priority, sequence, due = unpack_from('>BI2I6I6', record)
     local j = {id = id, record = record, flags = flags, sequence = sequence, member = pack('>I6', sequence) .. id,
@@ -52,7 +52,7 @@ local function policy_of(t, j)
     return not own and s.policy or policy_of_settings(s, own and j.record)
 end
 
--- What people see: a job whose due has passed is ready, also before it was moved.
+-- Returns the state for users: a job whose due time has passed is ready, also before it was moved.
 local function shown_state(j)
     return j.state == DELAYED and j.due <= now and READY or j.state
 end
@@ -66,7 +66,7 @@ local function expiry_remove(t, member)
     if may_have(t, EXPIRING) then call('ZREM', t.expiry, member) end
 end
 
--- What a dead job takes, about.
+-- Returns the approximate bytes of a dead job.
 local function bytes_of(j)
     return #j.record + #j.id
 end
@@ -99,7 +99,7 @@ local function expire_later(t, j)
     event_at(t, j.first + ttl)
 end
 
--- Hangs a job that is neither leased nor finished where its state and due want it.
+-- Puts a job that is neither leased nor finished into the set of its state and due time.
 local function hang(t, j)
     if j.state == DEAD then
         call('ZADD', t.dead, j.due, j.member)
@@ -115,7 +115,7 @@ local function hang(t, j)
     end
 end
 
--- The job is gone (and was unhung). `total`: acked, cancelled, expired. Only a purge forgets it at once.
+-- Removes a finished job, which is in no set. `total`: acked, cancelled, expired. Only a purge forgets its id immediately.
 local function finish(t, j, total, is_purge)
     call('HDEL', t.jobs, j.id)
     if j.tried then
@@ -131,7 +131,7 @@ local function finish(t, j, total, is_purge)
     end
 end
 
--- The holder gave it up, one way or another, and somebody wanted it cancelled. Unhung.
+-- Cancels a job whose lease has ended and for which a cancel was requested. The job is in no set.
 function holding.cancel(t, j)
     if feed.heard then feed.tell(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
     finish(t, j, 'cancelled')
@@ -141,7 +141,7 @@ end
 
 local chances = {state = 1}
 
--- From what the server drew (`chance` below 2^48), a new number below 1 each time.
+-- Seeds a sequence of numbers below 1 with the server's random number (`chance` below 2^48).
 local function chance_seed(text)
     chances.state = (tonumber(text) or 1) % 2147483647
 end
@@ -153,7 +153,7 @@ end
 
 local FOR_EVER = 2 ^ 32 - 1 -- as most attempts
 
--- As policy_backoff_ms in job/policy.c.
+-- Computes the backoff as policy_backoff_ms in job/policy.c does.
 local function backoff_ms(p, attempt)
     if p.backoff == 3 then return 0 end
     local wait = p.first

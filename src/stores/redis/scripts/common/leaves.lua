@@ -4,7 +4,7 @@ local leaf_of, leaves_add, delayed_add, delayed_remove, delayed_take_due, leaf_f
 
 local READY_AT = AT.ready
 
--- Whether the optional set that the flag stands for is worth a look.
+-- Returns true if the optional set of this flag may have entries.
 local function may_have(t, flag)
     return t.is_exact or has(t, flag)
 end
@@ -23,7 +23,7 @@ local function leaf_new(t, lowest)
     return leaf
 end
 
--- A full leaf that `due` belongs to. False where it cannot be split: all of it is due at once.
+-- Splits a full leaf that `due` belongs to. Returns false if it cannot be split: all its jobs have the same due time.
 local function leaf_split(t, leaf, size, due)
     local key = t.leaf .. leaf
     if due > tonumber(call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]) then
@@ -44,7 +44,7 @@ local function leaf_split(t, leaf, size, due)
     return true
 end
 
--- Of the items at..: the last one that belongs to the leaf and finds room; at - 1: the leaf was split, look again.
+-- Returns the last of the items at.. that belongs to the leaf and has room; at - 1: the leaf was split, call again.
 local function last_in_leaf(t, leaf, items, at)
     local size, due = call('ZCARD', t.leaf .. leaf), items[at][1]
     if size >= LEAF_MAX and leaf_split(t, leaf, size, due) then return at - 1 end
@@ -100,7 +100,7 @@ local function delayed_remove(t, due, member)
     return call('ZREM', t.fresh, member) == 1 or may_have(t, PACKED) and leaf_remove(t, due, member)
 end
 
--- Up to `most` that are due, taken out: {member, due, member, due, …}.
+-- Removes and returns up to `most` due jobs: {member, due, member, due, …}.
 local function delayed_take_due(t, most)
     local all = call('ZRANGE', t.fresh, '-inf', now, 'BYSCORE', 'LIMIT', '0', most, 'WITHSCORES')
     if #all > 0 then call('ZREMRANGEBYRANK', t.fresh, '0', #all / 2 - 1) end
@@ -120,14 +120,14 @@ local function delayed_take_due(t, most)
     return all
 end
 
--- When the first packed job is due, and in which leaf.
+-- Returns the due time of the first packed job, and its leaf.
 local function leaf_first(t)
     local leaf = call('ZRANGE', t.index, '0', '0')[1]
     if not leaf then lower(t, PACKED) end
     return leaf and tonumber(call('ZRANGE', t.leaf .. leaf, '0', '0', 'WITHSCORES')[2] or NONE) or NONE, leaf
 end
 
--- When the first of them is due.
+-- Returns the due time of the first delayed job.
 local function delayed_first(t)
     local fresh = tonumber(call('ZRANGE', t.fresh, '0', '0', 'WITHSCORES')[2] or NONE)
     if not may_have(t, PACKED) then return fresh end
@@ -137,7 +137,7 @@ end
 
 -- ---- ready jobs ----
 
--- The jobs of a topic that is not special have priority 100, so its count tells what T:priorities holds.
+-- The jobs of a topic that is not special have priority 100, so its count replaces T:priorities.
 local function is_plain(t)
     return not has(t, SPECIAL) and not t.is_exact
 end
@@ -149,7 +149,7 @@ local function ready_add(t, priority, words)
     count(t, 'ready', #words / 2)
 end
 
--- Whether none of this priority is left; then it is noted no more. To be asked after they were taken out and counted.
+-- Returns true if no job of this priority is left; the priority is then removed. Call it after jobs were taken out and counted.
 local function ready_is_empty(t, priority)
     local is_empty
     if is_plain(t) then is_empty = t.f[READY_AT] <= 0 else is_empty = call('EXISTS', t.ready_of .. priority) == 0 end
@@ -157,7 +157,7 @@ local function ready_is_empty(t, priority)
     return is_empty
 end
 
--- Counts it, too. False where it is not there.
+-- Removes a ready job and counts it. Returns false if it is not there.
 local function ready_remove(t, priority, member)
     if call('ZREM', t.ready_of .. priority, member) == 0 then return false end
     count(t, 'ready', -1)

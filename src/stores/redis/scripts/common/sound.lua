@@ -1,9 +1,9 @@
--- Jobs as a check reads them, which trusts nothing, and how they are put back where they belong. Part of check*.lua alone.
+-- Jobs as a check reads them, without trust in any value, and how they are put back where they belong. Only part of check*.lua.
 local is_readable, is_readable_try, place_of, job_read, jobs_get, holder_of, own_ttl, rehang, check_members, unravel = (function()
 
 local STATES = {'delayed', 'ready', 'leased', 'dead'}
 
--- Whether all that the flags promise is there.
+-- Returns true if the record has all that its flags promise.
 local function is_readable(record)
     local size = #record
     if size < 15 then return false end
@@ -33,14 +33,14 @@ local function place_of(t, j)
     return pack('>I6', j.sequence) .. t.name .. '\0' .. j.id
 end
 
--- By record and try, where they can be read; else nil.
+-- Makes a job from record and try if they are readable; else nil.
 local function job_read(t, id, record, try)
     if not record or not is_readable(record) then return nil end
     if try and not is_readable_try(try) then try = nil end
     return job_make(t, id, record, try)
 end
 
--- The jobs of these ids; false where there is none. Few records at a time: their bodies come with them.
+-- Returns the jobs of these ids; false for each that does not exist. Few records at a time: their bodies come with them.
 local function jobs_get(t, ids)
     local jobs, tries = {}, ask_many('HMGET', t.tries, ids)
     for from = 1, #ids, 16 do
@@ -66,14 +66,14 @@ local function holder_of(delivery, place)
     return nil
 end
 
--- 0: none of the job's own.
+-- Returns the job's own ttl, or 0 without one.
 local function own_ttl(j)
     if j.flags % 2 == 0 then return 0 end
     local _, ttl = unpack_from('>I6I6', j.record, 16)
     return ttl
 end
 
--- Out of every place a job of this priority and due could hang in; then where its state wants it.
+-- Removes a job from every set that a job of this priority and due time could be in; then puts it into that of its state.
 local function rehang(t, j)
     call('ZREM', t.held, j.member)
     call('ZREM', t.dead, j.member)

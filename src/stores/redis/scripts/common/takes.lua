@@ -1,31 +1,31 @@
 -- Leases of due jobs: by priority, due, push order.
 local take, take_again = (function()
 
--- Not what is due later than this: it was moved while the clock was ahead. But servers may differ by a little over how far the clock is,
--- and nobody would be woken again for what another one has found due.
+-- Jobs due later than this are not taken: they were moved while the clock was ahead. But the clocks of servers may differ by a little, and no
+-- server would be woken again for a job that another one has found due.
 local LEEWAY_MS = 60
 
 -- Of the take that is being carried out.
 local t, most, bytes_max, lease_ms
 local shown, taken, bytes -- words of the answer: id, record, try per job; jobs; bytes of their records
 local tries, leased, leases, held -- what is to be written, as words
-local expiring -- how many of those whose ttl is over may go meanwhile
+local expiring -- how many jobs with an ended ttl may be removed meanwhile
 local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
 local place_end, topic_lease
 local was_delayed, way -- for events: they were never ready; how the jobs go out
 local state, holder -- of the tries: who takes them (README.md)
 
--- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
--- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
+-- Redis searches a small hash or sorted set from end to end, as long as it was never large. Sets that change with every
+-- job are made large for a moment once some leases are out. The filler names cannot collide: no id is empty, no sequence that high.
 local MANY_LEASED = 16
 local LONG
 
--- Whether the next lease is a matter of a few commands.
+-- Returns true if the next lease may need only a few commands.
 local function may_be_one()
     return taken == 0 and (t.f[AT.leased] + 1 < MANY_LEASED or has(t, LARGE))
 end
 
--- How long it is leased, the try that says so, and the due. Without a table for each job: this is done for every one.
+-- Returns the lease's duration, the try with it, and the due time. Without a table for each job, because every job comes here.
 local function try_leased(record, try, delivery)
     local flags, priority, _, due = unpack_from('>BI2I6I6', record)
     local attempt, first_due, error, length = 0, due, nil, lease_ms
@@ -104,7 +104,7 @@ local function lease_one(member, due_text)
     return 1, attempt > 0 and 1 or 0
 end
 
--- True: some of `members` had expired and nobody had seen to them; they are gone.
+-- Removes expired jobs that no call has handled yet. Returns true if some of `members` were removed.
 local function drop_expired(members)
     local ends, late = call('ZMSCORE', t.expiry, unpack(members)), {}
     for i = 1, #members do
@@ -115,13 +115,13 @@ local function drop_expired(members)
     return #late > 0
 end
 
--- How many to look at next: few at first, then as many as the bytes still allow.
+-- Returns how many jobs to read next: few at first, then as many as the bytes still allow.
 local function step(at_first)
     local room = taken == 0 and at_first or floor((bytes_max - bytes) / (bytes / taken + 1)) + 1
     return min(most - taken, max(1, room), 200)
 end
 
--- From the ready set of a priority.
+-- Takes from the ready set of a priority.
 local function take_ready(priority)
     local key, out, goes_on = t.ready_of .. priority, 0, true
     was_delayed = false
@@ -147,7 +147,7 @@ local function take_ready(priority)
     return ready_is_empty(t, priority)
 end
 
--- There may be as many priorities as numbers: few at a time, which then are gone from the front.
+-- Takes by priority. There may be as many priorities as numbers: few are read at a time, and are removed from the front.
 local function take_by_priority()
     local from = 0
     repeat
@@ -159,8 +159,8 @@ local function take_by_priority()
     until #priorities < 16
 end
 
--- Straight from the delayed jobs of a set. The first and the one behind it are asked for at once: its due is the next event. Returns
--- that; NONE where none is left.
+-- Takes directly from the delayed jobs of a set. Reads the first job together with the next one, whose due time is the next event. Returns
+-- that; NONE if no job is left.
 local function take_delayed(key)
     local out, following = 0, nil
     was_delayed = true
@@ -191,7 +191,7 @@ local function take_delayed(key)
     return following
 end
 
--- Before they are filled; and afterwards.
+-- Enlarges the sets before they are filled; and afterwards.
 local function swell()
     LONG = LONG or string.rep('\255', 100)
     call('HSET', t.tries, '', LONG)
@@ -221,8 +221,8 @@ local function write_leases()
     core_is_changed = true
 end
 
--- Whether its due jobs may go from delayed to leased without being ready in between: none of them can have another priority or expire,
--- and nobody is ready before them.
+-- Returns true if due jobs may go from delayed to leased without being ready in between: none of them can have another priority or expire,
+-- and no other job is ready before them.
 local function may_be_direct()
     return t.f[AT.ready] == 0 and is_plain(t) and settings_of(t).ttl == 0
 end
@@ -247,8 +247,8 @@ local function take_direct()
     return true
 end
 
--- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. `consumer`:
--- who takes them, or ''. Returns how many jobs.
+-- Takes up to `max_jobs`, of `max_bytes` of records except for the first. `out` receives id, record and try of each job. `consumer`:
+-- name of the consumer, or ''. Returns how many jobs.
 local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
     t, most, bytes_max, lease_ms, way = topic, max_jobs, max_bytes, ms, by
     state, holder = LEASED_STATE, ''
@@ -269,7 +269,7 @@ local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
     return taken
 end
 
--- Asked again: those leases that still stand, of the deliveries `first` to `last`.
+-- Answers a repeated take: those leases of the deliveries `first` to `last` that are still valid.
 local function take_again(first, last, out)
     local n = 0
     for delivery = first, last do

@@ -42,7 +42,7 @@ function topic_rules.pause_has_end(t)
     return has(t, TIMED)
 end
 
--- Of the topic, whether it was paused or not. `until_ms`: nil: for ever.
+-- Pauses the topic, whether it was paused or not. `until_ms`: nil: for ever.
 function topic_rules.pause(t, until_ms)
     raise(t, PAUSED)
     if until_ms then
@@ -62,12 +62,12 @@ function topic_rules.resume(t)
     lower(t, PAUSED)
 end
 
--- 0: it has no end.
+-- Returns the end of the pause; 0: it has no end.
 function topic_rules.pause_end_of(t)
     return has(t, TIMED) and tonumber(call('ZSCORE', T .. ':pauses', t.name) or 0) or 0
 end
 
--- When the first one ends.
+-- Returns the earliest end of all pauses.
 function topic_rules.first_pause_end()
     if core_flags % LAYOUT.HELD == 0 then return NONE end
     local first = call('ZRANGE', T .. ':pauses', '0', '0', 'WITHSCORES')
@@ -79,8 +79,8 @@ local function topic_figures(text)
     return {unpack_from(FORM, text)}
 end
 
--- From its text; `packed` are the settings. Of the call: how many were ready; whether it was changed, is deleted, has jobs that died; whether
--- its counts and flags are not to be trusted (a check).
+-- Parses a topic; `packed` are its settings. Members for the call: how many jobs were ready; whether the topic was changed, is deleted, has jobs
+-- that died; whether its counts and flags are unreliable (a check).
 local function topic_open(name, text)
     local f = topic_figures(text)
     local t = {name = name, f = f, packed = #text > BYTES and sub(text, f[NUMBERS + 1]) or '', ready_before = f[4],
@@ -93,7 +93,7 @@ local function topic_text(t)
     return pack(FORM, unpack(t.f, 1, NUMBERS)) .. t.packed
 end
 
--- nil where there is none.
+-- Returns the topic, or nil if it does not exist.
 local function topic_find(name)
     local t = known_topics[name]
     if t ~= nil then return t or nil end
@@ -122,7 +122,7 @@ end
 -- ---- settings ----
 
 local SETTINGS, SETTINGS_BYTES = '>I6I6BI6I6I4BBI2BI6', 40
-local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- behind them, where there are any: max_jobs, push_rate (which servers look at)
+local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- optional members behind them: max_jobs, push_rate (which servers apply)
 local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
 local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
 
@@ -146,13 +146,13 @@ function topic_rules.settings_put(t, packed)
     t.packed, t.is_changed = packed, true
 end
 
--- Nobody changes what it returns.
+-- Returns the settings, which callers do not change.
 local function settings_of(t)
     if t.packed == '' then return DEFAULT end
     return known_settings[t.packed] or settings_read(t.packed)
 end
 
--- How many new jobs may come: the shard's share of the topic's max_jobs, rounded up, less those that are there. nil: any number.
+-- Returns how many new jobs may come: the shard's share of the topic's max_jobs, rounded up, minus the present jobs. nil: any number.
 function topic_rules.room_of(t)
     local most = settings_of(t).max_jobs
     if most == 0 then return nil end
@@ -160,7 +160,7 @@ function topic_rules.room_of(t)
     return floor((most + shards - 1) / shards) - f[AT.delayed] - f[AT.retrying] - f[AT.ready] - f[AT.leased] - f[AT.dead]
 end
 
--- What is missing in a policy, or in settings, by default (job/policy.h).
+-- Fills in the defaults of a policy, or of settings (job/policy.h).
 local function policy_fill(p)
     if p.lease == 0 then p.lease = 60000 end
     if p.backoff == 0 then p.backoff, p.first, p.max = 2, 1000, 600000 end
