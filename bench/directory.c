@@ -1,15 +1,15 @@
 /*
- * A queue in a directory, through the functions of tarry.h, beside a table of SQLite that serves as one (WAL,
+ * A queue in a directory, through the functions of tarry.h, compared with a table of SQLite used as one (WAL,
  * synchronous=FULL): both synced, in turns, in one run.
  *
  *   bench_directory batch DIR [JOBS]      one thread pushes JOBS (256,000) by 256 a round
- *   bench_directory flight DIR [JOBS]     the same, the queue's with 4 calls under way at once (tarry_submit)
+ *   bench_directory flight DIR [JOBS]     the same, the queue's with 4 concurrent calls (tarry_submit)
  *   bench_directory single DIR [SECONDS]  64 threads push one by one, each when its last is on the disk; SQLite's has one
  *                                         thread, since they would wait for its one writer
  *   bench_directory cycle DIR [JOBS]      one thread pushes by 256, takes and acks by 100
  *
- * Each job has an id of 26 bytes, a body of 200 and is due at once (cycle) or in a day. DIR is made, and emptied by hand.
- * Medians of five rounds, by the wall and for each second of the process's CPU: the former says little on a machine that others
+ * Each job has an id of 26 bytes, a body of 200 and is due now (cycle) or in a day. DIR is made; empty it manually.
+ * Medians of five rounds, by the wall clock and for each second of the process's CPU: the former is unreliable on a machine that others
  * use.
  */
 #include "measure.h"
@@ -134,7 +134,7 @@ static void on_pushed(void *owner, const struct tarry_reply *reply)
     in_flight--;
 }
 
-/* Waits where there are as many under way as may be; of the last call, until all are done. */
+/* Waits if the limit of concurrent calls is reached; after the last call, until all are done. */
 static void queue_fly(uint64_t first, int count, int64_t delay_ms)
 {
     enum { FLIGHT = 4 };
@@ -191,7 +191,7 @@ static void queue_drain(uint64_t count)
     }
 }
 
-/* With one process there is no lease to write: what was read is deleted. */
+/* Reads and deletes jobs: with one process there is no lease to write. */
 static void table_drain(uint64_t count)
 {
     static char ids[TAKE][ID_BYTES + 1];
@@ -212,7 +212,7 @@ static void table_drain(uint64_t count)
 
 /* ---- rounds ---- */
 
-/* By the wall, and a second of CPU. */
+/* A rate by the wall clock, and per second of CPU. */
 struct rate {
     double wall, cpu;
 };

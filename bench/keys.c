@@ -58,7 +58,7 @@ static void ask_filters(const struct filter *filters, int count)
     printf("  false maybe: %.4f %% a filter\n", 100.0 * (double)wrong / QUESTIONS / count);
 }
 
-/* As the batches of a server do: the next questions are on their way meanwhile. */
+/* Asks several questions ahead, like the batches of a server: the next ones are in flight meanwhile. */
 static void ask_ahead(const struct filter *filters, int count)
 {
     enum { AHEAD = 8 };

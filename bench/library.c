@@ -1,5 +1,5 @@
 /*
- * What a queue inside a process costs, through the functions of tarry.h.
+ * Cost of a queue inside a process, through the functions of tarry.h.
  *
  *   bench_library hold PENDING THREADS [take]   the hold model: PENDING jobs wait; an operation takes the one that is
  *                                               due and pushes another with a random later due. Each job has an id of
@@ -7,7 +7,7 @@
  *   bench_library ids PENDING                   pushes; a random one is rescheduled, cancelled and pushed; bytes a job
  *   bench_library late PENDING RATE             lateness of RATE jobs a second beside PENDING that wait, one thread pops
  *
- * Time is the test clock's, but for `late`. Figures are for each second of CPU, and by the wall; a line of JSON each. bench/library runs
+ * Time is the test clock's, except for `late`. Figures are for each second of CPU, and by the wall clock; a line of JSON each. bench/library runs
  * it beside the peers in bench/inprocess.
  */
 #include "base/random.h"
@@ -102,7 +102,7 @@ struct worker {
     _Atomic uint64_t operations;
 };
 
-/* One that is due; where none is, the clock goes on until some are. */
+/* Takes a due job; if no job is due, moves the clock until some are. */
 static void take_one(const struct worker *worker)
 {
     struct tarry_take take = TARRY_TAKE_INIT;
@@ -232,7 +232,7 @@ static int64_t boot_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The body says when it is due, to the nanosecond. */
+/* Receives jobs whose bodies hold their due time, to the nanosecond. */
 static void *late_run(void *ctx)
 {
     struct tarry_take take = TARRY_TAKE_INIT;

@@ -1,4 +1,4 @@
-/* measure: how long something took, and a line that says so. */
+/* measure: the duration of something, and a line that prints it. */
 #ifndef TARRY_BENCH_MEASURE_H
 #define TARRY_BENCH_MEASURE_H
 

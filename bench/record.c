@@ -65,7 +65,7 @@ static void run(const char *name, const struct record *like)
     measure_print(label, good, since_ns);
 }
 
-/* What the log takes: a check stands behind the job alone. */
+/* Prints the bytes of a record in the log: the check only covers the job. */
 static void print_bytes(void)
 {
     enum { CHECK_BYTES = 4 };

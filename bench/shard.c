@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum {
-    IN_FLIGHT = 4, /* batches under way at once, as several connections would have */
+    IN_FLIGHT = 4, /* concurrent batches, as several connections would have */
     ID_BYTES = 26, /* as the server makes them */
     ROUND = 10000, /* short-lived jobs at a time */
     HOUR_MS = 3600 * 1000
@@ -63,9 +63,8 @@ static double seconds(void)
     return (double)clock_boot_us() / 1e6;
 }
 
-/* What threads of this name (NULL: all that there are) have given to write calls. The kernel's
- * other count, of pages that became dirty, counts a large folio whole each time a part of it does.
- */
+/* Returns the bytes that threads of this name (NULL: all threads) have passed to write calls. The kernel's
+ * other count, of pages that became dirty, counts a large folio whole each time a part of it does. */
 static uint64_t written_by(const char *name)
 {
     uint64_t total = 0;
@@ -137,7 +136,7 @@ static struct queue_info info_of(struct bench *bench)
     return info;
 }
 
-/* Until no checkpoint has ended and nothing was written for a while. */
+/* Waits until no checkpoint has ended and nothing was written for a while. */
 static void settle(struct bench *bench)
 {
     uint64_t checkpoints = 0, written = 0;
@@ -185,7 +184,7 @@ static void push_batch(struct bench *bench)
                (struct queue_reply_to){.done = on_pushed, .owner = bench});
 }
 
-/* Until all are durable. */
+/* Pushes jobs and waits until all are durable. */
 static void push_all(struct bench *bench, uint64_t jobs)
 {
     bench->wanted = jobs;
@@ -223,7 +222,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
                  (struct queue_reply_to){.done = on_acked, .owner = bench});
 }
 
-/* Until all are acked. */
+/* Fires jobs and waits until all are acked. */
 static void fire_all(struct bench *bench, uint64_t jobs)
 {
     struct slice topic = slice_of("bench");

@@ -64,7 +64,7 @@ static void helper_give(struct helper *helper)
     pthread_mutex_unlock(&helper->lock);
 }
 
-/* True once after each work; waits for it where told to. */
+/* Returns true once after each work; waits for it on request. */
 static bool helper_came_back(struct helper *helper, bool wait)
 {
     bool done;

@@ -1,7 +1,6 @@
 /*
- * How fast the wheel is, with items of a cache line as an engine would keep them. Due times are
- * spread over an hour; firing steps through that hour millisecond by millisecond or jumps over it
- * at once.
+ * Speed of the wheel, with items of a cache line as an engine would keep them. Due times are
+ * spread over an hour; firing steps through that hour millisecond by millisecond or jumps over it.
  */
 #include "wheel/wheel.h"
 

@@ -17,7 +17,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 
-/** What an operation costs the processor with so many waiting; bench/bindings/java says how it is run. */
+/** Processor time of an operation with so many waiting; bench/bindings/java documents how to run it. */
 public class Hold {
     static final int RATE = 100_000;
     static final double SECONDS = Double.parseDouble(System.getProperty("seconds", "2"));
@@ -66,7 +66,7 @@ public class Hold {
         }
     }
 
-    /** Of 26 bytes. */
+    /** Makes an id of 26 bytes. */
     static String idOf(int number) {
         char[] id = "order-00000000000000000000".toCharArray();
         for (int i = id.length - 1; number > 0; i--, number /= 10) {
@@ -210,7 +210,7 @@ public class Hold {
         return each;
     }
 
-    /** Cancels of a random one, by what it is known by, each followed by an add: thousands for each second of processor time. */
+    /** Cancels a random element by its identity, each followed by an add: thousands for each second of processor time. */
     static double cancel(Subject subject, int count) {
         SplittableRandom random = new SplittableRandom(2);
         for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* What the push that bench/bindings/python measures costs in C: push N prints the nanoseconds of processor time of one. */
+/* Cost in C of the push that bench/bindings/python measures: push N prints the nanoseconds of processor time of one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tarry.h>

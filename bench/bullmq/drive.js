@@ -1,16 +1,16 @@
 /*
- * Drives BullMQ and prints one JSON object: what bench/peers/peers.c is for the other servers.
+ * Drives BullMQ and prints one JSON object, like bench/peers/peers.c for the other servers.
  *
  *   node drive.js PORT life  JOBS DELAY_MS            pushed in bulk and worked off at the same time
- *   node drive.js PORT late  RATE SECONDS MIN_MS MAX_MS   so many a second, come what may
+ *   node drive.js PORT late  RATE SECONDS MIN_MS MAX_MS   so many a second, at fixed times
  *   node drive.js PORT one   RATE SECONDS MIN_MS MAX_MS   the same, each pushed by itself
- *   node drive.js PORT burst JOBS DELAY_MS TIMES       all due at once, and so again; one more before, to warm up
+ *   node drive.js PORT burst JOBS DELAY_MS TIMES       all due at one moment, repeated; one more before, to warm up
  *   node drive.js PORT fill  JOBS DELAY_MS             pushed only: for memory
  *
- * BullMQ at its quickest, as far as its own options go: jobs are removed when done, addBulk by
- * hundreds, many jobs at once in the worker, locks that need no renewal within the run. Lateness is
- * counted from the due time BullMQ itself wrote down, in its own whole milliseconds; what runs by the clock
- * is warmed up first.
+ * BullMQ at its quickest within its own options: jobs are removed when done, addBulk by
+ * hundreds, many parallel jobs in the worker, locks that need no renewal within the run. Lateness is
+ * counted from BullMQ's own due time, in whole milliseconds; measurements at fixed times
+ * are preceded by a warm-up.
  */
 'use strict';
 

@@ -1,1 +1,1 @@
-"""What `bench/run` is made of: servers to measure, pieces to measure them by, and the table."""
+"""Parts of `bench/run`: the servers, the measurements, and the table."""

@@ -1,6 +1,6 @@
 """Many jobs pending, due over a month: loading them, the memory they take, a crash, and how late others come meanwhile.
 
-Server and generator have both cores, placed by the system, unless bench/run is told --pin.
+Server and generator have both cores, placed by the system, unless bench/run has --pin.
 """
 
 import random
@@ -24,7 +24,7 @@ def in_background(work, results):
     def run():
         try:
             results.append(work())
-        except Exception as error:  # told by whoever joins
+        except Exception as error:  # reported by the thread that joins
             results.append(error)
 
     thread = threading.Thread(target=run)
@@ -70,7 +70,7 @@ def loading(bench, server, jobs):
 
 
 def restarting(bench, server, cold):
-    """After a kill -9."""
+    """Measures the restart after a kill -9."""
     server.kill()
     if cold and not watch.drop_caches():
         raise RuntimeError("the page cache cannot be dropped: --cold needs the right to write /proc/sys/vm/drop_caches")
@@ -90,7 +90,7 @@ def ids_of(run, indices):
 
 
 def cancelling(server, ids):
-    """One after the other over one connection."""
+    """Pushes one after the other over one connection."""
     took_us, refused = [], []
     with wirehttp.Connection(server.port) as connection:
         for name in ids:
@@ -116,7 +116,7 @@ def crash(bench, server, run, indices, expected, cold=False):
 
 
 def late_beside(bench, server, seconds, beside_per_s):
-    """10,000 jobs/s taken and acked, with far jobs pushed beside them, so that there is something to write and to merge."""
+    """Takes and acks 10,000 jobs/s while far jobs are pushed, so that there is something to write and to merge."""
     core = place(bench)[1]
     before, written = wirehttp.metrics(server.port), disk.written_bytes(bench.base_dir)
     with Trace(bench.base_dir) as trace, watch.Helpers(server) as helpers:

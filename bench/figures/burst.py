@@ -10,12 +10,12 @@ AFTER_DUE_S = 10
 
 
 def others(bench, server, core, seconds, trace):
-    """Pushes of other jobs at a fixed rate, each answer's time counted from when it should have been sent, none held up by the one before."""
+    """Pushes other jobs at a fixed rate; each answer's time is counted from its planned send time, and no push waits for the previous one."""
     return bench.load(server, core=core, rate=400, duration=f"{seconds}s", delay="1h", consumers=0, connections=8, pipeline=1000, topic="others", trace=trace.path)
 
 
 def between(pushes, since_us, until_us):
-    """How long those took that were to be sent then."""
+    """Returns the durations of pushes planned for this period."""
     return [took_us for at_us, took_us, _ in pushes if since_us <= at_us - took_us <= until_us]
 
 
@@ -50,7 +50,7 @@ def burst(bench):
         found = one_burst(bench, jobs, lead_s)
         push = found["push_ms"]
         bench.say(f"  round {number + 1}  {found['delivered']:,} jobs: the last delivered {found['delivered_s']:.2f} s after due, acked {found['acked_s']:.2f} s; "
-                  f"{found['far_before']:,} lay in runs before; early {found['early']}, missing {found['missing']}, twice {found['duplicates']}"
+                  f"{found['far_before']:,} were in runs before; early {found['early']}, missing {found['missing']}, twice {found['duplicates']}"
                   + ("" if found["pushed_before_due"] else "; NOT ALL WERE PUSHED IN TIME"))
         bench.say(f"           pushes of others meanwhile: p50 {push['p50']:.1f}  p99 {push['p99']:.1f}  max {push['max']:.1f} ms of {push['count']}; before: "
                   f"p99 {found['push_before_ms']['p99']:.1f} ms; failed {found['push_failed']}")

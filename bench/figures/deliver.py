@@ -62,7 +62,7 @@ def wait_for(server, count):
 
 
 def deliver_rate(bench):
-    """callbacks a second, jobs due beforehand, 128 under way; the target alone"""
+    """callbacks a second, jobs due beforehand, 128 in flight; only the target"""
     jobs = 20_000 if bench.quick else 100_000
     runs, alone = [], []
     for number in range(bench.rounds):
@@ -83,7 +83,7 @@ def deliver_rate(bench):
 
 
 def percentile_ms(server, share):
-    """From the buckets of lateness, the upper end of the one it is in."""
+    """Returns a percentile from the buckets of lateness: the upper end of its bucket."""
     buckets = [(float(le), int(count)) for le, count in BUCKET.findall(call(server, "GET", "/metrics").decode())]
     return next(le * 1000 for le, count in buckets if count >= share * buckets[-1][1])
 

@@ -1,4 +1,4 @@
-"""What the disk does by itself, without a server: the control for stalls that a server is blamed for."""
+"""The speed of the disk itself, without a server: the control for stalls attributed to a server."""
 
 import os
 import tempfile
@@ -13,7 +13,8 @@ OTHER_WRITE_BYTES, OTHER_SYNC_BYTES = MIB // 2, 2 * MIB
 
 
 def written_bytes(directory):
-    """To the device the directory is on, by everybody, since it was there; 0 where that is none. What /proc/PID/io says counts whole folios of the page cache."""
+    """Returns the bytes written to the directory's device by all processes since it was attached; 0 if there is no such figure. /proc/PID/io counts
+    whole folios of the page cache."""
     device = os.stat(directory).st_dev
     try:
         with open(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat") as file:
@@ -23,7 +24,7 @@ def written_bytes(directory):
 
 
 class Paced:
-    """So many bytes a second."""
+    """A writer of so many bytes a second."""
 
     def __init__(self, bytes_per_s):
         self.bytes_per_s, self.begun, self.written = bytes_per_s, time.monotonic(), 0

@@ -5,7 +5,7 @@ import statistics
 
 from .redis_peers import has
 
-WARM_JOBS = {"beanstalk": 20_000, "sqs": 60_000}  # before what is measured: ElasticMQ's compiler is no part of it
+WARM_JOBS = {"beanstalk": 20_000, "sqs": 60_000}  # before the measurement: ElasticMQ's compiler must not count
 PUSH = {"beanstalk": {"connections": 8, "pipeline": 64}, "sqs": {"connections": 16, "pipeline": 1, "batch": 10}}
 TAKE = {"beanstalk": {"consumers": 8, "take": 64}, "sqs": {"consumers": 16, "take": 10}}
 
@@ -40,7 +40,7 @@ def pushes(bench, protocol):
 
 
 def takes(bench, protocol):
-    """What taking and acking costs is what all costs, less the same pushes by themselves."""
+    """Computes the cost of take and ack: the cost of all, less the same pushes by themselves."""
     jobs = bench.jobs or (2_000 if bench.quick else 100_000 if protocol == "beanstalk" else 30_000)
 
     def measure(server):
@@ -60,7 +60,7 @@ def beanstalk_put(bench):
 
 
 def beanstalk_reserve(bench):
-    """reserve and delete, 8 connections, up to 64 sent at once, of jobs that are all ready"""
+    """reserve and delete, 8 connections, up to 64 requests in flight, of jobs that are all ready"""
     return in_turn(bench, ["tarry-beanstalk", "beanstalkd"], "beanstalk", takes(bench, "beanstalk"))
 
 

@@ -1,4 +1,4 @@
-"""What other queues need to run, fetched beside the build: once, and again when what is wanted has changed."""
+"""Packages of other queues, fetched beside the build: once, and again when the list has changed."""
 
 import pathlib
 import shutil
@@ -10,7 +10,7 @@ def run(*command, **more):
 
 
 def fetched(folder, wanted, fetch):
-    """The folder, filled by `fetch(folder)`; `wanted` is a text that says with what."""
+    """Returns the folder, filled by `fetch(folder)`; `wanted` is a text that lists its contents."""
     here = pathlib.Path(folder).resolve()
     said = here / "wanted"
     if not said.exists() or said.read_text() != wanted:

@@ -14,7 +14,7 @@ GENERATOR_CORE = "1"
 
 
 class Bench:
-    """What all pieces share: where things are, how long a run takes, how often."""
+    """The shared state of all pieces: places, duration and number of runs."""
 
     def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, say, jobs=None, cold=False, pin=False):
         self.tarry, self.generator, self.base_dir = tarry, generator, base_dir
@@ -28,7 +28,7 @@ class Bench:
         return [name for name in names if not self.only or name in self.only]
 
     def load(self, server, second=None, core=GENERATOR_CORE, **flags):
-        """One run of the generator against the server (and a second one of the same queue); what it printed, and how
+        """Runs the generator against the server (and a second one of the same queue); returns its output, and how
         busy both were."""
         pinned = ["taskset", "-c", core] if core else []
         ports = f"{server.port},{second.port}" if second else str(server.port)
@@ -43,7 +43,7 @@ class Bench:
         elapsed, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             raise RuntimeError(f"generator against '{server.kind.name}': {done.stderr.strip()}; "
-                               f"the server said: {server.last_words()}")
+                               f"the server printed: {server.last_words()}")
         result = json.loads(done.stdout)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         result["generator_busy"] = round(used / elapsed, 3)
@@ -172,7 +172,7 @@ def touch_memory(gib):
 
 
 def machine(base_dir):
-    """What was measured on: processor, cores, kernel, memory, the disk's fdatasync."""
+    """Describes the machine: processor, cores, kernel, memory, the disk's fdatasync."""
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
     with open("/proc/meminfo") as info:

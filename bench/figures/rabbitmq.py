@@ -53,14 +53,14 @@ def has_perftest(bench):
 
 
 def perftest_jars(bench):
-    """Where its jars are: beside the build."""
+    """Returns the folder of its jars, beside the build."""
     return str(packages.maven(os.path.join(os.path.dirname(bench.generator), "perftest"), os.path.join(PERFTEST, "pom.xml")))
 
 
 # ---- throughput ----
 
 def perftest(bench, broker, jobs):
-    """One producer of persistent messages, WINDOW of them unconfirmed at a time."""
+    """Runs one producer of persistent messages, WINDOW of them unconfirmed at a time."""
     done = subprocess.run(["taskset", "-c", redis.CLIENT_CORE, "java", "-cp", perftest_jars(bench) + "/*", "com.rabbitmq.perf.PerfTest", "-h",
                            f"amqp://127.0.0.1:{broker.port}", "-x", "1", "-y", "0", "-c", str(WINDOW), "-f", "persistent", "-s", str(BODY_BYTES),
                            "-u", QUEUE, "-p", "-C", str(jobs)], capture_output=True, text=True, check=True, timeout=600)

@@ -49,7 +49,7 @@ class Store:
             server.__exit__()
 
     def watched(self, run):
-        """What `run` returned, with what it cost Redis."""
+        """Returns the result of `run`, with its cost for Redis."""
         with wire.Connection(self.redis.port) as connection:
             connection.ask("CONFIG", "RESETSTAT")
             cpu, begun = self.redis.cpu_s(), time.monotonic()
@@ -63,7 +63,7 @@ class Store:
         return result
 
     def load(self, **flags):
-        """The generator through tarry, or straight at Redis where there is no tarry."""
+        """Runs the generator through tarry, or directly on Redis if there is no tarry."""
         first, second = (*self.tarries, None, None)[:2]
         return self.watched(lambda: self.bench.load(first or self.redis, second=second, core=self.core, **flags))
 
@@ -75,7 +75,7 @@ class Store:
 
 
 def cost(commands):
-    """From the counters of commands: how often clients called, time in scripts, and commands carried out in all, those inside scripts too."""
+    """Reads the counters of commands: client calls, time in scripts, and all commands carried out, also those inside scripts."""
     def calls(names):
         return sum(commands[name][0] for name in names if name in commands)
 
@@ -116,11 +116,11 @@ def shown_cost(result):
 
 
 def shown_lateness(result):
-    late, told = result.get("late_ms"), result.get("late_told_ms")
+    late, due = result.get("late_ms"), result.get("late_by_due_ms")
     if not late or not late["max"]:
         return ""
-    by_told = f", by the due time told p50 {told['p50']:.2f} p99 {told['p99']:.2f}" if told else ""
-    return f"  late p50 {late['p50']:.2f} p99 {late['p99']:.2f} max {late['max']:.2f} ms{by_told}, early {result['early']}"
+    by_due = f", by the returned due time p50 {due['p50']:.2f} p99 {due['p99']:.2f}" if due else ""
+    return f"  late p50 {late['p50']:.2f} p99 {late['p99']:.2f} max {late['max']:.2f} ms{by_due}, early {result['early']}"
 
 
 def with_store(bench, act, **options):
@@ -212,7 +212,7 @@ def redis_burst(bench):
 
 
 def redis_life(bench):
-    """whole life on Redis: pushed, due after 1 s, taken by 100 and acked; BullMQ with addBulk and a worker of 200 at once; Redisson"""
+    """whole life on Redis: pushed, due after 1 s, taken by 100 and acked; BullMQ with addBulk and a worker of 200 parallel jobs; Redisson"""
     ways = {"tarry": lambda: with_store(bench, lambda store: store.load(delay="1s", **living(bench)))}
     beside(bench, ways, lambda name, run: run("life", (20_000 if name == "bullmq" else 10_000) * bench.seconds, 1000))
     return in_turn(bench, ways, lambda run: run["lives_per_s"])
@@ -225,7 +225,7 @@ def living(bench):
 # ---- more of tarry ----
 
 def redis_life_now(bench):
-    """the same due at once, one by one and in batches of 100; the plain queue, due after 1 s; BullMQ, due at once"""
+    """the same due immediately, one by one and in batches of 100; the plain queue, due after 1 s; BullMQ, due immediately"""
     ways = {
         "tarry": lambda: with_store(bench, lambda store: store.load(delay="0s", **living(bench))),
         "tarry-batch": lambda: with_store(bench, lambda store: store.load(delay="0s", pipeline=8, batch=100, **living(bench))),
@@ -259,7 +259,7 @@ def redis_shards(bench):
 # ---- masters ----
 
 class Cluster:
-    """So many masters, each with its share of the slots; redis-cli would want three."""
+    """A cluster of so many masters, each with its share of the slots; redis-cli would require three."""
 
     def __init__(self, bench, masters, cores):
         self.masters = []
@@ -301,7 +301,7 @@ class Cluster:
             link.close()
 
     def counters(self):
-        """Per master: CPU seconds, and commands carried out (those called by scripts too)."""
+        """Per master: CPU seconds, and commands carried out (also those called by scripts)."""
         out = []
         for server in self.masters:
             with wire.Connection(server.port) as link:

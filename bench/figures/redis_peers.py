@@ -1,4 +1,4 @@
-"""The other queues on Redis: how BullMQ and Redisson are fetched and driven. ElasticMQ is fetched here, too."""
+"""The other queues on Redis: how BullMQ and Redisson are fetched and driven. Also fetches ElasticMQ."""
 
 import json
 import os
@@ -13,13 +13,13 @@ TAKERS = "32"  # of Redisson's consumer: with 8 a whole life is a tenth slower, 
 
 
 def bullmq(bench, port, core, mode, *numbers):
-    """One run of bench/bullmq/drive.js; what it printed."""
+    """Runs bench/bullmq/drive.js once and returns its output."""
     modules = os.path.join(fetched(bench, "bullmq"), "node_modules")
     return driven(bench, "bullmq", core, ["node", os.path.join(BULLMQ, "drive.js"), port, mode, *numbers], NODE_PATH=modules, NODE_ENV="production")
 
 
 def redisson(bench, port, core, mode, *numbers):
-    """One run of bench/redisson/Drive.java; what it printed."""
+    """Runs bench/redisson/Drive.java once and returns its output."""
     jars = os.path.join(fetched(bench, "redisson"), "*")
     return driven(bench, "redisson", core, ["java", "-cp", jars, os.path.join(REDISSON, "Drive.java"), port, mode, *numbers], TAKERS=TAKERS)
 
@@ -36,7 +36,7 @@ def driven(bench, name, core, command, **environment):
 
 
 def fetched(bench, name):
-    """Where its packages are: beside the build."""
+    """Returns the folder of its packages, beside the build."""
     here = os.path.join(os.path.dirname(bench.generator), name)
     if name == "bullmq":
         return str(packages.npm(here, os.path.join(BULLMQ, "package.json")))
@@ -44,7 +44,7 @@ def fetched(bench, name):
 
 
 def has(bench, name, title, programs):
-    """Whether it can be measured; says why not."""
+    """Checks whether it can be measured; prints the reason if not."""
     if bench.only and name not in bench.only:
         return False
     for program in programs:

@@ -32,7 +32,7 @@ DELAYED = {"http": http_delayed, "beanstalk": beanstalk_delayed, "redis": redis_
 
 
 def settled(server):
-    """Waits until what goes on behind loading is over: checkpoints, a rewrite of the append-only file, the log's last sync."""
+    """Waits until the background work of loading has ended: checkpoints, a rewrite of the append-only file, the log's last sync."""
     if server.kind.protocol == "http":
         watch.quiet(server)
         return

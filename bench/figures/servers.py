@@ -1,6 +1,6 @@
 """The servers that are compared: how each is started, found ready, watched and stopped.
 
-Each runs in a directory of its own, with all its threads on one core (or where the system wants them).
+Each runs in a directory of its own, with all its threads on one core (or placed by the system).
 """
 
 import os
@@ -63,7 +63,7 @@ def free_port():
 
 
 def answers(port, protocol):
-    """True if the server there does what it is asked; Redis says LOADING while it reads its log."""
+    """Checks that the server works; Redis answers LOADING while it reads its log."""
     question = {"redis": b"PING\r\n", "beanstalk": b"list-tube-used\r\n", "sqs": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
                 "http": b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"}[protocol]
     good = {"redis": b"+PONG", "beanstalk": b"USING", "sqs": b"HTTP/1.1", "http": b"HTTP/1.1 2"}[protocol]

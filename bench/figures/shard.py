@@ -10,7 +10,7 @@ from . import watch
 
 
 def one(bench, *words):
-    """One run of bench_shard in a directory of its own; what it printed."""
+    """Runs bench_shard once in a directory of its own and returns its output."""
     program = os.path.join(os.path.dirname(bench.generator), "bench_shard")
     top = tempfile.mkdtemp(prefix="tarry-bench-shard-", dir=bench.base_dir)
     try:

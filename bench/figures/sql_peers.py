@@ -83,7 +83,7 @@ def left_over(name):
 
 
 def command(build, name):
-    """What begins the peer's program; its URL, setting, mode and numbers follow."""
+    """Returns the beginning of the peer's command; its URL, setting, mode and numbers follow."""
     if name in ("db-scheduler", "quartz"):
         return java(build, {"db-scheduler": "DbScheduler", "quartz": "Quartz"}[name])
     if name == "pgmq":
@@ -93,7 +93,7 @@ def command(build, name):
 
 
 def present(build, wanted, say):
-    """{name: the command that begins a run}, of those that can be measured; says which cannot."""
+    """Returns {name: the command that begins a run} of the peers that can be measured; prints which cannot."""
     here = {}
     for name in wanted:
         missing = [program for program in NEEDED[name] if not shutil.which(program)]
@@ -109,14 +109,14 @@ def present(build, wanted, say):
 
 
 def url(name, directory, database):
-    """Of a database on a socket in that directory, or, since Java knows no such sockets, on the port of the loopback that the server has too."""
+    """Returns the URL of a database on a socket in that directory or, because Java has no such sockets, on the server's loopback port."""
     if name in ("db-scheduler", "quartz"):
         return f"jdbc:postgresql://127.0.0.1:{directory[1]}/{database}?user=tarry"
     return f"postgres:///{database}?host={directory[0]}&user=tarry"
 
 
 class Drive:
-    """One run of a peer's program: it prepares and says `ready`; with the answer to that it begins what is measured, and reports by a line of JSON."""
+    """A run of a peer's program: it prepares and prints `ready`; the answer begins the measurement, which ends with a line of JSON."""
 
     def __init__(self, words):
         self.words = words

@@ -1,4 +1,4 @@
-"""What the generator wrote down with --trace: each answer and each delivery (src/program/load/tally.h)."""
+"""The generator's trace (--trace): each answer and each delivery (src/program/load/tally.h)."""
 
 import os
 import struct
@@ -10,19 +10,19 @@ MEMORY = "/dev/shm"  # a slow disk must not hold up the generator
 
 
 def percentile(values, share):
-    """Of sorted values: the one at or below which so many lie."""
+    """Returns the value of the sorted list at or below which this share of them is."""
     return values[min(len(values) - 1, max(0, int(len(values) * share + 0.999999) - 1))] if values else 0
 
 
 def percentiles(values_us):
-    """In milliseconds, as the generator prints them."""
+    """Returns percentiles in milliseconds, as the generator prints them."""
     values_us = sorted(values_us)
     out = {name: round(percentile(values_us, share) / 1000, 3) for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1))}
     return {"count": len(values_us), **out}
 
 
 def slowest_per_s(moments, window_s):
-    """Of (microsecond, jobs): the rate of the slowest stretch so long; None where all of it was shorter."""
+    """Returns the rate of the slowest period of this length in a list of (microsecond, jobs); None if the list is shorter."""
     begun, ended = moments[0][0], moments[-1][0]
     seconds = [0] * int((ended - begun) // 1_000_000)
     for at_us, jobs in moments:
@@ -54,7 +54,7 @@ class Trace:
         return [(at_us, took_us, jobs) for at_us, took_us, jobs, found in ENTRY.iter_unpack(data) if found == kind]
 
     def pushing(self):
-        """How steady it was: mean and slowest rate, answers, the longest time without any."""
+        """Returns mean and slowest rate, answers, and the longest time without any."""
         entries = self.entries(PUSHED)
         moments = [(at_us, jobs) for at_us, _, jobs in entries]
         elapsed_s = (moments[-1][0] - moments[0][0]) / 1e6

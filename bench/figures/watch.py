@@ -63,7 +63,7 @@ class Watch(threading.Thread):
 
 
 def tasks_named(server, *names):
-    """Of the server's threads those whose names begin so."""
+    """Returns the server's threads whose names begin so."""
     found, top = [], f"/proc/{server.process.pid}/task"
     for task in os.listdir(top):
         with open(f"{top}/{task}/comm") as file:
@@ -117,7 +117,7 @@ class Helpers(threading.Thread):
             self.busy.append([since, now_us + self.AROUND_US])
 
     def split(self, entries):
-        """Those of (when, …) while they were at work, and the others; both in order."""
+        """Splits (when, …) into those during work and the others; both in order."""
         at_work, idle, stretch = [], [], 0
         for entry in sorted(entries):
             while stretch < len(self.busy) and self.busy[stretch][1] < entry[0]:
@@ -131,7 +131,7 @@ class Helpers(threading.Thread):
 
 
 def quiet(server, patience_s=120):
-    """Waits until nothing of a checkpoint has gone on for three seconds. What the metrics say then."""
+    """Waits until no checkpoint has run for three seconds. Returns the metrics at that time."""
     begun, archivist = time.monotonic(), tasks_named(server, *Helpers.NAMES)
     last, since = None, begun
     while True:
@@ -145,7 +145,7 @@ def quiet(server, patience_s=120):
 
 
 def drop_caches():
-    """So that a start reads from the disk. False: not allowed."""
+    """Empties the page cache, so that a start reads from the disk. False: not allowed."""
     os.sync()
     try:
         with open("/proc/sys/vm/drop_caches", "w") as file:

@@ -11,7 +11,7 @@ class Refused(RuntimeError):
 
 
 def render(*words):
-    """One request."""
+    """Encodes a request."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         if not isinstance(word, bytes):
@@ -21,7 +21,7 @@ def render(*words):
 
 
 def read(data, at):
-    """The value at `at` and where the next begins; None where it is not whole yet."""
+    """Returns the value at `at` and the beginning of the next; None while the value is incomplete."""
     end = data.find(b"\r\n", at)
     if end < 0:
         return None
@@ -48,7 +48,7 @@ def read(data, at):
 
 
 class Connection:
-    """To a Unix socket (a path) or a port of this machine."""
+    """Connects to a Unix socket (a path) or a port of this machine."""
 
     def __init__(self, where):
         if isinstance(where, int):

@@ -1,7 +1,7 @@
 import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 
-/** What both peers measure with: the process's CPU time (collector and compiler too), memory in use, percentiles. */
+/** Measurements of both peers: the process's CPU time (including collector and compiler), memory in use, percentiles. */
 final class Measure {
     private static final com.sun.management.OperatingSystemMXBean SYSTEM =
             (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
@@ -20,7 +20,7 @@ final class Measure {
         return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
     }
 
-    /** Nothing of what was too short for the process's clock, which counts in steps of 10 ms. */
+    /** Prints a rate, unless the run was too short for the process's clock, which counts in steps of 10 ms. */
     static void rate(String what, long pending, long count, long sinceCpuNs) {
         long cpuNs = cpuNs() - sinceCpuNs;
         if (cpuNs >= 200_000_000)

@@ -154,10 +154,10 @@ static struct load_speech *redis_open(const struct load_plan *plan, uint32_t run
 
 /* ---- requests ---- */
 
-/* How many words each prepared part is: EVALSHA, the hash, the number of keys, the keys. */
+/* Number of words of each prepared part: EVALSHA, the hash, the number of keys, the keys. */
 enum { PUSH_WORDS = 5, TAKE_WORDS = 6, ACK_WORDS = 5 };
 
-/* Short, as there is nobody to name the jobs but the one who pushes; or as long as others' ids. */
+/* Appends a short id, because only the producer names the jobs; or one as long as others' ids. */
 static void append_id(struct load_speech *speech, struct buffer *out, uint64_t index)
 {
     char id[32];

@@ -17,7 +17,7 @@ struct load_speech {
 
 /* ---- requests ---- */
 
-/* Up to the length, which is known only afterwards. Where the body begins. */
+/* Appends a request up to its length, which is only known afterwards. Returns the beginning of the body. */
 static size_t request_begin(struct load_speech *speech, struct buffer *out, const char *operation)
 {
     buffer_append_slice(out, buffer_slice(&speech->head));
@@ -43,7 +43,7 @@ static bool is_whole(struct slice answer)
     return answer.len && load_http_frame(answer, &frame, &need) != LOAD_PARTIAL;
 }
 
-/* The queue has to be there; where it is, nothing changes. */
+/* Creates the queue; changes nothing if it exists. */
 static bool make_queue(struct load_speech *speech, const struct load_plan *plan,
                        char problem[LOAD_TEXT_BYTES_MAX])
 {

@@ -16,7 +16,7 @@ import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
 /**
- * Drives Redisson's RDelayedQueue and prints one JSON object: what bench/bullmq/drive.js does for BullMQ.
+ * Drives Redisson's RDelayedQueue and prints one JSON object, like bench/bullmq/drive.js for BullMQ.
  *
  *   java -cp JARS/* Drive.java PORT life  JOBS DELAY_MS              pushed as fast as answers come, taken at the same time
  *   java -cp JARS/* Drive.java PORT late  RATE SECONDS MIN_MS MAX_MS so many a second, come what may
@@ -25,7 +25,7 @@ import org.redisson.config.Config;
  *
  * One client pushes and one takes, both as Redisson sets them up by itself, but that texts are stored as they are. Some threads
  * wait in take(), each on a connection of its own. A job is done when it was taken: there are no leases and no acks.
- * Before what is measured comes a run that is not, since Java is slow at first; `pushed` and `acked` count that too.
+ * An unmeasured run comes first, because Java is slow in the beginning; `pushed` and `acked` also count that.
  */
 @SuppressWarnings("deprecation") // what came after RDelayedQueue is sold
 public final class Drive {
@@ -43,7 +43,7 @@ public final class Drive {
     private long begunUs, pushedUs; // of the part that is measured
     private int pushedBefore;
 
-    // What those who take have found; under `this`.
+    // Jobs that the takers have found; under `this`.
     private final BitSet seen = new BitSet();
     private int acked, duplicates, early, lateCount;
     private long lastUs;
@@ -72,7 +72,8 @@ public final class Drive {
 
     // ---- pushing ----
 
-    /** One job, due so long after now as Redisson counts it: from the whole millisecond. Its number and its due time are in the body, of 200 bytes. */
+    /** Pushes one job, due after this time as Redisson counts it: from the whole millisecond. Its number and its due time are in the body, of
+     * 200 bytes. */
     private void push(long delayMs) {
         String body = String.format(Locale.ROOT, "%09d %013d %s", pushed, System.currentTimeMillis() + delayMs, PADDING);
         pushed++;
@@ -91,7 +92,7 @@ public final class Drive {
         room.release(UNDER_WAY);
     }
 
-    /** Each when the clock asks for it, without waiting for room. */
+    /** Pushes each job at its planned time, without waiting for room. */
     private void pushByClock(int rate, int seconds, LongSupplier delayMs) {
         long begun = System.nanoTime();
         for (long sent = 0; sent < (long) rate * seconds; ) {
@@ -145,7 +146,7 @@ public final class Drive {
 
     // ---- runs ----
 
-    /** From here on it is measured. */
+    /** Begins the measurement. */
     private synchronized void begin() {
         lateCount = 0;
         pushedBefore = pushed;

@@ -21,7 +21,7 @@ struct bench {
     struct target_env env;
     struct target_setting setting;
     struct target *target;
-    struct deadline *again; /* after a failure, which may come at once, a moment's rest */
+    struct deadline *again; /* a short pause after a failure, which may come immediately */
     uint64_t wanted, sent, under_way, window;
     uint64_t outcomes[TARGET_UNSENT + 1];
     char error[TARGET_ERROR_BYTES];

@@ -72,7 +72,7 @@ class _Keys:
             return None  # records that could not be read, set aside by a check; calls of servers
         wanted = OF_SHARD.get(family) or PER_TOPIC.get(family) or ("zset" if family in PER_PART else None)
         if wanted is None or (family in OF_SHARD) != (not name):
-            return self.blame(f"a key nobody knows: {rest!r}")
+            return self.blame(f"an unknown key: {rest!r}")
         if kind != wanted:
             return self.blame(f"{rest!r} is a {kind}, not a {wanted}")
         if kind in ("hash", "zset"):

@@ -112,7 +112,7 @@ def must_be_mended(shard, how=MENDED, most=200):
 
 # ---- one damage at a time ----
 
-OF_ANOTHER = {"a key nobody knows", "a key of another type"}
+OF_ANOTHER = {"an unknown key", "a key of another type"}
 
 
 @pytest.mark.parametrize("damage", sorted(set(DAMAGES) - OF_ANOTHER))
@@ -155,7 +155,7 @@ def test_a_job_in_two_places_keeps_the_right_one(shard):
     shard.client.zadd(f"{shard.tag}:ready:t:100", dict(dead))
     shard.client.zadd(f"{shard.tag}:held:t", dict(dead))
     found = must_be_mended(shard)
-    assert only(found, "dead", "is dead and hangs in ready of priority 100") and only(found, "is dead and hangs in held")
+    assert only(found, "dead", "is dead, but in the set ready of priority 100") and only(found, "is dead, but in the set held")
     assert shard.get("t", "dead").try_state == DEAD
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_is_ready_and_delayed_is_repaired(shard):
     fill(shard)
     [(member, due)] = [(member, due) for member, due in shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, -1, withscores=True) if member[6:] == b"delayed"]
     shard.client.zadd(f"{shard.tag}:ready:t:100", {member: due})
-    assert only(must_be_mended(shard), "delayed and ready at once")
+    assert only(must_be_mended(shard), "both delayed and ready")
     assert {found.id for found in shard.take("t")} == {b"expires", b"ready"}
 
 
@@ -171,21 +171,21 @@ def test_a_job_that_is_fresh_and_packed_is_repaired(shard):
     fill(shard)
     [(member, due)] = shard.client.zrange(f"{shard.tag}:leaf:t:1", 0, 0, withscores=True)
     shard.client.zadd(f"{shard.tag}:fresh:t", {member: due})
-    assert only(must_be_mended(shard), "is fresh and packed at once")
+    assert only(must_be_mended(shard), "is both fresh and packed")
     assert scan(shard.client, shard.tag) == [] and len(shard.list_all("t")) == 7
 
 
 def test_a_fresh_job_by_another_due_is_hung_by_its_own(shard):
     fill(shard)
     shard.client.zincrby(f"{shard.tag}:fresh:t", 5000, shard.client.zrange(f"{shard.tag}:fresh:t", 0, 0)[0])
-    assert only(must_be_mended(shard), "fresh", "delayed and hangs in fresh by")
+    assert only(must_be_mended(shard), "fresh", "delayed, but in the set fresh by")
 
 
 def test_far_jobs_outside_packing_are_noted(shard):
     fill(shard)
     shard.push("t", job("far", delay=500_000))
     shard.client.delete(f"{shard.tag}:unpacked")
-    assert only(must_be_mended(shard), "fresh jobs due far from now that nobody packs")
+    assert only(must_be_mended(shard), "fresh jobs due far from now, but is not in the list of topics to pack")
     shard.pack_all()
     assert shard.client.zcard(f"{shard.tag}:fresh:t") == 1
 
@@ -197,9 +197,9 @@ def test_settings_are_set_as_other_shards_have_them_unless_they_changed_meanwhil
     check.shard, check.most, check.findings, check.names, check.steps, check.between = shard, 200, [], set(), 0, lambda: None
     seen = b"0" + pack(">I2", 0) + settings(dedup=5000)
     for mode, name, here, there, says in (
-            ("check", "t", seen, wanted, "settings are not those"), ("repair", "t", b"0", wanted, None), ("repair", "t", seen, wanted, "settings are not those"),
-            ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause is not that"), ("repair", "new", b"", wanted, "missing here"),
-            ("repair", "new", wanted, b"1" + pack(">I2", 0) + wanted[5:], "settings are not those"), ("repair", "bare", b"", b"1", "missing here")):
+            ("check", "t", seen, wanted, "settings differ from those"), ("repair", "t", b"0", wanted, None), ("repair", "t", seen, wanted, "settings differ from those"),
+            ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause differs from that"), ("repair", "new", b"", wanted, "missing here"),
+            ("repair", "new", wanted, b"1" + pack(">I2", 0) + wanted[5:], "settings differ from those"), ("repair", "bare", b"", b"1", "missing here")):
         check.mode, check.findings = mode, []
         check.part("settings", name, here, there)
         assert [says in finding.what for finding in check.findings] == ([True] if says else []), (mode, name)
@@ -216,7 +216,7 @@ def test_a_job_under_another_priority_is_hung_under_its_own(shard):
     shard.client.zrem(f"{shard.tag}:ready:t:100", member)
     shard.client.zadd(f"{shard.tag}:ready:t:5", {member: due})
     shard.client.zadd(f"{shard.tag}:priorities:t", {"5": 5})
-    assert only(must_be_mended(shard), "hangs in ready of priority 5, its own is 100")
+    assert only(must_be_mended(shard), "in the set ready of priority 5, its own is 100")
 
 
 def test_one_delivery_number_of_two_jobs_stays_with_the_one_it_leads_to(shard):
@@ -228,7 +228,7 @@ def test_one_delivery_number_of_two_jobs_stays_with_the_one_it_leads_to(shard):
     old = tried[second][25:31]
     set_hash(shard, second, tried[second][:25] + number + tried[second][31:], "try")
     found = must_be_mended(shard)
-    assert only(found, second.decode(), "is leased, and its")
+    assert only(found, second.decode(), "is leased, but its")
     assert shard.get("t", first).state == LEASED and shard.get("t", second).state == READY
     assert shard.answer((ACK, int.from_bytes(number, "big")), (ACK, int.from_bytes(old, "big")))[1][0] != OK
 
@@ -261,7 +261,7 @@ def test_a_lease_of_another_end_is_named_from_both_sides(shard):
     fill(shard)
     shard.client.zincrby(f"{shard.tag}:leases", 5, shard.client.zrange(f"{shard.tag}:leases", 0, 0)[0])
     found = must_be_mended(shard)
-    assert only(found, "leased", "its lease ends at") and only(found, "leased", "its lease has no end or another")
+    assert only(found, "leased", "its lease ends at") and only(found, "leased", "its lease has no end or another one")
 
 
 def test_leaves_that_are_missing_or_have_no_number_are_named(shard):
@@ -269,7 +269,7 @@ def test_leaves_that_are_missing_or_have_no_number_are_named(shard):
     state.core_change(shard.client, shard.tag, leaf=5000)
     shard.client.zadd(f"{shard.tag}:index:t", {"4711": 2**41, "x y": 2**42})
     found = must_be_mended(shard)
-    assert only(found, "the index names leaf 4711, which is missing") and only(found, "the index names a leaf that has no number")
+    assert only(found, "the index names leaf 4711, which is missing") and only(found, "the index names a leaf without a number")
 
 
 def test_a_topic_that_does_not_exist_is_forgotten(shard):
@@ -300,7 +300,7 @@ def test_an_unreadable_record_is_set_aside_and_others_are_delivered(shard):
     set_hash(shard, "ready", spoiled)
     with pytest.raises(Exception):
         shard.take("t")
-    assert only(must_be_mended(shard), "ready", "cannot be read", "broken")
+    assert only(must_be_mended(shard), "ready", "unreadable", "broken")
     assert shard.client.hgetall(f"{shard.tag}:broken:t") == {b"ready": spoiled}
     assert [found.id for found in shard.take("t")] == [b"expires"]
     shard.push("t", job("ready"))
@@ -320,7 +320,7 @@ def test_a_record_with_any_content_type_can_be_read(shard, content_type, meta):
 def test_an_unreadable_try_is_dropped_and_the_job_restarts(shard, spoiled):
     fill(shard)
     set_hash(shard, "leased", spoiled, "try")
-    assert only(must_be_mended(shard), "leased", "has a try that cannot be read")
+    assert only(must_be_mended(shard), "leased", "has an unreadable try")
     assert shard.get("t", "leased").state == READY and shard.get("t", "leased").attempt == 0
 
 
@@ -330,13 +330,13 @@ def test_a_try_that_contradicts_itself_is_put_right(shard):
     set_hash(shard, "leased", leased[:3] + bytes(4) + leased[7:], "try")
     set_hash(shard, "dead", dead[:19] + pack(">I6", 5) + dead[25:], "try")
     found = must_be_mended(shard)
-    assert only(found, "leased at attempt 0") and only(found, "not leased and has the end of a lease")
+    assert only(found, "leased at attempt 0") and only(found, "not leased, but has the end of a lease")
 
 
 def test_a_topic_without_counts_is_rebuilt_with_its_jobs(shard):
     fill(shard)
     shard.client.delete(f"{shard.tag}:topic:t")
-    assert only(must_be_mended(shard), "no counts and settings")
+    assert only(must_be_mended(shard), "its counts and settings were lost")
     stats = shard.stats("t")
     assert (stats.delayed, stats.retrying, stats.ready, stats.leased, stats.dead, stats.pushed) == (2, 1, 2, 1, 1, 7)
     assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
@@ -345,13 +345,13 @@ def test_a_topic_without_counts_is_rebuilt_with_its_jobs(shard):
 def test_unreadable_settings_are_dropped(shard):
     fill(shard)
     shard.client.append(f"{shard.tag}:topic:t", "x")
-    assert only(must_be_mended(shard), "settings cannot be read")
+    assert only(must_be_mended(shard), "settings are unreadable")
 
 
 def test_the_split_of_delayed_and_retrying_is_counted(shard):
     fill(shard)
     add(shard, delayed=1, retrying=-1)
-    assert only(must_be_mended(shard), "counts 0 retrying, there are 1")
+    assert only(must_be_mended(shard), "counts 0 retrying, but there are 1")
 
 
 def with_history(shard):
@@ -370,8 +370,8 @@ SPOILED = {"short": lambda kept: kept[:-1], "long": lambda kept: kept + b"x", "e
 def test_an_invalid_history_is_dropped_and_the_job_stays(shard, how):
     with_history(shard)
     set_hash(shard, "failed", SPOILED[how](hash_of(shard, "failed", "history")), "history")
-    says = "of another job" if how.startswith("another") else "cannot be read"
-    assert only(must_be_mended(shard), "failed", says)
+    wanted = "of another job" if how.startswith("another") else "unreadable"
+    assert only(must_be_mended(shard), "failed", wanted)
     assert shard.get("t", "failed").history == [] and len(shard.get("t", "gone").history) == 1
 
 
@@ -380,10 +380,10 @@ def test_a_history_left_by_an_older_server_is_dropped(shard):
     left = hash_of(shard, "gone", "history")
     shard.change("t", (CANCEL, "gone"))
     set_hash(shard, "gone", left, "history")
-    assert only(must_be_mended(shard), "gone", "a history and no job")
+    assert only(must_be_mended(shard), "gone", "a history without a job")
     shard.purge_all("t", verb="delete")
     shard.client.hset(f"{shard.tag}:history:t", "gone", left)
-    assert only(must_be_mended(shard), "gone", "a history and no job")
+    assert only(must_be_mended(shard), "gone", "a history without a job")
     assert shard.client.keys(f"{shard.tag}:*:t") == []
 
 
@@ -392,7 +392,7 @@ def test_unreferenced_histories_are_noted(shard):
     shard.purge_all("t", READY)
     forget_flag(shard, state.HISTORIC)
     assert shard.get("t", "failed").history == []
-    assert only(must_be_mended(shard), "histories that nobody looks for")
+    assert only(must_be_mended(shard), "histories, but lacks the flag")
     assert len(shard.get("t", "failed").history) == 1
 
 
@@ -424,14 +424,14 @@ def test_ready_jobs_of_an_unrecorded_priority_are_found_by_their_key(shard):
     fill(shard)
     shard.client.delete(f"{shard.tag}:priorities:t")
     found = must_be_mended(shard)
-    assert only(found, "priority 100 are not noted")
+    assert only(found, "priority 100 has ready jobs but is not in the list")
     assert len(shard.take("t")) == 2
 
 
 def test_a_policy_without_its_topic_flag_is_noted(shard):
     fill(shard)
     forget_flag(shard, state.SPECIAL)
-    assert only(must_be_mended(shard), "a priority or policy of its own")
+    assert only(must_be_mended(shard), "its own priority or policy")
 
 
 @pytest.mark.parametrize("command", [("SET", "what:t", 1), ("SET", "core:t", 1), ("HSET", "leaf:t", 1, 1), ("ZADD", "ready:t:high", 1, 1), ("SET", "job", 1),
@@ -675,28 +675,28 @@ def patch(key, at, value):
 
 
 VALUES = {
-    "the next event too late": (spoil_core(next=FAR, rest=FAR), "the shard looks for what is next at"),
-    "the next event too late, of another topic": (spoil_core(next=FAR, rest=FAR, next_topic=b"other"), "the shard looks for what is next at"),
-    "the event after the next too late": (spoil_core(next=5, rest=FAR, next_topic=b"other"), "the shard looks for what is next at"),
+    "the next event too late": (spoil_core(next=FAR, rest=FAR), "the shard's next event is noted at"),
+    "the next event too late, of another topic": (spoil_core(next=FAR, rest=FAR, next_topic=b"other"), "the shard's next event is noted at"),
+    "the event after the next too late": (spoil_core(next=5, rest=FAR, next_topic=b"other"), "the shard's next event is noted at"),
     "a topic's next event too late": (spoil_topic(next=FAR), "its next event is at"),
-    "a topic listed by another event": (spoil_topic(listed=FAR), "looks at the topic at"),
-    "nobody looks into leaves": (without(state.PACKED), "has packed jobs that nobody looks for"),
-    "nobody looks for what expires": (without(state.EXPIRING), "has jobs that expire that nobody looks for"),
-    "nobody forgets finished ids": (without(state.REMEMBERING), "has ids to remember that nobody looks for"),
-    "nobody looks for jobs of their own": (without(state.SPECIAL), "has a priority or policy of its own"),
-    "nobody looks for tries": (without(state.TRIED), "was tried, which the topic does not know of"),
+    "a topic listed by another event": (spoil_topic(listed=FAR), "has the topic at"),
+    "leaves without the flag": (without(state.PACKED), "has packed jobs, but lacks the flag"),
+    "expiring jobs without the flag": (without(state.EXPIRING), "has expiring jobs, but lacks the flag"),
+    "finished ids without the flag": (without(state.REMEMBERING), "has finished ids, but lacks the flag"),
+    "own policies without the flag": (without(state.SPECIAL), "has its own priority or policy"),
+    "tries without the flag": (without(state.TRIED), "was tried and waits, but the topic lacks the flag"),
     "a total below nothing": (spoil_topic(nacked=-5, delivered=-1), "counts -5 nacked"),
     "the dead below nothing": (spoil_topic(dead_bytes=-5), "counts -5 bytes of dead jobs"),
-    "all counts gone": (spoil_topic(**dict.fromkeys(state.FIGURES, 0)), "counts 0 ready, there are 2"),
-    "a topic cut short": (cut("topic:t", 60), "no counts and settings"),
-    "a topic that is empty": (cut("topic:t", 0), "no counts and settings"),
-    "settings cut short": (cut("topic:t", 120), "the settings cannot be read"),
-    "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 30), "the settings cannot be read"),
+    "all counts gone": (spoil_topic(**dict.fromkeys(state.FIGURES, 0)), "counts 0 ready, but there are 2"),
+    "a topic cut short": (cut("topic:t", 60), "its counts and settings were lost"),
+    "a topic that is empty": (cut("topic:t", 0), "its counts and settings were lost"),
+    "settings cut short": (cut("topic:t", 120), "the settings are unreadable"),
+    "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 30), "the settings are unreadable"),
     "a core that is empty": (cut("core", 0), "the shard has no core"),
     "a core cut short": (cut("core", 40), "the shard has no core"),
-    "a core without its end": (cut("core", 71), "the end of the core cannot be read"),
+    "a core without its end": (cut("core", 71), "the end of the core is unreadable"),
     "a core whose topic is longer than it": (patch("core", 67, b"\xff"), "the shard has no core"),
-    "a ticket that nobody would drop": (lambda shard: shard.client.delete(shard.tag + ":servers"), "nobody would drop the ticket"),
+    "a ticket outside the list of servers": (lambda shard: shard.client.delete(shard.tag + ":servers"), "is not in the list of servers"),
 }
 
 
@@ -704,9 +704,9 @@ VALUES = {
 def test_each_field_of_the_packed_values_is_found_wrong_and_put_right(shard, damage):
     fill(shard)
     shard.topic(TOPIC_PUT, "t", settings(dedup=5000), 1)
-    spoil, says = VALUES[damage]
+    spoil, finding = VALUES[damage]
     spoil(shard)
-    assert only(must_be_mended(shard), says)
+    assert only(must_be_mended(shard), finding)
     shard.hello()
     assert {found.id for found in shard.take("t")} == {b"ready", b"expires"}
     shard.jump(80_000)

@@ -115,4 +115,4 @@ def test_a_truncated_name_makes_the_try_unreadable(shard, spoiled):
     leased(shard)
     assert not Check(shard).findings
     set_hash(shard, "a", spoiled(hash_of(shard, "a", "try")), "try")
-    assert only(must_be_mended(shard), "a", "has a try that cannot be read")
+    assert only(must_be_mended(shard), "a", "has an unreadable try")

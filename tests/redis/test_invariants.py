@@ -35,7 +35,7 @@ DAMAGES = {
     "a topic forgotten": ("ZREM", "topics", "t"),
     "a topic's counts gone": ("DEL", "topic:t"),
     "the core gone": ("DEL", "core"),
-    "a key nobody knows": ("SET", "what:t", 1),
+    "an unknown key": ("SET", "what:t", 1),
     "a key of another type": ("SET", "finished:t", 1),
 }
 

@@ -1,7 +1,7 @@
 // Drives tarry's Go client or asynq, and prints one figure: go run . tarry|asynq push|many|work JOBS
 //
-// push: single calls from 100 goroutines, a second. many: as the client hands over many at once, a second; asynq has no such call. work: a
-// worker with 100 at a time whose job is to be counted, a second, from the tenth of the jobs to the last, so without its start.
+// push: single calls from 100 goroutines, a second. many: by the client's call for many, a second; asynq has no such call. work: a
+// worker with 100 parallel jobs that are only counted, a second, from the tenth of the jobs to the last, so without its start.
 package main
 
 import (
@@ -45,7 +45,7 @@ func rate(jobs int, push func() error) float64 {
 	return float64(jobs) / time.Since(began).Seconds()
 }
 
-// counter counts what a worker has done, and tells when it is all.
+// counter counts a worker's finished jobs, and signals the last one.
 type counter struct {
 	jobs  int64
 	done  atomic.Int64

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """
-tarry's Go client and worker beside asynq on Redis, in one run: bench/clients/go/run.py [--jobs N] [--rounds N]
+tarry's Go client and worker compared with asynq on Redis, in one run: bench/clients/go/run.py [--jobs N] [--rounds N]
 
-A round: each in turn gets its jobs by single calls from 100 goroutines (pushes a second), then its worker runs them, 100 at a time (jobs a
-second, from the tenth of them to the last, so without its start). A job does nothing but be counted. tarry's client hands over as many once
-more, many at once; asynq has no such call. Ratios are of medians. tarry is at its defaults: embedded store, synced before each answer; Redis
+A round: each in turn gets its jobs by single calls from 100 goroutines (pushes a second), then its worker runs them, 100 in parallel (jobs a
+second, from the tenth of them to the last, so without its start). A job is only counted. tarry's client also pushes as many
+by its call for many; asynq has no such call. Ratios are of medians. tarry is at its defaults: embedded store, synced before each answer; Redis
 saves nothing at all.
 """
 

@@ -31,14 +31,14 @@ import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
 /**
- * The client for Java beside Redisson's RDelayedQueue, in one run and turn by turn: how many jobs a second are pushed with a short delay and worked
+ * The client for Java compared with Redisson's RDelayedQueue, in one run and in turn: how many jobs a second are pushed with a short delay and worked
  * off at the same time, from the first push to the last job done.
  *
  *   mvn -q -f ../../../clients/java/pom.xml compile
  *   mvn -q -f ../../redisson/pom.xml dependency:copy-dependencies -DoutputDirectory=JARS
  *   TARRY_BIN=../../../build/tarry java -cp '../../../clients/java/target/classes:JARS/*' Compare.java [ROUNDS [JOBS]]    5 rounds of 10,000
  *
- * Both servers are started here, each round anew on an empty directory. tarry is as it comes: a push is answered once it is on the disk, a job is
+ * Both servers are started here, in each round on an empty directory. tarry has its defaults: a push is answered once it is on the disk, a job is
  * leased and acked. Redis keeps nothing, which is its quickest, and Redisson's job is gone once it is taken. `single`: a hundred pushes on their way;
  * `many`: as many as each is made for, by the thousand with tarry, a thousand on their way with Redisson. The round before the first is for warming up.
  */
@@ -48,7 +48,7 @@ public final class Compare {
     private static final int SINGLES_AT_ONCE = 100, MANY = 1000, CONCURRENCY = 100, TAKERS = 8;
     private static final String PADDING = " " + "x".repeat(190);
 
-    /** Pushes jobs with these numbers, the second way or the first, and tells `done` of each. Gives jobs a second. */
+    /** Pushes jobs with these numbers, the second way or the first, and calls `done` for each. Returns jobs a second. */
     private interface Subject {
         double measure(int port, int jobs, boolean isMany) throws Exception;
     }
@@ -145,7 +145,7 @@ public final class Compare {
         }
     }
 
-    /** Of this process, in nanoseconds. */
+    /** Returns this process's CPU time in nanoseconds. */
     private static long cpuNs() {
         return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
     }

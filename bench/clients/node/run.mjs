@@ -1,10 +1,10 @@
-// The client for Node beside BullMQ, in one run and turn by turn: how many jobs a second are pushed, one by one and in bulk, and worked off by
-// a handler that does nothing, a hundred at once.
+// The client for Node compared with BullMQ, in one run and in turn: how many jobs a second are pushed, one by one and in bulk, and worked off by
+// a handler that does nothing, a hundred in parallel.
 //
 //   (cd ../../../clients/node && npm install && npm run build); npm install
 //   TARRY_BIN=../../../build/tarry node run.mjs [ROUNDS [JOBS]]        5 rounds of 20,000 jobs
 //
-// Both servers are started here, each round anew on an empty directory, and rest while the other works. tarry is as it comes: a push is answered
+// Both servers are started here, in each round on an empty directory, and rest while the other works. tarry has its defaults: a push is answered
 // once it is on the disk. Redis keeps nothing (`--save '' --appendonly no`), which is its quickest. The round before the first is for warming up.
 
 import { spawn } from "node:child_process";
@@ -70,7 +70,7 @@ async function times(count, atOnce, one) {
   await Promise.all(Array.from({ length: atOnce }, lane));
 }
 
-/** So many a second. */
+/** Measures the rate per second. */
 async function rate(count, work) {
   const began = performance.now();
   await work();
@@ -141,7 +141,7 @@ for (let round = 0; round <= ROUNDS; round++) {
 const median = (numbers) => [...numbers].sort((one, other) => one - other)[Math.floor(numbers.length / 2)];
 console.log(`\nmedian of ${ROUNDS} rounds, ${JOBS} jobs of ${JSON.stringify(BODY).length} bytes, Node ${process.version}\n`);
 console.log("| | tarry | BullMQ | ratio |\n|---|--:|--:|--:|");
-for (const [what, title] of [["work", "worker, 100 at once, jobs/s"], ["single", "push, 100 on their way, jobs/s"], ["bulk", "push of 1,000, jobs/s"]]) {
+for (const [what, title] of [["work", "worker, 100 in parallel, jobs/s"], ["single", "push, 100 on their way, jobs/s"], ["bulk", "push of 1,000, jobs/s"]]) {
   const [ours, theirs] = Object.values(found).map((rounds) => median(rounds.map((one) => one[what])));
   console.log(`| ${title} | ${Math.round(ours)} | ${Math.round(theirs)} | ${(ours / theirs).toFixed(1)} × |`);
 }

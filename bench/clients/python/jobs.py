@@ -1,4 +1,5 @@
-"""The job that every queue runs: it writes one byte, so that whoever measures counts jobs by the size of a file, whatever process ran them."""
+"""The job that every queue runs: it writes one byte, so that the benchmark counts jobs by the size of a file, regardless of the process that ran
+them."""
 
 import os
 

@@ -1,13 +1,13 @@
 /*
- * Drives graphile-worker for bench/sql/peers, which says what the words and the lines mean.
+ * Drives graphile-worker for bench/sql/peers, which documents the words and the lines.
  *
  *   node drive.js URL SETTING many SECONDS BATCH
  *   node drive.js URL SETTING drain JOBS
  *   node drive.js URL SETTING fill JOBS
  *   node drive.js URL SETTING late RATE SECONDS
  *
- * SETTING is `default` (24 jobs at once, a look every 2 s) or `tuned` (a local queue of 500 jobs, completions in batches, a look every
- * 100 ms). A job counts as done once the library tells that it is complete.
+ * SETTING is `default` (24 parallel jobs, a poll every 2 s) or `tuned` (a local queue of 500 jobs, completions in batches, a poll every
+ * 100 ms). A job counts as done once the library reports that it is complete.
  */
 'use strict';
 
@@ -25,7 +25,7 @@ const now = () => performance.timeOrigin + performance.now();
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const pgPool = new Pool({ connectionString: url, max: 12 });
-pgPool.on('error', () => {}); // of a connection that is idle; a query tells its own
+pgPool.on('error', () => {}); // errors of an idle connection; a query reports its own
 const logger = new Logger(() => () => {});
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const tuned = setting === 'tuned';
@@ -73,7 +73,7 @@ async function many(utils, seconds, batch) {
   return pushed;
 }
 
-/* From the fifth of the jobs that is done to the last. */
+/* Measures from the fifth of the jobs that is done to the last. */
 async function drain(utils, jobs) {
   await insert(utils, jobs, () => Date.now() - 1000);
   await start();
@@ -85,7 +85,7 @@ async function drain(utils, jobs) {
   await report({ jobs: jobs - before });
 }
 
-/* At a rate, due after 2 to 6 s; what comes before the end of the warm-up is not looked at. */
+/* Pushes at a rate, due after 2 to 6 s; jobs before the end of the warm-up do not count. */
 async function lateness(utils, rate, seconds) {
   await start();
   let pushed = 0, noted = 0;

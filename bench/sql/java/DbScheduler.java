@@ -17,15 +17,15 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 
 /**
- * Drives db-scheduler for bench/sql/peers, which says what the words and the lines mean.
+ * Drives db-scheduler for bench/sql/peers, which documents the words and the lines.
  *
- *   java DbScheduler URL SETTING push SECONDS CLIENTS
- *   java DbScheduler URL SETTING drain JOBS
- *   java DbScheduler URL SETTING fill JOBS
- *   java DbScheduler URL SETTING late RATE SECONDS
+ * java DbScheduler URL SETTING push SECONDS CLIENTS
+ * java DbScheduler URL SETTING drain JOBS
+ * java DbScheduler URL SETTING fill JOBS
+ * java DbScheduler URL SETTING late RATE SECONDS
  *
- * SETTING is `default` (fetch, 10 threads, 10 connections, a look every 10 s) or `tuned` (lock-and-fetch, 50 threads, 32 connections, a look
- * every 100 ms). The table is the one its documentation describes.
+ * SETTING is `default` (fetch, 10 threads, 10 connections, a poll every 10 s) or `tuned` (lock-and-fetch, 50 threads, 32 connections, a poll
+ * every 100 ms). The table is the one of its documentation.
  */
 public final class DbScheduler {
     private static final int BULK = 1000, WARM_UP_SECONDS = 14;
@@ -75,7 +75,7 @@ public final class DbScheduler {
         scheduler.schedule(instance(0), Instant.now().plusSeconds(3600));
     }
 
-    /** At a rate, due after 2 to 6 s; what comes before the end of the warm-up is not looked at. */
+    /** Pushes at a rate, due after 2 to 6 s; jobs before the end of the warm-up do not count. */
     private void late(int rate, int seconds) throws Exception {
         scheduler.start();
         int pushed = 0, noted = -1;

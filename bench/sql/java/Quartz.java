@@ -14,13 +14,12 @@ import org.quartz.TriggerBuilder;
 import org.quartz.impl.StdSchedulerFactory;
 
 /**
- * Drives Quartz with its JDBC store, as a cluster of one, for bench/sql/peers, which says what the words and the lines mean.
+ * Drives Quartz with its JDBC store, as a cluster of one, for bench/sql/peers, which documents the words and the lines.
  *
- *   java Quartz URL SETTING push SECONDS CLIENTS
- *   java Quartz URL SETTING drain JOBS
+ * java Quartz URL SETTING push SECONDS CLIENTS
+ * java Quartz URL SETTING drain JOBS
  *
- * SETTING is `default` (10 threads, a trigger at a time) or `tuned` (20 threads, up to 50 triggers at a time). The tables are those that its
- * jar brings.
+ * SETTING is `default` (10 threads, a trigger at a time) or `tuned` (20 threads, up to 50 triggers at a time). The tables are those of its jar.
  */
 public final class Quartz {
     private static final int BULK = 100;
@@ -28,7 +27,7 @@ public final class Quartz {
     private static final AtomicLong SERIAL = new AtomicLong(System.nanoTime());
     private final Scheduler scheduler;
 
-    /** What a job does. */
+    /** The work of a job. */
     public static final class Order implements Job {
         @Override
         public void execute(JobExecutionContext context) {
@@ -47,7 +46,7 @@ public final class Quartz {
         properties.put("org.quartz.jobStore.driverDelegateClass", "org.quartz.impl.jdbcjobstore.PostgreSQLDelegate");
         properties.put("org.quartz.jobStore.dataSource", "bench");
         properties.put("org.quartz.jobStore.isClustered", "true");
-        properties.put("org.quartz.jobStore.misfireThreshold", "600000"); // what is due already is no misfire
+        properties.put("org.quartz.jobStore.misfireThreshold", "600000"); // a job that is already due is not a misfire
         if (tuned) {
             properties.put("org.quartz.scheduler.batchTriggerAcquisitionMaxCount", "50");
             properties.put("org.quartz.jobStore.acquireTriggersWithinLock", "true");

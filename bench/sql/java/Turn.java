@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** One measurement, as bench/sql/peers asks for it: says when it may begin, counts, reports; the program ends when its input does. */
+/** A measurement in the form of bench/sql/peers: prints when it can begin, counts, reports; the program ends when its input does. */
 final class Turn {
     static final String BODY = "x".repeat(200);
     final AtomicInteger done = new AtomicInteger();

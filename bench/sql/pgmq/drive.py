@@ -1,10 +1,10 @@
-"""Drives pgmq for bench/sql/peers, which says what the words and the lines mean.
+"""Drives pgmq for bench/sql/peers, which documents the words and the lines.
 
     python3 drive.py URL SETTING drain JOBS
     python3 drive.py URL SETTING fill JOBS
     python3 drive.py URL SETTING late RATE SECONDS
 
-SETTING is `default` (one consumer, 100 messages a read), `tuned` (four, 1,000 a read), or says both, as `4x1000`. Each read's messages are deleted in one call.
+SETTING is `default` (one consumer, 100 messages a read), `tuned` (four, 1,000 a read), or names both, as `4x1000`. Each read's messages are deleted in one call.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def send(cursor, count, due):
 
 
 class Consumers:
-    """Threads that read and delete until so many are done, or until they are told to end."""
+    """Threads that read and delete until so many are done, or until a stop."""
 
     def __init__(self, url, setting, most=None):
         consumers, self.read = map(int, SETTINGS.get(setting, setting).split("x"))

@@ -1,4 +1,4 @@
-// Drives River for bench/sql/peers, which says what the words and the lines mean.
+// Drives River for bench/sql/peers, which documents the words and the lines.
 //
 //	drive URL SETTING push SECONDS CLIENTS
 //	drive URL SETTING drain JOBS
@@ -6,7 +6,7 @@
 //	drive URL SETTING late RATE SECONDS
 //
 // SETTING is `default` (100 workers, pgx's own number of connections) or `tuned` (1,000 workers, 32 connections, a fetch every 10 ms). A job
-// counts as done once River tells that its completion is stored.
+// counts as done once River reports that its completion is stored.
 package main
 
 import (
@@ -43,7 +43,7 @@ type Order struct {
 // Kind names it.
 func (Order) Kind() string { return "order" }
 
-// Worker notes how late its jobs are, where somebody asks for that.
+// Worker notes how late its jobs are, if requested.
 type Worker struct {
 	river.WorkerDefaults[Order]
 	lock   sync.Mutex
@@ -85,7 +85,7 @@ func number(text string) int {
 	return value
 }
 
-// ready says that the measurement may begin, and waits until it does.
+// ready prints that the measurement can begin, and waits until it does.
 func (drive *drive) ready() {
 	fmt.Println("ready")
 	_, err := drive.input.ReadString('\n')
@@ -116,7 +116,7 @@ func (drive *drive) insert(count int, due func() time.Time) {
 	}
 }
 
-// push inserts one by one from so many goroutines until the time is over.
+// push inserts one by one from so many goroutines until the time has passed.
 func (drive *drive) push(seconds float64, clients int) int64 {
 	var group sync.WaitGroup
 	var pushed atomic.Int64

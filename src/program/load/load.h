@@ -74,7 +74,7 @@ struct load_result {
     double take_s; /* from the first moment a job could be taken to the last ack */
     double life_s; /* from the first sending to the last ack */
     struct histogram push_us, late_us;
-    struct histogram late_told_us; /* after the due time that the server returned with the job */
+    struct histogram late_by_due_us; /* after the due time that the server returned with the job */
     char problem[LOAD_TEXT_BYTES_MAX]; /* the first rejection or failure; "" on success */
 };
 

@@ -155,8 +155,8 @@ void load_report_json(const struct load_plan *plan, const struct load_result *re
            result->foreign);
     print_json_histogram("push_ms", &result->push_us);
     print_json_histogram("late_ms", &result->late_us);
-    if (result->late_told_us.count)
-        print_json_histogram("late_told_ms", &result->late_told_us);
+    if (result->late_by_due_us.count)
+        print_json_histogram("late_by_due_ms", &result->late_by_due_us);
     if (*result->problem)
         print_json_text("problem", result->problem);
     puts("}");

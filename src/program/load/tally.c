@@ -124,10 +124,10 @@ bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t n
     return true;
 }
 
-void load_tally_told(struct load_tally *tally, int64_t due_ms, int64_t wall_us)
+void load_tally_late_by_due(struct load_tally *tally, int64_t due_ms, int64_t wall_us)
 {
     int64_t late_us = wall_us - due_ms * 1000;
-    histogram_add(&tally->result->late_told_us, late_us > 0 ? (uint64_t)late_us : 0);
+    histogram_add(&tally->result->late_by_due_us, late_us > 0 ? (uint64_t)late_us : 0);
 }
 
 void load_tally_problem(struct load_tally *tally, struct slice problem)

@@ -52,7 +52,7 @@ bool load_tally_delivered(struct load_tally *tally, struct slice body, int64_t n
 
 /* Measures the same job by the due time that its server returned, both by the wall clock. Other
  * queues are measured this way if their drivers have no more precise due time. */
-void load_tally_told(struct load_tally *tally, int64_t due_ms, int64_t wall_us);
+void load_tally_late_by_due(struct load_tally *tally, int64_t due_ms, int64_t wall_us);
 
 /* Keeps the first problem of the run, made printable. */
 void load_tally_problem(struct load_tally *tally, struct slice problem);

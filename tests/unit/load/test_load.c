@@ -344,11 +344,11 @@ CLAIM(evaluates_by_the_reported_due_time)
     static struct load_result result;
     struct load_tally tally;
     load_tally_init(&tally, &result, 7, NULL);
-    load_tally_told(&tally, 1700000000123, 1700000000125500);
-    assert_int_equal(result.late_told_us.max, 2500);
-    load_tally_told(&tally, 1700000000123, 1700000000122000);
-    assert_int_equal(result.late_told_us.count, 2);
-    assert_int_equal(result.late_told_us.max, 2500);
+    load_tally_late_by_due(&tally, 1700000000123, 1700000000125500);
+    assert_int_equal(result.late_by_due_us.max, 2500);
+    load_tally_late_by_due(&tally, 1700000000123, 1700000000122000);
+    assert_int_equal(result.late_by_due_us.count, 2);
+    assert_int_equal(result.late_by_due_us.max, 2500);
 }
 
 CLAIM(judges_deliveries)

@@ -4,7 +4,7 @@
 
 -- Recreates a lost core: its numbers begin above all that were given out.
 local function make_core(shards)
-    if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
+    if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'recreated, with numbers above all that were given out') then return end
     local number = number_beyond(0)
     core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = '', lease_key = ''}, number, number, 0)
     LAYOUT.note_pauses() -- there may be some
@@ -20,13 +20,13 @@ local function check_core()
     end
     local is_whole, more = pcall(core_more)
     if not is_whole then
-        if find('', '', 'the end of the core cannot be read: which master was last seen, and the key that leases are checked with', 'dropped, so leases that are out end') then
+        if find('', '', 'the end of the core is unreadable: the last master, and the key that leases are checked with', 'dropped, so open leases end') then
             local _, generation, changes, deaths = unpack_from(CORE_SELDOM, core_seldom)
             core_more_set({shards = shards, generation = generation, changes = changes, deaths = deaths, run = '', lease_key = ''})
         end
         return ''
     end
-    if more.shards ~= shards and find('', '', 'the number of shards in the core is not that of the queue, ' .. ARGV[6], 'put right') then
+    if more.shards ~= shards and find('', '', 'the number of shards in the core differs from that of the queue, ' .. ARGV[6], 'corrected') then
         more.shards = shards
         core_more_set(more)
     end
@@ -45,14 +45,14 @@ local function check_numbered(family, topic, number)
     step.name = topic
     local t = topic_here()
     if family == 'ready' then
-        if not call('ZSCORE', t.priorities, number) and find(topic, '', 'ready jobs of priority ' .. number .. ' are not noted', 'noted') then
+        if not call('ZSCORE', t.priorities, number) and find(topic, '', 'priority ' .. number .. ' has ready jobs but is not in the list of priorities', 'added') then
             call('ZADD', t.priorities, number, number)
         end
         return false
     end
     if call('ZSCORE', t.index, number) then return false end
     must_be_below('leaf', tonumber(number), 'leaf')
-    return find(topic, '', 'the index does not know leaf ' .. number, 'its jobs hung where they belong') and unravel(t, number)
+    return find(topic, '', 'the index lacks leaf ' .. number, 'its jobs moved where they belong') and unravel(t, number)
 end
 
 -- A key by what stands behind the tag. True: there is more to be done with it.
@@ -67,11 +67,11 @@ local function check_key(rest)
     local wanted = TYPES[rest]
     if family and (family == 'leaf' or family == 'ready') == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
     if not wanted or kind ~= wanted then
-        local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("nobody knows the key '%s'", key)
-        find(topic or '', '', what, 'look at it, and rename or delete it', 2)
+        local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("unknown key '%s'", key)
+        find(topic or '', '', what, 'inspect it, then rename or delete it', 2)
         return false
     end
-    if family == 'ticket' and not call('ZSCORE', SERVERS, topic) and find('', '', "nobody would drop the ticket '" .. topic .. "'", 'noted') then
+    if family == 'ticket' and not call('ZSCORE', SERVERS, topic) and find('', '', "the ticket '" .. topic .. "' is not in the list of servers", 'added') then
         call('ZADD', SERVERS, text_of(now), topic)
     end
     if topic and family ~= 'ticket' then step.names[#step.names + 1] = topic end
@@ -97,7 +97,7 @@ local function check_topics()
         step.names[#step.names + 1] = page[i]
         local t = keys_of(page[i]).__index
         local keys = call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished)
-        if keys == 0 and find(page[i], '', 'the shard looks at a topic that does not exist', 'forgotten') then
+        if keys == 0 and find(page[i], '', 'the list of topics names a topic that does not exist', 'removed') then
             call('ZREM', TOPICS, page[i])
             shard_look()
         end
@@ -137,10 +137,10 @@ local function check_settings()
     local here = settings_here()
     step.looked = 1
     if here ~= seen or here == wanted then return '' end
-    local what = here == '' and 'the topic is missing here, and set up in other shards'
-        or sub(here, 2) ~= sub(wanted, 2) and 'the settings are not those of the other shards'
-        or 'the pause is not that of the other shards'
-    if not find(step.name, '', what, here == '' and 'put back' or 'set as there') then return '' end
+    local what = here == '' and 'the topic is missing here, but other shards have it'
+        or sub(here, 2) ~= sub(wanted, 2) and 'the settings differ from those of the other shards'
+        or 'the pause differs from that of the other shards'
+    if not find(step.name, '', what, here == '' and 'restored' or 'copied from there') then return '' end
     local t = known_topics[step.name]
     if t.is_lost then
         call('ZADD', TOPICS, text_of(NONE), t.name)
@@ -160,10 +160,10 @@ local function check_leases()
         local delivery = page[i]
         local j = holder_of(delivery, call('HGET', LEASED, delivery))
         step.looked = step.looked + 1
-        if not j and find('', '', format("lease '%s' is nobody's", delivery), 'dropped') then
+        if not j and find('', '', format("lease '%s' belongs to no job", delivery), 'dropped') then
             call('ZREM', LEASES, delivery)
         elseif j and tonumber(page[i + 1]) ~= j.lease_until
-            and find('', j.id, format('its lease ends at %s instead of %d', page[i + 1], j.lease_until), 'put right') then
+            and find('', j.id, format('its lease ends at %s instead of %d', page[i + 1], j.lease_until), 'corrected') then
             call('ZADD', LEASES, j.lease_until, delivery)
         end
     end
@@ -174,7 +174,7 @@ local function check_leased()
     local page, following = scan(LEASED, 'HSCAN', step.cursor)
     for i = 1, #page, 2 do
         step.looked = step.looked + 1
-        if not holder_of(page[i], page[i + 1]) and find('', '', format("delivery number '%s' is of nobody who is leased", page[i]), 'dropped') then
+        if not holder_of(page[i], page[i + 1]) and find('', '', format("delivery number '%s' belongs to no leased job", page[i]), 'dropped') then
             call('HDEL', LEASED, page[i])
         end
     end

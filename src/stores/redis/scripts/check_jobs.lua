@@ -7,21 +7,21 @@ local t = topic_here()
 local function waiting_is_wrong(j, in_fresh, in_ready, in_expiry)
     local leaf = leaf_of(t, text_of(j.due))
     local in_leaf = leaf and call('ZSCORE', t.leaf .. leaf, j.member)
-    if (in_fresh or in_leaf) and in_ready then return 'delayed and ready at once' end
-    if in_fresh and in_leaf then return 'fresh and packed at once' end
+    if (in_fresh or in_leaf) and in_ready then return 'both delayed and ready' end
+    if in_fresh and in_leaf then return 'both fresh and packed' end
     if not in_fresh and not in_leaf and not in_ready then
-        return format('%s, due %d, and hangs nowhere', shown_state(j) == READY and 'ready' or 'delayed', j.due)
+        return format('%s, due %d, and in no set', shown_state(j) == READY and 'ready' or 'delayed', j.due)
     end
-    if in_ready and own_ttl(j) > 0 and not in_expiry then return 'ready and does not expire by its ttl' end
+    if in_ready and own_ttl(j) > 0 and not in_expiry then return 'ready, but not in the set of expiries' end
 end
 
 local function what_is_wrong(j, place)
-    if j.state == DEAD then return not place.dead and 'dead and not among the dead' or nil end
+    if j.state == DEAD then return not place.dead and 'dead, but not in the set of dead jobs' or nil end
     if j.state ~= LEASED_STATE then return waiting_is_wrong(j, place.fresh, place.ready, place.expiry) end
-    if not place.held then return 'leased and not among the held' end
+    if not place.held then return 'leased, but not in the set of held jobs' end
     local delivery = text_of(j.delivery)
-    if tonumber(call('ZSCORE', LEASES, delivery) or 0) ~= j.lease_until then return 'leased, and its lease has no end or another' end
-    if call('HGET', LEASED, delivery) ~= place_of(t, j) then return 'leased, and its delivery number leads elsewhere' end
+    if tonumber(call('ZSCORE', LEASES, delivery) or 0) ~= j.lease_until then return 'leased, but its lease has no end or another one' end
+    if call('HGET', LEASED, delivery) ~= place_of(t, j) then return 'leased, but its delivery number leads to another job' end
 end
 
 -- Checks the members of the try besides the state.
@@ -30,24 +30,24 @@ local function check_try(j)
     if j.state == LEASED_STATE then
         if j.attempt < 1 then wrong, j.attempt = 'is leased at attempt 0', 1 end
     elseif j.lease_until > 0 then
-        wrong, j.lease_until = 'is not leased and has the end of a lease', 0
+        wrong, j.lease_until = 'is not leased, but has the end of a lease', 0
     end
-    if wrong and find(t.name, j.id, wrong, 'put right') then try_write(t, j) end
+    if wrong and find(t.name, j.id, wrong, 'corrected') then try_write(t, j) end
 end
 
 local function check_job(j, place)
     if not has(t, SPECIAL) and (j.flags % 2 == 1 or j.priority ~= 100)
-        and find(t.name, j.id, 'has a priority or policy of its own, which the topic does not know of', 'noted') then raise(t, SPECIAL) end
-    if not has(t, TRIED) and j.tried and j.state == DELAYED and find(t.name, j.id, 'waits and was tried, which the topic does not know of', 'noted') then raise(t, TRIED) end
+        and find(t.name, j.id, 'has its own priority or policy, but the topic lacks the flag', 'flag set') then raise(t, SPECIAL) end
+    if not has(t, TRIED) and j.tried and j.state == DELAYED and find(t.name, j.id, 'was tried and waits, but the topic lacks the flag', 'flag set') then raise(t, TRIED) end
     check_try(j)
     local wrong = what_is_wrong(j, place)
-    if wrong and find(t.name, j.id, 'is ' .. wrong, 'hung where it belongs') then rehang(t, j) end
+    if wrong and find(t.name, j.id, 'is ' .. wrong, 'moved where it belongs') then rehang(t, j) end
 end
 
 -- A record that no call could read would stop every take: it is kept aside.
 local function set_aside(id, record)
     local broken = T .. ':broken:' .. t.name
-    if not find(t.name, id, 'has a record that cannot be read', format("kept in '%s', where nobody trips over it", broken)) then return end
+    if not find(t.name, id, 'has an unreadable record', format("moved to '%s'", broken)) then return end
     call('HSET', broken, call('HEXISTS', broken, id) == 1 and id .. '@' .. text_of(now) or id, record)
     call('HDEL', t.jobs, id)
     call('HDEL', t.tries, id)
@@ -64,7 +64,7 @@ local function jobs_of(page)
         if not is_readable(record) then
             set_aside(ids[i], record)
         else
-            if tries[i] and not is_readable_try(tries[i]) and find(t.name, ids[i], 'has a try that cannot be read', 'dropped, it begins again at the first') then
+            if tries[i] and not is_readable_try(tries[i]) and find(t.name, ids[i], 'has an unreadable try', 'dropped; the job begins again with its first attempt') then
                 call('HDEL', t.tries, ids[i])
             end
             jobs[#jobs + 1] = job_read(t, ids[i], record, tries[i])

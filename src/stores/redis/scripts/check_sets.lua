@@ -50,8 +50,8 @@ local function check_ready(t)
     local key = t.ready_of .. priority
     local exists = call('EXISTS', key) == 1
     if tonumber(priority) ~= tonumber(score) or not exists then
-        local what = format("priority '%s' is noted by %s%s", priority, score, exists and '' or ' and has no ready jobs')
-        if find(t.name, '', what, 'put right') then
+        local what = format("priority '%s' is in the list as %s%s", priority, score, exists and '' or ', without ready jobs')
+        if find(t.name, '', what, 'corrected') then
             call('ZREM', t.priorities, priority)
             if exists and tonumber(priority) then call('ZADD', t.priorities, priority, priority) end
             return 'again' -- from the start: their order has changed
@@ -71,7 +71,7 @@ end
 -- Returns true if the leaf was found unsound and is to be taken apart now.
 local function leaf_is_spoiled(t, leaf, low)
     if not string.find(leaf, '^%d+$') then
-        return find(t.name, '', 'the index names a leaf that has no number', 'its jobs hung where they belong')
+        return find(t.name, '', 'the index names a leaf without a number', 'its jobs moved where they belong')
     end
     must_be_below('leaf', tonumber(leaf), 'leaf')
     local key = t.leaf .. leaf
@@ -85,9 +85,9 @@ local function leaf_is_spoiled(t, leaf, low)
     local above = tonumber(call('ZRANGE', t.index, '(' .. low, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2] or '+inf') or NONE
     local twins = call('ZCOUNT', t.index, low, low)
     if tonumber(first) >= tonumber(low) and tonumber(last) < above and twins == 1 then return false end
-    local what = twins > 1 and format('leaf %s begins at %s, as another does', leaf, low)
-        or format('leaf %s spans %s to %s and holds %s to %s', leaf, low, above == NONE and 'the end' or text_of(above), first, last)
-    return find(t.name, '', what, 'its jobs hung where they belong')
+    local what = twins > 1 and format('leaf %s begins at %s, like another leaf', leaf, low)
+        or format('leaf %s spans %s to %s, but holds %s to %s', leaf, low, above == NONE and 'the end' or text_of(above), first, last)
+    return find(t.name, '', what, 'its jobs moved where they belong')
 end
 
 -- The cursor: "lowest leaf cursor", the last "-" where the leaf is done with, "*" where it is being taken apart.
@@ -123,7 +123,7 @@ local function check_tries(t)
     local page, following = scan(t.tries, 'HSCAN', step.cursor)
     for i = 1, #page, 2 do
         step.looked = step.looked + 1
-        if call('HEXISTS', t.jobs, page[i]) == 0 and find(t.name, page[i], 'has a try and no job', 'dropped') then call('HDEL', t.tries, page[i]) end
+        if call('HEXISTS', t.jobs, page[i]) == 0 and find(t.name, page[i], 'has a try without a job', 'dropped') then call('HDEL', t.tries, page[i]) end
     end
     return following
 end
@@ -132,7 +132,7 @@ local function check_finished(t)
     local page, following = scan(t.finished, 'ZSCAN', step.cursor)
     for i = 1, #page, 2 do
         step.looked = step.looked + 1
-        if call('HEXISTS', t.jobs, page[i]) == 1 and find(t.name, page[i], 'is remembered as finished and there', 'forgotten as finished') then
+        if call('HEXISTS', t.jobs, page[i]) == 1 and find(t.name, page[i], 'exists and is also remembered as finished', 'removed from the finished ids') then
             call('ZREM', t.finished, page[i])
         end
     end
@@ -150,11 +150,11 @@ end
 -- Older servers leave the histories of finished jobs.
 local function check_histories(t)
     local page, following = scan(t.history, 'HSCAN', step.cursor)
-    if #page > 0 and not t.is_lost and not has(t, HISTORIC) and find(t.name, '', 'has histories that nobody looks for', 'noted') then raise(t, HISTORIC) end
+    if #page > 0 and not t.is_lost and not has(t, HISTORIC) and find(t.name, '', 'has histories, but lacks the flag', 'flag set') then raise(t, HISTORIC) end
     for i = 1, #page, 2 do
         local id, kept = page[i], page[i + 1]
         local record = call('HGET', t.jobs, id)
-        local wrong = not record and 'a history and no job' or not history_is_whole(kept) and 'a history that cannot be read'
+        local wrong = not record and 'a history without a job' or not history_is_whole(kept) and 'an unreadable history'
             or is_readable(record) and unpack_from('>I6', record, 4) ~= unpack_from('>I6', kept) and 'the history of another job'
         step.looked, step.bytes = step.looked + 1, step.bytes + (record and #record or 0)
         if wrong and find(t.name, id, 'has ' .. wrong, 'dropped') then call('HDEL', t.history, id) end

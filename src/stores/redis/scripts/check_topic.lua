@@ -7,19 +7,19 @@ local EXTENSION_BYTES_MAX = 4096
 local function check_whole()
     step.looked = 1
     if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished) == 0 then return '' end -- it was deleted
-    if not exists and find(t.name, '', 'the topic has jobs, and no counts and settings: they were lost', 'set up anew, not paused') then
+    if not exists and find(t.name, '', 'the topic has jobs, but its counts and settings were lost', 'recreated, not paused') then
         t.is_lost, t.is_counted, t.is_changed = false, true, true
         t.f[LISTED] = tonumber(call('ZSCORE', TOPICS, t.name) or NONE)
         t.f[NEXT] = t.f[LISTED]
         call('ZADD', TOPICS, 'NX', text_of(NONE), t.name)
     end
     local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + 1) or ''
-    if kept ~= '' and not topic_rules.settings_are_whole(kept) and find(t.name, '', 'the settings cannot be read', 'dropped') then
+    if kept ~= '' and not topic_rules.settings_are_whole(kept) and find(t.name, '', 'the settings are unreadable', 'dropped') then
         t.is_changed = true
         settings_tell(NOBODY, t.name)
     end
     local extension = call('STRLEN', t.extension)
-    if extension > 0 and not has(t, EXTENDED) and find(t.name, '', 'the settings have an extension that nobody looks for', 'noted') then raise(t, EXTENDED) end
+    if extension > 0 and not has(t, EXTENDED) and find(t.name, '', 'the settings have an extension, but the topic lacks the flag', 'flag set') then raise(t, EXTENDED) end
     if extension > EXTENSION_BYTES_MAX and find(t.name, '', 'the extension of the settings is too long', 'dropped') then
         call('DEL', t.extension)
         settings_tell(NOBODY, t.name)
@@ -43,14 +43,14 @@ local function figure_put(field, number)
 end
 
 local function set_figure(field, kept, found)
-    if kept == found or not find(t.name, '', format('counts %d %s, there are %d', kept, field, found), 'counted anew') then return end
+    if kept == found or not find(t.name, '', format('counts %d %s, but there are %d', kept, field, found), 'counted again') then return end
     figure_put(field, found)
 end
 
 local function check_waiting(kept, waiting)
     if kept.delayed + kept.retrying == waiting and kept.delayed >= 0 and kept.retrying >= 0 then return end
-    local what = format('counts %d delayed and %d retrying, there are %d of both', kept.delayed, kept.retrying, waiting)
-    if find(t.name, '', what, 'counted anew') then
+    local what = format('counts %d delayed and %d retrying, but there are %d of both', kept.delayed, kept.retrying, waiting)
+    if find(t.name, '', what, 'counted again') then
         local retrying = min(max(0, kept.retrying), waiting)
         figure_put('delayed', waiting - retrying)
         figure_put('retrying', retrying)
@@ -61,9 +61,9 @@ local function check_past(jobs)
     local past = figures_of(PAST)
     local accounted = jobs + past.acked + past.cancelled + past.expired
     if past.pushed == accounted then return end
-    local what = format('counts %d pushed and can account for %d', past.pushed, accounted)
+    local what = format('counts %d pushed, but can account for %d', past.pushed, accounted)
     if past.pushed > accounted then what = what .. format(': %d were lost', past.pushed - accounted) end
-    if find(t.name, '', what, 'counted anew') then figure_put('pushed', accounted) end
+    if find(t.name, '', what, 'counted again') then figure_put('pushed', accounted) end
 end
 
 -- Checks the counts, except the split of delayed and retrying. Every job is in one place, so a job in no other place waits for its due time.
@@ -128,7 +128,7 @@ end
 local function judge_split(found)
     local kept = figures_of({'delayed', 'retrying'})
     if kept.retrying == found then return end
-    if find(t.name, '', format('counts %d retrying, there are %d', kept.retrying, found), 'counted anew') then
+    if find(t.name, '', format('counts %d retrying, but there are %d', kept.retrying, found), 'counted again') then
         figure_put('retrying', found)
         figure_put('delayed', kept.delayed + kept.retrying - found)
     end
@@ -136,7 +136,7 @@ end
 
 local function judge_dead_bytes(found)
     local kept = figures_of({'dead_bytes'}).dead_bytes
-    if kept ~= found and find(t.name, '', format('counts %d bytes of dead jobs, there are %d', kept, found), 'counted anew') then
+    if kept ~= found and find(t.name, '', format('counts %d bytes of dead jobs, but there are %d', kept, found), 'counted again') then
         figure_put('dead_bytes', found)
     end
 end
@@ -160,19 +160,19 @@ local function walk_through(w)
     elseif walk.walks < WALKS_MAX then
         return cmsgpack.pack({walks = walk.walks, before = is_still and walk.found or nil})
     else
-        find(t.name, '', format('changes all the time, so %s could not be counted', w.what), 'run it again in a quieter moment', 3)
+        find(t.name, '', format('changed during the check, so %s could not be counted', w.what), 'run it again at a quieter time', 3)
     end
     return ''
 end
 
 local function check_split()
     return walk_through({key = t.tries, command = 'HSCAN', found_in = retrying_of, figure = 'retrying', judge = judge_split,
-                         what = 'how delayed and retrying are split'})
+                         what = 'the split of delayed and retrying'})
 end
 
 local function check_bytes()
     return walk_through({key = t.dead, command = 'ZSCAN', found_in = dead_bytes_of, figure = 'dead_bytes', judge = judge_dead_bytes,
-                         what = 'what dead jobs take'})
+                         what = 'the bytes of dead jobs'})
 end
 
 -- ---- what is to happen next ----
@@ -181,7 +181,7 @@ end
 local function check_unpacked()
     local last = tonumber(call('ZRANGE', t.fresh, -1, -1, 'WITHSCORES')[2] or '0')
     if last <= now + 2 * FAR_MS or call('SISMEMBER', UNPACKED, t.name) == 1 and has(t, UNPACKED_TOO) then return end
-    if find(t.name, '', 'has fresh jobs due far from now that nobody packs', 'noted') then
+    if find(t.name, '', 'has fresh jobs due far from now, but is not in the list of topics to pack', 'added') then
         call('SADD', UNPACKED, t.name)
         raise(t, UNPACKED_TOO)
     end
@@ -189,11 +189,11 @@ end
 
 -- Sets that no flag refers to.
 local function check_flags()
-    local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'jobs that expire'}, {REMEMBERING, t.finished, 'ids to remember'}}
+    local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'expiring jobs'}, {REMEMBERING, t.finished, 'finished ids'}}
     for _, set in ipairs(optional) do
-        if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s that nobody looks for', set[3]), 'noted') then raise(t, set[1]) end
+        if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s, but lacks the flag', set[3]), 'flag set') then raise(t, set[1]) end
     end
-    if has(t, UNPACKED_TOO) and call('SISMEMBER', UNPACKED, t.name) == 0 and find(t.name, '', 'takes itself for one that is to be packed', 'put right') then
+    if has(t, UNPACKED_TOO) and call('SISMEMBER', UNPACKED, t.name) == 0 and find(t.name, '', 'has the flag of topics to pack, but is not in their list', 'corrected') then
         lower(t, UNPACKED_TOO)
     end
 end
@@ -206,8 +206,8 @@ local function check_event()
     local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
     local looks_at = kept and max(kept, t.f[LISTED], t.f[NEXT])
     if not kept or looks_at > real or kept ~= t.f[LISTED] or kept > t.f[NEXT] then
-        local what = kept and format('looks at the topic at %d, and its next event is at %d', looks_at, real) or 'does not know of the topic'
-        if find(t.name, '', 'the shard ' .. what, 'put right') then
+        local what = kept and format('has the topic at %d, but its next event is at %d', looks_at, real) or 'lacks the topic'
+        if find(t.name, '', 'the shard ' .. what, 'corrected') then
             t.f[NEXT], t.f[LISTED], t.is_changed = real, real, true
             call('ZADD', TOPICS, text_of(real), t.name)
         end

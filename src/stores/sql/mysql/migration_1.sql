@@ -1,9 +1,9 @@
 -- The schema tarry in MariaDB and MySQL, version 1: the tables, and the procedures that servers and users call.
 --
 -- Names that begin with server_ are the servers' own. Times are milliseconds since 1970 of tarry.now_ms(), due dates are rounded up.
--- Everything a job is decided by is in its row, so each change is conditional on that; servers remember only where to look.
+-- All values that decide about a job are in its row, so each change is conditional on them; servers only remember where to look.
 --
--- It may be run again where it broke off: DDL is no part of a transaction here.
+-- It may be run again after an interruption: DDL is not part of a transaction here.
 CREATE DATABASE IF NOT EXISTS tarry CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE TABLE IF NOT EXISTS tarry.schema_version (
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS tarry.store (
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
   VALUES (1, LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32), UNHEX(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32)));
 
--- Of the servers' own callers, hashed: --tokens store.
+-- Tokens of the servers' own callers, hashed: --tokens store.
 CREATE TABLE IF NOT EXISTS tarry.tokens (
   one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
   version VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a random one after each change
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
 -- Numbers that rise over all servers: each row stands for 4096 of them, of push order and of deliveries. They survive restarts.
 CREATE TABLE IF NOT EXISTS tarry.number (n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY) ENGINE=InnoDB;
 
--- The table lies by due: a take is a walk along it, and changes nothing that is in an index.
+-- Jobs, clustered by due time: a take walks along the table, and changes no indexed column.
 CREATE TABLE IF NOT EXISTS tarry.job (
   topic INT NOT NULL, lane INT NOT NULL, -- the priority; 70000 where the job is dead
   due BIGINT NOT NULL, seq BIGINT NOT NULL,
@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   lease BIGINT, ttl BIGINT, backoff_kind INT, backoff_first BIGINT, backoff_max BIGINT, max_attempts BIGINT,
   body_bytes BIGINT NOT NULL,
   content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
-  consumer VARBINARY(64), -- who holds it, as he calls himself
+  consumer VARBINARY(64), -- name of the consumer that holds it
   meta BLOB, body LONGBLOB NOT NULL,
   PRIMARY KEY (topic, lane, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
@@ -86,14 +86,14 @@ CREATE TABLE IF NOT EXISTS tarry.finished (
 
 -- Counts: jobs by state (fresh waits and was never tried, retry waits for another try), totals since the topic was made.
 CREATE TABLE IF NOT EXISTS tarry.tally (
-  topic INT NOT NULL, slot BIGINT NOT NULL, -- the server that writes it; 0: what belongs to none
+  topic INT NOT NULL, slot BIGINT NOT NULL, -- the server that writes it; 0: rows that belong to no server
   fresh BIGINT NOT NULL DEFAULT 0, retry BIGINT NOT NULL DEFAULT 0, leased BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
   dead_bytes BIGINT NOT NULL DEFAULT 0, pushed BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
   expired BIGINT NOT NULL DEFAULT 0, replaced BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, nacked BIGINT NOT NULL DEFAULT 0,
   lease_ended BIGINT NOT NULL DEFAULT 0, died BIGINT NOT NULL DEFAULT 0, redriven BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (topic, slot)
 ) ENGINE=InnoDB;
--- Of who must share no row, as users' transactions; folded into slot 0.
+-- Counts of writers that must share no row, such as users' transactions; folded into slot 0.
 CREATE TABLE IF NOT EXISTS tarry.tally_add (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, topic INT NOT NULL,
   fresh BIGINT NOT NULL DEFAULT 0, retry BIGINT NOT NULL DEFAULT 0, leased BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
@@ -105,26 +105,26 @@ CREATE TABLE IF NOT EXISTS tarry.tally_add (
 
 CREATE TABLE IF NOT EXISTS tarry.server (
   server BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, beat BIGINT NOT NULL,
-  heard BIGINT NOT NULL DEFAULT 0 -- so long somebody listens to events there
+  heard BIGINT NOT NULL DEFAULT 0 -- until when a client listens to events there
 ) ENGINE=InnoDB;
 CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB;
 
--- What servers tell each other, read with each of their looks: r: a job waits again behind the bounds; t: other settings; d: jobs died;
--- l: look. What was committed late has a low number: so who reads goes back in time, and not on from a number.
+-- Notifications between servers, read with each of their looks: r: a job waits again behind the bounds; t: settings changed; d: jobs died;
+-- l: look. A late commit has a low number: so a reader goes back in time, and does not continue from a number.
 CREATE TABLE IF NOT EXISTS tarry.news (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, what CHAR(1) CHARACTER SET ascii NOT NULL,
   name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY news_at (at)
 ) ENGINE=InnoDB;
 
--- What servers' turns did, while somebody listens to events at another server: lines, of seconds. A server's own come in the order of n,
--- and are numbered from 1 for each of its connections; lost: so many events more there was no room for.
+-- Events of servers' transactions, written while a client listens at another server: lines, kept for seconds. A server's own lines come in
+-- the order of n, and are numbered from 1 for each of its connections; lost: number of events without room.
 CREATE TABLE IF NOT EXISTS tarry.message (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, number BIGINT NOT NULL,
   lost BIGINT NOT NULL, text BLOB NOT NULL, KEY message_at (at, server)
 ) ENGINE=InnoDB;
 
--- What became of attempts and jobs, of topics that want it kept: a partition a day, dropped whole. What comes when no server has made the
--- day's yet is kept in history_rest, and goes where it belongs with the next day that is made.
+-- History of attempts and jobs, of topics that keep it: a partition a day, dropped as a whole. Rows that come before a server has made the
+-- day's partition are kept in history_rest, and move when the next day is made.
 CREATE TABLE IF NOT EXISTS tarry.history (
   n BIGINT NOT NULL AUTO_INCREMENT, at BIGINT NOT NULL,
   topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE IF NOT EXISTS tarry.history (
   PRIMARY KEY (n, at), KEY history_job (topic, id, at)
 ) ENGINE=InnoDB PARTITION BY RANGE (at) (PARTITION history_rest VALUES LESS THAN MAXVALUE);
 
--- Who may call tarry.push and so on: an account's name without its host; 'orders-*'.
+-- Rights to call tarry.push and so on: an account's name without its host; 'orders-*'.
 CREATE TABLE IF NOT EXISTS tarry.rights (
   account VARCHAR(128) NOT NULL, pattern VARCHAR(201) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (account, pattern)
 ) ENGINE=InnoDB;
@@ -143,15 +143,15 @@ CREATE TABLE IF NOT EXISTS tarry.rights (
 DELIMITER //
 
 DROP FUNCTION IF EXISTS tarry.now_ms//
--- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much. Of both only the difference
--- counts: the hour that a session's time zone has twice when summer ends says nothing about which of the two it is.
+-- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by that time. Only the difference of both
+-- counts: the hour that a session's time zone has twice at the end of summer does not show which of the two it is.
 CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
 RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) DIV 1000 + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
 
 -- ---- calls about topics ----
 
--- What is ready in a lane: fresh, tried before, the oldest due. A function, since a join would go through all that waits: parameters are as
--- good as constants, and what is due is found by its key.
+-- Counts ready jobs of a priority: fresh, tried before, the oldest due time. A function, because a join would read all waiting jobs: parameters
+-- act as constants, and due jobs are found by their key.
 DROP FUNCTION IF EXISTS tarry.server_ready//
 CREATE FUNCTION tarry.server_ready(p_topic INT, p_lane INT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
 RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0)) FROM tarry.job FORCE INDEX (PRIMARY)
@@ -189,7 +189,8 @@ BEGIN
     ORDER BY t.name LIMIT p_limit;
 END//
 
--- Its name is free at once; the rows of its number go in steps, by the upkeep. Columns: found, how many jobs.
+-- Deletes a topic: its name is free immediately; the upkeep removes the rows of its number in steps. Columns: found, how many
+-- jobs.
 DROP PROCEDURE IF EXISTS tarry.server_delete//
 CREATE PROCEDURE tarry.server_delete(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -208,8 +209,8 @@ END//
 
 -- ---- what servers do beside calls ----
 
--- The first server that finds another machine says how time went; another one is late, and nothing happens. Numbers leap: the machine may
--- know less than the one before, and no number of a delivery is to be given twice.
+-- Continues the clock on another machine: the first server that finds it does this; later ones change nothing. Numbers leap: the machine may
+-- know less than the previous one, and no delivery number may be given twice.
 DROP PROCEDURE IF EXISTS tarry.server_keep_time//
 CREATE PROCEDURE tarry.server_keep_time(IN p_machine VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
   IN p_known VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_adjust BIGINT)
@@ -250,8 +251,8 @@ BEGIN
     FROM tarry.store WHERE one = 1;
 END//
 
--- What goes is picked first, into these, with SKIP LOCKED or by a plain read, and then deleted by its key: a DELETE or UPDATE by itself, and
--- one that joins, waits for each row that it reads and that another transaction has written, be it a user's that stays open for minutes.
+-- Rows to remove are first picked into these tables, with SKIP LOCKED or by a plain read, and then deleted by their key: a DELETE or UPDATE, also
+-- one that joins, waits for each row that it reads and that another transaction has written, even a user's that stays open for minutes.
 DROP PROCEDURE IF EXISTS tarry.server_picks//
 CREATE PROCEDURE tarry.server_picks()
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -325,8 +326,8 @@ BEGIN
   DELETE FROM tarry.server_places;
 END//
 
--- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
--- next ttl ends, whether somebody listens to events at another server. 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
+-- Runs once a second for each server: marks it alive and removes leftovers. Columns: how many other servers live, how many do not, when the
+-- next ttl ends, whether a client listens to events at another server. 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 DROP PROCEDURE IF EXISTS tarry.server_upkeep//
 CREATE PROCEDURE tarry.server_upkeep(IN p_server BIGINT, IN p_listens TINYINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -408,9 +409,9 @@ BEGIN
     FROM tarry.server WHERE server <> p_server;
 END//
 
--- The partitions of today and the next days are there; those that no topic wants any more are not. Makes none while nobody keeps a history.
--- Called between transactions: it ends one. It waits for nobody who reads or writes the history, but now and then for a second, and what
--- cannot be done is left for the next time. As the owner: it changes the table.
+-- Makes the partitions of today and the next days; drops those that no topic needs. Makes none while no topic keeps a history.
+-- Called between transactions, because it ends one. It does not wait for transactions that use the history, except sometimes for a second;
+-- failed steps are left for the next time. As the owner: it changes the table.
 DROP PROCEDURE IF EXISTS tarry.server_history_days//
 CREATE PROCEDURE tarry.server_history_days()
 MODIFIES SQL DATA SQL SECURITY DEFINER
@@ -589,8 +590,8 @@ CREATE PROCEDURE tarry.push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
 
--- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it. A request to its holder does: it
--- belongs at the end of a transaction.
+-- Cancels a job. If the job is leased, no lock on it remains, except at REPEATABLE READ, where the database keeps it. A request to its holder
+-- does keep a lock: it belongs at the end of a transaction.
 DROP PROCEDURE IF EXISTS tarry.cancel_with//
 CREATE PROCEDURE tarry.cancel_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
@@ -693,7 +694,7 @@ BEGIN
   END IF;
 END//
 
--- A row: state, due, attempt, priority, body; NULLs where there is no such job.
+-- Returns a row: state, due, attempt, priority, body; NULLs if there is no such job.
 DROP PROCEDURE IF EXISTS tarry.get//
 CREATE PROCEDURE tarry.get(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin)
@@ -707,7 +708,8 @@ END//
 
 DELIMITER ;
 
--- For those who can only INSERT: each row is a push; the upkeep empties it. What is wrong with a row ends the statement.
+-- Pushes by INSERT, for users without other rights: each row is a push; the upkeep empties the table. A faulty row fails the
+-- statement.
 CREATE TABLE IF NOT EXISTS tarry.outbox (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   topic VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -752,8 +754,8 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.job_history AS
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic
   WHERE t.name IS NOT NULL AND h.at >= tarry.now_ms() - t.history;
 
--- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
--- gone its history tells, which has no body; when a job was pushed is not kept.
+-- A view for mykit-delay's reports: status 1 waits, 2 is due or handed out, 3 done, 4 ended undone, 6 dead. A finished job is read from
+-- its history, which has no body; the time of the push is not kept.
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.mykit_delay_queue_job AS
   SELECT j.id, NULL AS bizkey, t.name AS topic, NULL AS subtopic, NULL AS delay, NULL AS create_time, j.body,
     CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 1 ELSE 2 END AS status,

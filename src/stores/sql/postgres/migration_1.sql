@@ -43,7 +43,7 @@ CREATE SEQUENCE tarry.sequence; -- push order; and whatever makes a job wait tak
 CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
 CREATE SEQUENCE tarry.server_number;
 
--- Nothing that a take changes is in an index, so a take is a heap-only update.
+-- Jobs. A take changes no indexed column, so it is a heap-only update.
 CREATE TABLE tarry.job (
   due bigint NOT NULL, seq bigint NOT NULL, first_due bigint NOT NULL,
   lease_until bigint NOT NULL DEFAULT 0, taken bigint NOT NULL DEFAULT 0, lease_span bigint NOT NULL DEFAULT 0,
@@ -56,24 +56,25 @@ CREATE TABLE tarry.job (
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
-  consumer text, -- who holds it, as he calls himself
+  consumer text, -- name of the consumer that holds it
   cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
   PRIMARY KEY (topic, id)
-) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken at once stays in its pages, and out of the indexes
+) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 
--- What the planner believes of a table that is new, or empty now, must not depend on that: a topic alone never narrows a search down.
+-- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
+-- itself.
 ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER lane SET (n_distinct = 1);
 INSERT INTO tarry.job (due, seq, first_due, topic, lane, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
 ANALYZE tarry.job;
 DELETE FROM tarry.job;
 
--- The lanes that a topic has jobs in, so that a take need not find the next one in an index full of dead entries.
--- One that is empty goes in three steps of the upkeep, with transactions in mind that found it good and have not brought their job yet:
--- it is marked as idle; once that can be seen, it gets the number of the next transaction; once all before that are over, and it is empty
--- and marked still, it is deleted. Who brings a job takes the mark away.
+-- Priorities in which a topic has jobs (lanes), so that a take need not find the next one in an index full of dead entries.
+-- An empty lane is deleted by the upkeep in three steps, because transactions that read it may still insert their job:
+-- it is marked as idle; once that is visible, it gets the number of the next transaction; once all earlier transactions have ended, and it is
+-- still empty and marked, it is deleted. A transaction that adds a job removes the mark.
 CREATE TABLE tarry.lane (topic int, lane int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, lane)) WITH (fillfactor = 50);
 CREATE INDEX lane_idle ON tarry.lane (topic, lane) WHERE idle;
 
@@ -95,8 +96,8 @@ CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), ver
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
--- What each turn calls is written in plpgsql, also where one query is all of it: its plans are kept, while a function in SQL is parsed and
--- planned anew by each statement that calls it.
+-- Functions of each transaction are written in plpgsql, also if they are a single query: plpgsql keeps plans, but a function in SQL is parsed and
+-- planned again by each statement that calls it.
 
 CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -137,7 +138,7 @@ CREATE FUNCTION tarry._jobs(p_topic int) RETURNS bigint LANGUAGE sql AS $$
 
 -- ---- topics ----
 
--- The topic, made where it is new; its number is NULL where there are too many.
+-- Returns the topic, and creates a new one; its number is NULL if there are too many.
 CREATE FUNCTION tarry._topic(p_name text, p_topics_max int) RETURNS tarry.topic LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic;
 BEGIN
@@ -145,7 +146,7 @@ BEGIN
     SELECT * INTO t FROM tarry.topic WHERE name = p_name;
     EXIT WHEN FOUND;
     IF p_topics_max > 0 THEN
-      PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
+      PERFORM pg_advisory_xact_lock(7827201, 1); -- so that concurrent counts cannot exceed the limit
       IF (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN RETURN t; END IF;
     END IF;
     INSERT INTO tarry.topic (name) VALUES (p_name) ON CONFLICT DO NOTHING;
@@ -153,7 +154,8 @@ BEGIN
   RETURN t;
 END $$;
 
--- Some counts go where nobody waits for the row: those of users' transactions, and of topics whose jobs are limited.
+-- Adds counts. Those of users' transactions, and of topics with a limit of jobs, go to rows that no other transaction waits
+-- for.
 CREATE FUNCTION tarry._settle(t tarry.topic, by_sql boolean, counts bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
   IF by_sql OR t.max_jobs > 0 THEN
@@ -183,7 +185,8 @@ $$ SELECT p_kind = 3 AND p_ms - p_now > 315619200000 $$;
 CREATE FUNCTION tarry._state(p_state int, p_due bigint, p_now bigint) RETURNS int LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_state <> 1 THEN p_state WHEN p_due <= p_now THEN 2 ELSE 1 END $$;
 
--- What a transaction makes wait takes a number after it has one itself: so who sees no transaction under way, and no new number, has seen all.
+-- Returns a number for waiting jobs, taken after the transaction has a number itself: a reader that sees no open transaction,
+-- and no new number, has seen all.
 CREATE FUNCTION tarry._number() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_current_xact_id();
@@ -217,8 +220,8 @@ $$ SELECT format(E'%s %s %s 0 0 0 %s %s %s\n', p_kind, p_attempt, p_due, p_topic
 CREATE FUNCTION tarry._caller() RETURNS name LANGUAGE sql STABLE AS
 $$ SELECT coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name $$;
 
--- What became of attempts and jobs, of topics that want it kept: a table a day, dropped whole. What comes when no server has made the
--- day's yet is kept in history_rest.
+-- History of attempts and jobs, of topics that keep it: a table a day, dropped as a whole. Rows that come before a server has made the
+-- day's table are kept in history_rest.
 CREATE TABLE tarry.history (
   at bigint NOT NULL, topic int NOT NULL, id text COLLATE "C" NOT NULL,
   event text NOT NULL, -- acked, nacked, lease_ended, returned; died, cancelled, expired, replaced, purged, redriven
@@ -238,8 +241,8 @@ BEGIN
   END IF;
 END $$;
 
--- The tables of today and the next days are there; those that no topic wants any more are not. Makes none while nobody keeps a history.
--- As the owner: it makes tables. What cannot be locked at once is left for the next time.
+-- Makes the tables of today and the next days; drops those that no topic needs. Makes none while no topic keeps a history.
+-- As the owner: it makes tables. A table whose lock is not free is left for the next time.
 CREATE FUNCTION tarry._history_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
 DECLARE day bigint := 86400000; today bigint := tarry.now_ms() / 86400000; kept bigint := (SELECT max(history) FROM tarry.topic); d bigint; name text;
 BEGIN
@@ -336,8 +339,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- `p_delivery`, where it is not 0: only a job whose last delivery that was, dead or waiting by p_only_dead.
--- What cannot be changed is only looked at: a lock on it would hold up its consumer until the caller's transaction ends.
+-- Changes one job. `p_delivery`, if not 0: only a job whose last delivery has this number, dead or waiting by p_only_dead.
+-- A job that cannot be changed is only read: a lock on it would hold up its consumer until the caller's transaction ends.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
   p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
@@ -406,7 +409,7 @@ CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE sql IMMUTABLE AS 
       5, (p >> 35 & 127)::int | 128), 6, (p >> 42)::int)
   END $$;
 
--- What is kept of an attempt that failed; outcome 1 nacked, 2 the lease ended, 3 refused. The last eight are kept.
+-- Appends a failed attempt; outcome 1 nacked, 2 the lease ended, 3 refused. Keeps the last eight.
 CREATE FUNCTION tarry._attempts_with(p_history bytea[], p_attempt int, p_taken bigint, p_ended bigint, p_outcome int, p_short bytea)
 RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN cardinality(p_history) > 7 THEN p_history[cardinality(p_history) - 6 :] ELSE coalesce(p_history, '{}') END
@@ -416,12 +419,12 @@ RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
 CREATE FUNCTION tarry._wait(p_kind int, p_first bigint, p_most bigint, p_attempt int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE p_kind WHEN 2 THEN least(p_first * power(2::float8, least(greatest(p_attempt - 1, 0), 60)), p_most)::bigint ELSE least(p_first, p_most) END $$;
 
--- A wait and 20 % of it more or less; 3: none.
+-- Returns a wait, changed by up to 20 % in either direction; kind 3: no wait.
 CREATE FUNCTION tarry._scattered(p_kind int, p_wait bigint, p_luck float8) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_kind = 3 THEN 0
     ELSE greatest(1, p_wait - p_wait * 20 / 100 + floor(p_luck * (2 * (p_wait * 20 / 100) + 1))::bigint) + 1 END $$;
 
--- How long a job that failed waits, by its own backoff or its topic's; p_luck: from 0 to 1.
+-- Returns the wait of a failed job, by its own backoff or its topic's; p_luck: from 0 to 1.
 CREATE FUNCTION tarry._backoff(p_kind int, p_first bigint, p_most bigint, t_kind int, t_first bigint, t_most bigint, p_attempt int, p_luck float8)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN p_kind IS NOT NULL THEN tarry._scattered(p_kind, tarry._wait(p_kind, p_first, p_most, p_attempt), p_luck)
@@ -507,7 +510,7 @@ CREATE TYPE tarry._shown AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean,
-  "row" tid); -- of one that was taken: where it lies
+  "row" tid); -- of a taken job: place of its row
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
@@ -526,11 +529,11 @@ BEGIN
       CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested, j.ctid;
 END $$;
 
--- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies; those of a priority come in no order. Then, without an id, a
--- row for each topic: what waits there now, as tarry._look has it (due, with state 0 where it is paused until lease_until; taken: that moment).
+-- Takes at most p_max jobs, and no more than fill 16 MiB with their bodies; those of a priority come in no order. Then returns, without an id, a
+-- row for each topic with its next waiting job, as tarry._look does (due, with state 0 if it is paused until lease_until; taken: that moment).
 --
--- What is to be taken is looked for without a lock, with one row more: so what waits next is known without going over these rows again. Where
--- others have some of them, the next best are locked one by one; what is passed over then waits still.
+-- Jobs are searched without a lock, with one row more, so that the next waiting job is known without a second search. If other
+-- transactions have some of them, the next best are locked one by one; skipped jobs still count as waiting.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; s tarry._shown; l int; rows tid[]; dues bigint[]; wanted int; ready int; bytes bigint; left_bytes bigint := 16777216;
@@ -614,8 +617,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- One job, whatever comes before it; NULL as its only row: somebody has it. What is not ready is made so first, and was due now; a dead one
--- counts as waiting from then on.
+-- Takes one job, regardless of better ones; NULL as its only row: another consumer holds it. A job that is not ready is made so first, and was due
+-- now; a dead one counts as waiting from then on.
 CREATE FUNCTION tarry._take_one(p_topic text, p_id text, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; was tarry.job; s int; now bigint := tarry.now_ms();
@@ -641,8 +644,8 @@ BEGIN
     p_lease, p_server, p_consumer, now);
 END $$;
 
--- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never). seen: a moment
--- before this looked; what was committed since may be due from then on.
+-- Returns when the next job of each topic is due that waits at or above the bound, and when a pause ends (0: no pause, or no end). seen: a time
+-- before this check; a job committed since may be due from then on.
 CREATE FUNCTION tarry._look(p_topics text[], p_bounds bigint[])
 RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint, seen bigint) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
@@ -692,13 +695,14 @@ END $$;
 
 -- ---- many items in one statement ----
 --
--- Arrays with an entry for each item; no two items of a batch name the same job. What is plain is done in sets; what is left over is
--- done by the function for one item, which has all rules. counts is NULL where they are those of the plain case: one job created,
+-- Arrays with an entry for each item; no two items of a batch name the same job. Plain items are done in sets; the rest is
+-- done by the function for one item, which has all rules. counts is NULL for the plain case: one job created,
 -- acked, or nothing. Items lock in the order of topic and id, so servers do not wait for each other in a circle.
 --
 -- These wrap unnest() so that planners expect many rows.
 
--- The plain ones that are not there, and were not within their window; a unique_violation where one is all the same. How many that were.
+-- Inserts plain pushes whose ids do not exist and are not within their window; a unique_violation if an id exists after all.
+-- Returns how many.
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_lanes int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
@@ -725,13 +729,13 @@ BEGIN
   RETURN done;
 END $$;
 
--- What pushes have in common is said once for a group of them: topic, options, policy, content type, past. NULL in place of an array: no
--- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
--- one for each push that is not plain: all others are created.
--- An insert that lets conflicts pass looks for each key by itself before it inserts. Most jobs are new, so it is done without: where one is not, all
--- is undone, and done again without those that are there. p_looks: it is believed that some are there, and looked at once.
--- With a ticket it is a transaction of its own, with the counts, and changes nothing where not all pushes are plain: so whoever finds the ticket knows
--- that each job was created, and when.
+-- Pushes many jobs. Values that pushes share are given once for a group of them: topic, options, policy, content type, past. NULL in place of an
+-- array: no group has this value, or no push any meta. Returns a row for each group (n is its number, below 0; due the time; expire the topic's
+-- ttl), then one for each push that is not plain: all others are created.
+-- An insert that skips conflicts looks up each key before it inserts. Most jobs are new, so a plain insert is tried first: if a job exists, all
+-- is undone, and repeated without the existing ones. p_looks: some jobs probably exist, so they are looked up first.
+-- With a ticket it is a transaction of its own, with the counts, and changes nothing unless all pushes are plain: a server that finds the ticket
+-- knows that each job was created, and when.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
@@ -912,8 +916,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Acks, each with where its row lay when it was taken. What lies there still is deleted without an index, in topics that ask for nothing more
--- with an ack; what is left, and is there by its key, is answered as others are. Of those whose leases have ended nothing comes.
+-- Acks jobs, each with the place of its row when it was taken. A row that is still there is deleted without an index, in topics that need nothing
+-- more for an ack; the rest, if found by its key, is answered like other answers. Ended leases return no row.
 CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
   p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint := 0; l record; n int;
@@ -993,7 +997,7 @@ BEGIN
   RETURN CASE WHEN FOUND THEN 'ok' ELSE 'not_found' END;
 END $$;
 
--- Its name is free at once; the rows of its number go in steps, by the upkeep.
+-- Deletes a topic: its name is free immediately; the upkeep removes the rows of its number in steps.
 CREATE FUNCTION tarry._delete(p_name text, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
 DECLARE number int;
 BEGIN
@@ -1002,7 +1006,7 @@ BEGIN
   IF FOUND THEN status := 'ok'; affected := tarry._jobs(number); END IF;
 END $$;
 
--- One step.
+-- Does one step of a purge.
 CREATE FUNCTION tarry._purge(p_name text, p_state int, p_limit int, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
 BEGIN
@@ -1022,7 +1026,7 @@ BEGIN
   status := 'ok';
 END $$;
 
--- One step. p_id NULL: any.
+-- Does one step of a redrive. p_id NULL: any.
 CREATE FUNCTION tarry._redrive(p_name text, p_id text, p_limit bigint, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
 BEGIN
@@ -1064,8 +1068,8 @@ END $$;
 
 -- ---- what servers do beside calls ----
 
--- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl), not at once where a transaction of others
--- holds all that is left; died: topics with an extension in which jobs died; told: events.
+-- Removes jobs whose ttl has ended, or marks them dead. next: when to call again (NULL: no job has a ttl), with a pause if transactions of others
+-- hold all the rest; died: topics with an extension in which jobs died; told: events.
 CREATE FUNCTION tarry._expire(p_limit int, p_told boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
@@ -1096,20 +1100,21 @@ BEGIN
   IF EXISTS (SELECT FROM tarry.job WHERE expire <= now AND state = 1) THEN next := least(next, now + 100); END IF;
 END $$;
 
--- A promotion begins another timeline. 0: it is not told here.
+-- Returns the timeline; a promotion begins another one. 0: not available here.
 CREATE FUNCTION tarry._timeline() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
 EXCEPTION WHEN OTHERS THEN RETURN 0;
 END $$;
 
--- After a promotion the clock goes on as it went, by who knows how it went; the first one that says so is believed.
+-- Continues the clock after a promotion, with the time of the first server that reports it.
 CREATE FUNCTION tarry._keep_time(p_timeline bigint, p_known bigint, p_adjust bigint) RETURNS bigint LANGUAGE sql AS $$
   UPDATE tarry.store SET timeline = p_timeline, adjust_ms = p_adjust WHERE timeline = p_known;
   SELECT tarry.now_ms();
 $$;
 
--- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
+-- Greets a new connection. A crash may lose numbers of deliveries whose commit was not synced, so numbers leap: none is given
+-- again.
 CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea, OUT timeline bigint,
   OUT known_timeline bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
 BEGIN
@@ -1134,7 +1139,7 @@ BEGIN
   UPDATE tarry.ticket SET number = p_number, at = p_now WHERE server = p_server AND number = p_number - 1 AND connection = p_connection
     RETURNING EXISTS (SELECT FROM tarry.server s WHERE s.server = p_server) INTO is_known;
   IF is_known IS NULL THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
-  -- Taken for dead meanwhile: without its row nobody would end the leases of this transaction.
+  -- This server was taken for dead meanwhile: without its row no server would end the leases of this transaction.
   IF NOT is_known THEN INSERT INTO tarry.server VALUES (p_server, p_now) ON CONFLICT DO NOTHING; END IF;
   RETURN p_now;
 END $$;
@@ -1161,8 +1166,8 @@ BEGIN
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
--- The lanes of topics with several, some at a time. p_own: the caller's transaction, which has that number since it has the lock of the
--- upkeep: so whoever found a lane good that had a mark before has a lower one.
+-- Tidies the lanes of topics with several, some at a time. p_own: the caller's transaction, whose number is newer than the lock of the
+-- upkeep: so each transaction that found a lane before it was marked has a lower number.
 CREATE FUNCTION tarry._lanes_tidy(p_own bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE l tarry.lane; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 BEGIN
@@ -1226,10 +1231,10 @@ BEGIN
   RETURN true;
 END $$;
 
--- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
--- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
--- a number as a transaction before; this one gets its own afterwards, so they are below it.
--- is_heard: whether somebody listens to events at another server; 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
+-- Runs once a second for each server: marks it alive and removes leftovers. others: how many other servers live; silent: how many do not.
+-- mark: the last number of waiting jobs, if no open transaction may have taken one; else 0. A transaction with such a number had its own number
+-- before; this one gets its number afterwards, so theirs are below it.
+-- is_heard: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
   OUT is_heard boolean, OUT failed text)
 LANGUAGE plpgsql AS $$
@@ -1265,7 +1270,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- What a user's transaction made due is told when it commits, however long it was open, where it is due within the servers' look ahead.
+-- Notifies when a user's transaction that made jobs due commits, however long it was open, if they are due within the servers'
+-- look ahead.
 CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.due < tarry.now_ms() + 1500 THEN
@@ -1278,7 +1284,7 @@ CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERR
 
 -- ---- looking over it ----
 
--- What is wrong, from one snapshot (servers may be at work); p_mend: counts and lanes are put right, nothing else is touched.
+-- Lists faults, from one snapshot (servers may be at work); p_mend: corrects counts and lanes, and changes nothing else.
 CREATE FUNCTION tarry._fsck(p_mend boolean) RETURNS TABLE (finding text, jobs bigint, mended boolean) LANGUAGE plpgsql AS $$
 DECLARE w record;
 BEGIN
@@ -1366,7 +1372,7 @@ BEGIN
   RETURN r.status;
 END $$;
 
--- What a user's transaction did is told with its commit where he asked for that, and somebody listens.
+-- Publishes the changes of a user's transaction with its commit, if the user asked for that and a client listens.
 CREATE FUNCTION tarry._tell_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE heard > tarry.now_ms()) THEN
@@ -1375,9 +1381,9 @@ BEGIN
   END IF;
 END $$;
 
--- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
+-- Changes a job for a user. A change that had to wait for another transaction, such as a take, and then finds nothing to change,
 -- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
--- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
+-- A job without a holder is changed without a block: a transaction with many blocks that write is slow for all of PostgreSQL.
 CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_request boolean DEFAULT false) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did;
 BEGIN
@@ -1505,8 +1511,8 @@ CREATE VIEW tarry.job_history AS
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
   WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms - t.history;
 
--- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
--- gone its history tells, which has no body; when a job was pushed is not kept.
+-- A view for mykit-delay's reports: status 1 waits, 2 is due or handed out, 3 done, 4 ended undone, 6 dead. A finished job is read from
+-- its history, which has no body; the time of the push is not kept.
 CREATE VIEW tarry.mykit_delay_queue_job AS
   SELECT j.id, NULL::text AS bizkey, t.name AS topic, NULL::text AS subtopic, NULL::bigint AS delay, NULL::bigint AS create_time,
     encode(j.body, 'escape') AS body,
@@ -1523,7 +1529,7 @@ CREATE VIEW tarry.mykit_delay_queue_job_log AS
       WHEN 'returned' THEN 5 ELSE 4 END AS status, h.consumer AS thread, h.at AS update_time
   FROM tarry.job_history h;
 
--- ---- the servers' own is for nobody else ----
+-- ---- functions for servers only ----
 
 DO $$
 DECLARE f regprocedure;

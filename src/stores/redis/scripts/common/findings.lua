@@ -46,7 +46,7 @@ end
 local function check_next(ms, name)
     local kept = (next_topic == '' or next_topic == name and name ~= '') and next_ms or rest_ms
     if kept <= ms then return end
-    if find(name, '', format('the shard looks for what is next at %d, and there is something at %d', kept, ms), 'put right') then
+    if find(name, '', format("the shard's next event is noted at %d, but there is one at %d", kept, ms), 'corrected') then
         shard_look()
         tell('d' .. text_of(next_ms) .. ' ' .. next_topic)
     end

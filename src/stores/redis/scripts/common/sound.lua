@@ -104,10 +104,10 @@ local function check_members(t, key, where, members, fits)
     for i = 1, #ids do
         local member, score, j = members[2 * i - 1], tonumber(members[2 * i]), jobs[i]
         if not j or j.member ~= member then
-            if find(t.name, ids[i], where .. ' holds an entry of no job', 'dropped') then call('ZREM', key, member) end
+            if find(t.name, ids[i], where .. ' has an entry without a job', 'dropped') then call('ZREM', key, member) end
         else
             local wrong = fits(j, score)
-            if wrong and find(t.name, j.id, format('is %s and hangs in %s%s', STATES[j.state], where, wrong), 'hung where it belongs') then
+            if wrong and find(t.name, j.id, format('is %s, but in the set %s%s', STATES[j.state], where, wrong), 'moved where it belongs') then
                 call('ZREM', key, member)
                 rehang(t, j)
             end
