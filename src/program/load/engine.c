@@ -325,7 +325,8 @@ static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t
         if (!load_tally_delivered(&engine->tally, item->body, now_us))
             continue;
         if (item->due_ms)
-            load_tally_late_by_due(&engine->tally, item->due_ms, now_us + engine->wall_after_boot_us);
+            load_tally_late_by_due(&engine->tally, item->due_ms,
+                                   now_us + engine->wall_after_boot_us);
         answer->items[ours++] = *item;
     }
     conn->got += answer->item_count;
