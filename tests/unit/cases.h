@@ -1,4 +1,4 @@
-/* cases: tables of cases. Each row has a sentence that says what it is about; a failing row is
+/* cases: tables of cases. Each row has a sentence that describes it; a failing row is
  * named by it. */
 #ifndef TARRY_TESTS_CASES_H
 #define TARRY_TESTS_CASES_H

@@ -9,7 +9,7 @@
  *   CLAIMS_MAIN(NULL, NULL)
  *
  * CLAIM_BETWEEN(name, setup, teardown) has its own setup and teardown, CLAIMS_MAIN those of all
- * claims of the program; NULL: none. Both are functions of cmocka with the parameter `state`, as the
+ * claims of the program; NULL: no setup. Both are functions of cmocka with the parameter `state`, as the
  * claim itself. Claims run in the order of their lines.
  */
 #ifndef TARRY_TESTS_CLAIM_H

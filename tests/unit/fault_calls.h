@@ -1,6 +1,5 @@
 /* fault_calls: one call to the disk, or one allocation, of the whole program fails, or all from one
- * on; with FAULT_CALLS_MMAP each mmap is one, too. A test that includes it is linked so that its allocations come here (tests/CMakeLists.txt).
- */
+ * on; with FAULT_CALLS_MMAP also each mmap. A test that includes it is linked so that its allocations come here (tests/CMakeLists.txt). */
 #ifndef TARRY_TESTS_FAULT_CALLS_H
 #define TARRY_TESTS_FAULT_CALLS_H
 

@@ -65,7 +65,7 @@ static inline void mutate_once(struct buffer *bytes, struct random *random, stru
     }
 }
 
-/* One to eight pieces of damage; the bytes are the buffer's content and stay below its ceiling. */
+/* Makes one to eight damages; the bytes are the buffer's content and stay below its ceiling. */
 static inline void mutate(struct buffer *bytes, struct random *random, struct slice palette)
 {
     for (uint64_t rounds = 1 + random_below(random, 8); rounds > 0; rounds--)

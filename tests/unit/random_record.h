@@ -2,7 +2,7 @@
  * random_record: records of every kind with all their fields at random, and whether two are the
  * same.
  *
- * Text lies in static rooms: good until the next record is made. Include after cmocka.h.
+ * Texts are in static buffers: valid until the next record is made. Include after cmocka.h.
  */
 #ifndef TARRY_TESTS_RANDOM_RECORD_H
 #define TARRY_TESTS_RANDOM_RECORD_H
@@ -87,7 +87,7 @@ static inline struct slice random_history(struct random *random, int room)
     return slice_make(history, bytes);
 }
 
-/* Before the lease's end; 0 half the time, and if there is no room for it. */
+/* Returns a time before the lease's end; 0 half the time, and if there is no room for it. */
 static inline int64_t random_taken(struct random *random, int64_t lease_until_ms)
 {
     if (lease_until_ms < 2 || random_below(random, 2))

@@ -38,7 +38,7 @@ static inline const char *rig_hash(const char *key, const char *secret)
     return text;
 }
 
-/* As an editor does it: another file is put in its place. */
+/* Writes like an editor: puts another file in its place. */
 static inline void rig_write_mode(struct access_rig *rig, const char *text, mode_t mode)
 {
     char other[RIG_PATH_BYTES + 8];

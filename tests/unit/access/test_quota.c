@@ -1,4 +1,4 @@
-/* What limits are held against: buckets by a given clock, accounts in bounded memory, and many threads. */
+/* Limits: buckets by a given clock, accounts in bounded memory, and many threads. */
 #include "unit/cases.h"
 #include "unit/claim.h"
 

@@ -89,7 +89,7 @@ CLAIM(line_that_is_wrong_is_refused_by_its_place)
     }
 }
 
-/* What is written reads as it was, and the rest of the text stays. */
+/* The edited line reads back as written, and the rest of the text stays. */
 CLAIM(one_line_is_edited_and_no_other)
 {
     static const char before[] =

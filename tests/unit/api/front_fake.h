@@ -1,5 +1,5 @@
-/* front_fake: a server of front_rig.h whose queue keeps its answers back: it gives them when, and
- * in what order, it is told. */
+/* front_fake: a server of front_rig.h whose queue holds its answers back: the test releases them at
+ * any time and in any order. */
 #ifndef TARRY_TESTS_FRONT_FAKE_H
 #define TARRY_TESTS_FRONT_FAKE_H
 

@@ -24,7 +24,7 @@ struct front_rig {
 
 /* Do rigs that are opened from now on listen with TLS? They have no certificate. */
 static bool front_rig_has_tls;
-/* What rigs have in addition to the API, or NULL. */
+/* Adds routes of a rig to the API, or NULL. */
 static void (*front_rig_add)(struct http_shared *shared);
 
 /* The reactor does not run yet. */

@@ -201,7 +201,7 @@ CLAIM(draining_answers_requests_in_progress)
     server_stop(&server);
 }
 
-/* What has been sent by then is answered, though nobody has looked at it: on a connection that is
+/* Requests sent by then are answered, even unread ones: on a connection that is
  * kept, on one that is accepted, and on one that is not. */
 CLAIM(draining_answers_received_requests)
 {

@@ -426,7 +426,7 @@ CLAIM(a_batch_has_a_limit)
     buffer_fini(&lines);
 }
 
-/* As PHP writes JSON: with each slash escaped. What is unescaped and then decoded or copied once
+/* PHP escapes each slash in JSON. Text that is unescaped and then decoded or copied once
  * more must not need more room than the item had: earlier slices would dangle. */
 CLAIM(escapes_take_no_more_room_than_they_had)
 {

@@ -48,7 +48,7 @@ static void stream_server_start(struct server *server, struct http_options optio
     assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 
-/* What the test has done on the reactor's thread, and waits for. */
+/* Work that the test gives to the reactor's thread and waits for. */
 struct order {
     struct letter letter;
     struct server *server;
@@ -71,7 +71,7 @@ static struct order *order_of(struct letter *letter)
     return (struct order *)(void *)((char *)letter - offsetof(struct order, letter));
 }
 
-/* To all streams: {"n":0,"pad":"…"} and so on. */
+/* Sends {"n":0,"pad":"…"} and so on to all streams. */
 static void send_events(struct letter *letter)
 {
     static char text[HTTP_STREAM_BYTES_MAX + 100];
@@ -94,7 +94,7 @@ static void end_streams(struct letter *letter)
     atomic_store(&order_of(letter)->done, true);
 }
 
-/* So many milliseconds pass, and the alarm rings. */
+/* Lets so many milliseconds pass, until the alarm rings. */
 static void pass_time(struct letter *letter)
 {
     struct order *order = order_of(letter);
@@ -136,7 +136,7 @@ CLAIM(events_come_in_chunks)
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 2, 21);
     client_hear_until(&client, "\"n\":1");
-    /* Those of a turn are one chunk. */
+    /* The events of one loop iteration are one chunk. */
     assert_non_null(strstr(client.text, "\r\n\r\n4a\r\nevent: tick\ndata: {\"n\":0,\"pad\":\"0\"}"
                                         "\n\nevent: tick\ndata: {\"n\":1,\"pad\":\"0\"}\n\n\r\n"));
     order_run(&server, end_streams, 0, 0);

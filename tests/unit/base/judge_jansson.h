@@ -1,7 +1,7 @@
 /*
- * judge_jansson: is it JSON, and which value? jansson's answer, to hold ours against.
+ * judge_jansson: checks with jansson whether a text is JSON, and its value, to compare ours with it.
  *
- * Where the two may differ by intent, jansson's answer is "no opinion": numbers too great for its
+ * If the two may differ by intent, jansson's answer is "no opinion": numbers too great for its
  * types, a NUL in a key, and nesting that is within its limit and beyond ours.
  */
 #ifndef TARRY_TESTS_JUDGE_JANSSON_H
@@ -26,7 +26,7 @@
 
 enum verdict { VERDICT_YES = 1, VERDICT_NO, VERDICT_NO_OPINION };
 
-/* How deep brackets outside of strings go; right for valid JSON, all that is asked of it. */
+/* Returns the depth of brackets outside of strings; only correct for valid JSON. */
 static inline int judge_depth(struct slice text)
 {
     int depth = 0, deepest = 0;
@@ -95,7 +95,7 @@ static inline bool judge_same_array(struct json_value ours, json_t *theirs)
     return count == json_array_size(theirs);
 }
 
-/* Of members with the same key jansson keeps the last, we show all. */
+/* Compares objects: of members with the same key jansson keeps the last, ours keeps all. */
 static inline bool judge_same_object(struct json_value ours, json_t *theirs)
 {
     struct json_cursor cursor = {0};

@@ -33,7 +33,7 @@ static inline bool number_before(const int64_t *a, const int64_t *b)
 
 HEAP_DECLARE(numbers, int64_t, number_before, heap_place_unused)
 
-/* Each item has its place, and no item precedes its parent. */
+/* Checks that each item has its place, and no item precedes its parent. */
 static void check_timers(const struct timers *heap, const struct timer *all)
 {
     size_t count = 0;

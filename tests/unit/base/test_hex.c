@@ -37,7 +37,7 @@ CLAIM(a_number_has_one_spelling)
     assert_int_equal(number, 77);
 }
 
-/* One digit replaced by each of the 256 bytes, at each place of eight at once and of a rest. */
+/* One digit replaced by each of the 256 bytes, at each position of a block of eight and of a rest. */
 CLAIM(one_bad_byte_is_found_at_any_position)
 {
     for (size_t at = 0; at < 14; at++)

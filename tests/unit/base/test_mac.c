@@ -1,4 +1,4 @@
-/* SipHash-2-4 against vectors that OpenSSL gives too: openssl mac -macopt hexkey:… -macopt size:8 SIPHASH. */
+/* SipHash-2-4 against vectors that OpenSSL also gives: openssl mac -macopt hexkey:… -macopt size:8 SIPHASH. */
 #include "base/mac.h"
 
 #include "unit/cases.h"

@@ -200,7 +200,7 @@ CLAIM(unfinished_jobs_take_no_more_than_the_budget)
     }
     /* Each may have read a little before it was refused. */
     assert_true(most < BUDGET_BYTES + CLIENTS * 2 * (BUDGET_SMALL_BYTES + 64 * 1024));
-    /* Small ones are still served, and those that were refused say so once their rest has come. */
+    /* Small ones are still served, and refused clients read the refusal once their rest has come. */
     for (int i = 0; i < CLIENTS; i++) {
         char answer[64] = "";
         for (size_t left = 1000002 - PART_BYTES; left;) {

@@ -1,4 +1,4 @@
-/* What a client holds: thousands of random steps, each compared with an array that is searched from end to end. */
+/* Reservations of a client: thousands of random steps, each compared with an array that is searched from end to end. */
 #include "beanstalk/reservations.h"
 #include "unit/cases.h"
 #include "unit/claim.h"
@@ -21,7 +21,7 @@ static int64_t first_end_ms(const struct model *model)
     return first_ms;
 }
 
-/* Of those whose lease ends well before their time. */
+/* Returns the first renewal of those whose lease ends well before their time. */
 static int64_t first_renewal_ms(const struct model *model)
 {
     int64_t first_ms = INT64_MAX;

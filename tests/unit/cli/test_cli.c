@@ -150,7 +150,7 @@ CLAIM(shows_no_control_bytes)
     assert_string_equal(show_text(NULL, out), "");
 }
 
-/* What it writes is the same JSON. */
+/* The output is the same JSON. */
 CLAIM(json_for_programs_holds_nothing_that_a_terminal_obeys)
 {
     char *written;

@@ -1,4 +1,4 @@
-/* What an export writes of a job, an item of a batch is read as: the same job. */
+/* A job that an export writes is read back as the same job by a batch of pushes. */
 #include "cli/dump.h"
 
 #include "api/job_json.h"
@@ -52,7 +52,7 @@ struct random_job {
     char id[JOB_ID_BYTES_MAX + 1];
 };
 
-/* As deep as JSON may be here, and around it. */
+/* Appends JSON as deep as it may be here, and around it. */
 static void append_deep(struct buffer *body, size_t depth)
 {
     for (size_t i = 0; i < depth; i++)

@@ -1,4 +1,4 @@
-/* What names an endpoint, and which settings would do. */
+/* Checks of settings, and the names of endpoints. */
 #include "deliver/deliver.h"
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -290,7 +290,7 @@ static enum endpoint_verdict load(struct stage *stage, const char *name)
 CLAIM(unsent_messages_do_not_count_against_the_endpoint)
 {
     struct stage *stage = raise_stage();
-    for (int i = 0; i < BREAKER_RUN; i++) { /* no success between them, either */
+    for (int i = 0; i < BREAKER_RUN; i++) { /* also no success between them */
         assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);
         report_pending(stage, TARGET_UNSENT, false);
         assert_int_equal(load(stage, "null:"), ENDPOINT_SENT);

@@ -1,4 +1,4 @@
-/* What is counted of an endpoint outlives it, and is never lost. */
+/* Counts of an endpoint outlive it and are never lost. */
 #include "deliver/endpoint_tally.h"
 
 #include "unit/cases.h"

@@ -90,7 +90,7 @@ static inline void fail_once(struct owner *owner)
            (struct queue_answer){.verb = QUEUE_NACK, .delay_ms = -1, .error = slice_of("no")});
 }
 
-/* Everything of log files before `before_file` is to be in runs afterwards. */
+/* Runs a checkpoint that moves all of the log files before `before_file` to runs. */
 static inline void checkpoint(struct owner *owner, uint32_t before_file)
 {
     struct rig *rig = owner->rig;

@@ -63,7 +63,7 @@ static inline bool rig_has_item(const struct rig *rig, size_t count, uint32_t ru
     return false;
 }
 
-/* What is alive in victims and was not collected. */
+/* Adds the live jobs of victims that were not collected. */
 static inline void rig_add_victims(struct rig *rig)
 {
     size_t own = rig->item_count;
@@ -236,7 +236,7 @@ static inline void rig_checkpoint_step(struct rig *rig, struct random *random,
 
 /* ---- the crash ---- */
 
-/* What was not committed is gone. */
+/* Loses everything that was not committed. */
 static inline void rig_lose(struct rig *rig)
 {
     engine_free(rig->engine);

@@ -166,7 +166,7 @@ static inline struct rig_record rig_read(struct rig *rig, struct record_place pl
     return rig->files[place.file].records[place.at];
 }
 
-/* Each slot that is alive, and where it lies now. Start with *run = *at = 0. */
+/* Iterates over the live slots and their present places. Start with *run = *at = 0. */
 static inline struct rig_slot *rig_next(struct rig *rig, uint32_t *run, uint32_t *at,
                                         struct record_place *place)
 {

@@ -215,7 +215,7 @@ static inline bool evict(struct twins *twins, size_t steps)
     if (twins->rig->stage == RIG_INSTALLING) /* no look-up could find them in the new run */
         return false;
     int64_t keep_until_ms = twins->now.inner_ms + (int64_t)below(twins, 2) * HORIZON_MS;
-    /* Ready jobs keep the order they have in memory when the wall clock steps; loaded anew they
+    /* Ready jobs keep the order they have in memory when the wall clock steps; reloaded, they
      * would be in that of the new time. */
     uint64_t ready_max = twins->steps ? UINT64_MAX : below(twins, 3) * 2;
     return engine_evict_some(twins->rig->engine, &at, keep_until_ms, ready_max, twins->now, steps);

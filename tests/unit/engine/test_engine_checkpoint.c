@@ -1,5 +1,5 @@
-/* Single promises of checkpoints: what they must write though nothing says so but a note in memory,
- * what may go afterwards, and what goes when it is met again. */
+/* Single promises of checkpoints: records that must be written though only a note in memory requires it,
+ * records that may go afterwards, and records that go when they are met again. */
 #include "engine_owner.h"
 #include "unit/claim.h"
 
@@ -122,7 +122,7 @@ CLAIM(the_slot_of_an_id_pushed_again_after_its_window_is_released_when_met)
     close_owner(&owner);
 }
 
-/* After a crash it has a slot again of an id whose time was over: nobody has met that one yet when
+/* After a crash it has a slot again of an id whose time has passed: that id was not met yet when
  * the record of the removal goes. */
 CLAIM(a_removed_topic_does_not_come_back_when_the_record_of_its_removal_goes)
 {

@@ -269,7 +269,7 @@ CLAIM(an_attempt_s_start_is_shown_by_the_wall_clock_there_is)
     close_world(&world);
 }
 
-/* As an older version left it: its records do not say when a job was taken. */
+/* Records of an older version do not contain the time of the take. */
 CLAIM(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length)
 {
     struct world world = open_plain();
@@ -303,7 +303,7 @@ CLAIM(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length)
     log_free(&world.log);
 }
 
-/* What an older version wrote again when it gave up an old file: the job as it stands, the end that
+/* An older version wrote records again when it gave up an old file: the current job, the end that
  * is remembered. Both were counted before. */
 CLAIM(jobs_carried_forward_by_an_older_version_are_not_counted_again)
 {
@@ -360,7 +360,7 @@ CLAIM(jobs_carried_forward_by_an_older_version_are_not_counted_again)
     log_free(&own);
 }
 
-/* Where its record is out of date: what a checkpoint writes instead. */
+/* Writes a job whose record is out of date, as a checkpoint does. */
 static bool write_changed(void *ctx, const struct engine_item *item)
 {
     assert_int_equal(item->section, SECTION_LEASED);

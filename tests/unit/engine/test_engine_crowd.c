@@ -66,7 +66,7 @@ static void step_wall_clock(struct world *world, int64_t ms)
     world->now.skew_ms += ms;
 }
 
-/* What was looked at by then is looked at again. */
+/* Jobs that were checked by then are checked again. */
 CLAIM(a_second_clock_step_restarts_the_retiming)
 {
     struct world world;

@@ -1,5 +1,5 @@
-/* What happens is told, once, as it is, with a place from which the job's id can be read; and only the
- * kinds that were asked for. */
+/* Each event is reported once and correctly, with a place from which the job's id can be read; and only the
+ * requested kinds. */
 #include "engine_rig.h"
 
 #include "engine/stored.h"

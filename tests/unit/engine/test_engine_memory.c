@@ -1,6 +1,6 @@
-/* Every allocation that the engine makes for cold jobs fails once: it is told, nothing is half done,
- * and with memory it goes on as if nothing had been. (What the rig allocates does not count, so it
- * is made before.) */
+/* Every allocation that the engine makes for cold jobs fails once: the failure is reported, nothing is half done,
+ * and with memory it continues as if nothing had happened. (Allocations of the rig do not count, so they
+ * are made before.) */
 #include "unit/claim.h"
 #include "unit/fault_calls.h"
 
@@ -14,8 +14,8 @@ static const char *name_of(unsigned number, char text[16])
     return text;
 }
 
-/* All that a run can hold: plain jobs, failed ones, a leased one, dead ones, remembered ids; and in
- * the log states, ends and a replacement of some of them. */
+/* Fills a run with all that it can hold: plain jobs, failed ones, a leased one, dead ones, remembered ids; and
+ * the log with states, ends and a replacement of some of them. */
 static void fill(struct owner *owner)
 {
     char text[16];
@@ -69,7 +69,7 @@ static bool replay_all(struct rig *rig)
     return true;
 }
 
-/* Nothing is in memory but what the log's records bring there. */
+/* Opens again: memory holds only what the log's records bring there. */
 static void open_again(struct owner *owner)
 {
     rig_lose(owner->rig);
@@ -241,7 +241,7 @@ static size_t wanted_before(struct owner *owner, uint32_t before_file)
     return count;
 }
 
-/* Its newest state is in the log, its record in a run, and that cannot be read: what the state says
+/* Its newest state is in the log, its record in a run, and that cannot be read: the content of the state
  * is written once more, so that the older files may go. */
 CLAIM(kept_jobs_need_no_older_file)
 {

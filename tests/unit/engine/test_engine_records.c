@@ -200,7 +200,7 @@ CLAIM(remembered_ids_go_with_their_topic)
 
 /* ---- slots ---- */
 
-/* What a record of an end names as the slot it frees. */
+/* A record of an end names the slot that it frees. */
 CLAIM(without_runs_every_slot_is_dead)
 {
     struct record record = job_record();
@@ -272,7 +272,7 @@ CLAIM(ends_with_unknown_slots_are_reported_in_order)
     close_world(&world);
 }
 
-/* The log tells a state of a job that lies in a run; whoever looks there may find another. */
+/* The log has a state of a job in a run; the slot there may hold another job. */
 CLAIM(a_stub_is_filled_by_its_own_job_and_no_other)
 {
     const uint64_t stored[SECTIONS] = {[SECTION_DELAYED] = 1};

@@ -9,9 +9,9 @@ static struct {
     struct engine *engine;
     struct log log;
     uint32_t at;
-    bool has_stubs;  /* never filled: the engine does not start */
-    bool is_partial; /* older files are gone, and the topic's record that would say what was in them
-                      */
+    bool has_stubs; /* never filled: the engine does not start */
+    bool
+        is_partial; /* older files are gone, and with them the topic's record that lists their content */
 } scene;
 
 static int open_scene(void **state)

@@ -1,4 +1,4 @@
-/* Commands without memory: what is refused has left nothing behind, what may not be refused goes on
+/* Commands without memory: a refused command leaves nothing behind; one that may not be refused continues
  * with less. */
 #include "unit/claim.h"
 #include "unit/fault_calls.h"

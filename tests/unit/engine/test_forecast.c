@@ -184,7 +184,7 @@ CLAIM(memory_is_bounded_and_the_sums_are_right)
     engine_free(engine);
 }
 
-/* What is passed makes room for what comes. */
+/* Passed pages make room for later ones. */
 CLAIM(pages_of_the_past_serve_again)
 {
     struct engine_now now = now_at(1750000000123);

@@ -57,7 +57,7 @@ static void push_dead(struct world *world, unsigned topic, const char *id)
     answer_of(world, take_of(world, topic), QUEUE_NACK);
 }
 
-/* One of each state: "delayed", "ready", "leased", "dead", and the id "finished" remembered. */
+/* Adds one job of each state: "delayed", "ready", "leased", "dead", and the id "finished" remembered. */
 static void fill(struct world *world)
 {
     push_dead(world, 0, "dead");
@@ -98,7 +98,7 @@ static uint64_t walk_all(struct world *world, struct walk walk)
     return walk.affected;
 }
 
-/* 0: not there. */
+/* Returns the job's state, or 0 if it does not exist. */
 static enum job_state state_of(struct world *world, unsigned topic, const char *id)
 {
     struct engine_view view;

@@ -13,7 +13,7 @@ enum { DESKS = 2, MANY = 3 * FEED_BURST };
 
 struct ear {
     struct feed_listener listener;
-    struct reactor *stops; /* once `until` were told or lost; NULL: nobody */
+    struct reactor *stops; /* signalled once `until` events were received or lost, unless NULL */
     uint64_t told, lost, until;
     uint64_t last_count, last_serial;
     bool in_order, ends;
@@ -305,7 +305,7 @@ CLAIM(a_listener_may_end_inside_its_callback)
 
 enum { ROUNDS = 200, EACH_ROUND = 40 };
 
-/* On the thread of its reactor: sends, and adds a listener now and then. */
+/* A sender on its reactor's thread, which adds a listener now and then. */
 struct worker_life {
     struct letter letter;
     struct scene *scene;

@@ -1,5 +1,5 @@
 /* fsck_rig: a shard with runs, tables of keys, a catalog and a log over them; damage to it, and
- * what fsck says then. */
+ * the findings of fsck. */
 #ifndef TARRY_TESTS_FSCK_RIG_H
 #define TARRY_TESTS_FSCK_RIG_H
 
@@ -264,7 +264,7 @@ static inline void write_log(void (*fill)(void))
     scene.wal = NULL;
 }
 
-/* 20 were pushed and a3 acked before; a0 is acked, b0 is leased, a1 is pushed again, new is new. */
+/* Replays some life: 20 were pushed and a3 acked before; a0 is acked, b0 is leased, a1 is pushed again, new is new. */
 static inline void some_life(void)
 {
     struct record again = job_record("orders", "a1", JOB_DELAYED, 9, 2000);
@@ -356,8 +356,8 @@ static inline int run_command(const char *format, ...)
     return system(command);
 }
 
-/* What can be read goes to a new directory, which is looked at from then on; the old one is as it
- * was, to the byte. */
+/* Saves the readable rest to a new directory, which is examined from then on; the old one is unchanged
+ * to the byte. */
 static inline void save(void)
 {
     static unsigned saves;
@@ -390,7 +390,7 @@ static inline bool copy_of_catalog(const char *name, char copy[32])
     return generation && strcmp(name, copy) != 0;
 }
 
-/* Of a catalog both copies. */
+/* Flips a bit, of a catalog in both copies. */
 static inline void flip(const char *name, int64_t at)
 {
     char path[256], copy[32];

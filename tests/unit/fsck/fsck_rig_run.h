@@ -95,7 +95,7 @@ static inline void renew_catalog(void)
     write_catalog();
 }
 
-/* In a new catalog, which also names a table of keys for it. */
+/* Ends the run in a new catalog, which also names a table of keys for it. */
 static inline void end_run_without_table(void)
 {
     struct catalog *catalog = &scene.catalog;
@@ -248,7 +248,7 @@ static inline void forget_log(void)
     assert_int_equal(system(command), 0);
 }
 
-/* As before anything was ever stored. */
+/* Resets the shard to its state before anything was stored. */
 static inline void forget_shard(void)
 {
     char command[300];

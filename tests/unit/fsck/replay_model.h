@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job, or what is known of one. STRAY: a state changed of a job that is not there: a job carried
+/* A job, or the part of it that the log contains. STRAY: a state changed of a job that is missing: a job carried
  * forward or an end must follow. */
 enum { MODEL_STRAY = 100, MODEL_TOPICS_MAX = 16 };
 
@@ -185,7 +185,7 @@ static inline void model_record(struct model *model, const struct record *record
         model_topic_record(model, &record->topic);
 }
 
-/* After the last one: findings that need the whole log, and the counts. */
+/* Ends the replay: findings that need the whole log, and the counts. */
 static inline void model_end(struct model *model, struct fsck_shard *out)
 {
     for (size_t i = 0; i <= model->mask; i++) {

@@ -1,5 +1,5 @@
-/* The disk goes away while fsck looks or mends, at every moment, for a while or for good; then it
- * comes back, and nothing was lost by that. */
+/* The disk fails while fsck checks or repairs, at every moment, for a while or permanently; then it
+ * works again, and nothing was lost. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
 
@@ -67,7 +67,7 @@ STANDS_BEFORE(pwrite64, ssize_t, -1, is_away(), (int fd, const void *from, size_
               (fd, from, len, at))
 STANDS_BEFORE(rename, int, -1, is_away(), (const char *from, const char *to), (from, to))
 
-/* What is on it outlives the test: it need not outlive the power. */
+/* Skips the sync: the disk need not survive a power cut here. */
 int away_fdatasync(int fd) __asm__("fdatasync");
 int away_fdatasync(int fd)
 {
@@ -140,7 +140,7 @@ static bool tells_of_the_disk(void)
     return false;
 }
 
-/* Whether it came to its end before. */
+/* Checks while the disk fails; returns true if the check ended before. */
 static bool look_while_it_goes(int64_t calls, int error, int *result)
 {
     goes_away_after(calls, error);
@@ -224,7 +224,7 @@ static void copy(const char *from, const char *into)
     assert_int_equal(system(command), 0);
 }
 
-/* What could not be read then is there afterwards. */
+/* Repairs while the disk fails; afterwards the unreadable part is there. */
 static void repair_while_it_goes(void (*damage)(void), uint64_t cold)
 {
     const struct fsck_options options = {.repair = true};
@@ -275,7 +275,7 @@ static void stop_writes(void *ctx, const char *text)
     disk.spares_reads = true;
 }
 
-/* Whether it had room for all. */
+/* Repairs with limited space; returns true if it had room for all. */
 static bool repair_with_room_for(int64_t writes, const char *text, const char *error)
 {
     struct moment moment = {.text = text, .writes = writes};

@@ -9,13 +9,13 @@
 
 enum { CALLS_MAX = 4000 };
 
-/* From one failing call to the next. */
+/* Returns the distance between two failing calls. */
 static int64_t stride_of_calls(int64_t stride)
 {
     return stride * (int64_t)repetitions(1, 3);
 }
 
-/* Whether it came to its end before the call that was to fail. */
+/* Checks with one failing call; returns true if the check ended before that call. */
 static bool look_with_fault(int64_t call, int *result)
 {
     failed = 0;
@@ -53,7 +53,7 @@ CLAIM_BETWEEN(examining_with_a_failing_disk_changes_nothing, make_scene, remove_
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
-/* Each time from the same damage. Whether the repair fails or not, the next one ends it. */
+/* Repairs, each time from the same damage. Whether the repair fails or not, the next one ends it. */
 static void mend_with_faults(void (*damage)(void), int64_t stride)
 {
     bool is_through = false;
@@ -93,7 +93,7 @@ CLAIM(the_next_repair_completes_one_that_the_disk_interrupted)
     mend_with_faults(lose_a_table, 9);
 }
 
-/* However far it came: the old directory is as it was, a half-made new one is taken for none, and
+/* However far it came: the old directory is unchanged, a half-made new one is not accepted, and
  * the next attempt saves all. */
 CLAIM(an_interrupted_salvage_leaves_no_incomplete_directory)
 {
@@ -150,7 +150,7 @@ static void a_topic_first(void)
     tell_topic("others", &(struct topic_totals){0});
 }
 
-/* One batch larger than what is read of a file at once. */
+/* Writes one batch that is larger than a single read of a file. */
 static void a_large_batch(void)
 {
     static char body[900000];
@@ -195,7 +195,7 @@ static void look_with_all_faults(void)
     assert_true(is_through);
 }
 
-/* Whatever it comes upon first, for want of memory it says nothing but that. */
+/* Whichever damage it meets first, without memory it reports only the missing memory. */
 CLAIM(missing_memory_is_the_only_finding)
 {
     static void (*const fills[])(void) = {a_state_first, a_job_first, an_end_first, a_topic_first,
@@ -213,7 +213,7 @@ CLAIM(missing_memory_is_the_only_finding)
 /* More than fsck has room for at first; then more than the catalog knows. */
 CLAIM_BETWEEN(reports_only_the_lack_of_memory_with_many_topics_in_runs, make_scene, remove_scene)
 {
-    enum { TOPICS = 180, KNOWN = 64 }; /* more findings than are kept, too */
+    enum { TOPICS = 180, KNOWN = 64 }; /* also more findings than are kept */
     struct catalog *catalog = &scene.catalog;
     char topic[16];
 

@@ -1,4 +1,4 @@
-/* What fsck says of a log that is whole and makes no sense, and of one that is damaged. */
+/* Findings in a log that is whole but contradictory, and in one that is damaged. */
 #include "fsck_rig_run.h"
 
 #include "store/wal_private.h"
@@ -151,7 +151,7 @@ static void two_files(void)
     second_sequence = wal_first_sequence(scene.wal, 2);
 }
 
-/* As an older version left it, which had no runs. */
+/* Begins a second file, as an older version left it, which had no runs. */
 static void begin_with_second_file(void)
 {
     struct wal_disk disk = {.fs = &fs_posix};
@@ -358,7 +358,7 @@ static void flip_log(uint32_t at)
     close(fd);
 }
 
-/* What follows cannot be known, so nothing is ended. */
+/* The following records are unreadable, so nothing is ended. */
 CLAIM_BETWEEN(in_a_damaged_log_no_job_is_ended, make_scene, remove_scene)
 {
     flip_log(WAL_HEADER_BYTES + 100);

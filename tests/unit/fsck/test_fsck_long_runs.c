@@ -1,9 +1,9 @@
-/* What fsck says and does of a run whose directory takes more than one block. */
+/* Findings and repairs of a run whose directory takes more than one block. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
 
 /* Run 3: 200 delayed jobs and behind them 200 that are due sooner, by the wall clock: the border
- * lies in the second of three blocks. */
+ * is inside the second of three blocks. */
 enum { HALF = 200, SLOTS = 2 * HALF, BLOCK = RUN_BLOCK_SLOTS, LATER_MS = 100000, SOONER_MS = 50 };
 
 static int make_long(void **state)

@@ -1,5 +1,5 @@
-/* What fsck says and does of jobs that must have been and are nowhere, and of those in runs of
- * which the log tells. */
+/* Findings and repairs of jobs that must have existed but are nowhere, and of those in runs that
+ * the log refers to. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
 
@@ -92,7 +92,7 @@ CLAIM_BETWEEN(a_surplus_job_needs_a_backup, make_scene, remove_scene)
     assert_int_equal(scene.report.mended, 0);
 }
 
-/* ---- jobs in runs of which the log tells ---- */
+/* ---- jobs in runs that the log refers to ---- */
 
 static void end_the_leased(void)
 {

@@ -1,4 +1,4 @@
-/* What fsck says of each kind of slot a run can have, and of runs that are not what they say. */
+/* Findings for each kind of slot that a run can have, and for runs with a wrong header. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
 
@@ -142,7 +142,7 @@ CLAIM_BETWEEN(a_remembered_id_is_not_taken_for_its_job, make_kinds, remove_scene
     assert_int_equal(scene.report.shard[0].remembered, 1);
 }
 
-/* ---- what nobody reads ---- */
+/* ---- unused bytes ---- */
 
 CLAIM_BETWEEN(bytes_behind_the_records_are_worth_a_note, make_kinds, remove_scene)
 {
@@ -221,7 +221,7 @@ CLAIM_BETWEEN(records_that_differ_from_their_slots_are_found, make_scene, remove
     }
 }
 
-/* Of as many bytes as the slot has. */
+/* Encodes a state of as many bytes as the slot has. */
 static void encode_state(uint32_t bytes, char *into)
 {
     static char text[600];

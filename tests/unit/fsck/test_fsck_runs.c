@@ -1,4 +1,4 @@
-/* What fsck finds in runs, tables of keys and catalogs, and what it mends. */
+/* Findings and repairs in runs, tables of keys and catalogs. */
 #include "fsck_rig.h"
 
 #include "store/wal_private.h"
@@ -18,7 +18,7 @@ CLAIM_BETWEEN(a_sound_shard_is_clean_and_counted, make_scene, remove_scene)
     assert_int_equal(shard->cold, 18);
     assert_int_equal(shard->leased, 1);
     assert_int_equal(shard->dead, 1);
-    /* a1 anew, new, and all cold ones but b0 and the dead */
+    /* the second a1, new, and all cold ones except b0 and the dead */
     assert_int_equal(shard->delayed, 18);
 }
 
@@ -76,7 +76,7 @@ CLAIM_BETWEEN(a_damaged_footer_is_noted_and_its_copy_in_the_header_counts, make_
     expect_clean();
     assert_int_equal(scene.report.note_count, 1);
     assert_non_null(strstr(scene.report.note[0].text, "00000002.run"));
-    flip("00000002.run", 40); /* the copy too */
+    flip("00000002.run", 40); /* also the copy */
     examine();
     assert_true(scene.report.finding_count >= 1);
     assert_string_equal(scene.report.finding[0].file, "run/00000002.run");
@@ -159,7 +159,7 @@ CLAIM_BETWEEN(a_damaged_catalog_without_another_is_left_to_a_backup, make_scene,
     repair();
     assert_int_equal(scene.report.mended, 0);
     assert_true(is_there("CATALOG-00000005"));
-    save(); /* of runs nobody knows anything: a1 and new were in the log */
+    save(); /* no record refers to runs: a1 and new were in the log */
     expect_clean();
     assert_int_equal(scene.report.shard[0].cold, 2);
 }
@@ -185,7 +185,7 @@ CLAIM_BETWEEN(a_damaged_catalog_with_a_whole_one_before_it_is_overcome, make_sce
     assert_int_equal(scene.report.shard[0].generation, 7);
 }
 
-/* As a checkpoint leaves it that gave files of the log back. */
+/* Notes in the log that there are runs, like a checkpoint that gave files of the log back. */
 static void say_that_there_are_runs(void)
 {
     struct wal_disk disk = {.fs = &fs_posix};

@@ -1,9 +1,9 @@
-/* What fsck says of a run whose slots are not what the catalog takes them for, and of what nobody
- * reads in one. */
+/* Findings in a run whose slots differ from the catalog, and in unused bytes
+ * of one. */
 #include "fsck_rig.h"
 #include "unit/claim.h"
 
-/* ---- what nobody reads ---- */
+/* ---- unused bytes ---- */
 
 CLAIM_BETWEEN(a_damaged_unused_byte_is_a_note, make_scene, remove_scene)
 {
@@ -28,15 +28,14 @@ static void expect_note(const char *text)
     fail_msg("there is no note '%s'", text);
 }
 
-/* Which of its jobs had ended stood in bits of another run: none can be kept, and all are counted.
- */
+/* The bits of its ended jobs were in another run: no job can be kept, and all are counted. */
 CLAIM_BETWEEN(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic, make_scene, remove_scene)
 {
     const struct fsck_finding *finding;
 
     write_run(1, 'c', false);
     examine();
-    finding = &scene.report.finding[0]; /* the log's totals do not add up either */
+    finding = &scene.report.finding[0]; /* also the log's totals do not add up */
     assert_string_equal(finding->file, "run/00000001.run");
     assert_string_equal(finding->text,
                         "it has 10 slots, and the catalog has 11; 10 jobs are in it");
@@ -52,7 +51,7 @@ CLAIM_BETWEEN(a_run_of_another_length_is_lost_with_all_its_jobs_by_topic, make_s
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
 }
 
-/* One damaged record is named by itself, and is none of those. */
+/* One damaged record is named by itself, and is not one of those. */
 CLAIM_BETWEEN(individually_named_jobs_are_not_counted_again, make_scene, remove_scene)
 {
     remove_file("00000001.run");

@@ -1,4 +1,4 @@
-/* What fsck makes of tables of keys that lead astray, of runs without theirs, of catalogs and of
+/* Findings in misleading tables of keys, in runs without a table, in catalogs and in
  * files that are not named. */
 #include "fsck_rig_run.h"
 #include "unit/claim.h"
@@ -11,7 +11,7 @@ static void add_entry(uint64_t hash, uint32_t run, uint32_t number)
         (struct keys_entry){.hash = hash, .run = run, .slot = number};
 }
 
-/* Of run 2, with what was added. */
+/* Rewrites the table of run 2, with the additions. */
 static void rewrite_table(void)
 {
     remove_file("00000002.keys");
@@ -110,7 +110,7 @@ static void leased_and_ended_by_key(void)
     remove_topic("orders");
 }
 
-/* They may lie where the table would have told. */
+/* They may be in places that only the table had. */
 CLAIM_BETWEEN(jobs_that_a_damaged_table_may_have_are_not_lost, make_scene, remove_scene)
 {
     flip("00000002.keys", 40);
@@ -138,7 +138,7 @@ CLAIM_BETWEEN(an_end_without_a_push_is_uncertain, make_scene, remove_scene)
     assert_int_equal(scene.report.shard[0].cold, 17);
 }
 
-/* A job that lay in one run and lies in another now; the table was merged of both. */
+/* A job moved from one run to another; the table was merged of both. */
 CLAIM_BETWEEN(one_table_for_two_runs_is_valid, make_scene, remove_scene)
 {
     struct catalog *catalog = &scene.catalog;
@@ -351,7 +351,7 @@ CLAIM_BETWEEN(only_unnamed_files_of_the_store_are_removed, make_scene, remove_sc
     assert_int_equal(scene.report.shard[0].cold, 18);
 }
 
-/* They may be what another catalog names, one that somebody still has. */
+/* Another catalog, which a user may still have, could name them. */
 CLAIM_BETWEEN(no_file_is_removed_next_to_damage_that_needs_a_backup, make_scene, remove_scene)
 {
     static const char *const stays[] = {"00000003.run", "00000008.keys", "CATALOG-00000002"};
@@ -380,7 +380,7 @@ CLAIM_BETWEEN(notes_beyond_the_limit_are_counted, make_scene, remove_scene)
     assert_non_null(strstr(scene.report.note[FSCK_NOTES_MAX - 1].text, "not in the catalog"));
 }
 
-/* They say that their numbers are taken, and nothing else. */
+/* They only reserve their numbers. */
 CLAIM_BETWEEN(empty_runs_need_no_catalog, make_scene, remove_scene)
 {
     forget_shard();

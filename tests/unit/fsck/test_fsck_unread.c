@@ -1,4 +1,4 @@
-/* What the disk fails to read is not damage: it may be there another time. */
+/* A failed read of the disk is not damage: the data may be readable another time. */
 #include "fsck_rig.h"
 #include "unit/claim.h"
 
@@ -42,7 +42,7 @@ static bool is_bad(int fd, size_t len, int64_t at)
 STANDS_BEFORE(pread)
 STANDS_BEFORE(pread64)
 
-/* Nobody waits for it to come back. */
+/* Returns without a pause: no test waits for the disk to come back. */
 int bad_nanosleep(const struct timespec *pause, struct timespec *left) __asm__("nanosleep");
 int bad_nanosleep(const struct timespec *pause, struct timespec *left)
 {
@@ -87,7 +87,7 @@ static int remove_and_heal(void **state)
 
 CLAIM_BETWEEN(a_disk_that_is_away_for_a_moment_is_read_again, make_scene, remove_and_heal)
 {
-    for (int64_t times = 1; times <= 7; times++) { /* with its neighbours, then alone */
+    for (int64_t times = 1; times <= 7; times++) { /* with its neighbours, then by itself */
         break_run(scene.second_at, 1, times);
         expect_clean();
     }

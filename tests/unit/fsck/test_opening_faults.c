@@ -1,5 +1,5 @@
-/* Every call to the disk, and every allocation, fails once while a data directory is opened: it is
- * told in words, nothing leaks, and the next opening finds all that was there. */
+/* Every call to the disk, and every allocation, fails once while a data directory is opened: the error
+ * is described, nothing leaks, and the next opening finds all data. */
 #include "fsck_rig.h"
 #include "store/depot.h"
 #include "unit/claim.h"
@@ -29,7 +29,7 @@ static struct depot *open_depot(const char *dir, char error[512], int *result)
     return depot;
 }
 
-/* Some cold job by its key, and a merge of the tables. */
+/* Looks up a cold job by its key, and merges the tables. */
 static int use(struct depot *depot)
 {
     struct hash128 key = hash_pair(slice_of("orders"), slice_of("b3"), scene.manifest.hash_seed);

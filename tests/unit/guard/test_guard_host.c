@@ -213,7 +213,7 @@ static void spell_part(struct random *random, uint32_t part, char *out, size_t b
     }
 }
 
-/* In one to four parts, each its own way, perhaps with a final dot. */
+/* Spells an address in one to four parts, each its own way, perhaps with a final dot. */
 static void spell_v4(struct random *random, uint32_t address, char *out, size_t bytes)
 {
     unsigned parts = 1 + (unsigned)random_below(random, 4);

@@ -36,7 +36,7 @@ CLAIM(an_origin_has_one_spelling)
     static const struct {
         const char *url;
         size_t host;
-        const char *origin; /* NULL: none */
+        const char *origin; /* NULL: no error */
     } rows[] = {
         {"HTTPS://User:pw@Shop.Example./a?b", 0, "https://shop.example:443"},
         {"kafka://a,B:7", 0, "kafka://a:9092"},
@@ -61,7 +61,7 @@ CLAIM(an_origin_has_one_spelling)
 CLAIM(a_credential_is_found_by_its_origin)
 {
     static const struct {
-        const char *origin, *user; /* NULL: none */
+        const char *origin, *user; /* NULL: no error */
         const char *sentence;
     } rows[] = {
         {"amqp://mq.internal:5672", "one", "as it is written"},
@@ -335,7 +335,7 @@ CLAIM(an_access_list_names_other_readers)
                   {GROUP_OBJ, 0, UINT32_MAX},
                   {MASK, rows[i].mask, UINT32_MAX},
                   {OTHER, 0, UINT32_MAX}}};
-        if (rows[i].tag == GROUP) { /* the kernel wants them in order */
+        if (rows[i].tag == GROUP) { /* the kernel requires this order */
             acl.entries[2] = acl.entries[1];
             acl.entries[1].tag = GROUP_OBJ;
             acl.entries[1].may = 0;
@@ -350,7 +350,7 @@ CLAIM(an_access_list_names_other_readers)
         unlink(path);
         guard_free(guard);
         if (is_set != 0 && (why == ENOTSUP || why == EPERM))
-            skip(); /* this file system has none */
+            skip(); /* this file system has no ACLs */
         assert_int_equal(is_set, 0);
         if (code != (rows[i].says ? -EPERM : 0) || (rows[i].says && !strstr(error, rows[i].says)))
             fail_msg("row %zu: %d, '%s'", i, code, error);

@@ -1,5 +1,5 @@
-/* The system's resolver is stood in for by a table, below: no test may depend on somebody's name
- * server, and none of those would answer what is asked for here. */
+/* A table below replaces the system's resolver: no test may depend on an external name
+ * server, and no real one would answer these names. */
 #include "guard/resolve.h"
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ static const struct {
 static atomic_int asked;         /* since the test began */
 static atomic_int changing_code; /* of changing.example, which has 8.8.8.8 otherwise */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t first_gate = PTHREAD_MUTEX_INITIALIZER; /* of first.example alone */
+static pthread_mutex_t first_gate = PTHREAD_MUTEX_INITIALIZER; /* only of first.example */
 
 static struct addrinfo *make_answer(const char *text, struct addrinfo *next)
 {
@@ -61,7 +61,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     (void)hints;
     atomic_fetch_add(&asked, 1);
     pthread_mutex_t *holds = strcmp(host, "first.example") == 0 ? &first_gate : &gate;
-    pthread_mutex_lock(holds); /* whoever holds it keeps all waiting */
+    pthread_mutex_lock(holds); /* while it is held, all look-ups wait */
     pthread_mutex_unlock(holds);
     *out = NULL;
     errno = EIO; /* what goes with EAI_SYSTEM */
@@ -387,10 +387,10 @@ static void old_addresses_are_used_during_a_new_look_up(void **state)
     expect(&asker, 4999, 0, true);
     expect(&asker, 1, 1, true);
     atomic_store(&changing_code, EAI_AGAIN);
-    expect(&asker, 5000, 1, true); /* nobody answers: what was known does */
+    expect(&asker, 5000, 1, true); /* no server answers: the cached addresses are used */
     expect(&asker, 1999, 0, true);
     expect(&asker, 1, 1, true);
-    pthread_mutex_lock(&gate); /* and nobody waits */
+    pthread_mutex_lock(&gate); /* and no caller waits */
     clock_fake_advance(2000);
     for (uint64_t tag = 2; tag < 10; tag++)
         ask(&asker, "changing.example", tag);
@@ -403,13 +403,13 @@ static void old_addresses_are_used_during_a_new_look_up(void **state)
     expect(&asker, 1999, 0, false);
     expect(&asker, 1, 1, true);
     atomic_store(&changing_code, EAI_NONAME);
-    expect(&asker, 5000, 1, true); /* the name is gone: the next one hears of it */
+    expect(&asker, 5000, 1, true); /* the name is gone: the next caller gets an error */
     expect(&asker, 0, 0, false);
     clock_fake_end();
     tear_down(&asker);
 }
 
-/* 1024 names are kept; of further ones those go that were not asked for the longest. */
+/* The cache keeps 1024 names; further ones replace the least recently used. */
 static void the_cache_is_bounded(void **state)
 {
     struct asker asker;

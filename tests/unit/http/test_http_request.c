@@ -425,7 +425,7 @@ CLAIM(values_have_no_blanks_around)
 #define LINE "Authorization: Bearer tarry_abcdefghijklmnop\r\n"
 #define KNOWN "GET /one HTTP/1.1\r\n" LINE "Host: a\r\n\r\n"
 
-/* What a second message is, where the first one had the line, and where nothing is known. */
+/* A second message, if the first one had the line, and after an unrelated one. */
 CLAIM(a_repeated_line_changes_nothing)
 {
     static const char *const rows[] = {

@@ -149,7 +149,7 @@ CLAIM(a_cut_history_ends_with_its_last_whole_attempt)
     }
 }
 
-/* What cannot be read goes with all that follows it; what is added stands behind the rest. */
+/* An unreadable entry goes with all that follows it; a new entry comes after the rest. */
 CLAIM(adding_to_a_damaged_history_leaves_a_good_one)
 {
     struct random random = seed_random(__func__);

@@ -219,7 +219,7 @@ CLAIM(noise_of_the_right_length_is_rejected_or_makes_a_sane_record)
     }
 }
 
-/* What every delivery writes must stay small. */
+/* A record that every delivery writes must stay small. */
 CLAIM(a_delivery_record_is_small)
 {
     static char bytes[ROOM];
@@ -352,7 +352,7 @@ static const struct malformed_row malformed[] = {
 CLAIM(malformed_records_are_refused)
 {
     static const char good[] = "\x12\0\0\0\1\0\x11\5\x09\1t\2idbody";
-    /* What the rows above spoil. */
+    /* The undamaged forms of the rows above. */
     static const struct malformed_row fine[] = {
         {"history", {20, 0, 0, 0, 1, 0x80, 0x20, 0x11, 5, 9, 5, 1, 1, 1, 3, 0, 1, 't', 1, 'i'}, 20},
         {"taken", {18, 0, 0, 0, 1, 0x88, 0x40, 0x13, 5, 9, 7, 6, 1, 't', 1, 'i', 'b', 'o'}, 18},

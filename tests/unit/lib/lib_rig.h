@@ -50,7 +50,7 @@ static inline struct tarry_take rig_take(uint32_t max)
     return take;
 }
 
-/* Returns the ready job; NULL if there is none ready. */
+/* Returns the ready job, or NULL. */
 static inline tarry_job *rig_take_one(tarry *queue, int64_t wait_ms)
 {
     struct tarry_take take = rig_take(1);

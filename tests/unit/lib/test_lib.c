@@ -140,7 +140,7 @@ CLAIM(a_job_may_come_again_with_another_body)
     tarry_close(queue);
 }
 
-/* The limit of a topic that has more jobs already is none for the job in hand: it is refused, and stays. */
+/* The limit of a topic does not count the job in hand: in a topic beyond its limit that job is refused, and stays. */
 CLAIM(a_job_that_may_not_come_again_stays)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -197,7 +197,7 @@ CLAIM(changes_name_a_job_by_its_id)
     tarry_close(queue);
 }
 
-/* Who has a job is seen, and can be asked to let it go. */
+/* A job shows its consumer, which can be asked to let it go. */
 CLAIM(a_leased_job_shows_its_consumer_and_can_be_requested)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);

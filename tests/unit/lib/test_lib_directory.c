@@ -65,7 +65,7 @@ int fdatasync(int fd)
     return -1;
 }
 
-/* Each test has a directory of its own, by its name. */
+/* Returns a directory of the test's own, by its name. */
 static const char *path_of(const char *name)
 {
     static char path[PATH_BYTES];
@@ -440,7 +440,7 @@ CLAIM(a_close_ends_waits_and_returns_undelivered_jobs)
     taker_start(&taker, queue, 1, -1);
     while (rig_topic(queue).leased != 1)
         usleep(100);
-    for (;;) { /* the taker stands in line: interrupted, it comes back with that */
+    for (;;) { /* the take waits: interrupted, it returns with that */
         if (tarry_interrupt(queue, 1))
             break;
         usleep(100);
@@ -604,7 +604,7 @@ static void on_storm(int number)
     atomic_fetch_add(syscall(SYS_gettid) == main_thread ? &storms : &strays, 1);
 }
 
-/* What a process has set for each signal. */
+/* Reads the process's handler of each signal. */
 static void handlers_read(struct sigaction *handlers)
 {
     for (int number = 1; number < 32; number++)

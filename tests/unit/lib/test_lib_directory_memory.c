@@ -1,5 +1,5 @@
-/* A queue in a directory while the process has no memory: every call is answered, what was answered is true, those who wait are
- * woken, and afterwards all goes on. */
+/* A queue in a directory while the process has no memory: every call is answered, each answer is true, waiting takes are
+ * woken, and afterwards everything works again. */
 #include "unit/claim.h"
 #include "unit/short_memory.h"
 
@@ -150,7 +150,7 @@ static void is_survived(const char *name, uint32_t shards)
         tarry_job_free(job);
         topic = rig_topic(queue);
         if (!job && !topic.ready)
-            break; /* what is leased was handed out under want and is nobody's until its lease ends */
+            break; /* jobs that were handed out without memory belong to no consumer until their lease ends */
     }
     /* A waiting take is also woken by a job that arrives without memory. */
     for (int i = 0; i < TAKERS; i++) {

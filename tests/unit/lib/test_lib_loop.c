@@ -1,5 +1,5 @@
-/* The library under somebody else's loop: a descriptor that is readable while there is something to do, and
- * callbacks that come from tarry_dispatch alone. */
+/* The library under a foreign loop: a descriptor that is readable while there is something to do, and
+ * callbacks that only come from tarry_dispatch. */
 #include "lib_rig.h"
 #include "unit/claim.h"
 
@@ -11,7 +11,7 @@
 
 enum { PATIENCE_MS = 20000 };
 
-/* What the last callback brought. */
+/* Arguments of the last callback. */
 struct heard {
     int count, code;
     size_t results, jobs;

@@ -1,5 +1,5 @@
 /* Each allocation of the library's, and each mmap, fails once, and all from it on: the answer is TARRY_NO_MEMORY, nothing was
- * changed by a call that says so, and afterwards all goes on. */
+ * changed by a call with this answer, and afterwards everything works again. */
 #define FAULT_CALLS_MMAP
 #include "unit/fault_calls.h"
 

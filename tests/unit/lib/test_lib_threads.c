@@ -14,7 +14,7 @@
 
 enum { THREADS = 16, EACH = 200 };
 
-/* One thread that waits in a take. */
+/* A thread that waits in a take. */
 struct taker {
     pthread_t thread;
     tarry *queue;

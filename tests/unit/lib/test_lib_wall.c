@@ -1,4 +1,4 @@
-/* Somebody sets the wall clock while takes wait for jobs that are due by it. The clock and the kernel's word of it are this
+/* The wall clock is set while takes wait for jobs that are due by it. The clock and the kernel's notification are this
  * program's own: functions of the C library, defined here. */
 #include "lib_rig.h"
 #include "unit/claim.h"

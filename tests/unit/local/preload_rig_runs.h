@@ -82,8 +82,8 @@ static inline void rig_snapshot(struct rig *rig)
     catalog_fini(&catalog);
 }
 
-/* Everything in the log goes to a run, or (`victims`) into one with what the depot wants anew.
- * `between` is called when the new run can be read, with the victims still there. */
+/* Moves everything in the log to a run, or (`victims`) into one with the jobs that the depot rewrites.
+ * `between` is called when the new run can be read, while the victims still exist. */
 static inline void rig_checkpoint(struct rig *rig, void (*between)(struct rig *rig))
 {
     struct depot_build build = {.read_log = rig_read_log, .apply = rig_apply, .ctx = rig};
@@ -136,7 +136,7 @@ static inline void rig_replay(struct rig *rig, uint32_t at)
     assert_true(engine_replay(rig->shard.engine, &record, place));
 }
 
-/* What a restart after a checkpoint finds: nothing is in memory but what is leased. */
+/* Restarts after a checkpoint: memory only holds leased jobs. */
 static inline void rig_restart(struct rig *rig)
 {
     rig_checkpoint(rig, NULL);

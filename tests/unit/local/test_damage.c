@@ -1,5 +1,5 @@
 /*
- * Every kind of damage to every file of a data directory: what fsck says, what salvage saves, and
+ * Every kind of damage to every file of a data directory: the findings of fsck, the jobs that salvage saves, and
  * that no server starts silently on it.
  *
  * A server core with 1, 2 or 3 shards works for a while; its directory is kept in memory as it was
@@ -41,7 +41,7 @@ enum {
     PATIENCE_MS = 30000
 };
 
-/* What is on the disk outlives the test: it need not outlive the power. */
+/* Skips the sync: the disk need not survive a power cut here. */
 int fdatasync(int fd)
 {
     (void)fd;
@@ -127,7 +127,7 @@ struct world {
     uint32_t answered, wanted;
     enum queue_status status;
     bool has_stopped;
-    /* What is true at the end. */
+    /* The expected state at the end. */
     bool lives[IDS];
     int version[IDS];
     struct tree old, end;
@@ -442,7 +442,7 @@ static int class_of(const char *name)
     return strstr(name, "CATALOG") ? 5 : strstr(name, ".run") ? 6 : 7;
 }
 
-/* What became of the directory: the files that were changed are written again later. */
+/* A damage to the directory: the changed files are restored later. */
 struct damage {
     struct world *world;
     enum kind kind;
@@ -775,7 +775,7 @@ static bool give_job(void *ctx, uint32_t slot, const struct run_slot *entry, str
     return on_job(reading->scan.ctx, slot, entry, bytes);
 }
 
-/* All jobs of a directory that salvage wrote: it puts them into runs. */
+/* Reads all jobs of a directory that salvage wrote: it puts them into runs. */
 static void read_saved(const char *dir, uint32_t shards, struct state *state)
 {
     char path[200], error[512];
@@ -876,7 +876,7 @@ static void tell(const struct damage *damage, const char *text, struct loss loss
         print_message("  error: %s\n", report->error);
 }
 
-/* Nothing of the jobs is in these, or what is there is there twice. */
+/* Returns true for files that hold no jobs, or a second copy of them. */
 static bool costs_nothing(const struct damage *damage)
 {
     static const char *const files[] = {"MANIFEST",     "MARKS",   "LOCK",

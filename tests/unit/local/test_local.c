@@ -257,8 +257,8 @@ static enum queue_status push_until_refused(struct world *world, size_t body_byt
     return status;
 }
 
-/* The next log file has its name, but its directory cannot be synced: nobody knows what is on the
- * disk. */
+/* The next log file has its name, but its directory cannot be synced: the content of the
+ * disk is unknown. */
 CLAIM_BETWEEN(a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops, make_world, remove_world)
 {
     struct world *world = *state;
@@ -367,8 +367,8 @@ static void read_manifest(struct world *world, struct datadir_manifest *manifest
         fail_msg("%s", error);
 }
 
-/* The wall clock was set forward by an hour while the server ran, or a day: a delay goes by elapsed
- * time over a reboot too. */
+/* The wall clock was set forward by an hour while the server ran, or a day: a delay also uses elapsed
+ * time across a reboot. */
 CLAIM_BETWEEN(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay, make_world, remove_world)
 {
     struct world *world = *state;

@@ -1,4 +1,4 @@
-/* Who holds a store's files back, over several shards on threads of their own. */
+/* A backup holds a store's files back, over several shards on threads of their own. */
 #include "local/local.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* What happens to topics on any shard, told on the thread of the one handle that listens. The other
+/* Events of topics on any shard, reported on the thread of the one handle that listens. The other
  * reactors run on threads of their own. */
 #include "local/local.h"
 

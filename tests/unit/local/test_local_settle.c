@@ -265,7 +265,7 @@ static void an_answered_delete_leaves_nothing_to_settle(void **state)
     assert_int_equal(world->topic.counts.delayed, JOBS);
 }
 
-/* As versions left it that had no first shard: it did not know the topic. */
+/* Opens a store of a version without a first shard, which did not have the topic. */
 static void settings_that_the_first_shard_lacks_reach_it(void **state)
 {
     struct world *world = *state;

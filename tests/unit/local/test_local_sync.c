@@ -268,8 +268,7 @@ CLAIM_BETWEEN(no_change_is_answered_before_its_sync, open_world, close_world)
     }
 }
 
-/* The second push changes nothing, but its answer says that a job exists which no disk knows yet.
- */
+/* The second push changes nothing, but its answer reports an existing job that is not on the disk yet. */
 CLAIM_BETWEEN(undurable_jobs_are_not_reported_as_existing, open_world, close_world)
 {
     struct world *world = *state;
@@ -362,7 +361,7 @@ CLAIM_BETWEEN(a_slow_sync_appears_in_the_figures, open_world, close_world)
     assert_int_equal(times.batch_bytes.count, commits + 1);
     assert_int_equal(times.batch_records.count, commits + 1);
     assert_int_equal(times.batch_records.max, figures.log_records - records);
-    assert_in_range(figures.log_records - records, 2, 4); /* the topic may have one, too */
+    assert_in_range(figures.log_records - records, 2, 4); /* the topic may also have one */
     assert_int_equal(times.batch_bytes.max, figures.log_written_bytes - bytes);
 }
 

@@ -1,4 +1,4 @@
-/* Loading goes on over all that changes meanwhile: runs that come and go, jobs that come by their
+/* Loading continues through all concurrent changes: runs that come and go, jobs that come by their
  * key or are evicted, steps of the wall clock, damage, the end. */
 #include "preload_rig_runs.h"
 #include "store/run_private.h"

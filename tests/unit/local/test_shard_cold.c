@@ -235,7 +235,7 @@ static void let_checkpoint_go(struct world *world)
     reactor_turn_again(world->reactor);
 }
 
-/* If one is in progress: until it waits for the listing. */
+/* Runs iterations, if a listing is in progress, until it is waited for. */
 static void turn_until_held(struct world *world)
 {
     const struct checkpoint *checkpoint = world->shard->checkpoint;

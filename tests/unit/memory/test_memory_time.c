@@ -1,4 +1,4 @@
-/* What the queue in memory takes for a step of the wall clock. */
+/* Steps of the wall clock as the queue in memory detects them. */
 #include "base/clock.h"
 #include "memory/memory.h"
 

@@ -1,4 +1,4 @@
-/* What a server sees of itself: samples of many topics in turns of their own, and what a sample means. */
+/* A server's figures of itself: samples of many topics in loop iterations of their own, and the meaning of a sample. */
 #include "http/state.h"
 #include "monitor/monitor.h"
 #include "monitor/status.h"
@@ -14,7 +14,7 @@ static struct many {
     struct queue queue;
     int topics;
     atomic_bool is_away;      /* nothing is answered, and the store is not well */
-    struct queue_reply_to to; /* of the page that was asked for; done NULL: none was */
+    struct queue_reply_to to; /* of the requested page; done NULL: no request */
     struct queue_topics_page page;
     char after[JOB_TOPIC_BYTES_MAX];
     atomic_int asked, most_in_turn, in_turn;
@@ -64,7 +64,7 @@ static void many_answer_page(void)
     to.done(to.owner, to.tag, &reply);
 }
 
-/* As the store does: what is asked for by an answer is answered in the same turn. */
+/* Answers like the store: a request made by an answer is answered in the same loop iteration. */
 static bool many_answer(void *ctx)
 {
     (void)ctx;

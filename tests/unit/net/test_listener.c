@@ -215,7 +215,7 @@ static void a_socket_file_goes_with_its_listener_and_is_taken_from_the_dead_only
     assert_int_equal(dial_path(options.path), -1);
     usleep(20 * 1000); /* the clock of files ticks */
     assert_true(listeners_open(&others, &options, 1, error));
-    /* What was left over and has been replaced is not the first one's to remove. */
+    /* A leftover that has been replaced is not the first listener's to remove. */
     listeners.at[0].fd = -1;
     listeners_close(&listeners);
     client = dial_path(options.path);
@@ -249,7 +249,7 @@ static void no_other_file_is_touched(void **state)
     assert_non_null(strstr(error, "create its directory first"));
 }
 
-/* As systemd does: the sockets are 3 and those that follow. */
+/* Hands sockets over like systemd: they are 3 and those that follow. */
 static void hand_over(const int *fds, int count, const char *names)
 {
     char number[16];
@@ -300,7 +300,7 @@ static void inherited_sockets_are_found_by_name_and_number(void **state)
     assert_int_equal(listeners.count, 1);
     assert_int_equal(listeners.at[0].address.port, port_of(fds[1]));
 
-    /* What comes while we are gone waits for our successor. */
+    /* A connection that comes during the restart waits for the successor. */
     listeners_close(&listeners);
     int client = dial_port(port_of(fds[1]));
     assert_true(client >= 0);

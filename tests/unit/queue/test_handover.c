@@ -253,7 +253,7 @@ static void a_generated_id_goes_directly_to_the_new_part(void **state)
     handover_free(handover);
 }
 
-/* Else it could be pushed again under that id, and `from` would not know it. */
+/* Otherwise the job could be pushed again under that id, and `from` would not know it. */
 static void a_made_id_stays_while_the_old_part_takes_new_ones(void **state)
 {
     (void)state;

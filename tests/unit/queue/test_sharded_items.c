@@ -49,7 +49,7 @@ static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
     memcpy(answers, reply->results, reply->result_count * sizeof *answers);
 }
 
-/* By the last digit of the id. */
+/* Chooses the part by the last digit of the id. */
 static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
     (void)ctx;

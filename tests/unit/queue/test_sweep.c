@@ -1,5 +1,5 @@
-/* Sweeps over the dead jobs of a queue that lists, redrives and cancels, and answers when it is
- * told to. */
+/* Sweeps over the dead jobs of a queue that lists, redrives and cancels, and answers at the test's
+ * command. */
 #include "queue/sweep.h"
 
 #include "unit/cases.h"

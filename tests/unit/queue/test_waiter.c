@@ -1,4 +1,4 @@
-/* Who waits gets the job that comes, and no wake-up is lost. */
+/* A waiting take gets the job that comes, and no wake-up is lost. */
 #include "unit/claim.h"
 #include "waiter_stage.h"
 

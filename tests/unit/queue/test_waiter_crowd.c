@@ -114,7 +114,7 @@ static void jobs_come(struct crowd *crowd)
     crowd->added += (size_t)count;
 }
 
-/* Of the first `count`, where it still waits. */
+/* Cancels one of the first `count` that still waits. */
 static void one_goes(struct crowd *crowd, int count)
 {
     uint64_t taker = random_below(&crowd->random, (uint64_t)count);
@@ -149,7 +149,7 @@ static void all_end(struct crowd *crowd)
     stage_settle(crowd->stage);
 }
 
-/* Each taker is answered exactly once or was cancelled, and no job is lost. */
+/* Checks that each taker is answered exactly once or was cancelled, and no job is lost. */
 static void crowd_loses_nothing(bool says_drained)
 {
     struct stage *stage = stage_new(64);

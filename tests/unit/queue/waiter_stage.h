@@ -1,5 +1,5 @@
-/* waiter_stage: waiters over a scripted queue, which holds numbers of ready jobs and answers when
- * told; takers that note what they were answered, and in which order. */
+/* waiter_stage: waiters over a scripted queue, which holds numbers of ready jobs and answers at the
+ * test's command; takers that note their answers, and in which order. */
 #ifndef TARRY_TESTS_WAITER_STAGE_H
 #define TARRY_TESTS_WAITER_STAGE_H
 
@@ -170,7 +170,7 @@ static inline size_t stage_under_way(const struct stage *stage)
     return stage->fake.called - stage->fake.answered;
 }
 
-/* Until nothing moves any more. */
+/* Runs until nothing moves. */
 static inline void stage_settle(struct stage *stage)
 {
     for (int turns = 0; turns < 10000; turns++) {

@@ -1,5 +1,5 @@
-/* redis_sync_connection: one conversation with a real server, or with a bare socket where a peer has to
- * misbehave as no Redis does; it notes what it was told, and holds it to the promises of
+/* redis_sync_connection: one conversation with a real server, or with a bare socket if a peer has to
+ * misbehave as no Redis does; it notes its callbacks, and checks the promises of
  * redis/connection.h. A program has one server, from start_server to stop_server. */
 #ifndef TARRY_TESTS_SYNC_PEER_H
 #define TARRY_TESTS_SYNC_PEER_H
@@ -27,7 +27,7 @@ struct connection {
     int ups, downs, replies, wrong;
     bool is_down;
     char why[512];
-    /* What a test does in its callbacks. */
+    /* Actions of a test in its callbacks. */
     void (*on_up)(struct connection *connection);
     void (*on_reply)(struct connection *connection, const redisReply *reply);
     void (*on_down)(struct connection *connection);

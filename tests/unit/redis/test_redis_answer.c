@@ -1,4 +1,4 @@
-/* What an error of Redis means. */
+/* The meaning of Redis errors. */
 #include "redis/answer.h"
 
 #include "unit/cases.h"

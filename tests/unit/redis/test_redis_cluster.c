@@ -58,7 +58,7 @@ static void stream_run(struct stream *stream, int64_t ms)
     }
 }
 
-/* All answered, with one of two results (`other` 0: only with success). The stream has ended. */
+/* Ends the stream: all calls are answered, with one of two results (`other` 0: only with success). */
 static int stream_finish(struct stream *stream, enum redis_call_end other)
 {
     int good = 0;

@@ -104,7 +104,7 @@ static struct packed_push packed_push(struct buffer *args, const struct queue_pu
     return packed;
 }
 
-/* As push.lua makes it of the arguments. */
+/* Makes a record of the arguments like push.lua. */
 static void make_record(struct buffer *record, const struct packed_push *packed, unsigned priority,
                         uint64_t sequence, int64_t due_ms)
 {
@@ -287,7 +287,7 @@ CLAIM(a_history_follows_the_error)
     buffer_fini(&attempt);
 }
 
-/* In memory that ends where the text does, so that the sanitizer sees a byte too far. */
+/* Unpacks a copy in memory that ends with the text, so that the sanitizer detects a read beyond it. */
 static bool unpack_copy(struct slice record, struct slice attempt, struct job *out)
 {
     char *a = malloc(record.len + 1), *b = malloc(attempt.len + 1);

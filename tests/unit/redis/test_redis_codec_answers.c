@@ -110,7 +110,7 @@ CLAIM(results_are_read_one_after_the_other)
     assert_null(result.detail);
     assert_true(redis_unpack_result(&rest, 56, &result));
     assert_int_equal(result.status, QUEUE_BAD_OPTION);
-    assert_int_equal(result.due_ms, 0); /* none */
+    assert_int_equal(result.due_ms, 0); /* no error */
     assert_string_equal(result.detail, "at");
     assert_true(redis_unpack_answered(&rest, 1, &result));
     assert_int_equal(result.state, JOB_LEASED);

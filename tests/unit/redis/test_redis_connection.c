@@ -92,7 +92,7 @@ CLAIM(speaks_through_a_unix_socket)
     talk_finish(&connection);
 }
 
-/* Where it resolves to ::1 first, that is refused and the other one is tried. */
+/* If it resolves to ::1 first, that is refused and the other one is tried. */
 CLAIM(a_name_is_resolved)
 {
     struct connection connection = {0};

@@ -1,5 +1,5 @@
-/* What a server hears of topics: of its own calls, of another server's, and where messages are
- * lost. Two servers on one reactor and one real Redis, on the real clock. */
+/* Events that a server receives of topics: of its own calls, of another server's, and after lost
+ * messages. Two servers on one reactor and one real Redis, on the real clock. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "redis/redis.h"
@@ -90,7 +90,7 @@ static size_t times_heard(const struct server *server, enum queue_event event, c
     return times;
 }
 
-/* By name or, if a check was faster than the message, without. Returns how long it took. */
+/* Waits for an event by name or, if a check was faster than the message, without. Returns how long it took. */
 static int64_t await_event(struct rig *rig, struct server *server, enum queue_event event,
                            const char *topic)
 {
@@ -178,8 +178,8 @@ static void open_server(struct rig *rig, struct server *server, const char *user
     server->queue->on_event_owner = server;
 }
 
-/* `user`: of the URL. Ready once each has heard that there may have been changes before it came, of
- * both shards; then the next look is most of a second away. */
+/* Starts a rig; `user`: of the URL. Ready once each server was notified that there may have been changes before it
+ * came, of both shards; then the next check is most of a second away. */
 static struct rig *rig_new(const char *user)
 {
     struct rig *rig = calloc(1, sizeof *rig);

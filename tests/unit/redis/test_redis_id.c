@@ -97,7 +97,7 @@ CLAIM(the_lowest_and_the_highest_come_back)
     assert_int_equal(stored_of(slice_of("00000000000000000000000001")).at[16], 1);
 }
 
-/* What is stored under one name must not be found under another. */
+/* A value stored under one name must not be found under another. */
 CLAIM(two_ids_never_share_a_form)
 {
     struct random random = seed_random(__func__);

@@ -85,7 +85,7 @@ static void start(struct rig *rig, const struct trio *trio)
     assert_true(RIG_UNTIL(rig, 10, redis_session_is_up(rig->session)));
 }
 
-/* As soon as it has found the replica fit. */
+/* Orders a failover as soon as Sentinel has found the replica fit. */
 static void order_failover(struct rig *rig, struct redis_server *sentinel)
 {
     bool taken = false;

@@ -124,8 +124,8 @@ CLAIM(a_change_on_too_few_replicas_is_not_confirmed)
     redis_server_free(server);
 }
 
-/* Its connection is cut while the answer waits for replicas; asked again it is not said to be on a
- * replica only because nothing new was written. */
+/* Its connection is cut while the answer waits for replicas; a repeated call is not reported as
+ * replicated only because nothing new was written. */
 CLAIM(a_repeated_change_also_waits_for_its_replicas)
 {
     struct redis_server *server = redis_server_new(NULL);

@@ -27,7 +27,7 @@ static redisContext *fall_asleep(struct redis_server *server)
     return sleeper;
 }
 
-/* On a separate connection. It has been executed, without a reply to any caller. */
+/* Cuts on a separate connection. The push has been executed, without a reply to any caller. */
 static void cut_and_see_it_pushed(redisContext *killer)
 {
     redisReply *reply = NULL;

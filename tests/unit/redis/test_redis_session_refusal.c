@@ -73,8 +73,8 @@ static void save(struct rig *rig, struct redis_server *server, const char *statu
     freeReplyObject(reply);
 }
 
-/* A save that fails makes Redis refuse every change, hello as well: whoever connects then is told
- * at once, not after all its patience. */
+/* A save that fails makes Redis refuse every change, including hello: a new connection is refused
+ * immediately, not after the timeout. */
 CLAIM(a_failing_disk_is_reported_as_no_space)
 {
     struct redis_server *server = redis_server_new(NULL);

@@ -7,7 +7,7 @@
 
 enum { KEYS = 2000, KEY_BYTES_MAX = 40 };
 
-/* Of bytes among which braces are frequent. */
+/* Makes a key of bytes among which braces are frequent. */
 static struct slice random_key(struct random *random, char key[KEY_BYTES_MAX])
 {
     size_t len = (size_t)random_below(random, KEY_BYTES_MAX + 1);
@@ -77,7 +77,7 @@ CLAIM(a_shards_keys_are_all_in_its_tags_slot)
         }
 }
 
-/* As redis-cli divides the slots of a new cluster. */
+/* Returns the master of a slot as redis-cli divides the slots of a new cluster. */
 static uint32_t master_of(uint16_t slot, uint32_t masters)
 {
     double per_master = (double)REDIS_SLOTS / masters, from = 0;

@@ -1,4 +1,4 @@
-/* What is asked of a shard in one turn of the reactor travels in one call, and while that is under way the
+/* Requests to a shard in one loop iteration of the reactor travel in one call; while that is in flight the
  * next grows. A server on a real Redis, on the real clock. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 
 enum { TOPICS = 4, PATIENCE_US = 10 * 1000 * 1000, PAUSE_US = 200 * 1000, ATTEMPTS = 5 };
 
-/* What became of a call. */
+/* The result of a call. */
 struct call {
     bool done;
     enum queue_status status;
@@ -145,7 +145,7 @@ static void rig_free(struct rig *rig)
 
 /* ---- claims ---- */
 
-/* Each returns its number of calls, which may include the check of each second. */
+/* Sends answers and takes; each returns its number of calls, which may include the check of each second. */
 static uint64_t answers_and_takes(struct rig *rig)
 {
     struct call taken, acks[2], takes[TOPICS];

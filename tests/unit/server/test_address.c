@@ -1,4 +1,4 @@
-/* Where a server listens, as people write it. */
+/* Addresses to listen on, as people write them. */
 #include "server/address.h"
 
 #include "unit/cases.h"

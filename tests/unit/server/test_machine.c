@@ -12,7 +12,7 @@
 
 static char root[64];
 
-/* Also makes the parent directories. */
+/* Writes a file, and makes its parent directories. */
 static void write_file(const char *path, const char *text)
 {
     char whole[512];

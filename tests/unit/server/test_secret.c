@@ -79,7 +79,7 @@ CLAIM(a_file_that_others_may_read_is_refused)
     }
 }
 
-/* As systemd hands out credentials: 0400, and a list that adds the unit's user, so fstat says 0440. */
+/* systemd hands out credentials with mode 0400, and an ACL that adds the unit's user, so fstat returns 0440. */
 CLAIM(a_file_readable_by_this_user_through_an_acl_is_accepted)
 {
     static const char group_may_not[] = "\2\0\0\0\1\0\4\0\377\377\377\377\2\0\4\0\0\0\0\0"

@@ -62,7 +62,7 @@ static int64_t below(struct world *world, int64_t bound)
     return (int64_t)random_below(&world->random, (uint64_t)bound);
 }
 
-/* As the trigger at a commit does: to all, each by its own way, or not at all. */
+/* Notifies like the trigger at a commit: all servers, each by its own way, or none at all. */
 static void tell(struct world *world, const struct model_job *job)
 {
     if (job->due_ms >= world->now_ms + TOLD_MS)

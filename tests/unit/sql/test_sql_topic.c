@@ -1,4 +1,4 @@
-/* What a server remembers of a topic: the bound never runs ahead of now, and news lower it. */
+/* A server's memory of a topic: the bound is never later than now, and notifications lower it. */
 #include "sql/topic.h"
 
 #include "unit/cases.h"

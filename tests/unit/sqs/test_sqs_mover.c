@@ -1,5 +1,5 @@
 /* The mover on a queue in memory: it dies after each of its calls, once before the call is carried out and once
- * before it hears of it, and another one goes on. */
+ * before it gets the answer, and another one continues. */
 #include "sqs/mover.h"
 
 #include "base/clock.h"
@@ -57,7 +57,7 @@ static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
     free(forward);
 }
 
-/* Those of the waiters outlive the mover. */
+/* Returns true for commands of the waiters, which outlive the mover. */
 static bool is_of_waiters(const struct command *command)
 {
     return command->kind == COMMAND_TAKE && slice_is(command->take.topics[0], SQS_MOVES_TOPIC);

@@ -1,7 +1,7 @@
 /*
- * depot_crowd: a depot with as many jobs as a test likes, one like the other. Job n is due at n ms
- * and its record lies at n in a log that never loses anything; whatever is asked of a place in that
- * log is made up on the spot. Include after cmocka.h.
+ * depot_crowd: a depot with any number of similar jobs. Job n is due at n ms
+ * and its record is at n in a log that never loses anything; the content of each place in that
+ * log is computed. Include after cmocka.h.
  */
 #ifndef TARRY_TESTS_DEPOT_CROWD_H
 #define TARRY_TESTS_DEPOT_CROWD_H
@@ -128,7 +128,7 @@ static inline void crowd_plan(struct crowd *crowd, struct depot_build *build, ui
                                               .id = first + i + 1};
 }
 
-/* Nothing has happened to anybody meanwhile, but that what is dead in a victim is dead in the new
+/* Settles a build: no job changes meanwhile, but a dead one in a victim is dead in the new
  * run. */
 static inline void crowd_settle(struct crowd *crowd, struct depot_build *build)
 {
@@ -193,7 +193,7 @@ static inline void crowd_release(struct crowd *crowd, uint32_t run, uint32_t fir
     depot_check(crowd->depot);
 }
 
-/* Like depot_find, in the owner's view; *place is nowhere if nothing was found. */
+/* Finds a job like depot_find, in the owner's view; *place is nowhere if nothing was found. */
 static inline int crowd_find(struct crowd *crowd, uint32_t job, struct record_place *place)
 {
     struct depot_view *view = depot_hold(crowd->depot);

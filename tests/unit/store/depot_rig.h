@@ -1,10 +1,10 @@
 /*
- * depot_rig: what a shard does with its depot, in small, and a judge of what comes back.
+ * depot_rig: a small model of how a shard uses its depot, and a check of the depot's content.
  *
- * Its log is an array, of which a crash may lose what no commit of the catalog had to wait for.
- * Jobs are pushed, replaced, changed and finished by chance, between the steps of checkpoints too.
- * After every opening the log is replayed over the depot as the design says, and what is alive must
- * be just what was pushed and not finished: each body, each attempt. Include after cmocka.h.
+ * Its log is an array, of which a crash may lose all that no commit of the catalog had to wait for.
+ * Jobs are pushed, replaced, changed and finished by chance, also between the steps of checkpoints.
+ * After every opening the log is replayed over the depot as the design requires, and the live jobs must
+ * be exactly those that were pushed and not finished: each body, each attempt. Include after cmocka.h.
  */
 #ifndef TARRY_TESTS_DEPOT_RIG_H
 #define TARRY_TESTS_DEPOT_RIG_H

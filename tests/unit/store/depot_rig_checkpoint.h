@@ -10,7 +10,7 @@
 
 /* ---- what the depot asks for ---- */
 
-/* As the log has it: with the slot it replaced. */
+/* Encodes a job as the log has it: with the slot it replaced. */
 static inline size_t rig_encode_logged(const struct rig_entry *entry, char into[2048])
 {
     struct record record;
@@ -56,7 +56,7 @@ static inline bool rig_in_victim(const struct rig *rig, struct record_place plac
     return run && run->is_victim;
 }
 
-/* As the engine: what lies in the log before `before`, changed there, or in a victim and, by
+/* Chooses jobs like the engine: those in the log before `before`, changed there, or in a victim and, by
  * chance, in memory. */
 static inline bool rig_is_wanted(struct rig *rig, const struct rig_job *truth, uint32_t before)
 {
@@ -148,7 +148,7 @@ static inline void rig_settle_written(struct rig *rig, struct rig_job *truth,
         truth->state_at = 0;
 }
 
-/* One item goes over: as engine_install and engine_relocate. */
+/* Moves one item to its new place, like engine_install and engine_relocate. */
 static inline void rig_settle(struct rig *rig, const struct depot_build *build, size_t i,
                               uint32_t before)
 {

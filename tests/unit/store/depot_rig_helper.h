@@ -1,5 +1,5 @@
-/* depot_rig_helper: what helpers of a shard do with its depot: where the rig says so on a thread of
- * their own, while the owner goes on. */
+/* depot_rig_helper: the work of a shard's helpers on its depot: on a thread of
+ * their own if the rig requires that, while the owner continues. */
 #ifndef TARRY_TESTS_DEPOT_RIG_HELPER_H
 #define TARRY_TESTS_DEPOT_RIG_HELPER_H
 

@@ -8,8 +8,8 @@
 /* Checkpoints between two steps of a merge of tables, at most. */
 enum { RIG_BETWEEN_MAX = 2 };
 
-/* Whole checkpoints come between two steps of it: they write anew, or let go, runs whose keys are
- * being merged. 0; negative: it is over. */
+/* Merges in steps, with whole checkpoints between them: they rewrite, or let go, runs whose keys are
+ * being merged. 0; negative: the merge has ended. */
 static inline int rig_merge_steps(struct rig *rig, struct rig_merging *merging)
 {
     int result, between = 0;
@@ -31,7 +31,7 @@ static inline int rig_merge_steps(struct rig *rig, struct rig_merging *merging)
     return result;
 }
 
-/* 1: there was one. */
+/* Merges tables of keys. Returns 1 if there was something to merge. */
 static inline int rig_merge(struct rig *rig)
 {
     struct rig_merging merging = {.step = UINT64_MAX};

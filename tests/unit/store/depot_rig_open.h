@@ -1,5 +1,4 @@
-/* depot_rig_open: openings. The log is replayed over the depot; then both must say what happened.
- */
+/* depot_rig_open: openings. The log is replayed over the depot; then both must agree. */
 #ifndef TARRY_TESTS_DEPOT_RIG_OPEN_H
 #define TARRY_TESTS_DEPOT_RIG_OPEN_H
 
@@ -7,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* What an opening found. */
+/* The content found by an opening. */
 struct rig_found {
     struct record_place places[RIG_JOBS]; /* alive slots; without bytes: no slot */
     uint32_t versions[RIG_JOBS], attempts[RIG_JOBS];
@@ -89,7 +88,7 @@ static inline void rig_replay_log(struct rig *rig, struct rig_found *found)
     }
 }
 
-/* It is just where it ought to be, once, as it was last. */
+/* Checks that a job is exactly in its place, once, in its last state. */
 static inline void rig_judge_job(struct rig *rig, const struct rig_found *found, uint32_t job)
 {
     const struct record_place place = found->places[job];
@@ -126,7 +125,7 @@ static inline void rig_replay(struct rig *rig)
     depot_check(rig->depot);
 }
 
-/* What a crash leaves of the log, and so of the truth. */
+/* Loses the part of the log that a crash may lose, and so of the truth. */
 static inline void rig_lose(struct rig *rig)
 {
     rig->log_count =

@@ -60,7 +60,7 @@ static inline struct hash128 rig_key(uint32_t job)
     return hash_pair(record.job.topic, record.job.id, RIG_SEED);
 }
 
-/* Whose it is; the record must be whole. */
+/* Returns the job of a record, which must be whole. */
 static inline uint32_t rig_judge(struct slice bytes, uint32_t *version, uint32_t *attempt)
 {
     struct record record, wanted;

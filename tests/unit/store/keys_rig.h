@@ -89,7 +89,7 @@ static inline struct keys *keys_rig_table(struct sim_fs *sim, uint32_t number,
     return keys;
 }
 
-/* All of them, in their order: 0, or the error. */
+/* Compares all entries, in their order: 0, or the error. */
 static inline int keys_rig_same(const struct keys *keys, struct keys_rig_list list)
 {
     struct keys_cursor cursor = {.keys = keys};
@@ -106,7 +106,7 @@ static inline int keys_rig_same(const struct keys *keys, struct keys_rig_list li
     return result;
 }
 
-/* What is found of a hash is what the list has. */
+/* Checks that a look-up of a hash finds the same as the list. */
 static inline void keys_rig_find(const struct keys *keys, struct keys_rig_list list, uint64_t hash)
 {
     static struct keys_entry found[KEYS_RIG_FOUND_MAX];

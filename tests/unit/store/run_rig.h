@@ -55,7 +55,7 @@ static inline void rig_encode(struct rig_slot *slot, const struct record *record
     slot->bytes = (uint32_t)record_encode(record, slot->record);
 }
 
-/* Of one topic of few, a random JOB or DONE. */
+/* Fills a slot of one topic of few with a random JOB or DONE. */
 static inline void rig_fill(struct rig_slot *slot, struct random *random, size_t body_bytes_max)
 {
     static char body[2 << 20];
@@ -137,7 +137,7 @@ static inline struct run *rig_open(const struct fs *fs, uint32_t number)
     return run;
 }
 
-/* Whether slot `i` of the run is what it should be, read one by one. 0 or how reading failed. */
+/* Checks one slot of the run, read by itself. Returns 0 or the error of reading. */
 static inline int rig_check_slot(const struct rig *rig, const struct run *run, uint32_t i,
                                  struct buffer *scratch)
 {

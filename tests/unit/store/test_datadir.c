@@ -224,7 +224,7 @@ CLAIM_BETWEEN(an_invalid_manifest_is_rejected_and_kept, make_root, remove_root)
     assert_int_equal(manifest.hash_seed, 16);
 }
 
-/* From the first completed start on. */
+/* Opens a directory after the first completed start. */
 static struct datadir *open_opened(void)
 {
     struct datadir *datadir = open_well(3);
@@ -465,7 +465,7 @@ CLAIM_BETWEEN(a_manifest_that_cannot_be_read_or_locked_is_named, make_root, remo
     assert_non_null(strstr(error, "LOCK"));
 }
 
-/* Where the new manifest cannot be written nothing is begun. */
+/* If the new manifest cannot be written, nothing is begun. */
 CLAIM_BETWEEN(a_directory_with_an_unwritable_manifest_is_rejected, make_root, remove_root)
 {
     char path[200];

@@ -1,4 +1,4 @@
-/* A data directory whose files cannot be read or written, or are none of ours: each is told, and
+/* A data directory whose files cannot be read or written, or are foreign: each is reported, and
  * nothing is lost by trying. */
 #include "unit/fault_calls.h"
 
@@ -69,7 +69,7 @@ static void put_file(const char *name, const char *bytes, size_t len)
 
 /* ---- claims ---- */
 
-/* Of a new one and of one that is there. */
+/* Opens a new directory and an existing one. */
 static void every_failed_call_is_reported_and_the_next_open_succeeds(void **state)
 {
     int told = 0;
@@ -164,7 +164,7 @@ static void a_backup_that_was_not_completed_is_refused(void **state)
     assert_non_null(strstr(error, "backup that was not completed"));
 }
 
-/* It has just taken the lock, and not yet written its number. */
+/* The holder has just taken the lock, and not yet written its number. */
 static void a_holder_without_a_process_number_is_another_process(void **state)
 {
     char path[256];
@@ -199,7 +199,7 @@ static void a_path_may_be_a_bare_name(void **state)
     open_and_close();
 }
 
-/* Where the last sync failed the new manifest is there all the same, and it is ours. */
+/* If the last sync failed, the new manifest still exists, and it is ours. */
 static void an_unsynced_manifest_is_overwritten_by_the_next(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Depots with thousands of jobs: tables that are merged by size, and what a checkpoint writes anew.
- */
+/* Depots with thousands of jobs: tables that are merged by size, and jobs that a checkpoint rewrites. */
 #include "unit/claim.h"
 #include "unit/fault_calls.h"
 
@@ -214,7 +213,7 @@ CLAIM(a_victim_with_an_unreadable_directory_stays)
     crowd_end(&crowd);
 }
 
-/* As damage in the log may have it. */
+/* Reads a record that is not a job, like damage in the log. */
 static int read_what_is_no_job(void *ctx, struct record_place place, struct buffer *scratch,
                                struct slice *out)
 {

@@ -1,5 +1,5 @@
-/* Every allocation fails, once and then for ever, while a depot is opened, asked, and lives through
- * checkpoints and a merge of its tables in steps: what fails says so, nothing is lost, and nothing
+/* Every allocation fails, once and then for ever, while a depot is opened, read, and runs
+ * checkpoints and a merge of its tables in steps: a failing step reports it, nothing is lost, and nothing
  * leaks. */
 #include "unit/fault_calls.h"
 
@@ -308,7 +308,7 @@ static void live_through_it(struct rig *rig)
     }
 }
 
-/* What was lived through in all. */
+/* Totals of all steps. */
 static uint64_t checkpoints, victims, merges, gave_up;
 
 /* False: nothing was left to fail. */

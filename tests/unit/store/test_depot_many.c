@@ -1,5 +1,5 @@
-/* Many jobs looked for at once: each that is alive is met once, with its own record, as if it had
- * been looked for by itself. */
+/* Look-ups of many jobs in one call: each live job is found once, with its own record, as by a look-up
+ * of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static struct {
     size_t count;
 } scene;
 
-/* As checkpoints leave them: one run after the other, a table each. */
+/* Makes runs like checkpoints: one after the other, a table each. */
 static void make_runs(struct random *random)
 {
     memset(&scene, 0, sizeof scene);

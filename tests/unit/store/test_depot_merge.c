@@ -33,7 +33,7 @@ static void make_three_tables(struct rig *rig)
     }
 }
 
-/* And the first step of making them one. */
+/* Begins a merge, and does its first step. */
 static void begin(struct rig *rig, struct depot_keys_merge *merge)
 {
     make_three_tables(rig);
@@ -63,7 +63,7 @@ static void commit(struct rig *rig)
     depot_tidy(rig->depot);
 }
 
-/* What was found before is found after it. */
+/* Reopens and checks that the same jobs are found. */
 static void reopen_and_end(struct rig *rig)
 {
     reopen(rig);
@@ -127,7 +127,7 @@ CLAIM(a_table_installed_behind_newer_ones_is_found_after_a_restart)
     scene_end(rig);
 }
 
-/* What moved has its keys in the table of its new run. */
+/* A moved job has its keys in the table of its new run. */
 CLAIM(runs_may_be_rewritten_while_their_keys_are_merged)
 {
     struct rig *rig;

@@ -1,4 +1,4 @@
-/* What a depot finds beside what its catalog names, and the space it keeps for hard times. */
+/* Files that a depot finds beside those of its catalog, and the space it reserves. */
 #include "unit/claim.h"
 #include "unit/fault_calls.h"
 
@@ -43,7 +43,7 @@ static int files(void)
     return crowd.sim.now.count;
 }
 
-/* As a crash may have left them. */
+/* Leaves orphans like a crash. */
 static void leave_orphans(void)
 {
     char name[64];
@@ -81,7 +81,7 @@ CLAIM(strays_go_but_the_highest_run_s_number_stays_taken)
     crowd_end(&crowd);
 }
 
-/* Where the log over them is refused, the catalog may be the wrong one. */
+/* If the log over them is refused, the catalog may be the wrong one. */
 CLAIM(nothing_goes_before_the_log_was_taken)
 {
     int before;
@@ -121,7 +121,7 @@ CLAIM(of_very_many_unfinished_files_some_go_at_a_time)
     crowd_end(&crowd);
 }
 
-/* What the damaged one names may be all there is of it. */
+/* The damaged catalog may name the only copy of the data. */
 CLAIM(beside_a_damaged_newer_catalog_nothing_goes)
 {
     int before;

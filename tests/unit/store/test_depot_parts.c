@@ -257,7 +257,7 @@ CLAIM(dead_fronts_are_punched)
     scene_end(rig);
 }
 
-/* What died after the snapshot may be alive again after a crash. */
+/* A job that died after the snapshot may be alive again after a crash. */
 CLAIM(nothing_newer_than_the_catalog_is_punched)
 {
     static struct sim_fs sim;

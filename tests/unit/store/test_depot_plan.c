@@ -13,8 +13,8 @@
 
 /*
  * The policy over long histories, without a disk. A run here is a list of when its slots die, in
- * the order of their due times; a checkpoint comes every so many log bytes, writes what still
- * lives, and the victims with it. What is dead at a run's front is punched at each commit.
+ * the order of their due times; a checkpoint comes every so many log bytes, writes all live
+ * jobs, and the victims with them. Dead jobs at a run's front are punched at each commit.
  */
 enum {
     RECORD = 250,       /* bytes of a job in a run */
@@ -167,7 +167,7 @@ static void checkpoint(struct history *history)
         history->most_runs = history->run_count;
 }
 
-/* Beyond 1.3 times what is alive, in parts of the slack. */
+/* Checks the space beyond 1.3 times the live data, in parts of the slack. */
 static void judge(struct history *history)
 {
     uint64_t disk = 0, alive = 0;
@@ -184,7 +184,7 @@ static void judge(struct history *history)
     }
 }
 
-/* What one step of time brings. */
+/* Simulates one step of time. */
 typedef void bring(struct history *history, struct random *random);
 
 static void short_and_a_few_long(struct history *history, struct random *random)
@@ -205,7 +205,7 @@ static void mostly_cancelled(struct history *history, struct random *random)
     put_job(history, (struct sim_job){.due = due, .ends = ends});
 }
 
-/* Each comes back and back: its slot dies when it is loaded and changed. */
+/* Simulates jobs that come back again and again: the slot dies when the job is loaded and changed. */
 static void retry_loops(struct history *history, struct random *random)
 {
     uint64_t wait = LOG_JOBS * (3 + random_below(random, 30));
@@ -232,8 +232,8 @@ static void all_at_once(struct history *history, struct random *random)
                                                   random_below(random, 50 * LOG_JOBS)});
 }
 
-/* Ends take log too; so a shard that only drains makes checkpoints all the same, and where it does
- * not the dead alone are reason enough. */
+/* Ends also take log, so a shard that only drains still makes checkpoints; if it does not,
+ * the dead jobs are reason enough. */
 static void live(bring *brings, const char *name, uint64_t checkpoints, double amplification_max)
 {
     struct random random = seed_random(name);

@@ -1,5 +1,5 @@
-/* Slots one by one, and the tables of keys that lead to them: a table is a hint, and what it says
- * is believed by nobody who has not looked at the record. */
+/* Slots one by one, and the tables of keys that lead to them: a table is only a hint, and each
+ * entry is verified by the record. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ CLAIM(rewriting_a_run_moves_only_live_jobs)
     assert_int_equal(build.victim_count, 1);
     assert_int_equal(depot_build(&build), 0);
     assert_true(depot_install(crowd.depot, &build));
-    for (uint32_t slot = 0; slot <= 2 * JOBS; slot++) { /* one that it has not, too */
+    for (uint32_t slot = 0; slot <= 2 * JOBS; slot++) { /* also one that it does not have */
         struct record_place place = crowd_place(1, slot), to = depot_moved(crowd.depot, place);
         bool stays = slot % 2 || slot == 2 * JOBS;
 
@@ -131,7 +131,7 @@ static int by_order(const void *a, const void *b)
     return keys_compare(a, b);
 }
 
-/* In place of the table of run 1. */
+/* Replaces the table of run 1. */
 static void write_table(struct keys_entry *entries, uint32_t count)
 {
     const struct keys_writing writing = {.fs = &crowd.fs,
@@ -151,7 +151,7 @@ static void write_table(struct keys_entry *entries, uint32_t count)
     assert_int_equal(crowd_open(&crowd), 0);
 }
 
-/* Its hash leads to more slots than are looked up at once: to dead ones, to ones that never were,
+/* Its hash leads to more slots than one look-up reads: to dead ones, to ones that never were,
  * to other jobs, and at last to its own. */
 CLAIM(a_job_is_found_among_many_of_the_same_hash)
 {
@@ -271,7 +271,7 @@ CLAIM(the_run_of_an_unfinished_checkpoint_is_skipped)
 
 enum { GARBAGE = 41, END = 42, HEAD = 5 /* length and kind */ };
 
-/* In place of run 1, its checksums right: jobs but for two slots, which are no record and an id
+/* Replaces run 1 with right checksums: jobs, except two slots, which are an invalid record and an id
  * that is remembered. */
 static void write_odd_run(uint32_t slots)
 {
@@ -307,7 +307,7 @@ static void write_odd_run(uint32_t slots)
     assert_int_equal(run_writer_finish(writer, &info), 0);
 }
 
-/* Like crowd_find, for a slot without a job. */
+/* Finds a slot without a job, like crowd_find. */
 static int find_end(uint32_t job)
 {
     struct depot_view *view = depot_hold(crowd.depot);
@@ -373,7 +373,7 @@ static ssize_t read_and_die(void *ctx, int fd, void *into, size_t len, int64_t o
         return crowd.sim.fs.ops->pread(ctx, fd, into, len, offset);
     depot_release(crowd.depot, dies_meanwhile, &section);
     dies_meanwhile.bytes = 0;
-    return -EIO; /* as if its space had gone, too */
+    return -EIO; /* as if its space had also gone */
 }
 
 /* After a read of the table: while the directory is read, or the record. */

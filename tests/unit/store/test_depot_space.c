@@ -82,7 +82,7 @@ static void write_run(struct rig *rig, uint32_t jobs)
     depot_build_fini(&build);
 }
 
-/* In the order of their slots, from the first of the delayed on. */
+/* Finishes jobs in the order of their slots, from the first of the delayed on. */
 static void finish(struct rig *rig, uint32_t from, uint32_t count)
 {
     const struct depot_run *run = depot_view(rig->depot)->runs[0];

@@ -86,7 +86,7 @@ CLAIM(an_oversized_filter_is_rejected_and_returns_maybe)
     filter_fini(&filter);
 }
 
-/* What a file holds is asked just so again. */
+/* The content of a file is queried in the same way again. */
 CLAIM(is_the_same_by_its_size)
 {
     struct random random = seed_random(__func__);

@@ -29,7 +29,7 @@ static void ask_all(const struct keys *keys, struct keys_rig_list list, struct r
     keys_rig_find(keys, list, UINT64_MAX);
 }
 
-/* With and without what is kept in RAM. */
+/* Checks with and without the part that is kept in RAM. */
 static void check(struct keys_rig_list list, struct random *random)
 {
     struct keys *keys = keys_rig_table(&sim, 3, list);

@@ -89,7 +89,7 @@ static void close_seen(struct run *run)
     sim_fs_fini(&sim);
 }
 
-/* All of it; the end of a record may be in the next stretch. */
+/* Checks that all of it is forgotten; the end of a record may be in the next part. */
 static bool is_forgotten(const struct run_slot *slot)
 {
     for (unsigned i = 0; i < seen.forgets; i++)

@@ -18,7 +18,7 @@
 #define PATH "s/run/00000007.run"
 enum { ALL_PARTS = (1 << SECTIONS) - 1 };
 
-/* It opens, and all of it is what it should be. */
+/* Checks that the run opens, and all of it is correct. */
 static bool is_whole(const struct rig *rig, const struct fs *fs)
 {
     struct buffer scratch;
@@ -235,7 +235,7 @@ CLAIM(an_abandoned_run_leaves_nothing)
 
 /* ---- our own mistakes ---- */
 
-/* Whether a writer that is given `second` behind `first` stops the program. */
+/* Returns true if a writer that is given `second` after `first` stops the program. */
 static bool stops(const struct rig_slot *first, const struct rig_slot *second)
 {
     const struct rig_slot *slots[] = {first, second};

@@ -12,7 +12,7 @@
 
 #include <fcntl.h>
 
-/* What is damaged is noticed, and takes nothing along that is not. */
+/* Damage is noticed, and does not affect the rest. */
 
 #define PATH "s/run/00000007.run"
 enum { BLOCK = 4096, BLOCK_SLOTS = 170, ALL_PARTS = (1 << SECTIONS) - 1 };
@@ -116,7 +116,7 @@ static int64_t unread_of(const struct run *run)
     return found;
 }
 
-/* Where records, entries, topics and figures end, and zeros follow. */
+/* Returns true for bytes behind records, entries, topics and figures, which are zeros. */
 static bool is_unread(const struct run *run, const struct rig *rig, int64_t at, int64_t size)
 {
     const int64_t used = 8 + 4 * 5 + 8 + SECTIONS * 12, sum = BLOCK - 8;

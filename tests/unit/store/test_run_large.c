@@ -1,4 +1,4 @@
-/* Runs of more slots than are written, or looked at, at once: failures in each of their parts, and
+/* Runs of more slots than one write or one read covers: failures in each of their parts, and
  * scans that end early. */
 #include "store/run.h"
 #include "support/sim_fs.h"
@@ -154,7 +154,7 @@ static struct looking all(void)
     return (struct looking){.stop_before = SLOTS, .stop_behind = SLOTS, .every = 1};
 }
 
-/* Those that lie far apart are read one group after the other. */
+/* Jobs that are far apart are read one group after the other. */
 CLAIM(a_scan_ends_after_the_job_that_stops_it)
 {
     static const uint32_t behind[] = {0, 1, 169, 170, 5000, 40000, SLOTS - 4};

@@ -17,7 +17,7 @@ static void push_up_to_file(struct scene *scene, uint32_t number)
     }
 }
 
-/* All its steps. */
+/* Runs all steps of a checkpoint. */
 static void checkpoint(struct scene *scene)
 {
     uint64_t before = scene->owner.checkpoints;

@@ -18,7 +18,7 @@ static void crash_and_judge(enum wal_sync sync, uint64_t seed, uint64_t crash_at
     *reached = wal_owner_open(owner, 0) < 0 || !work(scene, TURNS);
     die(scene, damage);
     least = damage == SIM_KEEP_ALL ? owner->acked : owner->synced_acked;
-    /* Again inside recovery, at any I/O it makes. What an opening served must stay, what it only
+    /* Again inside recovery, at any I/O it makes. Batches that an opening served must stay, others that it
      * found need not. */
     for (int i = 0; i < 3; i++) {
         damage = (enum sim_damage)(1 + random_below(&random, SIM_DAMAGES));
@@ -85,7 +85,7 @@ static void fail_and_judge(uint64_t seed, uint64_t fail_at, bool for_ever, int f
         }
     }
     *reached = scene->sim.ios >= fail_at;
-    /* What a failed sync lost is still to be read as long as the machine runs, and then is not. */
+    /* Data lost by a failed sync can still be read as long as the machine runs, and then no longer. */
     die(scene, SIM_KEEP_ALL);
     open_well(scene);
     die(scene, (enum sim_damage)(1 + seed % SIM_DAMAGES));

@@ -54,7 +54,7 @@ CLAIM(of_another_size_only_files_with_something_in_them_stay)
     end(scene);
 }
 
-/* What could not be done now the next opening does. */
+/* The next opening completes an interrupted step. */
 CLAIM(a_change_of_size_survives_every_failing_io)
 {
     bool failed_once = true;

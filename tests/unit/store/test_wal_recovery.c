@@ -218,7 +218,7 @@ CLAIM(batch_left_out_once_never_comes_back)
     end(scene);
 }
 
-/* The batch that replaces a left-over one stands in the next file, and the left-over stays where
+/* The batch that replaces a left-over one is in the next file, and the left-over stays where
  * the chain looks first. */
 CLAIM(leftover_bytes_at_the_end_of_a_file_are_skipped)
 {

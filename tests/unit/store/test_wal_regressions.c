@@ -1,4 +1,4 @@
-/* What other systems lost data by, tried on this log. */
+/* Data losses of other systems, tried on this log. */
 #include "store/depot.h"
 #include "test_wal_rig.h"
 #include "unit/claim.h"
@@ -181,7 +181,7 @@ static uint32_t log_files(struct scene *scene)
     return count;
 }
 
-/* Without the catalog's position. */
+/* Opens without the catalog's position. */
 static int open_by_manifest(struct scene *scene)
 {
     struct wal_options options = scene->owner.options;
@@ -250,7 +250,7 @@ static uint64_t generation_after_opening(struct sim_fs *sim)
 }
 
 /* The same across two files: the process died before the newest catalog's name was durable. Log
- * files go by what that says, so once it was read it has to stay. */
+ * files depend on that catalog, so once it was read it has to stay. */
 CLAIM(a_catalog_that_was_read_stays_the_newest)
 {
     struct catalog catalog = {.generation = 1, .seed = 7, .next_run = 1, .next_keys = 1};

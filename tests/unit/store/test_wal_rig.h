@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 /*
- * Each test has a simulated disk of its own and a log of small files. What comes back is judged by
- * wal_owner: it aborts where a committed batch is missing, or anything is there that was never
+ * A simulated disk of each test's own and a log of small files. wal_owner checks the recovered
+ * batches: it aborts if a committed batch is missing, or a batch appears that was never
  * appended.
  */
 enum { FILE_BYTES = 16384, HEAD_BYTES = 72, CHECK_BYTES = 4 };
@@ -95,7 +95,7 @@ static inline void push_batches(struct scene *scene, uint32_t count, uint32_t *b
     }
 }
 
-/* Some batches over several files, then a crash. */
+/* Writes some batches over several files, then crashes. */
 static inline struct scene *several_files(void)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS, 11);

@@ -69,7 +69,7 @@ static void turn(struct scene *scene)
     wal_owner_ms += 10;
 }
 
-/* All its steps. */
+/* Runs all steps of a checkpoint. */
 static void checkpoint(struct scene *scene)
 {
     uint64_t before = scene->owner.checkpoints;
@@ -170,8 +170,8 @@ static int read_at(struct scene *scene, struct record_place place)
     return result;
 }
 
-/* A taker learns the place of a job; then the job goes to the catalog. Where an upkeep waits
- * already, the read waits behind it. */
+/* A taker learns the place of a job; then the job goes to the catalog. If an upkeep already
+ * waits, the read waits behind it. */
 CLAIM(upkeep_drops_only_files_unneeded_at_its_start)
 {
     struct scene *scene = start(WAL_SYNC_ALWAYS);

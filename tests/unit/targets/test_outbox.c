@@ -1,4 +1,4 @@
-/* The outbox by itself: its kind reaches nobody, and does what a peer, a library and an owner may do
+/* The outbox by itself: its kind sends nothing, and plays a peer, a library and an owner
  * in every order. */
 #include "targets/outbox.h"
 

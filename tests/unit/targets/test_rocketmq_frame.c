@@ -122,7 +122,7 @@ CLAIM(a_remark_is_shown_without_java)
     "{\"brokerName\":\"" NAME "\",\"perm\":" #PERMISSION                                           \
     ",\"readQueueNums\":9,\"topicSysFlag\":0,\"writeQueueNums\":4}"
 
-/* Numbers for keys are bare in what name servers before 4.9.4 send; "1:2" in a string is none. */
+/* Name servers before 4.9.4 send numbers as bare keys; "1:2" in a string is not such a key. */
 CLAIM(a_route_is_the_masters_that_take_messages)
 {
     static const char json[] =

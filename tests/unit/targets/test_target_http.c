@@ -110,7 +110,7 @@ static void send_path(struct rig *rig, struct target *target, uint64_t tag, uint
     send_url(rig, target, tag, url);
 }
 
-/* Until all reports (and closings) are there. */
+/* Runs until all reports (and closings) are there. */
 static void run(struct rig *rig)
 {
     uv_timer_start(&rig->patience, on_patience, PATIENCE_MS, 0);
@@ -159,7 +159,7 @@ static int descriptors(void)
 
 static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
 
-/* Stands in for the system's resolver: good.test is this machine, nobody answers for the others
+/* Replaces the system's resolver: good.test is this machine, and other names get no answer
  * while `silence` is held. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                 struct addrinfo **out)
@@ -199,8 +199,8 @@ static void send_name(struct rig *rig, uint64_t tag, const char *host)
     send_url(rig, target, tag, url);
 }
 
-/* Thirty names whose name server is silent, of one topic: twenty of them are asked about at once, and
- * these alone are to blame. */
+/* Thirty names whose name server is silent, of one topic: twenty of them are looked up in parallel, and
+ * only these are to blame. */
 static void waiting_for_other_look_ups_is_not_a_failure(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);

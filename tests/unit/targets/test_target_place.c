@@ -1,4 +1,4 @@
-/* Where a destination is: one reading of its URL decides host, port and credential. */
+/* The place of a destination: one reading of its URL decides host, port and credential. */
 #include "targets/place.h"
 
 #include "targets/target.h"

@@ -1,4 +1,4 @@
-/* The STOMP target against a peer of the test's own, that says and keeps back what no broker would.
+/* The STOMP target against a peer of the test's own, which sends and withholds frames as no broker would.
  * Real brokers: tests/e2e/delivery/test_activemq.py. */
 #include "targets/stomp_frame.h"
 
@@ -9,7 +9,7 @@
 
 enum { PEERS_MAX = 8, PEER_BYTES_MAX = 8 << 20 };
 
-/* Everything that came on one connection. */
+/* A connection of the peer, with everything that came on it. */
 struct peer {
     uv_tcp_t tcp;
     struct buffer in;
@@ -328,7 +328,7 @@ CLAIM(an_error_fails_the_message_it_names_and_no_other)
     assert_int_equal(broker->rig.outcomes[1], TARGET_FAILED);
     assert_string_equal(broker->rig.last.error, "error of the broker: not: allowed");
     assert_false(broker->rig.last.is_ailing);
-    /* What comes now waits for the next connection; receipts still count on this one. */
+    /* A later message waits for the next connection; receipts still count on this one. */
     broker_rig_send_text(&broker->rig, 3, "later");
     receipt(&broker->peers[0], 1);
     receipt(&broker->peers[0], 3);

@@ -29,7 +29,7 @@ static struct guard_key key_of(const char *text)
     return keys[0];
 }
 
-/* All but the first: base64.b64encode(hmac.new(key, f"{id}.{time}.".encode() + body,
+/* Signatures, except the first, were made by base64.b64encode(hmac.new(key, f"{id}.{time}.".encode() + body,
  * hashlib.sha256).digest()) */
 static void signatures_match_other_implementations(void **state)
 {
@@ -75,7 +75,7 @@ static struct job a_job(void)
                         .attempt = 1};
 }
 
-/* What the key alone makes of the headers. */
+/* Verifies the headers with only the key. */
 static void assert_signed_by(const char *key_text, const struct webhook_headers *headers,
                              struct slice body, const char *signature)
 {
@@ -267,8 +267,8 @@ static void the_id_names_the_push_and_not_the_attempt(void **state)
 
 /* ---- the speed ---- */
 
-/* A fraction of what one core could sign, so that a busy machine passes, too: what is made anew for
- * each message shows. */
+/* The limit is a fraction of one core's speed, so that a busy machine also passes: an allocation for
+ * each message would show. */
 static void many_are_signed_in_a_second(void **state)
 {
     enum { MESSAGES = 5000 };

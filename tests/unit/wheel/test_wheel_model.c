@@ -31,7 +31,7 @@ static int64_t model_earliest_ms(const struct model *model, struct bench *bench)
     return earliest_ms;
 }
 
-/* From 0 up to about 18 years, every size as likely. */
+/* Returns a span from 0 up to about 18 years, every size equally likely. */
 static int64_t random_span_ms(struct random *random)
 {
     return (int64_t)random_below(random, UINT64_C(1) << random_below(random, 40));
@@ -74,7 +74,7 @@ static void model_take(struct model *model, struct bench *bench, struct random *
         assert_true(model_earliest_ms(model, bench) > now_ms);
 }
 
-/* To the moment the wheel names, or some way past where time is. */
+/* Returns the time that the wheel names, or a time some way beyond now. */
 static int64_t later_ms(const struct bench *bench, struct random *random, int64_t now_ms)
 {
     int64_t next_ms = wheel_next_ms(&bench->wheel);

@@ -65,7 +65,7 @@ static inline void bench_cancel(struct bench *bench, uint32_t id)
     slab_remove(&bench->slab, id);
 }
 
-/* One call; what every call must keep. Returns how many came out. */
+/* Makes one call and checks its invariants. Returns how many came out. */
 static inline size_t bench_take(struct bench *bench, int64_t now_ms, uint32_t *ids, size_t max)
 {
     uint64_t moves = bench->wheel.moves, stops = bench->wheel.stops;

@@ -56,7 +56,7 @@ local function waiting_of(t)
     return members and t.dead, members
 end
 
--- Returns a page of waiting jobs; false if the topic has none.
+-- Returns a page of waiting jobs; false if the topic has no such job.
 local function page_of_jobs(t)
     local key, members = waiting_of(t)
     if not key then return false end

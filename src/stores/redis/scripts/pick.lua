@@ -69,7 +69,7 @@ end
 
 local firsts = {} -- the next job of each topic that has any
 
--- Returns the topic's first job, or nil if it has none.
+-- Returns the topic's first job, or nil.
 local function first_of(t)
     local priority = t.f[AT.ready] > 0 and call('ZRANGE', t.priorities, '0', '0')[1]
     local first = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')
@@ -83,7 +83,7 @@ local function comes_before(a, b)
     return a.sequence < b.sequence
 end
 
--- Returns the place of the best job, or nil if there is none.
+-- Returns the place of the best job, or nil.
 local function best()
     local at
     for i, first in pairs(firsts) do

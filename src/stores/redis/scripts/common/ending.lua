@@ -1,7 +1,7 @@
 -- The end of a call: writes its changes, notifies other servers, builds the answer; and tickets.
 local settle, head, shown, answered_before, words_kept, words_read, changed, repeated, write, carry_out = (function()
 
--- Announces the topics that had no ready job before and have one now, and returns them; nil if there are none. `server`: the server that already
+-- Announces the topics that had no ready job before and have one now, and returns them; else nil. `server`: the server that already
 -- knows.
 local function wake(server)
     local woken
@@ -44,7 +44,7 @@ local function write(ticket, kept)
 end
 
 -- Notes the next event, notifies the other servers, and writes. `kept`: the part of the answer that the ticket keeps; nil: nothing. Returns the
--- topics that had no ready job before and have one now; nil if there are none.
+-- topics that had no ready job before and have one now; else nil.
 local function settle(server, ticket, kept)
     events_settle()
     local woken = wake(server)

@@ -67,7 +67,7 @@ local function entry_after(key, entry, score)
     return found[1], found[2]
 end
 
--- Restores a topic's stored figures: the check counts them as a whole (check_topic.lua), so other steps change none of them.
+-- Restores a topic's stored figures: the check counts them as a whole (check_topic.lua), so other steps do not change them.
 local function figures_restore(t)
     local kept = call('GET', t.key)
     if t.is_lost or not kept then

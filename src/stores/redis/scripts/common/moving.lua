@@ -1,11 +1,11 @@
 -- A shard whose jobs go over to the next generation (README.md, "Another number of shards").
 local ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, state_told = (function()
 
--- Steps of a move, in the core's `sealed`: 0 not begun; the next generation is announced; no new job comes; jobs leave; none is left.
+-- Steps of a move, in the core's `sealed`: 0 not begun; the next generation is announced; no new job comes; jobs leave; the shard is empty.
 local ANNOUNCED, SEALED, LEAVING, CLOSED = 1, 2, 3, 4
 local ELSEWHERE, MOVING = 21, 22 -- statuses
 
--- Returns the topic and kind of the page that is on its way; nil if there is none.
+-- Returns the topic and kind of the page that is on its way; else nil.
 local function page_under_way()
     if sealed ~= LEAVING then return nil end
     local found = call('HMGET', T .. ':moving', 'topic', 'kind')
