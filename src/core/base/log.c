@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FIELDS_MAX = 12, TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
+enum { TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
 
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
@@ -32,6 +32,7 @@ static struct {
     int fd;
     _Atomic enum log_level least;
     atomic_bool json;
+    atomic_bool is_torn; /* the last line has no end, because only a part was written */
     bool is_journal;
     char *path;
 } logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
@@ -89,6 +90,7 @@ bool log_open(const char *path, enum log_level least, bool json)
     logger.path = copy;
     logger.least = least;
     logger.json = json;
+    logger.is_torn = false;
     logger.is_journal = !path && stderr_is_journal();
     return true;
 }
@@ -172,19 +174,19 @@ static void append_plain_text(struct buffer *line, const char *text)
         append_quoted(line, value);
 }
 
-static void append_text(struct buffer *line, const char *text)
+static void append_text(struct buffer *line, bool is_json, const char *text)
 {
-    if (logger.json)
+    if (is_json)
         json_write_shown(line, cut(text));
     else
         append_plain_text(line, text);
 }
 
 /* Appends a key. Keys are our own literals and need no escaping. */
-static void append_key(struct buffer *line, const char *key)
+static void append_key(struct buffer *line, bool is_json, const char *key)
 {
-    bool is_first = line->len == (logger.is_journal ? JOURNAL_PRIORITY_BYTES : 0);
-    if (logger.json) {
+    bool is_first = line->len == 1 + (logger.is_journal ? JOURNAL_PRIORITY_BYTES : 0);
+    if (is_json) {
         buffer_append_byte(line, is_first ? '{' : ',');
         json_write_key(line, key);
     } else {
@@ -195,44 +197,59 @@ static void append_key(struct buffer *line, const char *key)
     }
 }
 
-/* Appends the whole line as text. The journal gets a priority instead of the time. */
+/* Appends the whole line. The format is read once, because log_set may change it meanwhile. The
+ * journal gets a priority instead of the time. */
 static void append_line(struct buffer *line, enum log_level level, const char *event,
                         const struct log_field *fields)
 {
     char now[TIMESTAMP_BYTES + 1] = "";
+    bool is_json = logger.json;
 
     if (logger.is_journal) {
         buffer_append_text(line, journal_priorities[level]);
     } else {
         timestamp_write(now, clock_wall_ms());
-        append_key(line, "time");
-        append_text(line, now);
+        append_key(line, is_json, "time");
+        append_text(line, is_json, now);
     }
-    append_key(line, "level");
-    append_text(line, level_names[level]);
-    append_key(line, "event");
-    append_text(line, event);
-    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
-        append_key(line, fields[i].key);
+    append_key(line, is_json, "level");
+    append_text(line, is_json, level_names[level]);
+    append_key(line, is_json, "event");
+    append_text(line, is_json, event);
+    for (int i = 0; i < LOG_FIELDS_MAX && fields[i].key; i++) {
+        append_key(line, is_json, fields[i].key);
         if (fields[i].text)
-            append_text(line, fields[i].text);
+            append_text(line, is_json, fields[i].text);
         else
             buffer_append_i64(line, fields[i].number);
     }
-    buffer_append_text(line, logger.json ? "}\n" : "\n");
+    buffer_append_text(line, is_json ? "}\n" : "\n");
 }
 
-/* Writes the line with one write(2), so that the lines of several threads do not mix. Only a pipe
- * or a full disk leaves a remainder. */
+/* Writes the bytes with one write(2), so that the lines of several threads do not mix. Returns the
+ * number of bytes that were written: fewer for a pipe that does not block or a full disk. */
+static size_t write_all(struct slice bytes)
+{
+    size_t done = 0;
+    while (done < bytes.len) {
+        ssize_t written = write(logger.fd, bytes.at + done, bytes.len - done);
+        if (written == 0 || (written < 0 && errno != EINTR))
+            break;
+        if (written > 0)
+            done += (size_t)written;
+    }
+    return done;
+}
+
+/* Writes the line, on a line of its own even if the previous one has no end. `line` begins with a
+ * line break for that case. */
 static void write_line(struct slice line)
 {
-    while (line.len > 0) {
-        ssize_t written = write(logger.fd, line.at, line.len);
-        if (written < 0 && errno != EINTR)
-            return;
-        if (written > 0)
-            line = slice_make(line.at + written, line.len - (size_t)written);
-    }
+    bool was_torn = atomic_exchange(&logger.is_torn, false);
+    struct slice bytes = was_torn ? line : slice_make(line.at + 1, line.len - 1);
+    size_t done = write_all(bytes);
+    if (done == 0 ? was_torn : done < bytes.len)
+        logger.is_torn = true;
 }
 
 /* Appends the line for the log ring, which shows the events of the running process. */
@@ -246,7 +263,7 @@ static void append_ring_line(struct buffer *line, enum log_level level, const ch
     buffer_append_text(line, "\",\"event\":");
     json_write_string(line, cut(event));
     buffer_append_text(line, ",\"fields\":{");
-    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
+    for (int i = 0; i < LOG_FIELDS_MAX && fields[i].key; i++) {
         if (i)
             buffer_append_byte(line, ',');
         json_write_key(line, fields[i].key);
@@ -268,7 +285,7 @@ static void sink_write(const struct log_sink *sink, enum log_level level, const 
     buffer_init(&line, LINE_BYTES_MAX);
     buffer_append_text(&line, "event=");
     append_plain_text(&line, event);
-    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
+    for (int i = 0; i < LOG_FIELDS_MAX && fields[i].key; i++) {
         buffer_append_format(&line, " %s=", fields[i].key);
         if (fields[i].text)
             append_plain_text(&line, fields[i].text);
@@ -295,6 +312,7 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
         return;
     }
     buffer_init(&line, LINE_BYTES_MAX);
+    buffer_append_byte(&line, '\n');
     append_line(&line, level, event, fields);
     if (!line.failed)
         write_line(buffer_slice(&line));

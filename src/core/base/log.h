@@ -43,8 +43,10 @@ struct log_sink {
 const struct log_sink *log_use_sink(const struct log_sink *sink);
 const struct log_sink *log_sink(void);
 
+enum { LOG_FIELDS_MAX = 16 };
+
 /* A field of log_event(LOG_INFO, "server started", LOG_TEXT("listen", address),
- * LOG_NUMBER("shards", n)). At most 12 fields. */
+ * LOG_NUMBER("shards", n)). The compiler rejects more than LOG_FIELDS_MAX fields. */
 struct log_field {
     const char *key;
     const char *text; /* NULL: use the number */
@@ -59,9 +61,17 @@ static inline struct log_field log_field_text(const char *key, const char *text)
 
 #define LOG_TEXT(KEY, TEXT) log_field_text((KEY), (TEXT))
 #define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
+#define LOG_FIELDS_CHECK(BYTES)                                                                    \
+    ((void)sizeof(struct {                                                                         \
+        _Static_assert((BYTES) <= (LOG_FIELDS_MAX + 1) * sizeof(struct log_field),                 \
+                       "a log event has at most LOG_FIELDS_MAX fields");                           \
+        char checked;                                                                              \
+    }))
 #define log_event(LEVEL, EVENT, ...)                                                               \
-    log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
+    (LOG_FIELDS_CHECK(sizeof((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})),          \
+     log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}}))
 
+/* Writes the fields up to the first one without a key. At most LOG_FIELDS_MAX. */
 void log_fields(enum log_level level, const char *event, const struct log_field *fields);
 
 #endif

@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -202,7 +204,7 @@ CLAIM(keeps_the_old_log_when_a_file_cannot_be_opened)
     assert_string_equal(written(path), HEAD "\"still here\"\n");
 }
 
-CLAIM(takes_twelve_fields_and_no_more)
+CLAIM(writes_sixteen_fields_and_no_more)
 {
     struct log_field fields[20];
 
@@ -210,8 +212,8 @@ CLAIM(takes_twelve_fields_and_no_more)
         fields[i] = LOG_NUMBER("n", i);
     start(LOG_INFO, false);
     log_fields(LOG_INFO, "many", fields);
-    assert_string_equal(written(path),
-                        HEAD "many n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7 n=8 n=9 n=10 n=11\n");
+    assert_string_equal(written(path), HEAD "many n=0 n=1 n=2 n=3 n=4 n=5 n=6 n=7 n=8 n=9 n=10 "
+                                            "n=11 n=12 n=13 n=14 n=15\n");
 }
 
 CLAIM(keeps_errno_unchanged)
@@ -247,6 +249,68 @@ CLAIM(never_mixes_lines_of_two_threads)
         assert_string_equal(by, again);
     }
     assert_int_equal(lines, 2000);
+}
+
+static void *change_format(void *is_over)
+{
+    for (bool json = false; !atomic_load((atomic_bool *)is_over); json = !json)
+        log_set(LOG_INFO, json);
+    return NULL;
+}
+
+CLAIM(never_mixes_two_formats_in_a_line)
+{
+    pthread_t threads[4], changer;
+    char name[] = "a";
+    atomic_bool is_over = false;
+    struct json_value value;
+
+    start(LOG_INFO, false);
+    assert_int_equal(pthread_create(&changer, NULL, change_format, &is_over), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_many, name), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    is_over = true;
+    pthread_join(changer, NULL);
+    written(path);
+    for (char *line = content, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        if (line[0] == '{')
+            assert_true(json_check(slice_of(line), &value, NULL));
+        else
+            assert_string_equal(line, HEAD "seen by=a again=a");
+    }
+}
+
+CLAIM(a_full_pipe_leaves_the_next_line_whole)
+{
+    int ends[2], own = dup(STDERR_FILENO);
+    char filler[256], got[1 << 17];
+
+    memset(filler, '.', sizeof filler);
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
+    dup2(ends[1], STDERR_FILENO);
+    bool is_open = log_open(NULL, LOG_INFO, false);
+    /* A line of more than PIPE_BUF bytes is written in parts: here its second part has no room. */
+    struct log_field fields[LOG_FIELDS_MAX + 1] = {0};
+    for (int i = 0; i < LOG_FIELDS_MAX; i++)
+        fields[i] = LOG_TEXT("text", filler);
+    filler[sizeof filler - 1] = '\0';
+    log_fields(LOG_INFO, "long", fields);
+    ssize_t first = read(ends[0], got, sizeof got);
+    log_event(LOG_INFO, "next");
+    ssize_t second = read(ends[0], got + first, sizeof got - (size_t)first);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(is_open && log_open(NULL, LOG_INFO, false));
+    assert_int_equal(first, 4096);
+    assert_true(second > 0);
+    got[first + second] = '\0';
+    assert_string_equal(got + first, "\n" HEAD "next\n");
 }
 
 /* Standard error is the file, and the environment names it as the journal, rightly or wrongly. */
