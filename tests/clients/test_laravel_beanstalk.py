@@ -33,10 +33,14 @@ def app(tmp_path, monkeypatch):
     monkeypatch.setattr(test_laravel, "LARAVEL", str(tmp_path / "autoload.php"))
     port = free_port()
     server = Server(tmp_path / "server", ["--beanstalk", f"127.0.0.1:{port}"]).start()
-    found = App(server, tmp_path)
-    (tmp_path / "queue.php").write_text("<?php\n" + CONFIG.replace("11300", str(port)), encoding="utf-8")
-    yield found
-    assert server.terminate() == 0
+    try:
+        found = App(server, tmp_path)
+        assert "11300" in CONFIG
+        (tmp_path / "queue.php").write_text("<?php\n" + CONFIG.replace("11300", str(port)), encoding="utf-8")
+        yield found
+    finally:
+        ended = server.terminate()
+    assert ended == 0
 
 
 def test_processes_later_releases_and_keeps_failed_jobs(app):
@@ -44,6 +48,7 @@ def test_processes_later_releases_and_keeps_failed_jobs(app):
     deadline = time.monotonic() + 20
     while len(app.lines()) < 7 and time.monotonic() < deadline:
         app.work()
+    assert len(app.lines()) >= 7, f"not all lines after 20 s: {app.lines()}"
     assert sorted(app.lines()) == sorted([
         "at once: attempt 1", "in a second: attempt 1", "again: attempt 1", "again: attempt 2",
         "fails: attempt 1", "fails: attempt 2", "fails: failed, the bank is down",

@@ -49,13 +49,13 @@ static inline void buffer_append_byte(struct buffer *buffer, char byte)
         buffer_append(buffer, &byte, 1);
 }
 
-/* Appends `slice` and returns the copy. The copy is lost when the buffer grows: to keep several
- * copies, reserve space for all of them first. */
+/* Appends `slice` and returns the copy; an empty slice if that failed. An append that grows the
+ * buffer invalidates all earlier copies: to keep several, reserve space for all of them first. */
 static inline struct slice buffer_append_copy(struct buffer *buffer, struct slice slice)
 {
-    const char *at = buffer->at + buffer->len;
     buffer_append_slice(buffer, slice);
-    return slice_make(at, slice.len);
+    return buffer->failed ? slice_make(NULL, 0)
+                          : slice_make(buffer->at + buffer->len - slice.len, slice.len);
 }
 
 static inline struct slice buffer_slice(const struct buffer *buffer)

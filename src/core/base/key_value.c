@@ -11,21 +11,23 @@ static char *trim_blanks(char *text)
     return text;
 }
 
-static void cut_comment(char *line)
+/* Returns whether the line has a comment. */
+static bool cut_comment(char *line)
 {
     for (char *at = line; (at = strchr(at, '#')); at++)
         if (at == line || at[-1] == ' ' || at[-1] == '\t') {
             *at = '\0';
-            return;
+            return true;
         }
+    return false;
 }
 
 enum key_value_line key_value_parse(char *line, struct key_value *out)
 {
-    cut_comment(line);
+    bool has_comment = cut_comment(line);
     char *key = trim_blanks(line);
     char *equals = strchr(key, '=');
-    *out = (struct key_value){.key = key, .value = key + strlen(key)};
+    *out = (struct key_value){.key = key, .value = key + strlen(key), .has_comment = has_comment};
     if (!*key)
         return KEY_VALUE_NOTHING;
     if (!equals)

@@ -7,6 +7,8 @@
 #ifndef TARRY_BASE_KEY_VALUE_H
 #define TARRY_BASE_KEY_VALUE_H
 
+#include <stdbool.h>
+
 enum key_value_line {
     KEY_VALUE_PAIR = 1,
     KEY_VALUE_NOTHING, /* blank or a comment */
@@ -15,6 +17,7 @@ enum key_value_line {
 
 struct key_value {
     char *key, *value; /* within the line, ending with NUL; "" if missing */
+    bool has_comment;  /* a comment follows on the line: a secret with a '#' may have been cut */
 };
 
 /* Splits the line in place. */

@@ -358,9 +358,11 @@ static int set_ca_file(const struct line *line)
 static const struct {
     const char *key;
     int (*read)(const struct line *line);
+    bool is_secret;
 } readers[] = {
-    {"allow-host", add_host},       {"allow-network", add_network}, {"sign", add_key},
-    {"credential", add_credential}, {"command", add_command},       {"ca-file", set_ca_file},
+    {"allow-host", add_host, false}, {"allow-network", add_network, false},
+    {"sign", add_key, true},         {"credential", add_credential, true},
+    {"command", add_command, false}, {"ca-file", set_ca_file, false},
 };
 enum { READERS = sizeof readers / sizeof readers[0] };
 
@@ -394,6 +396,9 @@ int policy_read_line(struct policy *policy, char *text, const char *where,
             continue;
         if (!*line.value)
             return line_refuse(&line, "'%s' has no value, write: %s = value", pair.key, pair.key);
+        if (readers[i].is_secret && pair.has_comment)
+            return line_refuse(&line, "a comment after a secret, move it to a line of its own; "
+                                      "write a '#' of the secret as %%23");
         return readers[i].read(&line);
     }
     return line_refuse_key(&line, pair.key);

@@ -2,11 +2,12 @@
 
 #include "load/load.h"
 
-void load_body_init(struct load_body *body, size_t bytes)
+bool load_body_init(struct load_body *body, size_t bytes)
 {
     buffer_init(&body->filler, LOAD_BODY_BYTES_MAX);
     for (size_t i = LOAD_STAMP_BYTES; i < bytes; i++)
         buffer_append_byte(&body->filler, (char)('a' + i % 26));
+    return !body->filler.failed;
 }
 
 void load_body_fini(struct load_body *body)

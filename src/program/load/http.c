@@ -202,7 +202,8 @@ static void write_headers(char out[HEADERS_BYTES], const struct load_plan *plan)
              plan->token ? "\r\n" : "");
 }
 
-static void open_texts(struct load_speech *speech, const struct load_plan *plan)
+/* Returns false if memory is short. */
+static bool open_texts(struct load_speech *speech, const struct load_plan *plan)
 {
     char host[HEADERS_BYTES];
     write_headers(host, plan);
@@ -221,7 +222,21 @@ static void open_texts(struct load_speech *speech, const struct load_plan *plan)
                          plan->topic, plan->take_max, host);
     buffer_append_format(&speech->ack,
                          "POST /v1/ack %sContent-Type: application/json\r\nContent-Length: ", host);
-    load_body_init(&speech->body, plan->body_bytes);
+    return load_body_init(&speech->body, plan->body_bytes);
+}
+
+static void http_close(struct load_speech *speech)
+{
+    if (!speech)
+        return;
+    buffer_fini(&speech->push);
+    buffer_fini(&speech->push_tail);
+    buffer_fini(&speech->batch);
+    buffer_fini(&speech->line);
+    buffer_fini(&speech->take);
+    buffer_fini(&speech->ack);
+    load_body_fini(&speech->body);
+    free(speech);
 }
 
 static struct load_speech *http_open(const struct load_plan *plan, uint32_t run,
@@ -238,22 +253,11 @@ static struct load_speech *http_open(const struct load_plan *plan, uint32_t run,
                               &speech->line, &speech->take,      &speech->ack};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         buffer_init(texts[i], LOAD_BODY_BYTES_MAX + HEADERS_BYTES + TEXT_BYTES);
-    open_texts(speech, plan);
-    return speech;
-}
-
-static void http_close(struct load_speech *speech)
-{
-    if (!speech)
-        return;
-    buffer_fini(&speech->push);
-    buffer_fini(&speech->push_tail);
-    buffer_fini(&speech->batch);
-    buffer_fini(&speech->line);
-    buffer_fini(&speech->take);
-    buffer_fini(&speech->ack);
-    load_body_fini(&speech->body);
-    free(speech);
+    if (open_texts(speech, plan))
+        return speech;
+    snprintf(problem, LOAD_TEXT_BYTES_MAX, "out of memory");
+    http_close(speech);
+    return NULL;
 }
 
 static void append_buffer(struct buffer *out, const struct buffer *text)

@@ -110,6 +110,14 @@ static bool read_environment(struct config *config, config_environment *environm
     return true;
 }
 
+/* Returns the number of bytes of the text that an error may show: the first word, which may be the
+ * name of an option. What follows, and every other text, may be a password. */
+static int shown_bytes(const char *key)
+{
+    size_t len = strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");
+    return (int)(len < 64 ? len : 64);
+}
+
 /* Reads a line; `where` is FILE:LINE. */
 static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
 {
@@ -118,15 +126,17 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     const char *key = pair.key;
     if (what == KEY_VALUE_NOTHING)
         return true;
+    int shown = shown_bytes(key);
+    const char *hidden = key[shown] ? "…" : "";
     if (what == KEY_VALUE_BAD)
-        return error_text(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.64s', write: key = value",
-                          where, key);
+        return error_text(error, CONFIG_ERROR_BYTES, "%s: no '=' in '%.*s%s', write: key = value",
+                          where, shown, key, hidden);
 
     const struct option *option = config_option_find(key);
     if (!option) {
         const char *nearest = config_option_nearest(key);
-        return error_text(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.64s', %s%s", where, key,
-                          nearest ? "did you mean " : "see 'tarry help serve'",
+        return error_text(error, CONFIG_ERROR_BYTES, "%s: unknown key '%.*s%s', %s%s", where, shown,
+                          key, hidden, nearest ? "did you mean " : "see 'tarry help serve'",
                           nearest ? nearest : "");
     }
     if (option->offset == offsetof(struct config, config))

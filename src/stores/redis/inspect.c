@@ -146,18 +146,18 @@ static int read_master(struct redis_sync_connection *connection, enum redis_kind
 
 /* ---- all masters ---- */
 
-/* Returns the commands that raise the durability of a master to the required one. */
-static const char *remedy(enum redis_durability required)
+/* Returns how to raise the durability of a master from `found` to the required one. */
+static const char *remedy(enum redis_durability found, enum redis_durability required)
 {
+    if (found == REDIS_DURABILITY_UNKNOWN)
+        return "let this user read its configuration (ACL: +config|get)";
     switch (required) {
     case REDIS_DURABILITY_ALWAYS:
-        return "CONFIG SET appendonly yes, CONFIG SET appendfsync always, CONFIG REWRITE";
+        return "run: CONFIG SET appendonly yes, CONFIG SET appendfsync always, CONFIG REWRITE";
     case REDIS_DURABILITY_EVERYSEC:
-        return "CONFIG SET appendonly yes, CONFIG SET appendfsync everysec, CONFIG REWRITE";
-    case REDIS_DURABILITY_NO:
-        return "CONFIG SET appendonly yes, CONFIG REWRITE";
+        return "run: CONFIG SET appendonly yes, CONFIG SET appendfsync everysec, CONFIG REWRITE";
     default:
-        return "let this user read its configuration (ACL: +config|get)";
+        return "run: CONFIG SET appendonly yes, CONFIG REWRITE";
     }
 }
 
@@ -169,13 +169,13 @@ static int check_durability(const struct redis_sync_connection *connection,
         return 0;
     return REDIS_REPORT(connection->report, -EINVAL,
                         "redis at '%s' promises less than --require-durability %s: it is '%s' "
-                        "(appendonly %s, appendfsync %s), run: %s",
+                        "(appendonly %s, appendfsync %s), %s",
                         connection->place, redis_durability_name(required),
                         redis_durability_name(master->durability),
                         master->durability == REDIS_DURABILITY_MEMORY    ? "no"
                         : master->durability == REDIS_DURABILITY_UNKNOWN ? "unknown"
                                                                          : "yes",
-                        master->sync, remedy(required));
+                        master->sync, remedy(master->durability, required));
 }
 
 static int read_masters(const struct redis_url *url, const struct redis_options *options,

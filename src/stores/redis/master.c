@@ -19,7 +19,9 @@ void redis_info_field(const char *info, const char *key, char out[REDIS_FIELD_BY
 static const char *config_value(const redisReply *reply, const char *name)
 {
     for (size_t i = 0; i + 1 < reply->elements; i += 2)
-        if (strcmp(reply->element[i]->str, name) == 0)
+        if (reply->element[i]->type == REDIS_REPLY_STRING &&
+            reply->element[i + 1]->type == REDIS_REPLY_STRING &&
+            strcmp(reply->element[i]->str, name) == 0)
             return reply->element[i + 1]->str;
     return "";
 }
@@ -50,18 +52,21 @@ void redis_master_hear_config(struct redis_master *out, const redisReply *config
         }
 }
 
-/* Returns whether Redis rejects commands that need memory, by the rule that Redis itself
- * applies. */
-static bool is_full(const char *info)
+static uint64_t info_number(const char *info, const char *key)
 {
     char field[REDIS_FIELD_BYTES];
-    redis_info_field(info, "maxmemory", field);
-    uint64_t most = strtoull(field, NULL, 10);
-    redis_info_field(info, "used_memory", field);
-    uint64_t used = strtoull(field, NULL, 10);
-    redis_info_field(info, "mem_not_counted_for_evict", field);
-    uint64_t uncounted = strtoull(field, NULL, 10);
-    return most && used > most && used - uncounted > most;
+    redis_info_field(info, key, field);
+    return strtoull(field, NULL, 10);
+}
+
+/* Returns whether Redis rejects commands that need memory: used_memory without the buffers of
+ * replicas and of the append-only file is above maxmemory (getMaxmemoryState in Redis). */
+static bool is_full(const char *info)
+{
+    uint64_t most = info_number(info, "maxmemory"), used = info_number(info, "used_memory"),
+             uncounted = info_number(info, "mem_not_counted_for_evict");
+    uint64_t counted = used > uncounted ? used - uncounted : 0;
+    return most && counted > most;
 }
 
 void redis_master_hear_room(struct redis_master *out, const char *info)
@@ -87,12 +92,9 @@ enum redis_durability redis_master_durability(const struct redis_master *master)
 
 void redis_master_hear_info(struct redis_master *out, const char *info)
 {
-    char field[REDIS_FIELD_BYTES];
     redis_master_hear_room(out, info);
-    redis_info_field(info, "connected_slaves", field);
-    out->replicas = (uint32_t)strtoul(field, NULL, 10);
-    redis_info_field(info, "maxmemory", field);
-    out->maxmemory_bytes = strtoull(field, NULL, 10);
+    out->replicas = (uint32_t)info_number(info, "connected_slaves");
+    out->maxmemory_bytes = info_number(info, "maxmemory");
     out->durability = REDIS_DURABILITY_UNKNOWN;
     out->sync = "unknown";
     if (redis_info_is(info, "aof_enabled", "0")) {

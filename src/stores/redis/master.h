@@ -25,7 +25,10 @@ struct redis_master {
     enum redis_durability durability; /* without regard to the policy */
     const char *sync;
     bool snapshots, loads_torn;
-    bool is_full; /* rejects writes that need memory */
+    /* Rejects writes: memory is full, or the append-only file cannot be written. A failed snapshot
+     * is left out: whether it stops writes depends on settings that may change at any time, so the
+     * first rejected write (MISCONF) reports it. */
+    bool is_full;
     uint32_t replicas;
     uint32_t min_replicas;    /* min-replicas-to-write: with fewer replicas it rejects writes */
     uint64_t maxmemory_bytes; /* 0: no limit, or unknown */

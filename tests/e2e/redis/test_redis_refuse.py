@@ -77,6 +77,14 @@ def test_rejects_insufficient_durability_with_advice(aof, required, change, star
         assert started.terminate() == 0
 
 
+@pytest.mark.parametrize("required", ["memory", "everysec", "always"])
+def test_a_hidden_configuration_is_the_first_thing_to_mend(required):
+    with RedisServer("--appendonly", "yes", "--rename-command", "CONFIG", "") as server:
+        said = refused("--store", server.url, "--require-durability", required)
+        assert "it is 'unknown' (appendonly unknown, appendfsync unknown), let this user read its configuration (ACL: +config|get)" in said
+        assert "run:" not in said and "CONFIG SET" not in said
+
+
 def test_refuses_a_replica_and_names_its_master():
     with RedisServer() as master, RedisServer("--replicaof", "127.0.0.1", master.port) as replica:
         eventually(lambda: replica.info("replication")["master_link_status"] == "up")

@@ -58,6 +58,22 @@ CLAIM(keeps_its_content_when_an_append_fails)
     buffer_fini(&buffer);
 }
 
+CLAIM(a_copy_is_in_the_buffer_even_if_the_append_grows_it)
+{
+    struct buffer buffer;
+
+    buffer_init(&buffer, 200);
+    for (int i = 0; i < 3; i++) {
+        struct slice copy = buffer_append_copy(
+            &buffer, slice_of("a text of more than sixty-four bytes, which makes the buffer grow"));
+        assert_ptr_equal(copy.at + copy.len, buffer.at + buffer.len);
+        assert_true(slice_is(copy, "a text of more than sixty-four bytes, which makes the buffer "
+                                   "grow"));
+    }
+    assert_int_equal(buffer_append_copy(&buffer, slice_of("no room")).len, 0);
+    buffer_fini(&buffer);
+}
+
 CLAIM(refuses_sizes_that_overflow)
 {
     struct buffer buffer;

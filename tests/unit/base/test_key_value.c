@@ -37,6 +37,7 @@ CLAIM(lines_follow_the_format)
         CASE_HOLDS(cases[i].what, key_value_parse(line, &pair) == cases[i].is);
         CASE_HOLDS(cases[i].what, strcmp(pair.key, cases[i].key) == 0);
         CASE_HOLDS(cases[i].what, strcmp(pair.value, cases[i].value) == 0);
+        CASE_HOLDS(cases[i].what, pair.has_comment == (strstr(cases[i].line, "# ") != NULL));
     }
 }
 

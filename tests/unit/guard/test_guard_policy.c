@@ -18,7 +18,7 @@ CLAIM(keys_of_a_name_come_in_the_files_order)
 {
     struct guard *guard = guard_rig_open("sign = shop whsec_" KEY_24 "\n"
                                          "sign = other whsec_" KEY_64 "\n"
-                                         "  sign=shop\twhsec_" KEY_64 "  # the new one\n");
+                                         "  sign=shop\twhsec_" KEY_64 "  \n");
     struct guard_key keys[GUARD_KEYS_MAX];
     assert_int_equal(guard_find_keys(guard, slice_of("shop"), keys), 2);
     assert_int_equal(keys[0].bytes, 24);
@@ -127,6 +127,9 @@ static const struct {
 } slips[] = {
     {"allow-host", "no '='"},
     {"sesame", "no '='"},
+    {"sign = shop whsec_" KEY_24 " # sesame", "a comment after a secret"},
+    {"credential = http://a TOKEN #sesame", "a comment after a secret"},
+    {"credential = http://a user pass\t#sesame", "a comment after a secret"},
     {"allow-hots = a", "did you mean 'allow-host'"},
     {"sing = shop sesame", "did you mean 'sign'"},
     {"password = sesame", "unknown key, use allow-host"},
@@ -161,7 +164,7 @@ static const struct {
     {"credential = https://h a:b sesame", "cannot contain ':'"},
     {"credential = https://h", "write: credential ="},
     {"credential = amqp://h user sesame more", "write: credential ="},
-    {"credential = amqp://h user #sesame", "write: credential ="},
+    {"credential = amqp://h user #sesame", "write a '#' of the secret as %23"},
     {"credential = amqp://user:sesame@h user sesame", "bad origin"},
     {"credential = amqp://h/vhost user sesame", "bad origin"},
     {"credential = amqp://h,i user sesame", "bad origin"},

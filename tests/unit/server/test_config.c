@@ -325,7 +325,12 @@ CLAIM(names_file_and_line_of_a_fault)
         const char *text, *error, *sentence;
     } rows[] = {
         {"data = /x\nshard = 2\n", ":2: unknown key 'shard', did you mean shards", "unknown key"},
-        {"\n\nshards 2\n", ":3: no '=' in 'shards 2', write: key = value", "no equals sign"},
+        {"\n\nshards 2\n", ":3: no '=' in 'shards…', write: key = value", "no equals sign"},
+        {"shards\n", ":1: no '=' in 'shards', write: key = value", "only a key"},
+        {"store redis://:sesame@h\n", ":1: no '=' in 'store…', write: key = value",
+         "no password in an error"},
+        {"redis://:sesame@h/?x=1\n", ":1: unknown key 'redis…', see 'tarry help serve'",
+         "no password of a lone URL"},
         {"shards = 1\nshards = 2\n", ":2: 'shards' is given twice, remove one", "a key twice"},
         {"max-topics = 0\n", ":1: bad value '0' for 'max-topics', give a number from 1 to 1000000",
          "bad value"},
