@@ -163,7 +163,7 @@ enum mysql_part { /* Bits. The first two are the first part of the dialect's int
                   MYSQL_PART_ROLLBACK = 8
 };
 
-/* What a transaction does, in this order (the table in stages.c). */
+/* What a transaction does, in this order (the table in transaction.c). */
 enum mysql_stage {
     MYSQL_STAGE_BEGIN = 1,
     MYSQL_STAGE_HEAR,     /* reads notifications of other servers */
@@ -279,15 +279,13 @@ static inline bool mysql_is_step(const struct sql_call *call)
             call->command->topic.verb == QUEUE_TOPIC_REDRIVE);
 }
 
-/* ---- faults (fault.c): only the first one of a transaction counts ---- */
+/* ---- faults (wire.c): only the first one of a transaction counts ---- */
 
 void mysql_note_fault(struct mysql_link *link, enum sql_fault_kind kind, const char *state,
                       const char *message);
 void mysql_note_no_memory(struct mysql_link *link);
-/* Records the library's error. Returns true if the connection is lost. */
-bool mysql_note_error(struct mysql_link *link);
 
-/* ---- flights (flight.c): building the text and its list of steps ---- */
+/* ---- flights (wire.c): building the text and its list of steps ---- */
 
 void mysql_flight_begin(struct mysql_link *link);
 /* Begins a statement: the caller appends to the returned text until the next call. The text's
@@ -321,7 +319,7 @@ enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
 /* Shuts the connection down and lets a pending call of the library notice this. */
 void mysql_flight_abandon(struct mysql_link *link);
 
-/* ---- the transaction (stages.c) ---- */
+/* ---- the transaction (transaction.c) ---- */
 
 /* Begins a transaction: appends its first flight. Returns false if out of memory. */
 bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn);
@@ -333,7 +331,7 @@ void mysql_transaction_rollback(struct mysql_link *link);
 /* Passes the results of a part to its calls. */
 void mysql_transaction_part_over(struct mysql_link *link);
 
-/* ---- the topics that calls name (wanted.c) ---- */
+/* ---- the topics that calls name (topics.c) ---- */
 
 bool mysql_want_topics(struct mysql_link *link); /* false if out of memory */
 /* Marks topics that pushes must create. */
@@ -347,7 +345,6 @@ void mysql_append_new_topics(struct mysql_link *link);
 
 /* ---- topics (topics.c) ---- */
 
-struct mysql_topic *mysql_topic_want(struct mysql_link *link, struct slice name);
 struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t number);
 bool mysql_topics_are_read(const struct mysql_link *link);
 bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
@@ -358,19 +355,19 @@ bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane);
 void mysql_topics_begin(struct mysql_link *link);
 void mysql_topics_free(struct mysql_link *link);
 
-/* ---- the rows that calls name (locks.c) ---- */
+/* ---- the rows that calls name (rows.c) ---- */
 
 void mysql_append_locks(struct mysql_link *link);
 /* Reads rows. `step->call`: the call that has selected them itself, or NULL. */
 mysql_reader mysql_read_rows;
 
-/* ---- counts and notifications (news.c) ---- */
+/* ---- counts and notifications (notifications.c) ---- */
 
 void mysql_append_tallies(struct mysql_link *link);
 void mysql_append_news(struct mysql_link *link);
 void mysql_append_hear(struct mysql_link *link);
 
-/* ---- messages with events (messages.c) ---- */
+/* ---- messages with events (notifications.c) ---- */
 
 void mysql_append_messages(struct mysql_link *link); /* about the transaction */
 /* Appends a query for messages that servers wrote since the last one. */
@@ -386,10 +383,8 @@ void mysql_rows_clear(struct mysql_link *link);
 /* Finds or creates the row of an id in the transaction. Returns NULL if out of memory. */
 struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *topic,
                                  struct slice id);
-int mysql_place_compare(const struct mysql_place *a, const struct mysql_place *b);
 struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place);
-extern const char mysql_row_columns[], mysql_ack_columns[];
-bool mysql_ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths);
+extern const char mysql_row_columns[];
 /* Appends a condition that names rows of one topic and lane, without its last bracket. It compares
  * with rows of values, since the database searches such a list by bisection, but would test a list
  * of conditions one by one. */
@@ -401,18 +396,10 @@ void mysql_append_single_place(struct buffer *out, const struct mysql_place *pla
  * its own rows, the transaction fails immediately. Its calls are then repeated separately, with
  * each row named individually. */
 enum { MYSQL_RUN_MIN = 16 }; /* for fewer rows, a statement costs more than it saves */
-/* Adds the next row in table order. Returns false if it does not belong to the run, which is then
- * unchanged. */
-bool mysql_run_add(struct mysql_run *run, const struct mysql_place *place, uint64_t delivery,
-                   int64_t taken_ms);
 void mysql_append_span(struct buffer *out, const struct mysql_place *first,
                        const struct mysql_place *last);
-void mysql_append_run(struct buffer *out, const struct mysql_run *run); /* the whole condition */
 /* Prefix of a statement that changes a run. With it, MariaDB does not wait for locks. */
 extern const char mysql_no_wait[];
-/* Fills in a row from the result of a statement with those columns. Returns NULL if out of memory. */
-struct mysql_row *mysql_row_read(struct mysql_link *link, MYSQL_ROW row,
-                                 const unsigned long *lengths);
 /* Appends statements for all rows that the transaction has changed. */
 void mysql_append_rows(struct mysql_link *link);
 
