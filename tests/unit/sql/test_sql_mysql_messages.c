@@ -1,6 +1,6 @@
 /* Messages of events as MariaDB and MySQL have them: bounded in a row and in a second, and each event is in one or counted. */
 #include "base/clock.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"
@@ -10,25 +10,25 @@
 
 enum { EVENTS = 6000, ROW_BYTES = 60000, SECOND_BYTES = 2 << 20, TURNS = 5 };
 
-static struct mysql_link maria;
+static struct mysql_link link;
 static struct sql_context context;
 
 static void begin(void)
 {
-    maria = (struct mysql_link){.context = &context, .now_ms = 1700000000000};
+    link = (struct mysql_link){.context = &context, .now_ms = 1700000000000};
     context = (struct sql_context){.server = 7};
-    buffer_init(&maria.text, 16 << 20);
+    buffer_init(&link.wire.text, 16 << 20);
     sql_effects_init(&context.effects);
     context.effects.tells = true;
 }
 
 static void end(void)
 {
-    mysql_messages_free(&maria);
-    mysql_steps_fini(&maria.steps);
-    mysql_ends_fini(&maria.ends);
-    mysql_ends_fini(&maria.packet_steps);
-    buffer_fini(&maria.text);
+    mysql_messages_free(&link);
+    mysql_steps_fini(&link.wire.steps);
+    mysql_ends_fini(&link.wire.ends);
+    mysql_ends_fini(&link.wire.packet_steps);
+    buffer_fini(&link.wire.text);
     sql_effects_fini(&context.effects);
 }
 
@@ -54,12 +54,12 @@ static struct told read_text(void)
 {
     static const char head[] = "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ";
     struct told told = {0};
-    if (!maria.text.len)
+    if (!link.wire.text.len)
         return told;
-    buffer_append_byte(&maria.text, '\0');
-    assert_false(maria.text.failed);
-    assert_memory_equal(maria.text.at, head, sizeof head - 1);
-    for (const char *at = maria.text.at + sizeof head - 1; *at;) {
+    buffer_append_byte(&link.wire.text, '\0');
+    assert_false(link.wire.text.failed);
+    assert_memory_equal(link.wire.text.at, head, sizeof head - 1);
+    for (const char *at = link.wire.text.at + sizeof head - 1; *at;) {
         unsigned long long number, lost;
         int len = 0;
         assert_int_equal(sscanf(at, "(1700000000000,7,%llu,%llu,'%n", &number, &lost, &len), 2);
@@ -82,10 +82,10 @@ static struct told read_text(void)
 
 static struct told append_turn(size_t events)
 {
-    mysql_flight_begin(&maria);
-    maria.messages_said = 0;
+    mysql_flight_begin(&link);
+    link.outbox.written = 0;
     tell(events);
-    mysql_append_messages(&maria);
+    mysql_append_messages(&link);
     return read_text();
 }
 
@@ -93,18 +93,18 @@ CLAIM(a_transaction_without_events_sends_nothing)
 {
     begin();
     assert_int_equal(append_turn(0).rows, 0);
-    assert_int_equal(maria.steps.count, 0);
+    assert_int_equal(link.wire.steps.count, 0);
     end();
 }
 
 CLAIM(a_long_turn_is_several_rows_of_one_statement_numbered_on)
 {
     begin();
-    maria.message_number = 41;
+    link.outbox.number = 41;
     struct told told = append_turn(EVENTS);
-    assert_int_equal(maria.steps.count, 1);
+    assert_int_equal(link.wire.steps.count, 1);
     assert_true(told.rows > 2);
-    assert_int_equal(told.rows, maria.messages_said);
+    assert_int_equal(told.rows, link.outbox.written);
     assert_int_equal(told.first_number, 42);
     assert_int_equal(told.last_number, 41 + told.rows);
     assert_int_equal(told.lines, EVENTS);

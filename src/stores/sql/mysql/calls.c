@@ -1,6 +1,7 @@
 /* Calls with statements of their own: queries, topic calls, and operations of the server itself. */
+#include "sql/mysql/calls.h"
 #include "queue/cursor.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 #include "sql/topic_figures.h"
 
 #include <stdlib.h>
@@ -305,7 +306,7 @@ static struct mysql_topic *topic_of(const struct mysql_link *link, const struct 
 {
     struct slice name = call->command->kind == COMMAND_LIST ? call->command->list.topic
                                                             : call->command->topic.topic;
-    return mysql_names_find(&link->names, name);
+    return mysql_names_find(&link->topics.names, name);
 }
 
 static void append_history_of(struct mysql_link *link, struct sql_call *call)
@@ -426,7 +427,8 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
                          (int)settings->push_rate.unit, (long long)settings->history_ms);
     mysql_quote_bytes(out, settings->extension);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
-    link->wants_days = link->wants_days || settings->history_ms > topic->settings.history_ms;
+    link->history.wants_days =
+        link->history.wants_days || settings->history_ms > topic->settings.history_ms;
     if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
         return;
     out = mysql_statement(link, NULL);
@@ -529,14 +531,14 @@ static void append_forecast(struct mysql_link *link, struct sql_call *call)
 {
     call->forecast = calloc(1, sizeof *call->forecast);
     if (!call->forecast) {
-        link->text.failed = true;
+        link->wire.text.failed = true;
         return;
     }
     call->forecast->from_ms = call->command->forecast.from_ms;
     struct slice name = call->command->forecast.topic;
     long long now = (long long)link->now_ms, from = (long long)call->forecast->from_ms;
     if (name.len) {
-        const struct mysql_topic *topic = mysql_names_find(&link->names, name);
+        const struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
         if (!topic || !topic->number) {
             call->status = QUEUE_NOT_FOUND;
             return;
@@ -580,7 +582,7 @@ static void append_finds(struct mysql_link *link, struct sql_call *call)
         buffer_append_text(text, " AND j.id=");
         mysql_quote(text, out->id);
     }
-    link->text.failed = link->text.failed || !call->items;
+    link->wire.text.failed = link->wire.text.failed || !call->items;
 }
 
 static void append_command(struct mysql_link *link, struct sql_call *call)

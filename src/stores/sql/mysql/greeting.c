@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "sql/mysql/link.h"
 #include "sql/mysql/schema.h"
-#include "sql/mysql/turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>

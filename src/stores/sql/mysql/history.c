@@ -1,6 +1,6 @@
 /* The history of attempts and jobs, for topics that keep it. Events are recorded by the rules and
  * written with the rows. */
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ void mysql_history_note(struct mysql_link *link, const struct mysql_row *row, co
         return;
     if (consumer.len)
         memcpy(noted.consumer, consumer.at, consumer.len);
-    if (!mysql_events_add(&link->events, noted))
+    if (!mysql_events_add(&link->history.events, noted))
         link->context->effects.failed = true;
 }
 
@@ -43,7 +43,7 @@ void mysql_append_history(struct mysql_link *link)
     enum { STATEMENT_BYTES = 256 * 1024 };
     struct buffer *out = NULL;
     size_t begun = 0;
-    for (size_t i = 0; i < link->events.count; i++) {
+    for (size_t i = 0; i < link->history.events.count; i++) {
         if (!out || out->len - begun > STATEMENT_BYTES) {
             out = mysql_statement(link, NULL);
             begun = out->len;
@@ -52,7 +52,7 @@ void mysql_append_history(struct mysql_link *link)
         } else {
             buffer_append_byte(out, ',');
         }
-        append_event(out, link, &link->events.at[i]);
+        append_event(out, link, &link->history.events.at[i]);
     }
 }
 
@@ -61,10 +61,10 @@ void mysql_append_history_days(struct mysql_link *link)
     enum { UPKEEPS = 60 }; /* one upkeep per second */
     EACH_CALL(link, call)
     {
-        if (call->kind == SQL_CALL_UPKEEP && link->upkeeps++ % UPKEEPS == 0)
-            link->wants_days = true;
+        if (call->kind == SQL_CALL_UPKEEP && link->history.upkeeps++ % UPKEEPS == 0)
+            link->history.wants_days = true;
     }
-    if (link->wants_days)
+    if (link->history.wants_days)
         buffer_append_text(mysql_statement_of(link, (struct mysql_step){.is_optional = true}),
                            "CALL tarry.server_history_days()");
 }

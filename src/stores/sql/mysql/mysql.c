@@ -1,10 +1,10 @@
 /* The dialect's table: a link, its transactions and its life cycle. */
+#include "sql/mysql/link.h"
 #include "base/clock.h"
 #include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
 #include "sql/mysql/mysql.h"
 #include "sql/mysql/schema.h"
-#include "sql/mysql/turn.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -63,7 +63,7 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
     int ready = (events & SQL_READABLE ? MYSQL_WAIT_READ : 0) |
                 (events & SQL_WRITABLE ? MYSQL_WAIT_WRITE : 0);
     link->context = context;
-    while (link->is_in_flight) {
+    while (link->wire.is_in_flight) {
         enum mysql_flight_state state = mysql_flight_advance(link, ready);
         if (state == MYSQL_FLIGHT_WAITS)
             return SQL_UNDER_WAY;
@@ -85,11 +85,11 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
 static bool on_next_news(struct sql_link *base, struct sql_news *out)
 {
     struct mysql_link *link = link_of(base);
-    if (link->news_at < link->news.count) {
-        *out = link->news.at[link->news_at++];
+    if (link->inbox.news_at < link->inbox.news.count) {
+        *out = link->inbox.news.at[link->inbox.news_at++];
         return true;
     }
-    link->news_at = link->news.count = 0;
+    link->inbox.news_at = link->inbox.news.count = 0;
     return mysql_next_message(link, out);
 }
 
@@ -103,7 +103,7 @@ static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
         free(link);
         return false;
     }
-    buffer_init(&link->text, TEXT_BYTES_MAX);
+    buffer_init(&link->wire.text, TEXT_BYTES_MAX);
     link->link.dialect = &sql_mysql;
     link->packet_bytes_max = packet_bytes_max;
     link->is_mariadb = mysql_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
@@ -124,23 +124,23 @@ static bool on_migrate(const char *url, char *error, size_t error_bytes)
 static void on_close(struct sql_link *base)
 {
     struct mysql_link *link = link_of(base);
-    if (link->is_in_flight)
+    if (link->wire.is_in_flight)
         mysql_flight_abandon(link);
     mysql_results_drop(link);
     mysql_rows_clear(link);
     mysql_topics_free(link);
     mysql_messages_free(link);
     libmariadb.mysql_close(link->mysql);
-    mysql_results_fini(&link->results);
-    mysql_row_list_fini(&link->rows);
-    mysql_events_fini(&link->events);
-    mysql_taken_list_fini(&link->taken);
-    mysql_steps_fini(&link->steps);
-    mysql_ends_fini(&link->ends);
-    mysql_ends_fini(&link->packet_steps);
-    sql_news_list_fini(&link->news);
-    mysql_sequence_list_fini(&link->heard);
-    buffer_fini(&link->text);
+    mysql_results_fini(&link->wire.results);
+    mysql_row_list_fini(&link->rows.list);
+    mysql_events_fini(&link->history.events);
+    mysql_taken_list_fini(&link->takes.list);
+    mysql_steps_fini(&link->wire.steps);
+    mysql_ends_fini(&link->wire.ends);
+    mysql_ends_fini(&link->wire.packet_steps);
+    sql_news_list_fini(&link->inbox.news);
+    mysql_sequence_list_fini(&link->inbox.heard);
+    buffer_fini(&link->wire.text);
     free(link);
 }
 
@@ -152,10 +152,10 @@ static int on_socket(const struct sql_link *base)
 static int on_wants(const struct sql_link *base)
 {
     const struct mysql_link *link = (const struct mysql_link *)(const void *)base;
-    if (!link->is_in_flight)
+    if (!link->wire.is_in_flight)
         return SQL_READABLE;
-    return (link->waits & MYSQL_WAIT_READ ? SQL_READABLE : 0) |
-           (link->waits & MYSQL_WAIT_WRITE ? SQL_WRITABLE : 0);
+    return (link->wire.waits & MYSQL_WAIT_READ ? SQL_READABLE : 0) |
+           (link->wire.waits & MYSQL_WAIT_WRITE ? SQL_WRITABLE : 0);
 }
 
 static const char *const schemes[] = {"mysql", "mariadb", NULL};

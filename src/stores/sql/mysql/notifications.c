@@ -1,7 +1,7 @@
 /* What servers report to each other with a transaction: counts, notifications about topics, and
  * messages with events. */
 #include "base/clock.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 
 #include <stdio.h>
 
@@ -14,12 +14,12 @@ enum {
 
 static bool was_heard(struct mysql_link *link, uint64_t number)
 {
-    for (size_t i = 0; i < link->heard.count; i++)
-        if (link->heard.at[i] == number)
+    for (size_t i = 0; i < link->inbox.heard.count; i++)
+        if (link->inbox.heard.at[i] == number)
             return true;
-    if (link->heard.count < HEARD_MAX)
-        return !mysql_sequence_list_add(&link->heard, number);
-    link->heard.at[link->heard_next++ % HEARD_MAX] = number;
+    if (link->inbox.heard.count < HEARD_MAX)
+        return !mysql_sequence_list_add(&link->inbox.heard, number);
+    link->inbox.heard.at[link->inbox.heard_next++ % HEARD_MAX] = number;
     return false;
 }
 
@@ -38,7 +38,7 @@ static bool read_news(struct mysql_link *link, const struct mysql_step *step, MY
         news.changed = row[1][0] == 't';
         news.look = row[1][0] == 'l';
         news.died = row[1][0] == 'd';
-        if (!sql_news_list_add(&link->news, news))
+        if (!sql_news_list_add(&link->inbox.news, news))
             return false;
     }
     return true;
@@ -146,17 +146,19 @@ enum {
 static size_t bytes_left(struct mysql_link *link)
 {
     int64_t now_us = clock_boot_us();
-    if (now_us - link->second_us >= 1000000) {
-        link->second_us = now_us;
-        link->second_bytes = 0;
+    if (now_us - link->outbox.second_us >= 1000000) {
+        link->outbox.second_us = now_us;
+        link->outbox.second_bytes = 0;
     }
-    return link->second_bytes < SECOND_BYTES_MAX ? SECOND_BYTES_MAX - link->second_bytes : 0;
+    return link->outbox.second_bytes < SECOND_BYTES_MAX
+               ? SECOND_BYTES_MAX - link->outbox.second_bytes
+               : 0;
 }
 
 /* Returns true if this server will read the message, by the condition of its query. */
 static bool will_be_read(const struct mysql_link *link)
 {
-    return link->listens_since_ms && link->now_ms >= link->listens_since_ms;
+    return link->inbox.listens_since_ms && link->now_ms >= link->inbox.listens_since_ms;
 }
 
 void mysql_append_messages(struct mysql_link *link)
@@ -174,28 +176,28 @@ void mysql_append_messages(struct mysql_link *link)
             lost += sql_event_count(lines);
             lines = (struct slice){0};
         }
-        link->second_bytes += part.len;
+        link->outbox.second_bytes += part.len;
         if (!out) {
             out = mysql_statement(link, NULL);
             buffer_append_text(out,
                                "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ");
         }
-        buffer_append_format(out, "%s(%lld,%lld,%llu,%llu,", link->messages_said ? "," : "",
+        buffer_append_format(out, "%s(%lld,%lld,%llu,%llu,", link->outbox.written ? "," : "",
                              (long long)link->now_ms, (long long)link->context->server,
-                             (unsigned long long)(link->message_number + link->messages_said + 1),
+                             (unsigned long long)(link->outbox.number + link->outbox.written + 1),
                              (unsigned long long)lost);
         mysql_quote(out, part);
         buffer_append_byte(out, ')');
-        link->messages_said++;
+        link->outbox.written++;
         lost = 0;
     }
 }
 
 static void messages_drop(struct mysql_link *link)
 {
-    if (link->messages)
-        libmariadb.mysql_free_result(link->messages);
-    link->messages = NULL;
+    if (link->inbox.messages)
+        libmariadb.mysql_free_result(link->inbox.messages);
+    link->inbox.messages = NULL;
 }
 
 /* Starts or stops reading. This server has already reported its own events up to this millisecond
@@ -203,14 +205,14 @@ static void messages_drop(struct mysql_link *link)
 void mysql_messages_listen(struct mysql_link *link, bool listens)
 {
     if (!listens)
-        link->peers.count = 0;
-    if (!listens || !link->listens_since_ms)
-        link->listens_since_ms = listens ? link->now_ms + 1 : 0;
+        link->inbox.peers.count = 0;
+    if (!listens || !link->inbox.listens_since_ms)
+        link->inbox.listens_since_ms = listens ? link->now_ms + 1 : 0;
 }
 
 static void forget_peers(struct mysql_link *link)
 {
-    struct mysql_peers *peers = &link->peers;
+    struct mysql_peers *peers = &link->inbox.peers;
     int64_t now_us = clock_boot_us();
     for (size_t i = peers->count; i > 0; i--)
         if (now_us - peers->at[i - 1].read_us > PEER_US_MAX)
@@ -221,9 +223,9 @@ static bool read_messages(struct mysql_link *link, const struct mysql_step *step
 {
     size_t count = (size_t)libmariadb.mysql_num_rows(result);
     messages_drop(link);
-    if (!mysql_peers_reserve(&link->peers, link->peers.count + count))
+    if (!mysql_peers_reserve(&link->inbox.peers, link->inbox.peers.count + count))
         return false;
-    link->messages = mysql_result_take(link);
+    link->inbox.messages = mysql_result_take(link);
     step->call->has_more = count == READ_MAX;
     return true;
 }
@@ -231,9 +233,9 @@ static bool read_messages(struct mysql_link *link, const struct mysql_step *step
 /* Appends a query that finds the new messages by index only, and then reads their texts. */
 void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
 {
-    const struct mysql_peers *peers = &link->peers;
+    const struct mysql_peers *peers = &link->inbox.peers;
     struct buffer *out;
-    if (!link->listens_since_ms)
+    if (!link->inbox.listens_since_ms)
         return;
     forget_peers(link);
     out = mysql_statement_of(link, (struct mysql_step){.read = read_messages, .call = call});
@@ -245,7 +247,7 @@ void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
     for (size_t i = 0; i < peers->count; i++)
         buffer_append_format(out, "server=%lld AND n>%llu OR ", (long long)peers->at[i].server,
                              (unsigned long long)peers->at[i].n);
-    buffer_append_format(out, "at>=%lld", (long long)link->listens_since_ms);
+    buffer_append_format(out, "at>=%lld", (long long)link->inbox.listens_since_ms);
     for (size_t i = 0; i < peers->count; i++)
         buffer_append_format(out, "%s%lld", i ? "," : " AND server NOT IN (",
                              (long long)peers->at[i].server);
@@ -258,7 +260,7 @@ void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
 /* Returns the peer of a server, and creates it if necessary. */
 static struct mysql_peer *peer_of(struct mysql_link *link, int64_t server)
 {
-    struct mysql_peers *peers = &link->peers;
+    struct mysql_peers *peers = &link->inbox.peers;
     for (size_t i = 0; i < peers->count; i++)
         if (peers->at[i].server == server)
             return &peers->at[i];
@@ -269,7 +271,7 @@ static struct mysql_peer *peer_of(struct mysql_link *link, int64_t server)
 bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
 {
     enum { N, SERVER, NUMBER, TEXT };
-    MYSQL_ROW row = link->messages ? libmariadb.mysql_fetch_row(link->messages) : NULL;
+    MYSQL_ROW row = link->inbox.messages ? libmariadb.mysql_fetch_row(link->inbox.messages) : NULL;
     if (!row) {
         messages_drop(link);
         return false;
@@ -279,7 +281,8 @@ bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
     *out = (struct sql_news){
         .due_ms = INT64_MAX,
         .misses_events = peer->number && number != 1 && number != peer->number + 1,
-        .events = slice_make(row[TEXT], libmariadb.mysql_fetch_lengths(link->messages)[TEXT])};
+        .events =
+            slice_make(row[TEXT], libmariadb.mysql_fetch_lengths(link->inbox.messages)[TEXT])};
     peer->n = (uint64_t)mysql_number(row[N]);
     peer->number = number;
     peer->read_us = clock_boot_us();
@@ -289,5 +292,5 @@ bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
 void mysql_messages_free(struct mysql_link *link)
 {
     messages_drop(link);
-    mysql_peers_fini(&link->peers);
+    mysql_peers_fini(&link->inbox.peers);
 }

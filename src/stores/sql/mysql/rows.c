@@ -1,5 +1,5 @@
 /* The rows of a transaction: locked and read by id or location, written together. */
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,14 +121,14 @@ static void append_run(struct buffer *out, const struct mysql_run *run)
 
 void mysql_rows_clear(struct mysql_link *link)
 {
-    table_fini(&link->ids.table);
-    table_fini(&link->places.table);
-    link->ids = (struct mysql_ids){0};
-    link->places = (struct mysql_places){0};
-    for (size_t i = 0; i < link->rows.count; i++)
-        free(link->rows.at[i]);
-    link->rows.count = 0;
-    link->events.count = 0; /* they refer to the rows */
+    table_fini(&link->rows.ids.table);
+    table_fini(&link->rows.places.table);
+    link->rows.ids = (struct mysql_ids){0};
+    link->rows.places = (struct mysql_places){0};
+    for (size_t i = 0; i < link->rows.list.count; i++)
+        free(link->rows.list.at[i]);
+    link->rows.list.count = 0;
+    link->history.events.count = 0; /* they refer to the rows */
 }
 
 static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t topic,
@@ -145,19 +145,19 @@ static struct mysql_row *row_need(struct mysql_link *link, uint32_t topic, struc
     if (id.len > JOB_ID_BYTES_MAX)
         return NULL;
     size_t len = key_write(key, topic, id);
-    struct mysql_row *row = mysql_ids_find(&link->ids, slice_make(key, len));
+    struct mysql_row *row = mysql_ids_find(&link->rows.ids, slice_make(key, len));
     if (row)
         return row;
     row = calloc(1, sizeof *row);
-    if (!row || !mysql_row_list_add(&link->rows, row)) {
+    if (!row || !mysql_row_list_add(&link->rows.list, row)) {
         free(row);
         return NULL;
     }
     memcpy(row->key, key, len);
     row->id_bytes = id.len;
-    row->topic = mysql_numbers_find(&link->numbers, slice_make(&topic, sizeof topic));
+    row->topic = mysql_numbers_find(&link->topics.numbers, slice_make(&topic, sizeof topic));
     row->by_id.key = slice_make(row->key, len);
-    mysql_ids_add(&link->ids, row);
+    mysql_ids_add(&link->rows.ids, row);
     return row;
 }
 
@@ -172,7 +172,7 @@ _Static_assert(sizeof(struct mysql_place) == 24, "a place has no holes");
 
 struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place)
 {
-    return mysql_places_find(&link->places, slice_make(place, sizeof *place));
+    return mysql_places_find(&link->rows.places, slice_make(place, sizeof *place));
 }
 
 /* Reads the columns that both kinds of rows begin with. Returns NULL if out of memory. */
@@ -189,7 +189,7 @@ static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
                                           .due_ms = mysql_number(row[ROW_DUE]),
                                           .sequence = (uint64_t)mysql_number(row[ROW_SEQUENCE])};
     out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
-    mysql_places_add(&link->places, out);
+    mysql_places_add(&link->rows.places, out);
     out->lane = (int32_t)out->stored_at.lane;
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
@@ -295,7 +295,7 @@ static bool read_finished(struct mysql_link *link, const struct mysql_step *step
     while ((row = libmariadb.mysql_fetch_row(result))) {
         uint32_t number = (uint32_t)mysql_number(row[0]);
         struct mysql_topic *topic =
-            mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+            mysql_numbers_find(&link->topics.numbers, slice_make(&number, sizeof number));
         struct mysql_row *known =
             topic ? mysql_row_need(link, topic,
                                    slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]))
@@ -321,7 +321,7 @@ static bool read_number(struct mysql_link *link, const struct mysql_step *step, 
 {
     (void)step;
     (void)result;
-    link->number = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
+    link->rows.number = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
     return true;
 }
 
@@ -331,8 +331,8 @@ static void append_ids(struct mysql_link *link, const struct mysql_topic *topic,
 {
     struct buffer *out = NULL;
     size_t count = 0;
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct mysql_row *row = link->rows.at[i];
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
         if (row->topic != topic || row->stored)
             continue;
         if (!out || count == KEYS_MAX) {
@@ -356,7 +356,8 @@ static bool need_named_row(struct mysql_link *link, const struct sql_call *call)
     if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
         !call->command->take.id.len)
         return true;
-    struct mysql_topic *topic = mysql_names_find(&link->names, call->command->take.topics[0]);
+    struct mysql_topic *topic =
+        mysql_names_find(&link->topics.names, call->command->take.topics[0]);
     return !topic || !topic->number || mysql_row_need(link, topic, call->command->take.id);
 }
 
@@ -375,7 +376,7 @@ static bool need_item_rows(struct mysql_link *link)
             command->kind == COMMAND_PUSH ? command->pushes[i].topic : command->changes[i].topic;
         struct slice id =
             command->kind == COMMAND_PUSH ? command->pushes[i].id : command->changes[i].id;
-        struct mysql_topic *topic = mysql_names_find(&link->names, name);
+        struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
         if (topic && topic->number && !mysql_row_need(link, topic, id))
             return false;
     }
@@ -509,18 +510,18 @@ void mysql_append_locks(struct mysql_link *link)
     char select[512];
     struct named_leases leases = {0};
     if (!gather_leases(link, &leases) || !need_item_rows(link)) {
-        link->text.failed = true;
+        link->wire.text.failed = true;
         named_leases_fini(&leases);
         return;
     }
-    if (link->has_pushes)
+    if (link->transaction.has_pushes)
         buffer_append_text(mysql_statement(link, read_number),
                            "INSERT INTO tarry.number () VALUES ()");
     (void)snprintf(select, sizeof select, "SELECT %s FROM tarry.job FORCE INDEX (job_id)",
                    mysql_row_columns);
     append_leases(link, &leases);
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+    for (size_t i = 0; i < link->topics.wanted.count; i++) {
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (!topic->number)
             continue;
         if (topic->is_pushed_to && topic->settings.max_jobs)
@@ -601,7 +602,7 @@ static void append_delete_list(struct mysql_link *link, struct mysql_row *const 
     while (count) {
         const struct mysql_place *first = &rows[0]->stored_at;
         size_t part = 1;
-        while (part < count && part < (link->is_exact ? 1 : KEYS_MAX) &&
+        while (part < count && part < (link->transaction.is_exact ? 1 : KEYS_MAX) &&
                rows[part]->stored_at.topic == first->topic &&
                rows[part]->stored_at.lane == first->lane)
             part++;
@@ -615,9 +616,9 @@ static void append_deletes(struct mysql_link *link)
 {
     struct mysql_row_list rows = {0};
     size_t said = 0, i = 0;
-    for (size_t k = 0; k < link->rows.count; k++)
-        if (is_to_go(link->rows.at[k]) && !mysql_row_list_add(&rows, link->rows.at[k]))
-            link->text.failed = true;
+    for (size_t k = 0; k < link->rows.list.count; k++)
+        if (is_to_go(link->rows.list.at[k]) && !mysql_row_list_add(&rows, link->rows.list.at[k]))
+            link->wire.text.failed = true;
     while (i < rows.count) {
         size_t count = mysql_has_runs(link) ? count_run(&rows, i) : 1;
         if (count >= MYSQL_RUN_MIN) {
@@ -677,8 +678,8 @@ static void append_inserts(struct mysql_link *link)
     size_t begun = 0, full = link->packet_bytes_max / STATEMENT_SHARE;
     if (full > STATEMENT_BYTES)
         full = STATEMENT_BYTES;
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct mysql_row *row = link->rows.at[i];
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
         if (!row->exists || !row->fresh)
             continue;
         bool is_large = row->push->body.len > full / 2;
@@ -732,8 +733,8 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
 static void append_finished(struct mysql_link *link)
 {
     struct buffer *out = NULL;
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct mysql_row *row = link->rows.at[i];
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
         if (!row->finished_anew)
             continue;
         if (out)
@@ -754,8 +755,8 @@ static void append_finished(struct mysql_link *link)
 static void append_lanes(struct mysql_link *link)
 {
     struct buffer *out = NULL;
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct mysql_row *row = link->rows.at[i];
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
         if (!row->exists || !(row->fresh || row->changed) || !row->topic ||
             mysql_topic_has_lane(row->topic, row->priority))
             continue;
@@ -773,12 +774,12 @@ static void append_lanes(struct mysql_link *link)
 
 void mysql_append_rows(struct mysql_link *link)
 {
-    if (link->rows.count)
-        qsort(link->rows.at, link->rows.count, sizeof(struct mysql_row *), row_compare);
+    if (link->rows.list.count)
+        qsort(link->rows.list.at, link->rows.list.count, sizeof(struct mysql_row *), row_compare);
     append_lanes(link);
     append_deletes(link);
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct mysql_row *row = link->rows.at[i];
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
         if (row->exists && row->stored && !row->fresh && row->changed)
             append_update(link, row);
     }

@@ -2,7 +2,8 @@
  * transaction has locked. */
 #include "base/random.h"
 #include "queue/life.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/calls.h"
+#include "sql/mysql/link.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -124,7 +125,7 @@ static void fill(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->lease_until_ms = row->taken_ms = row->lease_span_ms = row->server = 0;
     row->delivery = 0;
     row->cancel_requested = false;
-    row->sequence = link->number + link->numbers_used++;
+    row->sequence = link->rows.number + link->rows.numbers_used++;
     row->expire_ms = expire_of(row);
     row_changed(row);
 }
@@ -150,7 +151,7 @@ static bool fits_packet(const struct mysql_link *link, const struct queue_push *
 static enum queue_status push_one(struct mysql_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
-    struct mysql_topic *topic = mysql_names_find(&link->names, push->topic);
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, push->topic);
     int64_t counts[SQL_COUNTS] = {0};
     struct mysql_row *row;
     enum job_state state;
@@ -218,7 +219,7 @@ static enum queue_status change_one(struct mysql_link *link, const struct queue_
                                     struct queue_result *out)
 {
     static const int64_t none[SQL_COUNTS];
-    struct mysql_topic *topic = mysql_names_find(&link->names, change->topic);
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, change->topic);
     struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, change->id) : NULL;
     struct life life =
         life_change(change, row ? seen_state(row, link->now_ms) : 0, row ? row->delivery : 0,
@@ -425,7 +426,7 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     if (!effects->tells || (result->status != QUEUE_OK && result->status != QUEUE_CREATED &&
                             result->status != QUEUE_REPLACED && result->status != QUEUE_CANCELLED))
         return;
-    topic = mysql_names_find(&link->names, result->topic);
+    topic = mysql_names_find(&link->topics.names, result->topic);
     if (topic)
         row = mysql_row_need(link, topic, result->id);
     if (row)
@@ -491,7 +492,7 @@ static void decide_ends(struct mysql_link *link, struct sql_call *call)
 static enum queue_status pick_one(struct mysql_link *link, const struct queue_take *take)
 {
     int64_t counts[SQL_COUNTS] = {0};
-    struct mysql_topic *topic = mysql_names_find(&link->names, take->topics[0]);
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, take->topics[0]);
     struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, take->id) : NULL;
     struct life life = life_pick(row ? seen_state(row, link->now_ms) : 0);
     if (life.step == LIFE_STAYS)
@@ -546,7 +547,7 @@ static void notify_expiry(struct mysql_link *link, const struct mysql_row *row)
 static void expire_one(struct mysql_link *link, struct mysql_row *row)
 {
     int64_t counts[SQL_COUNTS] = {0};
-    row->topic = mysql_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
+    row->topic = mysql_numbers_find(&link->topics.numbers, slice_make(row->key, sizeof(uint32_t)));
     if (!row->topic || !row->topic->number || row->topic->name[0] == '?') { /* topic was deleted */
         row->exists = false;
         return;

@@ -1,7 +1,8 @@
 /* Takes and checks. The jobs for all takes of a transaction are found and locked topic by topic,
  * distributed among the takes in their order, and leased together. Checks find the next waiting
  * jobs. */
-#include "sql/mysql/turn.h"
+#include "sql/mysql/calls.h"
+#include "sql/mysql/link.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ enum {
 
 static void append_now(struct mysql_link *link, struct buffer *out)
 {
-    if (link->part != MYSQL_PART_BEGIN)
+    if (link->transaction.part != MYSQL_PART_BEGIN)
         buffer_append_i64(out, link->now_ms);
     else
         buffer_append_text(out, "@tarry_now");
@@ -50,7 +51,7 @@ static void want_takes(struct mysql_link *link)
             continue;
         const struct queue_take *take = &call->command->take;
         for (size_t i = 0; i < take->topic_count; i++) {
-            struct mysql_topic *topic = mysql_names_find(&link->names, take->topics[i]);
+            struct mysql_topic *topic = mysql_names_find(&link->topics.names, take->topics[i]);
             if (topic && topic->is_wanted)
                 topic->take_max = topic->take_max + take->max < TAKEN_MAX
                                       ? topic->take_max + take->max
@@ -80,7 +81,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         taken.body_bytes = mysql_body_bytes(row + COLUMNS);
         if (mysql_number(row[BY_SQL]) != 0)
             link->context->by_sql = true;
-        if (!mysql_taken_list_add(&link->taken, taken))
+        if (!mysql_taken_list_add(&link->takes.list, taken))
             return false;
     }
     return true;
@@ -90,7 +91,7 @@ static bool read_delivery(struct mysql_link *link, const struct mysql_step *step
 {
     (void)step;
     (void)result;
-    link->delivery = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
+    link->takes.delivery = libmariadb.mysql_insert_id(link->mysql) * MYSQL_NUMBERS;
     return true;
 }
 
@@ -109,7 +110,8 @@ static struct buffer *append_found(struct mysql_link *link, struct mysql_topic *
 /* Appends a query for a named job. The transaction has already locked it and made it ready. */
 static void append_named(struct mysql_link *link, struct sql_call *call)
 {
-    struct mysql_topic *topic = mysql_names_find(&link->names, call->command->take.topics[0]);
+    struct mysql_topic *topic =
+        mysql_names_find(&link->topics.names, call->command->take.topics[0]);
     if (!topic || !topic->number)
         return;
     struct buffer *out = append_found(link, topic, call, "job_id");
@@ -139,13 +141,13 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
 
 void mysql_append_takes(struct mysql_link *link)
 {
-    size_t before = link->steps.count;
-    link->taken.count = 0;
-    for (size_t i = 0; i < link->wanted.count; i++)
-        link->wanted.at[i]->take_max = 0;
+    size_t before = link->wire.steps.count;
+    link->takes.list.count = 0;
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->take_max = 0;
     want_takes(link);
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+    for (size_t i = 0; i < link->topics.wanted.count; i++) {
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->take_max && topic->number && topic->lane_count &&
             !(topic->is_read && is_paused(link, topic)))
             append_take(link, topic);
@@ -156,7 +158,7 @@ void mysql_append_takes(struct mysql_link *link)
             append_named(link, call);
     }
     /* After the rows are locked, so that the delivery numbers of a job increase. */
-    if (link->steps.count > before)
+    if (link->wire.steps.count > before)
         buffer_append_text(mysql_statement(link, read_delivery),
                            "INSERT INTO tarry.number () VALUES ()");
 }
@@ -183,9 +185,9 @@ struct share { /* The remaining capacity of a take. */
 static bool give_one(struct mysql_link *link, struct mysql_taken *taken, struct share *share)
 {
     const struct queue_take *take = &share->call->command->take;
-    if (!share->left || !share->bytes_left || link->given == MYSQL_NUMBERS)
+    if (!share->left || !share->bytes_left || link->takes.given == MYSQL_NUMBERS)
         return false;
-    link->given++;
+    link->takes.given++;
     struct policy policy = policy_resolve(&taken->job.job.policy, &taken->topic->settings.policy);
     taken->call = share->call;
     taken->order = share->call->job_count++;
@@ -198,9 +200,9 @@ static bool give_one(struct mysql_link *link, struct mysql_taken *taken, struct 
 
 static void give(struct mysql_link *link, struct share *share, struct slice name)
 {
-    struct mysql_topic *topic = mysql_names_find(&link->names, name);
-    for (size_t i = 0; i < link->taken.count; i++) {
-        struct mysql_taken *taken = &link->taken.at[i];
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
+    for (size_t i = 0; i < link->takes.list.count; i++) {
+        struct mysql_taken *taken = &link->takes.list.at[i];
         if (taken->topic == topic && !taken->call && !taken->named && !give_one(link, taken, share))
             return;
     }
@@ -218,12 +220,12 @@ static int rank_compare(const void *a, const void *b)
 
 static bool give_best(struct mysql_link *link, struct share *share)
 {
-    struct mysql_taken **best = malloc((link->taken.count + 1) * sizeof *best);
+    struct mysql_taken **best = malloc((link->takes.list.count + 1) * sizeof *best);
     size_t count = 0;
     if (!best)
         return false;
-    for (size_t i = 0; i < link->taken.count; i++) {
-        struct mysql_taken *taken = &link->taken.at[i];
+    for (size_t i = 0; i < link->takes.list.count; i++) {
+        struct mysql_taken *taken = &link->takes.list.at[i];
         if (!taken->call && !taken->named &&
             name_in(&share->call->command->take, slice_of(taken->topic->name)).len)
             best[count++] = taken;
@@ -238,17 +240,17 @@ static bool give_best(struct mysql_link *link, struct share *share)
 /* Assigns a named job to its take, even if another take of the transaction found it as well. */
 static void give_named(struct mysql_link *link, struct share *share)
 {
-    for (size_t i = 0; i < link->taken.count; i++)
-        if (link->taken.at[i].named == share->call)
-            (void)give_one(link, &link->taken.at[i], share);
-    if (!share->call->job_count && link->given < MYSQL_NUMBERS)
+    for (size_t i = 0; i < link->takes.list.count; i++)
+        if (link->takes.list.at[i].named == share->call)
+            (void)give_one(link, &link->takes.list.at[i], share);
+    if (!share->call->job_count && link->takes.given < MYSQL_NUMBERS)
         share->call->status = QUEUE_NOT_FOUND; /* the same transaction has ended it */
 }
 
 static bool has_named(const struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->taken.count; i++)
-        if (link->taken.at[i].named)
+    for (size_t i = 0; i < link->takes.list.count; i++)
+        if (link->takes.list.at[i].named)
             return true;
     return false;
 }
@@ -257,16 +259,16 @@ static bool has_named(const struct mysql_link *link)
 static void drop_named_twice(struct mysql_link *link)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < link->taken.count; i++) {
+    for (size_t i = 0; i < link->takes.list.count; i++) {
         bool is_twice = false;
-        for (size_t k = 0; k < link->taken.count && !link->taken.at[i].named; k++)
-            is_twice = is_twice ||
-                       (link->taken.at[k].named &&
-                        link->taken.at[k].job.job.sequence == link->taken.at[i].job.job.sequence);
+        for (size_t k = 0; k < link->takes.list.count && !link->takes.list.at[i].named; k++)
+            is_twice = is_twice || (link->takes.list.at[k].named &&
+                                    link->takes.list.at[k].job.job.sequence ==
+                                        link->takes.list.at[i].job.job.sequence);
         if (!is_twice)
-            link->taken.at[kept++] = link->taken.at[i];
+            link->takes.list.at[kept++] = link->takes.list.at[i];
     }
-    link->taken.count = kept;
+    link->takes.list.count = kept;
 }
 
 static int text_compare(struct slice a, struct slice b)
@@ -344,8 +346,8 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
     call->tokens = malloc(call->job_count * SQL_LEASE_TEXT_BYTES + 1);
     if (!call->jobs || !call->tokens)
         return false;
-    for (size_t i = 0; i < link->taken.count; i++) {
-        struct mysql_taken *taken = &link->taken.at[i];
+    for (size_t i = 0; i < link->takes.list.count; i++) {
+        struct mysql_taken *taken = &link->takes.list.at[i];
         struct sql_lease lease;
         if (taken->call != call)
             continue;
@@ -364,11 +366,11 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
 
 bool mysql_share_takes(struct mysql_link *link)
 {
-    uint64_t delivery = link->delivery;
-    link->given = 0;
+    uint64_t delivery = link->takes.delivery;
+    link->takes.given = 0;
     /* Includes rows that are dropped below, so that no run spans them. */
-    for (size_t i = 0; i < link->taken.count; i++)
-        link->taken.at[i].rank = i;
+    for (size_t i = 0; i < link->takes.list.count; i++)
+        link->takes.list.at[i].rank = i;
     if (has_named(link))
         drop_named_twice(link);
     EACH_CALL(link, call)
@@ -384,11 +386,12 @@ bool mysql_share_takes(struct mysql_link *link)
         for (size_t i = 0; i < take->topic_count && !take->id.len && !take->by_priority; i++)
             give(link, &share, take->topics[i]);
     }
-    if (link->taken.count)
-        qsort(link->taken.at, link->taken.count, sizeof *link->taken.at, taken_compare);
-    for (size_t i = 0; i < link->taken.count; i++)
-        if (link->taken.at[i].call)
-            lease_one(link, &link->taken.at[i], delivery++);
+    if (link->takes.list.count)
+        qsort(link->takes.list.at, link->takes.list.count, sizeof *link->takes.list.at,
+              taken_compare);
+    for (size_t i = 0; i < link->takes.list.count; i++)
+        if (link->takes.list.at[i].call)
+            lease_one(link, &link->takes.list.at[i], delivery++);
     return true;
 }
 
@@ -417,7 +420,7 @@ static bool read_body(struct mysql_link *link, const struct mysql_step *step, MY
     MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
     if (!row)
         return false;
-    struct mysql_taken *taken = &link->taken.at[step->number];
+    struct mysql_taken *taken = &link->takes.list.at[step->number];
     taken->job.job.body = slice_make(row[0], libmariadb.mysql_fetch_lengths(result)[0]);
     taken->body = kept;
     taken->has_body = true;
@@ -426,8 +429,8 @@ static bool read_body(struct mysql_link *link, const struct mysql_step *step, MY
 
 void mysql_append_bodies(struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->taken.count; i++) {
-        const struct mysql_taken *taken = &link->taken.at[i];
+    for (size_t i = 0; i < link->takes.list.count; i++) {
+        const struct mysql_taken *taken = &link->takes.list.at[i];
         if (!taken->call || taken->has_body)
             continue;
         struct buffer *out =
@@ -449,12 +452,12 @@ static bool goes_with(const struct mysql_taken *a, const struct mysql_taken *b)
 /* Returns how many jobs from index `from` are adjacent in the table, as seen by the take. */
 static size_t count_run(const struct mysql_link *link, size_t from)
 {
-    const struct mysql_taken *first = &link->taken.at[from];
+    const struct mysql_taken *first = &link->takes.list.at[from];
     size_t count = 1;
-    while (from + count < link->taken.count && !first->named &&
-           !link->taken.at[from + count].named &&
-           link->taken.at[from + count].rank == first->rank + count &&
-           goes_with(first, &link->taken.at[from + count]))
+    while (from + count < link->takes.list.count && !first->named &&
+           !link->takes.list.at[from + count].named &&
+           link->takes.list.at[from + count].rank == first->rank + count &&
+           goes_with(first, &link->takes.list.at[from + count]))
         count++;
     return count;
 }
@@ -541,15 +544,15 @@ static void append_lease_of_run(struct mysql_link *link, const struct mysql_take
 
 void mysql_append_taken(struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
-        const struct mysql_taken *first = &link->taken.at[i];
+    for (size_t i = 0; i < link->takes.list.count && link->takes.list.at[i].call;) {
+        const struct mysql_taken *first = &link->takes.list.at[i];
         size_t count = mysql_has_runs(link) ? count_run(link, i) : 1;
         if (count >= MYSQL_RUN_MIN) {
             append_lease_of_run(link, first, count);
         } else {
             count = 1;
-            while (i + count < link->taken.count && count < LEASED_MAX &&
-                   goes_with(first, &link->taken.at[i + count]))
+            while (i + count < link->takes.list.count && count < LEASED_MAX &&
+                   goes_with(first, &link->takes.list.at[i + count]))
                 count++;
             append_lease(link, first, count);
         }
@@ -618,9 +621,9 @@ static void mark_look_backs(struct mysql_link *link)
     {
         if (!is_look_back(call))
             continue;
-        for (size_t i = 0; i < link->wanted.count; i++)
-            if (is_asked(link, call, link->wanted.at[i]))
-                link->wanted.at[i]->looks_back = true;
+        for (size_t i = 0; i < link->topics.wanted.count; i++)
+            if (is_asked(link, call, link->topics.wanted.at[i]))
+                link->topics.wanted.at[i]->looks_back = true;
     }
 }
 
@@ -631,9 +634,9 @@ void mysql_append_looks(struct mysql_link *link)
     {
         if (!is_take(call) && call->kind != SQL_CALL_LOOK)
             continue;
-        for (size_t i = 0; i < link->wanted.count; i++)
-            if (is_asked(link, call, link->wanted.at[i]))
-                append_look(link, link->wanted.at[i], call->from_the_start);
+        for (size_t i = 0; i < link->topics.wanted.count; i++)
+            if (is_asked(link, call, link->topics.wanted.at[i]))
+                append_look(link, link->topics.wanted.at[i], call->from_the_start);
     }
 }
 
@@ -653,8 +656,8 @@ bool mysql_share_looks(struct mysql_link *link)
         if (!is_take(call) && call->kind != SQL_CALL_LOOK)
             continue;
         call->drained = true;
-        for (size_t i = 0; i < link->wanted.count; i++) {
-            const struct mysql_topic *topic = link->wanted.at[i];
+        for (size_t i = 0; i < link->topics.wanted.count; i++) {
+            const struct mysql_topic *topic = link->topics.wanted.at[i];
             const struct sql_topic *known =
                 sql_topics_find(&link->context->topics, slice_of(topic->name));
             if (!topic->number || !is_asked(link, call, topic))

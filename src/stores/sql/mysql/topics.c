@@ -1,6 +1,7 @@
 /* The topics of a transaction: those that its calls name, their numbers, settings and lanes, read
  * again in each transaction, and the creation of the missing ones. */
-#include "sql/mysql/turn.h"
+#include "sql/mysql/calls.h"
+#include "sql/mysql/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +38,9 @@ static const char columns[] =
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
 {
-    table_remove(&link->names.table, &topic->by_name);
+    table_remove(&link->topics.names.table, &topic->by_name);
     if (topic->number)
-        table_remove(&link->numbers.table, &topic->by_number);
+        table_remove(&link->topics.numbers.table, &topic->by_number);
     free(topic->lanes);
     free(topic);
 }
@@ -47,19 +48,19 @@ static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
 void mysql_topics_free(struct mysql_link *link)
 {
     struct table_entry *entry;
-    while ((entry = table_first(&link->names.table)))
+    while ((entry = table_first(&link->topics.names.table)))
         topic_free(link, mysql_names_of(entry));
-    table_fini(&link->names.table);
-    table_fini(&link->numbers.table);
-    mysql_topic_list_fini(&link->wanted);
-    link->wanted = (struct mysql_topic_list){0};
+    table_fini(&link->topics.names.table);
+    table_fini(&link->topics.numbers.table);
+    mysql_topic_list_fini(&link->topics.wanted);
+    link->topics.wanted = (struct mysql_topic_list){0};
 }
 
 static bool want(struct mysql_link *link, struct mysql_topic *topic)
 {
     if (topic->is_wanted)
         return true;
-    topic->is_wanted = mysql_topic_list_add(&link->wanted, topic);
+    topic->is_wanted = mysql_topic_list_add(&link->topics.wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
     topic->take_max = 0;
     topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
@@ -77,7 +78,7 @@ static struct mysql_topic *topic_new(struct mysql_link *link, struct slice name)
     memcpy(topic->name, name.at, name.len);
     topic->by_name.key = slice_make(topic->name, name.len);
     topic->by_number.key = slice_make(&topic->number, sizeof topic->number);
-    mysql_names_add(&link->names, topic);
+    mysql_names_add(&link->topics.names, topic);
     return topic;
 }
 
@@ -87,19 +88,19 @@ static struct mysql_topic *topic_of_number(struct mysql_link *link, uint32_t num
 {
     char name[32];
     (void)snprintf(name, sizeof name, "?%u", number);
-    struct mysql_topic *topic = mysql_names_find(&link->names, slice_of(name));
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, slice_of(name));
     if (!topic)
         topic = topic_new(link, slice_of(name));
     if (topic && topic->number != number) {
         topic->number = number;
-        mysql_numbers_add(&link->numbers, topic);
+        mysql_numbers_add(&link->topics.numbers, topic);
     }
     return topic;
 }
 
 static struct mysql_topic *topic_want(struct mysql_link *link, struct slice name)
 {
-    struct mysql_topic *topic = mysql_names_find(&link->names, name);
+    struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
     if (!topic)
         topic = topic_new(link, name);
     return topic && want(link, topic) ? topic : NULL;
@@ -108,7 +109,7 @@ static struct mysql_topic *topic_want(struct mysql_link *link, struct slice name
 struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t number)
 {
     struct mysql_topic *topic =
-        mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        mysql_numbers_find(&link->topics.numbers, slice_make(&number, sizeof number));
     if (!topic)
         topic = topic_of_number(link, number);
     return topic && want(link, topic) ? topic : NULL;
@@ -116,16 +117,16 @@ struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t nu
 
 bool mysql_topics_are_read(const struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->wanted.count; i++)
-        if (!link->wanted.at[i]->is_read)
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        if (!link->topics.wanted.at[i]->is_read)
             return false;
     return true;
 }
 
 bool mysql_topics_are_known(const struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->wanted.count; i++)
-        if (!link->wanted.at[i]->number)
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        if (!link->topics.wanted.at[i]->number)
             return false;
     return true;
 }
@@ -133,7 +134,7 @@ bool mysql_topics_are_known(const struct mysql_link *link)
 static void detach(struct mysql_link *link, struct mysql_topic *topic)
 {
     if (topic->number)
-        table_remove(&link->numbers.table, &topic->by_number);
+        table_remove(&link->topics.numbers.table, &topic->by_number);
     topic->number = 0;
 }
 
@@ -141,15 +142,15 @@ static void detach(struct mysql_link *link, struct mysql_topic *topic)
 static void attach(struct mysql_link *link, struct mysql_topic *topic, uint32_t number)
 {
     struct mysql_topic *other =
-        mysql_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        mysql_numbers_find(&link->topics.numbers, slice_make(&number, sizeof number));
     if (other == topic)
         return;
-    link->has_moved = true;
+    link->topics.have_moved = true;
     detach(link, topic);
     if (other)
         detach(link, other);
     topic->number = number;
-    mysql_numbers_add(&link->numbers, topic);
+    mysql_numbers_add(&link->topics.numbers, topic);
 }
 
 static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
@@ -207,7 +208,7 @@ static bool read_lanes(struct mysql_link *link, struct mysql_topic *topic, const
     }
     if (topic->lane_count)
         qsort(topic->lanes, topic->lane_count, sizeof *topic->lanes, lane_compare);
-    link->has_moved = link->has_moved || topic->lane_count > before;
+    link->topics.have_moved = link->topics.have_moved || topic->lane_count > before;
     return true;
 }
 
@@ -216,9 +217,9 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
     (void)step;
     MYSQL_ROW row;
     uint64_t most;
-    size_t asked = link->wanted.count;
+    size_t asked = link->topics.wanted.count;
     for (size_t i = 0; i < asked; i++)
-        link->wanted.at[i]->is_found = link->wanted.at[i]->is_read;
+        link->topics.wanted.at[i]->is_found = link->topics.wanted.at[i]->is_read;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
         struct mysql_topic *topic;
@@ -230,16 +231,16 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
         attach(link, topic, (uint32_t)mysql_number(row[COLUMN_NUMBER]));
         most = topic->settings.max_jobs;
         read_settings(topic, row);
-        link->has_moved = link->has_moved || topic->settings.max_jobs != most;
+        link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most;
         if (!read_lanes(link, topic, row[COLUMN_LANES]))
             return false;
         topic->is_read = topic->is_found = true;
     }
     for (size_t i = 0; i < asked; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (!topic->is_found && topic->number) {
             detach(link, topic);
-            link->has_moved = true;
+            link->topics.have_moved = true;
         }
         topic->is_read = true;
     }
@@ -250,8 +251,8 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
 static void append_wanted(struct mysql_link *link, struct buffer *out)
 {
     bool has_names = false, has_numbers = false;
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+    for (size_t i = 0; i < link->topics.wanted.count; i++) {
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->is_read || topic->name[0] == '?')
             continue;
         if (has_names)
@@ -263,8 +264,8 @@ static void append_wanted(struct mysql_link *link, struct buffer *out)
     }
     if (has_names)
         buffer_append_byte(out, ')');
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+    for (size_t i = 0; i < link->topics.wanted.count; i++) {
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (topic->is_read || topic->name[0] != '?')
             continue;
         if (has_numbers)
@@ -298,10 +299,10 @@ bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane)
 
 void mysql_topics_begin(struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->wanted.count; i++)
-        link->wanted.at[i]->is_wanted = false;
-    link->wanted.count = 0;
-    if (link->names.table.count > TOPICS_KEPT)
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        link->topics.wanted.at[i]->is_wanted = false;
+    link->topics.wanted.count = 0;
+    if (link->topics.names.table.count > TOPICS_KEPT)
         mysql_topics_free(link);
 }
 
@@ -312,7 +313,7 @@ static bool want_item_topics(struct mysql_link *link, struct sql_call *call)
     const struct command *command = call->command;
     bool is_good = true;
     call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
-    link->has_rows = true;
+    link->transaction.has_rows = true;
     for (size_t i = 0; call->items && i < command->count && is_good; i++) {
         struct sql_lease lease;
         if (!command_item_is_good(command, i, &call->items[i]))
@@ -320,7 +321,7 @@ static bool want_item_topics(struct mysql_link *link, struct sql_call *call)
         call->items[i].status = QUEUE_UNAVAILABLE;
         if (command->kind == COMMAND_PUSH) {
             struct mysql_topic *topic = topic_want(link, command->pushes[i].topic);
-            link->has_pushes = true;
+            link->transaction.has_pushes = true;
             is_good = topic != NULL;
             if (topic)
                 topic->is_pushed_to = true;
@@ -371,8 +372,8 @@ static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
     case COMMAND_ANSWER:
         return want_item_topics(link, call);
     case COMMAND_TAKE:
-        link->has_takes = true;
-        link->has_rows = link->has_rows || command->take.id.len;
+        link->transaction.has_takes = true;
+        link->transaction.has_rows = link->transaction.has_rows || command->take.id.len;
         for (size_t i = 0; i < command->take.topic_count; i++)
             if (!topic_want(link, command->take.topics[i]))
                 return false;
@@ -383,7 +384,7 @@ static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
         topic = topic_want(link, command->topic.topic);
         if (topic && command->topic.verb == QUEUE_TOPIC_PUT)
             topic->is_to_be_made = true;
-        link->has_rows = link->has_rows || mysql_is_step(call);
+        link->transaction.has_rows = link->transaction.has_rows || mysql_is_step(call);
         return topic != NULL;
     case COMMAND_FORECAST:
         return !command->forecast.topic.len || topic_want(link, command->forecast.topic) != NULL;
@@ -405,7 +406,7 @@ bool mysql_want_topics(struct mysql_link *link)
         else if (call->kind == SQL_CALL_LOOK)
             is_good = want_looked(link, call);
         else if (call->kind == SQL_CALL_END || call->kind == SQL_CALL_EXPIRE)
-            link->has_rows = true;
+            link->transaction.has_rows = true;
         for (size_t i = 0; is_good && i < call->ends.count; i++)
             is_good = mysql_topic_want_number(link, call->ends.at[i].topic) != NULL;
         if (!is_good)
@@ -426,7 +427,7 @@ void mysql_mark_new_topics(struct mysql_link *link)
          i++) {
         const struct queue_push *push = &call->command->pushes[i];
         struct queue_result unused;
-        struct mysql_topic *topic = mysql_names_find(&link->names, push->topic);
+        struct mysql_topic *topic = mysql_names_find(&link->topics.names, push->topic);
         if (topic && command_item_is_good(call->command, i, &unused) &&
             !mysql_is_far(link->now_ms, &push->when))
             topic->is_to_be_made = true;
@@ -435,8 +436,8 @@ void mysql_mark_new_topics(struct mysql_link *link)
 
 bool mysql_topics_are_missing(const struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->wanted.count; i++)
-        if (link->wanted.at[i]->is_to_be_made && !link->wanted.at[i]->number)
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        if (link->topics.wanted.at[i]->is_to_be_made && !link->topics.wanted.at[i]->number)
             return true;
     return false;
 }
@@ -446,7 +447,7 @@ static bool read_topic_count(struct mysql_link *link, const struct mysql_step *s
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     (void)step;
-    link->topic_count = row ? mysql_number(row[0]) : 0;
+    link->topics.count = row ? mysql_number(row[0]) : 0;
     return true;
 }
 
@@ -461,10 +462,10 @@ void mysql_append_topic_count(struct mysql_link *link)
 
 void mysql_append_new_topics(struct mysql_link *link)
 {
-    int64_t count = link->topic_count, most = link->context->topics_max;
+    int64_t count = link->topics.count, most = link->context->topics_max;
     struct buffer *out = NULL;
-    for (size_t i = 0; i < link->wanted.count; i++) {
-        struct mysql_topic *topic = link->wanted.at[i];
+    for (size_t i = 0; i < link->topics.wanted.count; i++) {
+        struct mysql_topic *topic = link->topics.wanted.at[i];
         if (!topic->is_to_be_made || topic->number || (most && count >= most))
             continue;
         count++;

@@ -1,7 +1,8 @@
 /* The stages of a transaction, in a table: when each of them applies, and what it appends to the
  * flight. */
 #include "base/clock.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/calls.h"
+#include "sql/mysql/link.h"
 
 enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
 
@@ -37,13 +38,13 @@ static void append_begin(struct mysql_link *link)
     buffer_append_text(mysql_statement(link, NULL), "START TRANSACTION");
     buffer_append_text(mysql_statement(link, NULL), "SET @tarry_now=tarry.now_ms()");
     buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now");
-    if (!link->turn.ticket)
+    if (!link->transaction.turn.ticket)
         return;
     buffer_append_format(mysql_statement(link, read_ticket),
                          "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
                          "number=%lld",
-                         (long long)link->turn.ticket, (long long)link->context->server,
-                         (long long)link->turn.ticket - 1);
+                         (long long)link->transaction.turn.ticket, (long long)link->context->server,
+                         (long long)link->transaction.turn.ticket - 1);
     /* If other servers may have considered this one dead, it must register again before it takes
      * jobs. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
@@ -85,12 +86,12 @@ static void append_call_ends(struct mysql_link *link)
 /* Repeats what the first flight has done early if a remembered topic has changed. */
 static void correct_begin(struct mysql_link *link)
 {
-    if (link->has_moved) {
+    if (link->topics.have_moved) {
         mysql_rows_clear(link);
-        link->taken.count = 0;
-        link->stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE));
+        link->takes.list.count = 0;
+        link->transaction.stages &= ~(stage_bit(MYSQL_STAGE_LOCK) | stage_bit(MYSQL_STAGE_TAKE));
     }
-    if (link->has_pushes)
+    if (link->transaction.has_pushes)
         mysql_mark_new_topics(link);
 }
 
@@ -99,13 +100,13 @@ static void decide(struct mysql_link *link)
     EACH_CALL(link, call)
     {
         mysql_decide(link, call);
-        for (size_t i = 0; i < link->rows.count; i++)
-            if (link->rows.at[i]->owner == call)
-                mysql_decide_own(link, call, link->rows.at[i]);
+        for (size_t i = 0; i < link->rows.list.count; i++)
+            if (link->rows.list.at[i]->owner == call)
+                mysql_decide_own(link, call, link->rows.list.at[i]);
         if (mysql_is_step(call))
             mysql_call_steps_on(link, call);
     }
-    if (link->numbers_used > MYSQL_NUMBERS)
+    if (link->rows.numbers_used > MYSQL_NUMBERS)
         mysql_note_no_memory(link);
 }
 
@@ -119,14 +120,14 @@ static void share_takes(struct mysql_link *link)
 
 static bool is_done(const struct mysql_link *link, enum mysql_stage stage)
 {
-    return link->stages & stage_bit(stage);
+    return link->transaction.stages & stage_bit(stage);
 }
 
 static bool has_news(const struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_LOOK)
-        return !link->turn.is_alone;
+        return !link->transaction.turn.is_alone;
     return false;
 }
 
@@ -143,39 +144,41 @@ static bool has_uncounted_topics(const struct mysql_link *link)
 /* The first flight may use the remembered topics, and is corrected if they have changed. */
 static bool may_be_early(const struct mysql_link *link)
 {
-    return link->wanted.count > 0 && mysql_topics_are_known(link);
+    return link->topics.wanted.count > 0 && mysql_topics_are_known(link);
 }
 
 static bool locks_now(const struct mysql_link *link)
 {
-    return link->part != MYSQL_PART_BEGIN || (link->has_rows && may_be_early(link));
+    return link->transaction.part != MYSQL_PART_BEGIN ||
+           (link->transaction.has_rows && may_be_early(link));
 }
 
 static bool has_takes(const struct mysql_link *link)
 {
-    return link->has_takes;
+    return link->transaction.has_takes;
 }
 
 static bool takes_now(const struct mysql_link *link)
 {
-    return link->has_takes &&
-           (link->part != MYSQL_PART_BEGIN || (!link->has_rows && may_be_early(link)));
+    return link->transaction.has_takes && (link->transaction.part != MYSQL_PART_BEGIN ||
+                                           (!link->transaction.has_rows && may_be_early(link)));
 }
 
 /* Takes see the rows that the transaction has changed. Otherwise, the commit writes them. */
 static bool writes_now(const struct mysql_link *link)
 {
-    return link->part == MYSQL_PART_COMMIT || (link->has_takes && !is_done(link, MYSQL_STAGE_TAKE));
+    return link->transaction.part == MYSQL_PART_COMMIT ||
+           (link->transaction.has_takes && !is_done(link, MYSQL_STAGE_TAKE));
 }
 
 static bool has_others(const struct mysql_link *link)
 {
-    return !link->turn.is_alone;
+    return !link->transaction.turn.is_alone;
 }
 
 static bool is_heard(const struct mysql_link *link)
 {
-    return link->turn.is_heard;
+    return link->transaction.turn.is_heard;
 }
 
 /* ---- the table ---- */
@@ -227,19 +230,19 @@ static bool flight_append(struct mysql_link *link)
     mysql_flight_begin(link);
     for (enum mysql_stage i = MYSQL_STAGE_BEGIN; i < MYSQL_STAGES; i++) {
         const struct stage *stage = &stages[i];
-        if (!(stage->parts & link->part) || is_done(link, i) ||
+        if (!(stage->parts & link->transaction.part) || is_done(link, i) ||
             (stage->applies && !stage->applies(link)))
             continue;
-        if (stage->waits & link->part && link->steps.count)
+        if (stage->waits & link->transaction.part && link->wire.steps.count)
             return true;
         if (i != MYSQL_STAGE_TOPICS)
-            link->stages |= stage_bit(i);
+            link->transaction.stages |= stage_bit(i);
         if (stage->append)
             stage->append(link);
         else
             stage->read(link);
     }
-    return link->steps.count > 0;
+    return link->wire.steps.count > 0;
 }
 
 /* ---- parts ---- */
@@ -249,41 +252,44 @@ static void transaction_clear(struct mysql_link *link)
     mysql_results_drop(link);
     mysql_rows_clear(link);
     mysql_topics_begin(link);
-    link->taken.count = 0;
-    link->has_rows = link->has_takes = link->has_pushes = link->has_moved = false;
-    link->stages = 0;
-    link->number = link->delivery = link->numbers_used = 0;
-    link->topic_count = 0;
-    link->wants_days = false;
-    link->messages_said = 0;
+    link->takes.list.count = 0;
+    link->transaction.has_rows = link->transaction.has_takes = link->transaction.has_pushes =
+        link->topics.have_moved = false;
+    link->transaction.stages = 0;
+    link->rows.number = link->takes.delivery = link->rows.numbers_used = 0;
+    link->topics.count = 0;
+    link->history.wants_days = false;
+    link->outbox.written = 0;
 }
 
 bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn)
 {
-    link->turn = *turn;
+    link->transaction.turn = *turn;
     transaction_clear(link);
-    link->part = MYSQL_PART_BEGIN;
-    link->is_exact = sql_call_first(turn->calls)->alone; /* such a call is the only one */
+    link->transaction.part = MYSQL_PART_BEGIN;
+    link->transaction.is_exact =
+        sql_call_first(turn->calls)->alone; /* such a call is the only one */
     return mysql_want_topics(link) && flight_append(link);
 }
 
 bool mysql_transaction_next(struct mysql_link *link)
 {
-    if (link->part == MYSQL_PART_COMMIT || link->part == MYSQL_PART_ROLLBACK)
+    if (link->transaction.part == MYSQL_PART_COMMIT ||
+        link->transaction.part == MYSQL_PART_ROLLBACK)
         return false;
-    link->part = MYSQL_PART_CALLS;
+    link->transaction.part = MYSQL_PART_CALLS;
     return flight_append(link);
 }
 
 void mysql_transaction_commit(struct mysql_link *link)
 {
-    link->part = MYSQL_PART_COMMIT;
+    link->transaction.part = MYSQL_PART_COMMIT;
     (void)flight_append(link);
 }
 
 void mysql_transaction_rollback(struct mysql_link *link)
 {
-    link->part = MYSQL_PART_ROLLBACK;
+    link->transaction.part = MYSQL_PART_ROLLBACK;
     (void)flight_append(link);
 }
 
@@ -296,11 +302,11 @@ static void note_beat(struct mysql_link *link)
 
 void mysql_transaction_part_over(struct mysql_link *link)
 {
-    if (link->part == MYSQL_PART_CALLS && !mysql_fill_takes(link))
+    if (link->transaction.part == MYSQL_PART_CALLS && !mysql_fill_takes(link))
         mysql_note_no_memory(link);
-    if (link->part != MYSQL_PART_COMMIT)
+    if (link->transaction.part != MYSQL_PART_COMMIT)
         return;
     note_beat(link);
-    link->message_number += link->messages_said;
+    link->outbox.number += link->outbox.written;
     (void)mysql_share_looks(link); /* on failure, a check is made later */
 }

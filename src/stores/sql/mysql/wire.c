@@ -1,7 +1,7 @@
 /* The flights of a connection: the text of several statements, the values in it, the library's
  * calls in their non-blocking form, and the faults that end a flight. */
 #include "base/clock.h"
-#include "sql/mysql/turn.h"
+#include "sql/mysql/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,8 +56,8 @@ static bool note_error(struct mysql_link *link)
     unsigned number = libmariadb.mysql_errno(link->mysql);
     const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
-    if (!is_of_the_client && link->step < link->steps.count &&
-        link->steps.at[link->step].is_optional)
+    if (!is_of_the_client && link->wire.step < link->wire.steps.count &&
+        link->wire.steps.at[link->wire.step].is_optional)
         return false; /* all essential changes are committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
@@ -73,27 +73,27 @@ enum { PACKET_BYTES = 512 * 1024, PACKET_SHARE = 4 };
 
 void mysql_flight_begin(struct mysql_link *link)
 {
-    buffer_clear(&link->text);
-    link->steps.count = link->ends.count = link->packet_steps.count = 0;
-    link->packet = link->step = 0;
+    buffer_clear(&link->wire.text);
+    link->wire.steps.count = link->wire.ends.count = link->wire.packet_steps.count = 0;
+    link->wire.packet = link->wire.step = 0;
 }
 
 static struct buffer *statement_begin(struct mysql_link *link, struct mysql_step step, bool apart)
 {
-    size_t begun = link->ends.count ? link->ends.at[link->ends.count - 1] : 0;
+    size_t begun = link->wire.ends.count ? link->wire.ends.at[link->wire.ends.count - 1] : 0;
     size_t full = link->packet_bytes_max / PACKET_SHARE;
     if (full > PACKET_BYTES)
         full = PACKET_BYTES;
-    if (link->text.len > begun && (apart || link->text.len - begun > full)) {
-        if (!mysql_ends_add(&link->ends, link->text.len) ||
-            !mysql_ends_add(&link->packet_steps, link->steps.count))
-            link->text.failed = true;
-    } else if (link->text.len > begun) {
-        buffer_append_byte(&link->text, ';');
+    if (link->wire.text.len > begun && (apart || link->wire.text.len - begun > full)) {
+        if (!mysql_ends_add(&link->wire.ends, link->wire.text.len) ||
+            !mysql_ends_add(&link->wire.packet_steps, link->wire.steps.count))
+            link->wire.text.failed = true;
+    } else if (link->wire.text.len > begun) {
+        buffer_append_byte(&link->wire.text, ';');
     }
-    if (!mysql_steps_add(&link->steps, step))
-        link->text.failed = true;
-    return &link->text;
+    if (!mysql_steps_add(&link->wire.steps, step))
+        link->wire.text.failed = true;
+    return &link->wire.text;
 }
 
 struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step step)
@@ -180,8 +180,8 @@ int64_t mysql_number(const char *text)
 
 MYSQL_RES *mysql_result_take(struct mysql_link *link)
 {
-    MYSQL_RES *result = link->result;
-    link->result = NULL;
+    MYSQL_RES *result = link->wire.result;
+    link->wire.result = NULL;
     return result;
 }
 
@@ -189,7 +189,7 @@ struct mysql_result *mysql_result_keep(struct mysql_link *link)
 {
     MYSQL_RES *result = mysql_result_take(link);
     struct mysql_result *kept = calloc(1, sizeof *kept);
-    if (kept && mysql_results_add(&link->results, kept)) {
+    if (kept && mysql_results_add(&link->wire.results, kept)) {
         *kept = (struct mysql_result){.result = result, .users = 1};
         return kept;
     }
@@ -200,9 +200,9 @@ struct mysql_result *mysql_result_keep(struct mysql_link *link)
 
 void mysql_results_drop(struct mysql_link *link)
 {
-    for (size_t i = 0; i < link->results.count; i++)
-        mysql_result_free(link->results.at[i]);
-    link->results.count = 0;
+    for (size_t i = 0; i < link->wire.results.count; i++)
+        mysql_result_free(link->wire.results.at[i]);
+    link->wire.results.count = 0;
 }
 
 void mysql_result_free(void *result)
@@ -220,26 +220,27 @@ enum moved { MOVED_ON = 1, MOVED_WAITS, MOVED_LOST, MOVED_OVER };
 
 static enum moved op_wait(struct mysql_link *link, int waits)
 {
-    link->is_started = true;
-    link->waits = waits;
+    link->wire.is_started = true;
+    link->wire.waits = waits;
     return MOVED_WAITS;
 }
 
 static enum moved op_next(struct mysql_link *link, enum mysql_op op)
 {
-    link->op = op;
-    link->is_started = false;
+    link->wire.op = op;
+    link->wire.is_started = false;
     return op == MYSQL_OP_NONE ? MOVED_OVER : MOVED_ON;
 }
 
 static enum moved op_query(struct mysql_link *link, int ready)
 {
-    size_t from = link->packet ? link->ends.at[link->packet - 1] : 0;
+    size_t from = link->wire.packet ? link->wire.ends.at[link->wire.packet - 1] : 0;
     int failed = 0;
-    int waits = link->is_started
-                    ? libmariadb.mysql_real_query_cont(&failed, link->mysql, ready)
-                    : libmariadb.mysql_real_query_start(&failed, link->mysql, link->text.at + from,
-                                                        link->ends.at[link->packet] - from);
+    int waits =
+        link->wire.is_started
+            ? libmariadb.mysql_real_query_cont(&failed, link->mysql, ready)
+            : libmariadb.mysql_real_query_start(&failed, link->mysql, link->wire.text.at + from,
+                                                link->wire.ends.at[link->wire.packet] - from);
     if (waits)
         return op_wait(link, waits);
     if (failed)
@@ -252,22 +253,23 @@ static enum moved op_query(struct mysql_link *link, int ready)
 static void note_answer(struct mysql_link *link, MYSQL_RES *result)
 {
     const struct mysql_step *step =
-        link->step < link->steps.count ? &link->steps.at[link->step] : NULL;
+        link->wire.step < link->wire.steps.count ? &link->wire.steps.at[link->wire.step] : NULL;
     bool is_read = step && step->read && (result || !step->is_procedure);
-    link->result = result;
+    link->wire.result = result;
     if (is_read && !step->read(link, step, result))
         mysql_note_no_memory(link);
-    if (link->result)
+    if (link->wire.result)
         libmariadb.mysql_free_result(mysql_result_take(link));
     if (step && (!step->is_procedure || !result))
-        link->step++;
+        link->wire.step++;
 }
 
 static enum moved op_store(struct mysql_link *link, int ready)
 {
     MYSQL_RES *result = NULL;
-    int waits = link->is_started ? libmariadb.mysql_store_result_cont(&result, link->mysql, ready)
-                                 : libmariadb.mysql_store_result_start(&result, link->mysql);
+    int waits = link->wire.is_started
+                    ? libmariadb.mysql_store_result_cont(&result, link->mysql, ready)
+                    : libmariadb.mysql_store_result_start(&result, link->mysql);
     if (waits)
         return op_wait(link, waits);
     if (!result && libmariadb.mysql_errno(link->mysql) != 0)
@@ -275,7 +277,7 @@ static enum moved op_store(struct mysql_link *link, int ready)
     note_answer(link, result);
     if (libmariadb.mysql_more_results(link->mysql))
         return op_next(link, MYSQL_OP_NEXT);
-    if (link->link.fault.kind == SQL_FAULT_NONE && ++link->packet < link->ends.count)
+    if (link->link.fault.kind == SQL_FAULT_NONE && ++link->wire.packet < link->wire.ends.count)
         return op_next(link, MYSQL_OP_QUERY);
     return op_next(link, MYSQL_OP_NONE);
 }
@@ -283,8 +285,9 @@ static enum moved op_store(struct mysql_link *link, int ready)
 static enum moved op_more(struct mysql_link *link, int ready)
 {
     int failed = 0;
-    int waits = link->is_started ? libmariadb.mysql_next_result_cont(&failed, link->mysql, ready)
-                                 : libmariadb.mysql_next_result_start(&failed, link->mysql);
+    int waits = link->wire.is_started
+                    ? libmariadb.mysql_next_result_cont(&failed, link->mysql, ready)
+                    : libmariadb.mysql_next_result_start(&failed, link->mysql);
     if (waits)
         return op_wait(link, waits);
     if (failed > 0)
@@ -294,14 +297,14 @@ static enum moved op_more(struct mysql_link *link, int ready)
 
 bool mysql_flight_send(struct mysql_link *link)
 {
-    if (link->text.failed || !mysql_ends_add(&link->ends, link->text.len) ||
-        !mysql_ends_add(&link->packet_steps, link->steps.count)) {
+    if (link->wire.text.failed || !mysql_ends_add(&link->wire.ends, link->wire.text.len) ||
+        !mysql_ends_add(&link->wire.packet_steps, link->wire.steps.count)) {
         mysql_note_no_memory(link);
         return false;
     }
-    link->op = MYSQL_OP_QUERY;
-    link->is_started = false;
-    link->is_in_flight = true;
+    link->wire.op = MYSQL_OP_QUERY;
+    link->wire.is_started = false;
+    link->wire.is_in_flight = true;
     switch (op_query(link, 0)) {
     case MOVED_WAITS:
         return true;
@@ -311,17 +314,17 @@ bool mysql_flight_send(struct mysql_link *link)
     case MOVED_OVER:
         break;
     }
-    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` continues soon */
+    link->wire.waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` continues soon */
     return true;
 }
 
 enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
 {
     for (;;) {
-        enum moved moved = link->op == MYSQL_OP_NONE    ? MOVED_OVER
-                           : link->op == MYSQL_OP_QUERY ? op_query(link, ready)
-                           : link->op == MYSQL_OP_STORE ? op_store(link, ready)
-                                                        : op_more(link, ready);
+        enum moved moved = link->wire.op == MYSQL_OP_NONE    ? MOVED_OVER
+                           : link->wire.op == MYSQL_OP_QUERY ? op_query(link, ready)
+                           : link->wire.op == MYSQL_OP_STORE ? op_store(link, ready)
+                                                             : op_more(link, ready);
         if (moved == MOVED_WAITS)
             return MYSQL_FLIGHT_WAITS;
         if (moved == MOVED_LOST)
@@ -329,7 +332,7 @@ enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
         if (moved == MOVED_OVER)
             break;
     }
-    link->is_in_flight = false;
+    link->wire.is_in_flight = false;
     return MYSQL_FLIGHT_OVER;
 }
 
@@ -337,17 +340,17 @@ void mysql_flight_abandon(struct mysql_link *link)
 {
     enum { TRIES = 100 };
     (void)shutdown(libmariadb.mysql_get_socket(link->mysql), SHUT_RDWR);
-    for (int i = 0; i < TRIES && link->op != MYSQL_OP_NONE && link->is_started; i++) {
+    for (int i = 0; i < TRIES && link->wire.op != MYSQL_OP_NONE && link->wire.is_started; i++) {
         MYSQL_RES *result = NULL;
         int failed, ready = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE, waits = 0;
-        if (link->op == MYSQL_OP_QUERY)
+        if (link->wire.op == MYSQL_OP_QUERY)
             waits = libmariadb.mysql_real_query_cont(&failed, link->mysql, ready);
-        else if (link->op == MYSQL_OP_STORE)
+        else if (link->wire.op == MYSQL_OP_STORE)
             waits = libmariadb.mysql_store_result_cont(&result, link->mysql, ready);
         else
             waits = libmariadb.mysql_next_result_cont(&failed, link->mysql, ready);
         if (result)
             libmariadb.mysql_free_result(result);
-        link->is_started = waits != 0;
+        link->wire.is_started = waits != 0;
     }
 }

@@ -1,0 +1,113 @@
+/*
+ * rows: the jobs of a transaction. Those that calls name are locked and read by id or location, and
+ * written together.
+ */
+#ifndef TARRY_SQL_MYSQL_ROWS_H
+#define TARRY_SQL_MYSQL_ROWS_H
+
+#include "base/table.h"
+#include "base/vector.h"
+#include "queue/queue.h"
+#include "sql/mysql/wire.h"
+
+struct mysql_link;
+
+enum { MYSQL_LANE_DEAD = 70000, MYSQL_NUMBERS = 4096 };
+
+struct mysql_topic;
+
+/* Location of a row in the table. */
+struct mysql_place {
+    uint32_t topic, lane;
+    int64_t due_ms;
+    uint64_t sequence;
+};
+
+/* Adjacent rows that one take leased. Their deliveries have consecutive numbers. */
+struct mysql_run {
+    struct mysql_place first, last;
+    uint64_t delivery; /* of the first row */
+    int64_t taken_ms;
+    size_t count;
+};
+
+struct mysql_row { /* A job that the transaction needs, or an id without a job. */
+    struct table_entry by_id, by_place;
+    char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
+    size_t id_bytes;
+    struct mysql_place stored_at; /* location of the row; valid if `stored` */
+    bool stored;
+    bool is_whole;            /* all columns were read */
+    bool exists;              /* current state */
+    bool fresh;               /* to be inserted */
+    bool changed;             /* to be updated */
+    bool picked;              /* named by a take of the transaction */
+    bool extended, requested; /* nothing else has changed */
+    struct mysql_topic *topic;
+    const struct sql_call *owner; /* call that selected the row itself: purge, redrive, expire */
+    int64_t finished_until_ms;
+    bool finished_anew;
+
+    enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */
+    int32_t lane, priority;
+    int64_t due_ms, first_due_ms, lease_until_ms, taken_ms, lease_span_ms, expire_ms;
+    uint64_t sequence, delivery;
+    int64_t server;
+    uint32_t attempt;
+    bool cancel_requested;
+    struct policy policy;
+    uint64_t body_bytes, meta_bytes;
+    const struct queue_push *push; /* of a fresh row */
+    struct slice error;            /* error of an answer or a push, owned by the caller */
+    bool has_error;                /* the error is new, as is its history */
+    char history[JOB_HISTORY_BYTES_MAX];
+    size_t history_bytes;
+    char consumer[JOB_CONSUMER_BYTES_MAX]; /* holder of the lease */
+    size_t consumer_bytes;
+};
+static inline struct slice mysql_row_id(const struct mysql_row *row)
+{
+    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+}
+TABLE_DECLARE(mysql_ids, struct mysql_row, by_id)
+TABLE_DECLARE(mysql_places, struct mysql_row, by_place)
+VECTOR_DECLARE(mysql_row_list, struct mysql_row *)
+
+struct mysql_rows {
+    struct mysql_ids ids;
+    struct mysql_places places;
+    struct mysql_row_list list;
+    uint64_t number; /* the first of MYSQL_NUMBERS for pushes */
+    uint32_t numbers_used;
+};
+
+/* Appends queries that lock the rows that calls name. */
+void mysql_append_locks(struct mysql_link *link);
+/* Reads rows. `step->call`: the call that has selected them itself, or NULL. */
+mysql_reader mysql_read_rows;
+
+void mysql_rows_clear(struct mysql_link *link);
+/* Finds or creates the row of an id in the transaction. Returns NULL if out of memory. */
+struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *topic,
+                                 struct slice id);
+struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place);
+extern const char mysql_row_columns[];
+/* Appends a condition that names rows of one topic and lane, without its last bracket. It compares
+ * with rows of values, since the database searches such a list by bisection, but would test a list
+ * of conditions one by one. */
+void mysql_append_place(struct buffer *out, const struct mysql_place *place, bool is_first);
+/* Appends the whole condition for one row. An UPDATE requires this form: MariaDB does not use a
+ * list with one element as a key there, and would scan all jobs of the topic. */
+void mysql_append_single_place(struct buffer *out, const struct mysql_place *place);
+/* Runs save the database the parsing of long lists. If a run meets rows that others hold between
+ * its own rows, the transaction fails immediately. Its calls are then repeated separately, with
+ * each row named individually. */
+enum { MYSQL_RUN_MIN = 16 }; /* for fewer rows, a statement costs more than it saves */
+void mysql_append_span(struct buffer *out, const struct mysql_place *first,
+                       const struct mysql_place *last);
+/* Prefix of a statement that changes a run. With it, MariaDB does not wait for locks. */
+extern const char mysql_no_wait[];
+/* Appends statements for all rows that the transaction has changed. */
+void mysql_append_rows(struct mysql_link *link);
+
+#endif

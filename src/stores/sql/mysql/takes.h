@@ -1,0 +1,53 @@
+/*
+ * takes: the jobs that the takes of a transaction find, distributed among them in their order and
+ * leased together, and the checks for the next waiting jobs.
+ */
+#ifndef TARRY_SQL_MYSQL_TAKES_H
+#define TARRY_SQL_MYSQL_TAKES_H
+
+#include "base/vector.h"
+#include "queue/queue.h"
+#include "sql/call.h"
+
+struct mysql_link;
+
+struct mysql_topic;
+struct mysql_result;
+
+struct mysql_taken { /* A job that a take found. */
+    struct queue_job job;
+    struct mysql_topic *topic;
+    uint32_t lane;
+    struct sql_call *call;        /* NULL: not assigned */
+    const struct sql_call *named; /* take that names this job; NULL: found without its name */
+    size_t order;                 /* index among the jobs of its call */
+    size_t rank;                  /* index among the jobs found, in table order */
+    int64_t lease_ms;
+    struct mysql_result *result, *body; /* body: only if it was read separately */
+    uint64_t body_bytes;
+    bool has_body;
+};
+VECTOR_DECLARE(mysql_taken_list, struct mysql_taken)
+
+struct mysql_takes {
+    struct mysql_taken_list list;
+    uint64_t delivery; /* the first of MYSQL_NUMBERS for deliveries */
+    uint32_t given;
+};
+
+/* Appends queries that find and lock jobs. */
+void mysql_append_takes(struct mysql_link *link);
+/* Distributes the jobs among the takes. Returns false if out of memory. */
+bool mysql_share_takes(struct mysql_link *link);
+/* Appends queries for large bodies. */
+void mysql_append_bodies(struct mysql_link *link);
+/* Fills in the replies. All bodies must have been read. Returns false if out of memory. */
+bool mysql_fill_takes(struct mysql_link *link);
+/* Appends statements that lease the jobs. */
+void mysql_append_taken(struct mysql_link *link);
+/* Appends checks for waiting jobs. */
+void mysql_append_looks(struct mysql_link *link);
+/* Passes their results to the calls. Returns false if out of memory. */
+bool mysql_share_looks(struct mysql_link *link);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * topics: the topics of a transaction: their numbers, settings and lanes. A transaction reads them
+ * again, since another server may have changed them, and creates the missing ones.
+ */
+#ifndef TARRY_SQL_MYSQL_TOPICS_H
+#define TARRY_SQL_MYSQL_TOPICS_H
+
+#include "base/table.h"
+#include "base/vector.h"
+#include "job/job.h"
+
+struct mysql_link;
+
+struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
+    struct table_entry by_name, by_number;
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    uint32_t number; /* 0: no topic of this name */
+    bool is_read;    /* in this transaction */
+    bool is_wanted, is_to_be_made, is_made, is_pushed_to;
+    bool paused;
+    int64_t paused_until_ms;
+    struct topic_settings settings;
+    bool has_extension;
+    bool is_found; /* used while topics are read */
+    int32_t *lanes;
+    size_t lane_count, lane_cap;
+    int64_t jobs;       /* number of jobs, if max_jobs is set */
+    uint32_t take_max;  /* sum over all takes of the transaction */
+    int64_t next_ms[2]; /* found by checks: at or above the bound, and from 0 */
+    bool is_looked[2];
+    bool looks_back; /* its check begins some time before the bound */
+};
+TABLE_DECLARE(mysql_names, struct mysql_topic, by_name)
+TABLE_DECLARE(mysql_numbers, struct mysql_topic, by_number)
+VECTOR_DECLARE(mysql_topic_list, struct mysql_topic *)
+
+struct mysql_topics {
+    struct mysql_names names;
+    struct mysql_numbers numbers;
+    struct mysql_topic_list wanted; /* by the transaction */
+    bool have_moved; /* the number or the lanes of a topic differ from the remembered ones */
+    int64_t count;   /* of all topics of the queue, if there is a maximum */
+};
+
+/* Adds the topics that the calls of the transaction name. Returns false if out of memory. */
+bool mysql_want_topics(struct mysql_link *link);
+/* Marks topics that pushes must create. */
+void mysql_mark_new_topics(struct mysql_link *link);
+/* Returns true if a topic must be created. */
+bool mysql_topics_are_missing(const struct mysql_link *link);
+/* Appends a count of topics, locked so that two servers cannot count at the same time. */
+void mysql_append_topic_count(struct mysql_link *link);
+/* Appends statements that create missing topics, up to the maximum number. */
+void mysql_append_new_topics(struct mysql_link *link);
+
+struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t number);
+bool mysql_topics_are_read(const struct mysql_link *link);
+bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
+void mysql_append_topics(struct mysql_link *link);
+bool mysql_topic_add_lane(struct mysql_topic *topic, int32_t lane); /* false if out of memory */
+bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane);
+/* Clears the wanted topics for a new transaction. */
+void mysql_topics_begin(struct mysql_link *link);
+void mysql_topics_free(struct mysql_link *link);
+
+#endif

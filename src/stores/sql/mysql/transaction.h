@@ -1,0 +1,68 @@
+/*
+ * transaction: a transaction of a server while it is executed, as a table of stages.
+ *
+ * The rows that calls name are read and locked first. Then the new state of the jobs is determined
+ * here, call by call in their order, by the same rules as in the other stores. Then each table is
+ * written with few statements for many rows. Takes come last.
+ */
+#ifndef TARRY_SQL_MYSQL_TRANSACTION_H
+#define TARRY_SQL_MYSQL_TRANSACTION_H
+
+#include "sql/dialect.h"
+
+struct mysql_link;
+
+enum mysql_part { /* Bits. The first two are the first part of the dialect's interface. */
+                  MYSQL_PART_BEGIN = 1, /* the first flight */
+                  MYSQL_PART_CALLS = 2,
+                  MYSQL_PART_COMMIT = 4,
+                  MYSQL_PART_ROLLBACK = 8
+};
+
+/* What a transaction does, in this order (the table in transaction.c). */
+enum mysql_stage {
+    MYSQL_STAGE_BEGIN = 1,
+    MYSQL_STAGE_HEAR,     /* reads notifications of other servers */
+    MYSQL_STAGE_MESSAGES, /* reads their events */
+    MYSQL_STAGE_BEGUN,    /* evaluates the first flight */
+    MYSQL_STAGE_TOPICS,
+    MYSQL_STAGE_TOPIC_COUNT,
+    MYSQL_STAGE_NEW_TOPICS,
+    MYSQL_STAGE_LOCK,   /* locks and reads the rows that calls name */
+    MYSQL_STAGE_CALLS,  /* statements of single calls */
+    MYSQL_STAGE_DECIDE, /* applies the rules to the rows */
+    MYSQL_STAGE_WRITE,  /* writes the rows */
+    MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
+    MYSQL_STAGE_SHARE,  /* distributes them */
+    MYSQL_STAGE_BODIES, /* reads large bodies */
+    MYSQL_STAGE_LEASE,  /* leases the jobs */
+    MYSQL_STAGE_LOOK,   /* checks for waiting jobs */
+    MYSQL_STAGE_END,    /* statements of single calls, after the rows are written */
+    MYSQL_STAGE_COUNTS,
+    MYSQL_STAGE_NEWS,   /* notifications for other servers */
+    MYSQL_STAGE_EVENTS, /* messages with events */
+    MYSQL_STAGE_COMMIT,
+    MYSQL_STAGE_DAYS, /* maintenance of the history, after the commit */
+    MYSQL_STAGE_ROLLBACK,
+    MYSQL_STAGES
+};
+
+struct mysql_transaction {
+    struct sql_turn turn;
+    enum mysql_part part;
+    unsigned stages;                      /* bits of those that have run */
+    bool has_rows, has_takes, has_pushes; /* among its calls */
+    bool is_exact; /* one call that met a lock before: each row is named individually */
+};
+
+/* Begins a transaction: appends its first flight. Returns false if out of memory. */
+bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn);
+/* Appends the next flight. Returns false if the part needs no further one. */
+bool mysql_transaction_next(struct mysql_link *link);
+/* Append the flight of the commit or rollback. */
+void mysql_transaction_commit(struct mysql_link *link);
+void mysql_transaction_rollback(struct mysql_link *link);
+/* Passes the results of a part to its calls. */
+void mysql_transaction_part_over(struct mysql_link *link);
+
+#endif
