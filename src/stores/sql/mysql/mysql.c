@@ -1,9 +1,9 @@
 /* The dialect's table: a link, its transactions and its life cycle. */
-#include "sql/mysql/link.h"
+#include "sql/mysql/mysql.h"
 #include "base/clock.h"
 #include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
-#include "sql/mysql/mysql.h"
+#include "sql/mysql/link.h"
 #include "sql/mysql/schema.h"
 
 #include <stdlib.h>
