@@ -615,7 +615,7 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     }
 }
 
-void mysql_append_call(struct mysql_link *link, struct sql_call *call)
+static void append_call(struct mysql_link *link, struct sql_call *call)
 {
     long long server = (long long)link->context->server;
     switch (call->kind) {
@@ -649,7 +649,7 @@ void mysql_append_call(struct mysql_link *link, struct sql_call *call)
 }
 
 /* Appends statements that run after the transaction's rows have been written. */
-void mysql_append_call_end(struct mysql_link *link, struct sql_call *call)
+static void append_call_end(struct mysql_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_EXPIRE)
         buffer_append_format(
@@ -658,6 +658,16 @@ void mysql_append_call_end(struct mysql_link *link, struct sql_call *call)
             "state=1 ORDER BY expire LIMIT 1),EXISTS(SELECT 1 FROM tarry.job FORCE INDEX "
             "(job_expire) WHERE expire<=%lld AND state=1)",
             (long long)link->now_ms, (long long)link->now_ms);
+}
+
+void mysql_append_calls(struct mysql_link *link)
+{
+    EACH_CALL(link, call) append_call(link, call);
+}
+
+void mysql_append_call_ends(struct mysql_link *link)
+{
+    EACH_CALL(link, call) append_call_end(link, call);
 }
 
 /* Ends a step of a purge or redrive, and determines whether another one must follow. */

@@ -231,7 +231,7 @@ static bool read_messages(struct mysql_link *link, const struct mysql_step *step
 }
 
 /* Appends a query that finds the new messages by index only, and then reads their texts. */
-void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
+static void append_messages_since(struct mysql_link *link, struct sql_call *call)
 {
     const struct mysql_peers *peers = &link->inbox.peers;
     struct buffer *out;
@@ -255,6 +255,13 @@ void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call)
                          "%s) ORDER BY n LIMIT %d) x STRAIGHT_JOIN tarry.message m ON m.n=x.n "
                          "ORDER BY m.n",
                          peers->count ? ")" : "", READ_MAX);
+}
+
+void mysql_append_messages_since(struct mysql_link *link)
+{
+    EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_HEAR)
+        append_messages_since(link, call);
 }
 
 /* Returns the peer of a server, and creates it if necessary. */

@@ -46,7 +46,7 @@ void mysql_append_hear(struct mysql_link *link);
 /* Appends messages with the events of the transaction. */
 void mysql_append_messages(struct mysql_link *link);
 /* Appends a query for messages that servers wrote since the last one. */
-void mysql_append_messages_since(struct mysql_link *link, struct sql_call *call);
+void mysql_append_messages_since(struct mysql_link *link);
 /* Returns false if there are no more messages. */
 bool mysql_next_message(struct mysql_link *link, struct sql_news *out);
 /* Starts or stops reading messages. */

@@ -785,5 +785,4 @@ void mysql_append_rows(struct mysql_link *link)
     }
     append_inserts(link);
     append_finished(link);
-    mysql_append_history(link);
 }

@@ -26,7 +26,7 @@ static enum job_state seen_state(const struct mysql_row *row, int64_t now_ms)
     return row->exists ? state_of(row, now_ms) : 0;
 }
 
-bool mysql_is_far(int64_t now_ms, const struct queue_when *when)
+static bool is_far(int64_t now_ms, const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_AT && when->ms - now_ms > POLICY_DELAY_MS_MAX;
 }
@@ -156,7 +156,7 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     struct mysql_row *row;
     enum job_state state;
     struct life life;
-    if (mysql_is_far(link->now_ms, &push->when)) {
+    if (is_far(link->now_ms, &push->when)) {
         out->detail = "at";
         return QUEUE_BAD_OPTION;
     }
@@ -188,6 +188,23 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     show(row, link->now_ms, out);
     note(link, row, counts, true, push->past.dead);
     return life.status;
+}
+
+/* Marks topics that pushes must create. A push whose time is too far ahead does not create its
+ * topic. */
+void mysql_mark_new_topics(struct mysql_link *link)
+{
+    EACH_CALL(link, call)
+    for (size_t i = 0;
+         mysql_has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
+         i++) {
+        const struct queue_push *push = &call->command->pushes[i];
+        struct queue_result unused;
+        struct mysql_topic *topic = mysql_names_find(&link->topics.names, push->topic);
+        if (topic && command_item_is_good(call->command, i, &unused) &&
+            !is_far(link->now_ms, &push->when))
+            topic->is_to_be_made = true;
+    }
 }
 
 /* ---- cancel, reschedule, run ---- */
@@ -234,7 +251,7 @@ static enum queue_status change_one(struct mysql_link *link, const struct queue_
         row->cancel_requested = row->requested = row->changed = true;
         break;
     case LIFE_MOVED:
-        if (change->verb == QUEUE_RESCHEDULE && mysql_is_far(link->now_ms, &change->when)) {
+        if (change->verb == QUEUE_RESCHEDULE && is_far(link->now_ms, &change->when)) {
             out->detail = "at";
             return QUEUE_BAD_OPTION;
         }
@@ -515,19 +532,6 @@ static enum queue_status pick_one(struct mysql_link *link, const struct queue_ta
     return life.status;
 }
 
-void mysql_decide(struct mysql_link *link, struct sql_call *call)
-{
-    if (call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
-        call->command->take.id.len)
-        call->status = pick_one(link, &call->command->take);
-    if (call->kind == SQL_CALL_END)
-        decide_ends(link, call);
-    else if (call->kind == SQL_CALL_COMMAND &&
-             (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
-              call->command->kind == COMMAND_ANSWER))
-        decide_items(link, call);
-}
-
 static void notify_expiry(struct mysql_link *link, const struct mysql_row *row)
 {
     struct job_event event = {.kind = JOB_EVENT_EXPIRED,
@@ -597,7 +601,8 @@ static void redrive_one(struct mysql_link *link, struct mysql_row *row)
     note(link, row, counts, true, false);
 }
 
-void mysql_decide_own(struct mysql_link *link, struct sql_call *call, struct mysql_row *row)
+/* Applies a purge, redrive or expire to a row that it has selected. */
+static void decide_own(struct mysql_link *link, struct sql_call *call, struct mysql_row *row)
 {
     call->step_affected++;
     if (call->kind == SQL_CALL_EXPIRE) {
@@ -608,4 +613,32 @@ void mysql_decide_own(struct mysql_link *link, struct sql_call *call, struct mys
         purge_one(link, row);
     else
         redrive_one(link, row);
+}
+
+static void decide_call(struct mysql_link *link, struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+        call->command->take.id.len)
+        call->status = pick_one(link, &call->command->take);
+    if (call->kind == SQL_CALL_END)
+        decide_ends(link, call);
+    else if (call->kind == SQL_CALL_COMMAND &&
+             (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
+              call->command->kind == COMMAND_ANSWER))
+        decide_items(link, call);
+}
+
+void mysql_decide(struct mysql_link *link)
+{
+    EACH_CALL(link, call)
+    {
+        decide_call(link, call);
+        for (size_t i = 0; i < link->rows.list.count; i++)
+            if (link->rows.list.at[i]->owner == call)
+                decide_own(link, call, link->rows.list.at[i]);
+        if (mysql_is_step(call))
+            mysql_call_steps_on(link, call);
+    }
+    if (link->rows.numbers_used > MYSQL_NUMBERS)
+        mysql_note_no_memory(link);
 }

@@ -417,23 +417,6 @@ bool mysql_want_topics(struct mysql_link *link)
 
 /* ---- new topics ---- */
 
-/* Marks topics that pushes must create. A push whose time is too far ahead does not create its
- * topic. */
-void mysql_mark_new_topics(struct mysql_link *link)
-{
-    EACH_CALL(link, call)
-    for (size_t i = 0;
-         mysql_has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
-         i++) {
-        const struct queue_push *push = &call->command->pushes[i];
-        struct queue_result unused;
-        struct mysql_topic *topic = mysql_names_find(&link->topics.names, push->topic);
-        if (topic && command_item_is_good(call->command, i, &unused) &&
-            !mysql_is_far(link->now_ms, &push->when))
-            topic->is_to_be_made = true;
-    }
-}
-
 bool mysql_topics_are_missing(const struct mysql_link *link)
 {
     for (size_t i = 0; i < link->topics.wanted.count; i++)

@@ -44,8 +44,6 @@ struct mysql_topics {
 
 /* Adds the topics that the calls of the transaction name. Returns false if out of memory. */
 bool mysql_want_topics(struct mysql_link *link);
-/* Marks topics that pushes must create. */
-void mysql_mark_new_topics(struct mysql_link *link);
 /* Returns true if a topic must be created. */
 bool mysql_topics_are_missing(const struct mysql_link *link);
 /* Appends a count of topics, locked so that two servers cannot count at the same time. */

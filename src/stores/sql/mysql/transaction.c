@@ -64,23 +64,6 @@ static void append_rollback(struct mysql_link *link)
     buffer_append_text(mysql_statement(link, NULL), "ROLLBACK");
 }
 
-static void append_messages_since(struct mysql_link *link)
-{
-    EACH_CALL(link, call)
-    if (call->kind == SQL_CALL_HEAR)
-        mysql_append_messages_since(link, call);
-}
-
-static void append_calls(struct mysql_link *link)
-{
-    EACH_CALL(link, call) mysql_append_call(link, call);
-}
-
-static void append_call_ends(struct mysql_link *link)
-{
-    EACH_CALL(link, call) mysql_append_call_end(link, call);
-}
-
 /* ---- results ---- */
 
 /* Repeats what the first flight has done early if a remembered topic has changed. */
@@ -93,21 +76,6 @@ static void correct_begin(struct mysql_link *link)
     }
     if (link->transaction.has_pushes)
         mysql_mark_new_topics(link);
-}
-
-static void decide(struct mysql_link *link)
-{
-    EACH_CALL(link, call)
-    {
-        mysql_decide(link, call);
-        for (size_t i = 0; i < link->rows.list.count; i++)
-            if (link->rows.list.at[i]->owner == call)
-                mysql_decide_own(link, call, link->rows.list.at[i]);
-        if (mysql_is_step(call))
-            mysql_call_steps_on(link, call);
-    }
-    if (link->rows.numbers_used > MYSQL_NUMBERS)
-        mysql_note_no_memory(link);
 }
 
 static void share_takes(struct mysql_link *link)
@@ -201,21 +169,22 @@ static const struct stage {
 } stages[] = {
     [MYSQL_STAGE_BEGIN] = {BEGIN, .append = append_begin},
     [MYSQL_STAGE_HEAR] = {BEGIN, .applies = has_news, .append = mysql_append_hear},
-    [MYSQL_STAGE_MESSAGES] = {BEGIN, .append = append_messages_since},
+    [MYSQL_STAGE_MESSAGES] = {BEGIN, .append = mysql_append_messages_since},
     [MYSQL_STAGE_BEGUN] = {CALLS, .read = correct_begin},
     [MYSQL_STAGE_TOPICS] = {BEGIN | CALLS, 0, has_unread_topics, mysql_append_topics},
     [MYSQL_STAGE_TOPIC_COUNT] = {CALLS, CALLS, has_uncounted_topics, mysql_append_topic_count},
     [MYSQL_STAGE_NEW_TOPICS] = {CALLS, CALLS, mysql_topics_are_missing, mysql_append_new_topics},
     [MYSQL_STAGE_LOCK] = {BEGIN | CALLS, CALLS, locks_now, mysql_append_locks},
-    [MYSQL_STAGE_CALLS] = {CALLS, .append = append_calls},
-    [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = decide},
+    [MYSQL_STAGE_CALLS] = {CALLS, .append = mysql_append_calls},
+    [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = mysql_decide},
     [MYSQL_STAGE_WRITE] = {CALLS | COMMIT, 0, writes_now, mysql_append_rows},
+    [MYSQL_STAGE_HISTORY] = {CALLS | COMMIT, 0, writes_now, mysql_append_history},
     [MYSQL_STAGE_TAKE] = {BEGIN | CALLS, 0, takes_now, mysql_append_takes},
     [MYSQL_STAGE_SHARE] = {CALLS, CALLS, has_takes, .read = share_takes},
     [MYSQL_STAGE_BODIES] = {CALLS, 0, has_takes, mysql_append_bodies},
     [MYSQL_STAGE_LEASE] = {COMMIT, .append = mysql_append_taken},
     [MYSQL_STAGE_LOOK] = {COMMIT, .append = mysql_append_looks},
-    [MYSQL_STAGE_END] = {COMMIT, .append = append_call_ends},
+    [MYSQL_STAGE_END] = {COMMIT, .append = mysql_append_call_ends},
     [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
     [MYSQL_STAGE_NEWS] = {COMMIT, 0, has_others, mysql_append_news},
     [MYSQL_STAGE_EVENTS] = {COMMIT, 0, is_heard, mysql_append_messages},
@@ -223,6 +192,7 @@ static const struct stage {
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
     [MYSQL_STAGE_ROLLBACK] = {ROLLBACK, .append = append_rollback},
 };
+_Static_assert(MYSQL_STAGES <= 32, "each stage has a bit");
 
 /* Appends the next flight of the part. Returns false if the part needs no further one. */
 static bool flight_append(struct mysql_link *link)

@@ -32,6 +32,7 @@ enum mysql_stage {
     MYSQL_STAGE_CALLS,  /* statements of single calls */
     MYSQL_STAGE_DECIDE, /* applies the rules to the rows */
     MYSQL_STAGE_WRITE,  /* writes the rows */
+    MYSQL_STAGE_HISTORY,
     MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
     MYSQL_STAGE_SHARE,  /* distributes them */
     MYSQL_STAGE_BODIES, /* reads large bodies */
