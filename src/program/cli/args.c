@@ -118,6 +118,7 @@ static bool is_date_alone(const char *value)
 static bool store_value(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
+    uint64_t number;
     switch (flag->kind) {
     case CLI_TEXT:
     case CLI_DURATION:
@@ -129,6 +130,9 @@ static bool store_value(const struct cli_flag *flag, const char *value)
     case CLI_SWITCH:
         *(bool *)flag->into = true;
         return true;
+    case CLI_NUMBER:
+        *(const char **)flag->into = value;
+        return text_parse_u64(slice_of(value), INT64_MAX, &number);
     case CLI_COUNT:
         return text_parse_u64(slice_of(value), INT64_MAX, flag->into);
     case CLI_LIST:

@@ -44,6 +44,7 @@ enum cli_flag_kind {
     CLI_SWITCH /* bool */,
     CLI_TIME /* const char *: in the server's format or in that of this program's output */,
     CLI_COUNT /* uint64_t */,
+    CLI_NUMBER /* const char *: a number, as text */,
     CLI_DURATION /* const char *; a number without a unit is rejected, also within exp:1s..10m */,
     CLI_LIST
 };

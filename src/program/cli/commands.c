@@ -5,6 +5,7 @@
 
 #include "base/feature.h"
 #include "base/text.h"
+#include "cli/call.h"
 #include "cli/environment.h"
 #include "server/config_options.h"
 
@@ -82,11 +83,16 @@ static void print_commands(FILE *out)
             about_all, about_exit_codes);
 }
 
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    return command->call.usage ? call_run(&command->call, argc, argv) : command->run(argc, argv);
+}
+
 static int print_help(const struct cli_command *command)
 {
     char name[32], help[] = "--help";
     snprintf(name, sizeof name, "%s", command->name);
-    return command->run(2, (char *[]){name, help, NULL});
+    return run_command(command, 2, (char *[]){name, help, NULL});
 }
 
 /* Describes every command by `printer`. */
@@ -597,7 +603,7 @@ int cli_main(int argc, char **argv)
     if (command->run != help_command && command->run != version_command)
         exit_code = environment_check(environ);
     if (exit_code < 0)
-        exit_code = command->run(argc - 1, argv + 1);
+        exit_code = run_command(command, argc - 1, argv + 1);
     if (fflush(stdout) != 0 || ferror(stdout))
         return exit_code ? exit_code : cli_error("cannot write to standard output");
     return exit_code;

@@ -1,14 +1,73 @@
-/* commands: the subcommands. Each file has a table for its noun, ended by a row without a name. */
+/*
+ * commands: the subcommands. Each file has a table for its noun, ended by a row without a name.
+ *
+ * A command that is one request to the server is a row of data, with hooks where it differs.
+ */
 #ifndef TARRY_CLI_COMMANDS_H
 #define TARRY_CLI_COMMANDS_H
 
 #include "cli/cli.h"
 
+enum { CALL_FLAGS_MAX = 20, CALL_PAIRS_MAX = 2, CALL_REQUESTS_MAX = 4, CALL_CHOICES_MAX = 3 };
+
+struct call; /* call.h */
+struct buffer;
+struct slice;
+
+struct call_flag {
+    const char *name; /* without the dashes; NULL ends the table */
+    enum cli_flag_kind kind;
+    const char *value; /* placeholder of the value in the help */
+    const char *help;
+    bool is_unsent; /* not a parameter of the query; a hook or the path uses it */
+};
+
+struct call_request {
+    /* Conditions; the request fits if all that are set are met. */
+    const char *verb;                    /* the first argument, or the default if it is absent */
+    const char *flags[CALL_CHOICES_MAX]; /* one of these flags is given */
+    size_t least;                        /* there are at least this many arguments */
+    const char *bulk; /* there are several ids or "-": change them by this verb, printing `done` */
+    const char *done; /* "cancelled"; also for hooks */
+
+    const char *method;
+    /* "topics/{0}/jobs/{1}?body=base64": {N} is an argument, {name} a flag. Where a value is
+     * absent, its segment or parameter is left out. */
+    const char *path;
+    const char *repeat;  /* parameter that is sent once for each argument */
+    int64_t wait_ms;     /* time that the server may take in addition to the usual timeout */
+    const char *expects; /* member of every valid answer; NULL: not checked */
+
+    /* Writes the body, and may add headers. Returns an exit code. NULL: there is no body. */
+    int (*body)(struct call *call, struct buffer *out);
+    /* Makes the call in place of client_call. Returns an exit code. */
+    int (*make)(struct call *call, const struct slice *body);
+    /* Turns the outcome of the call into the exit code of the command. NULL: unchanged. */
+    int (*conclude)(const struct call *call, int exit_code);
+    /* Prints the answer for the user. */
+    void (*print)(const struct call *call);
+};
+
+/* A command that is one request: its command line, the request, and how its answer is printed. */
+struct call_row {
+    const char *usage, *about; /* as in struct cli_syntax */
+    size_t least, most;        /* number of arguments that are not flags */
+    struct call_flag flags[CALL_FLAGS_MAX + 1];
+    const char *pairs[CALL_PAIRS_MAX][2];            /* flags that exclude each other */
+    struct call_request requests[CALL_REQUESTS_MAX]; /* the first that fits is made */
+    /* Checks the command line further and may set values. Returns -1 to continue, else the exit
+     * code after printing an error. */
+    int (*check)(struct call *call);
+};
+
 struct cli_command {
     const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is the name; returns an exit code */
-    const char *help;                  /* one line */
-    /* Prints its help by a printer. NULL: `run` does, by cli_parse, when help is requested. */
+    const char *help; /* one line */
+    /* One of the two: the request that the command is, or a function, which returns an exit code.
+     * argv[0] is the name. */
+    struct call_row call;
+    int (*run)(int argc, char **argv);
+    /* Prints its help by a printer. NULL: cli_parse does, when help is requested. */
     void (*describe)(cli_help_printer *printer);
 };
 

@@ -6,9 +6,7 @@
 #include "base/text.h"
 #include "cli/body.h"
 #include "cli/bulk.h"
-#include "cli/cli.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/call.h"
 #include "cli/progress.h"
 #include "cli/show.h"
 #include "job/job.h"
@@ -22,11 +20,6 @@
 #include <unistd.h>
 
 /* ---- redrive with another body ---- */
-
-struct edit { /* one of the sources of the new body */
-    const char *body, *file;
-    bool in_editor; /* VISUAL, else EDITOR, else vi */
-};
 
 static int write_all(int fd, struct slice text)
 {
@@ -99,34 +92,27 @@ static int edit_in_editor(struct slice old, const char *type, struct buffer *out
 
 /* ---- the job ---- */
 
-static int fetch_dead_job(struct client *client, const struct cli_args *args)
+static int fetch_dead_job(struct call *call)
 {
-    struct buffer *target = client_begin(client);
     char state[SHOW_CELL_BYTES];
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[0]);
-    cli_url_add_segment(target, "jobs");
-    cli_url_add_segment(target, args->list.at[1]);
-    cli_url_add_query(target, "body", "base64");
-    int exit_code = client_call(client, "GET", NULL, 0);
+    int exit_code = client_call(&call->client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
-    show_text(json_object_get(client->json, "state"), state);
+    show_text(call_member(call, "state"), state);
     if (strcmp(state, "dead") != 0)
-        return cli_error("'%s' is %s, only a dead job can be redriven", args->list.at[1], state);
+        return cli_error("'%s' is %s, only a dead job can be redriven", call_argument(call, 1),
+                         state);
     return CLI_OK;
 }
 
 /* Makes the new body: from text, from a file, or by editing the old one. */
-static int make_edited_body(const json_t *job, const struct edit *edit, struct buffer *out)
+static int make_edited_body(struct call *call, struct buffer *out)
 {
-    const char *base64 = json_string_value(json_object_get(job, "body_base64"));
-    const char *type = json_string_value(json_object_get(job, "content_type"));
+    const char *base64 = json_string_value(call_member(call, "body_base64"));
+    const char *type = json_string_value(call_member(call, "content_type"));
     struct buffer old;
-    if (edit->body)
-        buffer_append_text(out, edit->body);
-    if (!edit->in_editor)
-        return edit->file ? body_read(edit->file, out) : CLI_OK;
+    if (!call_value(call, "edit"))
+        return call_body(call, out);
     buffer_init(&old, BODY_BYTES_MAX);
     int exit_code = CLI_OK;
     if (!base64 || !type || !text_base64_decode(slice_of(base64), &old))
@@ -166,59 +152,49 @@ static json_t *make_edited_item(const json_t *job, struct slice body)
 }
 
 /* Pushes the item; prints the error if the server rejects it. */
-static int push_edited(struct client *client, const struct cli_args *args, const json_t *item)
+static int push_edited(struct call *call, const json_t *item)
 {
     char *text = json_dumps(item, JSON_COMPACT);
     struct slice body = slice_of(text ? text : "");
     char code[SHOW_CELL_BYTES], detail[SHOW_CELL_BYTES];
-    cli_url_add_segment(client_begin(client), "jobs");
-    client_add_header(client, "Content-Type: application/x-ndjson");
-    int exit_code = client_call(client, "POST", &body, 0);
+    cli_url_add_segment(client_begin(&call->client), "jobs");
+    client_add_header(&call->client, "Content-Type: application/x-ndjson");
+    int exit_code = client_call(&call->client, "POST", &body, 0);
     free(text);
     if (exit_code != CLI_OK)
         return exit_code;
-    const json_t *result = json_array_get(json_object_get(client->json, "results"), 0);
+    const json_t *result = json_array_get(call_member(call, "results"), 0);
     show_text(json_object_get(result, "result"), code);
     if (strcmp(code, "replaced") != 0 && strcmp(code, "created") != 0)
-        return cli_error("'%s' was refused, %s (%s)", args->list.at[1],
+        return cli_error("'%s' was refused, %s (%s)", call_argument(call, 1),
                          show_text(json_object_get(result, "detail"), detail), code);
-    if (args->json)
-        client_print_json(client);
-    else
-        printf("redriven %s with another body\n", args->list.at[1]);
     return CLI_OK;
-}
-
-static int redrive_edited_with(struct client *client, const struct cli_args *args,
-                               const struct edit *edit)
-{
-    struct buffer body;
-    json_t *item = NULL;
-    buffer_init(&body, BODY_BYTES_MAX);
-    int exit_code = fetch_dead_job(client, args);
-    if (exit_code == CLI_OK)
-        exit_code = make_edited_body(client->json, edit, &body);
-    if (exit_code == CLI_OK) {
-        item = make_edited_item(client->json, buffer_slice(&body));
-        exit_code = push_edited(client, args, item);
-    }
-    json_decref(item);
-    buffer_fini(&body);
-    return exit_code;
 }
 
 /* Replaces the body of the job in the arguments TOPIC and ID. Fetches the job, which must be
  * dead, and pushes it again under its id, with its content type, meta, callback, priority and
  * policy; its attempts and history restart. A change of the job by another client meanwhile is
- * lost. Returns an exit code; errors are printed. */
-static int redrive_edited(const struct cli_args *args, const struct edit *edit)
+ * lost. */
+static int redrive_edited(struct call *call, const struct slice *none)
 {
-    struct client client;
-    if (!client_open(&client, args->url))
-        return CLI_REFUSED;
-    int exit_code = redrive_edited_with(&client, args, edit);
-    client_close(&client);
+    struct buffer body;
+    (void)none;
+    buffer_init(&body, BODY_BYTES_MAX);
+    int exit_code = fetch_dead_job(call);
+    if (exit_code == CLI_OK)
+        exit_code = make_edited_body(call, &body);
+    if (exit_code == CLI_OK) {
+        json_t *item = make_edited_item(call->client.json, buffer_slice(&body));
+        exit_code = push_edited(call, item);
+        json_decref(item);
+    }
+    buffer_fini(&body);
     return exit_code;
+}
+
+static void print_edited(const struct call *call)
+{
+    printf("redriven %s with another body\n", call_argument(call, 1));
 }
 
 /* ---- redrive, purge ---- */
@@ -228,42 +204,38 @@ enum {
     SWEEP_LOOK_US = 500 * 1000
 };
 
-struct sweep_filter {
-    const char *error, *id_prefix, *died_after, *died_before, *max;
-    bool dry_run;
-};
-
-#define SWEEP_FLAGS(FILTER)                                                                        \
-    {"error", CLI_TEXT, &(FILTER).error, "TEXT", "Only dead jobs whose last error contains TEXT"}, \
-        {"id-prefix", CLI_TEXT, &(FILTER).id_prefix, "TEXT",                                       \
-         "Only dead jobs whose id begins with TEXT"},                                              \
-        {"died-after", CLI_TIME, &(FILTER).died_after, "TIME",                                     \
+/* Flags of both commands. */
+#define SWEEP_FLAGS                                                                                \
+    {"error", CLI_TEXT, "TEXT", "Only dead jobs whose last error contains TEXT"},                  \
+        {"id-prefix", CLI_TEXT, "TEXT", "Only dead jobs whose id begins with TEXT"},               \
+        {"died-after", CLI_TIME, "TIME",                                                           \
          "Only jobs whose last attempt ended at or after this time"},                              \
-        {"died-before", CLI_TIME, &(FILTER).died_before, "TIME",                                   \
+        {"died-before", CLI_TIME, "TIME",                                                          \
          "Only dead jobs whose last attempt ended before this time"},                              \
-        {"max", CLI_TEXT, &(FILTER).max, "N", "At most this many (default: all)"},                 \
+        {"max", CLI_TEXT, "N", "At most this many (default: all)"},                                \
     {                                                                                              \
-        "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "Only count them"                          \
+        "dry-run", CLI_SWITCH, NULL, "Only count them"                                             \
     }
 
-/* Returns whether the filter uses a property that only dead jobs have. */
-static bool is_of_the_dead(const struct sweep_filter *filter)
+/* Returns whether a given filter uses a property that only dead jobs have. */
+static bool is_of_the_dead(const struct call *call)
 {
-    return filter->error || filter->id_prefix || filter->died_after || filter->died_before;
+    return call_value(call, "error") || call_value(call, "id-prefix") ||
+           call_value(call, "died-after") || call_value(call, "died-before");
 }
 
-static void print_swept(const struct client *client, const char *done)
+static void print_swept(const struct call *call)
 {
-    long long jobs = json_integer_value(json_object_get(client->json, "jobs"));
-    bool is_dry_run = json_is_true(json_object_get(client->json, "dry_run"));
-    printf("%s%s %lld\n", is_dry_run ? "would be " : "", done, jobs);
-    if (json_is_false(json_object_get(client->json, "complete")))
+    long long jobs = json_integer_value(call_member(call, "jobs"));
+    bool is_dry_run = json_is_true(call_member(call, "dry_run"));
+    printf("%s%s %lld\n", is_dry_run ? "would be " : "", call->request->done, jobs);
+    if (json_is_false(call_member(call, "complete")))
         fputs("tarry: there may be more\n", stderr);
 }
 
 /* The progress of a sweep, read from the topic's counts while the server works. */
 struct sweep_view {
-    const struct cli_args *args;
+    const char *topic;
     const char *state; /* of the affected jobs; NULL: all except leased */
     struct client client;
     uint64_t begin; /* number of jobs at the start */
@@ -279,7 +251,7 @@ static bool count_jobs(struct sweep_view *view, uint64_t *out)
     *out = 0;
     struct buffer *target = client_begin(&view->client);
     cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, view->args->list.at[0]);
+    cli_url_add_segment(target, view->topic);
     if (client_call(&view->client, "GET", NULL, 0) != CLI_OK)
         return false;
     json_object_foreach(json_object_get(view->client.json, "counts"), state, jobs)
@@ -306,15 +278,20 @@ static int on_sweep(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_of
     return 0;
 }
 
-static int sweep_call(struct client *client, struct sweep_view *view, const char *done)
+/* Makes the call, and shows the progress on a terminal. */
+static int sweep(struct call *call, struct sweep_view *view)
 {
-    progress_begin(done, false);
-    if (!progress_is_on() || !client_open(&view->client, view->args->url))
-        return client_call(client, "POST", NULL, SWEEP_MS);
+    struct client *client = &call->client;
+    view->topic = call_argument(call, 0);
+    if (!call_value(call, "dry-run"))
+        progress_begin(call->request->done, false);
+    if (call_value(call, "dry-run") || !progress_is_on() ||
+        !client_open(&view->client, call->args.url))
+        return client_call(client, "POST", NULL, call->wait_ms);
     view->client.is_silent = true;
     bool knows = count_jobs(view, &view->begin);
     int exit_code = CLI_USAGE;
-    if (client_prepare(client, "POST", NULL, SWEEP_MS)) {
+    if (client_prepare(client, "POST", NULL, call->wait_ms)) {
         curl_easy_setopt(client->curl, CURLOPT_NOPROGRESS, knows ? 0L : 1L);
         curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, on_sweep);
         curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, view);
@@ -326,121 +303,99 @@ static int sweep_call(struct client *client, struct sweep_view *view, const char
     return exit_code;
 }
 
-/* Requests that the server redrive or purge the matching jobs, and prints their number. */
-static int sweep(const struct cli_args *args, const char *verb, const char *done,
-                 const struct sweep_filter *filter, const char *key, const char *value)
+static int redrive(struct call *call, const struct slice *none)
 {
-    struct client client;
-    if (!client_open(&client, args->url))
-        return CLI_REFUSED;
-    struct buffer *target = client_begin(&client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[0]);
-    cli_url_add_segment(target, verb);
-    cli_url_add_query(target, key, value);
-    cli_url_add_query(target, "error", filter->error);
-    cli_url_add_query(target, "id_prefix", filter->id_prefix);
-    cli_url_add_query(target, "died_after", filter->died_after);
-    cli_url_add_query(target, "died_before", filter->died_before);
-    cli_url_add_query(target, "max", filter->max);
-    cli_url_add_query(target, "dry_run", filter->dry_run ? "true" : NULL);
-    struct sweep_view view = {.args = args};
-    view.state = strcmp(verb, "redrive") == 0 ? "dead" : value;
-    view.is_whole = !is_of_the_dead(filter) && !filter->max && strcmp(key, "id") != 0;
-    int exit_code = filter->dry_run ? client_call(&client, "POST", NULL, SWEEP_MS)
-                                    : sweep_call(&client, &view, done);
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        print_swept(&client, done);
-    client_close(&client);
-    return exit_code;
+    (void)none;
+    return sweep(call, &(struct sweep_view){.state = "dead"});
 }
 
-static int redrive_command(int argc, char **argv)
+static int purge(struct call *call, const struct slice *none)
 {
-    struct sweep_filter filter = {0};
-    struct edit edit = {0};
-    const struct cli_flag flags[] = {
-        SWEEP_FLAGS(filter),
-        {"body", CLI_TEXT, &edit.body, "TEXT", "Replace the body of ID"},
-        {"file", CLI_TEXT, &edit.file, "FILE",
-         "Replace the body of ID by the contents of FILE; - is standard input"},
-        {"edit", CLI_SWITCH, &edit.in_editor, NULL, "Edit the body of ID with VISUAL or EDITOR"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage =
-            "redrive TOPIC [ID... | -] [--body TEXT | --file FILE | --edit] [--error TEXT] ...",
-        .about = "Makes dead jobs ready again and restarts their attempts: all, those named (- "
-                 "reads ids\n"
-                 "from standard input, one per line), or those that match all given options. One "
-                 "job may\n"
-                 "get another body.",
-        .flags = flags,
-        .least = 1,
-        .most = CLI_LIST_MAX,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    const char *id = args.list.count > 1 ? args.list.at[1] : NULL;
-    int bodies = (edit.body != NULL) + (edit.file != NULL) + edit.in_editor;
-    if (id && (is_of_the_dead(&filter) || filter.dry_run))
+    (void)none;
+    return sweep(
+        call, &(struct sweep_view){.state = call_value(call, "state"),
+                                   .is_whole = !is_of_the_dead(call) && !call_value(call, "max")});
+}
+
+static int check_redrive(struct call *call)
+{
+    const char *id = call_argument(call, 1);
+    int bodies = (call_value(call, "body") != NULL) + (call_value(call, "file") != NULL) +
+                 (call_value(call, "edit") != NULL);
+    bool is_bulk = bulk_is_meant(&call->args);
+    if (id && (is_of_the_dead(call) || call_value(call, "dry-run")))
         return cli_usage("both an ID and a filter are given, choose one");
-    if (bodies && bulk_is_meant(&args))
+    if (bodies && is_bulk)
         return cli_usage("a body is for one job, give one ID");
-    if (bulk_is_meant(&args) && filter.max)
+    if (is_bulk && call_value(call, "max"))
         return cli_usage("both several IDs and '--max' are given, choose one");
-    if (bulk_is_meant(&args))
-        return bulk_run(&args, &(struct bulk_change){.verb = "redrive", .done = "redriven"});
     if (bodies > 1)
         return cli_usage("'--body', '--file' and '--edit' exclude each other, choose one");
     if (bodies && !id)
         return cli_usage("a body is for one job, not for all dead jobs of '%s', give an ID",
-                         args.list.at[0]);
-    return bodies ? redrive_edited(&args, &edit)
-                  : sweep(&args, "redrive", "redriven", &filter, "id", id);
+                         call_argument(call, 0));
+    return -1;
 }
 
-static int purge_command(int argc, char **argv)
+static int check_purge(struct call *call)
 {
-    const char *state = NULL;
-    bool yes = false;
-    struct sweep_filter filter = {0};
-    const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &state, "STATE", "Only jobs in this state: delayed, ready or dead"},
-        SWEEP_FLAGS(filter),
-        {"yes", CLI_SWITCH, &yes, NULL, "Confirm the removal"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "purge TOPIC [--state STATE] [--error TEXT] ... --yes",
-        .about = "Removes the jobs of a topic permanently: all, those in one state, or the dead "
-                 "ones that\n"
-                 "match all given options. Leased jobs stay.",
-        .flags = flags,
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!yes && !filter.dry_run)
+    if (!call_value(call, "yes") && !call_value(call, "dry-run"))
         return cli_usage(
             "nothing purged, the jobs of '%s' could not be recovered, give --yes to confirm",
-            args.list.at[0]);
-    if (!state && is_of_the_dead(&filter))
-        state = "dead";
-    return sweep(&args, "purge", "purged", &filter, "state", state);
+            call_argument(call, 0));
+    if (!call_value(call, "state") && is_of_the_dead(call))
+        call_set(call, "state", "dead");
+    return -1;
 }
 
 const struct cli_command cli_dead_commands[] = {
-    {.name = "redrive", .run = redrive_command, .help = "make dead jobs ready again"},
+    {.name = "redrive",
+     .help = "make dead jobs ready again",
+     .call =
+         {.usage =
+              "redrive TOPIC [ID... | -] [--body TEXT | --file FILE | --edit] [--error TEXT] ...",
+          .about = "Makes dead jobs ready again and restarts their attempts: all, those named (- "
+                   "reads ids\n"
+                   "from standard input, one per line), or those that match all given options. One "
+                   "job may\n"
+                   "get another body.",
+          .least = 1,
+          .most = CLI_LIST_MAX,
+          .flags = {SWEEP_FLAGS,
+                    {"body", CLI_TEXT, "TEXT", "Replace the body of ID", .is_unsent = true},
+                    {"file", CLI_TEXT, "FILE",
+                     "Replace the body of ID by the contents of FILE; - is standard input",
+                     .is_unsent = true},
+                    {"edit", CLI_SWITCH, NULL, "Edit the body of ID with VISUAL or EDITOR",
+                     .is_unsent = true}},
+          .check = check_redrive,
+          .requests = {{.bulk = "redrive", .done = "redriven"},
+                       {.flags = {"body", "file", "edit"},
+                        .path = "topics/{0}/jobs/{1}?body=base64",
+                        .make = redrive_edited,
+                        .print = print_edited},
+                       {.path = "topics/{0}/redrive?id={1}",
+                        .make = redrive,
+                        .wait_ms = SWEEP_MS,
+                        .print = print_swept,
+                        .done = "redriven"}}}},
     {.name = "purge",
-     .run = purge_command,
-     .help = "remove all jobs of a topic, or those in one state"},
+     .help = "remove all jobs of a topic, or those in one state",
+     .call = {.usage = "purge TOPIC [--state STATE] [--error TEXT] ... --yes",
+              .about = "Removes the jobs of a topic permanently: all, those in one state, or the "
+                       "dead ones that\n"
+                       "match all given options. Leased jobs stay.",
+              .least = 1,
+              .most = 1,
+              .flags = {{"state", CLI_TEXT, "STATE",
+                         "Only jobs in this state: delayed, ready or dead"},
+                        SWEEP_FLAGS,
+                        {"yes", CLI_SWITCH, NULL, "Confirm the removal", .is_unsent = true}},
+              .check = check_purge,
+              .requests = {{.path = "topics/{0}/purge",
+                            .make = purge,
+                            .wait_ms = SWEEP_MS,
+                            .print = print_swept,
+                            .done = "purged"}}}},
     {0},
 };

@@ -1,7 +1,5 @@
-/* deliver test: sends a sample to a topic's target and prints the result. */
-#include "cli/body.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+/* deliver test, pause, resume: test the target of a topic, and stop its delivery. */
+#include "cli/call.h"
 #include "cli/show.h"
 
 #include <string.h>
@@ -26,7 +24,7 @@ static bool is_done(const json_t *answer)
 }
 
 /* Prints the result, preceded by the target's steps, one per line. */
-static void print_test(const json_t *answer)
+static void print_test(const struct call *call)
 {
     static const struct {
         const char *name, *key, *unit;
@@ -43,7 +41,7 @@ static void print_test(const json_t *answer)
         {"error", "error", ""},
         {"hint", "hint", ""},
     };
-    const json_t *line;
+    const json_t *answer = call->client.json, *line;
     char cell[SHOW_CELL_BYTES];
     size_t i;
     json_array_foreach(json_object_get(answer, "explained"), i, line)
@@ -53,130 +51,63 @@ static void print_test(const json_t *answer)
     puts(is_done(answer) ? "ok, the target received the sample" : "failed");
 }
 
-/* Makes the server send the sample, and prints the result. */
-static int test_target(struct client *client, const struct cli_args *args, struct slice body)
+/* A sample that was not delivered is CLI_REFUSED. */
+static int conclude_test(const struct call *call, int exit_code)
 {
-    struct buffer *target = client_begin(client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[1]);
-    cli_url_add_segment(target, "deliver-test");
-    int exit_code = client_call(client, "POST", &body, TEST_MS);
-    if (exit_code != CLI_OK)
-        return exit_code;
-    if (args->json)
-        client_print_json(client);
-    else
-        print_test(client->json);
-    return is_done(client->json) ? CLI_OK : CLI_REFUSED;
+    return exit_code == CLI_OK && !is_done(call->client.json) ? CLI_REFUSED : exit_code;
 }
 
-static int deliver_command(int argc, char **argv)
+static void print_paused(const struct call *call)
 {
-    const char *text = NULL, *file = NULL;
-    const struct cli_flag flags[] = {
-        {"body", CLI_TEXT, &text, "TEXT", "Body to send (default: a sample of tarry's own)"},
-        {"file", CLI_TEXT, &file, "FILE", "File with the body to send; - is standard input"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "deliver test TOPIC [--body TEXT | --file FILE]",
-        .about =
-            "Sends one sample, signed like a job, to the target in the topic's settings, and "
-            "explains\n"
-            "the result. It touches no job. Exit code 0: the target received the sample; 1: it was "
-            "not\n"
-            "delivered, or the server does not deliver; 4: there is no such topic, or it has no\n"
-            "target.",
-        .flags = flags,
-        .least = 2,
-        .most = 2,
-    };
-    struct cli_args args;
-    struct client client;
-    struct buffer body;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (strcmp(args.list.at[0], "test") != 0)
-        return cli_usage("unknown '%s', usage: tarry %s", args.list.at[0], syntax.usage);
-    if (text && file)
-        return cli_usage("both '--body' and '--file' are given, choose one");
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    buffer_init(&body, BODY_BYTES_MAX);
-    if (text)
-        buffer_append_text(&body, text);
-    exit_code = file ? body_read(file, &body) : CLI_OK;
-    if (exit_code == CLI_OK)
-        exit_code = test_target(&client, &args, buffer_slice(&body));
-    buffer_fini(&body);
-    client_close(&client);
-    return exit_code;
-}
-
-/* ---- pause, resume ---- */
-
-/* Pauses or resumes a topic. `lasts` NULL: until it is resumed. */
-static int pause_or_resume(const struct cli_args *args, const char *verb, const char *done,
-                           const char *lasts)
-{
-    struct client client;
-    if (!client_open(&client, args->url))
-        return CLI_REFUSED;
-    struct buffer *target = client_begin(&client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[0]);
-    cli_url_add_segment(target, verb);
-    if (lasts)
-        cli_url_add_query(target, "for", lasts);
-    int exit_code = client_call(&client, "POST", NULL, 0);
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK && lasts)
-        printf("%s %s for %s\n", done, args->list.at[0], lasts);
-    else if (exit_code == CLI_OK)
-        printf("%s %s\n", done, args->list.at[0]);
-    client_close(&client);
-    return exit_code;
-}
-
-static int pause_command(int argc, char **argv)
-{
-    const char *lasts = NULL;
-    const struct cli_flag flags[] = {
-        {"for", CLI_DURATION, &lasts, "30m", "Resume automatically after this time"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "pause TOPIC [--for 30m]",
-        .about = "Stops delivery from a topic until it is resumed, or for a given time. Jobs still "
-                 "fall due,\n"
-                 "and wait. Another pause replaces the previous one.",
-        .flags = flags,
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "pause", "paused", lasts);
-}
-
-static int resume_command(int argc, char **argv)
-{
-    const struct cli_syntax syntax = {
-        .usage = "resume TOPIC",
-        .about = "Resumes delivery from a paused topic.",
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "resume", "resumed", NULL);
+    const char *lasts = call_value(call, "for");
+    printf("paused %s%s%s\n", call_argument(call, 0), lasts ? " for " : "", lasts ? lasts : "");
 }
 
 const struct cli_command cli_deliver_commands[] = {
-    {.name = "deliver", .run = deliver_command, .help = "test the target of a topic"},
-    {.name = "pause", .run = pause_command, .help = "stop delivery from a topic"},
-    {.name = "resume", .run = resume_command, .help = "resume delivery from a topic"},
+    {.name = "deliver",
+     .help = "test the target of a topic",
+     .call = {.usage = "deliver test TOPIC [--body TEXT | --file FILE]",
+              .about =
+                  "Sends one sample, signed like a job, to the target in the topic's settings, "
+                  "and explains\n"
+                  "the result. It touches no job. Exit code 0: the target received the sample; "
+                  "1: it was not\n"
+                  "delivered, or the server does not deliver; 4: there is no such topic, or it "
+                  "has no\n"
+                  "target.",
+              .least = 2,
+              .most = 2,
+              .flags = {{"body", CLI_TEXT, "TEXT",
+                         "Body to send (default: a sample of tarry's own)", .is_unsent = true},
+                        {"file", CLI_TEXT, "FILE",
+                         "File with the body to send; - is standard input", .is_unsent = true}},
+              .pairs = {{"body", "file"}},
+              .requests = {{.verb = "test",
+                            .method = "POST",
+                            .path = "topics/{1}/deliver-test",
+                            .body = call_body,
+                            .wait_ms = TEST_MS,
+                            .conclude = conclude_test,
+                            .print = print_test}}}},
+    {.name = "pause",
+     .help = "stop delivery from a topic",
+     .call = {.usage = "pause TOPIC [--for 30m]",
+              .about = "Stops delivery from a topic until it is resumed, or for a given time. Jobs "
+                       "still fall due,\n"
+                       "and wait. Another pause replaces the previous one.",
+              .least = 1,
+              .most = 1,
+              .flags = {{"for", CLI_DURATION, "30m", "Resume automatically after this time"}},
+              .requests = {{.method = "POST", .path = "topics/{0}/pause", .print = print_paused}}}},
+    {.name = "resume",
+     .help = "resume delivery from a topic",
+     .call = {.usage = "resume TOPIC",
+              .about = "Resumes delivery from a paused topic.",
+              .least = 1,
+              .most = 1,
+              .requests = {{.method = "POST",
+                            .path = "topics/{0}/resume",
+                            .print = call_print_done,
+                            .done = "resumed"}}}},
     {0},
 };

@@ -1,23 +1,10 @@
 /* get, history, locate, list, cancel, reschedule, run: commands for jobs by their id. */
-#include "cli/bulk.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/call.h"
 #include "cli/show.h"
 
 #include "base/text.h"
 
 #include <string.h>
-
-static struct buffer *begin_job(struct client *client, const char *topic, const char *id)
-{
-    struct buffer *target = client_begin(client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, topic);
-    cli_url_add_segment(target, "jobs");
-    if (id)
-        cli_url_add_segment(target, id);
-    return target;
-}
 
 /* ---- get ---- */
 
@@ -50,8 +37,9 @@ static void print_history(const json_t *history)
 }
 
 /* Prints one job, a line per property. */
-static void print_job(const json_t *job)
+static void print_job(const struct call *call)
 {
+    const json_t *job = call->client.json;
     static const struct {
         const char *name, *key;
         const char *(*show)(const json_t *value, char out[SHOW_CELL_BYTES]);
@@ -85,58 +73,28 @@ static void print_job(const json_t *job)
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
 }
 
-/* Prints only the body, byte for byte as it was pushed. */
-static int print_body(const struct client *client)
+/* Writes only the body, byte for byte as it was pushed. */
+static int write_body(const struct call *call, int exit_code)
 {
-    const char *base64 = json_string_value(json_object_get(client->json, "body_base64"));
+    const char *base64 = json_string_value(call_member(call, "body_base64"));
     struct buffer body;
-    int exit_code = CLI_OK;
-    buffer_init(&body, client->answer.len + 1);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    buffer_init(&body, call->client.answer.len + 1);
     if (base64 && text_base64_decode(slice_of(base64), &body))
         fwrite(body.at, 1, body.len, stdout);
     else
         exit_code = cli_error("no body in the answer of '%s', check that it is a tarry server",
-                              client->shown);
+                              call->client.shown);
     buffer_fini(&body);
     return exit_code;
 }
 
-static int get_command(int argc, char **argv)
+static int check_get(struct call *call)
 {
-    bool raw = false;
-    const struct cli_flag flags[] = {
-        {"raw", CLI_SWITCH, &raw, NULL, "Print only the body, byte for byte"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "get TOPIC ID [--raw]",
-        .about = "Shows one job: its state, when it is due, and how its last attempts ended.",
-        .flags = flags,
-        .least = 2,
-        .most = 2,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (raw && args.json)
+    if (call_value(call, "raw") && call->args.json)
         return cli_usage("both '--raw' and '--json' are given, choose one");
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
-    cli_url_add_query(target, "body", raw ? "base64" : NULL);
-    exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK)
-        exit_code = client_expect(&client, "id");
-    if (exit_code == CLI_OK && raw)
-        exit_code = print_body(&client);
-    else if (exit_code == CLI_OK && args.json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        print_job(client.json);
-    client_close(&client);
-    return exit_code;
+    return -1;
 }
 
 /* ---- list ---- */
@@ -156,15 +114,19 @@ static void add_job_row(struct show_table *table, const json_t *job)
 
 /* ---- locate ---- */
 
-static void print_located(const json_t *jobs)
+static void print_located(const struct call *call)
 {
     static const char *const heads[] = {"TOPIC",       "ID",       "STATE",     "DUE",
                                         "LEASE UNTIL", ">ATTEMPT", ">PRIORITY", "CONSUMER",
                                         "LAST ERROR",  NULL};
+    const json_t *jobs = call_member(call, "jobs"), *job;
     struct show_table table;
     char cell[SHOW_CELL_BYTES];
     size_t i;
-    const json_t *job;
+    if (json_array_size(jobs) == 0) {
+        fprintf(stderr, "tarry: no topic has a job '%s'\n", call_argument(call, 0));
+        return;
+    }
     show_table_init(&table, heads);
     json_array_foreach(jobs, i, job)
     {
@@ -175,46 +137,12 @@ static void print_located(const json_t *jobs)
     show_table_fini(&table);
 }
 
-static int locate_command(int argc, char **argv)
+/* No topic with the job is CLI_NOTHING. */
+static int conclude_located(const struct call *call, int exit_code)
 {
-    const struct cli_flag flags[] = {{0}};
-    const struct cli_syntax syntax = {
-        .usage = "locate ID",
-        .about = "Shows the topics with a job of this id, and its state. Exit code 4 if no topic "
-                 "has it.",
-        .flags = flags,
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    struct buffer *target = client_begin(&client);
-    cli_url_add_segment(target, "jobs");
-    cli_url_add_segment(target, args.list.at[0]);
-    exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK) {
-        const json_t *jobs = json_object_get(client.json, "jobs");
-        if (args.json)
-            client_print_json(&client);
-        else if (json_array_size(jobs) > 0)
-            print_located(jobs);
-        else
-            fprintf(stderr, "tarry: no topic has a job '%s'\n", args.list.at[0]);
-        exit_code = json_array_size(jobs) > 0 ? CLI_OK : CLI_NOTHING;
-    }
-    client_close(&client);
-    return exit_code;
+    bool is_found = json_array_size(call_member(call, "jobs")) > 0;
+    return exit_code == CLI_OK && !is_found ? CLI_NOTHING : exit_code;
 }
-
-struct list_options {
-    const char *state, *cursor, *id_prefix, *meta, *error;
-    uint64_t limit;
-};
 
 /* Prints how to continue a list. A search may end before it finds a job. */
 static void print_next(const struct client *client)
@@ -229,206 +157,53 @@ static void print_next(const struct client *client)
 }
 
 /* Prints one page of a topic's jobs, and the cursor of the next page. */
-static int list_jobs(struct client *client, const struct cli_args *args,
-                     const struct list_options *options)
+static void print_list(const struct call *call)
 {
     static const char *const heads[] = {"ID",          "STATE",      "DUE",
                                         "LEASE UNTIL", ">ATTEMPT",   ">PRIORITY",
                                         "CONSUMER",    "LAST ERROR", NULL};
-    struct buffer *target = begin_job(client, args->list.at[0], NULL);
-    cli_url_add_query(target, "state", options->state);
-    cli_url_add_query_number(target, "limit", options->limit);
-    cli_url_add_query(target, "cursor", options->cursor);
-    cli_url_add_query(target, "id_prefix", options->id_prefix);
-    cli_url_add_query(target, "meta", options->meta);
-    cli_url_add_query(target, "error", options->error);
-    int exit_code = client_call(client, "GET", NULL, 0);
-    if (exit_code == CLI_OK)
-        exit_code = client_expect(client, "jobs");
-    if (exit_code != CLI_OK)
-        return exit_code;
-    if (args->json) {
-        client_print_json(client);
-        return CLI_OK;
-    }
     struct show_table table;
     size_t i;
     const json_t *job;
     show_table_init(&table, heads);
-    json_array_foreach(json_object_get(client->json, "jobs"), i, job) add_job_row(&table, job);
+    json_array_foreach(call_member(call, "jobs"), i, job) add_job_row(&table, job);
     show_table_print(&table);
     show_table_fini(&table);
-    print_next(client);
-    return CLI_OK;
+    print_next(&call->client);
 }
 
-static int list_command(int argc, char **argv)
+/* ---- cancel, run, reschedule ---- */
+
+static void print_changed(const struct call *call)
 {
-    struct list_options options = {.limit = 100};
-    const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &options.state, "STATE",
-         "Only jobs in this state: delayed, ready, leased or dead"},
-        {"id-prefix", CLI_TEXT, &options.id_prefix, "TEXT", "Only jobs whose id begins with TEXT"},
-        {"meta", CLI_TEXT, &options.meta, "NAME:VALUE",
-         "Only jobs with this meta; NAME: matches any value"},
-        {"error", CLI_TEXT, &options.error, "TEXT", "Only jobs whose last error contains TEXT"},
-        {"limit", CLI_COUNT, &options.limit, "N", "At most this many (default: 100)"},
-        {"cursor", CLI_TEXT, &options.cursor, "CURSOR", "Continue an earlier list"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage =
-            "list TOPIC [--state STATE] [--id-prefix TEXT] [--meta NAME:VALUE] [--error TEXT] ...",
-        .about =
-            "Lists the jobs of a topic, ordered by due time: all, or those that match all given\n"
-            "options.",
-        .flags = flags,
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    exit_code = list_jobs(&client, &args, &options);
-    client_close(&client);
-    return exit_code;
+    bool is_requested = call->client.status == 202;
+    printf("%s %s\n", is_requested ? "requested of its consumer:" : call->request->done,
+           call_argument(call, 1));
 }
 
-/* ---- cancel, run ---- */
-
-static int change_one(const struct cli_args *args, const struct bulk_change *change, bool is_run)
+static void print_rescheduled(const struct call *call)
 {
-    const char *id = args->list.at[1];
-    struct client client;
-    if (!client_open(&client, args->url))
-        return CLI_REFUSED;
-    struct buffer *target = begin_job(&client, args->list.at[0], id);
-    if (is_run)
-        cli_url_add_segment(target, "run");
-    for (const struct bulk_option *option = change->options; option && option->name; option++)
-        cli_url_add_query(target, option->name, option->value);
-    int exit_code = client_call(&client, is_run ? "POST" : "DELETE", NULL, 0);
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        printf("%s %s\n", client.status == 202 ? "requested of its consumer:" : change->done, id);
-    client_close(&client);
-    return exit_code;
-}
-
-/* Cancels or runs jobs. If `request` is set, requests a cancel from the consumers of leased
- * jobs. */
-static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run,
-                       const bool *request)
-{
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    const struct bulk_option options[] = {{"request", request && *request ? "true" : NULL}, {0}};
-    const struct bulk_change bulk = {.verb = is_run ? "run" : "cancel",
-                                     .done = is_run ? "due now" : "cancelled",
-                                     .options = options};
-    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : change_one(&args, &bulk, is_run);
-}
-
-static int cancel_command(int argc, char **argv)
-{
-    bool request = false;
-    const struct cli_flag flags[] = {
-        {"request", CLI_SWITCH, &request, NULL,
-         "If the job is leased, request a cancel: unless its consumer acks it, it is cancelled"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "cancel TOPIC ID... | - [--request]",
-        .about =
-            "Cancels jobs; - reads ids from standard input, one per line. A job that a consumer "
-            "holds\n"
-            "cannot be cancelled (exit code 1); use --request. An unknown or finished job is not\n"
-            "found (exit code 4).",
-        .flags = flags,
-        .least = 2,
-        .most = CLI_LIST_MAX,
-    };
-    return change_jobs(argc, argv, &syntax, false, &request);
-}
-
-static int run_command(int argc, char **argv)
-{
-    const struct cli_syntax syntax = {
-        .usage = "run TOPIC ID... | -",
-        .about =
-            "Makes jobs due now instead of later; - reads ids from standard input, one per line.",
-        .least = 2,
-        .most = CLI_LIST_MAX,
-    };
-    return change_jobs(argc, argv, &syntax, true, NULL);
-}
-
-/* ---- reschedule ---- */
-
-static int reschedule_one(const struct cli_args *args, const struct bulk_option *options)
-{
-    struct client client;
     char due[SHOW_CELL_BYTES];
-    if (!client_open(&client, args->url))
-        return CLI_REFUSED;
-    struct buffer *target = begin_job(&client, args->list.at[0], args->list.at[1]);
-    for (; options->name; options++)
-        cli_url_add_query(target, options->name, options->value);
-    int exit_code = client_call(&client, "PATCH", NULL, 0);
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        printf("rescheduled %s, due %s\n", args->list.at[1],
-               show_time_from_now(json_object_get(client.json, "due_at"), due));
-    client_close(&client);
-    return exit_code;
+    printf("rescheduled %s, due %s\n", call_argument(call, 1),
+           show_time_from_now(call_member(call, "due_at"), due));
 }
 
-static int reschedule_command(int argc, char **argv)
+static int check_reschedule(struct call *call)
 {
-    const char *delay = NULL, *at = NULL, *priority = NULL;
-    const struct cli_flag flags[] = {
-        {"delay", CLI_DURATION, &delay, "30m", "Make them due after this delay"},
-        {"at", CLI_TIME, &at, "TIME", "Make them due at this time"},
-        {"priority", CLI_TEXT, &priority, "N", "New priority; 0 comes first"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "reschedule TOPIC ID... | - [--delay 30m | --at TIME] [--priority N]",
-        .about = "Changes the due time or priority of jobs; they keep their bodies and attempts.\n"
-                 "- reads ids from standard input, one per line.",
-        .flags = flags,
-        .least = 2,
-        .most = CLI_LIST_MAX,
-    };
-    struct cli_args args;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if ((delay && at) || (!delay && !at && !priority))
+    const char *delay = call_value(call, "delay"), *at = call_value(call, "at");
+    if ((delay && at) || (!delay && !at && !call_value(call, "priority")))
         return cli_usage("nothing to change or two due times, give one of '--delay' and '--at', or "
                          "'--priority'");
-    const struct bulk_option options[] = {
-        {"delay", delay}, {"at", at}, {"priority", priority}, {NULL, NULL}};
-    const struct bulk_change bulk = {
-        .verb = "reschedule", .done = "rescheduled", .options = options};
-    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : reschedule_one(&args, options);
+    return -1;
 }
 
 /* ---- history ---- */
 
-static void print_events(const json_t *events)
+static void print_events(const struct call *call)
 {
     size_t i;
     const json_t *event;
-    json_array_foreach(events, i, event)
+    json_array_foreach(call_member(call, "history"), i, event)
     {
         char at[SHOW_CELL_BYTES], what[SHOW_CELL_BYTES], attempt[SHOW_CELL_BYTES],
             by[SHOW_CELL_BYTES], error[SHOW_CELL_BYTES];
@@ -441,47 +216,119 @@ static void print_events(const json_t *events)
     }
 }
 
-static int history_command(int argc, char **argv)
-{
-    const struct cli_syntax syntax = {
-        .usage = "history TOPIC ID",
-        .about = "Shows the history of a job, also after it is gone: how each attempt ended, when, "
-                 "and which\n"
-                 "consumer held it. It requires the topic setting 'history', and a store that "
-                 "keeps one:\n"
-                 "PostgreSQL, MariaDB or MySQL.",
-        .least = 2,
-        .most = 2,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
-    cli_url_add_segment(target, "history");
-    exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK && args.json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        print_events(json_object_get(client.json, "history"));
-    client_close(&client);
-    return exit_code;
-}
+/* ---- the commands ---- */
 
 const struct cli_command cli_job_commands[] = {
-    {.name = "get", .run = get_command, .help = "show one job"},
+    {.name = "get",
+     .help = "show one job",
+     .call = {.usage = "get TOPIC ID [--raw]",
+              .about = "Shows one job: its state, when it is due, and how its last "
+                       "attempts ended.",
+              .least = 2,
+              .most = 2,
+              .flags = {{"raw", CLI_SWITCH, NULL, "Print only the body, byte for byte",
+                         .is_unsent = true}},
+              .check = check_get,
+              .requests = {{.flags = {"raw"},
+                            .method = "GET",
+                            .path = "topics/{0}/jobs/{1}?body=base64",
+                            .expects = "id",
+                            .conclude = write_body},
+                           {.method = "GET",
+                            .path = "topics/{0}/jobs/{1}",
+                            .expects = "id",
+                            .print = print_job}}}},
     {.name = "history",
-     .run = history_command,
-     .help = "show the history of a job, also after it is gone"},
-    {.name = "locate", .run = locate_command, .help = "show the topics with a job of this id"},
-    {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
-    {.name = "cancel", .run = cancel_command, .help = "cancel jobs"},
+     .help = "show the history of a job, also after it is gone",
+     .call = {.usage = "history TOPIC ID",
+              .about = "Shows the history of a job, also after it is gone: how each attempt "
+                       "ended, when, and which\n"
+                       "consumer held it. It requires the topic setting 'history', and a "
+                       "store that keeps one:\n"
+                       "PostgreSQL, MariaDB or MySQL.",
+              .least = 2,
+              .most = 2,
+              .requests = {{.method = "GET",
+                            .path = "topics/{0}/jobs/{1}/history",
+                            .print = print_events}}}},
+    {.name = "locate",
+     .help = "show the topics with a job of this id",
+     .call = {.usage = "locate ID",
+              .about = "Shows the topics with a job of this id, and its state. Exit "
+                       "code 4 if no topic has it.",
+              .least = 1,
+              .most = 1,
+              .requests = {{.method = "GET",
+                            .path = "jobs/{0}",
+                            .conclude = conclude_located,
+                            .print = print_located}}}},
+    {.name = "list",
+     .help = "list the jobs of a topic by due time",
+     .call = {.usage = "list TOPIC [--state STATE] [--id-prefix TEXT] [--meta NAME:VALUE] "
+                       "[--error TEXT] ...",
+              .about = "Lists the jobs of a topic, ordered by due time: all, or those that match "
+                       "all given\n"
+                       "options.",
+              .least = 1,
+              .most = 1,
+              .flags = {{"state", CLI_TEXT, "STATE",
+                         "Only jobs in this state: delayed, ready, leased or dead"},
+                        {"id-prefix", CLI_TEXT, "TEXT", "Only jobs whose id begins with TEXT"},
+                        {"meta", CLI_TEXT, "NAME:VALUE",
+                         "Only jobs with this meta; NAME: matches any value"},
+                        {"error", CLI_TEXT, "TEXT", "Only jobs whose last error contains TEXT"},
+                        {"limit", CLI_NUMBER, "N", "At most this many (default: 100)"},
+                        {"cursor", CLI_TEXT, "CURSOR", "Continue an earlier list"}},
+              .requests = {{.method = "GET",
+                            .path = "topics/{0}/jobs",
+                            .expects = "jobs",
+                            .print = print_list}}}},
+    {.name = "cancel",
+     .help = "cancel jobs",
+     .call = {.usage = "cancel TOPIC ID... | - [--request]",
+              .about = "Cancels jobs; - reads ids from standard input, one per line. A job that "
+                       "a consumer holds\n"
+                       "cannot be cancelled (exit code 1); use --request. An unknown or finished "
+                       "job is not\n"
+                       "found (exit code 4).",
+              .least = 2,
+              .most = CLI_LIST_MAX,
+              .flags =
+                  {{"request", CLI_SWITCH, NULL,
+                    "If the job is leased, request a cancel: unless its consumer acks it, it is "
+                    "cancelled"}},
+              .requests = {{.bulk = "cancel", .done = "cancelled"},
+                           {.method = "DELETE",
+                            .path = "topics/{0}/jobs/{1}",
+                            .print = print_changed,
+                            .done = "cancelled"}}}},
     {.name = "reschedule",
-     .run = reschedule_command,
-     .help = "change the due time or priority of jobs"},
-    {.name = "run", .run = run_command, .help = "make jobs due now"},
+     .help = "change the due time or priority of jobs",
+     .call = {.usage = "reschedule TOPIC ID... | - [--delay 30m | --at TIME] [--priority N]",
+              .about = "Changes the due time or priority of jobs; they keep their bodies and "
+                       "attempts.\n"
+                       "- reads ids from standard input, one per line.",
+              .least = 2,
+              .most = CLI_LIST_MAX,
+              .flags = {{"delay", CLI_DURATION, "30m", "Make them due after this delay"},
+                        {"at", CLI_TIME, "TIME", "Make them due at this time"},
+                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
+              .check = check_reschedule,
+              .requests = {{.bulk = "reschedule", .done = "rescheduled"},
+                           {.method = "PATCH",
+                            .path = "topics/{0}/jobs/{1}",
+                            .print = print_rescheduled}}}},
+    {.name = "run",
+     .help = "make jobs due now",
+     .call = {.usage = "run TOPIC ID... | -",
+              .about = "Makes jobs due now instead of later; - reads ids from standard "
+                       "input, one per line.",
+              .least = 2,
+              .most = CLI_LIST_MAX,
+              .requests = {{.bulk = "run", .done = "due now"},
+                           {.method = "POST",
+                            .path = "topics/{0}/jobs/{1}/run",
+                            .print = print_changed,
+                            .done = "due now"}}}},
     {0},
 };

@@ -1,9 +1,7 @@
 #include "cli/topic.h"
 
 #include "cli/body.h"
-#include "cli/cli.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/call.h"
 #include "cli/show.h"
 #include "job/job.h"
 
@@ -205,8 +203,9 @@ int topic_pages(struct client *client, json_t **out)
 
 /* ---- show ---- */
 
-static void print_topic(const json_t *topic)
+static void print_topic(const struct call *call)
 {
+    const json_t *topic = call->client.json;
     static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
     const json_t *held = json_object_get(topic, "counts");
     char name[SHOW_CELL_BYTES];
@@ -224,159 +223,80 @@ static void print_topic(const json_t *topic)
     settings_print("", json_object_get(topic, "settings"));
 }
 
-static struct buffer *begin_topic(struct client *client, const struct cli_args *args)
-{
-    struct buffer *target = client_begin(client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[1]);
-    return target;
-}
-
-static int finish_topic(const struct client *client, const struct cli_args *args, int exit_code)
-{
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(client);
-    else if (exit_code == CLI_OK)
-        print_topic(client->json);
-    return exit_code;
-}
-
-static int topic_show(struct client *client, const struct cli_args *args)
-{
-    begin_topic(client, args);
-    return finish_topic(client, args, client_call(client, "GET", NULL, 0));
-}
-
 /* ---- set ---- */
 
-/* Replaces all settings; removed settings are absent. */
-static int put_settings(struct client *client, const struct cli_args *args, json_t *settings)
+/* Writes the given settings: all of them for PUT, changes for PATCH. */
+static int write_settings(struct call *call, struct buffer *out)
 {
-    settings_drop_nulls(settings);
-    char *text = json_dumps(settings, JSON_COMPACT);
-    struct slice body = slice_of(text ? text : "");
-    begin_topic(client, args);
-    client_add_header(client, "Content-Type: application/json");
-    int exit_code = client_call(client, "PUT", &body, 0);
-    free(text);
-    return exit_code;
-}
-
-/* Changes the given settings; creates the topic if it does not exist. */
-static int patch_settings(struct client *client, const struct cli_args *args, json_t *settings)
-{
-    char *text = json_dumps(settings, JSON_COMPACT);
-    struct slice body = slice_of(text ? text : "");
-    int exit_code = CLI_REFUSED;
-    long status = 0;
-    begin_topic(client, args);
-    client_add_header(client, "Content-Type: application/merge-patch+json");
-    if (client_prepare(client, "PATCH", &body, 0)) {
-        CURLcode code = curl_easy_perform(client->curl);
-        curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-        exit_code = code == CURLE_OK && status == 404 ? put_settings(client, args, settings)
-                                                      : client_finish(client, code);
-    }
-    free(text);
-    return exit_code;
-}
-
-static int topic_set(struct client *client, const struct cli_args *args,
-                     const struct settings *given)
-{
+    const struct settings given = {.deliver_to = call_value(call, "deliver-to"),
+                                   .deliver = call_value(call, "deliver"),
+                                   .dead_letter = call_value(call, "dead-letter")};
+    bool replaces = call_value(call, "replace");
     json_t *settings = json_object();
-    int exit_code = settings_read(given, settings);
-    for (size_t i = 2; exit_code == CLI_OK && i < args->list.count; i++)
-        exit_code = settings_add(settings, args->list.at[i]);
-    if (exit_code == CLI_OK && !given->replaces && json_object_size(settings) == 0)
+    int exit_code = settings_read(&given, settings);
+    for (size_t i = 2; exit_code == CLI_OK && i < call->args.list.count; i++)
+        exit_code = settings_add(settings, call->args.list.at[i]);
+    if (exit_code == CLI_OK && !replaces && json_object_size(settings) == 0)
         exit_code =
             cli_usage("nothing to set, give NAME=VALUE, or --replace to reset all settings");
-    if (exit_code == CLI_OK)
-        exit_code = finish_topic(client, args,
-                                 given->replaces ? put_settings(client, args, settings)
-                                                 : patch_settings(client, args, settings));
+    if (replaces)
+        settings_drop_nulls(settings);
+    char *text = exit_code == CLI_OK ? json_dumps(settings, JSON_COMPACT) : NULL;
+    buffer_append_text(out, text ? text : "");
+    client_add_header(&call->client, replaces ? "Content-Type: application/json"
+                                              : "Content-Type: application/merge-patch+json");
+    free(text);
     json_decref(settings);
     return exit_code;
 }
 
-/* ---- delete ---- */
-
-static int topic_delete(struct client *client, const struct cli_args *args)
+/* Creates a topic with these settings; removed ones are absent. */
+static int create_topic(struct call *call, const struct slice *changes)
 {
-    begin_topic(client, args);
-    int exit_code = client_call(client, "DELETE", NULL, 0);
-    long long jobs = json_integer_value(json_object_get(client->json, "jobs"));
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(client);
-    else if (exit_code == CLI_OK)
-        printf("deleted %s with %lld job%s\n", args->list.at[1], jobs, jobs == 1 ? "" : "s");
+    json_t *settings = json_loadb(changes->at, changes->len, 0, NULL);
+    settings_drop_nulls(settings);
+    char *text = json_dumps(settings, JSON_COMPACT);
+    struct slice body = slice_of(text ? text : "");
+    call_begin(call);
+    client_add_header(&call->client, "Content-Type: application/json");
+    int exit_code = client_call(&call->client, "PUT", &body, 0);
+    free(text);
+    json_decref(settings);
     return exit_code;
 }
 
-static int topic_command(int argc, char **argv)
+/* Changes the given settings; creates the topic if it does not exist. */
+static int change_topic(struct call *call, const struct slice *changes)
 {
-    struct settings given = {0};
-    bool yes = false;
-    const struct cli_flag flags[] = {
-        {"deliver-to", CLI_TEXT, &given.deliver_to, "URL", "set: Deliver its jobs to this URL"},
-        {"deliver", CLI_TEXT, &given.deliver, "JSON",
-         "set: Delivery settings; JSON, @FILE, or none"},
-        {"dead-letter", CLI_TEXT, &given.dead_letter, "JSON",
-         "set: Settings for dead jobs; JSON, @FILE, or none"},
-        {"replace", CLI_SWITCH, &given.replaces, NULL,
-         "set: Reset all settings that are not given"},
-        {"yes", CLI_SWITCH, &yes, NULL, "delete: Confirm the deletion of the topic and its jobs"},
-        {0},
-    };
-    const struct cli_syntax syntax = {
-        .usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL] | "
-                 "topic delete TOPIC --yes",
-        .about =
-            "Shows the settings of a topic, changes the given ones, or deletes the topic with all "
-            "its\n"
-            "jobs, including leased ones.\n"
-            "NAME= resets a setting. A name with dots addresses a member of an object; a value "
-            "that is\n"
-            "JSON is used as such, others as text. Names: lease_for, ttl, max_attempts, backoff,\n"
-            "on_conflict, priority, dedup_window, dead_letter_expired, max_jobs, push_rate,\n"
-            "history, deliver.…, dead_letter.…\n"
-            "\n"
-            "  tarry topic set orders max_attempts=5 backoff=exp:1s..10m\n"
-            "  tarry topic set orders --deliver-to https://shop.example/close-order\n"
-            "  tarry topic set orders deliver.max_in_flight=16 deliver.rate=100/s\n"
-            "  tarry topic set orders dead_letter.keep.age=30d\n"
-            "  tarry topic set orders --deliver none\n"
-            "\n"
-            "'tarry deliver test TOPIC' tests the target.",
-        .flags = flags,
-        .least = 2,
-        .most = CLI_LIST_MAX,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    bool is_show = strcmp(args.list.at[0], "show") == 0;
-    bool is_delete = strcmp(args.list.at[0], "delete") == 0;
-    if (!is_show && !is_delete && strcmp(args.list.at[0], "set") != 0)
-        return cli_usage("unknown '%s', usage: tarry %s", args.list.at[0], syntax.usage);
-    if (is_delete && !yes)
+    struct client *client = &call->client;
+    long status = 0;
+    if (!client_prepare(client, "PATCH", changes, 0))
+        return CLI_REFUSED;
+    CURLcode code = curl_easy_perform(client->curl);
+    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+    return code == CURLE_OK && status == 404 ? create_topic(call, changes)
+                                             : client_finish(client, code);
+}
+
+static void print_deleted(const struct call *call)
+{
+    long long jobs = json_integer_value(call_member(call, "jobs"));
+    printf("deleted %s with %lld job%s\n", call_argument(call, 1), jobs, jobs == 1 ? "" : "s");
+}
+
+static int check_topic(struct call *call)
+{
+    const char *verb = call->request->verb, *rest = call_argument(call, 2);
+    bool is_delete = strcmp(verb, "delete") == 0;
+    if (is_delete && !call_value(call, "yes"))
         return cli_usage(
             "nothing deleted, '%s' and its jobs could not be recovered, give --yes to confirm",
-            args.list.at[1]);
-    if (is_delete && args.list.count > 2)
-        return cli_usage("unexpected argument '%s', delete one topic at a time", args.list.at[2]);
-    if (is_show && args.list.count > 2)
-        return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'",
-                         args.list.at[2]);
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    exit_code = is_show     ? topic_show(&client, &args)
-                : is_delete ? topic_delete(&client, &args)
-                            : topic_set(&client, &args, &given);
-    client_close(&client);
-    return exit_code;
+            call_argument(call, 1));
+    if (is_delete && rest)
+        return cli_usage("unexpected argument '%s', delete one topic at a time", rest);
+    if (strcmp(verb, "show") == 0 && rest)
+        return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'", rest);
+    return -1;
 }
 
 /* topics, consumers: list topics and the consumers of a topic. */
@@ -401,80 +321,52 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
     show_table_add(table, pause);
 }
 
-static void print_topics(const json_t *answer)
+static void print_topics(const struct call *call)
 {
     static const char *const heads[] = {"TOPIC", ">DELAYED",     ">RETRYING", ">READY", ">LEASED",
                                         ">DEAD", "OLDEST READY", "",          NULL};
     struct show_table table;
     size_t i;
-    const json_t *topic, *topics = json_object_get(answer, "topics");
+    const json_t *topic, *topics = call_member(call, "topics");
     show_table_init(&table, heads);
     if (topics)
         json_array_foreach(topics, i, topic) add_topic_row(&table, topic);
     else
-        add_topic_row(&table, answer);
+        add_topic_row(&table, call->client.json);
     show_table_print(&table);
     show_table_fini(&table);
 }
 
-static int show_topic(struct client *client, const struct cli_args *args)
+/* Fetches all pages, as one answer. */
+static int fetch_topics(struct call *call, const struct slice *body)
 {
-    struct buffer *target = client_begin(client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args->list.at[0]);
-    int exit_code = client_call(client, "GET", NULL, 0);
-    if (exit_code == CLI_OK && args->json)
-        client_print_json(client);
-    else if (exit_code == CLI_OK)
-        print_topics(client->json);
-    return exit_code;
-}
-
-static int show_topics(struct client *client, const struct cli_args *args)
-{
+    struct client *client = &call->client;
     json_t *all;
+    (void)body;
     int exit_code = topic_pages(client, &all);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (args->json && !show_json(all, stdout))
-        exit_code = cli_error("cannot write to standard output, %s", strerror(errno));
-    else if (!args->json)
-        print_topics(all);
-    json_decref(all);
-    return exit_code;
-}
-
-static int topics_command(int argc, char **argv)
-{
-    const struct cli_syntax syntax = {
-        .usage = "topics [TOPIC]",
-        .about = "Shows topics with their number of jobs in each state.",
-        .most = 1,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    exit_code = args.list.count ? show_topic(&client, &args) : show_topics(&client, &args);
-    client_close(&client);
-    return exit_code;
+    char *text = json_dumps(all, JSON_COMPACT);
+    json_decref(client->json);
+    client->json = all;
+    buffer_clear(&client->answer);
+    buffer_append_text(&client->answer, text ? text : "");
+    free(text);
+    return client->answer.failed ? cli_error("out of memory") : CLI_OK;
 }
 
 /* ---- consumers ---- */
 
-static void print_consumers(const json_t *answer)
+static void print_consumers(const struct call *call)
 {
     static const char *const heads[] = {"CONSUMER", ">LEASED", ">TAKEN", "SEEN", NULL};
-    json_int_t unnamed = json_integer_value(json_object_get(answer, "unnamed"));
+    json_int_t unnamed = json_integer_value(call_member(call, "unnamed"));
     struct show_table table;
     char cell[SHOW_CELL_BYTES];
     size_t i;
     const json_t *one;
     show_table_init(&table, heads);
-    json_array_foreach(json_object_get(answer, "consumers"), i, one)
+    json_array_foreach(call_member(call, "consumers"), i, one)
     {
         show_table_add(&table, show_text(json_object_get(one, "consumer"), cell));
         show_table_add(&table, show_text(json_object_get(one, "leased"), cell));
@@ -489,44 +381,84 @@ static void print_consumers(const json_t *answer)
     if (unnamed)
         fprintf(stderr, "%lld more leases are held by consumers without a name\n",
                 (long long)unnamed);
-    if (json_is_false(json_object_get(answer, "complete")))
+    if (json_is_false(call_member(call, "complete")))
         fputs("there are more leases, which were not counted\n", stderr);
 }
 
-static int consumers_command(int argc, char **argv)
-{
-    const struct cli_syntax syntax = {
-        .usage = "consumers TOPIC",
-        .about = "Shows the consumers that hold jobs of the topic, and those that took jobs from "
-                 "this server,\nor tried to, in the last 5 minutes, by the names in their takes.",
-        .least = 1,
-        .most = 1,
-    };
-    struct cli_args args;
-    struct client client;
-    int exit_code = cli_parse(argc, argv, &syntax, &args);
-    if (exit_code >= 0)
-        return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    struct buffer *target = client_begin(&client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, args.list.at[0]);
-    cli_url_add_segment(target, "consumers");
-    exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK && args.json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        print_consumers(client.json);
-    client_close(&client);
-    return exit_code;
-}
+/* ---- the commands ---- */
 
 const struct cli_command cli_topic_commands[] = {
-    {.name = "consumers", .run = consumers_command, .help = "show the consumers of a topic"},
-    {.name = "topics", .run = topics_command, .help = "show topics with their number of jobs"},
+    {.name = "consumers",
+     .help = "show the consumers of a topic",
+     .call = {.usage = "consumers TOPIC",
+              .about = "Shows the consumers that hold jobs of the topic, and those that took jobs "
+                       "from this server,\nor tried to, in the last 5 minutes, by the names in "
+                       "their takes.",
+              .least = 1,
+              .most = 1,
+              .requests =
+                  {{.method = "GET", .path = "topics/{0}/consumers", .print = print_consumers}}}},
+    {.name = "topics",
+     .help = "show topics with their number of jobs",
+     .call =
+         {.usage = "topics [TOPIC]",
+          .about = "Shows topics with their number of jobs in each state.",
+          .most = 1,
+          .requests = {{.least = 1, .method = "GET", .path = "topics/{0}", .print = print_topics},
+                       {.path = "topics", .make = fetch_topics, .print = print_topics}}}},
     {.name = "topic",
-     .run = topic_command,
-     .help = "show or change a topic's settings, or delete it"},
+     .help = "show or change a topic's settings, or delete it",
+     .call =
+         {.usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL] | "
+                   "topic delete TOPIC --yes",
+          .about =
+              "Shows the settings of a topic, changes the given ones, or deletes the topic with "
+              "all "
+              "its\n"
+              "jobs, including leased ones.\n"
+              "NAME= resets a setting. A name with dots addresses a member of an object; a value "
+              "that is\n"
+              "JSON is used as such, others as text. Names: lease_for, ttl, max_attempts, "
+              "backoff,\n"
+              "on_conflict, priority, dedup_window, dead_letter_expired, max_jobs, push_rate,\n"
+              "history, deliver.…, dead_letter.…\n"
+              "\n"
+              "  tarry topic set orders max_attempts=5 backoff=exp:1s..10m\n"
+              "  tarry topic set orders --deliver-to https://shop.example/close-order\n"
+              "  tarry topic set orders deliver.max_in_flight=16 deliver.rate=100/s\n"
+              "  tarry topic set orders dead_letter.keep.age=30d\n"
+              "  tarry topic set orders --deliver none\n"
+              "\n"
+              "'tarry deliver test TOPIC' tests the target.",
+          .least = 2,
+          .most = CLI_LIST_MAX,
+          .flags = {{"deliver-to", CLI_TEXT, "URL", "set: Deliver its jobs to this URL",
+                     .is_unsent = true},
+                    {"deliver", CLI_TEXT, "JSON", "set: Delivery settings; JSON, @FILE, or none",
+                     .is_unsent = true},
+                    {"dead-letter", CLI_TEXT, "JSON",
+                     "set: Settings for dead jobs; JSON, @FILE, or none", .is_unsent = true},
+                    {"replace", CLI_SWITCH, NULL, "set: Reset all settings that are not given",
+                     .is_unsent = true},
+                    {"yes", CLI_SWITCH, NULL,
+                     "delete: Confirm the deletion of the topic and its jobs", .is_unsent = true}},
+          .check = check_topic,
+          .requests =
+              {{.verb = "show", .method = "GET", .path = "topics/{1}", .print = print_topic},
+               {.verb = "set",
+                .flags = {"replace"},
+                .method = "PUT",
+                .path = "topics/{1}",
+                .body = write_settings,
+                .print = print_topic},
+               {.verb = "set",
+                .path = "topics/{1}",
+                .body = write_settings,
+                .make = change_topic,
+                .print = print_topic},
+               {.verb = "delete",
+                .method = "DELETE",
+                .path = "topics/{1}",
+                .print = print_deleted}}}},
     {0},
 };

@@ -10,7 +10,6 @@ int topic_pages(struct client *client, json_t **out);
 
 struct settings {                                   /* flags; NULL: not given */
     const char *deliver_to, *deliver, *dead_letter; /* JSON, @FILE or none */
-    bool replaces;
 };
 
 /* Reads the flags into `out`. Returns an exit code; errors are printed. */
