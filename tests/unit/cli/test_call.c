@@ -7,9 +7,9 @@
 #include <string.h>
 
 static const struct cli_command *const tables[] = {
-    cli_push_commands,    cli_lease_commands, cli_job_commands,    cli_topic_commands,
-    cli_deliver_commands, cli_dead_commands,  cli_status_commands, cli_drain_commands,
-    cli_clock_commands,
+    cli_push_commands,   cli_lease_commands,   cli_job_commands,
+    cli_topic_commands,  cli_deliver_commands, cli_dead_commands,
+    cli_status_commands, cli_drain_commands,   cli_clock_commands,
 };
 
 #define EACH_ROW(ROW)                                                                              \
