@@ -64,7 +64,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def start_server(request, tmp_path):
-    """start_server(*flags, env=None, directory=…) starts one more; all are stopped and checked at the end of the test."""
+    """start_server(*flags, env=None, directory=…) starts another server; all are stopped and checked at the end of the test."""
     if not BINARY.exists():
         pytest.fail(f"no server at {BINARY}: build it first, or set TARRY_BIN")
     servers = []

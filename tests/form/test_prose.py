@@ -169,7 +169,7 @@ def test_joins_comments_on_lines_that_follow_each_other(tmp_path):
 
 def test_accepts_the_value_none(tmp_path):
     source = tmp_path / "a.py"
-    source.write_text('"""None if the job does not exist."""\n\n\ndef f():\n    """None of them is counted."""\n')
+    source.write_text('"""None if the job does not exist; (None, the reason)."""\n\n\ndef f():\n    """None of them is counted."""\n    return """told"""\n')
     assert [line for _, line, _, _ in prose.measure([(source, prose.comments_of(source))])[2]] == [5]
 
 

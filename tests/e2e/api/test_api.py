@@ -127,7 +127,7 @@ def test_a_time_in_the_past_is_now(client):
 
 
 def test_never_early_and_soon_after(client):
-    """Never early each time; soon once of several times: a machine that is busy with other things is late by itself."""
+    """Never early each time; and punctual in at least one of several tries, because a busy machine is late by itself."""
     for delay in (1, 20, 300):
         late = []
         while not late or (min(late) >= 60 and len(late) < 20):

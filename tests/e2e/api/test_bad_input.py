@@ -435,7 +435,7 @@ def test_iso_8601_durations_equal_short_ones(shared):
 def test_the_rejection_of_bare_seconds_shows_the_right_form(shared):
     problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1800000000", b"x").json()
     assert "did you mean seconds? write '1800000000000'" in problem["detail"], problem
-    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # a time that no client means, by either
+    problem = shared.client().call("PUT", "/v1/topics/bad/jobs/a?at=1", b"x").json()  # a time that no client intends in either unit
     assert "'at' is '1' but must be an RFC 3339 time" in problem["detail"] and "from 1973 on" in problem["detail"], problem
 
 
@@ -502,7 +502,7 @@ def test_descriptors_and_memory_do_not_grow(shared):
 
 
 def settled_descriptors(server):
-    """Once the closed connections are gone."""
+    """Waits until the closed connections are gone."""
     seen = []
 
     def steady():

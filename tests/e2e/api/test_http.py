@@ -54,7 +54,7 @@ def test_lease_and_leases_are_distinguished(client):
 
 
 def test_json_ends_with_a_newline_and_bodies_are_unchanged(client):
-    """So that a prompt begins a line of its own; what was pushed gets nothing added."""
+    """The terminal's prompt begins a line of its own; a pushed body gets nothing added."""
     client.push("t", "a", body=b'{"a":1}', content_type="application/json")
     client.push("t", "b", delay="1h")
     calls = [("GET", "/"), ("GET", "/v1/info"), ("GET", "/v1/topics"), ("GET", "/v1/topics/t"), ("GET", "/v1/topics/t/jobs"), ("GET", "/v1/topics/t/jobs/b"),

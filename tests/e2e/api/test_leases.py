@@ -30,7 +30,7 @@ def results(client, verb, leases):
 
 
 def altered(lease):
-    """Each digit as its neighbour and as one far away."""
+    """Replaces each digit by its neighbour and by a distant one."""
     for at, digit in enumerate(lease):
         for by in (1, 7):
             yield lease[:at] + f"{(int(digit, 16) + by) % 16:x}" + lease[at + 1:]

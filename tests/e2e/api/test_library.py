@@ -93,7 +93,7 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
 # ---- export and import ----
 
 def lines_of(path):
-    """Of an export: its topics, and its jobs by topic and id, without the time at which it was made."""
+    """Reads an export: its topics, and its jobs by topic and id, without the time of the export."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert "tarry_export" in lines[0] and "tarry_export_end" in lines[-1]
     found = {}

@@ -205,7 +205,7 @@ def fill(client, batches, body):
 
 
 def test_a_server_out_of_memory_rejects_only_pushes(start_server):
-    """40 MB are few: an index of some hundred thousand jobs that are ready."""
+    """The limit of 40 MB is small: an index of some hundred thousand ready jobs."""
     server = start_server("--max-memory", "40MiB", "--sync", "never")
     client = Client(server.port)
     found = fill(client, 1000, "x")

@@ -35,7 +35,7 @@ def topic(request):
 
 
 def search(client, topic, **options):
-    """All pages of a search, and how many calls and jobs looked at that took."""
+    """Reads all pages of a search, and counts its calls and the jobs it read."""
     found, cursor, seen, calls = [], None, 0, 0
     while True:
         page = client.list(topic, cursor=cursor, **options)

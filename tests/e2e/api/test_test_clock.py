@@ -357,7 +357,7 @@ def test_moving_it_takes_the_admin_scope(tmp_path):
 
 
 def test_the_status_shows_the_test_clock(client):
-    """The age of a ready job follows the test clock, and jobs that became due in a distant year are no problem."""
+    """The age of a ready job follows the test clock, also for jobs that became due in a distant year."""
     client.push("a", "1")
     advance(client, by="10s")
     assert client.good("GET", "/v1/status")["well"] is True

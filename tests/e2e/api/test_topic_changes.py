@@ -18,7 +18,8 @@ GONE = None
 
 
 class Changes(threading.Thread):
-    """One client that changes one topic until the server dies. `known` holds what can be true then: after the last answer, or after the change without one."""
+    """A client that changes one topic until the server dies. `known` holds what can be true then: the state after the last answer, or after the
+    change without an answer."""
 
     def __init__(self, server, topic, state, seed):
         super().__init__()

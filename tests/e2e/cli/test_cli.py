@@ -496,7 +496,7 @@ def test_work_lets_running_commands_finish(server, tmp_path):
 
 
 def test_work_runs_in_parallel(server, tmp_path):
-    """Each waits for the other three: one after the other they would never end."""
+    """Each command waits for the other three: one after the other they would never end."""
     client = server.client()
     for n in range(4):
         client.push("t", f"j{n}")

@@ -99,7 +99,7 @@ def test_fish_offers_commands_and_options():
 
 @pytest.mark.thorough("needs zsh")
 def test_zsh_offers_commands_and_options(tmp_path):
-    """In a terminal, as zsh completes nowhere else: a line and two tabs, and what is on the screen then."""
+    """Completes in a terminal, the only place where zsh does: types a line and two tabs, and returns the screen."""
     (tmp_path / "_tarry").write_text(printed("help", "--completion", "zsh"), encoding="utf-8")
     def screen(line):
         script = f"""

@@ -218,7 +218,7 @@ def test_an_idle_connection_delays_the_stop_only_for_its_grace(start_server):
 
 
 def stuck_connection(server):
-    """One that asked for more than fits the buffers of two sockets, and reads nothing of it."""
+    """A client that requests more than fits the buffers of two sockets, and reads nothing of it."""
     server.client().push("t", "big", body=b"x" * 1_000_000, delay="1h")
     stuck = server.connection()
     stuck.send(b"GET /v1/topics/t/jobs/big HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)

@@ -18,7 +18,7 @@ NUMBERS = itertools.count()
 
 
 class Tail:
-    """One that runs; `lines` are read as they come."""
+    """A running `tarry tail`; `lines` are read as they come."""
 
     def __init__(self, server, *arguments, **options):
         self.proc = subprocess.Popen([str(BINARY), "tail", *arguments, "--url", server.url], stdin=subprocess.DEVNULL, text=True,

@@ -84,7 +84,7 @@ def fixed(start_server):
 
 
 def kill(server):
-    """A take is answered before it is on the disk, and one that a crash takes away is handed out again, rightly. So none is under way then: the
+    """A take is answered before it is on the disk, and a take that a crash removes is rightly handed out again. So no take is in progress then: the
     answer to a pause is on the disk, and all takes before it."""
     port = server.port
     server.client().topic_verb("unpaid", "pause")

@@ -18,7 +18,7 @@ BROWSER = "chromium"
 
 
 def ask(server, method, target, body=b"", address="127.0.0.1", **fields):
-    """One call with these header fields; Host may be among them."""
+    """Makes one call with these header fields; Host may be among them."""
     host = fields.pop("Host", "localhost")
     connection = Connection(server.port)
     try:
@@ -70,7 +70,7 @@ MARKS = [
 
 
 def test_no_changing_call_is_left_out():
-    """Each call of openapi.yaml except GET has its row above."""
+    """The table above has a row for each call of openapi.yaml except GET."""
     patterns, path = {}, None
     for line in (REPO / "openapi.yaml").read_text(encoding="utf-8").partition("\ncomponents:")[0].splitlines():
         if found := re.match(r"  (/\S*):$", line):

@@ -456,7 +456,7 @@ TEXTS = ["\u202e\u2066reversed", "a\u0001b", "\ufeffbom", "zero\u200bwidth", "é
 
 
 def test_hostile_texts_run_nothing_and_break_no_page(browser, client):
-    """As id, body, content type, error, value and name of meta: over 200, on every page that shows them."""
+    """Strange texts as id, body, content type, error, value and name of meta: over 200, on every page that shows them."""
     strangers = list(dict.fromkeys([*HOSTILE, *ODD, *TEXTS]))
     assert len(strangers) >= 200
     encode = lambda text: re.sub(r"[^\x21-\x7e]", "", text)[:128] or "none"  # noqa: E731

@@ -49,7 +49,7 @@ def kinds(events):
 
 
 def with_due(house, expected):
-    """In a database nothing happens to a job as it falls due."""
+    """Returns the expected events; a database reports no event when a job falls due."""
     return [kind for kind in expected if house.tells_due or kind != "due"]
 
 
@@ -258,7 +258,7 @@ def test_on_redis_events_of_other_servers_arrive(start_server):
 
 
 def cpu_seconds(server):
-    """That the server has used, all threads."""
+    """Returns the CPU time of the server, all threads."""
     return sum(int(task.read_text(encoding="ascii").split()[0]) for task in pathlib.Path(f"/proc/{server.proc.pid}/task").glob("*/schedstat")) / 1e9
 
 
@@ -288,8 +288,8 @@ def load_of(server, client, topic, pushes):
 
 
 def test_streams_that_never_read_do_not_slow_the_queue(start_server):
-    """64 of them and none, in turns. What they cost is a small part of a processor, however much happens; jobs come as punctually, and memory
-    comes back. By the processor's time, since others may be at work on this machine."""
+    """Alternates between 64 listeners and none. They cost a small part of a processor, however many events there are; jobs come as punctually, and memory
+    comes back. Measured by the processor's time, because other programs may run on this machine."""
     server = start_server("--sync", "never", "--shards", "1")
     client = server.client()
     load_of(server, client, "warm", 10_000)

@@ -45,7 +45,7 @@ class Page:
         return sum(found)
 
     def beyond(self, metric, bound):
-        """How many values of a histogram are greater than `bound`."""
+        """Counts the values of a histogram that are greater than `bound`."""
         return self.get(metric + "_count") - self.get(metric + "_bucket", le=bound)
 
 

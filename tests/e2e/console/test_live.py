@@ -59,7 +59,7 @@ def stamp(text):
 
 
 def test_all_listeners_get_the_same(server):
-    """One sample a second for any number of listeners: they get the same moments."""
+    """The server takes one sample a second for any number of listeners: they get the same samples."""
     server.client().push("a", "a", delay="1h")
     streams = [Stream(server.port, "/v1/live") for _ in range(8)]
     heard = []
@@ -263,7 +263,7 @@ def test_a_server_with_many_tokens_shows_as_many_as_fit(tmp_path, start_server):
 
 
 def test_many_simultaneous_views_are_answered_over_several_iterations(tmp_path, start_server):
-    """Each answer reads all topics: together they would block the loop."""
+    """Each answer reads all topics: all of them together would block the loop."""
     every, some = Token("every"), Token("some", ["read"], ("t*",))
     TokenFile(tmp_path / "tokens", every, some)
     server = start_server("--sync", "never", "--shards", "1", "--tokens", str(tmp_path / "tokens"))

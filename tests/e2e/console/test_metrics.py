@@ -22,7 +22,7 @@ OPEN = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
 
 def rows():
-    """By name: (type, labels, what it is); what it is ends with the condition, in italics."""
+    """Parses the help by name: (type, labels, description); the description ends with the condition, in italics."""
     said = subprocess.run([BINARY, "help", "metrics"], capture_output=True, text=True, check=True).stdout
     found = {name: (kind, tuple(re.findall(r"`(\w+)`", labels or "")), about) for name, kind, _, labels, about, _ in ROW.findall(said)}
     assert len(found) == said.count("\n| `") > 60, "each row once, and none that cannot be read"

@@ -67,7 +67,7 @@ def tarry_help(*words):
 
 @pytest.fixture(scope="module")
 def names():
-    """Everything that a page may name: commands, options, metrics, alerts, and the texts of the program."""
+    """Names that a page may use: commands, options, metrics, alerts, and the texts of the program."""
     commands = re.findall(r"^  ([a-z]+) ", tarry_help().partition("commands:")[2], re.MULTILINE)
     pages = {command: tarry_help(command) for command in commands}
     return {

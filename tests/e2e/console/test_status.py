@@ -45,7 +45,7 @@ def house_of(directory, *flags):
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """One for all that concerns single topics; each test has topics of its own, and puts an end to what is not well."""
+    """A server for all tests of single topics; each test has its own topics, and ends the problems that it makes."""
     with house_of(tmp_path_factory.mktemp("house")) as house:
         yield house
 

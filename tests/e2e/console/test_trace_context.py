@@ -57,7 +57,7 @@ def test_headers_twice_are_one_list_or_nothing(server):
 
 
 def test_the_context_of_the_job_wins(server):
-    """And a push whose meta is full is not refused for its trace."""
+    """A push whose meta is full is also accepted with a trace."""
     client = server.client()
     headers = {"traceparent": PARENT, "tracestate": STATE}
     own = f"00-{TRACE[::-1]}-{SPAN}-00"

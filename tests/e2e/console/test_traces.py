@@ -264,7 +264,7 @@ def test_a_busy_collector_is_retried_and_a_rejecting_one_is_not(start_traced, co
 
 
 def exporter_switches(server):
-    """How often the exporter's thread went to sleep."""
+    """Counts how often the exporter's thread went to sleep."""
     for task in pathlib.Path(f"/proc/{server.proc.pid}/task").iterdir():
         if (task / "comm").read_text(encoding="ascii").strip() == "traces":
             return int(re.search(r"^voluntary_ctxt_switches:\t(\d+)$", (task / "status").read_text(encoding="ascii"), re.MULTILINE).group(1))

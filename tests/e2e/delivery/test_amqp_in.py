@@ -35,7 +35,7 @@ def start_in(broker, start_server, tmp_path):
 
 
 def publish(broker, exchange, key, *messages):
-    """Each a (body, properties); all confirmed by the broker when it returns."""
+    """Publishes (body, properties) pairs; all are confirmed by the broker when it returns."""
     with broker.channel() as channel:
         channel.confirm_delivery()
         for body, properties in messages:
@@ -115,7 +115,7 @@ def test_every_delay_header_is_supported(broker, start_in):
 
 
 def test_an_exchange_named_delayed_leads_to_the_one_without(broker, start_in):
-    """How the delayed-message plugin is replaced: publishers keep their routing keys, consumers their bindings."""
+    """Replaces the delayed-message plugin: publishers keep their routing keys, consumers their bindings."""
     broker.queue("plugin-in")
     with broker.channel() as channel:
         channel.exchange_declare("shop", "topic", durable=True)
@@ -141,7 +141,7 @@ def test_the_default_exchange_has_a_name(broker, start_in):
 
 
 def test_a_message_published_again_with_its_id_is_another_one(broker, start_in):
-    """As consumers do that put a message off until later."""
+    """A consumer postpones a message."""
     broker.queue("again-in"), broker.queue("again-out")
     start_in("again-in")
     message = delayed(b"later", 100, message_id="m-1", headers={"x-routing-key": "again-out"})
@@ -306,7 +306,7 @@ def test_an_invalid_address_is_rejected(start_server, tmp_path, broker):
 
 @pytest.mark.parametrize("limit, at_most", [({"push_rate": "3/h"}, 3), ({"max_jobs": 3}, 3)], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
 def test_messages_beyond_a_limit_wait_at_the_broker(limit, at_most, broker, start_in):
-    """They are neither refused nor lost: once the limit is raised, all come in."""
+    """Messages are neither refused nor lost: once the limit is raised, all come in."""
     (name,) = limit
     queue = f"limited-{name.replace('_', '-')}"
     broker.queue(queue, **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": broker.queue(queue + "-dead")})

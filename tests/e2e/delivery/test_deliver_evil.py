@@ -44,7 +44,7 @@ def evil():
 
 
 def late_ms(line):
-    """Of a log line "1795000000.123 2026-11-18T11:06:40.120Z": when it came after it was due, in whole milliseconds, as both clocks tell them."""
+    """Computes the lateness in whole milliseconds from a log line "1795000000.123 2026-11-18T11:06:40.120Z", by both clocks."""
     due = datetime.datetime.fromisoformat(line[1].replace("Z", "+00:00"))
     return round((float(line[0]) - due.timestamp()) * 1000)
 

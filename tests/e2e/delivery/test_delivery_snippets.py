@@ -96,7 +96,7 @@ def snippet(fence):
 
 
 def sign(secret, message, timestamp, body):
-    """By the specification, not by the server: messages that it would never send must also be rejected."""
+    """Signs by the specification, not by the server: messages that it would never send must also be rejected."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     digest = hmac.new(key, f"{message}.{timestamp}.".encode() + body, hashlib.sha256).digest()
     return "v1," + base64.b64encode(digest).decode()

@@ -205,7 +205,7 @@ def test_an_alarm_is_respected(broker, start_delivering):
 
 
 def test_a_broker_that_is_killed_loses_nothing_that_was_taken_over(broker, start_delivering):
-    """Both directions: jobs on their way to it, and messages that tarry takes from it."""
+    """Tests both directions: jobs on their way to the broker, and messages that tarry takes from it."""
     for queue in ("sink", "killed-in"):
         broker.queue(queue)
     server = start_delivering(*FLAGS, "--amqp-in", f"{broker.url}?queue=killed-in")

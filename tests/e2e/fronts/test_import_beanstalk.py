@@ -146,7 +146,7 @@ def test_a_tube_that_was_paused_over_there_is_paused_again_afterwards(old, said,
 
 @pytest.mark.parametrize("seed", [int(time.time())])
 def test_killed_again_and_again_it_doubles_nothing_and_loses_nothing(old, said, server, seed):
-    """Before the server has a batch, or before its answer arrives; each time the next run continues."""
+    """Kills the import before the server has a batch, or before its answer arrives; each time the next run continues."""
     rng, count, kills = random.Random(seed), 2500, 0
     began = time.time()
     put_many(said, "mail", count, lambda n: 0 if n % 3 else 1000 + n)

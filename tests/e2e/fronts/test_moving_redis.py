@@ -20,7 +20,7 @@ def jobs_of(server, topic):
 
 
 def element(value, number=b"\x01\x02\x03\x04\x05\x06\x07\x08", old=False):
-    """As Redisson packs it: 'Bc0Lc0', and before 3.21.1 'dLc0'."""
+    """Packs an element like Redisson: 'Bc0Lc0', and before 3.21.1 'dLc0' (formats of Lua's struct.pack)."""
     return (b"" if old else b"\x08") + number + struct.pack("<Q", len(value)) + value
 
 

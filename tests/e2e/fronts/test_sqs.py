@@ -462,7 +462,7 @@ def test_an_error_before_the_route_has_the_form_of_sqs(start):
 
 
 def test_a_dead_letter_arrives_immediately(start):
-    """It once waited up to a second behind the settings of its queue, in each new one."""
+    """A take once waited up to a second for the settings of each new queue."""
     server, sqs = start()
     dead = sqs.create_queue(QueueName="dlq")["QueueUrl"]
     policy = json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:dlq", "maxReceiveCount": 1})

@@ -304,7 +304,7 @@ def scrape(house):
 
 
 def test_without_access_keys_a_signature_has_no_effect(start_server, tmp_path):
-    """On a listener without authentication it passes, elsewhere the error describes what to do."""
+    """A signature passes on a listener without authentication; elsewhere the error explains what to do."""
     port = free_port()
     server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(TokenFile(tmp_path / "tokens", Token("bearer")).path), "--listen", f"127.0.0.1:{port},no-token", *FLAGS)
     assert client_of(port).create_queue(QueueName="q")["QueueUrl"].endswith("/q")

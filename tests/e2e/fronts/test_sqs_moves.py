@@ -49,7 +49,7 @@ def ended(sqs, source="dead", seconds=20):
 
 
 def drain(sqs, url):
-    """All bodies that are ready, each acked."""
+    """Takes and acks all ready jobs; returns their bodies."""
     found = []
     while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
         found += [message["Body"] for message in messages]

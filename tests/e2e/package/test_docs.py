@@ -14,7 +14,7 @@ ADDRESS = "127.0.0.1:8279"
 
 
 def run_page(page, server, directory):
-    """All blocks of a page in order, against one server: later ones build on earlier ones."""
+    """Runs all blocks of a page in order, against one server: later ones build on earlier ones."""
     count, wrong = 0, []
     environment = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "TARRY_URL": server.url, "LC_ALL": "C.UTF-8"}
     for number, command, expected in examples(page):

@@ -71,7 +71,7 @@ def test_a_unix_socket_will_do(start_server):
 # ---- what it needs to be allowed ----
 
 def life_of_everything(server, topic):
-    """As many different calls as there are kinds of scripts."""
+    """Makes as many different calls as there are kinds of scripts."""
     works(server, topic)
     client = server.client()
     for number in range(3):
@@ -119,7 +119,7 @@ def taken_away(permission):
 
 
 def test_each_permission_of_the_rule_is_needed(tmp_path):
-    """Without it Redis denies something within a short life of jobs."""
+    """Without the rule Redis denies a command within a short life of jobs."""
     needless = []
     with RedisServer() as server:
         for permission in permissions(acl_rule()):

@@ -55,7 +55,7 @@ def push_all(client, plan):
 
 
 def lateness(redis, server, plan, consumers, came):
-    """How late each job came, sorted; and how many calls of Redis it took all in all."""
+    """Returns the lateness of each job, sorted; and the number of calls of Redis."""
     time.sleep(0.3)  # they wait
     dues = push_all(server.client(), plan)
     before = calls(redis)
@@ -69,7 +69,7 @@ def lateness(redis, server, plan, consumers, came):
 
 
 def best(late, part=3):
-    """Of the best third the latest: the machine may be slow now and then, but not always."""
+    """Returns the latest of the best third: the machine may be slow now and then, but not always."""
     late = sorted(late)
     return late[len(late) // part]
 
@@ -159,7 +159,7 @@ def test_servers_with_idle_takes_check_once_a_second(redis, servers):
 
 
 def test_one_call_does_not_bring_more_large_jobs_than_redis_can_bear(redis, start_server):
-    """It does nothing else meanwhile. 24 consumers request 12 MiB each at the same time."""
+    """The server does nothing else meanwhile. 24 consumers request 12 MiB each at the same time."""
     server = start_server("--store", redis.url)
     client, came = server.client(60), []
     for number in range(12):

@@ -47,7 +47,7 @@ def section(name):
 
 
 class Shell:
-    """One bash that runs line after line, as a user's does. Remaining processes are killed at the end."""
+    """A bash that runs line after line, as a user's does. Remaining processes are killed at the end."""
 
     def __init__(self, directory):
         self.directory, self.marks = directory, 0
@@ -75,7 +75,7 @@ class Shell:
         return re.sub(r"bash: line \d+: +\d+ Killed[^\n]*\n", "", text)
 
     def close(self):
-        """All started processes work in this directory, including daemons."""
+        """Ends all started processes, which work in this directory, including daemons."""
         self.proc.kill()
         self.proc.wait()
         self.proc.stdin.close()

@@ -142,7 +142,7 @@ def test_cut_connections_and_a_stopped_redis_are_waited_out(queue):
     over, cuts = threading.Event(), []
 
     def disturb():
-        """Once it has begun: a Redis that was never reached is not waited for."""
+        """Waits until it has begun: fsck does not wait for a Redis that was never reached."""
         eventually(lambda: over.is_set() or any(client["cmd"] == "evalsha" for client in redis.client().client_list()), 30, 0.001)
         redis.pause(300)
         while not over.wait(0.05):
@@ -161,7 +161,7 @@ def test_cut_connections_and_a_stopped_redis_are_waited_out(queue):
 # ---- spoiled ----
 
 def spoil(client, tag, loses_fresh):
-    """Each kind of damage, by hand."""
+    """Makes each kind of damage directly in Redis."""
     client.zadd(f"{tag}:topics", {"later": "+inf"})  # it would sleep through every due
     state.topic_change(client, tag, "now", delayed=state.topic_of(client, tag, "now").delayed + 7)
     client.delete(f"{tag}:priorities:now", f"{tag}:held:leased", f"{tag}:dead:dead")
@@ -205,7 +205,7 @@ def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
 
 
 def test_running_servers_deliver_repaired_jobs(queue):
-    """They are notified; no restart is needed."""
+    """The servers are notified; no restart is needed."""
     redis, server = queue
     client = redis.client()
     deliver(server, ["now"], 20)

@@ -129,7 +129,7 @@ def restore_by_restart(redis, backup):
 
 
 def restore_by_replica(redis, backup):
-    """Without a restart: from another Redis, which has loaded it."""
+    """The server continues without a restart: on another Redis, which has loaded the backup."""
     with RedisServer(directory=backup) as other:
         redis.call("REPLICAOF", "127.0.0.1", other.port)
         eventually(lambda: redis.info("replication").get("master_link_status") == "up", 20)

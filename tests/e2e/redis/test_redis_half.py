@@ -11,7 +11,7 @@ EVERY = 4  # of the places where it may be cut off
 
 
 def commands(data):
-    """Of a part of an append-only file, but for what frames them."""
+    """Parses a part of an append-only file, without its frames."""
     out, at = [], 0
     while at < len(data):
         end = data.index(b"\r\n", at)
@@ -26,7 +26,7 @@ def commands(data):
 
 
 def prepare(shard):
-    """Some of everything that a turn may meet. The deliveries that are out."""
+    """Fills a shard with some of everything that a batch may meet. Returns the open deliveries."""
     shard.client.set("{tarry}:shards", 1)
     shard.hello(run="r" * 20, shards=1, name="0" * 32)
     shard.topic(TOPIC_PUT, "remembers", settings(dedup=5000), 1)

@@ -9,7 +9,7 @@ from redis_serving import info, metric, refused, works
 
 @pytest.fixture(scope="module")
 def shared():
-    """One Redis for what changes nothing of it but its data."""
+    """A Redis for tests that change only its data."""
     with RedisServer(aof="always") as server:
         yield server
 
@@ -110,7 +110,7 @@ def test_metrics_count_calls_to_redis(fresh, start_server):
 
 
 def test_a_list_of_many_topics_shows_the_settings_of_each(fresh, start_server):
-    """They arrive in pages, and the dead letters of the first ones are shown with the last."""
+    """Topics arrive in pages, and the dead letters of the first ones are shown with the last."""
     client = start_server("--store", fresh.url).client()
     for number in range(3):
         client.put_topic(f"a{number}", dead_letter={"keep": {"count": number + 1}})
@@ -135,7 +135,7 @@ def test_an_idle_server_on_redis_does_not_spin(fresh, start_server):
 
 
 def test_servers_that_begin_one_queue_together_agree(start_redis, start_server):
-    """Each finds nothing at first, and what the others have just made a moment later."""
+    """Each server finds nothing at first, and the others' tokens a moment later."""
     redis = start_redis()
     for n in range(6):
         servers = [start_server("--store", f"{redis.url}?prefix=q{n}", started=False).launch() for _ in range(3)]

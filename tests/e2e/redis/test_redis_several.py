@@ -38,7 +38,7 @@ def test_rejects_a_server_that_differs_from_the_url(cluster, sentinel):
 # ---- sentinel, replicas ----
 
 def test_a_live_old_master_is_left_after_a_failover_of_sentinel(sentinel, start_server):
-    """It claims to be master for some 10 s more, and its changes meanwhile are discarded."""
+    """The old master claims to be master for some 10 s more, and its changes meanwhile are discarded."""
     started = start_server("--store", sentinel.url)
     works(started, "before")
     old, _ = sentinel.fail_over()

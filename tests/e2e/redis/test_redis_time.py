@@ -64,7 +64,7 @@ def schedule():
 
 
 def push_all(clients, topic):
-    """Each job by another server than the one before. {id: due on the machine's clock}"""
+    """Pushes each job by another server than the previous one. Returns {id: due time on the machine's clock}."""
     dues, start = {}, wall_ms()
     for number, (ident, offset, how) in enumerate(schedule()):
         begin = wall_ms()
@@ -75,7 +75,7 @@ def push_all(clients, topic):
 
 
 def take_all(clients, topic, dues):
-    """One consumer that asks another server each time. [(id, how late in ms)]"""
+    """Takes by a consumer that uses another server each time. Returns [(id, lateness in ms)]."""
     out = []
     while len(out) < len(dues):
         jobs = clients[len(out) % len(clients)].take(topic, max=1, wait="10s")
@@ -123,7 +123,7 @@ def test_leases_backoffs_and_expiry_do_not_go_by_the_clocks_of_servers(fresh, ah
 
 
 def test_a_clock_that_is_ahead_is_ahead(fresh, ahead, start_server):
-    """Else the two tests above would show nothing."""
+    """Without this claim the two tests above would show nothing."""
     server = start_server("--store", fresh.url, "--shards", "1", env=ahead(HOUR_MS))
     stamp = server.log().split("time=", 1)[1].split()[0].strip('"')
     said = datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() * 1000

@@ -64,7 +64,7 @@ class House:
         self.lease = leased["lease"]
 
     def look(self):
-        """All that there is of the foreign topic."""
+        """Returns all data of the foreign topic."""
         return [self.all.call("GET", f"/v1/topics/{FOREIGN}{rest}").body for rest in ("", "/jobs?body=true&limit=100")]
 
     def on(self, listener, token=None):
@@ -132,7 +132,7 @@ def ask(client, call, topic, house):
 
 
 def hides(reply, asked):
-    """Nothing of the foreign topic is in an answer but the name that was asked for."""
+    """Checks that an answer contains nothing of the foreign topic except the requested name."""
     text = reply.body.decode("utf-8", "replace") + json.dumps(reply.headers)
     for spelt in (asked, decoded(asked) or ""):
         text = text.replace(spelt, "") if SECRET in spelt else text
@@ -185,7 +185,7 @@ def test_every_call_is_covered(house):
 
 
 def test_missing_topics_are_rejected_like_existing_ones(house):
-    """Same status, same fields, same words but for the name; whatever is asked of it."""
+    """The answers have the same status, fields and words except for the name, for every call."""
     client = {token: Client(house.on("require-token"), token) for token in LIMITED}
     for token, call in itertools.product(LIMITED, CALLS):
         if "{topic}" not in call.path and call.name not in NAMES_TOPIC:
@@ -262,7 +262,7 @@ def test_metrics_have_topics_of_ones_own_and_no_sums_of_all(house):
 
 
 def test_the_holder_of_a_lease_may_answer_it(house):
-    """It is proof of a take; but not without the scope."""
+    """A lease is proof of a take; but the scope is still required."""
     client = Client(house.on("require-token"), Token("push", ["push"], OWN))
     assert client.call("POST", f"/v1/extend?lease={house.lease}").status == 403
     client = Client(house.on("require-token"), Token("consume", ["consume"], OWN))
@@ -353,7 +353,7 @@ def test_the_pages_document_the_scope_of_each_call():
 
 
 def test_pipelined_requests_of_different_callers_are_never_mixed_up(house):
-    """As a proxy sends them."""
+    """Sends requests like a proxy."""
     connection = house.on("require-token")
     order = [LIMITED[0], ALL, NOBODY, WIDE[0], LIMITED[1], ALL, LIMITED[0], NOBODY] * 12
     target = f"/v1/topics/{FOREIGN}/jobs/pipelined?delay=1h"

@@ -88,7 +88,7 @@ def test_the_certificate_of_another_server_is_not_accepted_as_client(house):
 
 
 def test_all_unknown_callers_get_the_same_answer(house):
-    """Not whether a token is expired, revoked, misspelt or was never there."""
+    """An answer does not show whether a token is expired, revoked, misspelt or was never there."""
     revoked, expired = Token("revoked", revoked="2026-01-02T00:00:00.000Z"), Token("expired", expires="2026-01-02T00:00:00.000Z")
     house.tokens.write(ALL, MINE, revoked, expired)
     eventually(lambda: call(house, ALL, "GET", "/metrics").ok)
@@ -143,7 +143,7 @@ def test_client_headers_set_neither_identity_nor_address(house):
 
 
 def test_a_connection_keeps_no_identity_for_the_next_request(house):
-    """One header after another on one connection: of the same length, with one different byte, missing."""
+    """Sends one header after another on one connection: of the same length, with one different byte, missing."""
     connection = house.connection()
     near = ALL.secret[:-1] + ("a" if ALL.secret[-1] != "a" else "b")
     try:
@@ -158,7 +158,7 @@ def test_a_connection_keeps_no_identity_for_the_next_request(house):
 
 
 def test_no_secret_leaves_the_server_by_log_audit_or_arguments(house):
-    """Also where a client puts it into the wrong place. Cores: test_core_dumps.py."""
+    """The secret appears nowhere, even if a client puts it into the wrong place. Cores: test_core_dumps.py."""
     secret = ALL.secret
     wrong = secret[:-4] + "0000"
     for one in (secret, wrong):

@@ -39,7 +39,7 @@ def authority(tmp_path_factory):
 
 
 def seal(connection, authority):
-    """From here on it speaks TLS."""
+    """Starts TLS on the connection."""
     connection.socket = authority.context().wrap_socket(connection.socket, server_hostname="localhost")
 
 

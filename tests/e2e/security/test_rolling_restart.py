@@ -13,7 +13,7 @@ ROUNDS, CLIENTS = 6, 5
 
 
 class Clients:
-    """Each client keeps its connection until it receives `Connection: close`. Then, or if it cannot connect, it uses any server."""
+    """A client that keeps its connection until it receives `Connection: close`. Then, or if it cannot connect, it uses any server."""
 
     def __init__(self, ports):
         self.ports, self.ended, self.failed, self.answered = ports, threading.Event(), [], 0

@@ -45,7 +45,7 @@ class Bare:
         self.session = authority.context().wrap_bio(self.theirs, self.ours, server_hostname="localhost")
 
     def step(self, action, send=None):
-        """Until it is done; `send` sends what is sealed meanwhile."""
+        """Runs the handshake to its end; `send` sends the sealed bytes meanwhile."""
         while True:
             try:
                 return action()
@@ -72,7 +72,7 @@ def start(start_server, authority, *flags, words="tls"):
 
 
 def metric(server, name):
-    """The figure, read by a connection that is closed at once: one that stays would be counted itself."""
+    """Reads the figure by a connection that is closed immediately: a connection that stays would be counted itself."""
     with contextlib.closing(server.client()) as client:
         text = client.call("GET", "/metrics").body.decode()
     return float(re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE).group(1))
@@ -272,7 +272,7 @@ def test_renegotiation_is_rejected(start_server, authority):
 
 
 def test_half_handshakes_do_not_starve_clients(start_server, authority):
-    """10,000 connections that send the beginning of a handshake, or nothing: a prompt client gets in, and is served."""
+    """Opens 10,000 connections that send the beginning of a handshake, or nothing: a prompt client still connects, and is served."""
     count = 1_000 if IS_SANITIZED else 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 20_000)), hard))

@@ -31,7 +31,7 @@ def postgres():
 
 @pytest.fixture(scope="module")
 def database(postgres):
-    """As the claims that hold of all databases call it."""
+    """The database, under the name that the claims for all databases use."""
     return postgres
 
 
@@ -96,7 +96,7 @@ def test_the_schema_can_be_made_by_hand_and_by_a_start(start_server):
 # ---- what is due, and transactions that are open ----
 
 def test_a_late_commit_of_a_far_job_is_delivered_in_time(pair, postgres):
-    """It got its number before the last check of the servers, without a notification: a server that assumes no change would miss it."""
+    """The transaction got its number before the last check of the servers, without a notification: a server that assumes no change would miss it."""
     client = pair[0].client()
     waiting = threading.Thread(target=lambda: got.extend(client.take("late", wait="20s")))
     got = []
@@ -112,7 +112,7 @@ def test_a_late_commit_of_a_far_job_is_delivered_in_time(pair, postgres):
 
 
 def test_an_idle_server_sends_one_statement_a_second(start_server):
-    """With ten thousand topics, and takes that wait on a hundred."""
+    """A server with ten thousand topics, and takes that wait on a hundred."""
     with PostgresServer("shared_preload_libraries=pg_stat_statements") as database:
         assert tarry("sql", "migrate", database.url).returncode == 0
         database.do("CREATE EXTENSION pg_stat_statements SCHEMA public; CREATE ROLE counter SUPERUSER LOGIN")
@@ -129,7 +129,7 @@ def test_an_idle_server_sends_one_statement_a_second(start_server):
             connection.autocommit = True
 
             def calls_of(seconds):
-                """How many more than one a second."""
+                """Counts the statements beyond one a second."""
                 cursor.execute("SELECT pg_stat_statements_reset()")
                 begun = time.monotonic()
                 time.sleep(seconds)
@@ -162,7 +162,7 @@ def test_unused_priorities_are_removed_without_losing_a_job(pair, postgres):
 
 
 def test_simultaneous_takes_by_priority_get_each_job_once_in_order(pair, postgres):
-    """As eight servers would: between what one of them looks for and what it locks the others take."""
+    """Eight takers act like eight servers: the others take jobs between the search of one of them and its locks."""
     pair[0].client().push_batch([{"topic": f"best{i % 3}", "id": f"j{i}", "priority": i * 7919 % 10, "body": i} for i in range(800)])
     got = [[] for _ in range(8)]
 
@@ -213,7 +213,7 @@ def test_a_take_skips_rows_of_an_open_transaction_and_returns_to_them(pair, post
 
 
 def test_simultaneous_takes_share_jobs_in_order(pair):
-    """They are one statement; no take gets more than it requested, no job is given twice, and the last ones get the rest."""
+    """Takes share one statement; no take gets more than it requested, no job is given twice, and the last ones get the rest."""
     server, takers, rounds = pair[0], 8, 10
     client, begun = server.client(), {name: metric(server, f"tarry_sql_{name}_total") for name in ("turns", "calls")}
 
@@ -322,7 +322,7 @@ def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(p
 
 
 def test_a_reconnecting_server_ends_its_unknown_leases(postgres, start_server):
-    """Like a take that was committed, but rejected before its server received the reply."""
+    """A take that was committed, but rejected before its server received the reply."""
     server = start_server("--store", postgres.url)
     client = server.client()
     client.push("forgotten", "a")
@@ -419,7 +419,7 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
 
 
 def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postgres, start_server):
-    """It may be executed long after the server has reconnected, and would take the ticket of other pushes."""
+    """A lost statement may be executed long after the server has reconnected, and would take the ticket of other pushes."""
     client = start_server("--store", postgres.url).client()
     client.push("left-behind", "a")
     number = postgres.do("SELECT max(server) FROM tarry.server")

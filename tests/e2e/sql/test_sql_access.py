@@ -39,7 +39,7 @@ def session_of(postgres, user):
 
 
 def test_temporary_objects_of_a_caller_are_not_taken_for_postgresql_s_own(postgres):
-    """They would be run with the rights of the schema's owner."""
+    """Functions of an intruder would run with the rights of the schema's owner."""
     postgres.do("CREATE ROLE intruder LOGIN; GRANT USAGE ON SCHEMA tarry TO intruder")
     with session_of(postgres, "intruder") as cursor:
         cursor.execute("""

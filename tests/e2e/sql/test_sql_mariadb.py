@@ -35,7 +35,7 @@ def mariadb():
 
 @pytest.fixture(scope="module")
 def database(mariadb):
-    """As the claims that hold of all databases call it."""
+    """The database, under the name that the claims for all databases use."""
     return mariadb
 
 
@@ -111,7 +111,8 @@ def test_an_immediate_take_gets_jobs_committed_behind_the_bound(pair, mariadb):
 
 
 def test_the_upkeep_waits_for_no_transaction_of_a_user(mariadb):
-    """Which has written to all that the upkeep clears away and stays open. With a wait of a second a server's takes stood still as long."""
+    """A user's transaction has written to all rows that the upkeep removes and stays open. With a wait of a second a server's takes stood still as
+    long."""
     mariadb.call("push", "held", "cancelled", 0, b"x")
     mariadb.do("UPDATE tarry.topic SET dedup_window = 60000 WHERE name = 'held'")
     with contextlib.closing(mariadb.connect()) as upkeep, upkeep.cursor() as cursor:
@@ -193,7 +194,7 @@ def test_calls_blocked_by_an_open_transaction_continue_after_it(start_server):
 
 
 def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
-    """As with a full disk: calls return 503, and when it continues nothing was done twice."""
+    """Freezes the database like a full disk: calls return 503, and when it continues nothing was done twice."""
     with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
@@ -264,7 +265,7 @@ def test_a_row_that_a_user_holds_among_others_holds_up_no_take_and_no_ack(pair, 
 
 
 def test_a_returned_job_between_others_is_not_acked_with_them(pair, mariadb):
-    """Also one that ends otherwise, one that is named twice, and those of another take between them."""
+    """Acks of one take in one statement, also one that ends otherwise, one that is named twice, and those of another take between them."""
     client = pair[0].client()
     ids = _pushed(client, "in-between", 100)
     first = client.take("in-between", max=50)
@@ -423,7 +424,7 @@ def test_no_deadlock_is_shown_and_the_counts_agree():
 
 @pytest.fixture(name="small_disk")
 def small_disk_fixture(tmp_path):
-    """24 MB. Only root can make one."""
+    """Mounts a disk of 24 MB. Only root can make one."""
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tarry-test", str(tmp_path)], capture_output=True, check=False).returncode:
         pytest.skip("no right to mount a small disk")
     yield tmp_path

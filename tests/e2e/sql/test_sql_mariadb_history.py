@@ -289,7 +289,7 @@ def test_jobs_go_to_another_store_and_come_back_as_they_were(pair, start_server)
 
 @pytest.fixture(scope="module", autouse=True)
 def demo():
-    """It waits for its orders while the other tests run."""
+    """A demo that waits for its orders while the other tests run."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-demo-", dir="/tmp"))
     with subprocess.Popen([str(REPO / "scripts/demo")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                           env={**os.environ, "STORE": "mysql", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)}) as process:

@@ -215,7 +215,7 @@ def test_it_goes_nowhere_but_into_an_empty_directory(start_server, tmp_path):
 
 
 def hit_while_copying(server, tmp_path, hit, again=lambda: None):
-    """A backup that did not end well, as hit(process) came while it was copying: (where, exit code, what it said). One that was faster is made again."""
+    """A backup that failed, because hit(process) came while it was copying: (where, exit code, output). A backup that was faster is repeated."""
     for number in range(TRIES):
         copy = tmp_path / f"copy-{number}"
         process = subprocess.Popen([str(BINARY), "backup", str(copy), "--copy", "--url", server.url], stderr=subprocess.PIPE)

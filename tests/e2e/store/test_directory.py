@@ -36,7 +36,7 @@ def ready(server):
 
 
 def pushed(client, topic, ident):
-    """None, or the code of the rejection."""
+    """Returns None, or the code of the rejection."""
     try:
         client.push(topic, ident, delay="1h")
     except Refused as refused:
@@ -441,7 +441,7 @@ def test_files_created_by_root_belong_to_the_owner_of_the_directory(start_server
 
 
 def test_a_new_directory_begins_with_a_small_log_file(start_server):
-    """So that the first start does not wait for a large one to be filled with zeros."""
+    """Fills a small log file first, so that the first start does not wait for a large one to be filled with zeros."""
     server = start_server("--wal-file", "64MiB")
     wal = server.data / "shard-00" / "wal"
     assert (wal / "00000001.log").stat().st_size == 4 << 20

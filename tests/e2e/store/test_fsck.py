@@ -31,7 +31,7 @@ def findings(data, *flags):
 
 
 def digest(folder):
-    """All that a directory is: names, sizes, contents."""
+    """Returns the whole content of a directory: names, sizes, hashes."""
     return {str(path.relative_to(folder)): (hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "") for path in folder.rglob("*")}
 
 
@@ -64,7 +64,7 @@ def flip(path, at):
 
 
 def flip_catalog(data):
-    """Both copies of it."""
+    """Damages both copies of the catalog."""
     catalog = newest(data, "CATALOG-*")
     flip(catalog, 90)
     flip(catalog.with_name(f"{catalog.name}.2"), 90)
@@ -315,7 +315,7 @@ def test_files_that_nothing_names_are_notes(data):
 
 
 def test_any_flipped_bit_in_live_data_is_found_or_harmless(data, made):
-    """If it is not found, the server reads the same as before: the flip was in dead data."""
+    """Flips a bit; if fsck does not find it, the server reads the same as before: the flip was in dead data."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -367,7 +367,7 @@ def halves(tmp_path_factory):
             client.push_batch([{"topic": "orders", "id": f"{number}-{i}", "delay": "30d", "body": chance.randbytes(10_000).hex()} for i in range(100)])
 
     def copy(part, name):
-        """As a kill would leave it."""
+        """Leaves the directory like a kill."""
         freeze(server.proc.pid)
         shutil.copytree(server.data / part, server.data.parent / name)
         os.kill(server.proc.pid, signal.SIGCONT)
@@ -397,7 +397,7 @@ def empty(*shards):
 
 
 def put(path):
-    """In place of the second shard."""
+    """Puts a foreign shard in place of the second one."""
     def carry_out(data, before):
         shutil.rmtree(data / "shard-01")
         shutil.copytree(data / path if path else before, data / "shard-01")

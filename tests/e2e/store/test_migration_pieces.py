@@ -324,7 +324,7 @@ def test_a_state_does_not_run_ahead_of_the_server(source, target, tmp_path):
 
 
 def sleeps(process):
-    """Whether the process waits for something in each of several looks."""
+    """Returns true if the process waits in each of several looks."""
     def look():
         time.sleep(0.02)
         return pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

@@ -15,7 +15,8 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 
 def state_of(client):
-    """All topics with figures, and all their jobs. Dues are rounded: what a relative delay shows on the wall clock may differ by a millisecond."""
+    """Returns all topics with figures, and all their jobs. Due times are rounded: that of a relative delay on the wall clock may differ by a
+    millisecond."""
     out = {}
     for topic in client.topics():
         name = topic["topic"]
@@ -141,7 +142,7 @@ def test_overdue_jobs_come_immediately(start_server):
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_leases_survive(start_server, how):
-    """With the time they had left: neither ended by the restart nor begun again."""
+    """Leases keep the time they had left: the restart neither ends them nor begins them again."""
     server = start_server(*FLAGS)
     client = server.client()
     client.put_topic("held", backoff="fixed:1ms")

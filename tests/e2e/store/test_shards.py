@@ -64,7 +64,7 @@ def test_a_long_poll_on_any_shard_is_woken(server):
 
 
 def test_all_shards_work_in_parallel(server):
-    """Everything the API has, by many threads; at the end the figures add up and each job was taken by one."""
+    """Many threads use the whole API; at the end the figures add up and each job was taken by one."""
     end, limit = (time.monotonic() + seconds for seconds in (SECONDS, patience(SECONDS)))
     taken, lock = [], threading.Lock()
     server.client().put_topic("busy", lease_for="60s", backoff="fixed:10ms", max_attempts=100)

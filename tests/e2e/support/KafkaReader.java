@@ -1,5 +1,5 @@
 // Reads what arrived in Kafka for the tests, with Kafka's own client. Commands come by standard input, a line each:
-//   read TOPIC COUNT SECONDS     all records of a topic, from its beginning: until there are so many, and none more for a moment
+// read TOPIC COUNT SECONDS     all records of a topic, from its beginning: until there are so many, and no more for a moment
 //   create TOPIC BYTES_MAX       a topic whose records may be so long
 //   deny TOPIC USER              who may not write there
 // A record is a line: key, body (base64), then name and value of each header (base64). A line "." ends each answer.

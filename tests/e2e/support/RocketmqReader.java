@@ -25,7 +25,7 @@ public class RocketmqReader {
         return word(text == null ? null : text.getBytes(java.nio.charset.StandardCharsets.UTF_8));
     }
 
-    // All messages of a topic, from its beginning, once there are so many and no more are found, or when the time is over.
+    // Reads all messages of a topic, from its beginning, until there are so many and no more are found, or until the time has passed.
     static void read(String topic, int wanted, double seconds) throws Exception {
         long limit = System.nanoTime() + (long) (seconds * 1e9);
         Map<MessageQueue, Long> offsets = new HashMap<>();

@@ -16,7 +16,7 @@ NAMES_TOPIC = {"takeAny", "load"}
 
 
 class Call:
-    """One operation. `scope`: the word of its security; "" for any caller, None for everybody. `topics`: its x-tarry-topics."""
+    """An operation. `scope`: the word of its security; "" for any caller, None without authentication. `topics`: its x-tarry-topics."""
 
     def __init__(self, method, path, operation):
         self.method, self.path, self.name = method.upper(), path, operation["operationId"]
@@ -28,7 +28,7 @@ class Call:
         return self.name
 
     def target(self, topic="orders", **words):
-        """`topic` stands there as it is given: encoded, or on purpose not."""
+        """`topic` is inserted as given: encoded, or on purpose not."""
         words = {**WORDS, **words, "topic": topic}
         path = re.sub(r"\{(\w+)\}", lambda found: words[found[1]], self.path)
         return path + (f"?topic={topic}" if self.name in NAMES_TOPIC else "")

@@ -20,7 +20,7 @@ class Connection:
         self.socket.sendall(data if isinstance(data, bytes) else data.encode())
 
     def answer(self):
-        """One answer: its words, and its body if it has one. None: the server has closed."""
+        """Reads one answer: its words, and its body if it has one. None: the server has closed."""
         line = self.file.readline()
         if not line.endswith(b"\r\n"):
             return None

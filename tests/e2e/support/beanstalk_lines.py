@@ -30,7 +30,7 @@ LINES = [
     "", "x", "PUT 0 0 0 0", "y" * 221, "y" * 300,
 ]
 NOISE = [b" ", b"\0", b"\r", b"\n", b"-", b"0", b"9", b"a", b"\xff", b"\t", b"."]
-# What is known to differ: a dot at the front, what a web page sends, TLS; what follows quit, a number of kick and, up to 1.12, of reserve-with-timeout; a CR
+# Known differences: a dot at the front, requests of a web page, TLS; anything after quit, after a number of kick and, up to 1.12, of reserve-with-timeout; a CR
 # within a line, or as its 224th byte, where beanstalkd takes the next line for a part of it. And delays: jobs would fall due at another moment
 # here than there.
 SKIPPED = re.compile(rb"(?s)\r[^\n]|\n[^\r]{222,223}\r|quit.|kick (?!\d{1,9}\r)|timeout (?!\d{1,9}\r)|(^|\n)[^\n]*[ ]\.|(^|\n)(GET|POST|PUT|HEAD|OPTIONS|Host:|\x16)|put +\d+ +[1-9]|(delete|peek|bury|touch|release|-job) +0*\d{1,7}\b|release +\d+ +\d+ +[1-9]")
@@ -56,7 +56,7 @@ def one_case(rng):
 
 
 def words(address, packet):
-    """The first words of all answers. Those of awaited jobs are equal; so are those of tubes, which exist for longer here."""
+    """First words of all answers. Those of awaited jobs are equal; so are those of tubes, which exist for longer here."""
     alike = ["RESERVED", "TIMED_OUT", "DEADLINE_SOON", *(["OK", "PAUSED", "NOT_FOUND"] if b"-tube " in packet else [])]
     with socket.create_connection(address) as one:
         one.settimeout(1)

@@ -33,7 +33,7 @@ def axe_text():
 
 
 class Browser:
-    """One window. `wait(...)` waits for what a person would wait for; nothing here sleeps for luck."""
+    """A browser window. `wait(...)` waits for what a person would wait for; nothing here sleeps for luck."""
 
     def __init__(self, directory, url):
         self.url, self.directory = url, pathlib.Path(directory)
@@ -138,7 +138,7 @@ class Browser:
         self.wait(click, f"button '{words}' to press")
 
     def type(self, label, text, within=None):
-        """Into the field with that label."""
+        """Types into the field with that label."""
         def enter():
             field = self.field(label, within)
             if field.tag_name == "select":
@@ -166,7 +166,7 @@ class Browser:
             self.driver.switch_to.active_element.send_keys(key)
 
     def slow(self, milliseconds):
-        """Each answer takes so long from now on; 0: no more."""
+        """Delays each answer by so long from now on; 0: no delay."""
         self.command("Network.enable")
         self.command("Network.emulateNetworkConditions", offline=False, latency=milliseconds, downloadThroughput=-1, uploadThroughput=-1)
 

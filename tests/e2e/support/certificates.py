@@ -37,7 +37,7 @@ class Authority:
         return self.certificate(name), self.key(name)
 
     def context(self, client=None, version=None, check_name=True):
-        """How a client in Python sees it; `client` is the name of the certificate that it shows."""
+        """Returns the context of a client in Python; `client` is the name of the certificate that it shows."""
         context = ssl.create_default_context(cafile=str(self.file))
         context.check_hostname = check_name
         if version:

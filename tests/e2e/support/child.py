@@ -93,7 +93,7 @@ class Child:
         return self.launch().wait_ready()
 
     def signal(self, number):
-        """To the whole of it."""
+        """Sends a signal to the whole group."""
         with contextlib.suppress(ProcessLookupError):
             if self.HAS_HELPERS:
                 os.killpg(self.proc.pid, number)
@@ -114,7 +114,7 @@ class Child:
             self.proc = None
 
     def stands_still(self):
-        """Each thread of each of its processes: on a busy machine that takes a moment."""
+        """Waits for each thread of each of its processes: on a busy machine that takes a moment."""
         states = []
         for stat in pathlib.Path("/proc").glob("[0-9]*/task/*/stat"):
             with contextlib.suppress(OSError):

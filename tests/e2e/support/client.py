@@ -45,7 +45,7 @@ class Reply:
 
     @property
     def is_stream(self):
-        """It stays open: streams.py reads those."""
+        """Returns true for a stream, which stays open: streams.py reads those."""
         return self.headers.get("content-type") == "text/event-stream"
 
     @property
@@ -91,7 +91,7 @@ def dial(place, timeout, source=None, shows_certificate=True):
 
 
 class Connection:
-    """One socket, connected by `dial`. Requests may be pipelined: send several, then read as many replies."""
+    """A socket, connected by `dial`. Requests may be pipelined: send several, then read as many replies."""
 
     def __init__(self, place, timeout=30.0, source=None, shows_certificate=True):
         self.socket = dial(place, timeout, source, shows_certificate)
@@ -167,7 +167,7 @@ DURATIONS = {"delay", "ttl", "wait", "lease_for", "for", "dedup_window"}
 
 
 def query(options):
-    """`?a=1&b=2`; leaves out None, gives the name of a list several times, and writes a duration that is a number in milliseconds."""
+    """Builds `?a=1&b=2`; leaves out None, gives the name of a list several times, and writes a duration that is a number in milliseconds."""
     pairs = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:

@@ -16,7 +16,7 @@ def reader():
 
 
 class Span(dict):
-    """One span, also with its members as attributes."""
+    """A span, also with its members as attributes."""
 
     def __getattr__(self, name):
         return self[name]
@@ -35,12 +35,12 @@ class Collector(Endpoint):
 
     @property
     def taken(self):
-        """All received calls, whether they were answered with success or not."""
+        """Returns all received calls, whether they were answered with success or not."""
         with self.lock:
             return list(self.calls)
 
     def spans(self):
-        """All that came, by the official definitions."""
+        """Parses all received spans by the official definitions."""
         lines = b"".join(call.body + b"\n" for call in self.taken)
         ended = subprocess.run([str(reader()), str(TOOLS / "read.py")], input=lines, capture_output=True, check=False, timeout=120)
         assert ended.returncode == 0, ended.stderr.decode()[-3000:]

@@ -1,7 +1,7 @@
 """TARRY_TEST_DOORS=1: the servers of all tests serve TLS and require a token, and their clients have both.
 
-Whoever dials a server's port (a Door) speaks TLS with the authority's certificate; requests that client.py makes carry the token of an operator
-who may do everything. What tests send as bytes of their own carries none: there the connection shows a client's certificate, which may do the same.
+A client that dials a server's port (a Door) uses TLS with the authority's certificate; requests of client.py carry the token of an operator
+who may do everything. Requests that tests send as bytes of their own carry none: there the connection shows a client's certificate, which may do the same.
 The command line gets URL, authority and token by its variables. Servers that a test gives doors of its own (--tokens, --tls-cert) stay as they are.
 """
 

@@ -10,7 +10,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 class Call:
-    """One request that came: `meta` are its headers with small names; `n` counts the calls with the same Tarry-Id, from 1."""
+    """A received request: `meta` are its headers with small names; `n` counts the calls with the same Tarry-Id, from 1."""
 
     def __init__(self, path, headers, body, n):
         self.path, self.headers, self.body, self.n, self.at = path, headers, body, n, time.time()
@@ -25,7 +25,7 @@ class Call:
 
 
 class Endpoint:
-    """`answer(call)` returns a status, or (status, headers), or None to hang up without an answer. It may sleep."""
+    """Starts an endpoint; `answer(call)` returns a status, or (status, headers), or None to hang up. It may sleep."""
 
     def __init__(self, answer=lambda call: 200, port=0):
         self.answer, self.port, self.calls = answer, port, []

@@ -1,9 +1,9 @@
 """
-More clients of the kill loop: of the beanstalk protocol and of SQS, on one topic beside those of HTTP, each putting and taking what the others take and put.
+More clients of the kill loop: of the beanstalk protocol and of SQS, on one topic beside those of HTTP, each putting and taking jobs of the others.
 
-What they write down is what kill_workers.py does. Two things differ, since these protocols show less than HTTP:
-- A delivery whose job has an id that they do not show is told by its body, which no other job has ("id": null).
-- An ack counts as answered only where it certainly met its lease: SQS says of an ended one too that it deleted, and where nobody else has the job then it is
+Their files are those of kill_workers.py. Two things differ, because these protocols show less than HTTP:
+- A delivery whose job has an id that they do not show is identified by its body, which is unique ("id": null).
+- An ack counts as answered only if it certainly met its lease: SQS also reports an ended one as deleted, and if no other consumer has the job then it is
   cancelled, as beanstalk's `delete` of a job that is ready again does. So within the lease, over the connection that the job came by; any other is as good as lost.
 """
 
@@ -34,7 +34,7 @@ def body_mark(body):
 
 
 def maker_of(body):
-    """(kind of worker, the id that it gives over HTTP) from the body; (None, None): not created here."""
+    """Returns (kind of worker, the id that it gives over HTTP) from the body; (None, None): not created here."""
     found = MARK.search(body)
     return (found[1].decode(), b"".join((found[1], found[2], b"-", found[3])).decode()) if found else (None, None)
 
@@ -47,7 +47,7 @@ def ulid_of(message_id):
 
 
 def message_id_of(ident):
-    """For a job whose id is not a ULID."""
+    """Returns the protocol's id of a job whose id is not a ULID."""
     return str(uuid.uuid5(NAMESPACE, f"{TOPIC}\0{ident}"))
 
 
@@ -77,7 +77,7 @@ class FrontWorker(Worker):
         return True
 
     def note_push(self, ident, body, begin, end, **own):
-        """Without an id: whether it is there is not known, and under which."""
+        """Records a push without an id: whether the job exists, and under which id, is unknown."""
         item = {"topic": TOPIC, "id": ident, "body": body_mark(body), **own}
         if ident is None:
             self.write("nameless", begin=begin, end=end, topic=TOPIC, item={**item, "outcome": "unknown"})
@@ -102,7 +102,7 @@ class BeanstalkWorker(FrontWorker):
         self.held = {}  # number of a job: (lease, begin of its take)
 
     def move(self):
-        """Of several servers each has its share of the clients."""
+        """Connects; each of several servers has its share of the clients."""
         if self.connection and len(self.ports) > 1 and self.random.random() < 0.05:
             self.drop()
 
@@ -249,7 +249,7 @@ class SqsWorker(FrontWorker):
         self.connections = 0  # so far
 
     def sqs(self, operation, **fields):
-        """(the answer, None if the outcome is unknown, or {} if it was rejected; begin; end). None after the end of the run."""
+        """Returns (the answer, None if the outcome is unknown, or {} if it was rejected; begin; end). None after the end of the run."""
         headers = {"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": f"AmazonSQS.{operation}", "Authorization": "AWS4-HMAC-SHA256 Credential=any"}
         before = self.connection
         called = self.call("POST", "/", json.dumps({"QueueUrl": QUEUE, **fields}).encode(), headers)

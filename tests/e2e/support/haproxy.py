@@ -20,7 +20,8 @@ backend servers
 
 
 class HAProxy(Child):
-    """`server` is 127.0.0.1:PORT, or unix@PATH; `words` say how it is spoken to: send-proxy, send-proxy-v2, check … Or `config` is all of it."""
+    """A HAProxy. `server` is 127.0.0.1:PORT, or unix@PATH; `words` are the options of the connection to it: send-proxy, send-proxy-v2, check … Or
+    `config` is all of it."""
 
     NAME = "haproxy"
     START_SECONDS, PAUSE_SECONDS = 120.0, 0.01

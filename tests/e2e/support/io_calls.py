@@ -94,8 +94,8 @@ DONE = ("created", "replaced", "ok")
 
 
 class Change:
-    """What one call did to one job, or to a topic: `what` is push, existed, ack, nack, cancel, reschedule, topic. `due`: by the wall clock, as asked;
-    `shown`: as answered; `paused`: what a topic was told to be, None: neither."""
+    """The effect of one call on one job, or on a topic: `what` is push, existed, ack, nack, cancel, reschedule, topic. `due`: by the wall clock, as requested;
+    `shown`: as answered; `paused`: the requested state of a topic, None: neither."""
 
     __slots__ = ("what", "topic", "id", "asked", "answered", "body", "due", "shown", "lease", "error", "paused")
 
@@ -110,7 +110,7 @@ class Change:
 
 
 class Changes:
-    """From calls to changes. A call without an answer counts as one that may have been carried out (answered None)."""
+    """Converts calls to changes. A call without an answer counts as one that may have been carried out (answered None)."""
 
     def __init__(self, calls):
         self.leases, self.all = {}, []  # lease -> (topic, id)

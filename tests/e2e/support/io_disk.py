@@ -20,7 +20,7 @@ class Pending:
         self.began, self.ended, self.offset, self.bytes, self.data, self.size = began, ended, offset, count, data, size
 
     def put(self, content, start=None, end=None):
-        """Into a file's content; only the part of it from start to end."""
+        """Writes into a file's content; only the part of it from start to end."""
         if self.size is not None:
             _resize(content, self.size)
             return
@@ -70,7 +70,8 @@ class File:
         return self._pieces(content, PAGE if damage == "pages" else SECTOR, chance)
 
     def _pieces(self, content, piece, chance):
-        """Each piece is as one of the writes to it left it, or as it was. The size may have grown although what is there has not come."""
+        """Chooses for each piece the content after one of its writes, or the old content. The size may have grown although the content has not
+        arrived."""
         keep = chance.choice((0.1, 0.5, 0.9))
         for change in self.pending:
             if change.size is not None:
@@ -97,7 +98,7 @@ class Directory:
         self.changes(moment, [(name, node)])
 
     def changes(self, moment, pairs):
-        """All of them together, or nothing."""
+        """Applies all of them together, or nothing."""
         self.pending.append((moment, pairs))
         _put_names(self.now, pairs)
 
@@ -131,7 +132,7 @@ class Disk:
 
     @classmethod
     def of(cls, path):
-        """One on which all is safe that is in a directory."""
+        """Returns a disk on which the whole content of a directory is safe."""
         disk = cls()
         disk.root = _load(pathlib.Path(path))
         return disk

@@ -159,7 +159,7 @@ def parse_record(data, at):
 
 
 class Batch:
-    """One batch as it was written: its head and its records."""
+    """A batch as it was written: its head and its records."""
 
     def __init__(self, data):
         _, size, count, self.epoch, self.sequence, self.synced, *_ = HEAD.unpack_from(data, 0)

@@ -91,7 +91,7 @@ class Order:
         return faults
 
     def _said_by(self, change):
-        """The records that can be this change: they say it, and were written after it was asked for."""
+        """Records that can be this change: they contain it, and were written after it was requested."""
         if change.what == "existed":  # of the first push
             return self.jobs.get((change.topic, change.id), [])
         if change.what == "push":
@@ -105,7 +105,8 @@ class Order:
         return [entry for entry in self.keys.get(low, ()) if entry[0] > change.asked and self._is_it(change, entry[2])]
 
     def _paused_by(self, change):
-        """Nothing need be written where it is so already: all records that say it, back to the last that says otherwise. A checkpoint repeats them."""
+        """Returns all records with this state, back to the last with another one: nothing need be written if it is so already. A checkpoint repeats
+        them."""
         said = []
         for entry in self.topics.get(change.topic, ()):
             if entry[0] < change.asked and entry[2].paused != change.paused:

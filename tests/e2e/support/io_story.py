@@ -51,7 +51,7 @@ class Job:
 
 
 class Found:
-    """All that an opening of a directory showed."""
+    """The result of opening a directory."""
 
     def __init__(self, text):
         self.topics, self.jobs, self.faults = {}, {}, []
@@ -114,7 +114,7 @@ class Story:
                 self._must.discard(name)
 
     def _settle(self, name, change):
-        """It has happened, and so has what was asked before it of the same job."""
+        """Notes that it has happened, and all earlier requests for the same job."""
         waiting = self._open.get(name, [])
         if change in waiting:
             upto = waiting.index(change) + 1

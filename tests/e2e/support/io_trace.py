@@ -20,13 +20,14 @@ def build_library(directory):
 
 
 def environment(library, path, directory, drop=0):
-    """What a server gets (behind the sanitizer's runtime, which has to be the first library) so that what it does to `directory` lands in the file `path`. drop=n: every n-th sync is skipped and called done."""
+    """Returns the environment of a server (behind the sanitizer's runtime, which has to be the first library) whose actions on `directory` are
+    recorded in the file `path`. drop=n: every n-th sync is skipped and reported as done."""
     return {"LD_PRELOAD": ":".join([*sanitizer_runtime(), str(library)]), "TARRY_TEST_IO_TRACE": str(path), "TARRY_TEST_IO_TRACE_DIR": str(directory),
             **({"TARRY_TEST_IO_TRACE_DROP": str(drop)} if drop else {})}
 
 
 class Record:
-    """One thing that happened. `at` is its place in the trace: its moment."""
+    """An event. `at` is its place in the trace, which is its time."""
 
     __slots__ = ("at", "kind", "id", "a", "b", "data")
 
@@ -39,7 +40,7 @@ class Record:
 
 
 def records(path):
-    """All of them in order, up to the last that is whole. A WRITING's data is None where all of its `b` bytes are zeros."""
+    """Reads all events in order, up to the last whole one. A WRITING's data is None if all of its `b` bytes are zeros."""
     with open(path, "rb") as file:
         (end,) = struct.unpack("<q", file.read(8))
         whole = mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)

@@ -4,8 +4,8 @@ A real Kafka for tests: one broker in KRaft mode, from its jars, on free ports, 
     with Kafka() as broker:                       broker.url, broker.receive("orders", 3), broker.frozen()
         broker.kill(); broker.start()
 
-The jars come from Maven, once, into the user's cache. Where they cannot be had within a minute, or TARRY_TEST_KAFKA=mock, find_jars() says why: then
-tests/unit/targets/test_target_kafka.c, which runs librdkafka's mock cluster, is all there is. What arrived is read with Kafka's own client, in Java.
+The jars come from Maven, once, into the user's cache. If they cannot be fetched within a minute, or TARRY_TEST_KAFKA=mock, find_jars() returns the reason: then
+tests/unit/targets/test_target_kafka.c, which runs librdkafka's mock cluster, is the only test. Received records are read with Kafka's own client, in Java.
 """
 
 import base64
@@ -33,7 +33,7 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 </project>
 """
 
-# Nobody logs in at PLAIN and may do everything; LOGIN wants a user, who has the rights that are granted; SECURE wants TLS and the same user.
+# PLAIN needs no login and allows everything; LOGIN requires a user, who has the granted rights; SECURE requires TLS and the same user.
 SETTINGS = """process.roles=broker,controller
 node.id=1
 listeners=PLAIN://127.0.0.1:{port},LOGIN://127.0.0.1:{login_port},SECURE://127.0.0.1:{tls_port},CONTROLLER://127.0.0.1:{controller_port}
@@ -63,7 +63,7 @@ transaction.state.log.min.isr=1
 
 @functools.cache
 def find_jars():
-    """(the directory of the jars, "") or (None, why not)."""
+    """Returns (the directory of the jars, "") or (None, the reason)."""
     if os.environ.get("TARRY_TEST_KAFKA") == "mock":
         return None, "TARRY_TEST_KAFKA=mock"
     if not shutil.which("javac"):
@@ -162,7 +162,7 @@ class Kafka(Child):
         return f"kafkas://127.0.0.1:{self.tls_port}"
 
     def set_password(self, password):
-        """From its next start on."""
+        """Changes the password, from its next start on."""
         self.settings.write_text(self.settings.read_text().replace(self.password, password))
         self.password = password
 
@@ -190,7 +190,7 @@ class Kafka(Child):
         return lines
 
     def receive(self, topic, count, seconds=20.0):
-        """All records of a topic, once there are so many: [Record]."""
+        """Returns all records of a topic, once there are so many: [Record]."""
         out = []
         for words in self.ask("read", topic, count, seconds):
             key, body, *pairs = (None if word == "-" else base64.b64decode(word[1:]) for word in words)

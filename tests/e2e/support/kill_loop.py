@@ -3,9 +3,9 @@ The kill -9 loop: a real server, real clients, and a history of every call for t
 
     python3 tests/e2e/support/kill_loop.py --kills 40 --pushes 100000 --seed 1 --shards 2
 
-The server is killed at random moments while calls are under way, sometimes while it starts, and started again at once on the same directory. In
-between it is looked at in peace: `tarry fsck`, its counts after one start and after the next. At the end everything is taken and acked until
-nothing but the dead is left. Exit code: the checker's (0 PASS, 1 FAIL, 3 INVALID); the history is kept unless it passed.
+The server is killed at random moments while calls are in progress, sometimes while it starts, and started again immediately on the same directory. In
+between it is examined while idle: `tarry fsck`, its counts after one start and after the next. At the end everything is taken and acked until
+only the dead jobs are left. Exit code: the checker's (0 PASS, 1 FAIL, 3 INVALID); the history is kept unless it passed.
 """
 
 import argparse
@@ -57,11 +57,11 @@ class Loop:
     # ---- for subclasses ----
 
     def start(self):
-        """Everything up, where the clients look for it."""
+        """Starts everything at the places that the clients use."""
         raise NotImplementedError
 
     def stop(self):
-        """Nothing is left running, whatever happened."""
+        """Stops everything, whatever happened."""
         raise NotImplementedError
 
     def ports(self):
@@ -71,7 +71,7 @@ class Loop:
         raise NotImplementedError
 
     def client(self, timeout=30):
-        """Of a server that is up."""
+        """Returns the place of a running server."""
         raise NotImplementedError
 
     def fault(self):
@@ -79,7 +79,7 @@ class Loop:
         raise NotImplementedError
 
     def check_again(self, before):
-        """After the drain: judges what is stored, and that it is the same after one more start."""
+        """Checks the stored data after the drain, and that it is the same after one more start."""
         raise NotImplementedError
 
     # ---- the history ----
@@ -211,7 +211,7 @@ class Loop:
 
 
 class KillLoop(Loop):
-    """One server with the store built in, killed at random moments, sometimes while it starts."""
+    """A server with the store built in, killed at random moments, sometimes while it starts."""
 
     others = ((Churner, 2),)
 

@@ -2,7 +2,7 @@
 The clients of the kill loop: processes that push, take and answer as fast as they can, and write down every call and reply.
 
 Each has one connection, a seed and a file of its own. A call whose reply is lost is written down as unknown, and so is one that the server answers
-"unavailable": its store may have carried it out or not. The worker connects again, where there are several servers to any of them, and goes on.
+"unavailable": its store may have carried it out or not. The worker connects again, to any of several servers, and continues.
 Form of the file: tests/checker/history.py.
 """
 
@@ -53,7 +53,7 @@ def fingerprint(content_type, body, topic):
 
 
 def fingerprint_of_job(job):
-    """Of a job as the server shows it in JSON. JSON bodies are pushed in the form this gives back."""
+    """Returns the body of a job as the server shows it in JSON. JSON bodies are pushed in the form that this returns."""
     if "body_base64" in job:
         body = base64.b64decode(job["body_base64"], validate=True)
     elif job["content_type"] == "application/json":
@@ -90,7 +90,7 @@ class Worker:
     # ---- calling ----
 
     def connect(self):
-        """None if the run ends before the server is back. Each of several servers has its share of the clients, including a returned one."""
+        """Connects; None if the run ends before the server is back. Each of several servers has its share of the clients, including a returned one."""
         if self.connection and len(self.ports) > 1 and self.random.random() < 0.05:
             self.drop()
         while self.connection is None and not self.stop.is_set():
@@ -105,7 +105,7 @@ class Worker:
         self.connection = None
 
     def call(self, method, target, body=b"", headers=None):
-        """(reply or None if it was lost, begin, end); None after the end of the run."""
+        """Returns (reply or None if it was lost, begin, end); None after the end of the run."""
         connection = self.connect()
         if connection is None:
             return None
@@ -307,7 +307,7 @@ class Pusher(Worker):
 
 
 def outcome_of(result):
-    """Of a push: the item of a batch's answer, or the answer to one push."""
+    """Reads the result of a push: the item of a batch's answer, or the answer to one push."""
     found = result.get("result") or result.get("code")
     if found in UNKNOWN:
         return "unknown"
@@ -356,7 +356,7 @@ class Consumer(Worker):
         self.answer("ack", (ack + ready)[:1000])
 
     def answer_late(self):
-        """By now another consumer may hold the job: these answers may not count."""
+        """Answers late: by now another consumer may hold the job, so these answers may not count."""
         due = [lease for when, lease in self.late if when < time.monotonic()]
         if due:
             self.late = [(when, lease) for when, lease in self.late if lease not in due]

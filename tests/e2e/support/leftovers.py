@@ -59,11 +59,11 @@ class Thread:
         return f"thread '{self.thread.name}', which is at\n" + "".join(traceback.format_stack(frame)[-5:] if frame else [])
 
     def end(self):
-        """Nothing can end a thread from outside."""
+        """Reads a file of a thread; a thread cannot be ended from outside."""
 
 
 def _read(number, name):
-    """By system calls: this runs twice for each test and each process of the machine."""
+    """Reads by system calls, because this runs twice for each test and each process of the machine."""
     try:
         file = os.open(f"/proc/{number}/{name}", os.O_RDONLY)
     except OSError:

@@ -125,7 +125,7 @@ class Queue:
     # ---- items: a list of dictionaries, (code, result) of each ----
 
     def items(self, verb, kind, items):
-        """All in one call."""
+        """Makes one call for all items."""
         array, results = (kind * len(items))(), (Result * max(1, len(items)))()
         for at, item in enumerate(items):
             array[at] = kind(**item)

@@ -1,10 +1,10 @@
 """
-A program with the library in its process, which answers the calls of the loops' clients as a server does: so that those who judge the server, after
-kill -9 (kill_loop.py) and after power cuts (power_loss.py), judge the library.
+A program with the library in its process, which answers the calls of the loops' clients as a server does: so that the checks of the server, after
+kill -9 (kill_loop.py) and after power cuts (power_loss.py), also check the library.
 
     python3 tests/e2e/support/lib_serve.py --library build/libtarry.so --data DIR --listen 127.0.0.1:0 [--sync always] [--shards 1] [--wal-file 4MiB]
 
-Of the API as much as those clients speak. A call that the library answers is one that the client hears of.
+It serves the part of the API that those clients use. A call that the library answers is answered to the client.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def settings_of(given):
 
 
 def shown(job):
-    """As the server's JSON has it."""
+    """Writes a job like the server's JSON."""
     told = {name: job[name] for name in ("topic", "id", "attempt", "delivery", "state", "content_type")}
     told["due_at"] = time_text(job["due_ms"])
     if job["lease"]:

@@ -79,7 +79,7 @@ class MariadbServer:
             time.sleep(0.05)
 
     def follow(self, primary, port):
-        """As its replica, from the beginning, or from where a copy was made; both have a server-id of their own."""
+        """Starts as its replica, from the beginning, or from where a copy was made; both have a server-id of their own."""
         self.do("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")
         self.do(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
         self.do("START SLAVE")
@@ -103,15 +103,15 @@ class MariadbServer:
             return cursor.fetchone()["Gtid_IO_Pos"]
 
     def refuse_inserts(self, ident):
-        """As a trigger of an application does."""
+        """Makes a trigger, as an application may."""
         self.do(f"CREATE TRIGGER tarry.shop BEFORE INSERT ON tarry.job FOR EACH ROW IF NEW.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
 
     def refuse_deletes(self, ident):
-        """As a trigger of an application does, for one job."""
+        """Makes a trigger for one job, as an application may."""
         self.do(f"CREATE TRIGGER tarry.shop BEFORE DELETE ON tarry.job FOR EACH ROW IF OLD.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
 
     def refuse_beats(self):
-        """As a trigger on the wrong table does."""
+        """Makes a trigger on the wrong table, as an application may."""
         self.do("CREATE TRIGGER tarry.shop BEFORE UPDATE ON tarry.server FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'")
 
     def accept_all(self):
@@ -123,7 +123,7 @@ class MariadbServer:
         self.process.wait()
 
     def crash(self):
-        """As a power cut would, but for what the kernel holds."""
+        """Cuts the power, except that the kernel keeps its buffers."""
         self.kill()
         self.start()
 
@@ -142,7 +142,7 @@ class MariadbServer:
         return pymysql.connect(unix_socket=self.socket, user=user, charset="utf8mb4")
 
     def do(self, text, *values):
-        """In a transaction of its own; the first column of the first row."""
+        """Runs a transaction of its own; returns the first column of the first row."""
         with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
             connection.autocommit(True)
             cursor.execute(text, values or None)
@@ -173,7 +173,7 @@ class MariadbServer:
         return ["mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root"]
 
     def run(self, text, name=""):
-        """By mariadb's own client, in the database of this name."""
+        """Runs mariadb's own client, in the database of this name."""
         done = subprocess.run([*self.client(), "--default-character-set=utf8mb4", *([name] if name else []), "-N", "-e", text], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -60,7 +60,7 @@ def jobs_in(dump):
 
 
 def everything(server):
-    """Each topic's settings, pause and jobs with bodies, without data that belongs to one store only."""
+    """Returns each topic's settings, pause and jobs with bodies, without data that belongs to one store only."""
     client, found = server.client(), {}
     for topic in client.topics():
         jobs, cursor = {}, None
@@ -93,7 +93,8 @@ def assert_same(before, after):
 
 
 def moved(before, after):
-    """What should have come of `before` over there: due long since is due now; a leased job is due when its lease ends, for the same attempt; histories stay behind."""
+    """Returns the expected copy of `before`: overdue jobs are due now; a leased job is due when its lease ends, for the same attempt; histories
+    stay behind."""
     out = {name: {**topic, "jobs": {ident: dict(job) for ident, job in topic["jobs"].items()}} for name, topic in before.items()}
     for name, topic in out.items():
         for ident, job in topic["jobs"].items():
@@ -203,7 +204,7 @@ class Gate:
             one.close()
 
     def wait(self, running):
-        """Until it holds; the process must not be over."""
+        """Waits until it holds; the process must still run."""
         assert self.held.wait(60) and running.poll() is None
         return self
 
@@ -211,7 +212,7 @@ class Gate:
         self.opened.set()
 
     def cut(self):
-        """Nothing more, and no further connection."""
+        """Sends nothing more, and makes no further connection."""
         self._close(*self.sockets)
         self.opened.set()
 

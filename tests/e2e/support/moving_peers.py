@@ -1,7 +1,7 @@
-"""By name: what the pages of docs/moving say of BullMQ and Redisson, with BullMQ (npm) and Redisson (Maven) themselves on a real Redis.
+"""Verifies by name the pages of docs/moving on BullMQ and Redisson, with BullMQ (npm) and Redisson (Maven) themselves on a real Redis.
 
 python3 tests/e2e/support/moving_peers.py            fills a Redis by them, follows the pages, and has Redisson's codecs read the bodies that came over
-python3 tests/e2e/support/moving_peers.py --record   also writes data/moving_redis.json anew, which test_moving_redis.py has in their place
+python3 tests/e2e/support/moving_peers.py --record   also rewrites data/moving_redis.json, which test_moving_redis.py uses instead
 
 Packages go into build-moving/, in the versions of bench/bullmq and bench/redisson.
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """A real MySQL of a test's own, as mariadb.py has a MariaDB.
 
-    tests/e2e/support/mysql.py [8.0|newest]           prints the directory of a server that tests can start, or says why there is none
+    tests/e2e/support/mysql.py [8.0|newest]           prints the directory of a server that tests can start, or the reason why there is no server
 
 The server comes once into the user's cache: `8.0` (8.0.15, the oldest that tarry takes from 8.0's line) from Maven, `newest` from the packages
 of Debian's unstable branch, with the libraries that it needs, in a directory of its own: nothing is installed. TARRY_TEST_MYSQL chooses
-which of them tests run on, `none`: they are skipped. A server's directory has the program `mysqld` and `data`, which each test copies.
+which of them tests run on, `none`: those tests are skipped. A server's directory has the program `mysqld` and `data`, which each test copies.
 
     TARRY_TEST_MYSQL=newest pytest tests/e2e/sql/test_sql_mariadb.py                                                all that MariaDB is tried with
     TARRY_TEST_MYSQL_SERVER=$(tests/e2e/support/mysql.py newest) build-dev/tests/contract/contract mysql                the contract of all stores
@@ -32,7 +32,7 @@ SMALL = ("--loose-innodb-log-file-size=8M", "--loose-innodb-redo-log-capacity=16
 
 @functools.cache
 def find_server(version=None):
-    """(the directory of a server, "") or (None, the reason)."""
+    """Returns (the directory of a server, "") or (None, the reason)."""
     version = version or os.environ.get("TARRY_TEST_MYSQL") or "8.0"
     if version == "none":
         return None, "TARRY_TEST_MYSQL=none"
@@ -75,7 +75,7 @@ def _from_maven(directory):
 
 
 def _from_debian(directory):
-    """With lists, packages and a state of its own; perl, which only the server's scripts need, is left out."""
+    """Runs apt with lists, packages and a state of its own; perl, which only the server's scripts need, is left out."""
     sites = set(_run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Label: Debian"], 20).decode().split())
     key = next(pathlib.Path("/usr/share/keyrings").glob("debian-archive-keyring.*"))
     apt = directory / "apt"

@@ -41,5 +41,5 @@ class Nginx(Child):
         return listens(self.port)
 
     def came(self):
-        """One list of fields for each request so far."""
+        """Returns a list of fields for each request so far."""
         return [line.split() for line in (self.directory / "came.log").read_text().splitlines()]

@@ -1,4 +1,5 @@
-"""An endpoint that offers HTTP/2 and, once it sees a request by it, wants HTTP/1.1 (RFC 9113 section 7, HTTP_1_1_REQUIRED): as servers do that ask for a client's certificate."""
+"""An endpoint that offers HTTP/2 and requires HTTP/1.1 for each request by it (RFC 9113 section 7, HTTP_1_1_REQUIRED): like servers that ask for a
+client's certificate."""
 
 import socket
 import ssl

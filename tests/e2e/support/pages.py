@@ -8,7 +8,7 @@ ANY = "…"
 
 
 def blocks(page):
-    """[(line number, language, lines)] of a page's blocks of code, and (line number, None, [line]) for each line between them."""
+    """Returns [(line number, language, lines)] of a page's blocks of code, and (line number, None, [line]) for each line between them."""
     out, inside = [], None
     for number, line in enumerate((REPO / page).read_text(encoding="utf-8").splitlines(), 1):
         if inside is None and line.startswith("```"):

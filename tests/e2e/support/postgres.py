@@ -14,14 +14,15 @@ import psycopg2
 
 
 def _program(name):
-    """From PATH, or where Debian puts it."""
+    """Finds a program in PATH, or in Debian's folder."""
     found = shutil.which(name) or max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), default=None)
     assert found, f"no {name}: install postgresql"
     return found
 
 
 class PostgresServer:
-    """PostgreSQL refuses to run as root: there it runs as the user 'postgres', whom its package makes. What initdb takes a second for is made once, and copied."""
+    """PostgreSQL refuses to run as root: then it runs as the user 'postgres' of its package. The result of initdb, which takes a second, is made
+    once and copied."""
 
     template = None
     store, deadlocks = "postgres", ()  # its name in `info`; possible errors of a user's transaction next to other writers
@@ -90,7 +91,7 @@ class PostgresServer:
         return psycopg2.connect(host=str(self.directory), user=user, dbname="postgres")
 
     def do(self, text, *values):
-        """In a transaction of its own; the first column of the first row."""
+        """Runs a transaction of its own; returns the first column of the first row."""
         connection = self.connect()
         connection.autocommit = True
         with contextlib.closing(connection), connection.cursor() as cursor:
@@ -111,17 +112,17 @@ class PostgresServer:
         return cursor.fetchone()[0]
 
     def refuse_inserts(self, ident):
-        """As a trigger of an application does."""
+        """Makes a trigger, as an application may."""
         self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN NEW; END $$;
             CREATE TRIGGER shop BEFORE INSERT ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
 
     def refuse_deletes(self, ident):
-        """As a trigger of an application does, for one job."""
+        """Makes a trigger for one job, as an application may."""
         self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN OLD; END $$;
             CREATE TRIGGER shop BEFORE DELETE ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
 
     def refuse_beats(self):
-        """As a trigger on the wrong table does."""
+        """Makes a trigger on the wrong table, as an application may."""
         self.do("""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not in this shop'; END $$;
             CREATE TRIGGER shop BEFORE UPDATE ON tarry.server FOR EACH ROW EXECUTE FUNCTION public.shop()""")
 

@@ -135,7 +135,7 @@ class Helper:
 
 
 class Image:
-    """One power cut: what was left, and what may be in it."""
+    """A power cut: the files that were left, and their allowed content."""
 
     __slots__ = ("number", "moment", "damage", "path", "expectation")
 

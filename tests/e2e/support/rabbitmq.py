@@ -4,7 +4,7 @@ A real RabbitMQ for tests: on free ports, in a temporary directory, with an epmd
     with RabbitMQ() as broker:      broker.url, broker.channel(), broker.ctl("list_queues")
         broker.kill(); broker.start()
 
-`shared()` is one for the whole run, started by whoever asks first; it also speaks TLS and refuses messages above SIZE_MAX. What it does is asked of pika, which shares no code with the server under test.
+`shared()` is one for the whole run, started by the first caller; it also speaks TLS and refuses messages above SIZE_MAX. Its state is read with pika, which shares no code with the server under test.
 """
 
 import contextlib

@@ -80,7 +80,7 @@ class RedisLoop(Loop):
         raise NotImplementedError
 
     def restart_store(self):
-        """All of it, with nothing lost."""
+        """Returns all keys, with nothing lost."""
         raise NotImplementedError
 
     # ---- up and down ----
@@ -129,7 +129,7 @@ class RedisLoop(Loop):
         return self.chosen.faults
 
     def plan_faults(self):
-        """Each kind once, as early as may be, then by weight."""
+        """Chooses each kind once, as early as may be, then by weight."""
         names = list(self.kinds)
         self.random.shuffle(names)
         yield from names
@@ -169,7 +169,7 @@ class RedisLoop(Loop):
             time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
 
     def change_shards(self):
-        """By the command, which is killed at any moment, and begun again by the next fault of this kind."""
+        """Changes the number of shards by the command, which is killed at any moment, and begun again by the next fault of this kind."""
         if self.shards_command is None:
             self.shards_wanted = self.random.choice([number for number in range(1, 5) if number != self.shards_wanted])
         if self.shards_command is None or self.shards_command.poll() is not None:
@@ -227,7 +227,7 @@ class RedisLoop(Loop):
         self.find_takeovers()
 
     def find_takeovers(self):
-        """On a slow machine a master may be considered dead, and a replica take over. The servers' logs show it."""
+        """Checks the servers' logs: on a slow machine a master may be considered dead, and a replica take over."""
         wall_ahead = time.time_ns() - now()
         for begin, until in self.takeovers():
             begin, until = begin * MS - wall_ahead, (until + 1) * MS - wall_ahead
@@ -264,7 +264,7 @@ class RedisLoop(Loop):
         return self.counts(client)
 
     def fsck(self):
-        """Each shard's keys by the tests' own reckoning, and by the product's."""
+        """Checks each shard's keys by the tests' own count, and by the product's."""
         faults = []
         for master in self.masters():
             for core in master.client().scan_iter("*:core", count=1000):
@@ -300,7 +300,7 @@ class SingleLoop(RedisLoop):
             time.sleep(self.random.random() ** 2 * FROZEN_SECONDS_MAX)
 
     def step_clock_unseen(self):
-        """By one server, which wakes with what it knew of the clock before."""
+        """Freezes one server, which wakes with its old view of the clock."""
         with frozen(self.random.choice(self.servers)):
             self.step_clock()
             time.sleep(self.random.random())
@@ -312,7 +312,7 @@ class SingleLoop(RedisLoop):
         time.sleep(NOTICED_SECONDS)
 
     def slew_clock(self):
-        """As chrony does at most."""
+        """Steps the clock as far as chrony does at most."""
         forward = self.clock.ahead_ms() < -2 * STEP_MS_MAX
         self.clock.slew(SLEW_PPM if forward else -SLEW_PPM)
         time.sleep(self.random.uniform(0.1, 0.6))
@@ -341,7 +341,7 @@ class SentinelLoop(RedisLoop):
         return [self.store.master]
 
     def plan_failover(self):
-        """As docs/reliability.md advises: writers wait until they know the new master. Nothing may be lost."""
+        """Fails over as docs/reliability.md advises: writers wait until they know the new master. Nothing may be lost."""
         old = self.store.master
         old.pause(PLANNED_PAUSE_MS, "WRITE")
         time.sleep(0.1)
@@ -354,7 +354,8 @@ class SentinelLoop(RedisLoop):
         return "failover"
 
     def fail_over(self):
-        """By command, which does not stop the old master: what it answers until the sentinels make it a replica, some 10 s later, may be lost."""
+        """Fails over by command, which does not stop the old master: its answers until the sentinels make it a replica, some 10 s later, may be
+        lost."""
         old, _ = self.store.fail_over()
         wait_for(lambda: old.client().role()[0] == b"slave", "the old master is a replica")
         return "failover"
@@ -381,7 +382,7 @@ class ClusterLoop(RedisLoop):
         return self.store.master_list()
 
     def slot(self):
-        """One that has jobs."""
+        """Chooses a shard that has jobs."""
         cores = itertools.chain.from_iterable(master.client().scan_iter("*:core", count=1000) for master in self.masters())
         return self.store.slot_of(self.random.choice(sorted(cores)))
 
@@ -392,7 +393,7 @@ class ClusterLoop(RedisLoop):
         return "failover"
 
     def fail_over(self):
-        """By command: the replica catches up first, so nothing may be lost."""
+        """Fails over by command: the replica catches up first, so nothing may be lost."""
         self.store.fail_over(self.slot())
         self.store.wait_whole()
 

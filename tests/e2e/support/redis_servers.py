@@ -39,17 +39,17 @@ class Tls:
         self.asks_clients = asks_clients
 
     def flags(self, port):
-        """Of redis-server. Servers among themselves speak it as well."""
+        """Arguments of redis-server. Servers also use TLS among themselves."""
         return ["--port", "0", "--tls-port", str(port), "--tls-cert-file", str(self.certificate), "--tls-key-file", str(self.key), "--tls-ca-cert-file",
                 str(self.ca), "--tls-auth-clients", "yes" if self.asks_clients else "no", "--tls-replication", "yes", "--tls-cluster", "yes"]
 
     def lines(self, port):
-        """Of a configuration file."""
+        """Lines of a configuration file."""
         words = self.flags(port)
         return [f"{name[2:]} {value}" for name, value in zip(words[::2], words[1::2])]
 
     def options(self):
-        """Of a client in Python."""
+        """Options of a client in Python."""
         return {"ssl": True, "ssl_ca_certs": str(self.ca), "ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
 
 
@@ -153,7 +153,7 @@ class RedisServer(Child):
         return f"redis+unix://{self.socket}"
 
     def client(self, **options):
-        """One connection pool kept for this server, which gets over having been cut off; with options a new one. Replies are bytes."""
+        """Returns the pool of connections kept for this server, which recovers after a cut; with options a new one. Replies are bytes."""
         tls = self.tls.options() if self.tls else {}
         if options:
             return redis.Redis("127.0.0.1", self.port, **tls, **options)
@@ -194,14 +194,14 @@ class RedisServer(Child):
         self.call("FUNCTION", "FLUSH")
 
     def cut_connections(self, kinds=("normal", "pubsub")):
-        """How many clients were thrown out."""
+        """Cuts clients off; returns how many."""
         return sum(self.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes") for kind in kinds)
 
 
 def takeovers(servers, seconds):
     """
-    Each time a replica was made master, by whatever, as the servers' logs tell: [(from, until)] in ms of the wall clock. Until: when a master from before
-    that lived had become a replica, where it did within `seconds` (in a cluster other masters stay what they are).
+    Returns each time a replica was made master, for any reason, by the servers' logs: [(from, until)] in ms of the wall clock. Until: when a previous master
+    that lived had become a replica, if it did within `seconds` (in a cluster other masters stay masters).
     """
     logs = [server.events() for server in servers]
     promotions = [at for at, _, text in itertools.chain.from_iterable(logs) if text.startswith("Setting secondary replication ID")]
@@ -271,7 +271,7 @@ class Sentinel:
         return self
 
     def wait_whole(self):
-        """All sentinels know each other and all replicas, and the replicas are in step."""
+        """Waits until all sentinels know each other and all replicas, and the replicas are in step."""
         def knows(sentinel):
             state = _pairs(sentinel.call("SENTINEL", "MASTER", self.name))
             return int(state["num-other-sentinels"]) == 2 and int(state["num-slaves"]) >= len(self.servers) - 1 and state["flags"] == "master"
@@ -300,7 +300,7 @@ class Sentinel:
 
     @property
     def master(self):
-        """By the word of the first sentinel that answers."""
+        """Returns the answer of the first sentinel that responds."""
         for sentinel in self.sentinels:
             try:
                 port = int(sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
@@ -318,15 +318,15 @@ class Sentinel:
         return wait_for(found, "a new master", 60)
 
     def kill_master(self):
-        """kill -9; returns (the dead, the new master) once a replica took over. What the replica had not yet is lost."""
+        """Kills with -9; returns (the dead, the new master) once a replica took over. Changes that the replica did not have yet are lost."""
         old = self.master
         old.kill()
         return old, self.wait_master(old)
 
     def revive(self, old):
         """
-        Starts a dead one as replica of the present master (by themselves the sentinels see to that within some 12 s), and waits until all replicas
-        are in step: else the next failover may promote one that never heard of this master.
+        Starts a dead one as replica of the present master (the sentinels do so by themselves within some 12 s), and waits until all replicas
+        are in step: otherwise the next failover may promote one that never received data of this master.
         """
         master = self.master
         at = old.flags.index("--replicaof") if "--replicaof" in old.flags else len(old.flags)
@@ -335,13 +335,13 @@ class Sentinel:
         wait_for(lambda: self._online() == len(self.servers) - 1, "all replicas are in step")
 
     def fail_over(self):
-        """By command: the sentinels promote a replica without agreement; the old master is made a replica."""
+        """Fails over by command: the sentinels promote a replica without agreement; the old master is made a replica."""
         old = self.master
         wait_for(lambda: self.sentinels[0].call("SENTINEL", "FAILOVER", self.name), "a failover begun")
         return old, self.wait_master(old)
 
     def wait_one_master(self):
-        """All others are its replicas, in step. An old master that lives is made one some 10 s after a failover."""
+        """Waits until all others are its replicas, in step. An old master that lives is made one some 10 s after a failover."""
         def found():
             roles = [server.client().role() for server in self.servers if server.alive]
             return sum(role[0] == b"master" for role in roles) == 1 and all(role[3] == b"connected" for role in roles if role[0] != b"master")
@@ -434,7 +434,7 @@ class Cluster:
 
     def wait_epochs(self):
         """
-        All nodes know the same configuration epoch of each master. A node that takes a slot while it does not know the epoch of the last owner may choose
+        Waits until all nodes know the same configuration epoch of each master. A node that takes a slot while it does not know the epoch of the last owner may choose
         the same one. Then the cluster gives the slot back to the last owner, which has given it up, and no node serves it any more.
         """
         def known(server):
@@ -448,7 +448,7 @@ class Cluster:
         wait_for(agreed, "all nodes know the same epochs")
 
     def owner(self, slot):
-        """By the word of all that live, once they agree and the owner itself does; waits for that."""
+        """Returns the owner by the answers of all living nodes, once they and the owner itself agree; waits for that."""
         def agreed():
             said = {self._owner_seen_by(server, slot) for server in self.servers if server.alive}
             return said.pop() if len(said) == 1 else None
@@ -467,7 +467,7 @@ class Cluster:
         return [server for _, server, flags, _ in self.nodes() if "master" in flags and "fail" not in flags and server.alive]
 
     def replica_of(self, server):
-        """One that lives and is in step."""
+        """Returns a replica that lives and is in step."""
         ident = self.id_of(server)
 
         def found():
@@ -479,7 +479,7 @@ class Cluster:
     # ---- faults ----
 
     def fail_over(self, slot):
-        """By command, nothing lost: the owner's replica takes over. (old, new)"""
+        """Fails over by command, with nothing lost: the owner's replica takes over. Returns (old, new)."""
         old = self.owner(slot)
         new = self.replica_of(old)
         new.call("CLUSTER", "FAILOVER")

@@ -49,7 +49,7 @@ def push_answer(server, topic, ident, timeout=60.0):
 
 
 def shown(client):
-    """All that the API shows: topics, and each job with its history (but for those of tarry itself, which are at work)."""
+    """Returns all that the API shows: topics, and each job with its history (except those of tarry's own topics, which change)."""
     out = {"topics": {topic["topic"]: topic for topic in client.topics()}, "jobs": {}}
     for name in out["topics"]:
         if name.startswith("tarry."):

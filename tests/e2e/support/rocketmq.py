@@ -4,8 +4,8 @@ A real RocketMQ for tests: a name server and one broker, from their jars, on fre
     with RocketMQ("5.3.2") as mq:                 mq.url, mq.receive("orders", 3), mq.broker.frozen()
         mq.broker.kill(); mq.broker.start()
 
-The jars come from Maven, once for each generation, into the user's cache. Where they cannot be had within a minute and a half, find_jars() says why: then
-tests/targets/rig_rocketmq.c is all there is. What arrived is read with RocketMQ's own client, in Java.
+The jars come from Maven, once for each generation, into the user's cache. If they cannot be fetched within a minute and a half, find_jars() returns the reason: then
+tests/targets/rig_rocketmq.c is the only test. Received messages are read with RocketMQ's own client, in Java.
 """
 
 import base64
@@ -85,7 +85,7 @@ LOGBACK = "<configuration/>\n"
 
 @functools.cache
 def find_jars(version):
-    """(the directory of the jars, "") or (None, the reason)."""
+    """Returns (the directory of the jars, "") or (None, the reason)."""
     if not shutil.which("javac"):
         return None, "no Java compiler"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"rocketmq-{version}"
@@ -161,7 +161,7 @@ class Message:
 
 
 class RocketMQ:
-    """It requires ACCESS_KEY and SECRET_KEY. Ports and messages survive restarts."""
+    """A broker that requires ACCESS_KEY and SECRET_KEY. Ports and messages survive restarts."""
 
     def __init__(self, version):
         self.jars, why = find_jars(version)
@@ -246,7 +246,7 @@ class RocketMQ:
         return lines
 
     def receive(self, topic, count, seconds=20.0):
-        """All messages of a topic, once there are so many: [Message]."""
+        """Returns all messages of a topic, once there are so many: [Message]."""
         out = []
         for words in self.ask("read", topic, count, seconds):
             tags, keys, body, *pairs = (None if word == "-" else base64.b64decode(word[1:]) for word in words)

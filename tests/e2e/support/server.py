@@ -36,7 +36,7 @@ class StartFailed(Exception):
 
 
 def free_port():
-    """One outside the range of outgoing connections: a client that connects to a dead server again and again must not meet itself."""
+    """Returns a port outside the range of outgoing connections: a client that connects to a dead server again and again must not meet itself."""
     for port in random.sample(range(12_000, 32_000), 200):
         with socket.socket() as probe:
             try:
@@ -160,7 +160,7 @@ class Server:
         return Connection(self.port, timeout)
 
     def descriptors(self):
-        """From outside; where only root may look, as the server counts them: one more then, the connection that asks."""
+        """Counts connections from outside; if only root may do so, by the server's figure, which includes the connection of this request."""
         try:
             return len(os.listdir(f"/proc/{self.proc.pid}/fd"))
         except PermissionError:
@@ -206,13 +206,15 @@ def _status(pid, task=None):
 
 
 def slack():
-    """How many times longer than on a quiet machine a step may take now: as many as there are threads for each core. A factor for bounds on durations."""
+    """Returns how many times longer than on a quiet machine a step may take now: as many as there are threads for each core. A factor for bounds on
+    durations."""
     load, _, _, running, *_ = pathlib.Path("/proc/loadavg").read_text(encoding="ascii").replace("/", " ").split()
     return 1 + max(float(load), int(running) - 1) / len(os.sched_getaffinity(0))
 
 
 def patience(seconds):
-    """How long to wait for what must happen: a time that only a fault exceeds, even if forty programs share the machine. It costs nothing where all is well."""
+    """Returns how long to wait for what must happen: a time that only a fault exceeds, even if forty programs share the machine. A passing test
+    does not wait for it."""
     return max(60.0, 4 * seconds)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Many batches of several servers at once on one MariaDB or MySQL: no deadlock is ever shown, and the counts agree at the end.
+"""Many concurrent batches of several servers on one MariaDB or MySQL: no deadlock is ever shown, and the counts agree at the end.
 
     tests/e2e/support/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--fresh] [--mysql]
 
@@ -126,7 +126,7 @@ def run(batches, servers=3, threads=8, users=2, database_class=MariadbServer, se
 
 
 def _deadlocks(database):
-    """As MariaDB counts them; as MySQL does among what its InnoDB watches."""
+    """Counts deadlocks by MariaDB's status; on MySQL by its InnoDB metrics."""
     found = database.rows("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
     return int(found[0][1] if found else database.do("SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"))
 

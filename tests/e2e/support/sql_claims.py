@@ -1,5 +1,5 @@
-"""Claims that hold whichever database the jobs are in. test_sql.py and test_sql_mariadb.py have all of them: each brings a `database` with the schema, and a `pair`
-of servers on it. SQL that is another one from database to database stands in postgres.py and mariadb.py."""
+"""Claims that hold for every database of jobs. test_sql.py and test_sql_mariadb.py have all of them: each brings a `database` with the schema, and a `pair`
+of servers on it. SQL that differs between databases is in postgres.py and mariadb.py."""
 
 import contextlib
 import random
@@ -46,7 +46,7 @@ def test_a_waiting_take_finds_pushes_of_other_servers_and_users(pair, database):
 
 
 def test_the_bound_never_runs_ahead_of_now(pair, database):
-    """The queue is empty, and looked at again and again; then jobs come that are due in two seconds, too far off to be told."""
+    """The queue is empty, and checked again and again; then jobs come that are due in two seconds, too far off for a notification."""
     first, second = pair
     first.client().push("bound", "far", delay="1h")
     for _ in range(5):
@@ -90,7 +90,7 @@ def test_leases_of_a_killed_server_end_all_the_same(database, start_server):
 
 
 def test_leases_unknown_to_all_servers_end(database, start_server):
-    """Of a server without a row: another one had taken it for dead, then it took, and died."""
+    """A server without a row: another one had taken it for dead, then it took, and died."""
     first = start_server("--store", database.url)
     first.client().push("unknown", "unknown")
     assert first.client().take("unknown", lease_for="1s")

@@ -1,12 +1,12 @@
 """
-What docs/sql.md shows for each framework, as it stands there, in a program of that framework on a real PostgreSQL: rolled back means never there,
+Runs the example of docs/sql.md for each framework, unchanged, in a program of that framework on a real PostgreSQL: rolled back means never there,
 committed means delivered.
 
     python3 tests/e2e/support/sql_frameworks.py [NAME...]
 
-A framework that is not installed is said to be not tried. SQLAlchemy, Django and Laravel come from Debian (python3-sqlalchemy, python3-django,
+A framework that is not installed is reported as not tried. SQLAlchemy, Django and Laravel come from Debian (python3-sqlalchemy, python3-django,
 php-laravel-framework with php-pgsql); the libraries of Go, Knex and Spring come from their registries, into a temporary directory.
-Exit code 1: one of those tried does not do what it says.
+Exit code 1: an example that was tried does not do what the page promises.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ORDERS = "CREATE TABLE orders (id int PRIMARY KEY)"
 
 
 class TcpPostgres(PostgresServer):
-    """Not every driver speaks to a Unix socket."""
+    """A database on TCP, because not every driver supports Unix sockets."""
 
     def __init__(self):
         self.port = free_port()

@@ -3,7 +3,7 @@ Three servers on one PostgreSQL, clients spread over them, and everything broken
 
     python3 tests/e2e/support/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300 [--slow-disk]
 
-kill -9 of servers (also while they start), of one backend of PostgreSQL and of all its processes at once; its connections terminated; servers frozen
+kill -9 of servers (also while they start), of one backend of PostgreSQL and of all its processes together; its connections terminated; servers frozen
 (SIGSTOP); rows of jobs locked by another's open transaction, for longer than servers wait; a transaction with an old snapshot held open; commits that
 wait. Nothing that was answered may be lost. Exit code: the checker's.
 """

@@ -5,7 +5,7 @@ Three servers on a MariaDB and its replica, clients spread over them, and everyt
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
 
 kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
-open transaction; nobody may write for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
+open transaction; writes disabled for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
 for the replica (semi-synchronous, AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is
 counted, all else is judged. Exit code: the checker's.
 """
@@ -57,7 +57,7 @@ class Pair:
         self.primary.do(f"SET GLOBAL rpl_semi_sync_master_enabled = {int(self.is_waited_for)}")
 
     def set_clock(self):
-        """Through the one function that reads the time: MariaDB itself waits by its clock, and hangs if it differs from the machine's."""
+        """Changes the clock in the one function that reads the time: MariaDB itself waits by its clock, and hangs if it differs from the machine's."""
         with contextlib.closing(self.replica.connect()) as connection, connection.cursor() as cursor:
             cursor.execute("USE tarry")
             cursor.execute("SHOW CREATE FUNCTION now_ms")
@@ -111,7 +111,7 @@ class MariadbLoop(SqlLoop):
             connection.rollback()
 
     def read_only(self):
-        """For who connects: root may write all the same."""
+        """Disables writes for ordinary users: root may still write."""
         with contextlib.suppress(pymysql.err.Error):
             self.store.primary.do("SET GLOBAL read_only = 1")
             self.store.primary.cut_servers()

@@ -45,7 +45,8 @@ def push_until(ended, client, topic, name, pushed):
 
 
 def fills_up_and_goes_on(database, client, ballast, ballast_mb):
-    """The disk of the database is small, and has `ballast` besides: pushes are refused once it is full, none that was answered is lost, and with room there is more."""
+    """The disk of the database is small, and also has `ballast`: pushes are refused once it is full, no answered push is lost, and with room they
+    succeed again."""
     ballast.write_bytes(bytes(ballast_mb << 20))
     answered, refusal = 0, None
     while answered < 1000 and refusal is None:

@@ -22,7 +22,7 @@ from server import BINARY  # noqa: E402
 
 
 def user(database, seed, first, transactions):
-    """One client: orders of its own numbers; it may die at any moment."""
+    """A client with orders of its own numbers; it may die at any moment."""
     dice = random.Random(seed)
     with contextlib.closing(database.connect()) as connection, connection.cursor() as cursor:
         for order in range(first, first + transactions):

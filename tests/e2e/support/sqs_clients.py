@@ -1,11 +1,11 @@
 """
-Programs that were written for Amazon SQS, against a real server: what they do and check by themselves is in tests/sqs, what became of it there is looked
-at here, by HTTP.
+Programs that were written for Amazon SQS, against a real server: their actions and own checks are in tests/sqs, the state of the server is checked
+here, by HTTP.
 
     python3 tests/e2e/support/sqs_clients.py [javascript java go sqs-consumer celery spring]
 
-What they stand on comes from npm, Maven, Go's proxy and PyPI, once, into the user's cache. A client whose tools are not here is said to be not tried.
-Exit code 1: one of those tried does not do what it should.
+Their packages come from npm, Maven, Go's proxy and PyPI, once, into the user's cache. A client whose tools are missing is reported as not tried.
+Exit code 1: a client that was tried failed.
 """
 
 import base64
@@ -99,7 +99,7 @@ def celery_directory():
 # ---- what must have become of it ----
 
 def md5_of(attributes):
-    """As in the manual of SQS."""
+    """Computes the digest of SQS's manual."""
     digest = hashlib.md5(usedforsecurity=False)
 
     def add(data):

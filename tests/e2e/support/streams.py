@@ -12,7 +12,7 @@ class Ended(Exception):
 
 
 class Stream:
-    """One call that stays open, over a connection of its own or one that is given. `next` waits for the next event; comments are passed over."""
+    """A call that stays open, over a connection of its own or a given one. `next` waits for the next event; comments are skipped."""
 
     def __init__(self, place, target, headers=None, timeout=30.0):
         self.connection = place if isinstance(place, Connection) else Connection(place, timeout)
@@ -69,7 +69,7 @@ class Stream:
         return self.until(lambda name, data: name == event and holds(data), timeout)[-1][1]
 
     def until(self, wanted, timeout=20.0):
-        """All events up to the first for which `wanted(event, data)`."""
+        """Reads all events up to the first for which `wanted(event, data)`."""
         found, limit = [], time.monotonic() + timeout
         while not found or not wanted(*found[-1]):
             found.append(self.next(max(limit - time.monotonic(), 0.01)))

@@ -14,7 +14,7 @@ FRONTS = REPO / "src" / "fronts"
 
 
 def flags(mykit_port, beanstalk_port):
-    """Of a server that speaks all protocols."""
+    """Options of a server that supports all protocols."""
     return ("--sqs", f"{REGION}/{ACCOUNT}", "--mykit", f"127.0.0.1:{mykit_port}", "--mykit-clear", "--beanstalk", f"127.0.0.1:{beanstalk_port}")
 
 
