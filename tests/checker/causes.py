@@ -65,7 +65,7 @@ def held_until(history, delivery):
 
 
 def endings(key, history):
-    """Everything that may have ended a job under this key: (Span, what). Certain ones have the outcome "ok"."""
+    """Returns everything that may have ended a job under this key: (Span, what). Certain ones have the outcome "ok"."""
     out = []
     for delivery in key.deliveries:
         for answer in delivery.answers:

@@ -1,15 +1,15 @@
 """
 The history of a run: one JSON object a line, in any order but for the first and the last.
 
-All times are nanoseconds of one monotonic clock (`CLOCK_BOOTTIME`) unless their name says `wall`. A call carries `begin` (taken before the first byte
+All times are nanoseconds of one monotonic clock (`CLOCK_BOOTTIME`) unless the name contains `wall`. A call carries `begin` (taken before the first byte
 is sent) and `end` (taken after the last byte of the reply came, or when the connection was seen to be dead).
 
     {"kind":"run","topics":{NAME:{"lease_ms","max_attempts","ttl_ms","backoff_ms":[FIRST,MAX],"dedup_window_ms","dead_letter_expired"}}}
     {"kind":"push","begin","end","items":[{"topic","id","body","delay_ms"|"at_ms","on_conflict","outcome", …own settings}]}
         outcome  created replaced existed conflict leased refused unknown.   body: a fingerprint of content type and bytes
-    {"kind":"nameless","begin","end","topic","item":{…}}      a push without an id whose reply was lost: the job may be there under a name nobody knows
+    {"kind":"nameless","begin","end","topic","item":{…}}      a push without an id whose reply was lost: the job may exist under an unknown name
     {"kind":"take","begin","end","wall_end","topics":[…],"outcome":"ok"|"unknown","jobs":[{"topic","id","lease","attempt","delivery","body","lease_ms"}]}
-        id  null where the protocol does not tell it: the job is the one with that body.   "unnumbered":true where it tells no delivery numbers
+        id  null if the protocol does not show it: the job is the one with that body.   "unnumbered":true if it shows no delivery numbers
     {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms"}]}
         outcome  ok lease_ended refused unknown.   "may_cancel":true: an unknown ack of a protocol whose ack of an ended lease is a cancel
     {"kind":"change","verb":"cancel"|"reschedule"|"run","begin","end","topic","id","outcome","delay_ms"|"at_ms"}
@@ -18,7 +18,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
     {"kind":"look","begin","end","topic","id","outcome":"found"|"not_found","state","attempt","body"}
     {"kind":"fault","what":"kill"|"stop"|"ready"|"start_failed","at"}     at: when the process was certainly gone; "begin": when it was shot at
     {"kind":"fault","what":"disturb","name","begin","at"}     something broke that loses nothing that was answered; at: when it was whole again
-        name  "kill server…" is one of several servers; others are told apart by people only
+        name  "kill server…" is one of several servers; others are only distinguished by people
     {"kind":"fault","what":"failover","begin","at"}     a replica took over, which may lack the last that was answered; at: when it had
     {"kind":"counts","begin","end","topics":{NAME:{"pushed","delayed",…}}}      nothing was under way
     {"kind":"listing","begin","end","topic","jobs":[{"id","state","attempt","body"}]}     all that is left, after the drain
@@ -28,7 +28,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
 
 `unknown` means that the reply was lost: the call may have happened, or not, at some time between begin and end.
 
-What was answered just before a failover, or during it, counts as unknown too: replication is behind. How much of it was lost is reported, not judged.
+An answer just before a failover, or during it, also counts as unknown: replication is behind. How much of it was lost is reported, not judged.
 """
 
 import bisect
@@ -98,7 +98,7 @@ class Look(Span):
 
 
 class Key:
-    """All that happened to one id of one topic."""
+    """A record of all that happened to one id of one topic."""
 
     __slots__ = ("topic", "id", "pushes", "deliveries", "changes", "looks", "left", "by_body")
 
@@ -377,7 +377,7 @@ def due_of(setter, delivery):
 
 
 def sort_by_attempts(deliveries):
-    """Of two in the order of their ends the one with the lower attempt came first where it can have."""
+    """Checks the order of two deliveries by their ends: the one with the lower attempt came first if it can have."""
     for at in range(1, len(deliveries)):
         while at and deliveries[at].attempt < deliveries[at - 1].attempt and deliveries[at].earliest < deliveries[at - 1].end:
             deliveries[at - 1], deliveries[at] = deliveries[at], deliveries[at - 1]

@@ -10,7 +10,7 @@ jackd        of JavaScript                            --source jackd=DIRECTORY: 
 fivebeans    of JavaScript, from npm with its tests   port 11300 is free
 pheanstalk   of PHP                                   --source pheanstalk=DIRECTORY: pheanstalk 5.0.11, with Debian's phpunit 9
 
-Without names: all. One whose sources or tools are not here is said to be not run. Libraries come from their registries into a temporary
+Without names: all. A suite whose sources or tools are missing is reported as not run. Libraries come from their registries into a temporary
 directory. Exit code 1: a case failed that is not named in docs/beanstalk.md.
 """
 
@@ -101,7 +101,7 @@ def testserv(sources, directory):
 
 
 def counted(done):
-    """Of a pytest's, Mocha's, Vitest's or PHPUnit's last words."""
+    """Reads the counts from the last lines of pytest, Mocha, Vitest or PHPUnit."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     if done.returncode and not re.search(r"\d+ (passed|passing)|Tests: \d+|\d+ failed", text):
         raise NotRun(text[-1500:])
@@ -109,7 +109,7 @@ def counted(done):
 
 
 def with_more_tries(result, again):
-    """Some cases allow 50 ms, or count seconds: on a machine that is busy they fail now and then."""
+    """Decides the result: some cases allow 50 ms, or count seconds, and fail now and then on a busy machine."""
     passed, failed = result
     for _ in range(5):
         if failed:
@@ -151,7 +151,7 @@ def pystalk(sources, directory):
 
 @contextlib.contextmanager
 def serving(directory, address="127.0.0.1:11300"):
-    """At the only port that some suites know."""
+    """Starts the server at the only port that some suites use."""
     server = Server(directory / "served", ["--beanstalk", address])
     server.start()
     try:

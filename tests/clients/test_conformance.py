@@ -1,6 +1,5 @@
-"""
-Each client plays each scenario of clients/conformance, against the server that TARRY_BIN names. What is compiled is built first. A language
-that is not here is named as not run.
+"""Each client plays each scenario of clients/conformance, against the server that TARRY_BIN names. Compiled clients are built first. A missing
+language is reported as not run.
 
 TARRY_TEST_CLIENT=python picks one.
 """
@@ -23,7 +22,7 @@ CLIENTS = [name for name in adapters.ADAPTERS if os.environ.get("TARRY_TEST_CLIE
 
 @functools.cache
 def built(client):
-    """None, or the reason why the client cannot be tested."""
+    """Returns None, or the reason why the client cannot be tested."""
     if lacking := adapters.lacking(client):
         return f"not run: the client '{client}', {', '.join(lacking)} is not here"
     if client in adapters.BUILD:

@@ -1,5 +1,4 @@
-"""
-Each example of examples/ does what it says, against the server that TARRY_BIN names. A language that is not here is named as not run.
+"""Each example of examples/ works as documented, against the server that TARRY_BIN names. A missing language is reported as not run.
 
 TARRY_TEST_CLIENT=python picks one.
 """
@@ -22,7 +21,7 @@ LANGUAGES = [name for name in examples.LANGUAGES if os.environ.get("TARRY_TEST_C
 
 @functools.cache
 def built(name):
-    """None, or the reason why the language cannot be tested."""
+    """Returns None, or the reason why the language cannot be tested."""
     language = examples.LANGUAGES[name]
     if lacking := language.lacking():
         return f"not run: the examples for '{name}', {', '.join(lacking)} is not here"
@@ -55,7 +54,7 @@ def test_prints_its_steps(name, example, server):
 
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_has_no_other_example(name):
-    """Each file there is one of those that are tried, or is what they are built from."""
+    """Checks that each file there is tried, or is a part of a build."""
     folder = examples.REPO / examples.LANGUAGES[name].folder
     tried = {spelling.lower() for example in examples.LINES for spelling in (example, example.replace("_", "-"), example.replace("_", ""))}
     found = {path.stem.lower() for path in folder.rglob("*") if path.suffix in (".py", ".go", ".java", ".php", ".mjs", ".ts") and "node_modules" not in path.parts and "vendor" not in path.parts}

@@ -30,7 +30,7 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module", autouse=True)
 def packages():
-    """Without a binary of better-sqlite3 it is compiled, which takes a minute."""
+    """Builds the example; without a binary of better-sqlite3 it is compiled, which takes a minute."""
     client = REPO / "clients" / "node"
     run("npm", "install", "--silent", "--no-audit", "--no-fund", cwd=client)
     run("npm", "run", "--silent", "build", cwd=client)

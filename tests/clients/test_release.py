@@ -1,6 +1,5 @@
-"""
-What scripts/release_clients makes: each package can be used from an empty project. What a language
-lacks here is named as not run.
+"""Packages of scripts/release_clients: each can be used from an empty project. A missing language
+is reported as not run.
 
 TARRY_TEST_CLIENT=python picks one.
 """
@@ -81,7 +80,7 @@ def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
 
 
 def test_another_version_is_refused(tmp_path):
-    """In a copy of the tree: the client has another version than the server."""
+    """A copy of the tree whose client has another version than the server."""
     for path in ("scripts/release_clients", "CMakeLists.txt", "CHANGELOG.md", "clients/php/composer.json", "clients/php/laravel/composer.json"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / path, tmp_path / path)

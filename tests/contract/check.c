@@ -186,7 +186,7 @@ static bool is_due_of_a_ready_one(struct world *world, const char *topic, int64_
     return false;
 }
 
-/* And pins what the model left open. */
+/* Checks the topic, and pins the values that the model left open. */
 static void check_topic(struct world *world, struct model_topic *topic,
                         const struct queue_topic *is)
 {
@@ -291,7 +291,7 @@ static bool is_far_from_start(const struct world *world)
     return world->model.now_ms - world->start_ms > 11 * 24 * INT64_C(3600000);
 }
 
-/* Each job's due time is pinned by now. Estimates of a store must at least add up. */
+/* Checks a forecast. Each job's due time is pinned by now. Estimates of a store must at least add up. */
 static void check_forecast(struct world *world, const struct queue_reply *reply, const char *topic)
 {
     struct queue_forecast_call call = forecast_call(world, topic);
@@ -398,8 +398,7 @@ static struct listing expect_listing(struct world *world, const struct queue_lis
     return listing;
 }
 
-/* With several shards the push order holds within a shard only: then any of the same due will do.
- */
+/* Checks a list. With several shards the push order only holds within a shard: then any job with the same due time is accepted. */
 static void check_listed(struct world *world, const struct queue_list *list,
                          struct listing *listing, const struct queue_job *shown)
 {

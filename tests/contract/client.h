@@ -40,7 +40,7 @@ bool client_open(struct client *client, const struct driver *driver,
 bool client_reopen(struct client *client);
 void client_close(struct client *client); /* and removes the directory */
 
-/* Several calls at once: begin; then for each client_add, the call, client_sent; then client_wait;
+/* Several concurrent calls: begin; then for each client_add, the call, client_sent; then client_wait;
  * then read calls[] in that order. */
 void client_begin(struct client *client);
 struct queue_reply_to client_add(struct client *client);
@@ -53,7 +53,7 @@ void client_idle(struct client *client);
 bool client_await_event(struct client *client, enum queue_event event, const char *topic);
 void client_forget_events(struct client *client);
 
-/* One call; the reply lives until the next one. */
+/* Make one call; the reply lives until the next one. */
 const struct queue_reply *client_push(struct client *, const struct queue_push *, size_t count);
 const struct queue_reply *client_take(struct client *, const struct queue_take *);
 const struct queue_reply *client_answer(struct client *, const struct queue_answer *, size_t count);

@@ -1,7 +1,7 @@
 /*
- * directed: one claim each, on a fresh world. Every step is judged by the model as well.
+ * directed: one claim each, on a fresh world. The model also checks every step.
  *
- * The helpers name jobs by topic "t" unless told otherwise, and stop the claim at the first
+ * The helpers name jobs by topic "t" unless another is given, and stop the claim at the first
  * difference.
  */
 #ifndef TARRY_TESTS_CONTRACT_DIRECTED_H
@@ -24,7 +24,7 @@ struct queue_push a_push_in(const char *id, int64_t delay_ms);
 enum queue_status push(struct queue_push push);
 
 /* ---- taking ---- */
-/* Takes one job and expects it to be `id` ("" for: none is ready). Returns its lease, good until
+/* Takes one job and expects it to be `id` ("": no job is ready). Returns its lease, good until
  * the next 16 takes. */
 struct slice take(const char *id);
 struct slice take_for(const char *id, int64_t lease_ms);

@@ -47,7 +47,7 @@ static void ready_jobs_come_by_priority_then_due_then_push_order(void **state)
     take("last");
 }
 
-/* Some are new and one takes another's place: a store may carry these out apart. */
+/* A store may carry out new jobs and a replacement separately. */
 static void jobs_pushed_together_keep_their_order_among_equals(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A topic's extension, and what a listener is told. The world itself fails where something that
- * must be told is not; the claims count that it had to. */
+/* A topic's extension, and the notifications of a listener. The world itself fails if a required
+ * notification is missing; the claims count the required ones. */
 #include "directed.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void an_extension_may_be_as_long_as_its_limit_and_no_longer(void **state)
     assert_int_equal(figures().settings.extension.len, TOPIC_EXTENSION_BYTES_MAX);
 }
 
-/* Each answer is of its own call, also where it waits while the next one is carried out. */
+/* Each answer belongs to its own call, also if it waits while the next one is carried out. */
 static void puts_sent_together_are_answered_with_their_own_extension(void **state)
 {
     struct client *client = &w->client;

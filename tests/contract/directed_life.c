@@ -7,7 +7,7 @@
 enum { HOUR_MS = 3600 * 1000, LEASE_MS = 60 * 1000, FILLERS = 40 };
 
 /* Brings the job "a" into the state. It was delivered once before it waits or died. Returns the lease of that
- * delivery; empty: it has none. */
+ * delivery; empty without a lease. */
 static struct slice bring(enum job_state state)
 {
     struct slice lease = {0};
@@ -70,7 +70,7 @@ static void compare(const char *name, enum job_state before, enum queue_status s
                  (int)state_after(expected.step, before, waiting));
 }
 
-/* Each case begins without jobs, and without settings of the topic. */
+/* Begins a case without jobs, and without settings of the topic. */
 static void begin_case(void)
 {
     topic_call(QUEUE_TOPIC_DELETE);

@@ -191,7 +191,7 @@ static uint64_t count_all(void)
     return counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
 }
 
-/* Over several shards each lets in its share, rounded up. */
+/* With several shards each accepts its share, rounded up. */
 static void a_full_topic_refuses_new_jobs_and_nothing_else(void **state)
 {
     uint64_t shards = w->client.driver->shards;

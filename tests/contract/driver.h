@@ -24,7 +24,7 @@ struct driver_options {
     uint32_t topics_max;
 };
 
-/* What an implementation cannot do, by its documents. */
+/* Features that an implementation lacks, by its documentation. */
 enum {
     DRIVER_LACKS_CHOICE = 1, /* takes of a job by its id, and by priority */
     DRIVER_LACKS_FIND = 2,
@@ -50,8 +50,8 @@ struct driver {
     void (*pump)(void *self);
     /* The clock was moved: returns when all that is due has happened. */
     void (*moved)(void *self);
-    /* NULL: the clock is moved in one leap, and all that it passed happens then. Else from event to event, each at its moment: when
-     * the next may be (INT64_MAX: there is none), and time goes on by way of it. */
+    /* NULL: the clock is moved in one leap, and all passed events happen then. Otherwise from event to event, each at its time: returns when
+     * the next may be (INT64_MAX: no event), and the clock stops there. */
     int64_t (*next_ms)(void *self);
     /* Stops like a server: all answered changes are kept. */
     void (*close)(void *self);

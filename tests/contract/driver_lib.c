@@ -1,8 +1,8 @@
 /*
  * The queue of libtarry, in memory and in a directory with one shard and with three, through the functions of tarry.h, on a
- * clock that is held. What these do not tell (a
- * job's own policy, forecasts) is asked of the queue below; what a topic has only for rooms above (the
- * extension, the push rate) is kept here, as such a room would. Reopening finds the queue in memory itself again.
+ * test clock. Values that these do not return (a
+ * job's own policy, forecasts) are read from the queue below; values of a topic for rooms above (the
+ * extension, the push rate) are kept here, as such a room would. Reopening finds the queue in memory itself again.
  */
 #include "driver.h"
 
@@ -531,8 +531,8 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
 
 /* ---- the queue ---- */
 
-/* In one leap, as the model's clock; or by tarry_advance, which goes from event to event, so that what follows from one comes
- * earlier: the model's clock is moved by way of them then. */
+/* Moves the clock in one leap, like the model's clock; or by tarry_advance, which goes from event to event, so that
+ * follow-up events come earlier: then the model's clock is moved in the same steps. */
 static void lib_driver_moved(void *ctx)
 {
     enum { TURNS = 4 };
@@ -621,8 +621,8 @@ static void tell_ready(struct lib_driver *self, struct note *note, const struct 
         self->queue.on_ready(self->queue.on_ready_owner, slice_of(note->topic));
 }
 
-/* As a room above that looks at the figures: of topics with an extension it hears of the dead, of those it watches
- * that they have ready jobs. */
+/* Reports changes like a room above that reads the figures: deaths in topics with an extension, ready jobs
+ * in topics that it watches. */
 static void tell_changes(struct lib_driver *self)
 {
     for (size_t i = 0; i < self->note_count; i++) {
@@ -734,7 +734,7 @@ static struct queue *lib_driver_queue(void *self)
     return &((struct lib_driver *)self)->queue;
 }
 
-/* What is in memory stays for a reopening. */
+/* Closes the queue; one in memory stays for a reopening. */
 static void lib_driver_close(void *ctx)
 {
     struct lib_driver *self = ctx;

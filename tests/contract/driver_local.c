@@ -79,7 +79,7 @@ static struct queue *queue_of(void *ctx)
     return self->queues[self->asked];
 }
 
-/* What is due happens in a shard's turn. */
+/* Runs the shards' steps, in which due events happen. */
 static void moved(void *ctx)
 {
     for (int i = 0; i < TURNS; i++)

@@ -1,5 +1,5 @@
-/* The queue in the memory of this process. What a close left is there at the reopen: the queue itself, for
- * nothing else remembers it. */
+/* The queue in the memory of this process. A reopen finds the queue itself, because
+ * nothing else stores it. */
 #include "driver.h"
 
 #include "base/clock.h"

@@ -2,9 +2,9 @@
  * The queue on Redis: on a real redis-server with one shard and with three, and on a cluster.
  *
  * The suite's clock is a fake one, so Redis' must be the same: support/fake_time.c is preloaded
- * into it, and told the time before every turn. But where the suite steps the wall clock of the
- * machine it is on, Redis' goes on as before: it is another machine's. One server for the whole
- * program; a world that is new finds it empty.
+ * into it, and gets the time before every step. But if the suite steps the wall clock of the
+ * machine it is on, Redis' clock continues as before: it is another machine's. One server for the whole
+ * program; a new world finds it empty.
  */
 #include "driver.h"
 
@@ -154,7 +154,7 @@ static void *open_3(const struct driver_options *options)
     return open_single(options, 3);
 }
 
-/* One shard on each master. */
+/* Opens a cluster with one shard on each master. */
 static void *open_cluster(const struct driver_options *options)
 {
     char url[256];

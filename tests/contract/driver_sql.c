@@ -1,11 +1,11 @@
 /*
- * The queue on a real PostgreSQL, a real MariaDB, or a real MySQL: that of the directory that TARRY_TEST_MYSQL_SERVER
- * names, which tests/e2e/support/mysql.py prints.
+ * The queue on a real PostgreSQL, a real MariaDB, or a real MySQL: that of the directory in TARRY_TEST_MYSQL_SERVER,
+ * which tests/e2e/support/mysql.py prints.
  *
- * All time of that store is tarry.now_ms(), so the suite's clock is told to the database by putting
- * another function in its place, which reads a table. Where the suite steps the wall clock of the
- * machine it is on, the database's goes on as before: it is another machine's. One server for the
- * whole program; a world that is new finds a new schema.
+ * All time of that store is tarry.now_ms(), so the database gets the suite's clock by
+ * another function in its place, which reads a table. If the suite steps the wall clock of the
+ * machine it is on, the database's clock continues as before: it is another machine's. One server for the
+ * whole program; a new world finds a new schema.
  */
 #include "driver.h"
 

@@ -1,10 +1,10 @@
 /*
- * model: what a delay queue does, said as plainly as possible: an array and linear search, no
+ * model: the behaviour of a delay queue in the plainest form: an array and linear search, no
  * cleverness.
  *
- * It is the judge of every implementation, and behind driver_naive.c an implementation itself.
- * Where the promise leaves room (a relative time is rounded up to the next millisecond, a backoff
- * jitters) the model holds a span; whoever sees what was chosen pins it. One clock: inner and wall
+ * It checks every implementation, and behind driver_naive.c it is an implementation itself.
+ * If the promise is not exact (a relative time is rounded up to the next millisecond, a backoff
+ * jitters) the model holds a span; a check that sees the chosen value pins it. One clock: inner and wall
  * time are the same here.
  */
 #ifndef TARRY_TESTS_CONTRACT_MODEL_H
@@ -73,8 +73,8 @@ struct model {
     int64_t now_ms;
     uint64_t body_bytes_max;
     size_t topics_max;
-    /* Over several shards each has a share of max_jobs, and the model does not know which job is in
-     * which: from one share on a push is refused where the queue says so. 1: exact. */
+    /* With several shards each has a share of max_jobs, and the model does not know the shard of a
+     * job: from one share on a push is refused if the queue refuses it. 1: exact. */
     uint64_t shards;
     bool seems_full;
     uint64_t sequence;
@@ -88,7 +88,7 @@ struct model {
     size_t event_count, event_cap;
 };
 
-/* What must come out of one item. */
+/* The expected result of one item. */
 struct model_result {
     enum queue_status status;
     enum job_state state; /* 0: not promised */
@@ -104,19 +104,19 @@ void model_fini(struct model *model);
 /* Advances the time to `now_ms`, and processes due events. */
 void model_advance(struct model *model, int64_t now_ms);
 
-/* `push->id` is not empty. `seems_known`: where the dedup_window ends this very millisecond,
- * whether the id counts as known. */
+/* `push->id` is not empty. `seems_known`: whether the id counts as known
+ * if the dedup_window ends this very millisecond. */
 void model_push(struct model *model, const struct queue_push *push, bool seems_known,
                 struct model_result *out);
 void model_change(struct model *model, const struct queue_change *change, struct model_result *out);
 void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out);
 
-/* Returns the next job of a take of this topic; NULL if there is none, or the topic is paused. */
+/* Returns the next job of a take of this topic; NULL without a ready job, or if the topic is paused. */
 struct model_job *model_next_ready(struct model *model, struct slice topic);
 /* The same over several topics, the best first. */
 struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count);
 bool model_may_take(struct model *model, const struct model_job *job);
-/* Whether it comes out first of the two, by priority. */
+/* Returns true if `a` comes out before `b`, by priority. */
 bool model_served_before(const struct model_job *a, const struct model_job *b);
 /* Returns the status of a take of this job. QUEUE_OK: it is ready from now on, and is *out. */
 enum queue_status model_pick(struct model *model, struct slice topic, struct slice id,
@@ -131,7 +131,7 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
                                    uint64_t *affected);
 void model_redrive(struct model *model, struct model_job *job);
 
-/* What a restart may change: nothing but how long an extension without a time is. */
+/* Marks all leases after a restart: from now on an extension without a time may use the policy's lease. */
 void model_restart(struct model *model);
 
 struct model_job *model_find(struct model *model, struct slice topic, struct slice id);
@@ -140,14 +140,14 @@ struct model_topic *model_need_topic(struct model *model, struct slice topic); /
 /* dead_bytes: of the bodies alone, the least that it may be. */
 struct queue_counts model_count(const struct model *model, const char *topic);
 
-/* When the jobs that wait fall due, each counted by the latest it may be. */
+/* Forecasts when the waiting jobs fall due, each counted by the latest possible time. */
 enum queue_status model_forecast(struct model *model, const struct queue_forecast_call *call,
                                  struct queue_forecast *out);
 
 /* Orders as list does: by due, then push order. */
 bool model_listed_before(const struct model_job *a, const struct model_job *b);
 
-/* What was chosen within the span. */
+/* Pins the value that was chosen within the span. */
 void model_pin_due(struct model_job *job, int64_t due_ms);
 bool span_holds(struct span span, int64_t ms);
 

@@ -162,7 +162,7 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     case QUEUE_RETURN:
         give_back(model, job, answer->delay_ms);
         break;
-    case QUEUE_AGAIN: /* the library's alone */
+    case QUEUE_AGAIN: /* only the library offers it */
         assert(false);
     }
     model_show(job, QUEUE_OK, out);

@@ -7,7 +7,7 @@
 /* ---- due: model_due.c ---- */
 
 struct span model_exactly(int64_t ms);
-/* From now on. Now was rounded down, so the end is rounded up: never early, at most one millisecond
+/* Returns the span from now on. Now was rounded down, so the end is rounded up: never early, at most one millisecond
  * late. */
 struct span model_after(const struct model *model, int64_t least_ms, int64_t most_ms);
 struct span model_when_to_due(const struct model *model, const struct queue_when *when);

@@ -1,4 +1,4 @@
-/* What becomes of a push, in the model. */
+/* The result of a push, in the model. */
 #include "model_private.h"
 
 #include "queue/door.h"
@@ -100,7 +100,7 @@ static void fill(struct model *model, struct model_job *job, const struct queue_
     }
 }
 
-/* It takes the place of `job`, or is new. */
+/* Adds the pushed job, or replaces `job`. */
 static void let_in(struct model *model, struct model_topic *topic, struct model_job *job,
                    const struct queue_push *push, struct model_result *out)
 {

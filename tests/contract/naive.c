@@ -30,7 +30,7 @@ static void answer_later(struct naive *naive, struct queue_reply_to to,
     }
 }
 
-/* Where the promise leaves room, this queue takes the latest. */
+/* Pins the latest of each span that the promise allows. */
 void naive_pin_all(struct naive *naive)
 {
     for (size_t i = 0; i < naive->model.topic_count; i++) {
@@ -58,7 +58,7 @@ void naive_tell_watchers(struct naive *naive)
             naive->watched[i].tell = true;
 }
 
-/* What is due happens before anything else does. */
+/* Carries out due events before anything else. */
 struct naive *naive_begin(struct queue *queue)
 {
     struct naive *naive = naive_of(queue);
@@ -266,7 +266,7 @@ static struct model_job *next_ready(struct naive *naive, struct slice topic)
     return next;
 }
 
-/* Of a take by priority the best of all; else the next of this topic. */
+/* Returns the next job of a take: the best of all by priority; else the next of this topic. */
 static struct model_job *next_taken(struct naive *naive, const struct queue_take *take,
                                     size_t topic)
 {

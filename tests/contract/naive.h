@@ -78,9 +78,9 @@ static inline struct naive *naive_of(struct queue *queue)
 {
     return (struct naive *)queue;
 }
-/* What is due happens before anything else does. */
+/* Carries out due events before anything else. */
 struct naive *naive_begin(struct queue *queue);
-/* Where the promise leaves room, this queue takes the latest. */
+/* Pins the latest of each span that the promise allows. */
 void naive_pin_all(struct naive *naive);
 /* Answers at the next pump. */
 void naive_end(struct naive *naive, struct queue_reply_to to, const struct queue_reply *reply);

@@ -21,7 +21,7 @@ bool steps_run(const struct driver *driver, const struct step *steps, size_t cou
     return is_good;
 }
 
-/* Without the steps from `from` on, `bytes` of them. */
+/* Leaves out the steps from `from` on, `bytes` of them. */
 static size_t leave_out(const struct step *steps, size_t count, size_t from, size_t some,
                         struct step *out)
 {
@@ -33,7 +33,7 @@ static size_t leave_out(const struct step *steps, size_t count, size_t from, siz
     return kept;
 }
 
-/* One round with pieces of this size. True: something could be left out. */
+/* Runs one round with pieces of this size. True: something could be left out. */
 static bool shrink_by(const struct driver *driver, struct step *steps, size_t *count, size_t some,
                       int64_t until_us)
 {

@@ -139,7 +139,7 @@ static void make_bad(struct random *random, struct queue_push *push)
     }
 }
 
-/* Of a job that comes from elsewhere. */
+/* Draws the past of a job that comes from elsewhere. */
 static struct queue_past any_past(struct random *random)
 {
     static char error[JOB_ERROR_BYTES_MAX];
@@ -309,8 +309,8 @@ static void perform_change(struct world *world, struct random *random)
 
 /* ---- topics, lists, time ---- */
 
-/* A change of a topic's ttl is promised for jobs that come later, not for those there are: so it
- * changes only while there are none. */
+/* A change of a topic's ttl is promised for later jobs, not for existing ones: so it
+ * only changes while the topic is empty. */
 static struct topic_settings any_settings(struct world *world, struct random *random,
                                           struct slice name)
 {
@@ -407,7 +407,7 @@ static void perform_find(struct world *world, struct random *random)
     world_find(world, finds, count);
 }
 
-/* To the next thing that will happen. */
+/* Returns the time of the next event. */
 static int64_t next_event_ms(struct world *world)
 {
     int64_t next_ms = INT64_MAX;

@@ -3,7 +3,7 @@
  *
  * TARRY_TEST_SEED   the seed of the random sequences; drawn and printed when not given
  * TARRY_TEST_RUNS   how many sequences; nothing else is run then
- * TARRY_TEST_TRACE  set: directed claims say what they do
+ * TARRY_TEST_TRACE  set: directed claims print their steps
  */
 #include "directed.h"
 #include "steps.h"

@@ -52,7 +52,7 @@ static void await_events(struct world *world)
     client_forget_events(&world->client);
 }
 
-/* What the call made due, such as the end of a returned job's ttl, happens before one looks. */
+/* Returns the reply after all events that the call made due, such as the end of a returned job's ttl. */
 static const struct queue_reply *looked_at(struct world *world, const struct outcome *kept)
 {
     if (is_sound(world)) {
@@ -202,7 +202,7 @@ static void adopt_lease(struct world *world, struct model_job *job, const struct
     memcpy(kept, job->lease, sizeof job->lease);
 }
 
-/* With several shards any ready job of the topic will do; with one it must be the next. */
+/* Returns the expected job: with several shards any ready job of the topic will do; with one it must be the next. */
 static struct model_job *expected_job(struct world *world, struct slice topic,
                                       const struct queue_job *shown)
 {
@@ -216,7 +216,7 @@ static struct model_job *expected_job(struct world *world, struct slice topic,
     return job;
 }
 
-/* With several shards any of its priority will do, and of a single one any that is due as early. */
+/* Returns the best job: with several shards any of its priority will do, and of a single one any that is due as early. */
 static struct model_job *best_job(struct world *world, const struct queue_take *take,
                                   const struct queue_job *shown)
 {
@@ -435,7 +435,7 @@ static bool is_partial_redrive(struct world *world, const struct queue_topic_cal
     return false;
 }
 
-/* Which of the dead go first is the queue's choice: look which ones went. */
+/* Follows a partial redrive: the queue chooses which of the dead go first, so check which ones went. */
 static void follow_partial_redrive(struct world *world, const struct queue_topic_call *call,
                                    const struct queue_reply *reply)
 {
@@ -508,7 +508,7 @@ void world_advance(struct world *world, int64_t ms)
     if (!is_sound(world))
         return;
     trace_line(world, "%" PRId64 " ms pass", ms);
-    /* What is under way ends first: a call is carried out as of when it left. */
+    /* Calls in progress end first: a call is carried out as of when it was sent. */
     const struct driver *driver = world->client.driver;
     driver->moved(world->client.self);
     int64_t until_ms = clock_inner_ms() + ms;

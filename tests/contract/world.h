@@ -58,7 +58,7 @@ void check_everything(struct world *world);
 void check_job(struct world *world, const char *where, struct model_job *job,
                const struct queue_job *shown, bool with_body);
 void check_list(struct world *world, const struct queue_list *list);
-/* What was chosen of what the result leaves open. */
+/* Pins the choice that the result leaves open. */
 void check_result(struct world *world, const char *what, size_t at,
                   const struct model_result *expected, const struct queue_result *result);
 

@@ -11,7 +11,7 @@ TOUCH = "static inline void line_touch(struct line *line)\n{\n    line->touched 
 
 
 def circles(tree, files):
-    """What scripts/rooms reports about circles of these files of a room."""
+    """Returns the report of scripts/rooms about circles of these files of a room."""
     room = tree / "src/core/base"
     room.mkdir(parents=True)
     (tree / "scripts").mkdir()

@@ -26,7 +26,7 @@ def pytest(group, *words):
 
 
 def try_group(group):
-    """The faults; empty if there is none."""
+    """Returns the faults; empty if all is well."""
     collected = pytest(group, "--collect-only", *shlex.split(group.options), *group.arguments)
     names = re.findall(r"^\S+\.py::.*$", collected.stdout, re.MULTILINE)
     if collected.returncode != 0 or not names:

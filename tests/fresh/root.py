@@ -1,4 +1,5 @@
-"""A bare Debian in a directory: what debootstrap makes, git, make, curl, sudo, and an ordinary user with a clone of this tree. As a program it prints why none can be made here."""
+"""A bare Debian in a directory: the result of debootstrap, git, make, curl, sudo, and an ordinary user with a clone of this tree. As a program it
+prints why this is impossible here."""
 
 import os
 import pathlib
@@ -14,7 +15,7 @@ from machine import SUITE, mirror, run  # noqa: E402
 
 USER = "dev"
 INCLUDED = "git,make,curl,sudo,ca-certificates"
-# What the network of this machine demands of programs: proxies, and whom to trust.
+# Settings that the network of this machine requires of programs: proxies, and trusted CAs.
 NETWORK = re.compile(r"(?i)\w+_proxy$|(SSL_CERT|PIP_CERT|CURL_CA|REQUESTS_CA|NODE_EXTRA_CA)\w*$|PIP_DEFAULT_TIMEOUT$")
 
 # $1: the root, $2: where packages are kept, $3: the user; then the command. The shell stays process 1, outside of the root: systemctl sees that it is in one.

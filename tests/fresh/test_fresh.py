@@ -43,7 +43,7 @@ def test_root_can_run_the_tests(fresh):
 
 
 def test_no_service_starts_with_the_machine_because_a_test_needs_its_package(fresh):
-    """As on a machine with systemd, which has this directory."""
+    """Imitates a machine with systemd, which has this directory."""
     services = "postgresql prometheus beanstalkd"
     fresh("sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y postgresql postgresql-common prometheus beanstalkd")
     fresh("sudo mkdir -p /run/systemd/system && scripts/setup test_all")

@@ -1,4 +1,4 @@
-/* What a client of beanstalkd sends: whatever bytes it has, a line ends where its CR and LF stand, and its words lie within it. */
+/* Requests of beanstalkd's clients: for any bytes, a line ends at its CR and LF, and its words are within it. */
 #include "beanstalk/command.h"
 
 #include "claim.h"

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a catalog: refused, or they are its one stored form. Where the checksum is wrong it
- * is set right first, so that what is behind it is reached too. Seeds: corpus/catalog, catalogs as
+ * Any bytes as a catalog: refused, or they are its one stored form. A wrong checksum
+ * is corrected first, so that the code behind it is also reached. Seeds: corpus/catalog, catalogs as
  * they are written.
  */
 #include "base/hash.h"

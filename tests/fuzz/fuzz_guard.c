@@ -66,7 +66,7 @@ static void check_rules(const struct policy *policy)
     }
 }
 
-/* As from a file: line by line, up to the first that is refused. */
+/* Checks a policy like a file: line by line, up to the first that is refused. */
 static void check_policy(char *text, size_t len)
 {
     struct policy *policy = calloc(1, sizeof *policy);

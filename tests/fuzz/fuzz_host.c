@@ -1,5 +1,5 @@
-/* Names in Host: what a server is called by, and what it was told that it may be called. The first
- * byte says how much is the list of names, the rest is the Host. */
+/* Names in Host: names of the server, and names that it may have. The first
+ * byte is the length of the list of names, the rest is the Host. */
 #include "http/host.h"
 
 #include "claim.h"

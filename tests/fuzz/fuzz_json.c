@@ -1,4 +1,4 @@
-/* JSON: ours and jansson agree on what is valid and on what it says; strings survive being written
+/* JSON: ours and jansson agree on validity and on the value; strings survive being written
  * and read. */
 #include "base/json_read.h"
 #include "base/json_write.h"

@@ -1,4 +1,5 @@
-/* JWTs and their keys: the first byte says what follows is: a whole header Authorization, a header and a payload of JSON that are signed here by the right key, or a set of keys. What is let in is in bounds. */
+/* JWTs and their keys: the first byte chooses the kind of input: a whole header Authorization, a header and a payload of JSON that are signed
+ * here by the right key, or a set of keys. An accepted token is in bounds. */
 #include "access/access.h"
 #include "access/jwt.h"
 
@@ -33,7 +34,7 @@ static size_t emit_base64url(const unsigned char *at, size_t len, char *out)
     return count;
 }
 
-/* One Ed25519 key, drawn once: the issuer's, and a server that believes it. */
+/* Draws one Ed25519 key: the issuer's; the server trusts it. */
 static void set_up(void)
 {
     unsigned char raw[32];
@@ -78,7 +79,7 @@ static enum access_refusal read_token(struct slice text)
     return refusal;
 }
 
-/* Nobody signs anything here: so nobody is let in. */
+/* Tries an unsigned header, which must be rejected. */
 static void try_header(struct slice header)
 {
     struct access_caller *caller = NULL;

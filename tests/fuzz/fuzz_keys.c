@@ -1,7 +1,7 @@
 /*
- * Any bytes as a table of keys: it is opened and read in all ways, or refused, and says the same
- * when asked again. As they are, and with checksums and a footer set right, so that what is behind
- * them is reached too. Seeds: corpus/keys: how many entries (u16), filter blocks (u8), then entries
+ * Any bytes as a table of keys: it is opened and read in all ways, or refused, and a repeated read returns
+ * the same. Unchanged, and with corrected checksums and footer, so that the code behind
+ * them is also reached. Seeds: corpus/keys: how many entries (u16), filter blocks (u8), then entries
  * of 16 bytes, repeated until there are as many.
  */
 #include "fuzz/claim.h"
@@ -39,7 +39,7 @@ static void ask(const struct keys *keys, uint64_t hash)
     keys_maybe(keys, hash);
 }
 
-/* How many entries came, or that it is damaged. */
+/* Returns how many entries came, or that it is damaged. */
 static int walk(const struct keys *keys)
 {
     struct keys_cursor cursor = {.keys = keys};

@@ -1,6 +1,6 @@
 /*
- * Any bytes as what a script answered: the first byte says as what they are read. Refused, or
- * something within the limits of job.h that lies within the bytes. Seeds: corpus/redis_codec.
+ * Any bytes as the answer of a script: the first byte chooses the kind. Refused, or
+ * a value within the limits of job.h that points into the bytes. Seeds: corpus/redis_codec.
  */
 #include "redis/codec.h"
 #include "redis/id.h"

@@ -1,4 +1,4 @@
-/* URLs of Redis: what is refused says why without the text; what is read can be written, without
+/* URLs of Redis: a refusal has a reason without the text; an accepted URL can be written, without
  * its secrets, and read again as the same place. */
 #include "redis/url.h"
 

@@ -1,7 +1,7 @@
 /*
  * Any bytes as the file of a run: it opens or is refused, and every slot is read, or is damaged,
- * whichever way it is asked for. A second time with the checksums set right, so that what is behind
- * them is reached too. Seeds: corpus/run, whole files.
+ * for every way to read it. A second time with corrected checksums, so that the code behind
+ * them is also reached. Seeds: corpus/run, whole files.
  */
 #include "fuzz/claim.h"
 #include "job/wire.h"

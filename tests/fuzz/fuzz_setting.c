@@ -36,7 +36,7 @@ static void check_setting(const struct target_setting *setting)
     check_text(setting->destination, TARGET_TEMPLATE_BYTES_MAX);
 }
 
-/* Whatever the job holds, scheme and host stay what the setting says. */
+/* For any job, scheme and host stay those of the setting. */
 static void check_filled(const char *to)
 {
     struct job job = {.topic = slice_of("t"), .id = slice_of("@evil/../%2e?#")};

@@ -1,5 +1,5 @@
-/* What calls of SQS bring: message attributes, attributes of queues, signatures, tasks. What is accepted is kept and read
- * back as it was. The first byte says which. */
+/* Input of SQS calls: message attributes, attributes of queues, signatures, tasks. An accepted value is kept and read
+ * back unchanged. The first byte chooses the kind. */
 #include "claim.h"
 
 #include "sqs/attribute.h"

@@ -73,7 +73,7 @@ static void check_frame(const struct stomp_frame *frame, const char *at, size_t 
         check_again(frame);
 }
 
-/* All frames of the text, with `step` bytes coming at a time; returns how far it was understood. */
+/* Reads all frames of the text, with `step` bytes coming at a time; returns how far it was understood. */
 static size_t read_all(const uint8_t *bytes, size_t len, size_t step, enum stomp_read *last)
 {
     static struct stomp_frame frame;

@@ -1,6 +1,6 @@
-/* TLS of a connection, both sides. The first byte says which side is tried, whether the bytes come
+/* TLS of a connection, both sides. The first byte chooses the side, whether the bytes come
  * before or after a handshake with a good peer, and in what steps; in the second case they may be
- * what the peer writes, with one byte of it changed on the way. */
+ * the peer's output, with one byte of it changed on the way. */
 #include "net/tls.h"
 
 #include "claim.h"
@@ -26,7 +26,7 @@ struct contexts {
     struct tls_context *server, *client;
 };
 
-/* ---- a server's context, and a client's that believes it ---- */
+/* ---- a server's context, and that of a client which trusts it ---- */
 
 /* The path of a file in memory that holds what `write` writes. */
 static void write_file(char path[64], EVP_PKEY *key, X509 *certificate)
@@ -78,14 +78,14 @@ static struct contexts make_contexts(void)
     return contexts;
 }
 
-/* ---- a session, what it says and what it read ---- */
+/* ---- a session, its output and its input ---- */
 
 struct side {
     struct tls_session *session;
     struct buffer out, read;
 };
 
-/* Hands it bytes as they come; each is taken, or the session is over. */
+/* Hands it bytes as they come; each is taken, or the session has ended. */
 static void give(struct side *side, const char *bytes, size_t len, size_t step)
 {
     char into[1000];
@@ -120,7 +120,7 @@ static void shake_hands(struct side *server, struct side *client)
           tls_state_of(server->session) == TLS_OPEN && tls_state_of(client->session) == TLS_OPEN);
 }
 
-/* What `from` writes comes as it was, and nothing else comes, whatever happens to it on the way. */
+/* Checks that the output of `from` arrives unchanged, and nothing else, whatever happens to it on the way. */
 static void write_through(struct side *from, struct side *to, const uint8_t *bytes, size_t len,
                           size_t step)
 {

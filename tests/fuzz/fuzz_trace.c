@@ -1,5 +1,5 @@
-/* The context of a trace: traceparent on the first line, tracestate behind it. What is read is what is
- * written, and a job's meta carries it from one end to the other. */
+/* The context of a trace: traceparent on the first line, tracestate behind it. A context that was read is written
+ * unchanged, and a job's meta carries it from one end to the other. */
 #include "trace/carry.h"
 
 #include "claim.h"

@@ -16,7 +16,7 @@ static bool lies_within(struct slice section, struct slice text)
            (section.at >= text.at && section.at + section.len <= text.at + text.len);
 }
 
-/* Is curl's part (NULL: none) what we read, but for the case of letters? */
+/* Compares curl's part (NULL: no such part) with ours, regardless of the case of letters. */
 static bool is_section(CURLU *handle, CURLUPart what, struct slice ours)
 {
     char *theirs = NULL;
@@ -45,7 +45,7 @@ static bool is_address(CURLU *handle, struct slice ours)
     return same;
 }
 
-/* One host: curl knows no lists of them. */
+/* Compares one host: curl has no lists of hosts. */
 static void ask_curl(const struct url *url, const char *text)
 {
     const struct url_host *host = &url->hosts[0];

@@ -1,8 +1,8 @@
 /*
- * Any bytes as the batches of a log file, behind a valid header: the log opens and goes on, or
- * refuses, and says the same when asked again. Where a batch's checksums are wrong they are set
- * right first, so that what is behind them is reached too. The last byte says of which format the
- * file is. Seeds: corpus/wal, bodies of small log files.
+ * Any bytes as the batches of a log file, behind a valid header: the log opens and continues, or
+ * refuses, and a repeated opening returns the same. Wrong checksums of a batch are corrected
+ * first, so that the code behind them is also reached. The last byte is the format of the
+ * file. Seeds: corpus/wal, bodies of small log files.
  */
 #include "fuzz/claim.h"
 #include "store/wal_private.h"
@@ -90,7 +90,7 @@ static void run(const uint8_t *data, size_t size, bool right)
 
     sim_fs_init(&sim, 1);
     CLAIM("an empty log opens", open_log(&sim, &records, &next, true) == 0);
-    /* As if it had not been closed in order: nothing is known to have been synced. */
+    /* As after a crash: nothing is known to have been synced. */
     struct wal_disk made = {.fs = &sim.fs, .dir = "s/wal"};
     struct wal_manifest manifest;
     int fd;

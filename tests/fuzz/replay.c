@@ -36,7 +36,7 @@ static struct {
     size_t running_len;
 } replay = {.seed = DEFAULT_SEED};
 
-/* Says what was running when the target aborted. */
+/* Prints what was running when the target aborted. */
 static void on_abort(int signal_number)
 {
     char text[512];
@@ -118,7 +118,7 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* In the order of their names, so that every machine does the same. */
+/* Runs files in the order of their names, so that every machine does the same. */
 static bool run_directory(const char *directory)
 {
     struct dirent **entries = NULL;
@@ -146,7 +146,7 @@ static bool run_path(const char *path)
     return S_ISDIR(info.st_mode) ? run_directory(path) : run_file(path);
 }
 
-/* Takes an option and its value off the front of the arguments; false where they are none. */
+/* Takes an option and its value off the front of the arguments; false for other arguments. */
 static bool take_option(int *argc, char ***argv, const char *name, uint64_t *value)
 {
     if (*argc < 2 || strcmp((*argv)[0], name) != 0)

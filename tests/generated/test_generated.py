@@ -1,4 +1,5 @@
-"""Clients that openapi-generator makes from openapi.yaml are compiled and used against a real server. What they need comes from the registries of their languages."""
+"""Clients that openapi-generator makes from openapi.yaml are compiled and used against a real server. Their packages come from the registries of
+their languages."""
 
 import base64
 import fcntl
@@ -113,7 +114,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def used(request, server, tmp_path_factory):
-    """What the program of a language saw, and its topic."""
+    """Runs the program of a language; returns its output, and its topic."""
     command, place = made(request.param)
     body = tmp_path_factory.mktemp("body") / "body"
     body.write_bytes(BODY)

@@ -1,5 +1,5 @@
-/* An assert of the library fails in a child, whose host has closed a descriptor that is the queue's: the hook hears of it, the
- * process is aborted, and standard error says something only where there is no hook. */
+/* An assert of the library fails in a child, whose host has closed a descriptor that is the queue's: the hook is called, the
+ * process is aborted, and standard error gets a text only without a hook. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void on_done(void *owner, const struct tarry_reply *reply)
     (void)reply;
 }
 
-/* Until its eventfd, which came behind the descriptor, is missed. */
+/* Runs until its eventfd, which came behind the descriptor, is missed. */
 static void host_go_wrong(void)
 {
     struct tarry_push push = TARRY_PUSH_INIT;

@@ -1,8 +1,8 @@
 /*
  * Two queues in one process whose threads are hit by signals all the time and which forks meanwhile: each job comes out
- * once, children are told and go on with queues of their own, and of signals, threads and streams the library has left what it found.
+ * once, children get an error and continue with queues of their own, and the library leaves signals, threads and streams unchanged.
  *
- *   storm [JOBS]
+ * storm [JOBS]
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <tarry.h>
 #include <unistd.h>
 
-/* There where the address sanitizer is, whoever was compiled with it: its allocator does not survive a fork while other threads
+/* Present with the address sanitizer, in any object: its allocator does not survive a fork while other threads
  * are in it. */
 extern void __asan_init(void) __attribute__((weak));
 
@@ -130,7 +130,7 @@ static int thread_count(void)
     return count;
 }
 
-/* What the process does about each signal, as one number each. */
+/* Reads the process's disposition of each signal, as one number each. */
 static void dispositions_read(void *handlers[NSIG])
 {
     for (int number = 1; number < NSIG; number++) {

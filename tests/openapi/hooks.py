@@ -1,6 +1,5 @@
-"""
-Loaded by schemathesis (SCHEMATHESIS_HOOKS). What it makes up is mostly refused, so half of what has a value that works gets one, and what that value names
-is there: calls then reach jobs, leases and topics. No take waits long. TARRY_URL is the server.
+"""Loaded by schemathesis (SCHEMATHESIS_HOOKS). Most of its invented values are rejected, so half of the parameters get a value that works, and the thing that
+it names exists: calls then reach jobs, leases and topics. No take waits long. TARRY_URL is the server.
 """
 
 import json
@@ -17,7 +16,7 @@ own = requests.Session()
 
 
 def is_to_work(name, value):
-    """For about every other value, and always the same one."""
+    """Chooses about every other value, and always the same ones."""
     return zlib.crc32(f"{name}={value!r}".encode()) % 2 == 0
 
 

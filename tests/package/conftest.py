@@ -39,7 +39,7 @@ class Builder:
     @staticmethod
     @functools.cache
     def now():
-        """As it is at the first call: every builder has the same, even if the tree changes meanwhile."""
+        """Copies the tree as it is at the first call: every builder has the same, even if the tree changes meanwhile."""
         listed = run("git", "-c", "safe.directory=*", "-C", REPO, "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
         there = "\0".join(name for name in listed.split("\0") if name and (REPO / name).is_file())
         return subprocess.run(["tar", "-C", REPO, "--null", "-T", "-", "-c"], input=there.encode(), capture_output=True, check=True).stdout
@@ -84,7 +84,7 @@ def libraries(builder, packages):
 
 @pytest.fixture(scope="session")
 def previous(directory):
-    """The .deb of the last version; None in a shallow clone, which does not have it."""
+    """Returns the .deb of the last version; None in a shallow clone, which does not have it."""
     if not PREVIOUS or run("git", "-c", "safe.directory=*", "-C", REPO, "cat-file", "-e", f"{PREVIOUS}^{{commit}}", check=False).returncode:
         return None
     builder = Builder(directory / "before", commit=PREVIOUS)

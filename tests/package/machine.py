@@ -1,6 +1,6 @@
 """A Debian of its own for the package: a debootstrapped root, and in it a systemd that is process 1 of namespaces of its own.
 
-No container engine is wanted: a root of the system is, with mount, PID, network and cgroup namespaces, and cgroup2. As a program it says whether that is so."""
+It needs no container engine, but a system with root, mount, PID, network and cgroup namespaces, and cgroup2. As a program it prints whether that is so."""
 
 import hashlib
 import os
@@ -53,7 +53,7 @@ def run(*command, check=True, seconds=300, **more):
 
 
 def mirror():
-    """Where apt takes the suite from on this machine; nothing: where debootstrap does by itself."""
+    """Returns the source of the suite in apt on this machine; nothing: debootstrap uses its own."""
     targets = run("apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", check=False).stdout
     places = [line.split()[1] for line in targets.splitlines() if line.split()[0] == SUITE]
     return places[:1]

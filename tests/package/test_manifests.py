@@ -64,7 +64,7 @@ def free_port():
 
 
 def secret(place, name, content):
-    """As the kubelet mounts it: a link to a link's directory, mode 0440."""
+    """Mounts files like the kubelet: a link to a link's directory, mode 0440."""
     (place / "..2026").mkdir(parents=True, exist_ok=True)
     (place / "..2026" / name).write_bytes(content)
     (place / "..2026" / name).chmod(0o440)

@@ -21,7 +21,7 @@ ABSOLUTE = ("/etc/tarry", "/lib/systemd/system/tarry.service", "/lib/systemd/sys
 
 
 def operations():
-    """All pages on operation."""
+    """Returns all pages on operation."""
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPO / "docs/operations").glob("*.md")))
 
 
@@ -106,7 +106,7 @@ def test_the_archive_runs_after_unpacking_and_has_unit_and_configuration(builder
 
 
 def test_two_builds_are_the_same_bytes(builder, packages, libraries, directory):
-    """In another directory, by another user with another umask, at another time."""
+    """A builder in another directory, by another user with another umask, at another time."""
     other = Builder(directory / "elsewhere/deep", user=pwd.getpwnam("daemon"), name="source", umask="077")
     other("make", "package", "RELEASE=2")
     names = [packages[1].name, *(path.name for path in libraries if "-2_" in path.name), f"tarry-{VERSION}-linux-{os.uname().machine}.tar.gz", f"tarry-{VERSION}.spdx.json"]
@@ -118,7 +118,7 @@ def test_two_builds_are_the_same_bytes(builder, packages, libraries, directory):
 
 
 def test_the_program_has_at_most_four_mib(builder, packages):
-    """With all wings; the console is 0.28 of them, as it is and packed."""
+    """Limits the size of the program with all wings; the console is 0.28 of them, plain and packed."""
     assert (builder.tree / "build-package/stripped/tarry").stat().st_size <= 4 << 20
 
 
@@ -135,7 +135,7 @@ def test_the_list_of_parts_is_spdx_and_names_linked_libraries(builder, packages,
 
 
 def test_signed_checksums_are_checked_as_documented(builder, packages):
-    """With a key that is thrown away."""
+    """Signs with a key that is thrown away."""
     place = builder.tree / "build-package"
     builder("signify-openbsd", "-G", "-n", "-p", place / "tarry.pub", "-s", "tarry.sec")
     builder("scripts/sign", "tarry.sec")
@@ -310,7 +310,7 @@ def test_a_wrong_configuration_is_not_tried_again(machine):
 
 
 def test_a_start_that_fails_for_ever_is_given_up(machine):
-    """With the unit's own numbers, but a hundredth of the time: a drop-in could only show that the retries end."""
+    """Uses the unit's own numbers, but a hundredth of the time: a drop-in could only show that the retries end."""
     burst, interval, pause = (int(show(machine, name)) if name == "StartLimitBurst" else show(machine, name)
                               for name in ("StartLimitBurst", "StartLimitIntervalUSec", "RestartUSec"))
     assert (burst, interval, pause) == (300, "11min", "2s"), "300 starts, 2 s apart, are 10 min: less than the interval, so there is an end"

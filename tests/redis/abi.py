@@ -141,7 +141,7 @@ def attempts(data):
 
 
 class Job:
-    """As take, get and list give it: id, record, try."""
+    """A job as take, get and list return it: id, record, try."""
 
     def __init__(self, ident, record, attempt, state=None):
         self.id, self.record, self.state = ident, record, state
@@ -209,7 +209,7 @@ class Topic:
 
 
 class Shard:
-    """One server's view of one shard. `check`: look for broken invariants after every call that changes something."""
+    """A server's view of one shard. `check`: look for broken invariants after every call that changes something."""
 
 
     def __init__(self, client, tag="{tarry:0}", server="0000000a", check=True):
@@ -333,7 +333,7 @@ class Shard:
             pass
 
     def get(self, topic, ident):
-        """None if it does not exist."""
+        """Returns the job; None if it does not exist."""
         answer = self.call("get", topic, ident)
         status, state, rest = unpack(">BB", answer.rest)
         assert not rest
@@ -381,14 +381,14 @@ class Shard:
         return bool(more), {answer.more[at]: Topic(answer.more[at + 1]) for at in range(0, len(answer.more), 2)}
 
     def purge(self, name, state=0, verb="purge", up_to=0, most=1000, ticket=None):
-        """One step: (status, more, affected, sequence up to which)"""
+        """Makes one step: (status, more, affected, sequence up to which)"""
         answer = self.change_call("purge", verb, name, state, up_to, most, ticket=ticket)
         *found, rest = unpack(">BBI6I6", answer.rest)
         assert not rest
         return tuple(found)
 
     def purge_all(self, name, state=0, verb="purge", most=1000):
-        """All steps, as a server takes them: how many jobs went."""
+        """Makes all steps, like a server; returns how many jobs were removed."""
         total, up_to = 0, 0
         for _ in range(100_000):
             _, more, affected, up_to = self.purge(name, state, verb, up_to, most)
@@ -447,7 +447,7 @@ class Shard:
     # ---- the keys, for tests ----
 
     def dump(self):
-        """All that is stored, but for tickets: to see that nothing changed."""
+        """Returns all stored keys except tickets: to see that nothing changed."""
         out = {}
         for key in self.client.scan_iter(self.tag + ":*", count=1000):
             if not key.startswith((self.tag + ":ticket:").encode()) and key != (self.tag + ":servers").encode():
@@ -475,7 +475,8 @@ def answer_words(answers):
 
 
 class Turn:
-    """What a turn answers: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take, `woken` topics."""
+    """The answer of turn.lua: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take,
+    `woken` topics."""
 
     def __init__(self, answer, answers, takes):
         self.now, self.next, self.next_topic, self.elements = answer.now, answer.next, answer.next_topic, answer.elements

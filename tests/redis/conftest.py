@@ -34,7 +34,7 @@ def shard(redis_server):
 
 @pytest.fixture
 def own_redis():
-    """For tests that spoil it."""
+    """A server for tests that damage it."""
     with RedisServer() as server:
         yield server
 

@@ -1,6 +1,5 @@
-"""
-What must be true of a shard between any two calls, recomputed from its keys: every job hangs in exactly one place, where its state and due want
-it; counts are what a scan finds; no key is left over. `scan` gives a sentence for each fault. Numbers by README.md of src/stores/redis/scripts.
+"""Invariants of a shard between any two calls, recomputed from its keys: every job is in exactly one place, that of its state and due
+time; counts equal the result of a scan; no key is left over. `scan` returns a sentence for each fault. Numbers by README.md of src/stores/redis/scripts.
 """
 
 import collections
@@ -31,7 +30,7 @@ def scan(client, tag):
 
 
 class _Keys:
-    """All keys of a shard, read together."""
+    """A snapshot of all keys of a shard, read together."""
 
     def __init__(self, client, tag):
         self.client, self.tag, self.faults = client, tag, []

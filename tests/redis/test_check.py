@@ -26,7 +26,7 @@ class Finding:
 
 
 class Check:
-    """All steps in the order of src/stores/redis/fsck.c. `between`: called after each step."""
+    """A check with all steps in the order of src/stores/redis/fsck.c. `between`: called after each step."""
 
     def __init__(self, shard, mode="check", most=200, shards=8, between=lambda: None):
         self.shard, self.mode, self.most, self.between = shard, mode, most, between
@@ -94,7 +94,7 @@ def records(shard):
 
 
 def must_be_mended(shard, how=MENDED, most=200):
-    """It is found, nothing is changed by that; it is mended, and then there is nothing to find. The findings."""
+    """Checks that a fault is found without a change; repairs it, and checks that nothing is left to find. Returns the findings."""
     before, kept = shard.dump(), records(shard)
     found = Check(shard, most=most).faults
     assert found and all(finding.how == TO_MEND for finding in found), found
@@ -127,7 +127,7 @@ def test_damage_is_named_and_mended_and_then_nothing_is_found(shard, damage):
 
 
 def only(findings, *words):
-    """One of them contains all of these."""
+    """Returns the findings that contain all of these words."""
     return [finding for finding in findings if all(word in repr(finding) for word in words)]
 
 
@@ -140,7 +140,7 @@ def set_hash(shard, ident, value, kind="job"):
 
 
 def add(shard, **steps):
-    """To figures of the topic."""
+    """Changes figures of the topic."""
     topic = state.topic_of(shard.client, shard.tag, "t")
     state.topic_change(shard.client, shard.tag, "t", **{figure: topic[figure] + step for figure, step in steps.items()})
 

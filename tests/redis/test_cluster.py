@@ -11,7 +11,7 @@ def shard_on(cluster, tag):
 
 
 def calls(shard, lease):
-    """Each script once: (name, call)"""
+    """Lists each script once: (name, call)"""
     return [("hello", shard.hello), ("push", lambda: shard.push("t", job("new"))), ("take", lambda: shard.take("t")),
             ("answer", lambda: shard.answer((ACK, lease.delivery))), ("change", lambda: shard.change("t", (3, "later"))), ("advance", shard.advance),
             ("get", lambda: shard.get("t", "later")), ("list", lambda: shard.list("t")), ("topic", lambda: shard.topic(4, "t")),
@@ -21,7 +21,7 @@ def calls(shard, lease):
 
 
 def content(shards):
-    """Of all nodes, whoever owns the slot."""
+    """Reads all nodes, regardless of the owner of the slot."""
     out = []
     for shard in shards:
         for key in sorted(shard.client.scan_iter(shard.tag + ":*", count=1000)):

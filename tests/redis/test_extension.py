@@ -1,4 +1,4 @@
-"""What a topic keeps for others: its extension, what its dead jobs take, and who is told when."""
+"""Data of a topic for other rooms: its extension, the bytes of its dead jobs, and the notifications about both."""
 
 import pytest
 from abi import (ACK, CANCEL, CREATED, DEAD, NACK, OK, REFUSE, RUN, TOPIC_GET, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings)
@@ -8,7 +8,7 @@ TEXT = b'{"deliver":{"to":"https://shop.example/close"}}'
 
 @pytest.fixture
 def news(shard):
-    """What was told since it was asked last."""
+    """Returns the notifications since the last call."""
     listener = shard.client.pubsub()
     listener.execute_command("SSUBSCRIBE", shard.tag + ":told")
     listener.parse_response()
@@ -83,7 +83,7 @@ def test_jobs_that_are_no_longer_dead_are_not_counted(shard, way):
     assert shard.stats("t").dead_bytes == (0 if way == "all redriven" else size_of(shard, "b"))
 
 
-# ---- who is told ----
+# ---- notifications ----
 
 def test_changed_settings_are_published_with_server_and_number(shard, news):
     shard.topic(TOPIC_PUT, "t", settings(), 1)

@@ -1,4 +1,4 @@
-"""A core that is not there: every call is refused before anything was changed, and hello makes it anew."""
+"""A missing core: every call is refused before anything was changed, and hello recreates it."""
 
 import pytest
 import redis

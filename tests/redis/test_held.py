@@ -1,4 +1,4 @@
-"""A shard whose clock stands still, for tests of users' programs: it moves only when told, and what is next is known exactly."""
+"""A shard whose clock is stopped, for tests of users' programs: it moves only on command, and the next event is known exactly."""
 
 import pytest
 import state
@@ -6,7 +6,7 @@ from abi import CANCEL, DELAYED, LEASED, NONE, READY, Shard, job
 
 START = 1_893_456_000_000  # 2030
 HOUR_MS = 3_600_000
-HELD = -(2**47)  # what a head says in place of an adjustment
+HELD = -(2**47)  # mark of a head in place of an adjustment
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What became of a job's attempts: what is added when, how much is kept, what keeps it and what ends it; and what servers of before leave behind."""
+"""The history of a job's attempts: the entries and when they are added, their limit, when the history ends; and histories left behind by older
+servers."""
 
 import pytest
 import state
@@ -154,7 +155,7 @@ def test_nothing_is_left_of_a_job_that_is_gone(shard, end):
     assert shard.get("t", "a").history == []
 
 
-# ---- what servers of before left, or wrote ----
+# ---- histories left or written by older servers ----
 
 def forget_as_before(shard, ident):
     """An ack of a server that knew nothing of histories."""

@@ -1,4 +1,4 @@
-"""Who holds a lease, and the request to cancel: in turn.lua and change.lua."""
+"""The holder of a lease, and the request to cancel: in turn.lua and change.lua."""
 
 import pytest
 from abi import ACK, CANCEL, CANCELLED, EXTEND, LEASE_ENDED, NACK, NOT_FOUND, OK, REFUSE, RETURN, job

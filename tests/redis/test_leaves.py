@@ -13,7 +13,7 @@ LEAF_MAX = int(re.search(r"^local LEAF_MAX = (\d+)", (SCRIPTS / "common" / "base
 
 @pytest.fixture
 def quiet(shard):
-    """Looked at when the test is over, not after every call."""
+    """Checks the invariants when the test has ended, not after every call."""
     shard.check = False
     return shard
 
@@ -25,7 +25,7 @@ def leaves(shard, topic="t"):
 
 
 def push_all(shard, dues, batch):
-    """At instants of the wall clock; in calls of `batch`, and packed now and then and at the end."""
+    """Pushes jobs due at times of the wall clock; in calls of `batch`, and packs them now and then and at the end."""
     draw = random.Random(batch)
     for at in range(0, len(dues), batch):
         shard.push("t", *[job(f"j{at + n}", at=due) for n, due in enumerate(dues[at:at + batch])])

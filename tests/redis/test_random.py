@@ -137,7 +137,7 @@ def test_no_sequence_of_calls_breaks_an_invariant(shard, seed):
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_each_job_ends_once_after_random_calls(shard, seed):
-    """A drain after random calls: all that is left can be taken and acked, none twice."""
+    """A drain after random calls: all remaining jobs can be taken and acked, each once."""
     actor = Actor(shard, 1000 + seed)
     shard.check = False
     for _ in range(STEPS):

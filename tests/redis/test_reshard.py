@@ -28,7 +28,7 @@ def go(shard, *verbs):
 
 
 def move_all(shard, new, most=100):
-    """As a server does it; how many jobs."""
+    """Moves jobs like a server; returns how many."""
     moved = 0
     for _ in range(10_000):
         what, page, _, kind, topic, entries = shard.leave(most)
@@ -171,7 +171,7 @@ def test_everything_moves_unchanged(shard, new):
 
 
 def test_two_jobs_with_the_same_place_are_both_listed(shard, new, redis_server):
-    """Of two shards: their numbers are their own."""
+    """Two shards have delivery numbers of their own."""
     second = Shard(redis_server.client(), tag="{tarry:1}")
     second.hello()
     at = shard.call("look").now + HOUR

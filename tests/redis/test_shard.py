@@ -257,7 +257,7 @@ def test_changes_of_the_scripts_survive_a_restart(aof):
 
 
 def test_changes_without_publish_rights_are_complete(shard):
-    """Redis 7 gives a new user no channel unless told to. News are lost then; nothing is left half done."""
+    """Redis 7 gives a new user no channel by default. Notifications are lost then; nothing is left half done."""
     shard.client.execute_command("ACL", "SETUSER", "mute", "reset", "on", ">sesame", "~*", "+@all")
     server = shard.client.connection_pool.connection_kwargs
     mute = redis.Redis(**{**server, "username": "mute", "password": "sesame"})

@@ -154,7 +154,7 @@ def test_a_repeated_take_returns_only_current_leases(shard):
 
 
 def test_a_repeated_empty_take_takes_at_most_once(shard):
-    """It left no trace the first time, so it may as well be carried out now; then its ticket counts."""
+    """A take that left no trace the first time may be carried out now; then its ticket counts."""
     ticket = shard.ticket()
     assert shard.take("t", ticket=ticket) == []
     shard.push("t", job("a"), job("b"), ticket=shard.ticket(slot=1))

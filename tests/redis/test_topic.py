@@ -181,7 +181,7 @@ def test_a_redriven_expired_job_gets_a_new_ttl(shard):
 
 @pytest.mark.parametrize("later", [settings(), settings(ttl=600_000)])
 def test_a_ttl_taken_back_or_changed_never_ends_a_lease(shard, later):
-    """What stands in the expiry by the old settings must go when the job is taken."""
+    """Entries in the expiry by the old settings must go when the job is taken."""
     shard.topic(TOPIC_PUT, "t", settings(ttl=1000), 1)
     shard.push("t", job("a"), job("b"), job("c"))
     shard.topic(TOPIC_PUT, "t", later)

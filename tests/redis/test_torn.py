@@ -10,7 +10,7 @@ CUTS = 12
 
 
 def work(shard, draw, round_number):
-    """Some of everything, in calls of several jobs each."""
+    """Makes some of everything, in calls of several jobs each."""
     topic = draw.choice("tu")
     shard.push(topic, *[job(f"{round_number}-{n}", b"x" * draw.randrange(300), delay=draw.choice((None, 1, 20, 100_000))) for n in range(draw.randrange(1, 40))])
     taken = shard.take(topic, draw.randrange(1, 30))

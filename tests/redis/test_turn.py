@@ -240,7 +240,7 @@ def test_a_take_returns_whether_its_topic_may_have_more(shard):
 
     shard.push("t", job("a", body=b"x" * 5000), job("b", body=b"x" * 5000), job("c"))
     assert left(1)
-    assert left(10, 5020)  # b alone: c would be too much
+    assert left(10, 5020)  # only b: c would be too much
     assert not left(1)
     assert not left(1) and not shard.turn(takes=[("nothing", 1)]).leaves_some[0]
     due_jobs(shard, "d", "e", "f")
@@ -248,7 +248,7 @@ def test_a_take_returns_whether_its_topic_may_have_more(shard):
     assert left(1)
     ticket = shard.ticket()
     assert not left(2, ticket=ticket)
-    assert left(2, ticket=ticket)  # asked again nobody knows what came meanwhile
+    assert left(2, ticket=ticket)  # a repeated call cannot know which jobs came meanwhile
 
 
 # ---- the mover ----
@@ -333,7 +333,7 @@ def test_a_clock_that_jumped_makes_nothing_early_in_a_turn(shard, ahead):
 
 
 def test_a_turn_that_breaks_in_the_middle_gives_no_number_twice(shard):
-    """A record nobody can read stops it: what it did before that is kept, with its numbers and counts."""
+    """An unreadable record stops it: its earlier work is kept, with its numbers and counts."""
     due_jobs(shard, "a")
     due_jobs(shard, "spoiled", "c", topic="u")
     record = shard.client.hget(f"{shard.tag}:job:u", "spoiled")
@@ -352,7 +352,7 @@ def test_a_turn_that_breaks_in_the_middle_gives_no_number_twice(shard):
 # ---- random turns ----
 
 class Turner(Actor):
-    """Who says, moves and takes by turns alone."""
+    """A server that answers, moves and takes only by turns."""
 
     def __init__(self, shard, seed):
         super().__init__(shard, seed)

@@ -1,4 +1,4 @@
-"""What a caller knows of the time: a step of the shard's clock makes nothing early in the moment before anybody noticed."""
+"""A caller's knowledge of the time: a step of the shard's clock makes nothing early in the time before a server noticed it."""
 
 import pytest
 import redis

@@ -1,9 +1,9 @@
 /*
- * Calls that cross each other and every step of what goes on behind them: few ids are pushed, taken, answered,
- * cancelled, purged and deleted with their topics while checkpoints, merges, loading and scans are under way, all of
- * them a few jobs at a time. Nobody here knows what each call must be answered. What must hold: the two parties that
- * count slots agree after every step (shard_check), each call is answered, what is shown as there can be listed, and
- * a stop or a power cut changes none of it.
+ * Calls that cross each other and every step of background work: few ids are pushed, taken, answered,
+ * cancelled, purged and deleted with their topics while checkpoints, merges, loading and scans are in progress, all of
+ * them a few jobs at a time. The test does not know the answer of each call. Invariants: the two parties that
+ * count slots agree after every step (shard_check), each call is answered, each shown job can be listed, and
+ * a stop or a power cut changes none of this.
  */
 #include "sim.h"
 
@@ -43,7 +43,7 @@ static const struct scenario churned = {.name = "churn",
 struct churn {
     struct world world;
     struct sim_fs disk;
-    struct judge judge; /* keeps the time alone */
+    struct judge judge; /* only keeps the time */
     char leases[LEASES][QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     uint32_t lease_count;
     /* The last look. */
@@ -273,7 +273,7 @@ static void churn_open(struct churn *churn)
     }
 }
 
-/* In order, or with the power gone: all was answered before. */
+/* Reopens, in order or after a power cut: all was answered before. */
 static void churn_reopen(struct churn *churn, bool in_order, uint64_t seed)
 {
     uint64_t before[TOPICS + 1];

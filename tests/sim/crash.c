@@ -49,7 +49,7 @@ static void add_figures(struct world *world)
 
 /* ---- one crash ---- */
 
-/* What is under way is asked by calls; what they may have done stays. */
+/* Checks after a crash: the effects of calls in progress may stay. */
 static void crash_judge(const struct world *world, struct judge *judge)
 {
     for (uint32_t i = 0; i < JUDGE_CALLS; i++)
@@ -88,7 +88,7 @@ static int64_t some_downtime(struct random *random)
     return (int64_t)random_below(random, most[random_below(random, 5)]);
 }
 
-/* Goes on living for a while. */
+/* Continues to live for a while. */
 static void live_on(struct world *world, uint32_t commands)
 {
     for (uint32_t i = 0; i < commands * 8 && world->figures.commands < commands; i++)

@@ -1,8 +1,8 @@
 /*
- * Every I/O, read and allocation of a short life fails once, and for ever until it is mended: no
- * crash, nothing answered OK that is not so, and service returns by itself; or, after the log
- * failed, with the next start. Where the shard asserts that memory for a word of refusal is there,
- * the process has ended: that is counted, and what it leaves is recovered from.
+ * Every I/O, read and allocation of a short life fails once, and for ever until it is repaired: no
+ * crash, no false OK, and service returns by itself; or, after the log
+ * failed, with the next start. If the shard asserts that memory for a refusal is there,
+ * the process has ended: that is counted, and the next start recovers from it.
  */
 #include "sim.h"
 
@@ -164,7 +164,7 @@ static void start_again(struct faulty *faulty, bool has_ended)
     free(world);
 }
 
-/* How many I/Os, reads, allocations there were. */
+/* Returns the number of I/Os, reads, allocations. */
 static uint64_t counted(const struct faulty *faulty)
 {
     if (faulty->fault <= FAULT_SPACE)

@@ -61,7 +61,7 @@ void judge_init(struct judge *judge)
     }
 }
 
-/* Only the guesses there are. */
+/* Copies only the guesses in use. */
 void judge_copy(struct judge *to, const struct judge *from)
 {
     memcpy(to, from, offsetof(struct judge, jobs));
@@ -253,7 +253,7 @@ static bool has_changed(enum queue_status status)
            status == QUEUE_CANCELLED;
 }
 
-/* Whether what the result tells is possible; pins it. */
+/* Returns true if the result is possible, and pins it. */
 static bool pin(const struct judge *judge, const struct op *op, struct guess *guess,
                 const struct queue_result *result)
 {
@@ -340,7 +340,7 @@ static bool is_explained(const struct judge *judge, const struct op *op, const s
     return false;
 }
 
-/* After a failed log nobody knows: it may have got there. */
+/* Ends a refused command; after a failed log its effect is unknown: it may have been stored. */
 static void end_refused(struct judge *judge, uint32_t number, enum queue_status status)
 {
     const struct op *op = &judge->ops[number];

@@ -1,10 +1,10 @@
 /*
- * judge: what may be true of every job, said naively, and whether what the shard says fits.
+ * judge: the possible states of every job, in plain form, and whether the shard's answers fit.
  *
- * Of each job it holds a few guesses. A command that is under way adds what it may make of them; a
- * reply, or a look at the job, rules guesses out. What was superseded but is not known to be
- * durable stays as a guess that a power cut brings back. So any number of commands may be under
- * way, at most one that names a job, and none else of a topic where one is for all of it.
+ * Of each job it holds a few guesses. A command in progress adds its possible results; a
+ * reply, or a look at the job, rules guesses out. A superseded state that is not known to be
+ * durable stays as a guess that a power cut brings back. So any number of commands may be in
+ * progress, at most one that names a job, and no other of a topic while one is for all of it.
  *
  * Plain values without pointers: a judge is copied whenever a crash is tried. It shares no code
  * with the engine. Violations are printed and counted.
@@ -22,9 +22,9 @@ enum { GUESS_STATES = 6 };
 struct guess {
     enum guess_state state;
     uint32_t until; /* event with which it ended; UINT32_MAX: it may be true now */
-    uint8_t op;     /* a command under way made it, plus 1; 0: none */
-    uint8_t status; /* what that command would have said */
-    bool by_time;   /* it follows from another by time alone */
+    uint8_t op;     /* made by a command in progress, plus 1; 0: by no such command */
+    uint8_t status; /* the answer that this command would have returned */
+    bool by_time;   /* it follows from another only by time */
     uint8_t grown;  /* what has been derived from it already */
     bool is_wall;   /* due */
     uint16_t priority;
@@ -63,7 +63,7 @@ struct op {
     uint32_t error;
 };
 
-/* What a push brings besides when it is due: all of it follows from its serial number. */
+/* The body of a push: all of it follows from its serial number. */
 enum { JUDGE_BODY_MAX = 800 };
 struct cargo {
     char body[JUDGE_BODY_MAX], meta[64];
@@ -84,12 +84,12 @@ struct judged {
     struct guess guesses[JUDGE_GUESSES];
 };
 
-/* Settings a topic may have: rows of a table; 0: none were put. */
+/* Settings a topic may have: rows of a table; 0: no settings were put. */
 enum { JUDGE_SETTINGS = 4 };
 struct topic_settings judge_settings(uint32_t row);
 
 struct judged_topic {
-    enum queue_topic_verb verb; /* under way for all of the topic; 0: none */
+    enum queue_topic_verb verb; /* in progress for all of the topic; 0: no command */
     enum job_state state;       /* purge */
     uint8_t row, row_wanted;
     bool paused, may_be_unknown;
@@ -122,17 +122,17 @@ const char *judge_topic_name(uint32_t topic);
 void judge_id_name(uint32_t id, char out[16]);
 
 /* ---- one job ---- */
-/* Notes a command that is given to the shard; its number. The job has none under way. */
+/* Notes a command that is given to the shard, and returns its number. The job has no other in progress. */
 uint32_t judge_begin(struct judge *judge, const struct op *op);
 void judge_end(struct judge *judge, uint32_t op, const struct queue_result *result);
 /* A refusal of the whole call. */
 void judge_refused(struct judge *judge, uint32_t op, enum queue_status status);
-/* All that was asked before the event is durable. */
+/* Notes that all commands before the event are durable. */
 void judge_durable(struct judge *judge, uint32_t event);
 /* Handed out by a take that was asked at `since`. */
 void judge_taken(struct judge *judge, const struct queue_job *job, uint32_t since, int64_t since_ms,
                  int64_t lease_ms);
-/* A take of the topic has come to nothing that we know of. */
+/* Notes a take of the topic without a known result. */
 void judge_take_lost(struct judge *judge, uint32_t topic, int64_t since_ms, int64_t lease_ms);
 /* A get that was asked at `since`; NULL: not found. */
 void judge_got(struct judge *judge, uint32_t topic, uint32_t id, const struct queue_job *job,
@@ -142,7 +142,7 @@ void judge_got(struct judge *judge, uint32_t topic, uint32_t id, const struct qu
 void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_verb verb,
                        enum job_state state, uint8_t row);
 void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status status);
-/* What the command under way for the topic makes of its jobs, if anything. */
+/* Adds the possible results of the topic's command for its jobs, if any. */
 void judge_topic_grow(struct judge *judge, uint32_t topic);
 
 /* ---- looking at everything, nothing being under way ---- */
@@ -153,7 +153,7 @@ struct look {
     bool idle;      /* all that is due has happened */
 };
 void judge_see(struct judge *judge, struct look *look, const struct queue_job *job);
-/* After every job was seen; `topics` as the shard counts them. */
+/* Checks the totals after every job was seen; `topics` as the shard counts them. */
 void judge_seen_all(struct judge *judge, const struct look *look, const struct queue_topic *topics,
                     size_t count);
 
@@ -165,9 +165,9 @@ enum { GROWN_BY_END = 1, GROWN_BY_TTL = 2, GROWN_BY_OP = 4 };
 void judge_violation(struct judge *judge, const char *rule, uint32_t topic, uint32_t id,
                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 struct guess *judge_add(struct judge *judge, struct judged *job, const struct guess *guess);
-/* All that follows by time, and by the command under way. */
+/* Adds all guesses that follow by time, and by the command in progress. */
 void judge_grow(struct judge *judge, struct judged *job, uint32_t topic);
-/* What the command makes of the guess; at most 3. False in `changes`: nothing. */
+/* The effect of the command on the guess; at most 3. False in `changes`: nothing. */
 struct outcome {
     enum queue_status status;
     bool changes;

@@ -1,11 +1,11 @@
-/* What is seen of jobs, and what a power cut leaves. */
+/* Looks at jobs, and the state after a power cut. */
 #include "judge.h"
 
 #include <stdio.h>
 
 /* ---- one job as it is shown ---- */
 
-/* What was pushed, to the byte; its serial number, 0: nothing that was ever pushed. */
+/* Returns the serial number of a pushed body, compared to the byte; 0: this was never pushed. */
 static uint32_t serial_of(struct judge *judge, const struct job *job, uint32_t topic, uint32_t id)
 {
     static struct cargo cargo;
@@ -82,8 +82,8 @@ static void pin(const struct judge *judge, struct guess *guess, const struct job
     }
 }
 
-/* `fits` tells for each guess. What does not fit has ended; where all that is seen is durable it is
- * gone for good, but for what only time may have moved on from. */
+/* Rules out guesses by `fits`. A guess that does not fit has ended; if all seen states are durable it is
+ * gone permanently, except one from which only time may have moved on. */
 static void rule_out(struct judge *judge, struct judged *job, const bool *fits, bool for_good)
 {
     bool by_time = false, current = false;
@@ -92,7 +92,7 @@ static void rule_out(struct judge *judge, struct judged *job, const bool *fits, 
         by_time |= fits[i] && job->guesses[i].by_time;
         current |= fits[i] && job->guesses[i].until == UINT32_MAX;
     }
-    /* A look at the past; or what is under way may have happened, or not yet. */
+    /* A look at the past; or the command in progress may have happened, or not yet. */
     if (!current || job->op)
         return;
     for (uint32_t i = job->count; i-- > 0;) {
@@ -194,7 +194,7 @@ static struct guess leased(const struct guess *from, const struct judge *judge, 
     return next;
 }
 
-/* 0 asks for the job's, the topic's, the default. */
+/* Returns the lease: 0 means the job's, the topic's, the default. */
 static int64_t lease_of(const struct judge *judge, const struct guess *guess, uint32_t topic,
                         int64_t lease_ms)
 {
@@ -363,7 +363,7 @@ static void check_topic(struct judge *judge, uint32_t t, const struct queue_topi
     judged->may_be_unknown = false;
 }
 
-/* One that is not known has no jobs, and lost its settings where that may be. */
+/* Checks an unknown topic: it has no jobs, and lost its settings if that is possible. */
 static void check_unknown(struct judge *judge, uint32_t t)
 {
     struct judged_topic *judged = &judge->topics[t];

@@ -1,4 +1,4 @@
-/* What a command and the passing of time make of a job: the promise, as plainly as it goes. */
+/* The effect of a command and of time on a job: the promise in the plainest form. */
 #include "judge.h"
 
 static const int64_t never_ms = INT64_MAX / 4;
@@ -28,7 +28,7 @@ static struct policy policy_of(const struct guess *guess, uint8_t row)
     return policy_resolve(&cargo.policy, &settings.policy);
 }
 
-/* Relative times run from when the command came to be carried out, which is not known. */
+/* Sets a due time: relative times run from when the command was carried out, which is unknown. */
 static void set_delay(const struct judge *judge, struct guess *guess, int64_t from_ms,
                       int64_t least_ms, int64_t most_ms)
 {
@@ -195,7 +195,7 @@ static size_t change(const struct judge *judge, const struct op *op, const struc
     else if (op->kind == OP_RESCHEDULE)
         out[0].guess = rescheduled(judge, op, guess);
     else
-        count = 1; /* run: where it is ready already nothing changes */
+        count = 1; /* run: if it is already ready, nothing changes */
     if (count) {
         due_now(judge, op, &out[0].guess);
         out[1] = (struct outcome){.status = QUEUE_OK, .changes = true, .guess = *guess};

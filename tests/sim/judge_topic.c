@@ -81,7 +81,7 @@ static bool goes_along(const struct judged_topic *of, const struct guess *guess)
            is_purged(of, guess) && is_surely_purged(of, guess);
 }
 
-/* What was to go along has, unless the clock may have moved it out of the way. */
+/* Settles a job that the topic's command included, unless the clock may have moved it out of the way. */
 static void settle(struct judge *judge, struct judged *job, uint32_t topic, bool done)
 {
     for (uint32_t i = job->count; i-- > 0;) {
@@ -108,7 +108,7 @@ void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status stat
         judge_violation(judge, "what an answer may be", topic, UINT32_MAX,
                         "topic command %d was answered %d", (int)of->verb, (int)status);
     if (status == QUEUE_UNAVAILABLE)
-        return; /* nobody knows until it has come back: the command stays under way */
+        return; /* unknown until it has come back: the command stays in progress */
     judge_topic_grow(judge, topic); /* what time has brought within reach meanwhile */
     for (uint32_t id = 0; id < JUDGE_IDS; id++)
         settle(judge, &judge->jobs[topic][id], topic, done);
@@ -123,7 +123,7 @@ void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status stat
         of->paused = false;
         of->pushed_least = of->pushed_most = 0;
     }
-    /* What was due just before may come to notice only now, by the new settings. */
+    /* Jobs due just before may be noticed only now, by the new settings. */
     for (uint32_t id = 0; done && of->verb == QUEUE_TOPIC_PUT && id < JUDGE_IDS; id++)
         for (uint32_t i = 0; i < judge->jobs[topic][id].count; i++)
             judge->jobs[topic][id].guesses[i].grown = 0;

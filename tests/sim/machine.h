@@ -1,7 +1,7 @@
 /*
- * machine: what a shard runs on in the simulation: two clocks that move when told, a reactor whose
- * turns are taken one by one, helper threads that do a work when told, chance from a seed, memory
- * that runs out when told. Doubles of base/clock.h, net/reactor.h, net/worker.h, clock watching,
+ * machine: the machine of a shard in the simulation: two clocks that move on command, a reactor whose
+ * iterations are taken one by one, helper threads that do one work on command, chance from a seed, memory
+ * that runs out on command. Doubles of base/clock.h, net/reactor.h, net/worker.h, clock watching,
  * random_u64, log_fields, and of the allocator.
  *
  * One thread. Several machines may exist (a recovery is tried in the middle of a run); one of them
@@ -29,15 +29,15 @@ void machine_fini(struct machine *machine);
 /* Something is there for the loop to do: letters, a deadline that has passed, a turn asked for. */
 bool machine_wants_turn(const struct machine *machine);
 void machine_turn(struct machine *machine);
-/* How many helpers have work; does the first work of the n-th of those. Its `done` waits in the
+/* Returns how many helpers have work; does the first work of the n-th of those. Its `done` waits in the
  * mailbox. */
 uint32_t machine_busy_workers(const struct machine *machine);
 void machine_perform(struct machine *machine, uint32_t nth);
-/* Inner clock; INT64_MAX: none is set. */
+/* Returns the deadline on the inner clock; INT64_MAX: no deadline. */
 int64_t machine_deadline_ms(const struct machine *machine);
 void machine_advance(struct machine *machine, int64_t elapsed_ms);
 
-/* ---- what is said in the log: the last lines, for a report ---- */
+/* ---- the last lines of the log, for a report ---- */
 void machine_log_show(void);
 bool machine_log_says(const char *event); /* since the last machine_log_clear */
 void machine_log_clear(void);

@@ -1,4 +1,4 @@
-/* The allocator, which refuses when told, and the log, which is kept. */
+/* The allocator, which refuses on command, and the log, which is kept. */
 #include "machine.h"
 
 #include "base/log.h"

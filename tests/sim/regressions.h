@@ -56,19 +56,19 @@ void rig_skip_to(int64_t wall_ms);
 
 /* ---- asking: each until it is answered; all of one topic ---- */
 
-/* Anything; rig.status says what came of it, and the jobs of the reply are as if taken. */
+/* Runs any command; rig.status has its result, and the jobs of the reply are as if taken. */
 void rig_ask(const struct command *command);
-/* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
+/* Pushes jobs from the id on, the i-th after `delay_ms` and i times `step_ms`. */
 void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms);
-/* The same, all after `delay_ms`. False: refused, as rig.status says. */
+/* Pushes jobs, all after `delay_ms`. False: refused, with rig.status. */
 bool rig_try_push(uint32_t first, uint32_t count, int64_t delay_ms);
-/* How many came: rig.ids, rig.due_ms and so on. */
+/* Takes jobs; returns how many came: rig.ids, rig.due_ms and so on. */
 size_t rig_take(uint32_t max);
-/* What there is, also where it has to be loaded first. */
+/* Takes all ready jobs, also those that have to be loaded first. */
 size_t rig_take_ready(uint32_t max);
-/* All of the last take. */
+/* Answers all jobs of the last take. */
 void rig_answer(enum queue_verb verb, int64_t delay_ms);
-/* Its due; rig.status says what came of it. */
+/* Returns the job's due time; rig.status has the result. */
 int64_t rig_get(uint32_t id);
 uint64_t rig_far_jobs(void);
 /* Short jobs come and go until what was there before has left the log. */
@@ -83,7 +83,7 @@ void test_an_interrupted_purge_reports_its_progress(void **state);
 /* regressions_time.c: When a job is due. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state);
 void test_a_restart_adds_nothing_to_a_delay(void **state);
-/* regressions_crowds.c: Many jobs at once: none lost, none late. */
+/* regressions_crowds.c: many jobs that are due together: no job is lost or late. */
 void test_a_stalled_consumer_loses_nothing(void **state);
 void test_a_hundred_thousand_timers_are_not_late(void **state);
 void test_many_jobs_due_in_one_second_all_come(void **state);

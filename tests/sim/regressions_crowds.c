@@ -1,4 +1,4 @@
-/* Many jobs at once: none lost, none late. */
+/* Many jobs that are due together: no job is lost or late. */
 #include "regressions.h"
 
 /* etcd 17529: a consumer that fell behind lost events that were dropped from memory. */
@@ -70,7 +70,7 @@ static void push_crowd(int64_t second_ms)
     }
 }
 
-/* All that is ready; only what nobody answered before the crash may come again. */
+/* Takes all ready jobs; only those without an answer before the crash may come again. */
 static uint32_t take_crowd(int64_t second_ms, uint32_t most, uint32_t allowed[CROWD_SECOND])
 {
     uint32_t came = 0;
@@ -124,9 +124,9 @@ void test_many_jobs_due_in_one_second_all_come(void **state)
     rig_end();
 }
 
-/* However many of a topic wait for a retry, those that are ready come. They fall due one after the
- * other, for what comes up at one moment is read at once, whatever the quota; and no checkpoint
- * comes to help: it would write what waits to a run of its own, and let it go. */
+/* However many jobs of a topic wait for a retry, the ready ones come. They fall due one after the
+ * other, because jobs of one moment are read together, whatever the quota; and no checkpoint
+ * comes to help: it would write the waiting jobs to a run of its own, and let them go. */
 void test_jobs_that_wait_for_a_retry_keep_no_ready_job_on_the_disk(void **state)
 {
     enum { JOBS = 400, STEP_MS = 20 }; /* eight times the quota; 15 in the horizon */

@@ -1,7 +1,7 @@
 /* Bits that flip in what was synced long ago. */
 #include "regressions.h"
 
-/* Every job comes as it was, or somebody says why not. */
+/* Checks that every job comes unchanged, or that the damage is reported. */
 static void open_damaged(const struct sim_fs *whole, const char *path, int64_t at)
 {
     enum { JOBS = 300 };
@@ -17,7 +17,8 @@ static void open_damaged(const struct sim_fs *whole, const char *path, int64_t a
     } else {
         for (uint32_t id = 0; id < JOBS; id++)
             if (!rig_get(id) || !rig.body_is_right[0] || rig.ids[0] != id) {
-                assert_int_equal(rig.status, QUEUE_UNAVAILABLE); /* never a wrong one, nor none */
+                assert_int_equal(rig.status,
+                                 QUEUE_UNAVAILABLE); /* never a wrong or a missing one */
                 harmed++;
             }
         if (harmed && !machine_log_says("cannot be") && !machine_log_says("damaged"))
@@ -47,7 +48,7 @@ static void flip_bits_of(const struct sim_fs *whole, const char *section, bool i
     assert_int_equal(rig.reported > 0, is_reported);
 }
 
-/* In a job's body: that job and no other. */
+/* Flips a bit in one job's body. */
 static void flip_a_bit_of_a_body(struct sim_fs *whole)
 {
     for (int i = 0; i < whole->now.count; i++) {

@@ -1,7 +1,7 @@
 /* Dead jobs, and sending them round again. */
 #include "regressions.h"
 
-/* So many that a turn's redrives have room in so small a file. */
+/* Numbers of jobs: one step's redrives have room in so small a file. */
 enum { FAR = 40, LEASED_FROM = FAR, LEASED = 10, LIST_MOST = 100 };
 
 static void give_up_after_one_attempt(void)
@@ -19,7 +19,7 @@ static void make_far_dead(void)
     assert_int_equal(rig_take_ready(FAR), FAR);
     rig_answer(QUEUE_NACK, 0);
     rig_age();
-    rig_restart(1); /* none of them is in memory */
+    rig_restart(1); /* all of them are on the disk only */
     assert_int_equal(rig_far_jobs(), FAR);
 }
 

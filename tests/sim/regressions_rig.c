@@ -30,7 +30,7 @@ const char *__asan_default_options(void)
     return "detect_leaks=0:quarantine_size_mb=8";
 }
 
-/* What judge.c asks for. */
+/* Satisfies judge.c, which needs a report. */
 void sim_report(void);
 void sim_report(void)
 {
@@ -144,7 +144,7 @@ void rig_ask(const struct command *command)
     }
 }
 
-/* So many at once. */
+/* Pushes one batch. */
 static void push_batch(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
 {
     static char ids[BATCH][16], bodies[BATCH][JUDGE_BODY_MAX];
@@ -174,7 +174,7 @@ bool rig_try_push(uint32_t first, uint32_t count, int64_t delay_ms)
     return true;
 }
 
-/* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
+/* Pushes jobs from the id on, the i-th after `delay_ms` and i times `step_ms`. */
 void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
 {
     for (uint32_t from = 0; from < count; from += BATCH) {
@@ -195,7 +195,7 @@ size_t rig_take(uint32_t max)
     return rig.taken;
 }
 
-/* What there is, also where it has to be loaded first. */
+/* Takes all ready jobs, also those that have to be loaded first. */
 size_t rig_take_ready(uint32_t max)
 {
     for (int i = 0; i < 20 && !rig_take(max); i++)
@@ -203,7 +203,7 @@ size_t rig_take_ready(uint32_t max)
     return rig.taken;
 }
 
-/* All of the last take, some at a time. */
+/* Answers all jobs of the last take, some at a time. */
 void rig_answer(enum queue_verb verb, int64_t delay_ms)
 {
     static struct queue_answer answers[BATCH];
@@ -220,7 +220,7 @@ void rig_answer(enum queue_verb verb, int64_t delay_ms)
     }
 }
 
-/* Its due; rig.status says what came of it. */
+/* Returns the job's due time; rig.status has the result. */
 int64_t rig_get(uint32_t id)
 {
     char text[16];

@@ -1,7 +1,7 @@
 /* When a job is due. */
 #include "regressions.h"
 
-/* RabbitMQ's delayed message plugin 71: such a delay wrapped, and the message came at once. */
+/* RabbitMQ's delayed message plugin 71: such a delay wrapped, and the message came immediately. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state)
 {
     const int64_t delay_ms = (1LL << 32) + 5 * SECOND_MS;
@@ -26,7 +26,7 @@ void test_a_delay_above_2_to_the_32_is_not_cut(void **state)
     rig_end();
 }
 
-/* beanstalkd 62: after a restart a delay began anew. */
+/* beanstalkd 62: after a restart a delay began again. */
 void test_a_restart_adds_nothing_to_a_delay(void **state)
 {
     int64_t near_ms, far_ms;

@@ -1,4 +1,4 @@
-/* What runs are made of. Small files and small limits, so that a few hundred commands are a long
+/* Scenarios of runs. Small files and small limits, so that a few hundred commands are a long
  * life. */
 #include "sim.h"
 

@@ -7,7 +7,7 @@
 
 #include "world.h"
 
-/* One crash of one run, or (zeroed) all of them. */
+/* A choice of one crash of one run, or (zeroed) of all. */
 struct sim_choice {
     uint64_t io; /* from 1; 0: every one */
     uint32_t damage, seed;
@@ -17,18 +17,18 @@ struct sim_totals {
     uint64_t runs, recoveries, within, twice, commands, ios, invalid, faults, aborted;
     struct world_figures figures;
     uint64_t seen[GUESS_STATES], kills_in_flight, redelivered;
-    /* witness.c: jobs found by key in runs, and looked for in vain; a filter's maybe that a look at
-     * the table settled at once; pauses of merging, and merging given up. */
+    /* witness.c: jobs found by key in runs, and searched without success; a filter's maybe that a look at
+     * the table refuted; pauses of merging, and abandoned merges. */
     uint64_t found, not_found, refuted, merges_cut, merges_abandoned;
 };
 extern struct sim_totals sim_totals;
 
-/* Says how to repeat what is being tried. */
+/* Prints how to repeat the present attempt. */
 void sim_trying(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_report(void); /* for violations and aborts */
 extern uint64_t sim_violations;
 
-const struct scenario *sim_scenario(const char *name); /* NULL: none of that name */
+const struct scenario *sim_scenario(const char *name); /* NULL: no scenario of that name */
 extern const struct scenario sim_scenarios[];
 extern const size_t sim_scenario_count;
 
@@ -47,7 +47,7 @@ void sim_crash_run(const struct sim_crashing *crashing);
 void sim_fault_runs(uint64_t seed, uint32_t runs);
 void sim_fault_run(const char *name, uint64_t seed, uint64_t at);
 
-/* So many lives, the first one with this seed. */
+/* Runs so many lives, the first one with this seed. */
 void sim_churn(uint64_t seed, uint32_t lives);
 
 #endif

@@ -10,7 +10,7 @@
 enum { STEPS_MAX = 6000, WAITS_MAX = 4000 };
 bool world_in_product;
 
-/* ---- the log is asked for room for 512 records at once, which no small file has ---- */
+/* ---- requests for room for 512 records, which no small file has ---- */
 
 int __wrap_wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
 int __real_wal_has_room(struct wal *wal, size_t bytes, enum wal_need need);
@@ -160,7 +160,7 @@ static void pass(struct world *world, int64_t ms)
     tick(world);
 }
 
-/* One of the things that are there to do; false: there is none. */
+/* Does one of the possible things; false: there is nothing to do. */
 static bool do_something(struct world *world)
 {
     uint32_t busy = machine_busy_workers(&world->machine);

@@ -1,9 +1,9 @@
 /*
- * world: a shard on a machine and a disk, the commands under way, and their judge.
+ * world: a shard on a machine and a disk, the commands in progress, and their judge.
  *
- * Things happen in it one at a time, in an order drawn from the seed: a turn of the loop, one piece
- * of one helper's work, time passing, a command. What it does depends on the seed and the scenario
- * alone.
+ * Things happen in it one at a time, in an order drawn from the seed: an iteration of the loop, one piece
+ * of one helper's work, time passing, a command. Its behaviour only depends on the seed and the
+ * scenario.
  */
 #ifndef TARRY_TESTS_SIM_WORLD_H
 #define TARRY_TESTS_SIM_WORLD_H
@@ -57,7 +57,7 @@ struct call {
     int64_t lease_ms;
 };
 
-/* What a run must have met, or it proved nothing. */
+/* Events that a run must have met, or it proved nothing. */
 struct world_figures {
     uint64_t commands, replies, checkpoints, failed_checkpoints, merges, amid_merges, reopened;
     uint64_t no_space, quiets;
@@ -73,8 +73,8 @@ struct world {
     const struct scenario *scenario;
     struct judge *judge;
     struct call calls[JUDGE_CALLS];
-    struct look *look; /* a look under way; NULL: none */
-    bool has_failed;   /* the shard said so */
+    struct look *look; /* a look in progress; NULL: no look */
+    bool has_failed;   /* reported by the shard */
     bool has_stopped;
     uint64_t asked, answered;
     uint32_t serial;
@@ -86,29 +86,29 @@ struct world {
 /* The disk and the judge are the caller's. */
 void world_init(struct world *world, const struct scenario *scenario, struct sim_fs *disk,
                 struct judge *judge, uint64_t seed, int64_t inner_ms, int64_t wall_ms);
-/* 0 or negative errno with world->error. */
+/* Opens the world; returns 0 or negative errno with world->error. */
 int world_open(struct world *world);
-/* In order: all is answered and durable. False: it does not come to an end. */
+/* Stops in order: all is answered and durable. False: it does not come to an end. */
 bool world_stop(struct world *world);
 /* The machine is gone; what was under way with it. The disk stays as it is: crash it. */
 void world_drop(struct world *world);
 
-/* One thing happens. */
+/* Makes one thing happen. */
 void world_step(struct world *world);
 /* The same, but for commands: those are the caller's. */
 void world_happen(struct world *world);
-/* Everything that can happen without time passing. False: it does not come to an end. */
+/* Makes everything happen that can without time passing. False: it does not come to an end. */
 bool world_settle(struct world *world);
-/* The same until no call is under way, with time passing where need be. */
+/* Settles until no call is in progress; lets time pass if needed. */
 bool world_quiet(struct world *world);
 /* Time passes in small steps, things happening meanwhile. */
 void world_wait(struct world *world, int64_t ms);
 /* Looks at every job and count. Straight after opening, or quiet. */
 void world_look(struct world *world, bool recovered);
-/* Gives a random command; false: there was none to give. */
+/* Gives a random command; false: no command was possible. */
 bool world_command(struct world *world);
 
-/* For directed tests: one command, until it is answered. */
+/* Runs one command until it is answered, for directed tests. */
 void world_submit(struct world *world, const struct command *command, queue_done *done,
                   void *owner);
 /* Whether anything of the product is on the stack. */

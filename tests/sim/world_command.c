@@ -65,7 +65,7 @@ static void get_answered(struct world *world, struct call *call, const struct qu
                         (int)reply->status);
 }
 
-/* What is shown by a look still under way may be older than what is durable. */
+/* Notes durable states: the result of a look in progress may be older. */
 static void note_durable(struct world *world, uint32_t since)
 {
     for (uint32_t i = 0; i < JUDGE_CALLS; i++)
@@ -177,7 +177,7 @@ static bool is_leased(const struct judged *job)
     return false;
 }
 
-/* One that we hold a lease of; now and then one that we held. */
+/* Chooses a job of which we hold a lease; now and then one of which we held a lease. */
 static bool choose_leased(struct world *world, uint32_t *topic, uint32_t *id)
 {
     uint32_t all = JUDGE_TOPICS * JUDGE_IDS, from = (uint32_t)below(world, all);

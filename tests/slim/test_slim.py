@@ -1,6 +1,6 @@
-"""Builds that are without some wings: they are made, linked with less, do what is left, and say what they are without.
+"""Builds without some wings: they link fewer libraries, keep the rest of the functions, and report the missing wings.
 
-All in one build directory, from the slimmest on: what is compiled once is compiled for all, as no file of the core knows the wings. It stays in
+All in one build directory, from the slimmest on: each file is compiled once for all, because no file of the core depends on the wings. It stays in
 build-slim/ for the next time.
 """
 
@@ -19,10 +19,10 @@ import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
 WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")
-# What a build with only these wings is linked with beside the rest, and what it must not be.
+# Libraries that a build with only these wings links, and those that it must not link.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
 BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")}
-# Unit tests of rooms that have wings, or stand where one was.
+# Unit tests of rooms that have wings, or of their replacements.
 TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", "test_target_setting", "test_text")
 
 

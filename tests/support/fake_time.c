@@ -1,12 +1,12 @@
 /*
- * fake_time: the wall clock of a program that knows nothing of it. Preloaded (LD_PRELOAD).
+ * fake_time: the wall clock of a program that is not aware of it. Preloaded (LD_PRELOAD).
  *
  * The file that TARRY_TEST_FAKE_TIME names holds one to five numbers of 8 bytes. The first:
  * microseconds since 1970; while it is 0 the clock runs. The second: by how many microseconds it is
  * then ahead of the real one. The third and fourth: by how many parts in a million it runs too
  * fast, since when (microseconds of CLOCK_MONOTONIC). The fifth: for how many microseconds the machine
- * was asleep, by which CLOCK_BOOTTIME is ahead as well. What
- * measures time that passes goes on as it does otherwise.
+ * was asleep, by which CLOCK_BOOTTIME is ahead as well. Clocks of elapsed
+ * time are otherwise unchanged.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -37,7 +37,7 @@ __attribute__((constructor)) static void begin(void)
         shared = at;
 }
 
-/* 0: the real one. */
+/* Returns the fake time; 0: the real one applies. */
 static int64_t fake_us(void)
 {
     return shared ? atomic_load(&shared->fixed_us) : 0;

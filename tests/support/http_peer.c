@@ -296,7 +296,7 @@ static void *run_connection(void *arg)
 
 /* ---- life ---- */
 
-/* Not on the heap, which tests of the other end measure. */
+/* Allocates outside of the heap, which tests of the other end measure. */
 static void *map(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

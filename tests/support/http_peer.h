@@ -1,7 +1,7 @@
 /*
- * http_peer: an endpoint for callbacks that behaves as the request's path says, mostly badly.
+ * http_peer: an endpoint for callbacks whose behaviour, mostly bad, depends on the request's path.
  *
- * Threads of its own, one a connection. http_peer_stop ends them all, whatever they are at.
+ * Threads of its own, one a connection. http_peer_stop ends them all at any point.
  */
 #ifndef TARRY_TESTS_HTTP_PEER_H
 #define TARRY_TESTS_HTTP_PEER_H
@@ -15,9 +15,9 @@ struct http_peer *http_peer_start(void);
 void http_peer_stop(struct http_peer *peer);
 
 uint16_t http_peer_port(const struct http_peer *peer);
-/* Takes connections and says nothing there: a TLS handshake that stalls. */
+/* Returns a port that accepts connections and sends nothing: a TLS handshake that stalls. */
 uint16_t http_peer_mute_port(const struct http_peer *peer);
-/* Nobody listens there. */
+/* Returns a port without a listener. */
 uint16_t http_peer_dead_port(const struct http_peer *peer);
 
 /* Requests that came whole for a path, and connections so far. */

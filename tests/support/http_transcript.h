@@ -74,7 +74,7 @@ static inline void transcript_note(struct transcript *transcript)
     buffer_append_byte(text, '\n');
 }
 
-/* One step. False: more bytes are needed, or all is over. */
+/* Makes one step. False: more bytes are needed, or the transcript has ended. */
 static inline bool transcript_step(struct transcript *transcript, char *bytes, size_t *len,
                                    size_t *at)
 {

@@ -1,16 +1,16 @@
 /*
- * io_trace: everything a program does to the files of a directory and over its sockets, in one
+ * io_trace: all operations of a program on the files of a directory and on its sockets, in one
  * order that is true. Preloaded (LD_PRELOAD); read by tests/e2e/support/io_trace.py.
  *
  *   TARRY_TEST_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
  *                        its records end, 56 bytes of nothing, the records
  *   TARRY_TEST_IO_TRACE_DIR   the directory, absolute, as the program names it. Names relative to a
  *                        descriptor of it, or of one below it, are followed
- *   TARRY_TEST_IO_TRACE_DROP  n: every n-th sync says it is done, and is not. For the trace's own tests
+ * TARRY_TEST_IO_TRACE_DROP  n: every n-th sync reports success without a sync. For the trace's own tests
  *
- * A record's place in the file is its moment. What begins something (a write, a sync, bytes to a
- * socket) is recorded before the call, what ends it after: if one record is before another, so was
- * what it tells. Names are recorded after the call.
+ * A record's place in the file is its time. The beginning of something (a write, a sync, bytes to a
+ * socket) is recorded before the call, its end after: if one record is before another, so was
+ * its event. Names are recorded after the call.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 
 enum kind {
     OPENED = 1, /* id: the handle; a: flags; text: the path */
-    WRITING,    /* id; a: offset; b: bytes; data: none where all are zeros */
+    WRITING,    /* id; a: offset; b: bytes; data: omitted if all are zeros */
     WRITTEN,    /* id; a: place of WRITING; b: result */
     SYNCING,    /* id */
     SYNCED,     /* id; a: place of SYNCING; b: result */
@@ -61,7 +61,7 @@ struct record {
 enum { HEAD_BYTES = 64, FDS = 1 << 16 };
 static const int64_t TRACE_BYTES = (int64_t)8 << 30;
 
-/* What a descriptor is: 0 not ours, FILE_BIT with its handle, or SOCKET_BIT with its connection. */
+/* Kinds of descriptors: 0 not ours, FILE_BIT with its handle, or SOCKET_BIT with its connection. */
 enum { FILE_BIT = 1 << 30, SOCKET_BIT = 1 << 29, NOTHING = 1 << 28 };
 static _Atomic uint32_t fds[FDS];
 static char *_Atomic names[FDS]; /* of descriptors of files within the directory; never freed */
@@ -118,7 +118,7 @@ static size_t bytes_of(const struct iovec *sections, int count)
     return sum;
 }
 
-/* At most `limit` bytes of the parts. Returns its place. */
+/* Writes at most `limit` bytes of the parts. Returns its place. */
 static int64_t put_sections(enum kind kind, uint32_t id, int64_t a, int64_t b,
                             const struct iovec *sections, int count, size_t limit)
 {
@@ -305,7 +305,7 @@ int accept(int fd, struct sockaddr *restrict address, socklen_t *restrict len)
 
 /* ---- writing ---- */
 
-/* `offset` -1: where the descriptor stands. */
+/* `offset` -1: at the position of the descriptor. */
 static ssize_t write_sections(int fd, const struct iovec *sections, int count, int64_t offset)
 {
     uint32_t what = what_is(fd);

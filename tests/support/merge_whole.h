@@ -5,8 +5,7 @@
 
 #include "store/keys.h"
 
-/* As keys_merger_new and all its steps. *kept: how many entries the new table has; only on success.
- */
+/* Calls keys_merger_new and all its steps. *kept: how many entries the new table has; only on success. */
 static inline int merge_whole(const struct keys_writing *writing, struct keys *const *tables,
                               size_t count,
                               bool (*keeps)(void *ctx, const struct keys_entry *entry), void *ctx,

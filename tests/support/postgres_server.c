@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As a shell runs it, in the server's directory and as its user. */
+/* Runs a command of a shell, in the server's directory and as its user. */
 static int run(const struct postgres_server *server, const char *command)
 {
     char text[1024];

@@ -1,8 +1,8 @@
 /*
- * recover: opens data directories as a server would after a crash, and says what is in them.
+ * recover: opens data directories as a server would after a crash, and reports their content.
  *
  * Reads paths from the standard input, a line each. For each, a process that lets fsck look at what
- * the crash left (where there is a MANIFEST), opens it, and ends as suddenly as the first life did;
+ * the crash left (if there is a MANIFEST), opens it, and ends as suddenly as the first life did;
  * then one that opens it again, ends in order, and lets fsck look once more. Prints
  *
  *   begin PATH
@@ -10,8 +10,8 @@
  *   fell STATUS 0: one of the processes did not come to its end
  *   end PATH
  *
- * STATUS: 0 well, 1 findings or it would not open (the text says why); of `fell` as waitpid has it.
- * `second` has no text where it is the same as the first one's. A text of an opening: a line for
+ * STATUS: 0 well, 1 findings or it would not open (with the reason in the text); of `fell` as waitpid has it.
+ * `second` has no text if it is the same as the first one's. A text of an opening: a line for
  * each topic and each job, see emit_topic and emit_job.
  */
 #include "base/buffer.h"
@@ -48,7 +48,7 @@ struct opened {
     size_t cursor_bytes;
 };
 
-/* Not the product's own hash: a fault in that would not hide here. */
+/* Computes a CRC-32, not the product's own hash: a fault in that would not hide here. */
 static uint32_t crc32_of(struct slice bytes)
 {
     static uint32_t table[256];
@@ -165,8 +165,8 @@ static void list_once(struct opened *opened)
         list_topic(opened, opened->names[i]);
 }
 
-/* Pages go on by due on the wall clock: where that is seen to step between two of them, or seems
- * to, jobs of one due may be left out. What is not stored stays away however often one looks. */
+/* Pages continue by due time on the wall clock: if that steps between two of them, or seems
+ * to, jobs of one due time may be left out. A job that is not stored stays missing however often the list is read. */
 static void list_all(struct opened *opened)
 {
     int times = 0;
@@ -253,7 +253,7 @@ static void report(int fd, const char *name, int status, const struct buffer *te
         write_whole(fd, text->at, len);
 }
 
-/* Without one, the first start did not come so far: there is nothing to check. */
+/* Returns false if the first start did not come so far: then there is nothing to check. */
 static bool has_manifest(const char *path)
 {
     char name[4096];
@@ -295,7 +295,7 @@ static void second_life(int fd, const char *path, const struct buffer *first)
     buffer_fini(&text);
 }
 
-/* All that a process of its own reports. */
+/* Runs a process and collects its whole report. */
 static void run(const char *path, const struct buffer *first, struct buffer *out)
 {
     int ends[2], status;

@@ -18,7 +18,7 @@ struct redis_cluster {
 struct redis_cluster *redis_cluster_new(uint32_t masters, uint32_t replicas, const char *preload);
 void redis_cluster_free(struct redis_cluster *cluster);
 
-/* Who serves the slot by its own word, among those that run; NULL: nobody. */
+/* Returns the running server that claims the slot; NULL: no server does. */
 struct redis_server *redis_cluster_master(struct redis_cluster *cluster, uint16_t slot);
 
 /* Moves a slot in steps, each under the control of the test: begin; keys, until it returns 0 (the

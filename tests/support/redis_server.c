@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Below the ports that the system gives to outgoing connections, with those of the bus: so nobody
+/* Ports below those that the system gives to outgoing connections, with those of the bus: so no other program
  * takes the port of a server that is down for a while. */
 enum { PORT_FIRST = 10000, PORT_LAST = 22000, BUS_ABOVE = 10000 };
 enum { TRIES = 20, START_MS = 30000, STOP_MS = 10000, LOOK_MS = 5, ASK_S = 60 };
@@ -65,7 +65,7 @@ static uint16_t free_port(const struct redis_server *server)
 
 /* ---- processes ---- */
 
-/* A shell that removes the directory when nobody holds the other end of its input any more. */
+/* Starts a shell that removes the directory when the last process with the other end of its input has ended. */
 static void start_sweeper(struct redis_server *server)
 {
     int ends[2];
@@ -108,7 +108,7 @@ static void run(const struct redis_server *server, pid_t parent)
                                                      "no", /* spins while a faked clock is behind */
                                                      "--daemonize",
                                                      "no"};
-    size_t count = 2; /* the first two are set, to nothing where there is no configuration */
+    size_t count = 2; /* the first two are set, to nothing without a configuration */
     while (words[count])
         count++;
     for (const char *const *more = server->options.words; more && *more; more++) {
@@ -143,8 +143,8 @@ static void hang_up(struct redis_server *server)
     server->asking = NULL;
 }
 
-/* Any answer but that it is loading: it may want a password. By the unix socket, which nobody else
- * has, as on the port another might answer. */
+/* Returns true for any answer except that it is loading: it may require a password. By the unix socket, which is
+ * private, because another server might answer on the port. */
 static bool answers(struct redis_server *server)
 {
     redisReply *reply = redis_server_ask(server, "PING");
@@ -154,7 +154,7 @@ static bool answers(struct redis_server *server)
     return ready;
 }
 
-/* False: it ended at once, as the port was taken meanwhile. */
+/* Starts the server. False: it ended immediately, because the port was taken meanwhile. */
 static bool launch(struct redis_server *server)
 {
     pid_t parent = getpid();

@@ -2,7 +2,7 @@
  * redis_server: a real redis-server for a test, on a free port and in a temporary directory.
  *
  * It is ready when redis_server_new returns. It and its directory go with redis_server_free, and
- * also when the test dies in any other way. What goes wrong here aborts the test and shows the
+ * also when the test dies in any other way. A failure here aborts the test and shows the
  * server's log. One thread, one that outlives the server: it dies with the thread that started it.
  */
 #ifndef TARRY_TESTS_REDIS_SERVER_H
@@ -19,7 +19,7 @@ struct redis_server_options {
      * come after ours (no snapshots, DEBUG allowed) and win. Must outlive the server. */
     const char *const *words;
     const char *preload; /* LD_PRELOAD for it, or NULL */
-    const char *config;  /* its configuration file, or NULL: Sentinel wants one */
+    const char *config;  /* its configuration file, or NULL: Sentinel requires one */
 };
 
 struct redis_server {
@@ -39,7 +39,7 @@ void redis_server_free(struct redis_server *server);
 
 /* Ends it with this signal (SIGTERM: in good order; SIGKILL), returns when it is gone. */
 void redis_server_stop(struct redis_server *server, int signal);
-/* After a stop: the same port, directory and options. */
+/* Starts it after a stop: the same port, directory and options. */
 void redis_server_start(struct redis_server *server);
 
 /* One command, waited for, by a connection of its own: as redisCommand. Free the reply. NULL: the

@@ -10,7 +10,7 @@ enum { FD_BASE = 1000 };
 
 /* ---- faults ---- */
 
-/* 0, or the errno this I/O fails with. */
+/* Counts an I/O. Returns 0, or the errno with which it fails. */
 static int count_io(struct sim_fs *sim, bool is_write)
 {
     if (sim->is_down)
@@ -181,7 +181,7 @@ static ssize_t sim_pwrite(void *ctx, int fd, const void *from, size_t len, int64
     }
     if (sim->bytes_max && grow > 0 && bytes_of_all(sim) + grow > sim->bytes_max)
         return -ENOSPC;
-    if (len > 1 && random_below(&sim->random, 8) == 0) /* a short count is no fault */
+    if (len > 1 && random_below(&sim->random, 8) == 0) /* a short count is not a fault */
         len = 1 + random_below(&sim->random, len - 1);
     put(sim, inode, from, len, offset);
     if (sim->at_io)
@@ -238,8 +238,8 @@ static int sim_truncate(void *ctx, int fd, int64_t size)
     return 0;
 }
 
-/* Zeros that reach the disk when they like, as any other write; where the power goes in the middle,
- * some of them. */
+/* Zeros a part of a file. The zeros reach the disk at any time, like other writes; if the power goes in the middle,
+ * only some of them. */
 static int sim_punch(void *ctx, int fd, int64_t offset, int64_t bytes)
 {
     struct sim_fs *sim = ctx;

@@ -64,7 +64,7 @@ struct sim_dir_names {
 /* A change of names that no fsync_dir has made durable yet. A power cut keeps the first so many of
  * them. */
 struct sim_change {
-    char gone[SIM_NAME_BYTES], made[SIM_NAME_BYTES]; /* "": none */
+    char gone[SIM_NAME_BYTES], made[SIM_NAME_BYTES]; /* "": no name */
     struct sim_inode *inode;                         /* of `made` */
 };
 
@@ -86,7 +86,7 @@ struct sim_fs {
     int fail_errno;
     uint64_t crash_at; /* 0: never */
     bool is_down;      /* the power went */
-    bool is_cold;      /* nothing is in the page cache: pread_cached says -EAGAIN */
+    bool is_cold;      /* the page cache is empty: pread_cached returns -EAGAIN */
     bool no_punch;     /* the file system cannot: -EOPNOTSUPP */
     bool no_writeback; /* the disk writes nothing on its own */
     int64_t bytes_max; /* 0: no limit on the space all files take together */
@@ -96,16 +96,16 @@ struct sim_fs {
 void sim_fs_init(struct sim_fs *sim, uint64_t seed);
 void sim_fs_fini(struct sim_fs *sim);
 
-/* What a power cut leaves. Open descriptors are gone; faults are switched off. */
+/* Cuts the power. Open descriptors are gone; faults are switched off. */
 void sim_fs_crash(struct sim_fs *sim, enum sim_damage damage);
 
-/* The bytes of a file, NULL where there is none. They may be changed: such a change is a synced
+/* Returns the bytes of a file, or NULL if it does not exist. They may be changed: such a change is a synced
  * one. */
 char *sim_fs_bytes(struct sim_fs *sim, const char *path, int64_t *size);
 void sim_fs_damage(struct sim_fs *sim, const char *path, int64_t at, unsigned char xor_with);
-/* As it stands, unsynced things and all, without open files, faults and `at_io`. */
+/* Clones the present state, including unsynced changes, without open files, faults and `at_io`. */
 void sim_fs_clone(struct sim_fs *to, const struct sim_fs *from, uint64_t seed);
-/* A whole copy of what is on `from`. Nothing may be open on either. */
+/* Makes a whole copy of `from`. No file may be open on either. */
 void sim_fs_copy(struct sim_fs *to, const struct sim_fs *from);
 
 #endif

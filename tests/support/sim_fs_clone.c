@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each inode once, however many names it has. */
+/* Clones each inode once, however many names it has. */
 static struct sim_inode *clone_of(struct sim_inode *old)
 {
     if (old && !old->clone) {

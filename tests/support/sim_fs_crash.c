@@ -1,4 +1,4 @@
-/* What a power cut leaves of the simulated disk, and looking at what is on it. */
+/* Power cuts of the simulated disk, and reads of its content. */
 #include "support/sim_fs_private.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ void sim_fs_fini(struct sim_fs *sim)
     sim_names_forget(&sim->durable, true);
 }
 
-/* Which of the unsynced sectors got there. */
+/* Chooses the unsynced sectors that reached the disk. */
 static bool is_lucky(struct sim_fs *sim, enum sim_damage damage, int64_t sector, int64_t lasting,
                      bool was_lucky)
 {
@@ -37,7 +37,7 @@ static void settle_inode(struct sim_fs *sim, struct sim_inode *inode, enum sim_d
         inode->durable_size = inode->size;
     if (damage == SIM_PREFIX)
         lasting = (int64_t)random_below(&sim->random, (uint64_t)sim_inode_sectors(inode) + 1);
-    /* What did not change stays shared. */
+    /* Unchanged inodes stay shared. */
     changed = sim_inode_is_dirty(inode) || inode->lost || inode->size != inode->durable_size;
     if (changed)
         sim_inode_reserve(inode, 0);

@@ -75,7 +75,7 @@ static bool *map_own(bool *map, size_t used, int64_t cap)
     return block_own(map, used / SIM_SECTOR_BYTES, (size_t)cap / SIM_SECTOR_BYTES);
 }
 
-/* For writing, up to `size`. */
+/* Reserves blocks for writing, up to `size`. */
 void sim_inode_reserve(struct sim_inode *inode, int64_t size)
 {
     int64_t cap = inode->cap ? inode->cap : 4096;

@@ -65,7 +65,7 @@ static void apply(struct sim_fs *sim, const struct sim_change *change)
     }
 }
 
-/* The first `count` changes; of one directory only where `dir` says so. The others stay to come. */
+/* Makes the first `count` changes durable; only of one directory if `dir` names it. The others remain pending. */
 void sim_names_settle(struct sim_fs *sim, const char *dir, int count)
 {
     int left = 0;

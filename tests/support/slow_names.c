@@ -1,5 +1,5 @@
 /*
- * slow_names: name servers that say nothing, for a program that knows nothing of it. Preloaded
+ * slow_names: silent name servers, for a program that is not aware of it. Preloaded
  * (LD_PRELOAD). Names that begin with "slow" are looked up for TARRY_TEST_SLOW_NAMES seconds and then
  * not found; those that begin with "fast" are this machine's.
  */

@@ -58,7 +58,7 @@ size_t wal_owner_body(uint32_t id, size_t body_bytes, char *into)
     return body_bytes;
 }
 
-/* Text lies in static rooms. */
+/* The text is in static buffers. */
 static struct record job_record(uint32_t id, size_t body_bytes)
 {
     static char name[32], body[BODY_BYTES_MAX];
@@ -158,7 +158,7 @@ static int write_catalog(struct wal_owner *owner)
     return result;
 }
 
-/* What it says of the log goes to the options, its jobs to `places`. 0 also where there is none. */
+/* Reads the catalog: the position of the log goes to the options, its jobs to `places`. Returns 0 also without a catalog. */
 static int read_catalog(struct wal_owner *owner)
 {
     static uint64_t numbers[CATALOG_NUMBERS_MAX];
@@ -321,7 +321,7 @@ void wal_owner_set_topic(struct wal_owner *owner, uint32_t value)
     owner->topic_value = value;
 }
 
-/* What was sealed. */
+/* Commits the sealed batch. */
 static int commit(struct wal_owner *owner)
 {
     struct wal_stats stats;
@@ -396,7 +396,7 @@ int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min)
         wal_checkpointed(owner->wal, checkpoint->before);
         owner->checkpoints++;
     }
-    checkpoint->before = 0; /* what failed is begun anew */
+    checkpoint->before = 0; /* the failed step is repeated */
     return result;
 }
 

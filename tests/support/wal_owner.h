@@ -1,13 +1,13 @@
 /*
- * wal_owner: what a shard does with its log, in small, and a judge of what comes back.
+ * wal_owner: a small model of how a shard uses its log, and a check of the recovered content.
  *
  * It pushes jobs, finishes them, writes its topic's record, all by chance from a seed, and
  * remembers every change with its batch. After each opening exactly the changes of the batches up
  * to some one must be there: no fewer than were committed, each body to the byte, nothing else.
- * What is wrong aborts.
+ * A difference aborts.
  *
- * Jobs of old files go to a catalog of its own (DIR/CATALOG, durable before the log is told), and
- * an opening begins where that says.
+ * Jobs of old files go to a catalog of its own (DIR/CATALOG, durable before the log drops them), and
+ * an opening begins at its position.
  */
 #ifndef TARRY_TESTS_WAL_OWNER_H
 #define TARRY_TESTS_WAL_OWNER_H
@@ -38,12 +38,12 @@ struct wal_owner {
     uint64_t synced_acked; /* those that a sync came after */
     uint32_t live;
     struct owner_checkpoint {
-        uint32_t before; /* 0: none is under way */
+        uint32_t before; /* 0: no batch in progress */
         uint64_t first_sequence, sequence;
         uint32_t *ids; /* live ones whose records lie in older files, or in the catalog */
         uint32_t count;
     } checkpoint;
-    bool is_dead; /* nobody knows which catalog counts */
+    bool is_dead; /* unknown which catalog counts */
 
     uint64_t syncs, refused, checkpoints;
 };
@@ -66,10 +66,10 @@ void wal_owner_set_topic(struct wal_owner *owner, uint32_t value);
 int wal_owner_commit(struct wal_owner *owner);
 /* Upkeep where it is wanted. */
 int wal_owner_upkeep(struct wal_owner *owner);
-/* A step of a checkpoint, where there is one to make of at least `files_min` files: the snapshot;
+/* Makes a step of a checkpoint, if there is one to make of at least `files_min` files: the snapshot;
  * or, once that is synced, the catalog. 0 or negative errno. */
 int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min);
-/* Some pushes and ends by chance, then a commit, upkeep and a step of a checkpoint. 0, or the first
+/* Makes some pushes and ends by chance, then a commit, upkeep and a step of a checkpoint. 0, or the first
  * error that broke the log. */
 int wal_owner_turn(struct wal_owner *owner);
 

@@ -1,6 +1,6 @@
 /*
- * peer: what a rig of our own making stands on: a server on a thread of its own, which takes
- * connections, gathers what comes and has the rig answer it.
+ * peer: the base of a rig of our own making: a server on a thread of its own, which accepts
+ * connections, gathers their bytes and has the rig answer them.
  *
  * There is one in a process. It keeps its port over stop and start.
  */
@@ -13,7 +13,7 @@
 
 enum { PEER_BYTES_MAX = 64 * 1024 };
 
-/* One connection, on the peer's thread. */
+/* A connection, on the peer's thread. */
 struct peer_talk {
     int fd;
     void *state; /* the rig's; zeroes at first */
@@ -21,13 +21,13 @@ struct peer_talk {
     char bytes[PEER_BYTES_MAX];
 };
 
-/* Answers what the bytes begin with, and says how many of them that was; 0: not all of it is there;
+/* Answers the beginning of the bytes, and returns how many of them that was; 0: it is incomplete;
  * below 0: hang up. */
 typedef ssize_t peer_answer(struct peer_talk *talk);
 
-/* It listens when this returns. */
+/* Starts the peer; it listens when this returns. */
 void peer_start(peer_answer *answer, size_t state_bytes);
-/* It and its connections are gone when this returns. */
+/* Stops the peer; it and its connections are gone when this returns. */
 void peer_stop(void);
 /* Connections are taken, bytes are read, nothing is answered. */
 void peer_stall(bool on);
@@ -36,7 +36,7 @@ size_t peer_count(void);
 /* "scheme://127.0.0.1:PORTpath"; valid until the next call. */
 const char *peer_url(const char *scheme, const char *path);
 
-/* For the rig's answer: one message more; false: the other end is gone. */
+/* Counts one message more, for the rig's answer. */
 void peer_took(void);
 bool peer_say(const struct peer_talk *talk, const void *bytes, size_t len);
 

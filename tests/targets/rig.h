@@ -1,9 +1,9 @@
 /*
  * rig: a peer of a kind of target, for the suite: a real one, on a port of its own.
  *
- * A kind adds a file rig_KIND.c and a row in rigs.c. A rig keeps its port: what is stopped and
- * started again is found at the same place. Functions fail the test where the peer does not do what
- * they say.
+ * A kind adds a file rig_KIND.c and a row in rigs.c. A rig keeps its port: after a stop and a
+ * start it is at the same place. Functions fail the test if the peer does not do as they
+ * promise.
  */
 #ifndef TARRY_TESTS_TARGETS_RIG_H
 #define TARRY_TESTS_TARGETS_RIG_H
@@ -25,7 +25,7 @@ struct target_rig {
     size_t (*count)(void);
     const char *(*to)(void);
     const char *setting; /* further members of the setting: ",\"exchange\":\"\"" */
-    /* Further lines of the policy file, such as credentials. NULL: none. */
+    /* Further lines of the policy file, such as credentials. NULL: no further lines. */
     const char *(*policy)(void);
     /* Until a message is through again after the peer came back. */
     int back_ms;

@@ -1,5 +1,5 @@
-/* A small AMQP 0-9-1 broker: greets, opens what it is asked to, confirms each publish. What a real
- * one does besides is tried in tests/e2e/delivery/test_rabbitmq.py. */
+/* A small AMQP 0-9-1 broker: greets, opens requested channels, confirms each publish. The rest of a
+ * real one is tested in tests/e2e/delivery/test_rabbitmq.py. */
 #include "peer.h"
 #include "rig.h"
 
@@ -23,7 +23,7 @@ static uint32_t read_u32(const void *at)
     return be32toh(value);
 }
 
-/* ---- what it says ---- */
+/* ---- methods to the client ---- */
 
 static bool say(const struct peer_talk *talk, uint16_t channel, uint32_t method,
                 const void *arguments, size_t bytes)
@@ -59,7 +59,7 @@ static bool confirm(struct peer_talk *talk, uint16_t channel)
     return say(talk, channel, METHOD(60, 80), arguments, sizeof arguments);
 }
 
-/* ---- what it hears ---- */
+/* ---- methods of the client ---- */
 
 static bool take_method(struct peer_talk *talk, uint16_t channel, uint32_t method)
 {

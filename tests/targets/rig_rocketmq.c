@@ -40,7 +40,7 @@ static bool say(const struct peer_talk *talk, long opaque, const char *body)
     return peer_say(talk, frame, LENGTHS + (size_t)header + len);
 }
 
-/* As a name server before 4.9.4 has it: the key of the master's address is without quotes. */
+/* Sends the route like a name server before 4.9.4: the key of the master's address is without quotes. */
 static bool say_route(const struct peer_talk *talk, long opaque)
 {
     char body[512];

@@ -1,7 +1,7 @@
 /*
- * What every kind of target promises (targets/target.h), tried with its real peer.
+ * Promises of every kind of target (targets/target.h), tried with its real peer.
  *
- *   target_suite KIND
+ * target_suite KIND
  */
 #include "base/clock.h"
 #include "guard/resolve.h"
@@ -173,7 +173,7 @@ static void strike_stage(struct stage *stage)
     free(stage);
 }
 
-/* In batches, from memory that is gone after the call. */
+/* Sends in batches, from memory that is freed after the call. */
 static void send_some(struct stage *stage, size_t count)
 {
     while (count > 0) {
@@ -227,7 +227,7 @@ static void every_message_is_reported_exactly_once(void **state)
     for (int i = 0; i < 4; i++)
         send_some(stage, 150);
     turn_until(stage, &stage->told, 600, PATIENCE_MS);
-    turn_for(stage, 50); /* none comes twice: on_reported looks */
+    turn_for(stage, 50); /* on_reported checks that each comes once */
     assert_int_equal(stage->by_outcome[TARGET_DONE], 600);
     if (!rig->reaches_nobody)
         assert_int_equal(rig->count() - before, 600);

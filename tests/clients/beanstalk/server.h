@@ -1,6 +1,6 @@
 /*
- * server: the program under test, started where beanstalkd would be: on a socket that is opened first, since whoever
- * starts it asks for its port, or connects, before the server is there. It is handed on as LISTEN_FDS has it.
+ * server: the program under test, started in place of beanstalkd: on a socket that is opened first, because its
+ * caller reads its port, or connects, before the server runs. It is handed on as LISTEN_FDS has it.
  */
 #ifndef TRY_SERVER_H
 #define TRY_SERVER_H

@@ -49,7 +49,7 @@ class Again extends Note
     }
 }
 
-/** Fails for good after so many tries. */
+/** Fails permanently after so many tries. */
 class Fails extends Note
 {
     public int $backoff = 0;

@@ -1,7 +1,6 @@
-"""
-Celery with SQS as its broker. As a module it is the application of a worker; run by itself it sends the tasks and prints their ids.
+"""Celery with SQS as its broker. As a module it is the application of a worker; run by itself it sends the tasks and prints their ids.
 
-Without the class below a task with a countdown goes at once to a worker, which holds it in memory; and kombu cuts delays down to what SQS takes.
+Without the class below a task with a countdown goes immediately to a worker, which holds it in memory; and kombu cuts delays down to the limit of SQS.
 """
 
 import json

@@ -9,8 +9,8 @@ import software.amazon.awssdk.services.sqs.SqsClient;
 import software.amazon.awssdk.services.sqs.model.*;
 
 /**
- * A message's life through the AWS SDK for Java v2, which checks the MD5 of bodies and attributes by itself; tests/e2e/support/sqs_clients.py says what it has to
- * print, and looks at the server.
+ * A message's life through the AWS SDK for Java v2, which checks the MD5 of bodies and attributes by itself; tests/e2e/support/sqs_clients.py checks its output
+ * and the server.
  */
 class Sdk {
     static final SqsClient SQS = SqsClient.builder().httpClient(UrlConnectionHttpClient.create()).build();

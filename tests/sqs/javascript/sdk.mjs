@@ -1,4 +1,4 @@
-// A message's life through the AWS SDK for JavaScript v3; tests/e2e/support/sqs_clients.py says what it has to print, and looks at the server.
+// A message's life through the AWS SDK for JavaScript v3; tests/e2e/support/sqs_clients.py checks its output and the server.
 import assert from 'node:assert/strict'
 import {
   ChangeMessageVisibilityBatchCommand, ChangeMessageVisibilityCommand, CreateQueueCommand, DeleteMessageBatchCommand, DeleteMessageCommand,

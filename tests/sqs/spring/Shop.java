@@ -13,7 +13,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.messaging.Message;
 import org.springframework.messaging.handler.annotation.Header;
 
-/** Orders by SqsTemplate, heard by @SqsListener: one fails once, one falls due while the listener polls, one in a day. */
+/** Orders by SqsTemplate, received by @SqsListener: one fails once, one falls due while the listener polls, one in a day. */
 @SpringBootApplication
 public class Shop {
     public record Order(String name, int cents) {
