@@ -570,24 +570,60 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
-/* Returns whether every member of the object is one of a batch item, including a body and a member
- * that no plain body has: an id or an option. */
-static bool is_envelope(struct json_value object)
+enum shape { SHAPE_BODY = 1, SHAPE_ENVELOPE, SHAPE_MISTAKE };
+
+static enum shape refuse_unknown_beside(struct slice name, struct http_fault *fault)
+{
+    static const char *const names[] = {"delay",     "at",           "priority", "ttl",
+                                        "lease_for", "max_attempts", "backoff",  "on_conflict",
+                                        "callback",  "id",           "topic",    "content_type",
+                                        "meta",      "body_base64",  NULL};
+    const char *quoted = http_quotable(name, 40), *nearest = text_nearest(quoted, names);
+    (void)http_fault_set(
+        fault, PROBLEM_UNKNOWN_OPTION, 0,
+        "unknown option '%s' beside 'body'%s%s%s; to push the object itself as the "
+        "body add an option, as in ?delay=0",
+        quoted, nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
+    return SHAPE_MISTAKE;
+}
+
+/* Decides whether the object is an envelope or a body. All members of an envelope are those of a
+ * batch item, with a body, and with a member that no plain body has: an id or an option. What may
+ * be an envelope with a mistake is rejected, because its delay would be lost. On SHAPE_MISTAKE
+ * *fault is set. */
+static enum shape shape_of(struct json_value object, struct http_fault *fault)
 {
     struct json_cursor cursor = {0};
     struct json_value value;
-    struct slice key;
+    struct slice key, unknown = {0};
     uint32_t seen = 0;
+    const char *due = NULL;
     bool has_options = false;
     while (json_next_member(object, &cursor, &key, &value)) {
+        struct slice name = slice_make(key.at + 1, key.len - 2);
         uint32_t member = member_of(key);
-        bool is_option = http_option_is_allowed(OPTIONS_ITEM, slice_make(key.at + 1, key.len - 2));
-        if (!member && !is_option)
-            return false;
-        seen |= member;
-        has_options = has_options || is_option;
+        if (member)
+            seen |= member;
+        else if (http_option_is_allowed(OPTIONS_ITEM, name))
+            has_options = true;
+        else if (!unknown.at)
+            unknown = name;
+        due = slice_is(name, "delay") ? "delay" : slice_is(name, "at") ? "at" : due;
     }
-    return seen & (MEMBER_BODY | MEMBER_BODY_BASE64) && (has_options || seen & MEMBER_ID);
+    if (seen & (MEMBER_BODY | MEMBER_BODY_BASE64)) {
+        if (unknown.at)
+            return refuse_unknown_beside(unknown, fault);
+        return has_options || seen & MEMBER_ID ? SHAPE_ENVELOPE : SHAPE_BODY;
+    }
+    if (!due)
+        return SHAPE_BODY;
+    (void)http_fault_set(
+        fault, PROBLEM_BAD_OPTION, 0,
+        "'%s' in a body without 'body': give it in the query, as in ?delay=30m, or "
+        "put the job's body into 'body'; to push the object itself as the body "
+        "add an option, as in ?delay=0",
+        due);
+    return SHAPE_MISTAKE;
 }
 
 /* Checks the topic of an envelope, which must be that of the path. */
@@ -605,37 +641,46 @@ static bool check_envelope(const struct http_call *call, struct queue_push *push
     return true;
 }
 
+static bool refuse_form(struct http_fault *fault)
+{
+    return http_fault_set(
+        fault, PROBLEM_BAD_OPTION, 0,
+        "the body is a form, whose fields are not options of a push: give options in the "
+        "query, as in ?delay=30m, or as JSON with 'Content-Type: application/json'; to push "
+        "the form itself give an option, as in ?delay=0");
+}
+
 /* Reads an envelope: a job without options in the request may have them in its body, as an item of
- * a batch. Storing the envelope as a body would silently lose the delay. On false, *fault is
- * set. */
+ * a batch. Storing the envelope as a body, or JSON that is cut, would silently lose the delay. On
+ * false, *fault is set. */
 static bool read_envelope(struct http_call *call, struct queue_push *push, struct http_fault *fault)
 {
     struct http_front *front = call->front;
     struct slice type = push->content_type, body = push->body;
-    bool is_form = http_media_is_form(type);
+    bool is_form = http_media_is_form(type), is_json = job_type_is_json(type);
     struct json_value object;
-    if (call->query->fields.set)
+    size_t error_at = 0;
+    if (call->query->fields.set || !body.len || (type.len && !is_form && !is_json))
         return true;
-    if ((!type.len || is_form || job_type_is_json(type)) &&
-        check_levels(body, 1, &object, NULL) == JSON_SOUND && object.kind == JSON_OBJECT) {
-        if (!is_envelope(object))
-            return true;
-        buffer_clear(&front->arena);
-        if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
-            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-        if (!parse_item(object, call->topic, push, &front->arena, &front->meta,
-                        front->shared->hooks, fault))
-            return false;
-        push->meta = buffer_slice(&front->meta);
-        return check_envelope(call, push, fault);
-    }
-    if (is_form && body.len && memchr(body.at, '=', body.len))
-        return http_fault_set(
-            fault, PROBLEM_BAD_OPTION, 0,
-            "the body is a form, whose fields are not options of a push: give options in the "
-            "query, as in ?delay=30m, or as JSON with 'Content-Type: application/json'; to push "
-            "the form itself give an option, as in ?delay=0");
-    return true;
+    enum json_finding finding = check_levels(body, 1, &object, &error_at);
+    if (finding == JSON_MALFORMED && (is_json || (is_form && body.at[0] == '{')))
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "malformed JSON at byte %zu; to push the text itself add an option, "
+                              "as in ?delay=0",
+                              error_at);
+    if (finding != JSON_SOUND || object.kind != JSON_OBJECT)
+        return !is_form || !memchr(body.at, '=', body.len) || refuse_form(fault);
+    enum shape shape = shape_of(object, fault);
+    if (shape != SHAPE_ENVELOPE)
+        return shape == SHAPE_BODY;
+    buffer_clear(&front->arena);
+    if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!parse_item(object, call->topic, push, &front->arena, &front->meta, front->shared->hooks,
+                    fault))
+        return false;
+    push->meta = buffer_slice(&front->meta);
+    return check_envelope(call, push, fault);
 }
 
 /* Reads the job from query, headers and body. */

@@ -457,12 +457,34 @@ def test_an_envelope_names_the_job_of_its_path(client):
 
 
 @pytest.mark.parametrize("query, body", [
-    ("", {"order": 5, "delay": "30m", "body": "x"}),  # a member that no option has
-    ("", {"body": "x"}), ("", {"id": "1"}), ("", {"delay": "30m"}),
-    ("?delay=0", ENVELOPE), ("?priority=3", ENVELOPE)])
+    ("", {"body": "x"}), ("", {"id": "1"}), ("", {"priority": 3, "order": 5}), ("", {"topic": "a", "body": "x"}),
+    ("?delay=0", ENVELOPE), ("?priority=3", ENVELOPE), ("?delay=0", {"dealy": "30m", "body": "x"}), ("?delay=0", {"delay": "30m", "order": 5})])
 def test_anything_but_an_envelope_is_the_body(query, body, client):
     answer = client.call("PUT", f"/v1/topics/envelopes/jobs/plain{query}", json.dumps(body).encode(), {"Content-Type": "application/json"})
     assert answer.status in (200, 201) and answer.json()["state"] == "ready" and client.get("envelopes", "plain")["body"] == body
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded", None])
+@pytest.mark.parametrize("body, code, detail", [
+    ({"dealy": "30m", "body": {"a": 1}}, "unknown_option", "unknown option 'dealy' beside 'body', did you mean 'delay'; to push the object itself as the body add an option, as in ?delay=0"),
+    ({"delay": "30m", "body": "x", "order": 5}, "unknown_option", "unknown option 'order' beside 'body'; to push"),
+    ({"author": "bo", "body": "x"}, "unknown_option", "unknown option 'author' beside 'body'"),
+    ({"delay": "30m", "order": 5}, "bad_option", "'delay' in a body without 'body': give it in the query, as in ?delay=30m"),
+    ({"at": "2030-01-01T00:00:00Z"}, "bad_option", "'at' in a body without 'body'")])
+def test_an_envelope_with_a_mistake_is_rejected(body, code, detail, content_type, client):
+    headers = {"Content-Type": content_type} if content_type else {}
+    answer = client.call("PUT", "/v1/topics/mistakes/jobs/1", json.dumps(body).encode(), headers)
+    assert (answer.status, answer.json()["code"]) == (400, code) and detail in answer.json()["detail"]
+    assert client.topics() == []
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/vnd.shop+json", "application/x-www-form-urlencoded"])
+def test_malformed_json_without_an_option_is_rejected(content_type, client):
+    headers = {"Content-Type": content_type}
+    answer = client.call("PUT", "/v1/topics/mistakes/jobs/1", b'{"delay":"30m","body":', headers)
+    assert (answer.status, answer.json()["code"]) == (400, "bad_json") and "malformed JSON at byte 22; to push the text itself add an option" in answer.json()["detail"]
+    assert client.call("PUT", "/v1/topics/mistakes/jobs/1?delay=0", b'{"delay":"30m","body":', headers).status == 201
+    assert client.call("PUT", "/v1/topics/mistakes/jobs/2", b"", headers).status == 201
 
 
 def test_a_form_is_rejected_unless_an_option_declares_it_as_the_body(client):
@@ -532,7 +554,7 @@ def test_push_and_get_have_the_same_nesting_limit(client):
     answer = client.call("PUT", "/v1/topics/t/jobs/b", levels(65), headers)
     assert (answer.status, answer.json()["limit"]) == (400, 64)
     assert client.call("PUT", "/v1/topics/t/jobs/c", levels(65), {"Content-Type": "text/plain"}).status == 201
-    assert client.call("PUT", "/v1/topics/t/jobs/d", levels(65)[:-1], headers).status == 201  # no JSON: a text, whatever it is called
+    assert client.call("PUT", "/v1/topics/t/jobs/d?delay=0", levels(65)[:-1], headers).status == 201  # no JSON: a text, whatever it is called
 
 
 @pytest.mark.parametrize("depth, result", [(64, "created"), (65, "bad_item"), (100_000, "bad_item")])
