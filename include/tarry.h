@@ -424,9 +424,9 @@ struct tarry_again {
     }
 /*
  * Acks jobs and pushes them again in one step. Each keeps its id, priority, meta and policy, and its attempts start
- * again; the job in hand does not change, and must be freed as usual. Codes: CREATED; LEASE_ENDED, BAD_OPTION: also
- * if the topic has a dedup window, which rejects finished ids, BODY_TOO_BIG, TOPIC_FULL: the topic has more jobs than
- * its max_jobs, NO_SPACE, NO_MEMORY. If rejected, nothing was changed.
+ * again; the job in hand does not change, and must be freed as usual. A dedup window does not remember these ids, and
+ * max_jobs does not apply. Codes: CREATED; CANCELLED: a cancel had been requested, so the job has ended; LEASE_ENDED,
+ * BAD_OPTION, BODY_TOO_BIG, NO_SPACE, NO_MEMORY. If rejected, nothing was changed.
  */
 int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
 

@@ -171,6 +171,17 @@ enum queue_status give_back_for(struct slice lease, int64_t delay_ms)
         (struct queue_answer){.verb = QUEUE_RETURN, .lease = lease, .delay_ms = delay_ms});
 }
 
+enum queue_status again(struct slice lease, struct queue_again again)
+{
+    return answer((struct queue_answer){.verb = QUEUE_AGAIN, .lease = lease, .again = &again});
+}
+
+enum queue_status again_in(struct slice lease, int64_t delay_ms)
+{
+    return again(lease, (struct queue_again){.when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms},
+                                             .priority = QUEUE_PRIORITY_UNSET});
+}
+
 static enum queue_status change_by(struct queue_change change)
 {
     const struct queue_reply *reply = world_change(w, &change, 1);

@@ -38,6 +38,8 @@ enum queue_status extend(struct slice lease, int64_t lease_ms);
 enum queue_status refuse(struct slice lease, const char *error); /* a final nack */
 enum queue_status give_back(struct slice lease);
 enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
+enum queue_status again(struct slice lease, struct queue_again again);
+enum queue_status again_in(struct slice lease, int64_t delay_ms); /* as it is */
 enum queue_status cancel(const char *id);
 enum queue_status cancel_dead(const char *id,
                               uint64_t delivery); /* only if it died with that one */
@@ -66,10 +68,10 @@ int64_t now_ms(void);
 /* The claims. */
 extern const struct CMUnitTest directed_push[], directed_deliver[], directed_change[],
     directed_topic[], directed_failure[], directed_event[], directed_holder[], directed_choice[],
-    directed_life[];
+    directed_life[], directed_again[], directed_once[];
 extern const size_t directed_push_count, directed_deliver_count, directed_change_count,
     directed_topic_count, directed_failure_count, directed_event_count, directed_holder_count,
-    directed_choice_count, directed_life_count;
+    directed_choice_count, directed_life_count, directed_again_count, directed_once_count;
 
 int directed_begin(void **state);
 int directed_end(void **state);

@@ -172,6 +172,8 @@ static enum queue_status answer(const struct life_answer_case *row, struct slice
         return extend(lease, 2 * LEASE_MS);
     case QUEUE_RETURN:
         return give_back_for(lease, HOUR_MS);
+    case QUEUE_AGAIN:
+        return again_in(lease, HOUR_MS);
     default:
         pass(LEASE_MS + 2);
         return QUEUE_OK;
@@ -184,6 +186,8 @@ static void answer_and_end_of_a_lease_follow_the_rules(void **state)
     for (size_t i = 0; i < LIFE_CASES(life_answer_cases); i++) {
         const struct life_answer_case *row = &life_answer_cases[i];
         struct queue_push job = a_push("a");
+        if (row->verb == QUEUE_AGAIN && w->client.driver->lacks & DRIVER_LACKS_AGAIN)
+            continue;
         begin_case();
         job.policy.max_attempts = row->last ? 1 : 5;
         job.policy.backoff =

@@ -29,7 +29,9 @@ enum {
     DRIVER_LACKS_CHOICE = 1, /* takes of a job by its id, and by priority */
     DRIVER_LACKS_FIND = 2,
     DRIVER_LACKS_NACK_PRIORITY = 4,
-    DRIVER_LACKS_CANCEL_BY_LEASE = 8
+    DRIVER_LACKS_CANCEL_BY_LEASE = 8,
+    DRIVER_LACKS_AGAIN = 16, /* pushes of a leased job again, by its lease */
+    DRIVER_LACKS_ONCE = 32
 };
 
 struct driver {

@@ -318,6 +318,7 @@ extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
 const struct driver driver_postgres = {
     .name = "postgres",
+    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
@@ -331,6 +332,7 @@ const struct driver driver_postgres = {
 
 const struct driver driver_mariadb = {
     .name = "mariadb",
+    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
@@ -344,6 +346,7 @@ const struct driver driver_mariadb = {
 
 const struct driver driver_mysql = {
     .name = "mysql",
+    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

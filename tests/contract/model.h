@@ -56,8 +56,8 @@ struct model_job {
     struct policy policy;
 };
 
-struct model_memory { /* an id that finished within its topic's dedup_window */
-    char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
+struct model_memory { /* an id that finished within its topic's dedup_window, or a `once` */
+    char topic[JOB_TOPIC_BYTES_MAX + 1], id[QUEUE_ONCE_ID_BYTES_MAX + 1];
     struct span until;
 };
 

@@ -134,13 +134,17 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     struct model_job *job = find_lease(model, answer->lease);
 
     *out = (struct model_result){0};
-    out->status = queue_check_answer(answer, &detail);
+    out->status = queue_check_answer(answer, model->body_bytes_max, &detail);
     if (!out->status && !job)
         out->status = QUEUE_LEASE_ENDED;
+    if (!out->status && answer->verb == QUEUE_AGAIN &&
+        model_is_too_far(model, &answer->again->when))
+        out->status = QUEUE_BAD_OPTION;
     if (out->status)
         return;
     memcpy(out->id, job->id, sizeof out->id);
-    if (job->cancel_requested && (answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN)) {
+    if (job->cancel_requested && (answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN ||
+                                  answer->verb == QUEUE_AGAIN)) {
         out->status = QUEUE_CANCELLED;
         model_finish(model, job, MODEL_CANCELLED);
         return;
@@ -162,8 +166,10 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     case QUEUE_RETURN:
         give_back(model, job, answer->delay_ms);
         break;
-    case QUEUE_AGAIN: /* only the library offers it */
-        assert(false);
+    case QUEUE_AGAIN:
+        model_again(model, job, answer->again);
+        model_show(job, QUEUE_CREATED, out);
+        return;
     }
     model_show(job, QUEUE_OK, out);
 }

@@ -30,20 +30,34 @@ void model_forget_old(struct model *model)
             forget(model, &model->memories[i]);
 }
 
-void model_remember(struct model *model, const struct model_job *job, int64_t window_ms)
+static void remember(struct model *model, struct slice topic, struct slice id, int64_t window_ms)
 {
     struct model_memory memory = {.until = model_after(model, window_ms, window_ms)};
 
-    memcpy(memory.topic, job->topic, sizeof memory.topic);
-    memcpy(memory.id, job->id, sizeof memory.id);
+    memcpy(memory.topic, topic.at, topic.len);
+    memcpy(memory.id, id.at, id.len);
     model->memories =
         model_grow(model->memories, model->memory_count, &model->memory_cap, sizeof memory);
     model->memories[model->memory_count++] = memory;
 }
 
-bool model_is_known(struct model *model, const struct queue_push *push, bool seems_known)
+void model_remember(struct model *model, const struct model_job *job, int64_t window_ms)
 {
-    struct model_memory *memory = find_memory(model, push->topic, push->id);
+    remember(model, slice_of(job->topic), slice_of(job->id), window_ms);
+}
+
+void model_remember_once(struct model *model, const struct queue_push *push)
+{
+    char room[QUEUE_ONCE_ID_BYTES_MAX];
+
+    if (push->once.len)
+        remember(model, push->topic, queue_once_id(push->once, room),
+                 push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS);
+}
+
+static bool knows(struct model *model, struct slice topic, struct slice id, bool seems_known)
+{
+    struct model_memory *memory = find_memory(model, topic, id);
 
     if (!memory)
         return false;
@@ -51,4 +65,13 @@ bool model_is_known(struct model *model, const struct queue_push *push, bool see
         return true;
     forget(model, memory);
     return false;
+}
+
+bool model_is_known(struct model *model, const struct queue_push *push, bool seems_known)
+{
+    char room[QUEUE_ONCE_ID_BYTES_MAX];
+
+    if (push->once.len && knows(model, push->topic, queue_once_id(push->once, room), seems_known))
+        return true;
+    return knows(model, push->topic, push->id, seems_known);
 }

@@ -20,9 +20,16 @@ void model_set_due(struct model *model, struct model_job *job, struct span due);
 /* ---- remembered ids: model_memory.c ---- */
 
 void model_remember(struct model *model, const struct model_job *job, int64_t window_ms);
-/* `seems_known`: whether it is, where the window ends this very millisecond. */
+void model_remember_once(struct model *model, const struct queue_push *push);
+/* Returns whether the id or the `once` of the push is remembered. `seems_known`: whether it is, where the window ends
+ * this very millisecond. */
 bool model_is_known(struct model *model, const struct queue_push *push, bool seems_known);
 void model_forget_old(struct model *model);
+
+/* ---- pushes: model_push.c ---- */
+
+/* Acks the leased job and pushes it again. */
+void model_again(struct model *model, struct model_job *job, const struct queue_again *again);
 
 /* ---- ends: model_end.c ---- */
 

@@ -18,11 +18,11 @@ static void set_bytes(struct model_job *job, const struct queue_push *push)
         memcpy(bytes + type_bytes, push->meta.at, meta_bytes);
     if (push->body.len)
         memcpy(bytes + type_bytes + meta_bytes, push->body.at, push->body.len);
-    free(job->bytes);
-    job->bytes = bytes;
     job->content_type = slice_make(bytes, type_bytes);
     job->meta = slice_make(bytes + type_bytes, meta_bytes);
     job->body = slice_make(bytes + type_bytes + meta_bytes, push->body.len);
+    free(job->bytes); /* the push may point into it */
+    job->bytes = bytes;
 }
 
 /* QUEUE_OK: nothing in the way. */
@@ -111,7 +111,25 @@ static void let_in(struct model *model, struct model_topic *topic, struct model_
     if (!job)
         job = add_job(model, push->topic, push->id);
     fill(model, job, push, &topic->settings);
+    model_remember_once(model, push);
     model_show(job, status, out);
+}
+
+void model_again(struct model *model, struct model_job *job, const struct queue_again *again)
+{
+    struct model_topic *topic = model_find_topic(model, slice_of(job->topic));
+    const struct queue_push push = {
+        .content_type =
+            again->has_body && again->content_type.len ? again->content_type : job->content_type,
+        .meta = job->meta,
+        .body = again->has_body ? again->body : job->body,
+        .when = again->when,
+        .priority = again->priority == QUEUE_PRIORITY_UNSET ? job->priority : again->priority,
+        .policy = job->policy};
+
+    topic->totals.acked++;
+    topic->totals.pushed++;
+    fill(model, job, &push, &topic->settings);
 }
 
 void model_push(struct model *model, const struct queue_push *push, bool seems_known,

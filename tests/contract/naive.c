@@ -108,6 +108,8 @@ void naive_push(struct queue *queue, const struct queue_push *pushes, size_t cou
         uint32_t attempt = old ? old->attempt : 0;
         struct model_result out;
 
+        if (naive->fault == FAULT_ONCE_IGNORED)
+            push.once.len = 0;
         if (push.id.len == 0) {
             ulid_write(&naive->ulid, clock_wall_ms(), made[i]);
             push.id = slice_make(made[i], ULID_BYTES);
@@ -129,8 +131,13 @@ void naive_push(struct queue *queue, const struct queue_push *pushes, size_t cou
     free(made);
 }
 
-static bool is_spoilt(struct naive *naive, struct queue_answer *answer)
+static bool is_spoilt(struct naive *naive, struct queue_answer *answer, struct queue_again *room)
 {
+    if (answer->verb == QUEUE_AGAIN && naive->fault == FAULT_AGAIN_KEEPS_BODY) {
+        *room = *answer->again;
+        room->has_body = false;
+        answer->again = room;
+    }
     answer->final &= naive->fault != FAULT_NOT_FINAL;
     answer->has_priority &= naive->fault != FAULT_NACK_PRIORITY_LOST;
     for (size_t i = 0; i < naive->model.job_count && naive->fault == FAULT_REQUEST_FORGOTTEN; i++)
@@ -153,8 +160,9 @@ void naive_answer(struct queue *queue, const struct queue_answer *answers, size_
 
     for (size_t i = 0; i < count; i++) {
         struct queue_answer answer = answers[i];
+        struct queue_again room;
 
-        if (is_spoilt(naive, &answer))
+        if (is_spoilt(naive, &answer, &room))
             answer = (struct queue_answer){.verb = QUEUE_EXTEND, .lease = answer.lease};
         model_answer(&naive->model, &answer, &outs[i]);
         naive_pin_all(naive);

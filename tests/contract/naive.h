@@ -46,6 +46,8 @@ enum fault {
     FAULT_NAMED_ORDER,
     FAULT_PICK_NOT_DUE,
     FAULT_FIND_BLIND,
+    FAULT_AGAIN_KEEPS_BODY,
+    FAULT_ONCE_IGNORED,
     FAULT_END
 };
 struct pending {

@@ -151,6 +151,22 @@ static struct queue_past any_past(struct random *random)
         .error = slice_make(error, (size_t)ONE_OF(random, 0, 0, 7, sizeof error))};
 }
 
+/* Over several shards a `once` is found only by pushes that go to the same one: of the same id, or without one. */
+static void draw_once(const struct world *world, struct random *random, struct queue_push *push)
+{
+    static const char *const onces[IDS + 1] = {"0", "1", "2", "3", "4", "order-5!", "made"};
+    bool is_split = world->client.driver->shards > 1;
+
+    push->once = push->id.len && is_split ? push->id
+                 : is_split               ? slice_of(onces[IDS])
+                                          : slice_of(onces[random_below(random, IDS + 1)]);
+    push->once_for_ms = ONE_OF(random, 0, 1, 1000, 10000, POLICY_DELAY_MS_MAX);
+    if (chance(random, 3))
+        push->once_for_ms = POLICY_DELAY_MS_MAX + 1;
+    if (chance(random, 3))
+        push->once.len = 0;
+}
+
 static struct queue_push any_push(struct world *world, struct random *random, struct buffer *meta,
                                   const char *bytes)
 {
@@ -173,6 +189,8 @@ static struct queue_push any_push(struct world *world, struct random *random, st
     }
     push.body = slice_make(bytes + random_below(random, 50),
                            (size_t)ONE_OF(random, 0, 1, 20, 200, 2000, WORLD_BODY_BYTES_MAX));
+    if (chance(random, 15) && !(world->client.driver->lacks & DRIVER_LACKS_ONCE))
+        draw_once(world, random, &push);
     if (chance(random, 3))
         make_bad(random, &push);
     return push;
@@ -257,9 +275,26 @@ static struct slice any_lease(struct world *world, struct random *random)
     return slice_of(world->leases[known - 1]);
 }
 
+static struct queue_again any_again(struct world *world, struct random *random)
+{
+    static char bytes[WORLD_BODY_BYTES_MAX + 1];
+    struct queue_again again = {.when = any_when(world, random),
+                                .priority = (int32_t)ONE_OF(random, -1, -1, 0, 100, 65535),
+                                .has_body = chance(random, 50)};
+
+    memset(bytes, (int)('a' + random_below(random, 26)), sizeof bytes);
+    again.body = slice_make(bytes, (size_t)ONE_OF(random, 0, 1, 200, WORLD_BODY_BYTES_MAX));
+    if (chance(random, 3))
+        again.body.len = sizeof bytes;
+    if (chance(random, 30))
+        again.content_type = slice_of("application/json");
+    return again;
+}
+
 static void perform_answer(struct world *world, struct random *random)
 {
     static char error[JOB_ERROR_BYTES_MAX + 50];
+    struct queue_again agains[ITEMS_MAX];
     char leases[ITEMS_MAX][QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     struct queue_answer answers[ITEMS_MAX];
     size_t count = chance(random, 25) ? 1 + random_below(random, ITEMS_MAX) : 1;
@@ -280,6 +315,11 @@ static void perform_answer(struct world *world, struct random *random)
         if (!(world->client.driver->lacks & DRIVER_LACKS_NACK_PRIORITY)) {
             answers[i].has_priority = chance(random, 25);
             answers[i].priority = (uint16_t)ONE_OF(random, 0, 99, 100, 65535);
+        }
+        if (chance(random, 20) && !(world->client.driver->lacks & DRIVER_LACKS_AGAIN)) {
+            agains[i] = any_again(world, random);
+            answers[i].verb = QUEUE_AGAIN;
+            answers[i].again = &agains[i];
         }
         if (chance(random, 2))
             answers[i].delay_ms = answers[i].lease_ms = POLICY_DELAY_MS_MAX + 1;

@@ -164,6 +164,8 @@ static int run_driver(void)
         failed += run_claims("holders", directed_holder, directed_holder_count);
         failed += run_claims("choosing", directed_choice, directed_choice_count);
         failed += run_claims("rules of a life", directed_life, directed_life_count);
+        failed += run_claims("pushing again", directed_again, directed_again_count);
+        failed += run_claims("pushing once", directed_once, directed_once_count);
     }
     failed += run_claims("random commands", random_tests, 2);
     return failed;

@@ -75,14 +75,16 @@ static const char *conflict_text(enum record_conflict on_conflict)
 void trace_push(struct world *world, const struct queue_push *push,
                 const struct queue_result *result)
 {
-    char topic[64], id[64], when[64], policy[160], text[128];
+    char topic[64], id[64], when[64], policy[160], text[128], once[64];
 
-    trace_line(world, "push %s/%s %s priority=%d%s%s body=%zu attempt=%u%s error=%zu -> %s",
+    trace_line(world,
+               "push %s/%s %s priority=%d%s%s body=%zu attempt=%u%s error=%zu once=%s for=%" PRId64
+               " -> %s",
                slice_text(topic, push->topic), slice_text(id, push->id),
                when_text(world, when, &push->when), push->priority,
                conflict_text(push->on_conflict), policy_text(policy, &push->policy), push->body.len,
                push->past.attempt, push->past.dead ? " dead" : "", push->past.error.len,
-               result_text(world, text, result));
+               slice_text(once, push->once), push->once_for_ms, result_text(world, text, result));
 }
 
 void trace_take(struct world *world, const struct queue_take *take, const struct queue_reply *reply)
@@ -107,7 +109,7 @@ void trace_take(struct world *world, const struct queue_take *take, const struct
 void trace_answer(struct world *world, const struct queue_answer *answer,
                   const struct queue_result *result)
 {
-    static const char *const verbs[] = {"?", "ack", "nack", "extend", "return"};
+    static const char *const verbs[] = {"?", "ack", "nack", "extend", "return", "again"};
     char lease[64], id[64], text[128];
 
     trace_line(

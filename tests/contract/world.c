@@ -340,7 +340,7 @@ static void check_answer(struct world *world, const struct queue_answer *answer,
 
     model_answer(&world->model, answer, &expected);
     check_result(world, "answer", at, &expected, result);
-    if (world->fault[0] || expected.status)
+    if (world->fault[0] || !queue_status_is_success(expected.status))
         return;
     if (result->id.len && !slice_is(result->id, expected.id))
         world_fail(world, "answer item %zu: the result names '%.*s' instead of '%s'", at,

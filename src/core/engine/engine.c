@@ -189,7 +189,14 @@ size_t engine_room_push(const struct queue_push *push)
 {
     enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* everything but text, and a STATE record */
     return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
-           push->body.len + push->past.error.len + JOB_ROOM;
+           push->body.len + push->past.error.len + JOB_ROOM +
+           (push->once.len ? ENGINE_STATE_BYTES_MAX : 0);
+}
+
+size_t engine_room_again(struct record_place place, const struct queue_again *again)
+{
+    return place.bytes + again->content_type.len + again->body.len +
+           (size_t)3 * ENGINE_STATE_BYTES_MAX;
 }
 
 /* Converts to a due. Relative times start from the next whole millisecond: rounded up, never early. */
@@ -251,8 +258,9 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     engine_push_key(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), now, result);
 }
 
-void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
-                     struct engine_now now, struct queue_result *result)
+/* `replaces_itself`: the job was acked to be pushed again, so a full topic has room for it. */
+static void push_stored(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                        bool replaces_itself, struct engine_now now, struct queue_result *result)
 {
     int64_t due_ms;
     bool is_wall;
@@ -272,7 +280,7 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
     struct life life =
         life_push(old ? (enum job_state)old->state : 0,
                   push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
-                  !old && engine_topic_is_full(engine, topic));
+                  !old && !replaces_itself && engine_topic_is_full(engine, topic));
     result->status = life.status;
     if (old) {
         result->state = (enum job_state)old->state;
@@ -341,6 +349,54 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
                (struct slice){0}, now);
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
+
+struct hash128 engine_once_key(const struct engine *engine, struct slice topic, struct slice once)
+{
+    char room[QUEUE_ONCE_ID_BYTES_MAX];
+    return hash_pair(topic, queue_once_id(once, room), engine->hash_seed);
+}
+
+/* Pushes a job unless its `once` was used before. The entry of the `once` is made first, because it must not fail
+ * after the push; the topic may be made by the push. */
+static __attribute__((noinline)) void push_once(struct engine *engine,
+                                                const struct queue_push *push, struct hash128 key,
+                                                struct engine_now now, struct queue_result *result)
+{
+    struct hash128 once_key = engine_once_key(engine, push->topic, push->once);
+    int64_t due_ms;
+    bool is_wall;
+    if (!when_to_due(&push->when, now, &due_ms, &is_wall)) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = "at";
+        return;
+    }
+    if (find_existing(engine, once_key, now)) {
+        result->status = life_push(JOB_FINISHED, push->on_conflict, false).status;
+        result->state = JOB_FINISHED;
+        return;
+    }
+    uint32_t id = entry_new(engine, NULL, once_key);
+    if (!id) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    push_stored(engine, push, key, false, now, result);
+    if (result->status != QUEUE_CREATED && result->status != QUEUE_REPLACED) {
+        entry_discard(engine, id);
+        return;
+    }
+    entry_at(engine, id)->topic = engine_topic_find(engine, push->topic)->id;
+    entry_remember(engine, id, push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS, now);
+}
+
+void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                     struct engine_now now, struct queue_result *result)
+{
+    if (__builtin_expect(push->once.len != 0, 0))
+        push_once(engine, push, key, now, result);
+    else
+        push_stored(engine, push, key, false, now, result);
 }
 
 /* ---- change ---- */
@@ -618,44 +674,65 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     result->cancel_requested = extra->cancel_requested;
 }
 
-/* Returns why a leased job cannot be pushed again. The push itself was checked before, and the ack makes room for
- * it. */
-static enum queue_status again_check(const struct engine *engine, const struct topic *topic,
-                                     const struct queue_push *push, struct engine_now now,
-                                     const char **detail)
+/* Returns the entry of a lease; 0: it has ended. The wheel may not have come round yet: the end of the lease counts, not
+ * when it was noticed. */
+static uint32_t find_leased(const struct engine *engine, const struct engine_lease *lease,
+                            struct engine_now now)
 {
-    int64_t due_ms;
-    bool is_wall;
-    *detail = topic->settings.dedup_window_ms                     ? "dedup_window"
-              : !when_to_due(&push->when, now, &due_ms, &is_wall) ? "at"
-                                                                  : NULL;
-    return *detail                                 ? QUEUE_BAD_OPTION
-           : engine_topic_is_beyond(engine, topic) ? QUEUE_TOPIC_FULL
-                                                   : QUEUE_OK;
+    uint32_t id = engine_index_find_lease(engine, lease);
+    bool is_over = !id || entry_lease_end_ms(engine, entry_extra(engine, entry_at(engine, id))) <=
+                              now.inner_ms;
+    return is_over ? 0 : id;
 }
 
-/* Acks and pushes a job again. The two records are in one batch of the log, so both apply or neither. */
-static void lease_again(struct engine *engine, uint32_t id, const struct queue_push *push,
-                        struct engine_now now, struct queue_result *result)
+struct record_place engine_leased(const struct engine *engine, const struct engine_lease *lease,
+                                  struct engine_now now, uint16_t *priority)
 {
-    const struct entry *entry = entry_at(engine, id);
-    result->status = again_check(engine, entry_topic(engine, entry), push, now, &result->detail);
-    if (result->status != QUEUE_OK)
+    uint32_t id = find_leased(engine, lease, now);
+    if (!id)
+        return (struct record_place){0};
+    *priority = (uint16_t)entry_at(engine, id)->priority;
+    return entry_at(engine, id)->place;
+}
+
+/* The two records are in one batch of the log, so both apply or neither. */
+void engine_again(struct engine *engine, const struct engine_lease *lease,
+                  const struct queue_push *push, struct engine_now now, struct queue_result *result)
+{
+    const struct queue_answer answer = {.verb = QUEUE_AGAIN};
+    int64_t due_ms;
+    bool is_wall;
+    uint32_t id = find_leased(engine, lease, now);
+    if (!id) {
+        result->status = QUEUE_LEASE_ENDED;
         return;
+    }
+    if (!when_to_due(&push->when, now, &due_ms, &is_wall)) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = "at";
+        return;
+    }
+    struct life life =
+        life_answer(&answer, entry_extra(engine, entry_at(engine, id))->cancel_requested);
+    result->status = life.status;
     entry_unhang(engine, id);
+    if (life.step == LIFE_CANCELLED) {
+        cancel_requested(engine, id, now);
+        return;
+    }
+    assert(life.step == LIFE_AGAIN);
     entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
-    entry_finish(engine, id, RECORD_ACKED, now);
-    engine_push(engine, push, now, result);
+    entry_finish_for(engine, id, RECORD_ACKED, 0, now);
+    push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), true, now,
+                result);
 }
 
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result)
 {
-    uint32_t id = engine_index_find_lease(engine, lease);
-    /* The wheel may not have come round yet: the lease's end counts, not when it was noticed. */
-    if (!id ||
-        entry_lease_end_ms(engine, entry_extra(engine, entry_at(engine, id))) <= now.inner_ms) {
+    uint32_t id = find_leased(engine, lease, now);
+    if (!id) {
         result->status = QUEUE_LEASE_ENDED;
         return;
     }
@@ -672,9 +749,6 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
         entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_ACKED, now);
         result->state = JOB_FINISHED;
-        return;
-    case LIFE_AGAIN:
-        lease_again(engine, id, answer->again, now, result);
         return;
     case LIFE_EXTENDED:
         lease_extend(engine, id, answer->lease_ms, now, result);

@@ -95,6 +95,7 @@ void engine_keep_leases(struct engine *engine, int64_t until_ms);
 
 enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
 size_t engine_room_push(const struct queue_push *push);
+size_t engine_room_again(struct record_place place, const struct queue_again *again);
 
 /* ---- commands: each sets *result's status, state, due_ms, lease_until_ms, detail ---- */
 
@@ -105,6 +106,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
 struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id);
 void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
                      struct engine_now now, struct queue_result *result);
+/* Returns the key under which the `once` of a push is remembered. */
+struct hash128 engine_once_key(const struct engine *engine, struct slice topic, struct slice once);
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
 
@@ -117,9 +120,21 @@ struct engine_lease {
     uint64_t key_low;
     uint64_t delivery;
 };
+/* Not for QUEUE_AGAIN. */
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result);
+
+/*
+ * Acks a job and pushes it again. The caller makes the push from the record of the job (life_again), which
+ * engine_leased finds, with its present priority; bytes 0: the lease has ended. engine_again also ends with LEASE_ENDED then. A job whose cancel
+ * was requested is cancelled instead.
+ */
+struct record_place engine_leased(const struct engine *engine, const struct engine_lease *lease,
+                                  struct engine_now now, uint16_t *priority);
+void engine_again(struct engine *engine, const struct engine_lease *lease,
+                  const struct queue_push *push, struct engine_now now,
+                  struct queue_result *result);
 
 /* The present state of a job: the place of its record, and the changes since that was written. */
 struct engine_view {

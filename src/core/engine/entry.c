@@ -565,12 +565,46 @@ void entry_forget(struct engine *engine, uint32_t id)
     engine_topic_let_go(engine, topic);
 }
 
+/* Links an entry whose DONE record is at the place, and which is remembered until then. */
+static void hang_remembered(struct engine *engine, uint32_t id, struct record_place place,
+                            int64_t until_ms, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    entry->place = place;
+    entry->state_file = 0;
+    entry->flags = 0;
+    entry->due_ms = (uint64_t)until_ms & 0xffffffffffffu;
+    entry_hang(engine, id, JOB_FINISHED, now);
+}
+
+void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    entry->sequence = ++engine->sequence & 0xffffffffffffffu;
+    struct record record = {.kind = RECORD_DONE,
+                            .done = {.key = entry->key,
+                                     .reason = RECORD_ACKED,
+                                     .carried = true, /* not an end of a job */
+                                     .remember_until_ms = now.inner_ms + 1 + for_ms,
+                                     .sequence = entry->sequence,
+                                     .topic = entry_topic(engine, entry)->name}};
+    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    hang_remembered(engine, id, place, record.done.remember_until_ms, now);
+}
+
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now)
 {
+    const struct topic *topic = entry_topic(engine, entry_at(engine, id));
+    entry_finish_for(engine, id, reason,
+                     reason == RECORD_PURGED ? 0 : topic->settings.dedup_window_ms, now);
+}
+
+void entry_finish_for(struct engine *engine, uint32_t id, enum record_reason reason,
+                      int64_t window_ms, struct engine_now now)
+{
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    int64_t window_ms = reason == RECORD_PURGED ? 0 : topic->settings.dedup_window_ms;
     struct record record = {
         .kind = RECORD_DONE,
         .from = entry_slot(entry),
@@ -587,11 +621,7 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     }
     entry_release(engine, entry);
     entry_drop_extra(engine, entry);
-    entry->place = place;
-    entry->state_file = 0;
-    entry->flags = 0;
-    entry->due_ms = (uint64_t)record.done.remember_until_ms & 0xffffffffffffu;
-    entry_hang(engine, id, JOB_FINISHED, now);
+    hang_remembered(engine, id, place, record.done.remember_until_ms, now);
 }
 
 void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_ms,

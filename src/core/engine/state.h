@@ -179,8 +179,6 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic);
 /* Returns whether the topic has reached its share of max_jobs: no new job is accepted. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
-/* Returns whether the topic exceeds its share, because the limit was lowered. */
-bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
 /* Returns the counts of a topic, of its entries and cold jobs, as they are shown; also sets *remembered. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Finds a topic, including a removed one that has slots left. */
@@ -293,6 +291,11 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
 /* Finishes a job: DONE record, totals, memory. Already unlinked. The id is remembered if its topic requires that. */
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now);
+/* Works as entry_finish, and remembers the id for that long; 0: not at all. */
+void entry_finish_for(struct engine *engine, uint32_t id, enum record_reason reason,
+                      int64_t window_ms, struct engine_now now);
+/* Remembers a `once` under its key, with its own DONE record. `id` is from entry_new. */
+void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct engine_now now);
 /* Fills an entry from a JOB record, except for its place. False: out of memory. */
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job);
 /* Sets the file of its newest STATE record. `ends`: the record holds the end of an attempt. */

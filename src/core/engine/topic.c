@@ -309,11 +309,6 @@ bool engine_topic_is_full(const struct engine *engine, const struct topic *topic
     return topic->settings.max_jobs && topic_jobs(topic) >= topic_jobs_most(engine, topic);
 }
 
-bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic)
-{
-    return topic->settings.max_jobs && topic_jobs(topic) > topic_jobs_most(engine, topic);
-}
-
 /* ---- records ---- */
 
 /* Appends the topic's record. */

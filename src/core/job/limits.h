@@ -16,6 +16,7 @@ enum {
     JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
     JOB_META_PAIRS_MAX = 32,
     JOB_CONSUMER_BYTES_MAX = 64,
+    JOB_ONCE_BYTES_MAX = JOB_ID_BYTES_MAX,
     JOB_ERROR_BYTES_MAX = 256,         /* the code that sets it truncates longer ones */
     JOB_HISTORY_MAX = 8,               /* attempts kept */
     JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; the code that sets it truncates longer ones */
@@ -43,7 +44,8 @@ enum job_limit_id {
     LIMIT_DEDUP_WINDOW,
     LIMIT_HISTORY,
     LIMIT_MAX_JOBS,
-    LIMIT_PAUSE
+    LIMIT_PAUSE,
+    LIMIT_ONCE_FOR
 };
 
 struct job_limit {
@@ -70,6 +72,7 @@ static const struct job_limit job_limits[] = {
     [LIMIT_HISTORY] = {"history", 0, POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
     [LIMIT_MAX_JOBS] = {"max_jobs", 1, (int64_t)TOPIC_JOBS_MAX, "a number from 1 to 1099511627776"},
     [LIMIT_PAUSE] = {"for", 1, POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
+    [LIMIT_ONCE_FOR] = {"once_for", 1, POLICY_DELAY_MS_MAX, "a duration from 1ms to 10 years"},
 };
 
 static inline bool job_limit_holds(enum job_limit_id id, int64_t value)

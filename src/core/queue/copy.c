@@ -43,6 +43,7 @@ static void place_push(struct space *space, struct queue_push *copy, const struc
     PLACE_SLICE(space, copy, push, meta);
     PLACE_SLICE(space, copy, push, body);
     PLACE_SLICE(space, copy, push, past.error);
+    PLACE_SLICE(space, copy, push, once);
 }
 
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
@@ -61,12 +62,14 @@ static void place_answers(struct space *space, struct command *into, const struc
         struct queue_answer *copy = copies ? &copies[i] : NULL;
         PLACE_SLICE(space, copy, &from->answers[i], lease);
         PLACE_SLICE(space, copy, &from->answers[i], error);
-        const struct queue_push *push = from->answers[i].again;
-        struct queue_push *again = push ? place(space, push, sizeof *push) : NULL;
-        if (push)
-            place_push(space, again, push);
+        const struct queue_again *again = from->answers[i].again;
+        struct queue_again *later = again ? place(space, again, sizeof *again) : NULL;
+        if (again) {
+            PLACE_SLICE(space, later, again, content_type);
+            PLACE_SLICE(space, later, again, body);
+        }
         if (copy)
-            copy->again = again;
+            copy->again = later;
     }
     if (into)
         into->answers = copies;

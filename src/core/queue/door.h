@@ -25,7 +25,8 @@ void queue_drain(struct queue *queue, bool on);
 enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_bytes_max,
                                    const char **detail);
 enum queue_status queue_check_change(const struct queue_change *change, const char **detail);
-enum queue_status queue_check_answer(const struct queue_answer *answer, const char **detail);
+enum queue_status queue_check_answer(const struct queue_answer *answer, uint64_t body_bytes_max,
+                                     const char **detail);
 enum queue_status queue_check_take(const struct queue_take *take, const char **detail);
 enum queue_status queue_check_list(const struct queue_list *list, const char **detail);
 enum queue_status queue_check_topic(const struct queue_topic_call *call, const char **detail);

@@ -424,7 +424,23 @@ static void on_info(struct queue *queue, struct queue_info *out)
     queue_info(whole_of(handover_of(queue)), out);
 }
 
-static const struct queue_ops ops = {.submit = on_submit, .watch = on_watch, .info = on_info};
+static bool is_same_part_of(const struct queue *queue, struct slice topic, struct slice id,
+                            struct slice once)
+{
+    return !queue->ops->same_part || queue->ops->same_part(queue, topic, id, once);
+}
+
+/* While there are two queues, a push with a `once` is tried in both. */
+static bool same_part(const struct queue *queue, struct slice topic, struct slice id,
+                      struct slice once)
+{
+    const struct handover *handover = (const struct handover *)(const void *)queue;
+    return is_same_part_of(handover->into, topic, id, once) &&
+           (!handover->from || is_same_part_of(handover->from, topic, id, once));
+}
+
+static const struct queue_ops ops = {
+    .submit = on_submit, .watch = on_watch, .info = on_info, .same_part = same_part};
 
 /* ---- notifications of the queues ---- */
 

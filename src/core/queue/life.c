@@ -57,8 +57,9 @@ struct life life_pick(enum job_state state)
 
 struct life life_answer(const struct queue_answer *answer, bool cancel_requested)
 {
-    bool gives_up = answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN;
-    if (gives_up && cancel_requested)
+    bool wants_more =
+        answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN || answer->verb == QUEUE_AGAIN;
+    if (wants_more && cancel_requested)
         return (struct life){QUEUE_CANCELLED, LIFE_CANCELLED};
     switch (answer->verb) {
     case QUEUE_ACK:
@@ -73,6 +74,20 @@ struct life life_answer(const struct queue_answer *answer, bool cancel_requested
         break;
     }
     return (struct life){QUEUE_OK, LIFE_EXTENDED};
+}
+
+struct queue_push life_again(const struct job *job, const struct queue_again *again)
+{
+    bool has_type = again->has_body && again->content_type.len;
+    return (struct queue_push){
+        .topic = job->topic,
+        .id = job->id,
+        .content_type = has_type ? again->content_type : job->content_type,
+        .meta = job->meta,
+        .body = again->has_body ? again->body : job->body,
+        .when = again->when,
+        .priority = again->priority == QUEUE_PRIORITY_UNSET ? job->priority : again->priority,
+        .policy = job->policy};
 }
 
 enum life_step life_fail(enum job_outcome outcome, uint32_t attempt, const struct policy *policy)

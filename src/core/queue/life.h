@@ -54,6 +54,9 @@ struct life life_pick(enum job_state state);
  * job dies. */
 struct life life_answer(const struct queue_answer *answer, bool cancel_requested);
 
+/* Returns the push of a job that is acked and pushed again. It points into the job and the answer. */
+struct queue_push life_again(const struct job *job, const struct queue_again *again);
+
 /* Returns whether a failed attempt is retried: LIFE_RETRIED or LIFE_DIED. `attempt` counts this one. The outcome is
  * that of the attempt. `policy` is resolved (policy_resolve). */
 enum life_step life_fail(enum job_outcome outcome, uint32_t attempt, const struct policy *policy);

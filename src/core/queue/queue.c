@@ -17,6 +17,14 @@ struct queue_find queue_item_name(const struct command *command, size_t i)
     }
 }
 
+struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX])
+{
+    assert(once.len && once.len <= JOB_ONCE_BYTES_MAX);
+    room[0] = ' ';
+    memcpy(room + 1, once.at, once.len);
+    return slice_make(room, 1 + once.len);
+}
+
 size_t queue_item_bytes(enum command_kind kind)
 {
     switch (kind) {

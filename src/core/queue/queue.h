@@ -34,8 +34,10 @@ enum queue_status {
     QUEUE_OK = 0,
     QUEUE_CREATED,
     QUEUE_REPLACED,
-    QUEUE_EXISTED, /* on_conflict keep, or the id finished within dedup_window: unchanged */
-    QUEUE_CANCELLED, /* cancel: the job will not be delivered; nack, return: a cancel had been requested */
+    /* Unchanged: on_conflict keep, the id finished within dedup_window, or `once` was used within its time. */
+    QUEUE_EXISTED,
+    /* cancel: the job will not be delivered; nack, return, again: a cancel had been requested */
+    QUEUE_CANCELLED,
 
     QUEUE_NOT_FOUND,   /* no such job (or finished), or no such topic */
     QUEUE_CONFLICT,    /* on_conflict reject: the id exists; result.state is its state */
@@ -90,6 +92,7 @@ struct queue_when {
 };
 
 enum { QUEUE_PRIORITY_UNSET = -1 };
+enum { QUEUE_ONCE_MS = 5 * 60 * 1000 }; /* how long a `once` is remembered by default */
 
 /* The history of a job before it was brought here (import). */
 struct queue_past {
@@ -98,6 +101,9 @@ struct queue_past {
     struct slice error; /* last error; at most JOB_ERROR_BYTES_MAX */
 };
 
+/* A push. `once` makes it idempotent: if the same `once` was used in the topic within its time, the push changes nothing
+ * and its result is EXISTED, also if that job has ended. Only a push that stores its job is remembered. Each part of a
+ * queue remembers by itself (queue_ops.same_part). */
 struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue generates one */
@@ -110,13 +116,26 @@ struct queue_push {
     enum record_conflict on_conflict; /* 0: the topic's setting */
     struct policy policy;
     struct queue_past past; /* of a job from another queue; zero: no past */
+    struct slice once;      /* 1 to JOB_ONCE_BYTES_MAX printable ASCII characters; empty: none */
+    int64_t once_for_ms;    /* how long `once` is remembered; 0: QUEUE_ONCE_MS */
+};
+
+/* What a job becomes when it is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
+ * again. */
+struct queue_again {
+    struct queue_when when;
+    int32_t priority;          /* QUEUE_PRIORITY_UNSET: as before */
+    bool has_body;             /* else body and content type stay the same */
+    struct slice content_type; /* of the new body; empty: as before */
+    struct slice body;
 };
 
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
 /* The answer of a consumer. RETURN: the job was not worked on, because the delivery did not reach its consumer or
- * the consumer returned it; the job is ready again and the attempt does not count. AGAIN: acks and pushes again in
- * one step (result CREATED), or does nothing; only in stores on this machine. */
+ * the consumer returned it; the job is ready again and the attempt does not count. AGAIN: acks the job and pushes it
+ * again in one step (result CREATED), or changes nothing. The job may come in place of itself in a full topic, and its
+ * id is not remembered. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
@@ -128,7 +147,7 @@ struct queue_answer {
     struct slice error; /* nack: reason; cut at JOB_ERROR_BYTES_MAX */
     /* extend: from now; 0: the lease time of the take (after a restart: of the job or its topic). */
     int64_t lease_ms;
-    const struct queue_push *again; /* again: of the same topic and id; no past */
+    const struct queue_again *again; /* again; else NULL */
 };
 
 #define QUEUE_DELIVERY_NONE UINT64_MAX /* the delivery of no job */
@@ -148,7 +167,7 @@ struct queue_change {
      * nothing is changed. A lease from elsewhere matches no job. Empty: no condition. */
     struct slice lease;
     /* cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
-     * extend. Every end of the lease other than an ack cancels the job. */
+     * extend. Every end of the lease other than an ack cancels the job, `again` too. */
     bool request;
 };
 
@@ -236,7 +255,8 @@ struct queue_topics_page {
 
 /* The kinds of calls, with their results:
  *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a rejection.
- *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED, CANCELLED (nack, return) or a rejection.
+ *   ANSWER   ack, nack, extend, return, again. Results OK, CREATED (again), LEASE_ENDED, CANCELLED (nack, return,
+ * again) or a rejection.
  *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE or a
  * rejection.
  *   FIND     whether such jobs exist, and their state. Results OK or NOT_FOUND.
@@ -455,6 +475,10 @@ struct queue_ops {
 
     /* Returns the properties of the queue, without waiting; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
+
+    /* Returns whether a job with this id, and a `once`, are stored in the same part of the queue. The door generates
+     * ids for which this is true. NULL: the queue has one part. */
+    bool (*same_part)(const struct queue *, struct slice topic, struct slice id, struct slice once);
 };
 
 /* Returns the time of the jobs of the queue: the wall clock, or the clock of a test. */
@@ -612,6 +636,9 @@ void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast
 
 /* Return the job that an item of a push, change or find names, and the size of an item; for implementations. */
 struct queue_find queue_item_name(const struct command *command, size_t i);
+/* Writes the name under which a `once` is remembered: with a leading blank, which no id has. */
+enum { QUEUE_ONCE_ID_BYTES_MAX = 1 + JOB_ONCE_BYTES_MAX };
+struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX]);
 size_t queue_item_bytes(enum command_kind kind);
 
 /* Sorts topics in the order of replies to TOPICS; for implementations. */

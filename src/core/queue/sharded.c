@@ -593,8 +593,17 @@ static void on_info(struct queue *queue, struct queue_info *out)
     }
 }
 
+static bool same_part(const struct queue *queue, struct slice topic, struct slice id,
+                      struct slice once)
+{
+    const struct sharded *sharded = (const struct sharded *)(const void *)queue;
+    char room[QUEUE_ONCE_ID_BYTES_MAX];
+    return sharded_part_of_job(sharded, topic, id) ==
+           sharded_part_of_job(sharded, topic, queue_once_id(once, room));
+}
+
 static const struct queue_ops sharded_ops = {
-    .submit = on_submit, .watch = on_watch, .info = on_info};
+    .submit = on_submit, .watch = on_watch, .info = on_info, .same_part = same_part};
 
 struct sharded *sharded_new(const struct sharded_options *options)
 {

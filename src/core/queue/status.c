@@ -8,7 +8,8 @@ static const struct {
     [QUEUE_OK] = {"ok", "done"},
     [QUEUE_CREATED] = {"created", "the job is new and kept"},
     [QUEUE_REPLACED] = {"replaced", "the job replaced an earlier one with the same id"},
-    [QUEUE_EXISTED] = {"existed", "the id exists already and nothing changed"},
+    [QUEUE_EXISTED] =
+        {"existed", "the job exists already, or the `once` was used before, and nothing changed"},
     [QUEUE_CANCELLED] = {"cancelled", "the job will no longer be delivered"},
     [QUEUE_NOT_FOUND] = {"not_found",
                          "there is no such job or topic, or the job has finished; check "

@@ -266,7 +266,8 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
     const struct memory_job *job = (const struct memory_job *)(const void *)from->job;
     struct queue_answer answer;
     if (answer_read(from, verb, &answer, result))
-        result->status = queue_check_answer(&answer, &result->detail);
+        result->status =
+            queue_check_answer(&answer, queue->options.body_bytes_max, &result->detail);
     if (result->status != QUEUE_OK)
         return;
     if (job)
@@ -279,7 +280,7 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
 
 /* Converts a call to push the job in hand again, like push_read. Sets `id` to the job's id. */
 static bool again_read(const struct tarry_again *from, uint64_t body_bytes_max,
-                       struct queue_push *out, struct slice *id, struct queue_result *result)
+                       struct queue_again *out, struct slice *id, struct queue_result *result)
 {
     const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
     bool has_at = from->flags & TARRY_HAS_AT;
@@ -290,19 +291,14 @@ static bool again_read(const struct tarry_again *from, uint64_t body_bytes_max,
                                                            : NULL;
     if (result->detail)
         return false;
-    const struct job *job = &mine->shown.job;
-    *out = (struct queue_push){.topic = job->topic,
-                               .id = job->id,
-                               .content_type = job->content_type,
-                               .meta = job->meta,
-                               .body = from->body ? slice_make(from->body, from->body_bytes)
-                                                  : job->body,
-                               .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
-                                        .ms = has_at ? from->at_ms : from->delay_ms},
-                               .priority = job->priority,
-                               .policy = job->policy};
-    *id = job->id;
-    result->status = queue_check_push(out, body_bytes_max, &result->detail);
+    *out = (struct queue_again){.when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
+                                         .ms = has_at ? from->at_ms : from->delay_ms},
+                                .priority = QUEUE_PRIORITY_UNSET,
+                                .has_body = from->body != NULL,
+                                .body = slice_make(from->body, from->body ? from->body_bytes : 0)};
+    *id = mine->shown.job.id;
+    const struct queue_answer answer = {.verb = QUEUE_AGAIN, .again = out};
+    result->status = queue_check_answer(&answer, body_bytes_max, &result->detail);
     if (result->status == QUEUE_OK && !mine->is_taken)
         result->status = QUEUE_LEASE_ENDED;
     return result->status == QUEUE_OK;
@@ -312,10 +308,10 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
                               struct queue_result *result)
 {
     const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
-    struct queue_push push;
+    struct queue_again again;
     struct slice id = {0};
-    if (again_read(from, queue->options.body_bytes_max, &push, &id, result))
-        memory_again(queue->memory, mine, &push, queue->now, result);
+    if (again_read(from, queue->options.body_bytes_max, &again, &id, result))
+        memory_again(queue->memory, &mine->lease, &again, queue->now, result);
     return id;
 }
 
@@ -433,11 +429,8 @@ static void items_replied(struct directory_call *call, const struct queue_reply 
         struct queue_result result = {.status = reply->status};
         if (j < reply->result_count)
             result = reply->results[j];
-        struct slice id = {0};
-        if (command->kind != COMMAND_ANSWER)
-            id = result.id;
-        else if (command->answers[j].again)
-            id = command->answers[j].again->id;
+        bool has_id = command->kind != COMMAND_ANSWER || command->answers[j].again;
+        struct slice id = has_id ? result.id : (struct slice){0};
         items_refuse(items, items->at[j], &result, id);
     }
     call->code = items->first;
@@ -447,7 +440,7 @@ static void items_replied(struct directory_call *call, const struct queue_reply 
 static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const union item *from,
                       void *into, struct queue_result *result, struct slice *id)
 {
-    struct queue_push *again = kind == TARRY_CALL_AGAIN ? &items->again[items->sent] : NULL;
+    struct queue_again *again = kind == TARRY_CALL_AGAIN ? &items->again[items->sent] : NULL;
     const int verb = kinds[kind].verb;
     bool is_good = false;
     if (kind == TARRY_CALL_PUSH) {
@@ -482,7 +475,7 @@ static bool items_make(struct lib_items *items, enum tarry_call_kind kind, size_
     if (!block)
         return false;
     items->commands = block;
-    items->again = again_bytes ? (struct queue_push *)(void *)(block + n * bytes) : items->again;
+    items->again = again_bytes ? (struct queue_again *)(void *)(block + n * bytes) : items->again;
     items->at = (uint16_t *)(void *)(block + n * (bytes + again_bytes));
     return true;
 }

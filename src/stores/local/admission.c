@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { TRIES_MAX = 8 }; /* per command: keys looked up on the loop, in memory */
+enum { KEYS_MAX = 2 * QUEUE_BATCH_MAX };
 
 /* Keys that no cold job has while the view is of this generation: a job becomes cold only by a
  * checkpoint, which changes the view. */
@@ -186,17 +187,19 @@ static bool key_is_absent(const struct absent *absent, const struct shard *shard
     return false;
 }
 
-/* Writes the keys of the jobs that are not in memory, at most QUEUE_BATCH_MAX, and returns their
+/* Writes the keys of the jobs that are not in memory, and of the `once` of pushes, at most KEYS_MAX, and returns their
  * number. */
 static size_t absent_keys(const struct shard *shard, const struct command *command,
                           struct hash128 *out, bool *knew)
 {
-    bool knows[QUEUE_BATCH_MAX];
+    bool knows[KEYS_MAX];
     size_t named = 0, count = 0;
     for (size_t i = 0; i < command_names(command); i++) {
         struct slice topic, id;
         if (command_name_at(command, i, &topic, &id))
             out[named++] = engine_key(shard->engine, topic, id);
+        if (command->kind == COMMAND_PUSH && command->pushes[i].once.len)
+            out[named++] = engine_once_key(shard->engine, topic, command->pushes[i].once);
     }
     engine_know(shard->engine, out, named, knows);
     for (size_t i = 0; i < named; i++)
@@ -348,7 +351,7 @@ static struct lookup *lookup_new(struct shard *shard, const struct command *comm
 static bool lookup_wants(struct shard *shard, const struct command *command,
                          struct queue_reply_to reply_to, const struct absent *absent)
 {
-    struct hash128 keys[QUEUE_BATCH_MAX];
+    struct hash128 keys[KEYS_MAX];
     if (depot_view(shard->depot)->run_count == 0)
         return false;
     assert(command_names(command) <= QUEUE_BATCH_MAX);

@@ -6,6 +6,7 @@
 #include "local/job_reply.h"
 #include "local/scan.h"
 #include "local/shard_feed.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -67,22 +68,80 @@ static int run_push(struct shard *shard, const struct command *command,
     return 0;
 }
 
+/* Parses the lease of an answer. Returns false if it belongs to no delivery of this shard. */
+static bool answer_lease(const struct shard *shard, const struct queue_answer *answer,
+                         struct engine_lease *lease)
+{
+    uint32_t number;
+    return lease_parse(answer->lease, &shard->options.lease_key, lease, &number) &&
+           number == shard->options.index;
+}
+
+/* Returns the most log bytes of an answer. */
+static size_t answer_room(struct shard *shard, const struct queue_answer *answer)
+{
+    struct engine_lease lease;
+    uint16_t priority;
+    if (answer->verb != QUEUE_AGAIN || !answer_lease(shard, answer, &lease))
+        return ENGINE_STATE_BYTES_MAX;
+    return engine_room_again(engine_leased(shard->engine, &lease, shard_now(shard), &priority),
+                             answer->again);
+}
+
+/* Reads the record of a leased job. It was delivered a moment ago, so it is almost always in memory or in the page
+ * cache. The bytes are copied, because the log changes while the job is pushed again. */
+static bool read_leased(struct shard *shard, struct record_place place, struct buffer *scratch,
+                        struct record *out)
+{
+    struct slice bytes = {0};
+    int failed = record_place_is_run(place)
+                     ? depot_read(depot_view(shard->depot), place, true, scratch, &bytes)
+                     : wal_read(shard->wal, place, true, scratch, &bytes);
+    return !failed && record_decode(bytes, out) && out->kind == RECORD_JOB;
+}
+
+static void run_again(struct shard *shard, const struct engine_lease *lease,
+                      const struct queue_again *again, struct engine_now now,
+                      struct completion *completion, size_t *used, struct queue_result *result)
+{
+    struct record record;
+    struct buffer scratch;
+    uint16_t priority;
+    struct record_place place = engine_leased(shard->engine, lease, now, &priority);
+    if (!place.bytes) {
+        result->status = QUEUE_LEASE_ENDED;
+        return;
+    }
+    buffer_init(&scratch, SIZE_MAX / 2);
+    if (read_leased(shard, place, &scratch, &record)) {
+        record.job.priority = priority;
+        struct queue_push push = life_again(&record.job, again);
+        engine_again(shard->engine, lease, &push, now, result);
+        result->id = completion_text(completion, used, record.job.id);
+    } else {
+        result->status = QUEUE_UNAVAILABLE;
+    }
+    buffer_fini(&scratch);
+}
+
 static int run_answer(struct shard *shard, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     enum queue_status status;
     enum wal_need need = WAL_FOR_ANSWER;
-    size_t bytes = command->count * ENGINE_STATE_BYTES_MAX;
-    for (size_t i = 0; i < command->count; i++)
-        if (command->answers[i].verb == QUEUE_AGAIN) {
-            bytes += engine_room_push(command->answers[i].again);
-            need = WAL_FOR_PUSH;
-        }
+    size_t bytes = 0, text = 0, used = 0;
+    for (size_t i = 0; i < command->count; i++) {
+        bytes += answer_room(shard, &command->answers[i]);
+        if (command->answers[i].verb != QUEUE_AGAIN)
+            continue;
+        need = WAL_FOR_PUSH;
+        text += JOB_ID_BYTES_MAX;
+    }
     if (need == WAL_FOR_PUSH && checkpoint_is_without_space(shard->checkpoint))
         status = QUEUE_NO_SPACE;
     else if (shard_ask_room(shard, bytes, need, &status) == -EAGAIN)
         return -EAGAIN;
-    struct completion *completion = completion_new(shard, command->count, 0, reply_to);
+    struct completion *completion = completion_new(shard, command->count, text, reply_to);
     if (!completion)
         return out_of_memory(shard, reply_to);
     struct queue_result *results = completion_results(completion);
@@ -91,14 +150,14 @@ static int run_answer(struct shard *shard, const struct command *command,
         const struct queue_answer *answer = &command->answers[i];
         struct queue_result *result = &results[i];
         struct engine_lease lease;
-        uint32_t number;
         if (!command_item_is_good(command, i, result))
             continue;
-        if (!lease_parse(answer->lease, &shard->options.lease_key, &lease, &number) ||
-            number != shard->options.index)
+        if (!answer_lease(shard, answer, &lease))
             result->status = QUEUE_LEASE_ENDED;
         else if (status != QUEUE_OK)
             result->status = status;
+        else if (answer->verb == QUEUE_AGAIN)
+            run_again(shard, &lease, answer->again, now, completion, &used, result);
         else
             engine_answer(shard->engine, &lease, answer, now, result);
     }

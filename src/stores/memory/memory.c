@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "engine/walk.h"
 #include "memory/blob.h"
+#include "queue/life.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -191,11 +192,46 @@ void memory_change(struct memory *memory, const struct queue_change *change, str
     memory_note_at(memory, &change->when);
 }
 
+void memory_again(struct memory *memory, const struct engine_lease *lease,
+                  const struct queue_again *again, struct engine_now now,
+                  struct queue_result *result)
+{
+    struct job job = {0};
+    struct record_place place = engine_leased(memory->engine, lease, now, &job.priority);
+    uint16_t priority = job.priority;
+    struct blob *blob = place.bytes ? blob_at(place) : NULL;
+    if (!blob) {
+        result->status = QUEUE_LEASE_ENDED;
+        return;
+    }
+    blob_show(blob, &job);
+    job.priority = priority;
+    struct queue_push push = life_again(&job, again);
+    memory->pushed = blob_new(&push);
+    if (!memory->pushed) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    blob_hold(blob); /* the push points into it */
+    if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(blob)))
+        result->status = QUEUE_NO_SPACE;
+    else
+        engine_again(memory->engine, lease, &push, now, result);
+    memory_note_at(memory, &push.when);
+    blob_release(blob);
+    if (memory->pushed)
+        blob_release(memory->pushed);
+    memory->pushed = NULL;
+}
+
 void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
                          const struct queue_answer *answer, struct engine_now now,
                          struct queue_result *result)
 {
-    engine_answer(memory->engine, lease, answer, now, result);
+    if (answer->verb == QUEUE_AGAIN)
+        memory_again(memory, lease, answer->again, now, result);
+    else
+        engine_answer(memory->engine, lease, answer, now, result);
 }
 
 void memory_answer(struct memory *memory, const struct queue_answer *answer, struct engine_now now,
@@ -204,28 +240,9 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
     struct engine_lease lease;
     uint32_t shard;
     if (lease_parse(answer->lease, &memory->lease_key, &lease, &shard) && shard == 0)
-        engine_answer(memory->engine, &lease, answer, now, result);
+        memory_answer_lease(memory, &lease, answer, now, result);
     else
         result->status = QUEUE_LEASE_ENDED;
-}
-
-void memory_again(struct memory *memory, const struct memory_job *job,
-                  const struct queue_push *push, struct engine_now now, struct queue_result *result)
-{
-    memory->pushed = blob_new(push);
-    if (!memory->pushed) {
-        result->status = QUEUE_NO_MEMORY;
-        return;
-    }
-    if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
-        result->status = QUEUE_NO_SPACE;
-    else
-        engine_answer(memory->engine, &job->lease,
-                      &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
-    memory_note_at(memory, &push->when);
-    if (memory->pushed)
-        blob_release(memory->pushed);
-    memory->pushed = NULL;
 }
 
 /* ---- handing out jobs ---- */

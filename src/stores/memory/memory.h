@@ -86,10 +86,9 @@ struct memory_job *memory_job_copy(const struct queue_job *from);
 /* Writes the text of the lease of a taken job. */
 void memory_job_lease(struct memory_job *job);
 
-/* Acks the taken job and pushes another with the same topic and id in its place, atomically; if the
- * push fails, does nothing. The topic must not remember ids, else QUEUE_BAD_OPTION. */
-void memory_again(struct memory *memory, const struct memory_job *job,
-                  const struct queue_push *push, struct engine_now now,
+/* Acks the taken job and pushes it again, atomically; if the push fails, does nothing. */
+void memory_again(struct memory *memory, const struct engine_lease *lease,
+                  const struct queue_again *again, struct engine_now now,
                   struct queue_result *result);
 
 /* Takes up to take->max ready jobs under a lease, or the named one (NOT_FOUND, LEASED). The jobs

@@ -29,10 +29,23 @@ static struct sql *sql_of(struct queue *queue)
     return (struct sql *)(void *)queue;
 }
 
+/* Returns whether an item needs what no SQL store has yet. */
+static bool is_unsupported(const struct command *command)
+{
+    for (size_t i = 0; i < command->count; i++)
+        if ((command->kind == COMMAND_PUSH && command->pushes[i].once.len) ||
+            (command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_AGAIN))
+            return true;
+    return false;
+}
+
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    sql_session_submit(sql_of(queue)->session, command, reply_to);
+    struct command refused = *command;
+    if (is_unsupported(command) && command->status == QUEUE_OK)
+        refused.status = QUEUE_UNSUPPORTED;
+    sql_session_submit(sql_of(queue)->session, refused.status ? &refused : command, reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)

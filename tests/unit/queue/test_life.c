@@ -74,11 +74,36 @@ CLAIM(answer_follows_the_attempts_and_a_request_to_cancel)
     }
 }
 
-CLAIM(ack_and_push_again_is_one_step)
+CLAIM(job_pushed_again_keeps_what_is_not_given)
 {
-    const struct queue_answer again = {.verb = QUEUE_AGAIN};
-    compare("again", 0, life_answer(&again, false), (struct life){QUEUE_CREATED, LIFE_AGAIN});
-    compare("again", 1, life_answer(&again, true), (struct life){QUEUE_CREATED, LIFE_AGAIN});
+    const struct job job = {.topic = slice_of("t"),
+                            .id = slice_of("a"),
+                            .content_type = slice_of("text/plain"),
+                            .meta = slice_of("k"),
+                            .body = slice_of("old"),
+                            .priority = 7,
+                            .attempt = 3,
+                            .policy = {.max_attempts = 9}};
+    struct queue_again again = {.when = {.due = QUEUE_DUE_DELAY, .ms = 5},
+                                .priority = QUEUE_PRIORITY_UNSET};
+    struct queue_push push = life_again(&job, &again);
+    assert_true(slice_equals(push.topic, job.topic) && slice_equals(push.id, job.id));
+    assert_true(slice_equals(push.body, job.body) && slice_equals(push.meta, job.meta));
+    assert_true(slice_equals(push.content_type, job.content_type));
+    assert_int_equal(push.priority, 7);
+    assert_int_equal(push.policy.max_attempts, 9);
+    assert_int_equal(push.past.attempt, 0);
+    assert_int_equal(push.when.ms, 5);
+
+    again.priority = 0;
+    again.has_body = true;
+    push = life_again(&job, &again);
+    assert_int_equal(push.priority, 0);
+    assert_int_equal(push.body.len, 0);
+    assert_true(slice_equals(push.content_type, job.content_type));
+    again.content_type = slice_of("application/json");
+    push = life_again(&job, &again);
+    assert_true(slice_equals(push.content_type, again.content_type));
 }
 
 CLAIM(unlimited_attempts_are_never_used_up)
