@@ -73,3 +73,5 @@ CLAIM(every_command_line_has_a_request)
         assert_true(last->method || last->make);
     }
 }
+
+CLAIMS_MAIN(NULL, NULL)
