@@ -3,7 +3,7 @@ import { app } from "./app.js";
 
 /** A refusal of the server (RFC 9457), or a failure to reach it (status 0). */
 export class Problem extends Error {
-    /**  */
+    /** @param {number} status @param {any} problem */
     constructor(status, problem) {
         super(problem.detail ?? problem.title ?? String(status));
         this.status = status;

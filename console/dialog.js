@@ -27,7 +27,8 @@ export function openDialog(title, body, buttons, { onClose, isWide = false } = {
     return node;
 }
 
-/** Opens a form in a dialog; if `send` throws, the dialog shows the error. Resolves when the dialog closes: true if the form was sent. */
+/** Opens a form in a dialog; if `send` throws, the dialog shows the error. Resolves when the dialog closes: true if the form was sent.
+ * @param {{title: string, action: string, isDanger?: boolean, isWide?: boolean, body: any, send: (signal: AbortSignal) => Promise<any>, ready?: (button: any) => void}} about */
 export function formDialog({ title, action, isDanger = false, isWide = false, body, send, ready }) {
     return new Promise((resolve) => {
         const end = new AbortController();

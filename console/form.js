@@ -3,7 +3,10 @@ import { el, mark } from "./dom.js";
 import { field } from "./dialog.js";
 import { t } from "./words.js";
 
-/**  */
+/**
+ * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], label?: string, of?: RegExp}} Field
+ * `standard`: the effective value if none is set; `of`: the targets that have this setting.
+ */
 
 /** The text of a value in a field. */
 const textOf = (about, value) => (value === undefined || value === null ? "" : about.kind === "json" && typeof value !== "string" ? JSON.stringify(value) : String(value));
@@ -43,14 +46,14 @@ export function settingsForm(fields, values, group, why) {
     return {
         node: el("div", { class: "fields two settings" }, rows.map(({ node }) => node)),
         /** Calls back with the present content of the field and after each change. @param {string} name @param {(text: string) => void} changed */
-        follow(name, told) {
+        follow(name, changed) {
             const { input } = rows.find(({ about }) => about.name === name) ?? rows[0];
             input.addEventListener("input", () => changed(input.value.trim()));
             changed(input.value.trim());
         },
         /** Shows only fields that apply here, and those that are set. @param {(about: Field) => boolean} applies */
-        choose(wants) {
-            for (const { about, node, input, old } of rows) node.hidden = !wants(about) && !old && !input.value.trim();
+        choose(applies) {
+            for (const { about, node, input, old } of rows) node.hidden = !applies(about) && !old && !input.value.trim();
         },
         /** The changes as a merge patch. */
         patch() {

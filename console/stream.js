@@ -22,7 +22,12 @@ function reader(on) {
     };
 }
 
-/**  */
+/**
+ * @param {string} where @param {object} query
+ * @param {Record<string, (data: any) => void>} on by the event's name
+ * @param {(state: "opening"|"live"|"lost"|"hidden"|"refused", problem?: Problem) => void} changed
+ * @param {AbortSignal} signal its end
+ */
 export function listen(where, query, on, changed, signal) {
     /** @type {AbortController|null} */
     let under = null;

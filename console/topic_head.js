@@ -8,7 +8,7 @@ import { deliversBadge, pausedBadge } from "./state.js";
 import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
 import { t } from "./words.js";
 
-/**  */
+/** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} the result of GET; null if there is no such topic */
 export async function topicOf(topic, signal) {
     try {
         return await get(path("v1", "topics", topic), {}, signal);
@@ -25,7 +25,10 @@ export function trail(links) {
     return el("nav", { class: "trail", "aria-label": t("nav.trail") }, el("ol", {}, links.map(([text, parts]) => el("li", {}, el("a", { href: href(parts) }, bdi(text))))));
 }
 
-/**  */
+/**
+ * @param {string} topic @param {"topic"|"jobs"|"settings"|"delivery"} page @param {any} known the result of topicOf
+ * @param {() => Promise<any>} again reads the topic again and shows it
+ */
 export function topicHead(topic, page, known, again) {
     const marks = el("span", { class: "marks", id: "topic-marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("topic.actions") });
     const then = (work) => async () => {
