@@ -92,8 +92,10 @@ static int read_file(const char *path, bool is_public, struct buffer *out,
     if (fd >= 0)
         close(fd);
     if (result != 0)
-        return error_result(result, error, ACCESS_ERROR_BYTES, "cannot read '%.200s', %s", path,
-                            strerror(-result));
+        return error_result(result, error, ACCESS_ERROR_BYTES, "cannot read the %s '%.200s', %s%s",
+                            is_public ? "keys in" : "tokens in", path, strerror(-result),
+                            result == -ENOENT && !is_public ? ", create it with 'tarry token new'"
+                                                            : "");
     *mark = mark_of(&info);
     return 0;
 }

@@ -129,8 +129,11 @@ static int serve_command(int argc, char **argv)
     }
     if (checks)
         return check_command(count, argv + 1);
+    char fault[SERVER_ERROR_BYTES];
     if (!config_load(&config, count, argv + 1, getenv, error))
         return cli_usage("%s", error);
+    if (!server_check_options(&config, fault))
+        return cli_usage("%s", fault);
     return server_run(&config, count, argv + 1) ? CLI_OK : CLI_REFUSED;
 }
 

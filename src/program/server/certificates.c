@@ -20,6 +20,9 @@ static const char *file_at(const struct config *config, int i)
     return files[i];
 }
 
+static const char *const option_names[CERTIFICATES_FILES] = {"tls-cert", "tls-key",
+                                                             "tls-client-ca"};
+
 static bool is_asked(const struct config *config)
 {
     return config->tls_cert[0];
@@ -60,13 +63,27 @@ static struct tls_context *read_files(const struct config *config, char *error)
     return tls_context_new(&options, error, TLS_ERROR_BYTES);
 }
 
-bool certificates_check(const struct config *config, char *error)
+uint32_t certificates_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
+                            void *ctx)
 {
+    char error[TLS_ERROR_BYTES];
+    uint32_t faults = 0;
     if (!is_asked(config))
-        return true;
+        return 0;
+    for (int i = 0; i < CERTIFICATES_FILES; i++)
+        if (file_at(config, i)[0] && access(file_at(config, i), R_OK) != 0) {
+            (void)error_text(error, sizeof error, "cannot read '%.200s' of '--%s', %s",
+                             file_at(config, i), option_names[i], strerror(errno));
+            tell(ctx, error);
+            faults++;
+        }
+    if (faults)
+        return faults;
     struct tls_context *context = read_files(config, error);
+    if (!context)
+        tell(ctx, error);
     tls_context_release(context);
-    return context;
+    return !context;
 }
 
 static void stat_files(const struct config *config, struct stat files[CERTIFICATES_FILES])

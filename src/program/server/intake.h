@@ -26,6 +26,9 @@ struct intake_options {
 };
 
 struct intake_ops {
+    /* Checks the URL; a server that `delivers` has a policy file. Returns false with `error`
+     * (INTAKE_ERROR_BYTES). */
+    bool (*check)(const char *url, bool delivers, char *error);
     /* Returns NULL with `error` (INTAKE_ERROR_BYTES) on failure. */
     void *(*open)(const struct intake_options *options, char *error);
     void (*start)(void *self);

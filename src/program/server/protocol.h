@@ -14,6 +14,9 @@
 enum { PROTOCOL_ERROR_BYTES = 512 };
 
 struct protocol_ops {
+    /* Checks the option. Returns false with `error` (PROTOCOL_ERROR_BYTES). NULL: nothing to
+     * check. */
+    bool (*check)(const struct config *config, char *error);
     /* Registers the calls. Returns NULL with `error` (PROTOCOL_ERROR_BYTES) on failure. */
     void *(*open)(const struct config *config, struct http_shared *shared, char *error);
     /* Start and stop background work; `stopped` is called once. NULL if there is no such work. */

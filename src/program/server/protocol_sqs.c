@@ -21,18 +21,23 @@ static bool is_word(const char *text, size_t len, size_t bytes)
     return len > 0 && len < bytes;
 }
 
+static bool on_check(const struct config *config, char *error)
+{
+    const char *text = config->sqs, *slash = strchr(text, '/');
+    return (slash && is_word(text, (size_t)(slash - text), SQS_REGION_BYTES) &&
+            is_word(slash + 1, strlen(slash + 1), SQS_ACCOUNT_BYTES)) ||
+           error_text(error, PROTOCOL_ERROR_BYTES,
+                      "bad value '%.100s' for '--sqs', give a region and an account such as "
+                      "us-east-1/000000000000",
+                      text);
+}
+
 static void *on_open(const struct config *config, struct http_shared *shared, char *error)
 {
     const char *text = config->sqs, *slash = strchr(text, '/');
-    size_t region = slash ? (size_t)(slash - text) : 0;
-    if (!slash || !is_word(text, region, SQS_REGION_BYTES) ||
-        !is_word(slash + 1, strlen(slash + 1), SQS_ACCOUNT_BYTES)) {
-        (void)error_text(error, PROTOCOL_ERROR_BYTES,
-                         "bad value '%.100s' for '--sqs', give a region and an account such as "
-                         "us-east-1/000000000000",
-                         text);
+    if (!on_check(config, error))
         return NULL;
-    }
+    size_t region = (size_t)(slash - text);
     struct protocol *protocol = calloc(1, sizeof *protocol);
     struct sqs_options *options = protocol ? &protocol->options : NULL;
     if (!options) {
@@ -73,5 +78,9 @@ static void on_free(void *self)
     free(protocol);
 }
 
-const struct protocol_ops protocol_sqs = {
-    .open = on_open, .attach = on_attach, .start = on_start, .stop = on_stop, .free = on_free};
+const struct protocol_ops protocol_sqs = {.check = on_check,
+                                          .open = on_open,
+                                          .attach = on_attach,
+                                          .start = on_start,
+                                          .stop = on_stop,
+                                          .free = on_free};

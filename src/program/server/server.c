@@ -24,7 +24,6 @@
 #include "server/machine.h"
 #include "server/process.h"
 #include "server/protocol.h"
-#include "server/secret.h"
 #include "server/side_front.h"
 #include "server/store_state.h"
 #include "server/test_clock.h"
@@ -814,26 +813,6 @@ static void fini(struct server *server)
             reactor_free(server->per_reactor[i].reactor);
     free(server->per_reactor);
     live_config_close(&server->config);
-}
-
-uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
-                      void *ctx)
-{
-    char error[ERROR_BYTES], secret[ERROR_BYTES];
-    uint32_t faults = 0;
-    const char *password = config->redis_password_file;
-    const bool are_good[] = {
-        certificates_check(config, error) || (tell(ctx, error), false),
-        callers_check(config, error) || (tell(ctx, error), false),
-        delivery_check(config->deliver, error) || (tell(ctx, error), false),
-        traces_check(config, error) || (tell(ctx, error), false),
-        !password[0] || secret_read(password, secret, sizeof secret, error, sizeof error) == 0 ||
-            (tell(ctx, error), false),
-    };
-    explicit_bzero(secret, sizeof secret);
-    for (size_t i = 0; i < sizeof are_good / sizeof are_good[0]; i++)
-        faults += !are_good[i];
-    return faults;
 }
 
 bool server_run(const struct config *config, int arg_count, char *const *args)

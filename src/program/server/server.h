@@ -19,7 +19,12 @@
 
 #include "server/config.h"
 
-/* Reads every file that a valid configuration names, without network access. Calls `tell` for each
+enum { SERVER_ERROR_BYTES = 1024 };
+
+/* Checks the options of protocols. Returns false with `error`. */
+bool server_check_options(const struct config *config, char error[SERVER_ERROR_BYTES]);
+/* Checks what no single option shows: every file that a valid configuration names and the options
+ * of protocols, without network access. Calls `tell` for each
  * error. Returns their number. */
 uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
                       void *ctx);

@@ -201,7 +201,7 @@ def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://id.example/jwks"], "keys without https://"),
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "http://localhost.evil/jwks"], "keys without https://"),
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "ftp://localhost/jwks"], "keys without https://"),
-    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "/no/such"], "cannot read '/no/such', No such file or directory"),
+    (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "/no/such"], "cannot read the keys in '/no/such', No such file or directory"),
 ])
 def test_options_that_do_not_fit_are_refused(tmp_path, given, said):
     done = subprocess.run([str(BINARY), "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *given], capture_output=True, text=True, timeout=20)

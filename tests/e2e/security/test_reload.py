@@ -41,6 +41,33 @@ def test_files_that_it_names_are_read(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("words, fault", [
+    (["--amqp-in", "amqp://x/?queue=q"], "'--amqp-in' without '--deliver'"),
+    (["--deliver", "{policy}", "--amqp-in", "amqp://x/"], "no queue in 'amqp://x/', add ?queue=NAME"),
+    (["--sqs", "nonsense"], "bad value 'nonsense' for '--sqs'"),
+    (["--log", "{here}/none/log"], "cannot write the log '{here}/none/log', No such file or directory"),
+    (["--audit", "{here}/none/audit"], "cannot write the audit file '{here}/none/audit', No such file or directory"),
+    (["--data", "{here}/none/deep"], "'{here}/none/deep'"),
+    (["--data", "{policy}"], "'{policy}'"),
+    (["--tokens", "{here}/none"], "cannot read the tokens in '{here}/none', No such file or directory, create it with 'tarry token new'"),
+])
+def test_check_finds_what_stops_a_start(words, fault, tmp_path):
+    (tmp_path / "policy").write_text("allow-host = *\n")
+    names = {"here": tmp_path, "policy": tmp_path / "policy"}
+    words, fault = ["--data", tmp_path / "data", "--listen", "127.0.0.1:0", *(word.format(**names) for word in words)], fault.format(**names)
+    if words.count("--data") > 1:
+        words = words[2:]
+    checked, started = check("--check", *words), check(*words)
+    assert checked.returncode == 2 and "1 fault\n" in checked.stderr and fault in checked.stderr
+    assert started.returncode == (2 if words[-2] in ("--sqs", "--amqp-in") else 1) and fault in started.stderr
+
+
+def test_check_names_each_missing_file_of_tls(tmp_path):
+    said = check("--check", "--listen", "127.0.0.1:0,tls", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key", "--data", tmp_path / "data")
+    assert said.returncode == 2 and "2 faults" in said.stderr
+    assert f"'{tmp_path}/no.pem' of '--tls-cert'" in said.stderr and f"'{tmp_path}/no.key' of '--tls-key'" in said.stderr
+
+
 def test_a_valid_configuration_prints_its_listeners(tmp_path):
     said = check("--check", "--data", tmp_path / "data", "--listen", "127.0.0.1:8279", "--listen", f"unix:{tmp_path}/s,mode=0660", "--grace", "9s")
     assert said.returncode == 0 and said.stderr == ""

@@ -2,6 +2,13 @@
 #include "base/feature.h"
 #include "server/intake.h"
 
+static bool on_check(const char *url, bool delivers, char *error)
+{
+    (void)url;
+    (void)delivers;
+    return feature_refuse("amqp", error, INTAKE_ERROR_BYTES);
+}
+
 static void *on_open(const struct intake_options *options, char *error)
 {
     (void)options;
@@ -21,4 +28,4 @@ static void on_emit_metrics(void *self, struct metric_page *page)
 }
 
 const struct intake_ops intake_amqp = {
-    .open = on_open, .free = on_free, .emit_metrics = on_emit_metrics};
+    .check = on_check, .open = on_open, .free = on_free, .emit_metrics = on_emit_metrics};

@@ -36,9 +36,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
 
 bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
 {
-    (void)path;
-    (void)error;
-    return true;
+    return !path[0] || feature_refuse("delivery", error, DELIVERY_ERROR_BYTES);
 }
 
 void delivery_start(struct delivery *delivery)

@@ -10,9 +10,15 @@ static void *refuse(const struct config *config, struct http_shared *shared, cha
     return NULL;
 }
 
+static bool refuse_option(const struct config *config, char *error)
+{
+    (void)config;
+    return feature_refuse("sqs", error, PROTOCOL_ERROR_BYTES);
+}
+
 static void nothing(void *self)
 {
     (void)self;
 }
 
-const struct protocol_ops protocol_sqs = {.open = refuse, .free = nothing};
+const struct protocol_ops protocol_sqs = {.check = refuse_option, .open = refuse, .free = nothing};
