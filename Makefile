@@ -11,7 +11,7 @@ demo: build ## run a demo: a server, a hundred orders, ten of them cancelled; TA
 	@STORE="$(STORE)" TARGET="$(TARGET)" scripts/demo
 
 run: build ## run a server in the foreground, with its jobs in DATA=./tarry-data
-	@build/tarry serve --data "$(DATA)" $(FLAGS)
+	@exec build/tarry serve --data "$(DATA)" $(FLAGS)
 
 build: ## build the optimised program: build/tarry
 	@scripts/setup build

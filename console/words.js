@@ -58,7 +58,7 @@ const WORDS = {
     "status.but": ["All is well, but:", "基本正常，但是："],
     "status.not": ["Not well:", "不正常："],
     "status.more": ["and {n} more", "另有 {n} 项"],
-    "status.late": ["One job in a hundred is delivered {value} late or later", "百分之一的作业交付延迟达 {value} 或更久"],
+    "status.late": ["Deliveries are {value} late (99th percentile)", "交付延迟 {value}（第 99 百分位）"],
     "status.lateTopic": ["Workers of “{topic}” are too slow: its oldest ready job was due {value} ago", "“{topic}” 的处理速度低于到期速度：最早的就绪作业已到期 {value}"],
     "status.full": ["The store is full: pushes are rejected", "存储空间已满：拒绝推入"],
     "status.fullTopic": ["“{topic}” is full with {value} jobs: pushes to it are rejected", "“{topic}” 已满（{value} 个作业）：拒绝推入"],

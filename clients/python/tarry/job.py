@@ -24,12 +24,16 @@ def new_id() -> str:
 
 def milliseconds(duration: Duration) -> str:
     """Writes a duration for the API, rounded up: never early."""
+    if isinstance(duration, bool) or not isinstance(duration, (int, float, datetime.timedelta)):
+        raise TypeError(f"a duration is a number of seconds or a timedelta, not {duration!r}")
     seconds = duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
     return f"{-int(-seconds * 1000 // 1)}ms"
 
 
 def moment(at: datetime.datetime | float) -> str:
     """Writes a time for the API. A time without zone is local, as everywhere in Python; a number is seconds since 1970."""
+    if isinstance(at, bool) or not isinstance(at, (int, float, datetime.datetime)):
+        raise TypeError(f"a time is a datetime or a number of seconds since 1970, not {at!r}")
     seconds = at.timestamp() if isinstance(at, datetime.datetime) else at
     return str(-int(-seconds * 1000 // 1))
 

@@ -20,6 +20,12 @@ from tarry.worker import Worker, _Held, consumer_name
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 
 
+@pytest.mark.parametrize("name", ["delay", "at", "ttl", "lease"])
+def test_a_text_is_not_a_duration_and_not_a_time(name):
+    with pytest.raises(TypeError, match="number of seconds.*, not '30m'"):
+        _item({"topic": "a", name: "30m"})
+
+
 def test_ids_are_ulids_that_rise():
     ids = [tarry.new_id() for _ in range(1000)]
     assert len(set(ids)) == 1000 and all(len(one) == 26 and set(one) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ") for one in ids)

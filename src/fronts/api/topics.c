@@ -99,7 +99,8 @@ bool api_extension_check(const struct http_hooks *hooks, struct slice topic, str
     if (!extension.len)
         return true;
     if (!hooks || (begins_with_deliver(extension) && !http_delivery_is_on(hooks)))
-        return http_delivery_refuse(fault, "'deliver' and 'dead_letter'");
+        return http_delivery_refuse(fault,
+                                    begins_with_deliver(extension) ? "'deliver'" : "'dead_letter'");
     return hooks->check_extension(hooks->ctx, topic, extension, error) ||
            http_fault_set(fault, PROBLEM_BAD_DELIVERY, 0, "%s", error);
 }
@@ -563,8 +564,11 @@ static void on_patch_looked_up(void *owner, uint64_t tag, const struct queue_rep
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
-    if (reply->status != QUEUE_OK || !reply->topic_count)
-        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+    if (reply->status == QUEUE_NOT_FOUND || (reply->status == QUEUE_OK && !reply->topic_count))
+        http_answer_refusal(exchange, QUEUE_NOT_FOUND,
+                            "there is no such topic; a PUT of its settings creates it", 0);
+    else if (reply->status != QUEUE_OK)
+        http_answer_refusal(exchange, reply->status, NULL, 0);
     else
         send_patch(exchange, &reply->topics[0].settings);
 }

@@ -70,7 +70,7 @@ void http_budget_refuse(struct http_front *front, struct http_fault *fault)
 bool http_delivery_refuse(struct http_fault *fault, const char *what)
 {
     return http_fault_set(fault, PROBLEM_DELIVERY_IS_OFF, 0,
-                          "this server does not deliver, so %s has no effect: start it with "
+                          "this server does not deliver, so it does not accept %s: start it with "
                           "--deliver FILE, a policy file with the allowed hosts",
                           what);
 }

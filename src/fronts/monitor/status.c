@@ -81,7 +81,7 @@ static const struct monitor_problem_row rows[ROWS] = {
         {"stuck", "stuck", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
          "the ready jobs of '{topic}' do not reach its target: the oldest was due {value} ago"},
     [ROW_VERY_LATE] = {"late", "late", MONITOR_CRITICAL, KIND_TIME, MINUTE_MS,
-                       "one job in a hundred is delivered {value} late or later"},
+                       "deliveries are {value} late (99th percentile)"},
     [ROW_CERTIFICATE_ENDED] = {"certificate", "certificate", MONITOR_CRITICAL, KIND_TIME, 0,
                                "the certificate expired {value} ago"},
     [ROW_CERTIFICATE_ENDS_NOW] = {"certificate", "certificate", MONITOR_CRITICAL, KIND_TIME, DAY_MS,
@@ -91,7 +91,7 @@ static const struct monitor_problem_row rows[ROWS] = {
          "checkpoints of shard {shard} have failed for {value}: the log grows until the disk is "
          "full"},
     [ROW_LATE] = {"late", "late", MONITOR_WARNING, KIND_TIME, SECOND_MS,
-                  "one job in a hundred is delivered {value} late or later"},
+                  "deliveries are {value} late (99th percentile)"},
     [ROW_SLOW] = {"late", "late", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                   "workers of '{topic}' are too slow: its oldest ready job was due {value} ago"},
     [ROW_TOPIC_FULL] = {"full", "full", MONITOR_WARNING, KIND_COUNT, 0,

@@ -144,6 +144,13 @@ static bool store_value(const struct cli_flag *flag, const char *value)
     return false;
 }
 
+/* Returns whether the option takes one duration, and not a range or a backoff. */
+static bool is_plain_duration(const struct cli_flag *flag)
+{
+    return flag->value &&
+           (isdigit((unsigned char)flag->value[0]) || strcmp(flag->value, "TIME") == 0);
+}
+
 /* Parses the flag at argv[*i]. Returns -1 to continue. */
 static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
 {
@@ -165,6 +172,11 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
         return cli_usage("no unit in '%s' for '--%s', write it as in %s (ms, s, m, h, d)", value,
                          flag->name,
                          flag->value && strpbrk(flag->value, "0123456789") ? flag->value : "30s");
+    if (flag->kind == CLI_DURATION && is_plain_duration(flag) &&
+        !duration_parse(slice_of(value), INT64_MAX, &(int64_t){0}))
+        return cli_usage("bad value '%s' for '--%s', write it as in 30m or 2h30m (ms, s, m, h, "
+                         "d)",
+                         value, flag->name);
     if (flag->kind == CLI_TIME && is_date_alone(value))
         return cli_usage("no time of day in '%s' for '--%s', write it as in '%s 09:00'", value,
                          flag->name, value);

@@ -212,6 +212,10 @@ static int client_explain(struct client *client)
     const char *what = detail ? detail : title;
     if (!what)
         return client_fail_unexpected(client);
+    if (client->status == 401 && !credentials_get()->token)
+        return client_fail(client, CLI_REFUSED,
+                           "'%s' requires a token, give --token-file FILE or set TARRY_TOKEN_FILE",
+                           client->shown);
     return client_fail(client, client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED,
                        "%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
 }
@@ -229,7 +233,32 @@ static const char *tls_advice(const struct client *client, CURLcode code)
     if (code == CURLE_SSL_CONNECT_ERROR)
         return strstr(client->error, "wrong version") ? "check whether it uses http://"
                                                       : "it may require --cert FILE and --key FILE";
+    if (code == CURLE_SSL_CACERT_BADFILE)
+        return "check that the file of --ca can be read and is PEM";
+    if (strstr(client->error, "subject name") || strstr(client->error, "does not match"))
+        return "call it by a name of its certificate";
     return "give the CA that signed its certificate with --ca FILE";
+}
+
+/* Returns whether the URL names a port. */
+static bool has_port(const char *url)
+{
+    const char *host = strstr(url, "://");
+    host = host ? host + 3 : url;
+    size_t len = strcspn(host, "/");
+    const char *end = host[0] == '[' ? memchr(host, ']', len) : host;
+    return end && memchr(end, ':', len - (size_t)(end - host));
+}
+
+static const char *reach_advice(const struct client *client, CURLcode code)
+{
+    if (code == CURLE_COULDNT_RESOLVE_HOST)
+        return "check the name in --url";
+    if (!client->socket_path && !has_port(client->base))
+        return "give the port in --url, as in " CLI_URL_DEFAULT;
+    if (strcmp(client->base, CLI_URL_DEFAULT) != 0)
+        return "start it with 'tarry serve' or correct --url";
+    return "start it with 'tarry serve' or give --url";
 }
 
 int client_finish(struct client *client, CURLcode code)
@@ -242,10 +271,9 @@ int client_finish(struct client *client, CURLcode code)
                            client->error[0] ? client->error : curl_easy_strerror(code),
                            tls_advice(client, code));
     if (code != CURLE_OK)
-        return client_fail(client, CLI_UNREACHABLE,
-                           "cannot reach '%s', %s, start it with 'tarry serve' or give --url",
-                           client->shown,
-                           client->error[0] ? client->error : curl_easy_strerror(code));
+        return client_fail(client, CLI_UNREACHABLE, "cannot reach '%s', %s, %s", client->shown,
+                           client->error[0] ? client->error : curl_easy_strerror(code),
+                           reach_advice(client, code));
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &client->status);
     if (client->wants_raw && client->status < 300)
         return client->status == 204 ? CLI_NOTHING : CLI_OK;

@@ -323,7 +323,9 @@ static int check_redrive(struct call *call)
     int bodies = (call_value(call, "body") != NULL) + (call_value(call, "file") != NULL) +
                  (call_value(call, "edit") != NULL);
     bool is_bulk = bulk_is_meant(&call->args);
-    if (id && (is_of_the_dead(call) || call_value(call, "dry-run")))
+    if (id && call_value(call, "dry-run"))
+        return cli_usage("'--dry-run' counts the jobs of a filter, leave it or the ID out");
+    if (id && is_of_the_dead(call))
         return cli_usage("both an ID and a filter are given, choose one");
     if (bodies && is_bulk)
         return cli_usage("a body is for one job, give one ID");

@@ -73,7 +73,10 @@ static int choose(const char *directory, const char *store, const struct mending
     if (directory && store)
         return cli_usage("give a data directory or --store, not both");
     if (!directory && !store)
-        return cli_usage("give a data directory, or --store and the URL of a Redis");
+        return cli_usage(
+            "give a data directory, or --store URL: redis://…, postgres://… or mysql://…");
+    if (store && !strstr(store, "://"))
+        return cli_usage("not a URL: '%.64s', write redis://…, postgres://… or mysql://…", store);
     if (mending->salvage && !directory)
         return cli_usage("'--salvage' is for a data directory, leave it out: in Redis '--repair' "
                          "removes no job");

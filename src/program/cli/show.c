@@ -55,7 +55,8 @@ bool show_json_text(struct slice json, FILE *out)
 
 bool show_json(const json_t *value, FILE *out)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    /* The server's figures have few digits; all 17 of a double would show others than it sent. */
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
     bool is_shown = text && show_json_text(slice_of(text), out) && putc('\n', out) != EOF;
     free(text);
     return is_shown;

@@ -270,9 +270,19 @@ static int change_topic(struct call *call, const struct slice *changes)
 {
     struct client *client = &call->client;
     long status = 0;
-    if (!client_prepare(client, "PATCH", changes, 0))
+    /* A patch of a missing topic would be a failure in the audit log. */
+    call_begin(call);
+    if (!client_prepare(client, "GET", NULL, 0))
         return CLI_REFUSED;
     CURLcode code = curl_easy_perform(client->curl);
+    curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (code == CURLE_OK && status == 404)
+        return create_topic(call, changes);
+    call_begin(call);
+    client_add_header(client, "Content-Type: application/merge-patch+json");
+    if (!client_prepare(client, "PATCH", changes, 0))
+        return CLI_REFUSED;
+    code = curl_easy_perform(client->curl);
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     return code == CURLE_OK && status == 404 ? create_topic(call, changes)
                                              : client_finish(client, code);

@@ -57,8 +57,9 @@ static bool check_redis(const struct config *config, char *error)
     if (!strstr(config->store, "://"))
         return error_text(
             error, CONFIG_ERROR_BYTES,
-            "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
-            "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
+            "bad value '%.64s' for '--store', give embedded or a URL that begins with redis://, "
+            "rediss://, redis-sentinel://, redis-cluster://, unix://, postgres://, mysql:// or "
+            "mariadb://",
             strchr(config->store, '@') ? "…" : config->store);
     if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
         return false;

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from server import BINARY, eventually, free_port
+from server import BINARY, REPO, eventually, free_port
 
 OK, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
 
@@ -98,6 +98,13 @@ def test_features_are_printed_as_text_and_json():
         (["work", "t"], "no command after '--'"),
         (["work", "t", "--jobs", "0", "--", "true"], "bad value '0' for '--jobs', give a number from 1 to "),
         (["reschedule", "t", "a"], "nothing to change"),
+        (["push", "t", "1", "--delay", "30min", "--body", "x"], "bad value '30min' for '--delay'"),
+        (["push", "t", "1", "--delay=-5s", "--body", "x"], "bad value '-5s' for '--delay'"),
+        (["take", "t", "--wait", "1month"], "bad value '1month' for '--wait'"),
+        (["redrive", "t", "1", "--dry-run"], "'--dry-run' counts the jobs of a filter, leave it or the ID out"),
+        (["redrive", "t", "1", "--error", "x"], "both an ID and a filter are given"),
+        (["fsck"], "or --store URL: redis://…, postgres://… or mysql://…"),
+        (["fsck", "--store", "foo"], "not a URL: 'foo', write redis://…, postgres://… or mysql://…"),
         (["topics", "--url", "ftp://x"], "bad URL 'ftp://x'"),
         (["get", "t", "x", "--url", "http://127.0.0.1:8279#x"], "bad URL 'http://127.0.0.1:8279#x'"),
         (["list", "t", "--url", "http://127.0.0.1:8279/?x"], "bad URL 'http://127.0.0.1:8279/?x'"),
@@ -110,6 +117,16 @@ def test_a_wrong_command_line_is_refused_with_advice(arguments, says):
     assert err.startswith("tarry: ") and says in err
 
 
+def test_the_demo_names_the_stores_that_it_starts():
+    done = subprocess.run([REPO / "scripts/demo"], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "STORE": "mariadb", "TARRY_BIN": str(BINARY)})
+    assert done.returncode == 2 and done.stderr == "demo: unknown store 'mariadb', give STORE=redis, postgres or mysql, or a URL\n"
+
+
+def test_make_run_is_replaced_by_the_server():
+    done = subprocess.run(["make", "-n", "run"], cwd=REPO, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1].startswith("exec build/tarry serve --data"), "a signal for make reaches the server"
+
+
 def test_no_arguments_show_the_help():
     code, _, err = local()
     assert code == USAGE and "usage: tarry COMMAND" in err
@@ -117,7 +134,29 @@ def test_no_arguments_show_the_help():
 
 def test_an_unreachable_server_is_reported():
     code, _, err = local("topics", "--url", f"http://127.0.0.1:{free_port()}")
-    assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err
+    assert code == UNREACHABLE and "cannot reach 'http://127.0.0.1:" in err and err.endswith("start it with 'tarry serve' or correct --url\n")
+
+
+@pytest.mark.parametrize("url, advice", [
+    ("http://nohost.invalid:8279", "check the name in --url"),
+    ("http://127.0.0.1", "give the port in --url, as in http://127.0.0.1:8279"),
+    ("http://[::1]/", "give the port in --url, as in http://127.0.0.1:8279"),
+])
+def test_advice_names_what_is_wrong_with_the_url(url, advice):
+    code, _, err = local("topics", "--url", url)
+    assert code == UNREACHABLE and err.endswith(f", {advice}\n"), err
+
+
+def test_a_new_topic_is_set_without_a_failure_in_the_audit(tarry):
+    tarry("topic", "set", "fresh", "max_attempts=3")
+    tarry("topic", "set", "fresh", "max_attempts=4")
+    settings = [line for line in tarry.server.log().splitlines() if 'action="topic settings changed"' in line and "topic=fresh" in line]
+    assert len(settings) == 2 and all("outcome=ok" in line for line in settings)
+
+
+def test_a_patch_of_a_missing_topic_names_the_remedy(tarry):
+    answer = tarry.server.client().call("PATCH", "/v1/topics/none", b'{"max_attempts":5}', {"Content-Type": "application/merge-patch+json"})
+    assert (answer.status, answer.json()["detail"]) == (404, "there is no such topic; a PUT of its settings creates it")
 
 
 @pytest.mark.parametrize("command", [["topics"], ["serve", "--listen", "127.0.0.1:x"], ["work", "t", "--", "true"], ["fsck", "/nowhere"]])
@@ -452,7 +491,7 @@ def test_work_runs_the_command_with_body_and_environment(server, tmp_path):
               "notjson": (b"not json", "application/json"), "string": (b'"s"', "application/json")}
     worker = Worker(server, "t", "--jobs", "3", "--", command, "argument")
     for ident, (body, kind) in bodies.items():
-        client.push("t", ident, body=body, content_type=kind)
+        client.push("t", ident, body=body, content_type=kind, delay=0)
     for ident, (body, _) in bodies.items():
         eventually((tmp_path / f"{ident}.done").exists)
         assert (tmp_path / f"{ident}.body").read_bytes() == body, ident

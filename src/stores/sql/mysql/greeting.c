@@ -100,6 +100,10 @@ static bool place_parse(const char *text, struct place *out, char *error, size_t
     while (url_next_pair(&query, &name, &value, &has_value))
         if (!read_parameter(out, name, value, error, error_bytes))
             return false;
+    if (out->url.host_count == 0 && !out->socket[0])
+        return error_text(error, error_bytes,
+                          "no host in the URL of the database, write mysql://HOST or add "
+                          "?socket=PATH");
     return !out->password_file[0] || read_password_file(out, error, error_bytes);
 }
 
