@@ -6,14 +6,16 @@ import time
 
 import doors
 import pytest
+import yaml
 from certificates import Authority
 from client import Connection, request_bytes
 from conftest import FLAGS
 from fake_clock import FakeClock, fake_time_library
-from server import Server, eventually, free_port, slack
+from server import REPO, Server, eventually, free_port, slack
 from streams import Stream
 from tokens import Token, TokenFile
 
+SCHEMAS = yaml.safe_load((REPO / "openapi.yaml").read_text(encoding="utf-8"))["components"]["schemas"]
 RATES = {"pushed_per_s", "delivered_per_s", "acked_per_s", "nacked_per_s", "died_per_s", "cancelled_per_s", "expired_per_s"}
 
 
@@ -38,6 +40,44 @@ def test_an_overview_begins_with_history_and_continues_each_second(server):
         assert busy["topic"] == "busy" and busy["counts"]["ready"] == 6 and far["topic"] == "far", "the busiest first"
         assert seen["rates"]["pushed_per_s"] > 1 and busy["oldest_ready_age_ms"] is not None
         assert time.monotonic() - began < 4 * slack()
+
+
+KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict, "null": type(None)}
+
+
+def check(schema, value, place="data"):
+    """The value has exactly the members and types of the schema."""
+    if reference := schema.get("$ref"):
+        return check(SCHEMAS[reference.rsplit("/", 1)[1]], value, place)
+    if choices := schema.get("oneOf"):
+        return None if value is None and {"type": "null"} in choices else check(choices[0], value, place)
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    assert not kinds or any(isinstance(value, KINDS[kind]) for kind in kinds), (place, value)
+    for name in schema.get("required", []) if isinstance(value, dict) else []:
+        assert name in value, (place, name)
+    if isinstance(value, dict) and "properties" in schema:
+        unknown = set(value) - set(schema["properties"])
+        assert not unknown or schema.get("additionalProperties") is not False, (place, unknown)
+        for name, member in value.items():
+            check(schema["properties"].get(name, {}), member, f"{place}.{name}")
+    for item in value if isinstance(value, list) else []:
+        check(schema["items"], item, f"{place}[]")
+    return None
+
+
+def test_events_have_the_schemas_of_the_description(server):
+    client = server.client()
+    client.push("far", "a", delay="1h")
+    client.push("near", "a")
+    client.take("near")
+    with Stream(server.port, "/v1/live") as live:
+        check({"$ref": "x/live_history"}, live.data("history"))
+        check({"$ref": "x/live_overview"}, live.data("snapshot", lambda data: data["topics"]))
+    for topic in ("far", "none"):
+        with Stream(server.port, f"/v1/live?view=topic&topic={topic}") as live:
+            check({"$ref": "x/live_topic"}, live.data("snapshot"))
+    check({"$ref": "x/info"}, client.good("GET", "/v1/info"))
 
 
 def test_rates_add_up_to_the_number_of_events(server):
