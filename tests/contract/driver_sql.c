@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sql/mysql/greeting.h"
+#include "sql/mysql/client.h"
 #include "sql/postgres/libpq.h"
 #include "sql/sql.h"
 #include "support/mariadb_server.h"
@@ -105,7 +105,7 @@ static const char *begin_with(const char *mysql)
     char error[512];
 
     mariadb_server = mariadb_server_new(mysql);
-    mariadb = mysql_connect(mariadb_server->url, error, sizeof error);
+    mariadb = mysql_client.connect(mariadb_server->url, error, sizeof error);
     if (!mariadb) {
         fprintf(stderr, "%s\n", error);
         abort();

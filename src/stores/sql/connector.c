@@ -1,6 +1,7 @@
 #include "sql/connector.h"
 
 #include "base/clock.h"
+#include "sql/greeting.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ void sql_connector_reset(struct sql_connector *connector)
 static void attempt_perform(struct work *work)
 {
     struct sql_attempt *attempt = (struct sql_attempt *)(void *)work;
-    attempt->is_done = attempt->connector->dialect->greet(&attempt->wish, &attempt->greeting);
+    attempt->is_done = sql_greet(attempt->connector->dialect, &attempt->wish, &attempt->greeting);
 }
 
 static void attempt_failed(struct sql_connector *connector)

@@ -8,8 +8,8 @@
  * the calls and into `effects` of the context during the first part; the replies are sent after the
  * commit.
  *
- * All functions run on the reactor's thread, except `greet`, `migrate`, `schema` and `place`, which
- * run on any thread.
+ * All functions run on the reactor's thread, except `is_usable`, `set_up`, `open` and `place`, and the
+ * client's operations, which run on any thread.
  */
 #ifndef TARRY_SQL_DIALECT_H
 #define TARRY_SQL_DIALECT_H
@@ -17,8 +17,8 @@
 #include "base/list.h"
 #include "base/mac.h"
 #include "base/slice.h"
+#include "sql/client.h"
 #include "sql/effect.h"
-#include "sql/tokens.h"
 #include "sql/topic.h"
 
 enum {
@@ -109,10 +109,12 @@ struct sql_wish {
 struct sql_greeting {
     struct sql_link *link;
     int64_t server;
-    int64_t ticket;    /* last number under which this server's transactions were committed */
-    int64_t ticket_ms; /* time of that commit, by the database's clock; 0: unknown */
-    int64_t now_ms;    /* the database's clock */
-    int64_t moved_ms;  /* correction applied to the clock of another machine */
+    int64_t ticket;     /* last number under which this server's transactions were committed */
+    int64_t ticket_ms;  /* time of that commit, by the database's clock; 0: unknown */
+    int64_t now_ms;     /* the database's clock */
+    int64_t moved_ms;   /* correction applied to the clock of another machine */
+    int64_t connection; /* number among the server's connections, if the database counts them */
+    size_t packet_bytes_max; /* limit of the database for a packet, if it has one */
     struct mac_key key;
     char name[SQL_NAME_BYTES];
     char sync[SQL_SYNC_BYTES]; /* the settings that determine durability, for display */
@@ -120,12 +122,30 @@ struct sql_greeting {
     char error[SQL_GREETING_ERROR_BYTES];
 };
 
-struct sql_finding {
-    char text[400];
-    uint64_t jobs;
-    bool mended;
+/* The statements of blocking questions. $1, $2, … are arguments. */
+struct sql_questions {
+    /* The whole schema as SQL, which users may run manually. */
+    const char *schema;
+    const size_t *schema_bytes;
+    int schema_version;
+    bool schema_has_delimiters; /* its statements must be sent one by one */
+    const char
+        *schema_exists; /* NULL if there is none; not needed if a missing table is no failure */
+    const char *schema_lock, *schema_unlock;
+    const char *schema_undo; /* after a migration that failed */
+
+    const char *hello;     /* server's number -> the columns of greeting.c */
+    const char *keep_time; /* machine, known machine, adjustment -> time, whether it was changed */
+    const char *leap;      /* skips delivery numbers; NULL: `hello` does it */
+    const char *ticket;    /* server's number -> number, time, number of the connection */
+
+    const char *tokens_begin; /* sets up a connection for tokens; NULL: not needed */
+
+    const char *fsck_begin;
+    /* Each finds one kind of problem: text, number of jobs, and NULL, or the statements that repair
+     * it (empty: repaired). $1: whether to repair. NULL-terminated. */
+    const char *const *fsck_checks;
 };
-VECTOR_DECLARE(sql_findings, struct sql_finding)
 
 struct sql_dialect {
     const char *name;             /* as in /v1/info and metrics: "postgres" */
@@ -140,19 +160,25 @@ struct sql_dialect {
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */
     int64_t look_ms, look_soon_ms;
-    int64_t silence_ms; /* time without a response after which the connection is given up */
-    const struct sql_tokens_ops *tokens;
+    int64_t silence_ms;  /* time without a response after which the connection is given up */
+    const char *product; /* in messages */
+    const char *account; /* what the database calls a user, in messages */
 
-    /* Connects. Blocking. Returns false on failure, with the reason in `error` and without a link. */
-    bool (*greet)(const struct sql_wish *wish, struct sql_greeting *out);
-    bool (*migrate)(const char *url, char *error, size_t error_bytes);
-    /* Lists problems. `mend`: repair what can be repaired without any loss. */
-    bool (*fsck)(const char *url, bool mend, struct sql_findings *out, char *error,
-                 size_t error_bytes);
-    /* Returns the whole schema as SQL, for users who run it manually. */
-    struct slice (*schema)(void);
+    /* ---- blocking ---- */
+
+    const struct sql_client_ops *client;
+    const struct sql_questions *questions;
+    /* The steps of a greeting that differ. They return false with the reason in `error`. */
+    /* Checks the server: its version, whether it can be written. */
+    bool (*is_usable)(struct sql_client *client, char *error, size_t error_bytes);
+    /* Sets up the session for transactions, and notes whether the database is durable. */
+    bool (*set_up)(struct sql_client *client, struct sql_greeting *out);
+    /* Makes the link, which takes the client's connection. */
+    bool (*open)(struct sql_client *client, const char *url, struct sql_greeting *out);
     /* Formats the URL without its password and parameters, for display. */
     void (*place)(const char *url, char *out, size_t out_bytes);
+
+    /* ---- on the reactor ---- */
 
     void (*close)(struct sql_link *link);
     int (*socket)(const struct sql_link *link);

@@ -1,11 +1,11 @@
 #include "sql/sql.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/json_write.h"
 #include "base/random.h"
 #include "queue/door.h"
+#include "sql/greeting.h"
+#include "sql/schema.h"
 #include "sql/session.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ int sql_open(const struct sql_options *options, struct sql **out, char *error, s
     sql->options.url = sql->url;
     if (!sql->options.patience_ms)
         sql->options.patience_ms = PATIENCE_MS;
-    if (!dialect->greet(&wish, &sql->greeting)) {
+    if (!sql_greet(dialect, &wish, &sql->greeting)) {
         error_write(error, error_bytes, "%s", sql->greeting.error);
         free(sql->url);
         free(sql);
@@ -198,59 +198,19 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
                     url);
         return -EINVAL;
     }
-    return dialect->migrate(url, error, error_bytes) ? 0 : -EPROTO;
-}
-
-static void print_findings(const struct sql_findings *findings, bool json)
-{
-    for (size_t i = 0; i < findings->count && !json; i++)
-        printf("%s: %llu jobs%s\n", findings->at[i].text, (unsigned long long)findings->at[i].jobs,
-               findings->at[i].mended ? ", mended" : "");
-    if (!json) {
-        if (!findings->count)
-            printf("no faults found\n");
-        return;
-    }
-    struct buffer text;
-    buffer_init(&text, 1 << 20);
-    buffer_append_text(&text, "{\"findings\":[");
-    for (size_t i = 0; i < findings->count; i++) {
-        buffer_append_text(&text, i ? ",{\"text\":" : "{\"text\":");
-        json_write_string(&text, slice_of(findings->at[i].text));
-        buffer_append_format(&text, ",\"jobs\":%llu,\"mended\":%s}",
-                             (unsigned long long)findings->at[i].jobs,
-                             findings->at[i].mended ? "true" : "false");
-    }
-    buffer_append_text(&text, "]}");
-    printf("%.*s\n", (int)text.len, text.at);
-    buffer_fini(&text);
-}
-
-int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_bytes)
-{
-    const struct sql_dialect *dialect = sql_dialect_of(url);
-    struct sql_findings findings = {0};
-    int left = 0;
-    if (!dialect) {
-        error_write(error, error_bytes, "this kind of database has no check");
-        return -EINVAL;
-    }
-    if (dialect->fsck(url, mend, &findings, error, error_bytes)) {
-        print_findings(&findings, json);
-        for (size_t i = 0; i < findings.count; i++)
-            left += !findings.at[i].mended;
-    } else {
-        left = -EPROTO;
-    }
-    sql_findings_fini(&findings);
-    return left;
+    struct sql_client client;
+    bool is_done = sql_client_open(&client, dialect, url, error, error_bytes) &&
+                   sql_schema_check(&client, true, error, error_bytes);
+    sql_client_close(&client);
+    return is_done ? 0 : -EPROTO;
 }
 
 struct slice sql_schema(const char *kind)
 {
     for (size_t i = 0; sql_dialects[i]; i++)
         if (strcmp(sql_dialects[i]->name, kind) == 0)
-            return sql_dialects[i]->schema();
+            return slice_make(sql_dialects[i]->questions->schema,
+                              *sql_dialects[i]->questions->schema_bytes);
     return (struct slice){0};
 }
 

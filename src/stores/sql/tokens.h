@@ -27,21 +27,4 @@ int sql_tokens_read(struct sql_tokens *tokens, struct buffer *out, bool *is_chan
  * changed since; the caller must then read again. */
 int sql_tokens_write(struct sql_tokens *tokens, struct slice text, char *error);
 
-/* Returns the error for a missing row, for dialects. A queue without tokens has a row. */
-int sql_tokens_absent(char *error);
-
-/* Operations of a dialect, each with one connection. */
-struct sql_tokens_ops {
-    /* Returns NULL on failure, with the reason in `error`. */
-    void *(*connect)(const char *url, char *error);
-    void (*disconnect)(void *connection);
-    /* Sets the current version, and appends the text if it differs from the one passed in
-     * `version`. */
-    int (*read)(void *connection, char version[SQL_TOKENS_VERSION_BYTES], struct buffer *out,
-                char *error);
-    /* Sets the version to `next` if it is still `version`. Returns -EAGAIN otherwise. */
-    int (*write)(void *connection, const char *version, const char *next, struct slice text,
-                 char *error);
-};
-
 #endif

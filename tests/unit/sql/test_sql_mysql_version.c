@@ -1,5 +1,5 @@
 /* Which MariaDB and MySQL are taken, by how they name themselves. */
-#include "sql/mysql/greeting.h"
+#include "sql/mysql/client.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

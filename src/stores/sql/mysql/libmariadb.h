@@ -16,11 +16,11 @@
 #define LIBMARIADB_FUNCTIONS(ROW)                                                                  \
     ROW(mysql_affected_rows)                                                                       \
     ROW(mysql_close)                                                                               \
+    ROW(mysql_data_seek)                                                                           \
     ROW(mysql_errno)                                                                               \
     ROW(mysql_error)                                                                               \
     ROW(mysql_fetch_lengths)                                                                       \
     ROW(mysql_fetch_row)                                                                           \
-    ROW(mysql_field_count)                                                                         \
     ROW(mysql_free_result)                                                                         \
     ROW(mysql_get_server_info)                                                                     \
     ROW(mysql_get_socket)                                                                          \
@@ -30,6 +30,7 @@
     ROW(mysql_next_result)                                                                         \
     ROW(mysql_next_result_cont)                                                                    \
     ROW(mysql_next_result_start)                                                                   \
+    ROW(mysql_num_fields)                                                                          \
     ROW(mysql_num_rows)                                                                            \
     ROW(mysql_options)                                                                             \
     ROW(mysql_real_connect)                                                                        \

@@ -1,10 +1,8 @@
 /* The dialect's table: a link, its transactions and its life cycle. */
 #include "sql/mysql/mysql.h"
-#include "base/clock.h"
-#include "sql/mysql/fsck.h"
-#include "sql/mysql/greeting.h"
+#include "base/error.h"
+#include "sql/mysql/client.h"
 #include "sql/mysql/link.h"
-#include "sql/mysql/schema.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -95,30 +93,20 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
 
 /* ---- life ---- */
 
-static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
+static bool on_open(struct sql_client *client, const char *url, struct sql_greeting *out)
 {
     struct mysql_link *link = calloc(1, sizeof *link);
-    size_t packet_bytes_max;
-    if (!link || !mysql_greet(wish, out, &link->mysql, &packet_bytes_max)) {
-        free(link);
-        return false;
-    }
+    (void)url;
+    if (!link)
+        return error_text(out->error, sizeof out->error, "out of memory");
     buffer_init(&link->wire.text, TEXT_BYTES_MAX);
     link->link.dialect = &sql_mysql;
-    link->packet_bytes_max = packet_bytes_max;
+    link->mysql = client->connection;
+    link->packet_bytes_max = out->packet_bytes_max;
     link->is_mariadb = mysql_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
+    client->connection = NULL;
     out->link = &link->link;
     return true;
-}
-
-static bool on_migrate(const char *url, char *error, size_t error_bytes)
-{
-    MYSQL *mysql = mysql_connect(url, error, error_bytes);
-    if (!mysql)
-        return false;
-    bool is_done = mysql_schema_check(mysql, true, error, error_bytes);
-    libmariadb.mysql_close(mysql);
-    return is_done;
 }
 
 static void on_close(struct sql_link *base)
@@ -172,12 +160,14 @@ const struct sql_dialect sql_mysql = {
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,
-    .tokens = &sql_mysql_tokens,
-    .greet = on_greet,
-    .migrate = on_migrate,
-    .fsck = mysql_fsck,
-    .schema = mysql_schema_text,
-    .place = mysql_url_emit,
+    .product = "MariaDB or MySQL",
+    .account = "account",
+    .client = &mysql_client,
+    .questions = &mysql_questions,
+    .is_usable = mysql_is_usable,
+    .set_up = mysql_set_up,
+    .open = on_open,
+    .place = mysql_place,
     .close = on_close,
     .socket = on_socket,
     .wants = on_wants,

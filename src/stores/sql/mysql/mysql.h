@@ -8,7 +8,6 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_mysql;
-/* Its token operations. */
-extern const struct sql_tokens_ops sql_mysql_tokens;
+extern const struct sql_questions mysql_questions;
 
 #endif

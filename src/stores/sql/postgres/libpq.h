@@ -15,6 +15,7 @@
 #define LIBPQ_FUNCTIONS(ROW)                                                                       \
     ROW(PQbackendPID)                                                                              \
     ROW(PQclear)                                                                                   \
+    ROW(PQcmdTuples)                                                                               \
     ROW(PQconnectdbParams)                                                                         \
     ROW(PQconninfoFree)                                                                            \
     ROW(PQconninfoParse)                                                                           \
@@ -26,11 +27,13 @@
     ROW(PQfinish)                                                                                  \
     ROW(PQflush)                                                                                   \
     ROW(PQfreemem)                                                                                 \
+    ROW(PQftype)                                                                                   \
     ROW(PQgetResult)                                                                               \
     ROW(PQgetisnull)                                                                               \
     ROW(PQgetlength)                                                                               \
     ROW(PQgetvalue)                                                                                \
     ROW(PQisBusy)                                                                                  \
+    ROW(PQnfields)                                                                                 \
     ROW(PQnotifies)                                                                                \
     ROW(PQntuples)                                                                                 \
     ROW(PQpipelineSync)                                                                            \

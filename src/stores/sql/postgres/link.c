@@ -1,12 +1,12 @@
 /* The dialect's table: a session's transactions in libpq's pipeline. */
 #include "base/buffer.h"
+#include "base/error.h"
 #include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
+#include "sql/postgres/client.h"
 #include "sql/postgres/flusher.h"
-#include "sql/postgres/greeting.h"
 #include "sql/postgres/postgres.h"
 #include "sql/postgres/row.h"
-#include "sql/postgres/schema.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -389,56 +389,31 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
 
 /* ---- life ---- */
 
-static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
+/* Prepares the connection for transactions: all statements, the flusher, and pipeline mode. */
+static bool on_open(struct sql_client *client, const char *url, struct sql_greeting *out)
 {
     struct postgres_link *link = calloc(1, sizeof *link);
-    if (!link || !postgres_greet(wish, out, &link->connection, &link->number, &link->flusher)) {
+    PGconn *connection = client->connection;
+    if (!link)
+        return error_text(out->error, sizeof out->error, "out of memory");
+    if (!postgres_statements_prepare(connection, out->error, sizeof out->error)) {
         free(link);
         return false;
     }
+    link->flusher = postgres_flusher_of(postgres_client.connect(url, NULL, 0), connection);
+    if (libpq.PQsetnonblocking(connection, 1) != 0 || libpq.PQenterPipelineMode(connection) != 1) {
+        libpq.PQfinish(link->flusher);
+        free(link);
+        return error_text(out->error, sizeof out->error, "lost PostgreSQL: %s",
+                          libpq.PQerrorMessage(connection));
+    }
     link->link.dialect = &sql_postgres;
+    link->connection = connection;
+    link->number = out->connection;
+    client->connection = NULL;
     postgres_batches_init(link);
     out->link = &link->link;
     return true;
-}
-
-static bool on_migrate(const char *url, char *error, size_t error_bytes)
-{
-    PGconn *connection = postgres_connect(url, error, error_bytes);
-    if (!connection)
-        return false;
-    bool is_done = postgres_schema_check(connection, true, error, error_bytes);
-    libpq.PQfinish(connection);
-    return is_done;
-}
-
-/* Runs the check in one transaction on one snapshot. */
-static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
-                    size_t error_bytes)
-{
-    PGconn *connection = postgres_connect(url, error, error_bytes);
-    bool is_done = connection && postgres_schema_check(connection, false, error, error_bytes);
-    if (is_done) {
-        PGresult *result = libpq.PQexec(
-            connection,
-            mend ? "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(true)"
-                 : "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(false)");
-        is_done = libpq.PQresultStatus(result) == PGRES_TUPLES_OK;
-        for (int i = 0; is_done && i < libpq.PQntuples(result); i++) {
-            struct sql_finding finding = {.jobs =
-                                              strtoull(libpq.PQgetvalue(result, i, 1), NULL, 10),
-                                          .mended = libpq.PQgetvalue(result, i, 2)[0] == 't'};
-            (void)snprintf(finding.text, sizeof finding.text, "%s", libpq.PQgetvalue(result, i, 0));
-            is_done = sql_findings_add(out, finding);
-        }
-        if (!is_done)
-            (void)snprintf(error, error_bytes, "%s", libpq.PQresultErrorMessage(result));
-        libpq.PQclear(result);
-        libpq.PQclear(libpq.PQexec(connection, is_done ? "COMMIT" : "ROLLBACK"));
-    }
-    if (connection)
-        libpq.PQfinish(connection);
-    return is_done;
 }
 
 static void on_close(struct sql_link *base)
@@ -493,12 +468,14 @@ const struct sql_dialect sql_postgres = {
     .has_single_turns = true,
     .has_whole_turns = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
-    .tokens = &sql_postgres_tokens,
-    .greet = on_greet,
-    .migrate = on_migrate,
-    .fsck = on_fsck,
-    .schema = postgres_schema_text,
-    .place = postgres_url_emit,
+    .product = "PostgreSQL",
+    .account = "role",
+    .client = &postgres_client,
+    .questions = &postgres_questions,
+    .is_usable = postgres_is_usable,
+    .set_up = postgres_set_up,
+    .open = on_open,
+    .place = postgres_place,
     .close = on_close,
     .socket = on_socket,
     .wants = on_wants,

@@ -8,7 +8,6 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_postgres;
-/* Its token operations. */
-extern const struct sql_tokens_ops sql_postgres_tokens;
+extern const struct sql_questions postgres_questions;
 
 #endif

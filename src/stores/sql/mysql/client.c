@@ -1,14 +1,11 @@
-#include "sql/mysql/greeting.h"
+#include "sql/mysql/client.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/url.h"
-#include "sql/mysql/link.h"
-#include "sql/mysql/schema.h"
+#include "sql/mysql/wire.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -16,7 +13,7 @@ enum {
     PORT = 3306,
     CONNECT_S = 5,
     ANSWER_S = 30,
-    LOCKED = 1205 /* lock wait timeout */
+    QUESTION_BYTES_MAX = 64 << 20
 };
 
 enum tls { TLS_OFF = 1, TLS_ON, TLS_VERIFY };
@@ -107,7 +104,7 @@ static bool place_parse(const char *text, struct place *out, char *error, size_t
     return !out->password_file[0] || read_password_file(out, error, error_bytes);
 }
 
-void mysql_url_emit(const char *url, char *out, size_t out_bytes)
+void mysql_place(const char *url, char *out, size_t out_bytes)
 {
     struct url parsed;
     if (url_parse(slice_of(url), &parsed) != URL_OK) {
@@ -159,47 +156,6 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     return NULL;
 }
 
-/* Runs a query that returns one row at most, as texts. Returns NULL on failure, with the reason in
- * `error`. The caller frees the result. */
-static MYSQL_RES *ask(MYSQL *mysql, const char *text, MYSQL_ROW *row, char *error,
-                      size_t error_bytes)
-{
-    MYSQL_RES *result = NULL;
-    if (libmariadb.mysql_real_query(mysql, text, strlen(text)) == 0)
-        result = libmariadb.mysql_store_result(mysql);
-    *row = result ? libmariadb.mysql_fetch_row(result) : NULL;
-    if (*row)
-        return result;
-    if (result)
-        libmariadb.mysql_free_result(result);
-    if (libmariadb.mysql_errno(mysql) == LOCKED)
-        error_write(error, error_bytes,
-                    "the last transaction of this server is still running, waiting for its end");
-    else
-        error_write(error, error_bytes, "cannot use MariaDB or MySQL: %s",
-                    libmariadb.mysql_error(mysql));
-    return NULL;
-}
-
-static void drain(MYSQL *mysql) /* reads the remaining results of a procedure */
-{
-    while (libmariadb.mysql_next_result(mysql) == 0) {
-        MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
-        if (result)
-            libmariadb.mysql_free_result(result);
-    }
-}
-
-static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
-{
-    MYSQL_ROW row;
-    MYSQL_RES *result = ask(mysql, "SELECT @@global.read_only", &row, error, error_bytes);
-    bool writable = result && strcmp(row[0], "0") == 0;
-    if (result)
-        libmariadb.mysql_free_result(result);
-    return writable || error_text(error, error_bytes, "the database is read-only");
-}
-
 /* ---- versions ---- */
 
 bool mysql_version_is_mariadb(const char *version)
@@ -247,7 +203,21 @@ static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
     return true;
 }
 
-MYSQL *mysql_connect(const char *url, char *error, size_t error_bytes)
+/* Returns true if a server can be written. Otherwise false with the reason in `error`. */
+static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
+{
+    static const char text[] = "SELECT @@global.read_only";
+    MYSQL_RES *result = NULL;
+    if (libmariadb.mysql_real_query(mysql, text, sizeof text - 1) == 0)
+        result = libmariadb.mysql_store_result(mysql);
+    MYSQL_ROW row = result ? libmariadb.mysql_fetch_row(result) : NULL;
+    bool writable = row && strcmp(row[0], "0") == 0;
+    if (result)
+        libmariadb.mysql_free_result(result);
+    return writable || error_text(error, error_bytes, "the database is read-only");
+}
+
+static void *on_connect(const char *url, char *error, size_t error_bytes)
 {
     struct place place;
     MYSQL *mysql = NULL;
@@ -271,10 +241,147 @@ MYSQL *mysql_connect(const char *url, char *error, size_t error_bytes)
     return NULL;
 }
 
-/* ---- greeting ---- */
+static void on_disconnect(void *connection)
+{
+    libmariadb.mysql_close(connection);
+}
+
+bool mysql_is_usable(struct sql_client *client, char *error, size_t error_bytes)
+{
+    return is_writable(client->connection, error, error_bytes);
+}
+
+/* ---- questions ---- */
+
+static const struct {
+    unsigned number;
+    enum sql_refusal refusal;
+} refusals[] = {
+    {1205, SQL_REFUSAL_LOCKED}, /* lock wait timeout */
+    {1049, SQL_REFUSAL_ABSENT}, /* no such database */
+    {1146, SQL_REFUSAL_ABSENT}, /* no such table */
+    {1142, SQL_REFUSAL_DENIED}, /* table */
+    {1143, SQL_REFUSAL_DENIED}, /* column */
+};
+
+static bool refuse(struct sql_client *client)
+{
+    enum { FUNCTION_NOT_TRUSTED = 1419 }; /* creation of functions with a binary log */
+    unsigned number = libmariadb.mysql_errno(client->connection);
+    const bool is_of_the_client = number >= 2000 && number < 3000; /* connection errors */
+    enum sql_refusal refusal = is_of_the_client ? SQL_REFUSAL_LOST : SQL_REFUSAL_OTHER;
+    char message[SQL_REFUSAL_BYTES];
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (refusals[i].number == number)
+            refusal = refusals[i].refusal;
+    error_write(message, sizeof message, "%s%s", libmariadb.mysql_error(client->connection),
+                number == FUNCTION_NOT_TRUSTED
+                    ? "; set log_bin_trust_function_creators to 1 while the schema is created, or "
+                      "create it with an account that has SUPER"
+                    : "");
+    return sql_client_refuse(client, refusal, message);
+}
+
+static void append_arg(struct buffer *out, const struct sql_arg *arg)
+{
+    if (arg->kind == SQL_ARG_NUMBER) {
+        buffer_append_i64(out, arg->number);
+        return;
+    }
+    if (arg->kind == SQL_ARG_BYTES)
+        buffer_append_text(out, "_binary");
+    mysql_quote(out, arg->text);
+}
+
+/* Puts the arguments into the text. */
+static void append_question(struct buffer *out, const char *text, const struct sql_args *args)
+{
+    for (const char *at = text; *at; at++) {
+        size_t index = *at == '$' ? (size_t)(at[1] - '1') : SQL_ARGS_MAX;
+        if (args && index < args->count) {
+            append_arg(out, &args->at[index]);
+            at++;
+        } else {
+            buffer_append_byte(out, *at);
+        }
+    }
+}
+
+static bool copy_rows(MYSQL_RES *result, struct sql_rows *rows)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result), bytes = 0;
+    unsigned columns = libmariadb.mysql_num_fields(result);
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result)))
+        for (unsigned i = 0; i < columns; i++)
+            bytes += libmariadb.mysql_fetch_lengths(result)[i];
+    if (!sql_rows_init(rows, count, columns, bytes))
+        return false;
+    libmariadb.mysql_data_seek(result, 0);
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        for (unsigned i = 0; i < columns; i++) {
+            if (row[i])
+                memcpy(sql_rows_add(rows, lengths[i]), row[i], lengths[i]);
+            else
+                sql_rows_add_null(rows);
+        }
+    }
+    return true;
+}
+
+/* Reads the result of a statement. A procedure has a result with rows and one without. */
+static bool read_result(struct sql_client *client, struct sql_rows *rows)
+{
+    MYSQL *mysql = client->connection;
+    MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
+    if (!result) {
+        rows->changed = libmariadb.mysql_affected_rows(mysql);
+        return libmariadb.mysql_errno(mysql) == 0 || refuse(client);
+    }
+    sql_rows_fini(rows);
+    bool is_good =
+        copy_rows(result, rows) || sql_client_refuse(client, SQL_REFUSAL_OTHER, "out of memory");
+    libmariadb.mysql_free_result(result);
+    return is_good;
+}
+
+static bool on_ask(struct sql_client *client, const char *text, const struct sql_args *args,
+                   struct sql_rows *rows)
+{
+    MYSQL *mysql = client->connection;
+    struct buffer question;
+    buffer_init(&question, QUESTION_BYTES_MAX);
+    append_question(&question, text, args);
+    bool is_good =
+        !question.failed || sql_client_refuse(client, SQL_REFUSAL_OTHER, "out of memory");
+    bool has_more = is_good;
+    if (is_good && libmariadb.mysql_real_query(mysql, question.at, question.len) != 0)
+        is_good = has_more = refuse(client);
+    buffer_fini(&question);
+    while (has_more) {
+        is_good = read_result(client, rows) && is_good;
+        int next = libmariadb.mysql_next_result(mysql);
+        has_more = next == 0;
+        if (next > 0)
+            is_good = refuse(client);
+    }
+    return is_good;
+}
+
+const struct sql_client_ops mysql_client = {
+    .connect = on_connect, .disconnect = on_disconnect, .ask = on_ask};
+
+/* ---- setup of a session ---- */
+
+static bool set_up_failed(const struct sql_client *client, struct sql_greeting *out)
+{
+    return error_text(out->error, sizeof out->error, "cannot set up the session: %s",
+                      client->message);
+}
 
 /* Sets up the session. Lists of keys are short and exact, so the optimizer need not estimate them. */
-static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
+static bool set_session(struct sql_client *client, struct sql_greeting *out)
 {
     static const char *const texts[] = {
         "USE tarry",
@@ -286,157 +393,56 @@ static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
     };
     /* With this setting the binary log omits the body of a changed row. An account without the
      * permission continues with full images. */
-    static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
-    (void)libmariadb.mysql_real_query(mysql, images, sizeof images - 1);
+    (void)sql_ask(client, "SET SESSION binlog_row_image = 'MINIMAL'", NULL, NULL);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        if (libmariadb.mysql_real_query(mysql, texts[i], strlen(texts[i])) != 0)
-            return error_text(error, error_bytes, "cannot set up the session: %s",
-                              libmariadb.mysql_error(mysql));
+        if (!sql_ask(client, texts[i], NULL, NULL))
+            return set_up_failed(client, out);
     return true;
 }
 
-static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
+static bool read_durability(struct sql_client *client, struct sql_greeting *out)
 {
-    MYSQL_ROW row;
-    MYSQL_RES *result = ask(
-        mysql,
-        "SELECT @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.sync_binlog, "
-        "@@global.innodb_doublewrite, @@global.binlog_format",
-        &row, out->error, sizeof out->error);
-    if (!result)
-        return false;
-    bool has_log = strcmp(row[1], "0") != 0,
-         is_written_twice = strcmp(row[3], "0") != 0 && strcmp(row[3], "OFF") != 0;
+    enum { FLUSH_LOG, HAS_LOG, SYNC_LOG, DOUBLEWRITE, FORMAT };
+    struct sql_rows row;
+    if (!sql_ask_row(client,
+                     "SELECT @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, "
+                     "@@global.sync_binlog, @@global.innodb_doublewrite, @@global.binlog_format",
+                     NULL, &row))
+        return set_up_failed(client, out);
+    const char *flush_log = sql_rows_text(&row, 0, FLUSH_LOG).at;
+    const char *sync_log = sql_rows_text(&row, 0, SYNC_LOG).at;
+    bool has_log = !slice_is(sql_rows_text(&row, 0, HAS_LOG), "0");
+    struct slice doublewrite = sql_rows_text(&row, 0, DOUBLEWRITE);
+    bool is_written_twice = !slice_is(doublewrite, "0") && !slice_is(doublewrite, "OFF");
     (void)snprintf(out->sync, sizeof out->sync, "flush_log=%s sync_binlog=%s doublewrite=%s",
-                   row[0], has_log ? row[2] : "none", is_written_twice ? "on" : "off");
+                   flush_log, has_log ? sync_log : "none", is_written_twice ? "on" : "off");
     out->is_durable =
-        strcmp(row[0], "1") == 0 && (!has_log || strcmp(row[2], "1") == 0) && is_written_twice;
-    bool is_good = !has_log || strcmp(row[4], "STATEMENT") != 0 ||
+        strcmp(flush_log, "1") == 0 && (!has_log || strcmp(sync_log, "1") == 0) && is_written_twice;
+    bool is_good = !has_log || !slice_is(sql_rows_text(&row, 0, FORMAT), "STATEMENT") ||
                    error_text(out->error, sizeof out->error,
                               "binlog_format is STATEMENT, which does not work with READ "
                               "COMMITTED, set it to ROW or MIXED");
-    libmariadb.mysql_free_result(result);
+    sql_rows_fini(&row);
     return is_good;
 }
 
-/* Columns that server_hello returns. */
-enum { HELLO_SERVER, HELLO_NOW, HELLO_NAME, HELLO_KEY, HELLO_MACHINE, HELLO_KNOWN, HELLO_ADJUST };
-
-/* Adjusts the database's clock to this server's record of its progress. The record was taken before
- * the new clock was read, so the result is late rather than early, and no job is delivered
- * early. */
-static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct sql_greeting *out)
+/* Reads the largest packet that the database accepts. The database closes the connection over a
+ * larger one. */
+static bool read_packet_max(struct sql_client *client, struct sql_greeting *out)
 {
-    bool is_first = hello[HELLO_KNOWN][0] == '\0'; /* first of all servers */
-    int64_t moved_ms = expected_ms && !is_first ? expected_ms - out->now_ms : 0;
-    struct buffer text;
-    MYSQL_ROW row = NULL;
-    MYSQL_RES *result = NULL;
-    if (strcmp(hello[HELLO_MACHINE], hello[HELLO_KNOWN]) == 0)
-        return true;
-    buffer_init(&text, 4 * PART_BYTES);
-    buffer_append_text(&text, "CALL tarry.server_keep_time(");
-    mysql_quote(&text, slice_of(hello[HELLO_MACHINE]));
-    buffer_append_byte(&text, ',');
-    mysql_quote(&text, slice_of(hello[HELLO_KNOWN]));
-    buffer_append_format(&text, ",%lld)",
-                         (long long)(strtoll(hello[HELLO_ADJUST], NULL, 10) + moved_ms));
-    buffer_append_byte(&text, '\0');
-    if (text.failed)
-        error_write(out->error, sizeof out->error, "out of memory");
-    else
-        result = ask(mysql, text.at, &row, out->error, sizeof out->error);
-    buffer_fini(&text);
-    if (!result)
-        return false;
-    out->now_ms = strtoll(row[0], NULL, 10);
-    out->moved_ms = strcmp(row[1], "1") == 0 ? moved_ms : 0;
-    libmariadb.mysql_free_result(result);
-    drain(mysql);
-    return true;
-}
-
-/* Skips delivery numbers if the database is not durable. A crash may have lost the last ones, and
- * they must not be reused. */
-static bool leap(MYSQL *mysql, struct sql_greeting *out)
-{
-    static const char text[] = "CALL tarry.server_leap()";
-    return out->is_durable || libmariadb.mysql_real_query(mysql, text, sizeof text - 1) == 0 ||
-           error_text(out->error, sizeof out->error, "cannot use MariaDB or MySQL: %s",
-                      libmariadb.mysql_error(mysql));
-}
-
-static bool introduce(MYSQL *mysql, const struct sql_wish *wish, struct sql_greeting *out)
-{
-    int64_t expected_ms = wish->knows_time ? (clock_inner_us() + wish->offset_us) / 1000 : 0;
-    char text[80];
-    MYSQL_ROW row;
-    (void)snprintf(text, sizeof text, "CALL tarry.server_hello(%lld)", (long long)wish->server);
-    MYSQL_RES *result = ask(mysql, text, &row, out->error, sizeof out->error);
-    if (!result)
-        return false;
-    unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-    out->server = strtoll(row[HELLO_SERVER], NULL, 10);
-    out->now_ms = strtoll(row[HELLO_NOW], NULL, 10);
-    (void)snprintf(out->name, sizeof out->name, "%s", row[HELLO_NAME]);
-    if (lengths[HELLO_KEY] == sizeof out->key)
-        memcpy(&out->key, row[HELLO_KEY], sizeof out->key);
-    drain(mysql);
-    bool is_kept = leap(mysql, out) && keep_time(mysql, row, expected_ms, out);
-    libmariadb.mysql_free_result(result);
-    return is_kept;
-}
-
-/* Reads the ticket under a lock. If a thread of the database still runs this server's last
- * transaction, it holds the row. The call then fails, and is retried until that transaction has
- * ended. */
-static bool read_ticket(MYSQL *mysql, struct sql_greeting *out)
-{
-    char text[100];
-    MYSQL_ROW row;
-    (void)snprintf(text, sizeof text,
-                   "SELECT number FROM tarry.ticket WHERE server = %lld FOR UPDATE",
-                   (long long)out->server);
-    MYSQL_RES *result = ask(mysql, text, &row, out->error, sizeof out->error);
-    if (!result)
-        return false;
-    out->ticket = strtoll(row[0], NULL, 10);
-    libmariadb.mysql_free_result(result);
-    return true;
-}
-
-/* Reads the largest packet that the database accepts. The database closes the connection over a larger one. */
-static bool read_packet_max(MYSQL *mysql, size_t *packet_bytes_max, struct sql_greeting *out)
-{
-    MYSQL_ROW row;
-    MYSQL_RES *result =
-        ask(mysql, "SELECT @@max_allowed_packet", &row, out->error, sizeof out->error);
-    if (!result)
-        return false;
-    *packet_bytes_max = (size_t)strtoull(row[0], NULL, 10);
-    libmariadb.mysql_free_result(result);
     enum { PACKET_BYTES_MIN = 256 * 1024 };
-    return *packet_bytes_max >= PACKET_BYTES_MIN ||
+    struct sql_rows row;
+    if (!sql_ask_row(client, "SELECT @@max_allowed_packet", NULL, &row))
+        return set_up_failed(client, out);
+    out->packet_bytes_max = (size_t)sql_rows_number(&row, 0, 0);
+    sql_rows_fini(&row);
+    return out->packet_bytes_max >= PACKET_BYTES_MIN ||
            error_text(out->error, sizeof out->error,
                       "max_allowed_packet is %zu, which is too small, set it to %d or above",
-                      *packet_bytes_max, PACKET_BYTES_MIN);
+                      out->packet_bytes_max, PACKET_BYTES_MIN);
 }
 
-bool mysql_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql,
-                 size_t *packet_bytes_max)
+bool mysql_set_up(struct sql_client *client, struct sql_greeting *out)
 {
-    *out = (struct sql_greeting){0};
-    char *error = out->error;
-    *mysql = mysql_connect(wish->url, error, sizeof out->error);
-    if (!*mysql)
-        return false;
-    if (is_writable(*mysql, error, sizeof out->error) &&
-        mysql_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
-        set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
-        read_packet_max(*mysql, packet_bytes_max, out) && introduce(*mysql, wish, out) &&
-        read_ticket(*mysql, out))
-        return true;
-    libmariadb.mysql_close(*mysql);
-    *mysql = NULL;
-    return false;
+    return set_session(client, out) && read_durability(client, out) && read_packet_max(client, out);
 }

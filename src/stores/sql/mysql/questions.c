@@ -1,12 +1,8 @@
-#include "sql/mysql/fsck.h"
+/* The statements of blocking questions to MariaDB and MySQL. */
+#include "sql/mysql/mysql.h"
+#include "sql/mysql/schema_texts.h"
 
-#include "base/error.h"
-#include "sql/mysql/greeting.h"
-#include "sql/mysql/schema.h"
-
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Queries that each find one kind of damage. Columns: the problem, the number of affected jobs, and
  * the statements that repair it, or NULL. A difference of counts remains correct after the
@@ -62,74 +58,22 @@ static const char *const checks[] = {
     "SELECT 'the row of the tokens is missing: a new one is empty', 0, 'INSERT INTO "
     "tarry.tokens (version, text) VALUES (MD5(CONCAT(UUID(), RAND())), '''')' "
     "FROM tarry.store WHERE NOT EXISTS (SELECT 1 FROM tarry.tokens)",
+    NULL,
 };
 
-static bool run(MYSQL *mysql, const char *text, size_t len, char *error, size_t error_bytes)
-{
-    bool is_done = libmariadb.mysql_real_query(mysql, text, len) == 0;
-    while (is_done && libmariadb.mysql_more_results(mysql))
-        is_done = libmariadb.mysql_next_result(mysql) == 0;
-    return is_done || error_text(error, error_bytes, "the database cannot be checked: %s",
-                                 libmariadb.mysql_error(mysql));
-}
-
-static bool run_text(MYSQL *mysql, const char *text, char *error, size_t error_bytes)
-{
-    return run(mysql, text, strlen(text), error, error_bytes);
-}
-
-/* Returns all rows of one check. Returns NULL on failure, with the reason in `error`. */
-static MYSQL_RES *ask(MYSQL *mysql, const char *check, char *error, size_t error_bytes)
-{
-    MYSQL_RES *rows = NULL;
-    if (libmariadb.mysql_real_query(mysql, check, strlen(check)) == 0)
-        rows = libmariadb.mysql_store_result(mysql);
-    if (!rows)
-        error_write(error, error_bytes, "the database cannot be checked: %s",
-                    libmariadb.mysql_error(mysql));
-    return rows;
-}
-
-static bool check_one(MYSQL *mysql, const char *check, bool mend, struct sql_findings *out,
-                      char *error, size_t error_bytes)
-{
-    enum { TEXT, JOBS, MENDING };
-    MYSQL_RES *rows = ask(mysql, check, error, error_bytes);
-    MYSQL_ROW row;
-    bool is_good = rows != NULL;
-    while (is_good && (row = libmariadb.mysql_fetch_row(rows))) {
-        struct sql_finding finding = {.jobs = strtoull(row[JOBS], NULL, 10),
-                                      .mended = mend && row[MENDING]};
-        (void)snprintf(finding.text, sizeof finding.text, "%s", row[TEXT]);
-        if (finding.mended)
-            is_good = run_text(mysql, row[MENDING], error, error_bytes);
-        if (is_good && !sql_findings_add(out, finding))
-            is_good = error_text(error, error_bytes, "out of memory");
-    }
-    if (rows)
-        libmariadb.mysql_free_result(rows);
-    return is_good;
-}
-
-static bool check_all(MYSQL *mysql, bool mend, struct sql_findings *out, char *error,
-                      size_t error_bytes)
-{
-    bool is_good =
-        run_text(mysql, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", error,
-                 error_bytes) &&
-        run_text(mysql, "START TRANSACTION WITH CONSISTENT SNAPSHOT", error, error_bytes);
-    for (size_t i = 0; is_good && i < sizeof checks / sizeof checks[0]; i++)
-        is_good = check_one(mysql, checks[i], mend, out, error, error_bytes);
-    return is_good && run_text(mysql, "COMMIT", error, error_bytes);
-}
-
-bool mysql_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
-                size_t error_bytes)
-{
-    MYSQL *mysql = mysql_connect(url, error, error_bytes);
-    bool is_done = mysql && mysql_schema_check(mysql, false, error, error_bytes) &&
-                   check_all(mysql, mend, out, error, error_bytes);
-    if (mysql)
-        libmariadb.mysql_close(mysql); /* uncommitted repairs are rolled back */
-    return is_done;
-}
+const struct sql_questions mysql_questions = {
+    .schema = mysql_migration_1_text,
+    .schema_bytes = &mysql_migration_1_bytes,
+    .schema_version = 1,
+    .schema_has_delimiters = true,
+    .schema_lock = "DO GET_LOCK('tarry.migrate', 60)",
+    .schema_unlock = "DO RELEASE_LOCK('tarry.migrate')",
+    .schema_undo = "DO RELEASE_LOCK('tarry.migrate')",
+    .hello = "CALL tarry.server_hello($1)",
+    .keep_time = "CALL tarry.server_keep_time($1, $2, $3)",
+    .leap = "CALL tarry.server_leap()",
+    .ticket = "SELECT number, 0, 0 FROM tarry.ticket WHERE server = $1 FOR UPDATE",
+    .fsck_begin = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
+                  "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+    .fsck_checks = checks,
+};

@@ -1,0 +1,236 @@
+#include "sql/postgres/client.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Settings on which the meaning of tarry's SQL depends, and time limits, for every connection. A
+ * database or a role may have other defaults. The first statements of each session. */
+static const char terms[] =
+    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
+    "SET idle_session_timeout = 0;"
+    "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings "
+    "WHERE name = 'transaction_timeout';" /* PostgreSQL 17 */
+    "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
+    "SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';"
+    "SET extra_float_digits = 1; SET array_nulls = on; SET transform_null_equals = off;"
+    "SET default_transaction_isolation = 'read committed';"
+    "SET plpgsql.extra_errors = none;"
+    "SET check_function_bodies = on; SET row_security = on; SET xmloption = content";
+
+/* Formats an error as one line, since libpq's messages have several. */
+static void error_line(char *error, size_t error_bytes, const char *what, const char *why)
+{
+    error_write(error, error_bytes, "%s: %s", what, why);
+    for (char *at = error; error && *at; at++)
+        if (*at == '\n' || *at == '\t')
+            *at = at[1] ? ' ' : '\0';
+}
+
+/* Discards notices, which libpq would print. */
+static void drop_notice(void *ctx, const char *message)
+{
+    (void)ctx;
+    (void)message;
+}
+
+static bool agree(PGconn *connection, const char *text, char *error, size_t error_bytes)
+{
+    PGresult *result = libpq.PQexec(connection, text);
+    bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (!is_done)
+        error_line(error, error_bytes, "cannot set up the session",
+                   libpq.PQresultErrorMessage(result));
+    libpq.PQclear(result);
+    return is_done;
+}
+
+static void *on_connect(const char *url, char *error, size_t error_bytes)
+{
+    static const char *const names[] = {"dbname",
+                                        "connect_timeout",
+                                        "fallback_application_name",
+                                        "client_encoding",
+                                        "keepalives_idle",
+                                        "tcp_user_timeout",
+                                        NULL};
+    const char *const values[] = {url, "5", "tarry", "UTF8", "10", "20000", NULL};
+    if (!libpq_load(error, error_bytes))
+        return NULL;
+    PGconn *connection = libpq.PQconnectdbParams(names, values, 1);
+    (void)libpq.PQsetNoticeProcessor(connection, drop_notice, NULL);
+    bool is_reached = libpq.PQstatus(connection) == CONNECTION_OK;
+    if (is_reached && agree(connection, terms, error, error_bytes))
+        return connection;
+    if (!is_reached)
+        error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));
+    libpq.PQfinish(connection);
+    return NULL;
+}
+
+static void on_disconnect(void *connection)
+{
+    libpq.PQfinish(connection);
+}
+
+/* ---- questions ---- */
+
+static enum sql_refusal refusal_of(const char *state)
+{
+    if (!state)
+        return SQL_REFUSAL_LOST;
+    if (strcmp(state, "55P03") == 0)
+        return SQL_REFUSAL_LOCKED;
+    return strcmp(state, "42501") == 0 ? SQL_REFUSAL_DENIED : SQL_REFUSAL_OTHER;
+}
+
+static bool refuse(struct sql_client *client, const PGresult *result)
+{
+    const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    return sql_client_refuse(client, refusal_of(libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE)),
+                             message ? message : libpq.PQerrorMessage(client->connection));
+}
+
+/* Converts bytes, which PostgreSQL writes as \\x and hexadecimal digits. */
+static void add_bytes(struct sql_rows *rows, const char *text, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *at = sql_rows_add(rows, (len - 2) / 2);
+    for (size_t i = 2; i + 1 < len; i += 2)
+        *at++ = (char)((strchr(digits, text[i]) - digits) << 4 |
+                       (strchr(digits, text[i + 1]) - digits));
+}
+
+static void copy_cell(const PGresult *result, int row, int column, struct sql_rows *rows)
+{
+    enum { BYTEA = 17 };
+    const char *text = libpq.PQgetvalue(result, row, column);
+    size_t len = (size_t)libpq.PQgetlength(result, row, column);
+    if (libpq.PQgetisnull(result, row, column))
+        sql_rows_add_null(rows);
+    else if (libpq.PQftype(result, column) == BYTEA && len >= 2)
+        add_bytes(rows, text, len);
+    else
+        memcpy(sql_rows_add(rows, len), text, len);
+}
+
+static bool copy_rows(PGresult *result, struct sql_rows *rows)
+{
+    int count = libpq.PQntuples(result), columns = libpq.PQnfields(result);
+    size_t bytes = 0;
+    for (int i = 0; i < count * columns; i++)
+        bytes += (size_t)libpq.PQgetlength(result, i / columns, i % columns);
+    if (!sql_rows_init(rows, (size_t)count, (size_t)columns, bytes))
+        return false;
+    for (int i = 0; i < count * columns; i++)
+        copy_cell(result, i / columns, i % columns, rows);
+    rows->changed = strtoull(libpq.PQcmdTuples(result), NULL, 10);
+    return true;
+}
+
+static PGresult *ask(PGconn *connection, const char *text, const struct sql_args *args)
+{
+    const char *values[SQL_ARGS_MAX];
+    int lengths[SQL_ARGS_MAX], forms[SQL_ARGS_MAX];
+    char numbers[SQL_ARGS_MAX][24];
+    if (!args)
+        return libpq.PQexec(connection, text);
+    for (size_t i = 0; i < args->count; i++) {
+        const struct sql_arg *arg = &args->at[i];
+        (void)snprintf(numbers[i], sizeof numbers[i], "%" PRId64, arg->number);
+        values[i] = arg->kind == SQL_ARG_NUMBER ? numbers[i] : arg->text.at ? arg->text.at : "";
+        lengths[i] = (int)arg->text.len;
+        forms[i] = arg->kind == SQL_ARG_BYTES;
+    }
+    return libpq.PQexecParams(connection, text, (int)args->count, NULL, values, lengths, forms, 0);
+}
+
+static bool on_ask(struct sql_client *client, const char *text, const struct sql_args *args,
+                   struct sql_rows *rows)
+{
+    PGresult *result = ask(client->connection, text, args);
+    ExecStatusType status = libpq.PQresultStatus(result);
+    bool is_good =
+        (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) || refuse(client, result);
+    if (is_good && !copy_rows(result, rows))
+        is_good = sql_client_refuse(client, SQL_REFUSAL_OTHER, "out of memory");
+    libpq.PQclear(result);
+    return is_good;
+}
+
+const struct sql_client_ops postgres_client = {
+    .connect = on_connect, .disconnect = on_disconnect, .ask = on_ask};
+
+/* ---- setup of a session ---- */
+
+/* Settings that exclude scans of whole tables, since the planner's statistics of a queue are always
+ * outdated. */
+static const char settings[] =
+    "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
+    "SET idle_in_transaction_session_timeout = '5s';"
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;"
+    "SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+
+static bool set_up_failed(const struct sql_client *client, struct sql_greeting *out)
+{
+    return error_text(out->error, sizeof out->error, "cannot set up the session: %s",
+                      client->message);
+}
+
+bool postgres_is_usable(struct sql_client *client, char *error, size_t error_bytes)
+{
+    enum { OLDEST = 140000 };
+    int version = libpq.PQserverVersion(client->connection);
+    return version >= OLDEST || error_text(error, error_bytes,
+                                           "the server is PostgreSQL %d, which is too old, use 14 "
+                                           "or above",
+                                           version / 10000);
+}
+
+static bool read_durability(struct sql_client *client, struct sql_greeting *out)
+{
+    struct sql_rows row;
+    if (!sql_ask_row(client,
+                     "SELECT current_setting('synchronous_commit'), current_setting('fsync') "
+                     "= 'on' AND current_setting('full_page_writes') = 'on'",
+                     NULL, &row))
+        return set_up_failed(client, out);
+    struct slice sync = sql_rows_text(&row, 0, 0);
+    (void)snprintf(out->sync, sizeof out->sync, "%.*s", (int)sync.len, sync.at);
+    out->is_durable = slice_is(sql_rows_text(&row, 0, 1), "t") && !slice_is(sync, "off");
+    sql_rows_fini(&row);
+    return true;
+}
+
+bool postgres_set_up(struct sql_client *client, struct sql_greeting *out)
+{
+    return read_durability(client, out) && ((sql_ask(client, settings, NULL, NULL) &&
+                                             sql_ask(client, "LISTEN tarry", NULL, NULL)) ||
+                                            set_up_failed(client, out));
+}
+
+/* ---- URL ---- */
+
+static const char *value_of(const PQconninfoOption *options, const char *name)
+{
+    for (; options && options->keyword; options++)
+        if (strcmp(options->keyword, name) == 0 && options->val && options->val[0])
+            return options->val;
+    return NULL;
+}
+
+void postgres_place(const char *url, char *out, size_t out_bytes)
+{
+    PQconninfoOption *options = NULL;
+    (void)snprintf(out, out_bytes, "postgres://");
+    if (!libpq_load(NULL, 0) || !(options = libpq.PQconninfoParse(url, NULL)))
+        return;
+    const char *host = value_of(options, "host"), *port = value_of(options, "port");
+    const char *database = value_of(options, "dbname");
+    (void)snprintf(out, out_bytes, "postgres://%s%s%s%s%s", host ? host : "", port ? ":" : "",
+                   port ? port : "", database ? "/" : "", database ? database : "");
+    libpq.PQconninfoFree(options);
+}

@@ -1,0 +1,130 @@
+#include "sql/schema.h"
+
+#include "base/error.h"
+#include "sql/dialect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DELIMITER_BYTES = 8 };
+
+struct versions { /* Both 0: there is no schema. */
+    int version, oldest_reader;
+};
+
+/* Reads the versions. Returns false if the database reports an error. */
+static bool read_versions(struct sql_client *client, struct versions *out, char *error,
+                          size_t error_bytes)
+{
+    const char *exists = client->dialect->questions->schema_exists;
+    struct sql_rows row = {0};
+    *out = (struct versions){0};
+    bool is_good = !exists || sql_ask_row(client, exists, NULL, &row);
+    bool is_there = is_good && (!exists || !sql_rows_is_null(&row, 0, 0));
+    sql_rows_fini(&row);
+    if (is_there)
+        is_good = sql_ask(client,
+                          "SELECT version, oldest_reader FROM tarry.schema_version ORDER BY "
+                          "version DESC LIMIT 1",
+                          NULL, &row);
+    if (row.count) {
+        out->version = (int)sql_rows_number(&row, 0, 0);
+        out->oldest_reader = (int)sql_rows_number(&row, 0, 1);
+    }
+    sql_rows_fini(&row);
+    return is_good || client->refusal == SQL_REFUSAL_ABSENT ||
+           error_text(error, error_bytes, "the schema tarry cannot be read: %s", client->message);
+}
+
+/* ---- migration ---- */
+
+static bool run(struct sql_client *client, struct slice text, char *error, size_t error_bytes)
+{
+    char *copy = strndup(text.at, text.len);
+    bool is_done = copy && sql_ask(client, copy, NULL, NULL);
+    if (!is_done)
+        error_write(error, error_bytes, "cannot create the schema: %s",
+                    copy ? client->message : "out of memory");
+    free(copy);
+    return is_done;
+}
+
+/* Takes the next statement from a text in the same way as the client programs of MariaDB: a
+ * statement ends with the delimiter at the end of a line, and a line of its own may change the
+ * delimiter. */
+static bool next_statement(struct slice *text, char delimiter[DELIMITER_BYTES], struct slice *out)
+{
+    static const char word[] = "DELIMITER ";
+    const char *end = text->at + text->len, *from = text->at;
+    for (const char *line = from; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        const char *next = stop ? stop + 1 : end;
+        size_t len = (size_t)((stop ? stop : end) - line), mark = strlen(delimiter);
+        if (len > sizeof word - 1 && memcmp(line, word, sizeof word - 1) == 0 &&
+            len - (sizeof word - 1) < DELIMITER_BYTES) {
+            memcpy(delimiter, line + sizeof word - 1, len - (sizeof word - 1));
+            delimiter[len - (sizeof word - 1)] = '\0';
+            from = next;
+        } else if (len >= mark && memcmp(line + len - mark, delimiter, mark) == 0) {
+            *out = slice_make(from, (size_t)(line - from) + len - mark);
+            *text = slice_make(next, (size_t)(end - next));
+            return true;
+        }
+        line = next;
+    }
+    return false;
+}
+
+static bool migrate_from(struct sql_client *client, int version, char *error, size_t error_bytes)
+{
+    const struct sql_questions *questions = client->dialect->questions;
+    char delimiter[DELIMITER_BYTES] = ";";
+    struct slice text = slice_make(questions->schema, *questions->schema_bytes), statement;
+    if (version >= questions->schema_version)
+        return true;
+    if (!questions->schema_has_delimiters)
+        return run(client, text, error, error_bytes);
+    while (next_statement(&text, delimiter, &statement))
+        if (!run(client, statement, error, error_bytes))
+            return false;
+    return true;
+}
+
+static bool migrate_locked(struct sql_client *client, char *error, size_t error_bytes)
+{
+    const struct sql_questions *questions = client->dialect->questions;
+    struct versions versions;
+    bool is_done = run(client, slice_of(questions->schema_lock), error, error_bytes) &&
+                   read_versions(client, &versions, error, error_bytes) &&
+                   migrate_from(client, versions.version, error, error_bytes) &&
+                   run(client, slice_of(questions->schema_unlock), error, error_bytes);
+    if (!is_done)
+        (void)sql_ask(client, questions->schema_undo, NULL, NULL);
+    return is_done;
+}
+
+bool sql_schema_check(struct sql_client *client, bool migrate, char *error, size_t error_bytes)
+{
+    const int required = client->dialect->questions->schema_version;
+    struct versions found;
+    if (!read_versions(client, &found, error, error_bytes))
+        return false;
+    if (found.version < required && migrate &&
+        (!migrate_locked(client, error, error_bytes) ||
+         !read_versions(client, &found, error, error_bytes)))
+        return false;
+    if (found.version == 0)
+        return error_text(error, error_bytes,
+                          "the database has no schema 'tarry', run 'tarry sql migrate URL', or "
+                          "start with --migrate");
+    if (found.version < required)
+        return error_text(error, error_bytes,
+                          "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
+                          "sql migrate URL'",
+                          found.version, required);
+    if (found.oldest_reader > required)
+        return error_text(error, error_bytes,
+                          "the schema 'tarry' has version %d, which this tarry is too old for",
+                          found.version);
+    return true;
+}

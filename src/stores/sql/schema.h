@@ -1,0 +1,14 @@
+/*
+ * schema: the tables and functions in a database, by numbered migrations. Blocking.
+ */
+#ifndef TARRY_SQL_SCHEMA_H
+#define TARRY_SQL_SCHEMA_H
+
+#include "sql/client.h"
+
+/* Returns true if this version can use the schema. With `migrate`, creates it or migrates it to
+ * this version first. This happens under a lock: servers that start together wait for the first
+ * one. Returns false with instructions in `error` otherwise. */
+bool sql_schema_check(struct sql_client *client, bool migrate, char *error, size_t error_bytes);
+
+#endif
