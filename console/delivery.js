@@ -9,6 +9,7 @@ import { duration, number, timeOf } from "./format.js";
 import { icon } from "./icons.js";
 import { notice, reason } from "./notice.js";
 import { lacks } from "./session.js";
+import { KIND_FIELDS } from "./targets.js";
 import { noTopic, topicHead, topicOf } from "./topic_head.js";
 import { t } from "./words.js";
 
@@ -18,9 +19,7 @@ const AGAIN_MS = 2000;
 const TARGET = [
     { name: "to" }, { name: "max_in_flight", kind: "number", standard: "64" }, { name: "rate" }, { name: "timeout", standard: "10s" },
     { name: "body", standard: "raw" }, { name: "callback", kind: "flag", standard: "false" }, { name: "sign", kind: "json", standard: "default", of: /^(https?:|$)/ }, { name: "dead_on", kind: "json", standard: "[410]", of: /^(https?:|$)/ }, { name: "headers", kind: "json", of: /^(https?:|$)/ },
-    { name: "exchange", of: /^amqps?:/ }, { name: "routing_key", standard: "{topic}", of: /^amqps?:/ }, { name: "topic", standard: "{topic}", of: /^(kafka|rocketmq)s?:/ }, { name: "key", standard: "{id}", of: /^kafkas?:/ },
-    { name: "tags", of: /^rocketmqs?:/ }, { name: "keys", standard: "{id}", of: /^rocketmqs?:/ },
-    { name: "destination", standard: "/queue/{topic}", of: /^stomps?:/ },
+    ...KIND_FIELDS,
 ];
 /** @type {import("./form.js").Field[]} */
 const DEAD = [

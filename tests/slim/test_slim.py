@@ -16,12 +16,14 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "tests" / "e2e" / "support"), str(REPO / "tests")]
 
 import server as serving  # noqa: E402
+from wings import kinds_of_targets  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")
+TARGETS = kinds_of_targets()
+WINGS = ("redis", "sql", "delivery", *TARGETS, "beanstalk", "mykit", "sqs", "jwt", "console", "traces")
 # Libraries that a build with only these wings links, and those that it must not link.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": tuple(wing for wing in WINGS if wing != "kafka")}
 # Unit tests of rooms that have wings, or of their replacements.
 TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", "test_target_setting", "test_text")
 
@@ -65,7 +67,7 @@ def test_is_not_linked_with_libraries_of_missing_wings(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("rocketmq", " rocketmq_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("mykit", " mykit_add"), ("sqs", " sqs_add"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
+    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("amqp", " amqp_in_new"), *((kind, f" target_{kind}\n") for kind in TARGETS), ("mykit", " mykit_add"), ("sqs", " sqs_add"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
         assert (symbol in symbols) == (wing in wings), wing
 
 
@@ -120,8 +122,8 @@ def test_serves_with_the_remaining_features(build, tmp_path, monkeypatch):
         job = client.good("POST", "/v1/topics/t/take?wait=5s")["jobs"][0]
         assert job["id"] == "1"
         client.ack(job["lease"])
-        for wing, to, title in (("kafka", "kafka://127.0.0.1/x", "Kafka"), ("amqp", "amqp://127.0.0.1/", "AMQP"), ("stomp", "stomp://127.0.0.1/queue", "STOMP"), ("rocketmq", "rocketmq://127.0.0.1", "RocketMQ")):
-            reply = client.call("PUT", "/v1/topics/t", json.dumps({"deliver": {"to": to}}).encode(), {"Content-Type": "application/json"})
+        for wing, (title, scheme) in TARGETS.items():
+            reply = client.call("PUT", "/v1/topics/t", json.dumps({"deliver": {"to": f"{scheme}://127.0.0.1"}}).encode(), {"Content-Type": "application/json"})
             if "delivery" not in wings:
                 assert reply.code == "delivery_is_off"
             elif wing not in wings:

@@ -1,12 +1,14 @@
 /*
  * rig: a peer of a kind of target, for the suite: a real one, on a port of its own.
  *
- * A kind adds a file rig_KIND.c and a row in rigs.c. A rig keeps its port: after a stop and a
+ * A kind adds a file rig_KIND.c. A rig keeps its port: after a stop and a
  * start it is at the same place. Functions fail the test if the peer does not do as they
  * promise.
  */
 #ifndef TARRY_TESTS_TARGETS_RIG_H
 #define TARRY_TESTS_TARGETS_RIG_H
+
+#include "guard/target_rows.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +37,10 @@ struct target_rig {
 /* Ended by NULL. */
 extern const struct target_rig *const rigs[];
 
-extern const struct target_rig rig_null, rig_http, rig_amqp, rig_kafka, rig_stomp, rig_rocketmq;
+/* rig_null, and one for each kind of targets.txt */
+extern const struct target_rig rig_null;
+#define RIG_DECLARE(NAME, ...) extern const struct target_rig rig_##NAME;
+TARGET_KIND_ROWS(RIG_DECLARE)
+#undef RIG_DECLARE
 
 #endif

@@ -1,4 +1,4 @@
 #include "rig.h"
 
-const struct target_rig *const rigs[] = {&rig_null,  &rig_http,     &rig_amqp, &rig_kafka,
-                                         &rig_stomp, &rig_rocketmq, NULL};
+#define ROW(NAME, ...) &rig_##NAME,
+const struct target_rig *const rigs[] = {&rig_null, TARGET_KIND_ROWS(ROW) NULL};

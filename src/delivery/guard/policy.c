@@ -4,6 +4,7 @@
 #include "base/file_mode.h"
 #include "base/key_value.h"
 #include "base/text.h"
+#include "guard/target_rows.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -200,14 +201,12 @@ static int decode_secret(const struct line *line, const char *text, const char *
 /* Returns the default port of a scheme; 0 if it is unknown. */
 static uint16_t default_port(const struct url *url)
 {
+#define PORTS(NAME, PLAIN, PORT, TLS, TLS_PORT, OPS) {PLAIN, PORT}, {TLS, TLS_PORT},
     static const struct {
         const char *scheme;
         uint16_t port;
-    } ports[] = {
-        {"http", 80},       {"https", 443},      {"amqp", 5672},   {"amqps", 5671},
-        {"kafka", 9092},    {"kafkas", 9093},    {"stomp", 61613}, {"stomps", 61614},
-        {"rocketmq", 9876}, {"rocketmqs", 9876},
-    };
+    } ports[] = {TARGET_KIND_ROWS(PORTS)};
+#undef PORTS
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
         if (url_scheme_is(url, ports[i].scheme))
             return ports[i].port;

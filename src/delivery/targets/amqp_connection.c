@@ -22,8 +22,6 @@ enum { CONNECT_MS = 5000, TLS_MS = 4000, HANDSHAKE_S = 5, CALL_S = 10, FRAME_BYT
 
 /* ---- address ---- */
 
-const char *const target_amqp_schemes[] = {"amqp", "amqps", NULL};
-
 bool target_amqp_place_parse(struct slice text, struct target_amqp_place *out, struct slice *query,
                              char *error)
 {

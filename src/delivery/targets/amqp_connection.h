@@ -27,7 +27,6 @@ struct target_amqp_place {
     struct target_place at;
     char vhost[TARGET_NAME_BYTES]; /* "/" if it is missing or empty in the URL */
 };
-extern const char *const target_amqp_schemes[];
 /* Parses a URL. The part after "?" is returned in *query; if `query` is NULL, the URL must not have
  * one. Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid
  * form. */

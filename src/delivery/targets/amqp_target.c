@@ -143,11 +143,11 @@ static struct target_amqp_message *copy_message(const struct target_message *mes
     buffer_init(&exchange, TARGET_AMQP_TEXT_BYTES_MAX);
     buffer_init(&key, TARGET_AMQP_TEXT_BYTES_MAX);
     *fault = NULL;
-    if (!template_fill(or_default(setting->exchange, ""), message->job, TEMPLATE_PLAIN,
-                       TARGET_AMQP_TEXT_BYTES_MAX, &exchange))
+    if (!template_fill(or_default(setting->exchange, TARGET_STANDARD_exchange), message->job,
+                       TEMPLATE_PLAIN, TARGET_AMQP_TEXT_BYTES_MAX, &exchange))
         *fault = "the exchange's name is longer than 255 bytes";
-    else if (!template_fill(or_default(setting->routing_key, "{topic}"), message->job,
-                            TEMPLATE_PLAIN, TARGET_AMQP_TEXT_BYTES_MAX, &key))
+    else if (!template_fill(or_default(setting->routing_key, TARGET_STANDARD_routing_key),
+                            message->job, TEMPLATE_PLAIN, TARGET_AMQP_TEXT_BYTES_MAX, &key))
         *fault = "the routing key is longer than 255 bytes";
     else
         copy = target_amqp_message_new(message->job, buffer_slice(&exchange), buffer_slice(&key));
@@ -199,19 +199,12 @@ static bool check_amqp(const struct target_setting *setting, struct slice to,
 {
     struct target_amqp_place place;
     return target_amqp_place_parse(to, &place, NULL, error) &&
-           template_check(or_default(setting->exchange, ""), error) &&
-           template_check(or_default(setting->routing_key, "{topic}"), error);
+           template_check(or_default(setting->exchange, TARGET_STANDARD_exchange), error) &&
+           template_check(or_default(setting->routing_key, TARGET_STANDARD_routing_key), error);
 }
 
-static void on_free_target(void *ctx)
-{
-    free(ctx);
-}
-
-static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
-                                               .explain = on_explain,
-                                               .free_message = on_free_message,
-                                               .free_target = on_free_target};
+static const struct outbox_kind outbox_kind = {
+    .overdue = on_overdue, .explain = on_explain, .free_message = on_free_message};
 
 static struct target *open_amqp(const struct target_env *env, const struct target_setting *setting,
                                 struct slice to)

@@ -305,13 +305,11 @@ static void on_answered(void *ctx)
     }
 }
 
-static const char *const schemes[] = {"http", "https", NULL};
-
 /* Parses a destination; *path is path and query, unchanged. */
 static bool parse_place(struct slice to, struct target_place *out, struct slice *path, char *error)
 {
     struct url url;
-    if (!target_place_parse(to, schemes, &url, out, error))
+    if (!target_place_parse(to, target_http_schemes, &url, out, error))
         return false;
     *path = slice_make(url.path.at, (size_t)(to.at + to.len - url.path.at));
     return true;
@@ -550,7 +548,7 @@ static bool http_check(const struct target_setting *setting, struct slice to,
 }
 
 const struct target_ops target_http = {
-    .schemes = schemes,
+    .schemes = target_http_schemes,
     .check = http_check,
     .open = http_open,
     .send = http_send,

@@ -24,13 +24,11 @@ enum {
 
 /* ---- address ---- */
 
-const char *const kafka_schemes[] = {"kafka", "kafkas", NULL};
-
 bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error)
 {
     struct url url;
     struct buffer servers;
-    if (!target_place_parse(to, kafka_schemes, &url, &out->at, error))
+    if (!target_place_parse(to, target_kafka_schemes, &url, &out->at, error))
         return false;
     if (url.path.len > 1 || url.has_query)
         return error_text(error, TARGET_ERROR_BYTES,

@@ -25,7 +25,6 @@ struct kafka_place {
     char servers[KAFKA_SERVERS_BYTES]; /* "host:port,host:port" */
 };
 
-extern const char *const kafka_schemes[];
 /* Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid form. */
 bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error);
 

@@ -66,8 +66,8 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
     struct buffer topic;
     const char *fault = NULL;
     buffer_init(&topic, TOPIC_BYTES_MAX);
-    if (!template_fill(slice_of(text && *text ? text : "{topic}"), message->job, TEMPLATE_PLAIN,
-                       TOPIC_BYTES_MAX, &topic))
+    if (!template_fill(slice_of(text && *text ? text : TARGET_STANDARD_topic), message->job,
+                       TEMPLATE_PLAIN, TOPIC_BYTES_MAX, &topic))
         fault = "kafka: the topic's name is longer than 249 bytes";
     else if (!topic_is_sound(buffer_slice(&topic)))
         fault = "kafka: the topic's name is invalid, it may contain only letters, digits, '.', '_' "
@@ -86,8 +86,8 @@ static const char *kafka_record_fill(struct kafka_record *out, const struct targ
     memset(out, 0, sizeof *out);
     buffer_init(&out->key, KEY_BYTES_MAX);
     const char *fault = fill_topic(out, message);
-    if (!fault && !template_fill(slice_of(key ? key : "{id}"), message->job, TEMPLATE_PLAIN,
-                                 KEY_BYTES_MAX, &out->key))
+    if (!fault && !template_fill(slice_of(key ? key : TARGET_STANDARD_key), message->job,
+                                 TEMPLATE_PLAIN, KEY_BYTES_MAX, &out->key))
         fault = "kafka: the key is longer than 1024 bytes";
     return fault;
 }
@@ -245,12 +245,6 @@ static void on_explain(void *ctx, const struct outbox_message *message)
                                                                   : "it was not confirmed\n");
 }
 
-static void on_free_message(void *ctx, struct outbox_message *message)
-{
-    (void)ctx;
-    free(message);
-}
-
 /* Handles a message that librdkafka returned: reports it unless it had timed out before. */
 static void on_delivered(void *ctx, struct outbox_message *message,
                          const struct target_report *report)
@@ -346,17 +340,8 @@ static bool kafka_check(const struct target_setting *setting, struct slice to,
            (!setting || !setting->key || template_check(slice_of(setting->key), error));
 }
 
-static void on_free_target(void *ctx)
-{
-    free(ctx);
-}
-
-static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
-                                               .explain = on_explain,
-                                               .free_message = on_free_message,
-                                               .woken = on_woken,
-                                               .turned = on_turned,
-                                               .free_target = on_free_target};
+static const struct outbox_kind outbox_kind = {
+    .overdue = on_overdue, .explain = on_explain, .woken = on_woken, .turned = on_turned};
 
 static struct target *kafka_open(const struct target_env *env, const struct target_setting *setting,
                                  struct slice to)
@@ -381,7 +366,7 @@ static void kafka_close(struct target *target, void (*closed)(void *ctx), void *
     give_up(kafka, "abandoned: the server stops sending there");
 }
 
-const struct target_ops target_kafka = {.schemes = kafka_schemes,
+const struct target_ops target_kafka = {.schemes = target_kafka_schemes,
                                         .check = kafka_check,
                                         .open = kafka_open,
                                         .send = kafka_send,

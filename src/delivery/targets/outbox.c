@@ -3,9 +3,11 @@
 #include "base/clock.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { PAUSE_MS = 100, PAUSE_MS_MAX = 5 * 1000 };
+enum { PAUSE_MS = 100, PAUSE_MS_MAX = 5 * 1000, TEXT_BYTES_MAX = 64 * 1024 * 1024 };
 
 static struct outbox_message *message_first(const struct list *list)
 {
@@ -55,7 +57,10 @@ static void outbox_end(struct outbox *outbox)
     assert(list_is_empty(&outbox->waiting) && list_is_empty(&outbox->sent));
     outbox_return_all(outbox);
     outbox_fini(outbox);
-    outbox->kind->free_target(outbox->ctx);
+    if (outbox->kind->free_target)
+        outbox->kind->free_target(outbox->ctx);
+    else
+        free(outbox->ctx);
     closed(ctx);
 }
 
@@ -137,6 +142,24 @@ void outbox_add(struct outbox *outbox, struct outbox_message *message,
     outbox_wake_at(outbox, message->until_ms);
 }
 
+const char *outbox_hold_text(struct outbox *outbox, const struct outbox_message *message)
+{
+    outbox->text_bytes += message->text.len;
+    if (message->text.failed)
+        return "out of memory";
+    /* One message of any size may wait alone. */
+    if (outbox->text_bytes > TEXT_BYTES_MAX && outbox->text_bytes > message->text.len)
+        return "64 MiB already wait for the broker";
+    return NULL;
+}
+
+void outbox_drop_text(struct outbox *outbox, struct outbox_message *message)
+{
+    outbox->text_bytes -= message->text.len;
+    buffer_fini(&message->text);
+    message->text.len = 0;
+}
+
 void outbox_mark_sent(struct outbox *outbox, struct outbox_message *message)
 {
     assert(message->stage == OUTBOX_WAITING);
@@ -150,6 +173,7 @@ void outbox_settle(struct outbox *outbox, struct outbox_message *message,
     assert(message->stage == OUTBOX_WAITING || message->stage == OUTBOX_SENT);
     message->report = *report;
     message_move(message, &outbox->settled, OUTBOX_SETTLED);
+    outbox_drop_text(outbox, message);
     outbox_turn(outbox);
     if (outbox->kind->settled)
         outbox->kind->settled(outbox->ctx, message);
@@ -168,6 +192,13 @@ void outbox_lose(struct outbox *outbox, struct outbox_message *message, const ch
 {
     outbox_settle_as(outbox, message, message->has_left ? TARGET_FAILED : TARGET_UNSENT, true,
                      error);
+}
+
+void outbox_lose_overdue(struct outbox *outbox, struct outbox_message *message)
+{
+    char error[64];
+    (void)snprintf(error, sizeof error, "timed out after %" PRId64 " ms", message->timeout_ms);
+    outbox_lose(outbox, message, error);
 }
 
 void outbox_lose_sent(struct outbox *outbox, const char *error)
@@ -190,7 +221,10 @@ void outbox_return(struct outbox *outbox, struct outbox_message *message)
     if (message->stage == OUTBOX_SETTLED)
         return;
     list_remove(&message->list);
-    outbox->kind->free_message(outbox->ctx, message);
+    if (outbox->kind->free_message)
+        outbox->kind->free_message(outbox->ctx, message);
+    else
+        free(message);
 }
 
 void outbox_return_all(struct outbox *outbox)

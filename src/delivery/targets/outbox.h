@@ -1,5 +1,5 @@
 /*
- * outbox: the state of a target's messages until their reports: tag, timeout, stage.
+ * outbox: the state of a target's messages until their reports: tag, timeout, stage, text.
  *
  * Brokers differ in their connections and confirms, but not in the guarantees of target.h. The
  * outbox provides these for all of them:
@@ -37,17 +37,18 @@ struct outbox_message {
     uint64_t tag;
     int64_t added_ms, timeout_ms, until_ms; /* inner clock */
     struct buffer *explained;               /* or NULL; only until the report */
+    struct buffer text;                     /* see outbox_hold_text */
     struct target_report report;            /* set from OUTBOX_SETTLED on */
 };
 
 struct outbox_kind { /* never called inside a call, except `settled` */
-    /* Called when it has timed out; has to settle it. */
+    /* Called when it has timed out; has to settle it. outbox_lose_overdue is the shortest. */
     void (*overdue)(void *ctx, struct outbox_message *message);
     /* Called when it was settled; may free data that was only needed for sending. May be NULL. */
     void (*settled)(void *ctx, struct outbox_message *message);
     /* Called if an explanation is requested; appends to message->explained. */
     void (*explain)(void *ctx, const struct outbox_message *message);
-    /* Called when it is reported and no longer held; has to free it. */
+    /* Called when it is reported and no longer held; has to free it. NULL: free. */
     void (*free_message)(void *ctx, struct outbox_message *message);
     /* Called after overdue messages were settled, for the kind's own timers. May be NULL. */
     void (*woken)(void *ctx, int64_t now_ms);
@@ -55,7 +56,7 @@ struct outbox_kind { /* never called inside a call, except `settled` */
      * this was requested. May be NULL. */
     void (*turned)(void *ctx);
     /* Called when nothing is left to report and the peer is gone; frees the target and its
-     * outbox. */
+     * outbox. NULL: free. */
     void (*free_target)(void *ctx);
 };
 
@@ -63,6 +64,7 @@ struct outbox {
     const struct target_env *env;
     const struct outbox_kind *kind;
     void *ctx;
+    size_t text_bytes;                        /* of all messages */
     struct list waiting, sent, settled, held; /* in order of arrival */
     struct deadline *deadline;
     int64_t deadline_ms;
@@ -84,6 +86,12 @@ void outbox_fini(struct outbox *outbox);
  * expires. */
 void outbox_add(struct outbox *outbox, struct outbox_message *message,
                 const struct target_message *from, int64_t grace_ms);
+/* Counts message->text, which the kind has filled with what it is going to send. Returns NULL, or
+ * the reason if the message cannot wait: it is then to be settled as UNSENT. The outbox frees the
+ * text when the message is settled. */
+const char *outbox_hold_text(struct outbox *outbox, const struct outbox_message *message);
+/* Frees the text when it is no longer needed, if the kind does not wait until it is settled. */
+void outbox_drop_text(struct outbox *outbox, struct outbox_message *message);
 /* Marks a message as completely sent: it waits for its confirm. */
 void outbox_mark_sent(struct outbox *outbox, struct outbox_message *message);
 
@@ -94,6 +102,8 @@ void outbox_settle_as(struct outbox *outbox, struct outbox_message *message,
                       enum target_outcome outcome, bool is_ailing, const char *error);
 /* Settles a lost message as a fault of the peer: UNSENT if nothing was sent, else FAILED. */
 void outbox_lose(struct outbox *outbox, struct outbox_message *message, const char *error);
+/* Settles an overdue message in the same way: "timed out after 10000 ms". */
+void outbox_lose_overdue(struct outbox *outbox, struct outbox_message *message);
 /* Do the same for all sent messages, or for all sent and waiting ones. */
 void outbox_lose_sent(struct outbox *outbox, const char *error);
 void outbox_lose_all(struct outbox *outbox, const char *error);

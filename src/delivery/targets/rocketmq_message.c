@@ -13,8 +13,6 @@ enum {
     BODY_BYTES_MAX = 16 * 1024 * 1024 - 256 * 1024
 };
 
-static const char standard_topic[] = "{topic}", standard_keys[] = "{id}";
-
 /* ---- topic ---- */
 
 /* Returns true for the characters in names of namespaces, retry topics and dead-letter topics. */
@@ -120,7 +118,7 @@ const char *rocketmq_message_fill(struct rocketmq_message *out, const struct tar
 {
     const struct target_setting *setting = from->setting;
     const struct job *job = from->job;
-    const char *topic = setting->topic && *setting->topic ? setting->topic : standard_topic;
+    const char *topic = setting->topic && *setting->topic ? setting->topic : TARGET_STANDARD_topic;
     buffer_init(&out->tags, FIELD_BYTES_MAX);
     buffer_init(&out->keys, FIELD_BYTES_MAX);
     buffer_init(&out->properties, ROCKETMQ_PROPERTIES_BYTES_MAX);
@@ -128,7 +126,7 @@ const char *rocketmq_message_fill(struct rocketmq_message *out, const struct tar
     if (fault)
         return fault;
     if (!fill_field(setting->tags, job, &out->tags) ||
-        !fill_field(setting->keys ? setting->keys : standard_keys, job, &out->keys))
+        !fill_field(setting->keys ? setting->keys : TARGET_STANDARD_keys, job, &out->keys))
         return "its tags or keys are longer than 1024 bytes";
     if (job->body.len == 0)
         return "RocketMQ accepts no message without a body";

@@ -21,7 +21,6 @@
 
 enum {
     TEXT_BYTES_MAX = 64 * 1024 * 1024, /* of one message; its own limit is lower */
-    WAITING_BYTES_MAX = 64 * 1024 * 1024,
     TOPICS_MAX = 1000,
     ROUTE_MS = 30 * 1000, /* age after which a route is queried again */
     ABSENT_MS = 2000,     /* time that a topic may be missing before its messages fail */
@@ -32,8 +31,6 @@ enum {
 
 static const char maker_topic[] = "TBW102"; /* a topic that brokers with automatic creation have */
 static const char producer_group[] = "tarry";
-
-static const char *const rocketmq_schemes[] = {"rocketmq", "rocketmqs", NULL};
 
 struct broker {
     struct list list; /* in rocketmq.brokers */
@@ -73,8 +70,7 @@ struct sending {
     struct broker *broker;         /* set while it is sent */
     uint32_t opaque;
     int64_t sent_ms;
-    struct buffer text; /* properties, then the body; empty after it is sent */
-    size_t properties;
+    size_t properties; /* bytes of its text, before the body */
 };
 
 struct rocketmq {
@@ -84,7 +80,6 @@ struct rocketmq {
     struct list brokers;
     size_t ends; /* brokers that are not gone yet, and the name servers */
     struct topics topics;
-    size_t waiting_bytes;
     uint32_t opaque;
     bool is_tls;
     char login[GUARD_ORIGIN_BYTES]; /* origin of the first name server */
@@ -101,14 +96,15 @@ static bool rocketmq_place_parse(struct slice to, struct rocketmq_place *out, ch
 {
     struct url url, one;
     char origin[GUARD_ORIGIN_BYTES];
-    if (!target_place_parse(to, rocketmq_schemes, &url, &out->names[0], error))
+    if (!target_place_parse(to, target_rocketmq_schemes, &url, &out->names[0], error))
         return false;
     if (url.has_query || (url.path.len && !slice_is(url.path, "/")))
         return error_text(error, TARGET_ERROR_BYTES,
                           "a RocketMQ URL has name servers and no path, give the topic in 'topic'");
     for (size_t i = 1; i < url.host_count; i++)
         if (!guard_origin(&url, i, origin) ||
-            !target_place_parse(slice_of(origin), rocketmq_schemes, &one, &out->names[i], error))
+            !target_place_parse(slice_of(origin), target_rocketmq_schemes, &one, &out->names[i],
+                                error))
             return error_text(error, TARGET_ERROR_BYTES, "a name server's address cannot be read");
     out->count = url.host_count;
     return true;
@@ -272,10 +268,11 @@ static struct broker *broker_new(struct rocketmq *rocketmq, const char *address)
     struct target_place place;
     struct url url;
     char to[ROCKETMQ_ADDRESS_BYTES + 16], error[TARGET_ERROR_BYTES];
-    (void)snprintf(to, sizeof to, "%s://%s", rocketmq_schemes[rocketmq->is_tls], address);
-    struct broker *broker = target_place_parse(slice_of(to), rocketmq_schemes, &url, &place, error)
-                                ? calloc(1, sizeof *broker)
-                                : NULL;
+    (void)snprintf(to, sizeof to, "%s://%s", target_rocketmq_schemes[rocketmq->is_tls], address);
+    struct broker *broker =
+        target_place_parse(slice_of(to), target_rocketmq_schemes, &url, &place, error)
+            ? calloc(1, sizeof *broker)
+            : NULL;
     if (!broker)
         return NULL;
     broker->rocketmq = rocketmq;
@@ -518,6 +515,7 @@ static struct path *choose_path(struct topic *topic, uint32_t *queue)
 static enum rocketmq_sent send_message(struct sending *sending, const struct path *path,
                                        uint32_t queue, uint32_t opaque)
 {
+    struct slice text = buffer_slice(&sending->message.text);
     char queue_text[16], born[24], queues[16];
     (void)snprintf(queue_text, sizeof queue_text, "%u", queue);
     (void)snprintf(born, sizeof born, "%" PRId64, clock_wall_ms());
@@ -531,24 +529,15 @@ static enum rocketmq_sent send_message(struct sending *sending, const struct pat
         {"f", slice_of("0")}, /* neither compressed nor part of a transaction */
         {"g", slice_of(born)},
         {"h", slice_of("0")},
-        {"i", slice_make(sending->text.at, sending->properties)},
+        {"i", slice_make(text.at, sending->properties)},
         {"j", slice_of("0")}, /* number of times it was consumed */
         {"k", slice_of("false")},
         {"m", slice_of("false")}, /* not a batch */
         {"n", slice_of(path->name)},
     };
-    return rocketmq_connection_send(path->broker->connection, ROCKETMQ_SEND, opaque, fields,
-                                    sizeof fields / sizeof fields[0],
-                                    slice_make(sending->text.at + sending->properties,
-                                               sending->text.len - sending->properties));
-}
-
-/* Frees the message's text. */
-static void drop_text(struct rocketmq *rocketmq, struct sending *sending)
-{
-    rocketmq->waiting_bytes -= sending->text.len;
-    buffer_fini(&sending->text);
-    sending->text.len = 0;
+    return rocketmq_connection_send(
+        path->broker->connection, ROCKETMQ_SEND, opaque, fields, sizeof fields / sizeof fields[0],
+        slice_make(text.at + sending->properties, text.len - sending->properties));
 }
 
 static void hand_over(struct rocketmq *rocketmq, struct sending *sending, const struct path *path,
@@ -570,7 +559,7 @@ static void hand_over(struct rocketmq *rocketmq, struct sending *sending, const 
     sending->sent_ms = clock_inner_ms();
     sending->topic->cursor++;
     broker->sent++;
-    drop_text(rocketmq, sending);
+    outbox_drop_text(&rocketmq->outbox, &sending->message);
     outbox_mark_sent(&rocketmq->outbox, &sending->message);
 }
 
@@ -603,14 +592,13 @@ static void pump(struct rocketmq *rocketmq)
 static const char *take_text(struct rocketmq *rocketmq, struct sending *sending,
                              const struct rocketmq_message *message, struct slice body)
 {
-    buffer_append_slice(&sending->text, buffer_slice(&message->properties));
-    sending->properties = sending->text.len;
-    buffer_append_slice(&sending->text, body);
-    rocketmq->waiting_bytes += sending->text.len;
-    if (sending->text.failed)
-        return "out of memory";
-    if (rocketmq->waiting_bytes > WAITING_BYTES_MAX && rocketmq->waiting_bytes > sending->text.len)
-        return "64 MiB already wait for RocketMQ";
+    struct buffer *text = &sending->message.text;
+    buffer_append_slice(text, buffer_slice(&message->properties));
+    sending->properties = text->len;
+    buffer_append_slice(text, body);
+    const char *away = outbox_hold_text(&rocketmq->outbox, &sending->message);
+    if (away)
+        return away;
     sending->topic = topic_find(rocketmq, message->topic);
     if (!sending->topic)
         return "more than 1000 RocketMQ topics are in use at a time";
@@ -634,7 +622,7 @@ static void add_message(struct rocketmq *rocketmq, const struct target_message *
     struct sending *sending = calloc(1, sizeof *sending);
     /* only a few hundred bytes; without them the failure could not be reported either */
     assert(sending);
-    buffer_init(&sending->text, TEXT_BYTES_MAX);
+    buffer_init(&sending->message.text, TEXT_BYTES_MAX);
     outbox_add(&rocketmq->outbox, &sending->message, from, 0);
     const char *fault = rocketmq_message_fill(&message, from), *away = NULL;
     if (fault)
@@ -661,9 +649,8 @@ static void rocketmq_send(struct target *target, const struct target_message *me
 
 static void on_settled(void *ctx, struct outbox_message *message)
 {
-    struct rocketmq *rocketmq = ctx;
     struct sending *sending = (struct sending *)message;
-    drop_text(rocketmq, sending);
+    (void)ctx;
     if (sending->topic)
         sending->topic->users--;
     if (sending->broker)
@@ -682,24 +669,16 @@ static void on_explain(void *ctx, const struct outbox_message *message)
                                                                   : "no answer came\n");
 }
 
-static void on_free_message(void *ctx, struct outbox_message *message)
-{
-    (void)ctx;
-    free(message);
-}
-
 /* Settles an overdue message. If nothing was received from its broker since it was sent, the broker
  * counts as lost. */
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct rocketmq *rocketmq = ctx;
     struct sending *sending = (struct sending *)message;
-    char error[64];
-    (void)snprintf(error, sizeof error, "timed out after %" PRId64 " ms", message->timeout_ms);
     if (sending->broker &&
         rocketmq_connection_in_ms(sending->broker->connection) < sending->sent_ms)
         sending->broker->is_silent = true;
-    outbox_lose(&rocketmq->outbox, message, error);
+    outbox_lose_overdue(&rocketmq->outbox, message);
 }
 
 static void on_woken(void *ctx, int64_t now_ms)
@@ -747,18 +726,11 @@ static bool rocketmq_check(const struct target_setting *setting, struct slice to
     return rocketmq_place_parse(to, &place, error);
 }
 
-static void on_free_target(void *ctx)
-{
-    free(ctx);
-}
-
 static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
                                                .settled = on_settled,
                                                .explain = on_explain,
-                                               .free_message = on_free_message,
                                                .woken = on_woken,
-                                               .turned = on_turned,
-                                               .free_target = on_free_target};
+                                               .turned = on_turned};
 
 static struct target *rocketmq_open(const struct target_env *env,
                                     const struct target_setting *setting, struct slice to)
@@ -801,7 +773,7 @@ static void rocketmq_close(struct target *target, void (*closed)(void *ctx), voi
         broker_close(list_entry(rocketmq->brokers.next, struct broker, list));
 }
 
-const struct target_ops target_rocketmq = {.schemes = rocketmq_schemes,
+const struct target_ops target_rocketmq = {.schemes = target_rocketmq_schemes,
                                            .check = rocketmq_check,
                                            .open = rocketmq_open,
                                            .send = rocketmq_send,

@@ -23,6 +23,7 @@ enum {
 struct setting_reader {
     struct target_setting *out;
     const char *name; /* of the member */
+    size_t offset;    /* of the member, for read_text */
     struct json_value value;
     char *error;
 };
@@ -325,43 +326,29 @@ static bool read_headers(const struct setting_reader *reader)
 
 /* ---- members ---- */
 
-#define TEMPLATE_MEMBER(NAME)                                                                      \
-    static bool read_##NAME(const struct setting_reader *reader)                                   \
-    {                                                                                              \
-        return read_template(reader, &reader->out->NAME, TARGET_TEMPLATE_BYTES_MAX);               \
-    }
-TEMPLATE_MEMBER(exchange)
-TEMPLATE_MEMBER(routing_key)
-TEMPLATE_MEMBER(topic)
-TEMPLATE_MEMBER(key)
-TEMPLATE_MEMBER(tags)
-TEMPLATE_MEMBER(keys)
-TEMPLATE_MEMBER(destination)
+static bool read_text(const struct setting_reader *reader)
+{
+    char *members = (char *)reader->out;
+    return read_template(reader, (char **)(members + reader->offset), TARGET_TEMPLATE_BYTES_MAX);
+}
+
+#define TEXT(NAME, KINDS) {#NAME, read_text, KINDS, offsetof(struct target_setting, NAME)},
 
 static const struct member {
     const char *name;
     bool (*read)(const struct setting_reader *reader);
-    /* Kinds that have the member, as the beginning of the scheme of `to`; NULL: all kinds, or no
-     * second kind. */
-    const char *kind, *other_kind;
-} members[] = {
-    {"to", read_to, NULL, NULL},
-    {"callback", read_callback, NULL, NULL},
-    {"max_in_flight", read_max_in_flight, NULL, NULL},
-    {"rate", read_rate, NULL, NULL},
-    {"timeout", read_timeout, NULL, NULL},
-    {"body", read_body, NULL, NULL},
-    {"sign", read_sign, "http", NULL},
-    {"dead_on", read_dead_on, "http", NULL},
-    {"headers", read_headers, "http", NULL},
-    {"exchange", read_exchange, "amqp", NULL},
-    {"routing_key", read_routing_key, "amqp", NULL},
-    {"topic", read_topic, "kafka", "rocketmq"},
-    {"key", read_key, "kafka", NULL},
-    {"tags", read_tags, "rocketmq", NULL},
-    {"keys", read_keys, "rocketmq", NULL},
-    {"destination", read_destination, "stomp", NULL},
-};
+    const char *kinds; /* "kafka and rocketmq"; NULL: all kinds */
+    size_t offset;     /* of read_text */
+} members[] = {{"to", read_to, NULL, 0},
+               {"callback", read_callback, NULL, 0},
+               {"max_in_flight", read_max_in_flight, NULL, 0},
+               {"rate", read_rate, NULL, 0},
+               {"timeout", read_timeout, NULL, 0},
+               {"body", read_body, NULL, 0},
+               {"sign", read_sign, "http", 0},
+               {"dead_on", read_dead_on, "http", 0},
+               {"headers", read_headers, "http", 0},
+               TARGET_TEXT_ROWS(TEXT)};
 enum { MEMBERS = sizeof members / sizeof members[0], SEEN_ALL = 32 };
 _Static_assert((int)MEMBERS <= (int)SEEN_ALL, "`seen` has a bit for each");
 
@@ -406,6 +393,7 @@ static bool read_members(struct json_value object, struct target_setting *out, u
         if (i == MEMBERS)
             return refuse_member(key, error);
         reader.name = members[i].name;
+        reader.offset = members[i].offset;
         if (*seen & UINT32_C(1) << i)
             return refuse_value(&reader, "it is given twice, remove one");
         *seen |= UINT32_C(1) << i;
@@ -418,18 +406,23 @@ static bool read_members(struct json_value object, struct target_setting *out, u
 /* ---- the whole object ---- */
 
 /* Returns true if the setting is of that kind. Members for http also apply to callbacks. */
-static bool suits(const struct target_setting *setting, const char *kind)
+static bool suits(const struct target_setting *setting, struct slice kind)
 {
-    bool is_http = strcmp(kind, "http") == 0;
-    if (is_http && setting->allows_callback)
+    if (slice_is(kind, "http") && setting->allows_callback)
         return true;
-    return setting->to && strncasecmp(setting->to, kind, strlen(kind)) == 0;
+    return setting->to && strncasecmp(setting->to, kind.at, kind.len) == 0;
 }
 
 static bool member_suits(const struct member *member, const struct target_setting *setting)
 {
-    return !member->kind || suits(setting, member->kind) ||
-           (member->other_kind && suits(setting, member->other_kind));
+    static const char between[] = " and ";
+    const char *kind = member->kinds;
+    for (const char *end; kind; kind = end ? end + sizeof between - 1 : NULL) {
+        end = strstr(kind, between);
+        if (suits(setting, slice_make(kind, end ? (size_t)(end - kind) : strlen(kind))))
+            return true;
+    }
+    return !member->kinds;
 }
 
 /* Checks the whole object: it has a destination, and its members suit the kind. */
@@ -443,9 +436,8 @@ static bool check_whole(const struct target_setting *setting, uint32_t seen, cha
     for (size_t i = 0; i < MEMBERS; i++)
         if (seen & UINT32_C(1) << i && !member_suits(&members[i], setting)) {
             (void)snprintf(error, TARGET_ERROR_BYTES,
-                           "'%s' is for targets of %s%s%s, leave it out or change 'to'",
-                           members[i].name, members[i].kind, members[i].other_kind ? " and " : "",
-                           members[i].other_kind ? members[i].other_kind : "");
+                           "'%s' is for targets of %s, leave it out or change 'to'",
+                           members[i].name, members[i].kinds);
             return false;
         }
     return true;
@@ -483,13 +475,9 @@ void target_setting_fini(struct target_setting *setting)
 {
     free(setting->to);
     free(setting->sign);
-    free(setting->exchange);
-    free(setting->routing_key);
-    free(setting->topic);
-    free(setting->key);
-    free(setting->tags);
-    free(setting->keys);
-    free(setting->destination);
+#define FREE(NAME, KINDS) free(setting->NAME);
+    TARGET_TEXT_ROWS(FREE)
+#undef FREE
     for (size_t i = 0; i < setting->header_count; i++) {
         free(setting->headers[i].name);
         free(setting->headers[i].value);

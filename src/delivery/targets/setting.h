@@ -21,6 +21,7 @@
 #define TARRY_TARGETS_SETTING_H
 
 #include "base/buffer.h"
+#include "guard/target_rows.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,7 +50,11 @@ struct target_header {
 /* The settings. All zero: no delivery. */
 struct target_setting {
     char *to; /* NULL: only jobs with their own callback; the struct owns all texts */
-    char *sign, *exchange, *routing_key, *topic, *key, *tags, *keys, *destination;
+    char *sign;
+/* the members of targets.txt that only some kinds have: exchange, routing_key, … */
+#define TARGET_TEXT(NAME, KINDS) char *NAME;
+    TARGET_TEXT_ROWS(TARGET_TEXT)
+#undef TARGET_TEXT
     bool allows_callback;
     bool never_signs; /* "sign": false */
     bool sends_job;   /* "body": "job" */

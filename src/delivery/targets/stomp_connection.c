@@ -28,12 +28,10 @@ struct stomp_connection {
 
 /* ---- address ---- */
 
-const char *const stomp_schemes[] = {"stomp", "stomps", NULL};
-
 bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error)
 {
     struct url url;
-    if (!target_place_parse(to, stomp_schemes, &url, &out->at, error))
+    if (!target_place_parse(to, target_stomp_schemes, &url, &out->at, error))
         return false;
     if (url.has_query)
         return error_text(error, TARGET_ERROR_BYTES, "a STOMP broker's URL has no query");

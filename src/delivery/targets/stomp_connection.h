@@ -21,7 +21,6 @@ struct stomp_place {
     char virtual_host[TARGET_NAME_BYTES]; /* the host's name if the URL has no path */
 };
 
-extern const char *const stomp_schemes[];
 /* Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid form. */
 bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error);
 

@@ -19,9 +19,8 @@
 
 enum {
     FRAME_BYTES_MAX = 272 * 1024 * 1024, /* of one frame; the server limits bodies */
-    WAITING_BYTES_MAX = 64 * 1024 * 1024,
-    AFTER_ERROR_MS = 1000, /* wait for receipts after an ERROR */
-    SAID_BYTES_MAX = 120,  /* of texts of the broker */
+    AFTER_ERROR_MS = 1000,               /* wait for receipts after an ERROR */
+    SAID_BYTES_MAX = 120,                /* of texts of the broker */
     DESTINATION_BYTES_MAX = 1024
 };
 
@@ -30,15 +29,13 @@ static const char after_error[] = "the broker reported an error on the connectio
 struct stomp_message {             /* waiting: not sent, or only partly */
     struct outbox_message message; /* first */
     uint64_t receipt;
-    struct buffer frame; /* empty after it is sent */
-    size_t handed;
+    size_t handed; /* bytes of its frame, which is its text */
 };
 
 struct stomp {
     struct target target; /* first */
     struct outbox outbox;
     struct stomp_connection *connection;
-    size_t waiting_bytes;
     uint64_t receipts; /* number of the last one requested */
     bool is_cut;       /* a message timed out when it was partly sent */
     bool is_draining;  /* an ERROR was received: nothing more is written on this connection */
@@ -51,8 +48,6 @@ static struct stomp_message *first_of(const struct list *list)
 }
 
 /* ---- a job as a frame ---- */
-
-#define DESTINATION "/queue/{topic}"
 
 /* Returns true for STOMP's own headers and those that tarry writes. */
 static bool is_own_header(struct slice name)
@@ -124,7 +119,7 @@ static const char *emit_message(struct buffer *out, const struct target_message 
 {
     const char *text = message->setting->destination, *fault = NULL;
     if (!text || !*text)
-        text = DESTINATION;
+        text = TARGET_STANDARD_destination;
     struct buffer destination;
     buffer_init(&destination, DESTINATION_BYTES_MAX);
     if (!template_fill(slice_of(text), message->job, TEMPLATE_PLAIN, DESTINATION_BYTES_MAX,
@@ -145,19 +140,6 @@ static const char *emit_message(struct buffer *out, const struct target_message 
 
 /* ---- the end of a message ---- */
 
-/* Frees the message's frame, whether it was sent or not. */
-static void drop_frame(struct stomp *stomp, struct stomp_message *sending)
-{
-    stomp->waiting_bytes -= sending->frame.len;
-    buffer_fini(&sending->frame);
-    sending->frame.len = 0;
-}
-
-static void on_settled(void *ctx, struct outbox_message *message)
-{
-    drop_frame(ctx, (struct stomp_message *)message);
-}
-
 static void on_explain(void *ctx, const struct outbox_message *message)
 {
     (void)ctx;
@@ -165,12 +147,6 @@ static void on_explain(void *ctx, const struct outbox_message *message)
                        message->report.outcome == TARGET_DONE     ? "the broker sent the receipt\n"
                        : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
                                                                   : "no receipt arrived\n");
-}
-
-static void on_free_message(void *ctx, struct outbox_message *message)
-{
-    (void)ctx;
-    free(message);
 }
 
 static void on_turned(void *ctx)
@@ -186,14 +162,14 @@ static void on_turned(void *ctx)
 /* Writes the rest of a frame. Returns false if the connection has no room left. */
 static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
 {
-    size_t left = sending->frame.len - sending->handed;
-    size_t taken =
-        stomp_connection_write(stomp->connection, sending->frame.at + sending->handed, left);
+    const struct buffer *frame = &sending->message.text;
+    size_t left = frame->len - sending->handed;
+    size_t taken = stomp_connection_write(stomp->connection, frame->at + sending->handed, left);
     sending->handed += taken;
     sending->message.has_left = sending->handed > 0;
     if (taken < left)
         return false;
-    drop_frame(stomp, sending);
+    outbox_drop_text(&stomp->outbox, &sending->message);
     outbox_mark_sent(&stomp->outbox, &sending->message);
     return true;
 }
@@ -216,17 +192,14 @@ static void add_message(struct stomp *stomp, const struct target_message *messag
     /* only a few hundred bytes; without them the failure could not be reported either */
     assert(sending);
     sending->receipt = ++stomp->receipts;
-    buffer_init(&sending->frame, FRAME_BYTES_MAX);
+    struct buffer *frame = &sending->message.text;
+    buffer_init(frame, FRAME_BYTES_MAX);
     outbox_add(&stomp->outbox, &sending->message, message, 0);
-    const char *fault = emit_message(&sending->frame, message, sending->receipt);
-    stomp->waiting_bytes += sending->frame.len;
-    if (fault)
-        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_REFUSED, false, fault);
-    else if (sending->frame.failed)
-        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false, "out of memory");
-    else if (stomp->waiting_bytes > WAITING_BYTES_MAX && stomp->waiting_bytes > sending->frame.len)
-        outbox_settle_as(&stomp->outbox, &sending->message, TARGET_UNSENT, false,
-                         "64 MiB already wait for the broker");
+    const char *fault = emit_message(frame, message, sending->receipt);
+    const char *away = outbox_hold_text(&stomp->outbox, &sending->message);
+    if (fault || away)
+        outbox_settle_as(&stomp->outbox, &sending->message, fault ? TARGET_REFUSED : TARGET_UNSENT,
+                         false, fault ? fault : away);
 }
 
 static void stomp_send(struct target *target, const struct target_message *messages, size_t count)
@@ -257,10 +230,8 @@ static void begin_again(struct stomp *stomp, const char *why, bool pauses)
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct stomp *stomp = ctx;
-    char error[64];
-    (void)snprintf(error, sizeof error, "timed out after %" PRId64 " ms", message->timeout_ms);
     stomp->is_cut = stomp->is_cut || (message->stage == OUTBOX_WAITING && message->has_left);
-    outbox_lose(&stomp->outbox, message, error);
+    outbox_lose_overdue(&stomp->outbox, message);
 }
 
 static void on_woken(void *ctx, int64_t now_ms)
@@ -375,18 +346,8 @@ static bool stomp_check(const struct target_setting *setting, struct slice to,
             template_check(slice_of(setting->destination), error));
 }
 
-static void on_free_target(void *ctx)
-{
-    free(ctx);
-}
-
-static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
-                                               .settled = on_settled,
-                                               .explain = on_explain,
-                                               .free_message = on_free_message,
-                                               .woken = on_woken,
-                                               .turned = on_turned,
-                                               .free_target = on_free_target};
+static const struct outbox_kind outbox_kind = {
+    .overdue = on_overdue, .explain = on_explain, .woken = on_woken, .turned = on_turned};
 
 static struct target *stomp_open(const struct target_env *env, const struct target_setting *setting,
                                  struct slice to)
@@ -418,7 +379,7 @@ static void stomp_close(struct target *target, void (*closed)(void *ctx), void *
     stomp_connection_free(stomp->connection);
 }
 
-const struct target_ops target_stomp = {.schemes = stomp_schemes,
+const struct target_ops target_stomp = {.schemes = target_stomp_schemes,
                                         .has_virtual_hosts = true,
                                         .check = stomp_check,
                                         .open = stomp_open,

@@ -8,9 +8,17 @@
 
 /* ---- kinds ---- */
 
-static const struct target_ops *const kinds[] = {
-    &target_http, &target_amqp, &target_kafka, &target_stomp, &target_rocketmq, &target_null,
-};
+#define SCHEMES(NAME, PLAIN, PORT, TLS, TLS_PORT, OPS)                                             \
+    const char *const target_##NAME##_schemes[] = {PLAIN, TLS, NULL};
+TARGET_KIND_ROWS(SCHEMES)
+static const char *const null_schemes[] = {"null", NULL};
+
+#define KIND(NAME, PLAIN, PORT, TLS, TLS_PORT, OPS) {#NAME, target_##NAME##_schemes, OPS},
+static const struct target_kind {
+    const char *name; /* also of the feature */
+    const char *const *schemes;
+    const struct target_ops *ops; /* NULL: this build lacks it */
+} kinds[] = {TARGET_KIND_ROWS(KIND){"null", null_schemes, &target_null}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -30,27 +38,27 @@ static bool equals_folded(struct slice text, const char *lower)
 }
 
 /* Finds the kind, even if this build lacks it. */
-static const struct target_ops *find_kind(struct slice to)
+static const struct target_kind *find_kind(struct slice to)
 {
     struct slice scheme = scheme_of(to);
     for (size_t i = 0; scheme.len > 0 && i < KINDS; i++)
-        for (const char *const *name = kinds[i]->schemes; *name; name++)
+        for (const char *const *name = kinds[i].schemes; *name; name++)
             if (equals_folded(scheme, *name))
-                return kinds[i];
+                return &kinds[i];
     return NULL;
 }
 
 const struct target_ops *target_find(struct slice to)
 {
-    const struct target_ops *kind = find_kind(to);
-    return kind && !kind->absent ? kind : NULL;
+    const struct target_kind *kind = find_kind(to);
+    return kind ? kind->ops : NULL;
 }
 
 void target_emit_schemes(struct buffer *out)
 {
     bool first = true;
     for (size_t i = 0; i < KINDS; i++)
-        for (const char *const *name = kinds[i]->schemes; *name && !kinds[i]->absent; name++) {
+        for (const char *const *name = kinds[i].schemes; *name && kinds[i].ops; name++) {
             buffer_append_text(out, first ? "" : ", ");
             buffer_append_text(out, *name);
             first = false;
@@ -60,8 +68,7 @@ void target_emit_schemes(struct buffer *out)
 /* ---- endpoints ---- */
 
 /* Appends "scheme://host:port,host:port/path", with the path only if it is a virtual host. */
-static bool append_endpoint(const struct url *url, const struct target_ops *kind,
-                            struct buffer *out)
+static bool append_endpoint(const struct url *url, const struct target_ops *ops, struct buffer *out)
 {
     char origin[GUARD_ORIGIN_BYTES];
     for (size_t i = 0; i < url->host_count; i++) {
@@ -71,7 +78,7 @@ static bool append_endpoint(const struct url *url, const struct target_ops *kind
             buffer_append_byte(out, ',');
         buffer_append_text(out, i > 0 ? origin + url->scheme.len + 3 : origin);
     }
-    if (kind->has_virtual_hosts)
+    if (ops->has_virtual_hosts)
         buffer_append_slice(out, url->path);
     return !out->failed;
 }
@@ -91,18 +98,18 @@ bool target_endpoint(struct slice to, struct buffer *out, char error[TARGET_ERRO
 {
     struct url url;
     size_t before = out->len;
-    const struct target_ops *kind = find_kind(to);
+    const struct target_kind *kind = find_kind(to);
     if (!kind)
         return refuse_scheme(error);
-    if (kind->absent)
-        return feature_refuse(kind->absent, error, TARGET_ERROR_BYTES);
-    if (kind == &target_null) {
+    if (!kind->ops)
+        return feature_refuse(kind->name, error, TARGET_ERROR_BYTES);
+    if (kind->ops == &target_null) {
         buffer_append_text(out, "null:");
         return !out->failed;
     }
     if (!target_place_read(to, &url, error))
         return false;
-    if (append_endpoint(&url, kind, out))
+    if (append_endpoint(&url, kind->ops, out))
         return true;
     out->len = before;
     return error_text(error, TARGET_ERROR_BYTES, "destination too long, shorten its host");

@@ -25,6 +25,7 @@
 #define TARRY_TARGETS_TARGET_H
 
 #include "guard/guard.h"
+#include "guard/target_rows.h"
 #include "job/job.h"
 #include "net/reactor.h"
 #include "targets/outcome.h"
@@ -76,8 +77,6 @@ struct target { /* the first member of each kind's target */
 struct target_ops {
     const char *const *schemes; /* "http", "https", NULL: the plain one, the one with TLS */
     bool has_virtual_hosts;     /* the path of a URL is a virtual host, and part of the endpoint */
-    /* name of the feature if this build lacks it; then the other members are NULL */
-    const char *absent;
     /* Checks that this is a valid destination of the kind and that the kind's settings are valid.
      * Pure. Returns false with `error`, which names the problem and a valid form. */
     bool (*check)(const struct target_setting *setting, struct slice to,
@@ -102,7 +101,12 @@ void target_emit_schemes(struct buffer *out);
  * malformed. */
 bool target_endpoint(struct slice to, struct buffer *out, char error[TARGET_ERROR_BYTES]);
 
-extern const struct target_ops target_null, target_http, target_amqp, target_kafka, target_stomp,
-    target_rocketmq;
+extern const struct target_ops target_null;
+/* The kinds of targets.txt: target_http, … and its schemes, target_http_schemes. */
+#define TARGET_DECLARE(NAME, ...)                                                                  \
+    extern const struct target_ops target_##NAME;                                                  \
+    extern const char *const target_##NAME##_schemes[];
+TARGET_KIND_ROWS(TARGET_DECLARE)
+#undef TARGET_DECLARE
 
 #endif
