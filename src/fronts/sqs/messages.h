@@ -9,9 +9,9 @@
 #define SQS_META_TRACE JOB_META_OWN "sqs-trace"
 #define SQS_META_GROUP JOB_META_OWN "sqs-group"
 
-void sqs_send(struct sqs_request *request, const struct queue_topic *topic);
-void sqs_receive(struct sqs_request *request, const struct queue_topic *topic);
+void sqs_send(struct sqs_request *request, const struct sqs_numbers *queue);
+void sqs_receive(struct sqs_request *request, const struct sqs_numbers *queue);
 /* Deletes messages or changes their visibility, according to the operation's name. */
-void sqs_release(struct sqs_request *request, const struct queue_topic *topic);
+void sqs_release(struct sqs_request *request, const struct sqs_numbers *queue);
 
 #endif

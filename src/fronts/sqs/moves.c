@@ -451,10 +451,10 @@ static void cancel_task(struct sqs_request *request, const struct queue_topic *t
 /* ---- the table: the topics are in the call's parameters ---- */
 
 const struct sqs_operation sqs_move_operations[] = {
-    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, start_task, NULL,
+    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, start_task, NULL, NULL,
      "message move started"},
-    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_READ, list_tasks, NULL, NULL},
-    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, cancel_task, NULL,
+    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_READ, list_tasks, NULL, NULL, NULL},
+    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, cancel_task, NULL, NULL,
      "message move cancelled"},
     {0},
 };

@@ -3,6 +3,7 @@
 #define TARRY_SQS_OPERATION_H
 
 #include "sqs/request.h"
+#include "sqs/topics.h"
 
 enum sqs_names {
     SQS_NAMES_NOTHING = 1,
@@ -16,10 +17,12 @@ struct sqs_operation {
     enum sqs_names names;
     uint8_t scopes; /* bits of enum access_scope; one of them is required for the queue */
     /* Handles the call and replies, immediately or later. `topic`: its current state; NULL: the
-     * call names no queue, or a new one. If `act` is NULL the operation is unsupported, and `why`
+     * call names no queue, or a new one. If both are NULL the operation is unsupported, and `why`
      * is the reason. */
     void (*act)(struct sqs_request *request, const struct queue_topic *topic);
-    const char *why;
+    /* In place of `act`, for an operation on messages, which only needs these settings. */
+    void (*message)(struct sqs_request *request, const struct sqs_numbers *queue);
+    const char *why; /* of a batch of messages: the name of its entries */
     const char
         *audit; /* its name in the audit log; NULL: not recorded. All of scope admin have one */
 };

@@ -48,6 +48,7 @@ static void on_settings_put(void *front, uint64_t tag, const struct queue_reply 
     struct sqs_error error;
     if (!sqs_request_find(front, tag, &request))
         return;
+    sqs_topics_forget(request.options->topics, request.queue);
     if (!sqs_error_of(&error, reply->status))
         fail(&request, &error);
     else if (request.operation->names == SQS_NAMES_NEW)
@@ -328,6 +329,7 @@ static void on_done(void *front, uint64_t tag, const struct queue_reply *reply)
     struct sqs_error error;
     if (!sqs_request_find(front, tag, &request))
         return;
+    sqs_topics_forget(request.options->topics, request.queue);
     if (sqs_error_of(&error, reply->status))
         sqs_answer_empty(&request);
     else
@@ -599,20 +601,23 @@ static const char no_permissions[] =
     "This server has no permissions of queues: its tokens contain the rights";
 
 const struct sqs_operation sqs_queue_operations[] = {
-    {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL, "topic settings changed"},
-    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_SCOPES_ALL, get_url, NULL, NULL},
-    {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL, NULL},
-    {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL,
+    {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL, NULL,
      "topic settings changed"},
-    {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL, NULL},
-    {"DeleteQueue", SQS_NAMES_URL, ACCESS_ADMIN, delete_queue, NULL, "topic deleted"},
-    {"PurgeQueue", SQS_NAMES_URL, ACCESS_ADMIN, purge_queue, NULL, "topic purged"},
-    {"TagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, "topic settings changed"},
-    {"UntagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, "topic settings changed"},
-    {"ListQueueTags", SQS_NAMES_URL, ACCESS_READ, list_tags, NULL, NULL},
-    {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL, NULL},
-    {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions, "topic settings changed"},
-    {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions,
+    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_SCOPES_ALL, get_url, NULL, NULL, NULL},
+    {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL, NULL,
+     NULL},
+    {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL, NULL,
+     "topic settings changed"},
+    {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL, NULL, NULL},
+    {"DeleteQueue", SQS_NAMES_URL, ACCESS_ADMIN, delete_queue, NULL, NULL, "topic deleted"},
+    {"PurgeQueue", SQS_NAMES_URL, ACCESS_ADMIN, purge_queue, NULL, NULL, "topic purged"},
+    {"TagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, NULL, "topic settings changed"},
+    {"UntagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, NULL, "topic settings changed"},
+    {"ListQueueTags", SQS_NAMES_URL, ACCESS_READ, list_tags, NULL, NULL, NULL},
+    {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL, NULL, NULL},
+    {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, NULL, no_permissions,
+     "topic settings changed"},
+    {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, NULL, no_permissions,
      "topic settings changed"},
     {0},
 };

@@ -264,17 +264,15 @@ static void receive(const struct sqs_request *request, int64_t max, int64_t wait
     sqs_answer_error(request->exchange, &error);
 }
 
-void sqs_receive(struct sqs_request *request, const struct queue_topic *topic)
+void sqs_receive(struct sqs_request *request, const struct sqs_numbers *queue)
 {
     struct sqs_error error;
-    struct sqs_queue queue;
     int64_t max, wait_s, visibility_s;
-    sqs_queue_read(&topic->settings, &queue);
     struct json_value visibility = sqs_member(request->fields, "VisibilityTimeout");
     if (!sqs_number(sqs_member(request->fields, "MaxNumberOfMessages"), "MaxNumberOfMessages", 1,
                     SQS_BATCH_MAX, 1, &max, &error) ||
         !sqs_number(sqs_member(request->fields, "WaitTimeSeconds"), "WaitTimeSeconds", 0,
-                    SQS_WAIT_S_MAX, queue.wait_s, &wait_s, &error) ||
+                    SQS_WAIT_S_MAX, queue->wait_s, &wait_s, &error) ||
         !sqs_number(visibility, "VisibilityTimeout", 0, SQS_VISIBILITY_S_MAX, 0, &visibility_s,
                     &error)) {
         sqs_answer_error(request->exchange, &error);
@@ -283,6 +281,6 @@ void sqs_receive(struct sqs_request *request, const struct queue_topic *topic)
     int64_t lease_ms = visibility_s * 1000;
     if (visibility.kind && lease_ms < POLICY_LEASE_MS_MIN)
         lease_ms = POLICY_LEASE_MS_MIN;
-    request->exchange->count = !(visibility.kind ? visibility_s : queue.visibility_s);
+    request->exchange->count = !(visibility.kind ? visibility_s : queue->visibility_s);
     receive(request, max, wait_s * 1000, lease_ms);
 }

@@ -184,12 +184,12 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
     sqs_entries_answer(&request, &entries, NULL, NULL);
 }
 
-void sqs_release(struct sqs_request *request, const struct queue_topic *topic)
+void sqs_release(struct sqs_request *request, const struct sqs_numbers *queue)
 {
     struct queue_answer answers[SQS_BATCH_MAX];
     struct sqs_error error = {0};
     struct sqs_entries entries;
-    (void)topic;
+    (void)queue;
     if (!sqs_entries_read(request, &entries, &error)) {
         sqs_answer_error(request->exchange, &error);
         return;

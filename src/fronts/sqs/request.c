@@ -4,7 +4,6 @@
 #include "base/json_write.h"
 #include "base/random.h"
 #include "queue/status.h"
-#include "sqs/operation.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -177,25 +176,6 @@ struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_
     return (struct queue_reply_to){.done = done,
                                    .owner = request->exchange->front,
                                    .tag = http_exchange_tag(request->exchange)};
-}
-
-static void on_looked_up(void *front, uint64_t tag, const struct queue_reply *reply)
-{
-    struct sqs_request request;
-    struct sqs_error error;
-    if (!sqs_request_find(front, tag, &request))
-        return;
-    bool is_there = reply->status == QUEUE_OK && reply->topic_count;
-    if (is_there || (reply->status == QUEUE_NOT_FOUND && request.operation->names == SQS_NAMES_NEW))
-        request.operation->act(&request, is_there ? &reply->topics[0] : NULL);
-    else if (!sqs_error_of(&error, reply->status ? reply->status : QUEUE_NOT_FOUND))
-        sqs_answer_error(request.exchange, &error);
-}
-
-void sqs_look_up(const struct sqs_request *request)
-{
-    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = request->queue};
-    queue_topic(request->exchange->front->queue, &get, sqs_reply_to(request, on_looked_up));
 }
 
 /* ---- members ---- */

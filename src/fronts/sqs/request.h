@@ -89,9 +89,6 @@ struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done
 /* Returns the reply target of an internal step, to which no rules for the caller apply. */
 struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
 
-/* Reads the topic of a stored call and runs its operation. */
-void sqs_look_up(const struct sqs_request *request);
-
 /* ---- members ---- */
 
 /* Returns JSON_NONE if the member is absent or null. */

@@ -94,7 +94,7 @@ static bool read_body(struct json_value entry, int64_t bytes_max, struct sending
 }
 
 static bool read_message(const struct sqs_request *request, struct json_value entry,
-                         const struct sqs_queue *queue, struct sending *sending,
+                         const struct sqs_numbers *queue, struct sending *sending,
                          struct sqs_error *error)
 {
     struct queue_push *push = &sending->pushes[sending->count];
@@ -140,7 +140,7 @@ static bool read_message(const struct sqs_request *request, struct json_value en
 
 /* Reads the messages of a call. Valid entries are the same each time, because the reply is written
  * from a second reading. */
-static bool read_messages(const struct sqs_request *request, const struct sqs_queue *queue,
+static bool read_messages(const struct sqs_request *request, const struct sqs_numbers *queue,
                           struct sqs_entries *entries, struct sending *sending,
                           struct sqs_error *error)
 {
@@ -189,15 +189,13 @@ static void write_sent(struct buffer *out, size_t i, void *ctx)
 
 static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
 {
-    static const struct sqs_queue any = {.message_bytes = INT64_MAX};
     struct sqs_request request;
     struct sqs_error error = {0};
     struct sqs_entries entries;
     struct sending sending = {0};
     if (!sqs_request_find(front, tag, &request))
         return;
-    struct sqs_queue queue = any;
-    queue.message_bytes = request.exchange->count;
+    const struct sqs_numbers queue = {.message_bytes = request.exchange->count};
     struct sent sent = {.request = &request, .entries = &entries, .results = reply->results};
     bool good = sqs_error_of(&error, reply->status) &&
                 read_messages(&request, &queue, &entries, &sending, &error);
@@ -216,15 +214,13 @@ static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
     sending_fini(&sending);
 }
 
-void sqs_send(struct sqs_request *request, const struct queue_topic *topic)
+void sqs_send(struct sqs_request *request, const struct sqs_numbers *queue)
 {
     struct sqs_error error = {0};
-    struct sqs_queue queue;
     struct sqs_entries entries;
     struct sending sending = {0};
-    sqs_queue_read(&topic->settings, &queue);
-    request->exchange->count = (uint32_t)queue.message_bytes; /* for the second reading */
-    bool good = read_messages(request, &queue, &entries, &sending, &error);
+    request->exchange->count = (uint32_t)queue->message_bytes; /* for the second reading */
+    bool good = read_messages(request, queue, &entries, &sending, &error);
     if (good && entries.is_batch && sending.bytes > SQS_MESSAGE_BYTES)
         good = sqs_error_set(&error, SQS_BATCH_BYTES,
                              "Batch requests cannot be longer than %d bytes. You have sent %zu "

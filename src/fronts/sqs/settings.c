@@ -53,6 +53,16 @@ void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out
         out->receives_max = policy->max_attempts ? policy->max_attempts : POLICY_ATTEMPTS;
 }
 
+void sqs_numbers_read(const struct topic_settings *settings, struct sqs_numbers *out)
+{
+    struct sqs_queue queue;
+    sqs_queue_read(settings, &queue);
+    *out = (struct sqs_numbers){.visibility_s = queue.visibility_s,
+                                .delay_s = queue.delay_s,
+                                .wait_s = queue.wait_s,
+                                .message_bytes = queue.message_bytes};
+}
+
 bool sqs_queue_equals(const struct sqs_queue *a, const struct sqs_queue *b)
 {
     return a->visibility_s == b->visibility_s && a->retention_s == b->retention_s &&

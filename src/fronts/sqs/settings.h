@@ -9,6 +9,7 @@
 #define TARRY_SQS_SETTINGS_H
 
 #include "sqs/request.h"
+#include "sqs/topics.h"
 
 enum {
     SQS_VISIBILITY_S = 30,
@@ -32,6 +33,8 @@ struct sqs_queue {
 
 /* Reads the settings of a topic, which may have been created without SQS. */
 void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out);
+/* Reads only what operations on messages need. */
+void sqs_numbers_read(const struct topic_settings *settings, struct sqs_numbers *out);
 /* Changes *queue according to attributes (an object of strings, or JSON_NONE). Texts are unescaped
  * into `scratch`, which must outlive *queue and have room for all of them. Returns false and sets
  * the error if an attribute is invalid. */

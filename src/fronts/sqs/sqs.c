@@ -114,7 +114,7 @@ static bool read_call(struct http_call *call, const struct sqs_operation **opera
         request.fields.kind != JSON_OBJECT)
         return sqs_error_set(error, SQS_BAD_VALUE, "The body is not a JSON object.");
     *fields = request.fields.raw;
-    if (!(*operation)->act)
+    if (!(*operation)->act && !(*operation)->message)
         return sqs_error_set(error, SQS_UNSUPPORTED, "%s", (*operation)->why);
     if (!find_queue(&request, *operation, queue, error))
         return false;

@@ -10,11 +10,13 @@
 #define TARRY_SQS_SQS_H
 
 struct http_shared;
+struct sqs_topics;
 
 enum { SQS_REGION_BYTES = 64, SQS_ACCOUNT_BYTES = 32 };
 
 struct sqs_options {
     char region[SQS_REGION_BYTES], account[SQS_ACCOUNT_BYTES]; /* in ARNs and QueueUrls */
+    struct sqs_topics *topics;                                 /* see topics.h */
 };
 
 /* Adds the SQS routes, before the reactors run; `options` must outlive the fronts. */

@@ -3,6 +3,7 @@
 #include "server/protocol.h"
 #include "sqs/mover.h"
 #include "sqs/sqs.h"
+#include "sqs/topics.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,10 @@ static void *on_open(const struct config *config, struct http_shared *shared, ch
     size_t region = (size_t)(slash - text);
     struct protocol *protocol = calloc(1, sizeof *protocol);
     struct sqs_options *options = protocol ? &protocol->options : NULL;
-    if (!options) {
+    if (options)
+        options->topics = sqs_topics_new();
+    if (!options || !options->topics) {
+        free(protocol);
         (void)error_text(error, PROTOCOL_ERROR_BYTES, "out of memory");
         return NULL;
     }
@@ -54,6 +58,7 @@ static bool on_attach(void *self, struct reactor *reactor, struct queue *queue,
                       struct waiters *waiters)
 {
     struct protocol *protocol = self;
+    sqs_topics_follow(protocol->options.topics, queue);
     protocol->mover = sqs_mover_new(reactor, queue, waiters);
     return protocol->mover != NULL;
 }
@@ -73,8 +78,10 @@ static void on_stop(void *self, void (*stopped)(void *ctx), void *ctx)
 static void on_free(void *self)
 {
     struct protocol *protocol = self;
-    if (protocol)
-        sqs_mover_free(protocol->mover);
+    if (!protocol)
+        return;
+    sqs_mover_free(protocol->mover);
+    sqs_topics_free(protocol->options.topics);
     free(protocol);
 }
 

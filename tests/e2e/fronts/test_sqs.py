@@ -506,6 +506,34 @@ def test_on_redis_it_is_the_same(start_redis, start_server):
     assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"])["Attributes"]["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
+def test_a_message_is_one_call_of_the_store(start_redis, start_server):
+    redis = start_redis()
+    sqs = client_of(start_server("--sqs", f"{REGION}/{ACCOUNT}", "--listen", "127.0.0.1:0", "--store", redis.url).port)
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="the first one reads the topic")
+    before = redis.info("commandstats")["cmdstat_fcall"]["calls"]
+    for n in range(100):
+        sqs.send_message(QueueUrl=url, MessageBody=str(n))
+    assert 100 <= redis.info("commandstats")["cmdstat_fcall"]["calls"] - before < 150  # with the checks that every server makes once a second
+
+
+def test_changes_by_the_api_apply_to_messages_within_a_second(start):
+    server, sqs = start("--shards", "2")
+    url = sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "600"})
+    sqs.send_message(QueueUrl=url, MessageBody="delayed, immediately after a change by SQS")
+    assert counts(server.client(), "q")["delayed"] == 1
+    server.client().good("DELETE", "/v1/topics/q")
+    time.sleep(1)
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x")[0] == "AWS.SimpleQueueService.NonExistentQueue"
+    assert refused(sqs.receive_message, QueueUrl=url)[0] == "AWS.SimpleQueueService.NonExistentQueue"
+    sqs.create_queue(QueueName="q")
+    sqs.send_message(QueueUrl=url, MessageBody="y")
+    sqs.delete_queue(QueueUrl=url)
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="immediately after a change by SQS")[0] == "AWS.SimpleQueueService.NonExistentQueue"
+
+
 def test_a_server_without_it_has_no_such_calls(start_server):
     server = start_server()
     assert raw(server.port, b"{}", Authorization="x", X_Amz_Target="AmazonSQS.ListQueues")[0].status in (404, 405)

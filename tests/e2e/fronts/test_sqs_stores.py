@@ -2,11 +2,12 @@
 
 import json
 import threading
+import time
 
 import pytest
 from delivery import counts
 from server import eventually
-from test_sqs import ACCOUNT, REGION, client_of
+from test_sqs import ACCOUNT, REGION, client_of, refused
 from test_sqs_moves import arn, drain, ended, kill, make
 
 
@@ -24,6 +25,20 @@ def test_two_servers_of_a_store_are_one_sqs(pair):
     one, other, servers = pair
     go_from_one_to_the_other(one, other, servers)
     move_dead_letters_back(one, other, servers)
+
+
+def test_changes_through_another_server_apply_to_messages_within_a_second(pair):
+    one, other, servers = pair
+    url = one.create_queue(QueueName="q")["QueueUrl"]
+    one.send_message(QueueUrl=url, MessageBody="x")
+    eventually(lambda: other.get_queue_url(QueueName="q"))
+    other.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "600"})
+    time.sleep(1.5)
+    one.send_message(QueueUrl=url, MessageBody="y")
+    assert counts(servers[0].client(), "q")["delayed"] == 1
+    other.delete_queue(QueueUrl=url)
+    time.sleep(1.5)
+    assert refused(one.send_message, QueueUrl=url, MessageBody="z")[0] == "AWS.SimpleQueueService.NonExistentQueue"
 
 
 def go_from_one_to_the_other(one, other, servers):
