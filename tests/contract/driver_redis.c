@@ -230,7 +230,6 @@ extern const struct driver driver_redis_1, driver_redis_3, driver_redis_cluster;
 
 const struct driver driver_redis_1 = {
     .name = "redis_1",
-    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 1,
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
@@ -243,7 +242,6 @@ const struct driver driver_redis_1 = {
 
 const struct driver driver_redis_3 = {
     .name = "redis_3",
-    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 3,
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
@@ -256,7 +254,6 @@ const struct driver driver_redis_3 = {
 
 const struct driver driver_redis_cluster = {
     .name = "redis_cluster",
-    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 3,
     .runs = 20, /* three masters find what three shards find */
     .forecasts_exactly = true,

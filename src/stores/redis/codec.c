@@ -169,6 +169,17 @@ static void pack_tail(struct buffer *args, const struct queue_push *push, unsign
     buffer_append(args, "\r\n", 2);
 }
 
+/* Appends the argument of the numbers of a push, continued by its `once`. */
+static void pack_spec_once(struct buffer *args, const struct queue_push *push,
+                           struct packed *packed)
+{
+    char spec[FIXED_BYTES + JOB_ONCE_BYTES_MAX];
+    packed_put(packed, (uint64_t)(push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS), 6);
+    memcpy(spec, packed->at, packed->len);
+    memcpy(spec + packed->len, push->once.at, push->once.len);
+    redis_command_arg(args, slice_make(spec, packed->len + push->once.len));
+}
+
 void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made)
 {
     unsigned flags = flags_of(push);
@@ -183,7 +194,10 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     packed_put(&packed, flags, 1);
     packed_put(&packed, has_priority ? (uint64_t)push->priority : 0, 2);
     packed_put(&packed, ms_of(&push->when), 6);
-    redis_command_arg(args, packed_slice(&packed));
+    if (push->once.len)
+        pack_spec_once(args, push, &packed);
+    else
+        redis_command_arg(args, packed_slice(&packed));
     pack_tail(args, push, flags);
 }
 
@@ -232,8 +246,37 @@ void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_
     redis_command_arg(args, slice_make(terms, packed.len + take->consumer.len));
 }
 
-/* A verb in addition to those of queue.h: a final nack. */
-enum { REFUSE = 5 };
+/* The verbs of the script: those of queue.h, a final nack, and again. */
+enum { REFUSE = 5, AGAIN };
+enum { AGAIN_HAS_BODY = 1, AGAIN_HAS_TYPE };
+
+/* Appends the arguments of a job that is pushed again: numbers, and the new content type and body. */
+static void pack_again(struct buffer *args, const struct queue_again *again, uint64_t delivery)
+{
+    struct packed packed = {.len = 0};
+    bool has_type = again->has_body && again->content_type.len;
+    bool has_priority = again->priority != QUEUE_PRIORITY_UNSET;
+    uint8_t media = media_number(again->content_type);
+    struct slice type = has_type && !media ? again->content_type : (struct slice){0};
+    struct slice body = again->has_body ? again->body : (struct slice){0};
+    packed_put(&packed, delivery, 6);
+    packed_put(&packed, AGAIN, 1);
+    packed_put(&packed, ms_of(&again->when), 6);
+    packed_put(&packed, again->when.due, 1);
+    packed_put(&packed, has_priority, 1);
+    packed_put(&packed, has_priority ? (uint64_t)again->priority : 0, 2);
+    packed_put(&packed, (again->has_body ? AGAIN_HAS_BODY : 0u) | (has_type ? AGAIN_HAS_TYPE : 0u),
+               1);
+    redis_command_arg(args, packed_slice(&packed));
+    buffer_append_byte(args, '$');
+    buffer_append_u64(args, has_type + type.len + body.len);
+    buffer_append(args, "\r\n", 2);
+    if (has_type)
+        buffer_append_byte(args, media ? (char)media : (char)again->content_type.len);
+    buffer_append_slice(args, type);
+    buffer_append_slice(args, body);
+    buffer_append(args, "\r\n", 2);
+}
 
 static uint64_t ms_of_answer(const struct queue_answer *answer)
 {
@@ -248,6 +291,10 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
 {
     struct packed packed = {.len = 0};
     struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
+    if (answer->verb == QUEUE_AGAIN) {
+        pack_again(args, answer->again, delivery);
+        return;
+    }
     packed_put(&packed, delivery, 6);
     bool refuses = answer->verb == QUEUE_NACK && answer->final;
     packed_put(&packed, refuses ? REFUSE : (uint64_t)answer->verb, 1);

@@ -102,7 +102,8 @@ bool redis_id_show(struct slice stored, char room[REDIS_ID_ROOM_BYTES], struct s
         *id = slice_make(room, UUID_CHARS);
         return true;
     }
-    if (!job_id_is_valid(stored))
+    bool is_once = stored.len && stored.at[0] == ' ';
+    if (!job_id_is_valid(is_once ? slice_make(stored.at + 1, stored.len - 1) : stored))
         return false;
     *id = stored;
     return true;

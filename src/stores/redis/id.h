@@ -4,7 +4,7 @@
  * A ULID as tarry generates it (26 characters of Crockford's base 32 in upper case, at most 128
  * bits) is stored as the byte 0x01 and its 16 bytes; a UUID (36 characters, hex digits in lower
  * case) as 0x02 and its 16 bytes; every other id as it is. Ids are printable, so stored forms
- * cannot collide, and each id has exactly one.
+ * cannot collide, and each id has exactly one. A `once` is remembered under a blank and its text.
  */
 #ifndef TARRY_REDIS_ID_H
 #define TARRY_REDIS_ID_H

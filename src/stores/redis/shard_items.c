@@ -151,8 +151,6 @@ static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
 static enum queue_status push_add(struct redis_shard *shard, const struct queue_push *push,
                                   struct request *request, uint32_t index)
 {
-    if (push->once.len)
-        return QUEUE_UNSUPPORTED;
     struct redis_batch *batch =
         redis_batch_need(shard, &pushes, push->topic, (struct redis_take_terms){0});
     if (!batch)
@@ -272,8 +270,8 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
     if (!redis_lease_find_shard(answer->lease, &number) || number != shard->options.index)
         return QUEUE_LEASE_ENDED;
     const struct mac_key *key = redis_session_lease_key(shard->session);
-    if (answer->verb == QUEUE_AGAIN)
-        return QUEUE_UNSUPPORTED;
+    if (answer->verb == QUEUE_AGAIN && !shard->has_space)
+        return QUEUE_NO_SPACE; /* the script may exceed the memory, because acks must not fail */
     if (!key) /* before the first connection, leases cannot be checked */
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))

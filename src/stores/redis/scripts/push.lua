@@ -59,6 +59,21 @@ local function is_remembered(id)
     return false
 end
 
+-- The name under which the `once` of a push is remembered, which no id has; nil: it has none. Its time is in the spec before it.
+local ONCE_AT = 18
+
+local function once_of(spec)
+    return #spec >= ONCE_AT and ' ' .. sub(spec, ONCE_AT) or nil
+end
+
+local function once_remember(spec, once)
+    local until_ms = now + 1 + unpack_from('>I6', spec, 12)
+    call('ZADD', t.finished, text_of(until_ms), once)
+    raise(t, REMEMBERING)
+    event_at(t, until_ms)
+    remembers = true
+end
+
 -- The id has a job. The answer that keeps the new one from being stored; nil: the old one is out of the way.
 local function meet(id, on_conflict)
     hang_new()
@@ -132,6 +147,11 @@ local function push(id, spec, tail, sequence, exists)
     local due, is_wall = due_of(when, ms)
     if not due then return pack('>BBI6', BAD_OPTION, 0, 0) end
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
+    local once = once_of(spec)
+    if once then
+        if on_its_way and is_leaving(name, once, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
+        if remembers and is_remembered(once) then return pack('>BBI6', EXISTED, FINISHED, 0) end
+    end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
     local is_new = choice >= 8
@@ -168,6 +188,7 @@ local function push(id, spec, tail, sequence, exists)
         end
         pushed = pushed + 1
     end
+    if once then once_remember(spec, once) end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
     if feed.heard then feed.tell(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
     local state

@@ -1,7 +1,7 @@
 -- Answers of consumers for their leases: ack, nack, extend, return, permanent nack.
 local answers_carry_out = (function()
 
-local ACK, NACK, EXTEND, RETURN, REFUSE = 1, 2, 3, 4, 5
+local ACK, NACK, EXTEND, RETURN, REFUSE, AGAIN = 1, 2, 3, 4, 5, 6
 local ANSWER = '>BBI6I6' -- status, state (extend: and 128 where it is asked to be cancelled), due, end of the lease
 local ENDED, ACKED
 
@@ -73,7 +73,67 @@ local function give_back(t, j, ms)
     if feed.heard then feed.tell(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
 end
 
-local function answer(verb, delivery, place, ms, error, priority)
+-- Returns the due time of a job that is pushed again, and whether it came as wall clock; nil: it is more than ten years away.
+local function due_of(when, ms)
+    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
+    if when == WHEN_AT and ms > wall then
+        if ms - wall > DELAY_MAX then return nil end
+        return ms + adjust, true
+    end
+    return now
+end
+
+-- Splits a record behind its numbers: the policy, the content type, and meta with the body.
+local function record_parts(flags, record)
+    local at, type = flags % 2 == 1 and 45 or 16, ''
+    local policy = sub(record, 16, at - 1)
+    if flags % 4 >= 2 then
+        local length = byte(record, at)
+        type = sub(record, at, at + (length <= 128 and length or 0))
+        at = at + #type
+    end
+    local meta = ''
+    if flags % 8 >= 4 then meta = sub(record, at, at + 1 + unpack_from('>I2', record, at)) end
+    return policy, type, meta, sub(record, at + #meta)
+end
+
+-- `word` continues with whether there is a new priority, and it; flags of `text` (1: a body, 2: a content type before it).
+local AGAIN_FORM, AGAIN_AT, BODY, TYPE = '>BBI2B', 14, 1, 2
+
+-- Pushes the job again: a new record in place of the old one. Its lease has ended, and its attempts are forgotten.
+local function again(t, j, due, is_wall, word, text)
+    local _, has_priority, priority, given = unpack_from(AGAIN_FORM, word, AGAIN_AT)
+    if has_priority == 0 then priority = j.priority end
+    local flags = j.flags % 8
+    local policy, type, meta, body = record_parts(flags, j.record)
+    if given >= TYPE then
+        local length = byte(text)
+        type = sub(text, 1, 1 + (length <= 128 and length or 0))
+        text = sub(text, #type + 1)
+        if flags % 4 < 2 then flags = flags + 2 end
+    end
+    if given % TYPE == BODY then body = text end
+    sequence, core_is_changed = sequence + 1, true
+    local record = pack('>BI2I6I6', flags + (is_wall and 8 or 0), priority, sequence, due) .. policy .. type .. meta .. body
+    if feed.heard then feed.tell(feed.ACKED, t.name, j.id, j.attempt) end
+    call('HDEL', t.tries, j.id)
+    history_forget(t, {j.id})
+    call('HSET', t.jobs, j.id, record)
+    count(t, 'acked', 1)
+    count(t, 'pushed', 1)
+    if priority ~= 100 then raise(t, SPECIAL) end
+    if feed.heard then feed.tell(feed.PUSHED, t.name, j.id, 0, due) end
+    local new = job_make(t, j.id, record)
+    hang(t, new)
+    return pack(ANSWER, CREATED, shown_state(new), due, 0)
+end
+
+-- Returns the new priority of a nack; nil: the job keeps its own.
+local function priority_of(word)
+    return #word > 13 and unpack_from('>I2', word, 14) or nil
+end
+
+local function answer(verb, delivery, place, ms, error, word)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
@@ -85,15 +145,22 @@ local function answer(verb, delivery, place, ms, error, priority)
     local j = job_find(t, id)
     if not j then return ENDED, '' end
     if verb == EXTEND then return extend(t, j, ms), sub(place, 7) end
+    local due, is_wall
+    if verb == AGAIN then
+        due, is_wall = due_of(byte(word, AGAIN_AT), ms)
+        if not due then return pack(ANSWER, BAD_OPTION, 0, 0, 0), sub(place, 7) end
+    end
     gone[delivery] = true
     unhang(t, j)
     if j.requested then
         holding.cancel(t, j)
         return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
     end
+    if verb == AGAIN then return again(t, j, due, is_wall, word, error), sub(place, 7) end
     if verb == RETURN then
         give_back(t, j, ms)
     else
+        local priority = priority_of(word)
         count(t, 'nacked', 1)
         if priority then
             j.priority = priority
@@ -129,18 +196,13 @@ local function ack_one(place, delivery)
     return ACKED, sub(place, 7)
 end
 
-local function answer_one(delivery, verb, ms, error, priority)
+local function answer_one(delivery, verb, ms, error, word)
     delivery = text_of(delivery)
     local place = call('HGET', LEASED, delivery)
     if not place or may_be_over() and tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return ENDED, '' end
     if verb == ACK then return ack_one(place, delivery) end
     gone = {}
-    return answer(verb, delivery, place, ms, error, priority)
-end
-
--- Returns the priority of a nack that has one; nil: the job keeps its own.
-local function priority_of(word)
-    return #word > 13 and unpack_from('>I2', word, 14) or nil
+    return answer(verb, delivery, place, ms, error, word)
 end
 
 -- `n` answers, two words each from words[first] on. Returns what became of them, packed, and a list of topic NUL id each, or empty.
@@ -148,7 +210,7 @@ local function answers_carry_out(words, first, n)
     if not ACKED then ACKED, ENDED = pack(ANSWER, OK, FINISHED, 0, 0), pack(ANSWER, LEASE_ENDED, 0, 0, 0) end
     if n == 1 then
         local delivery, verb, ms = unpack_from('>I6BI6', words[first])
-        local said, name = answer_one(delivery, verb, ms, words[first + 1], priority_of(words[first]))
+        local said, name = answer_one(delivery, verb, ms, words[first + 1], words[first])
         return said, {name}
     end
     local deliveries, verbs, waits = {}, {}, {}
@@ -166,7 +228,7 @@ local function answers_carry_out(words, first, n)
         if not place or gone[delivery] or ends and tonumber(ends[i] or 0) <= now then
             said[i], names[i] = ENDED, ''
         else
-            said[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1], priority_of(words[first + 2 * i - 2]))
+            said[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1], words[first + 2 * i - 2])
         end
     end
     for i = 1, #acked do take_away(acked[i]) end
