@@ -318,7 +318,6 @@ extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
 const struct driver driver_postgres = {
     .name = "postgres",
-    .lacks = DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

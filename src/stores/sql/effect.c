@@ -152,6 +152,8 @@ static void tell_answer(struct sql_effects *effects, const struct queue_answer *
     struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
     if (result->status == QUEUE_CANCELLED)
         event.kind = JOB_EVENT_CANCELLED;
+    else if (result->status == QUEUE_CREATED)
+        event.kind = JOB_EVENT_ACKED;
     else if (result->status == QUEUE_OK && answer->verb <= QUEUE_RETURN)
         event.kind = kinds[answer->verb];
     else
@@ -165,6 +167,8 @@ static void tell_answer(struct sql_effects *effects, const struct queue_answer *
     if (event.kind == JOB_EVENT_RETURNED)
         event.due_ms = result->due_ms;
     sql_effects_tell(effects, &event);
+    if (result->status == QUEUE_CREATED)
+        tell_push(effects, &(struct queue_push){.topic = result->topic, .id = result->id}, result);
 }
 
 void sql_effects_tell_item(struct sql_effects *effects, const struct command *command, size_t item,

@@ -160,7 +160,9 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     struct sql_lease lease;
     fill_result(out, result, row);
     note_did(link, topic, result, row);
-    if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
+    bool is_done = out->status == QUEUE_OK || out->status == QUEUE_CANCELLED ||
+                   out->status == QUEUE_CREATED;
+    if (!is_done ||
         !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
@@ -720,6 +722,9 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         return read_taken_one(call, link, result);
     case POSTGRES_LOOK:
         return read_look(call, result);
+    case POSTGRES_PUSH_ONCE:
+        read_push(call, link, step->first, result, 0);
+        return true;
     case POSTGRES_FIND:
         read_find(call, step->first, result);
         return true;

@@ -14,6 +14,7 @@ void postgres_batches_init(struct postgres_link *link)
     postgres_batch_init(&link->changes, "ittiliblb");
     postgres_batch_init(&link->answers, "iiilllllbxxli");
     postgres_batch_init(&link->acks, "riillll");
+    postgres_batch_init(&link->agains, "iilllliliixx");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -22,6 +23,7 @@ void postgres_batches_fini(struct postgres_link *link)
     postgres_batch_fini(&link->changes);
     postgres_batch_fini(&link->answers);
     postgres_batch_fini(&link->acks);
+    postgres_batch_fini(&link->agains);
     postgres_items_fini(&link->sent);
 }
 
@@ -93,6 +95,7 @@ static bool send_batches(struct postgres_link *link)
     postgres_batch_keys_clear(&link->keys);
     return send_batch(link, &link->acks, POSTGRES_ACKS, link->context->server) &&
            send_batch(link, &link->answers, POSTGRES_ANSWERS, link->context->server) &&
+           send_batch(link, &link->agains, POSTGRES_AGAINS, 0) &&
            send_batch(link, &link->changes, POSTGRES_CHANGES, 0) && send_pushes(link, 0);
 }
 
@@ -152,10 +155,45 @@ static size_t push_group(struct postgres_link *link, const struct queue_push *pu
     return add_push_group(link, push);
 }
 
+/* Sends a push with a `once` by itself, after what is before it. */
+static bool send_push_once(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct postgres_params params = {0};
+    postgres_params_bytes(&params, push->topic);
+    postgres_params_bytes(&params, push->id);
+    postgres_params_number(&params, push->when.due);
+    postgres_params_number(&params, push->when.ms);
+    postgres_params_number(&params, push->priority);
+    postgres_params_number(&params, push->on_conflict);
+    postgres_params_number(&params, push->policy.lease_ms);
+    postgres_params_number(&params, push->policy.ttl_ms);
+    postgres_params_number(&params, push->policy.backoff.kind);
+    postgres_params_number(&params, push->policy.backoff.first_ms);
+    postgres_params_number(&params, push->policy.backoff.max_ms);
+    postgres_params_number(&params, push->policy.max_attempts);
+    postgres_params_bytes(&params, push->content_type);
+    postgres_params_bytes(&params, push->meta);
+    postgres_params_bytes(&params, push->body);
+    postgres_params_number(&params, push->past.attempt);
+    postgres_params_flag(&params, push->past.dead);
+    postgres_params_bytes(&params, push->past.error);
+    postgres_params_number(&params, link->context->topics_max);
+    postgres_params_bytes(&params, push->once);
+    postgres_params_number(&params, push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS);
+    return send_batches(link) &&
+           send_step(link,
+                     (struct postgres_step){
+                         .call = call, .statement = POSTGRES_PUSH_ONCE, .first = i},
+                     &params);
+}
+
 static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_push *push = &call->command->pushes[i];
     struct postgres_batch *batch = &link->pushes;
+    if (push->once.len)
+        return send_push_once(call, link, i);
     if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
         !postgres_batch_add(batch, call, i))
         return false;
@@ -232,6 +270,27 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     return true;
 }
 
+static bool add_again(struct sql_call *call, struct postgres_link *link, size_t i,
+                      const struct sql_lease *lease)
+{
+    enum { HAS_BODY = 1, HAS_TYPE };
+    const struct queue_again *again = call->command->answers[i].again;
+    bool has_type = again->has_body && again->content_type.len;
+    struct postgres_batch *batch = &link->agains;
+    struct postgres_array *array = batch->arrays;
+    if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+        !postgres_batch_add(batch, call, i))
+        return false;
+    array = add_lease(array, lease);
+    postgres_array_number(array++, again->when.due);
+    postgres_array_number(array++, again->when.ms);
+    postgres_array_number(array++, again->priority);
+    postgres_array_number(array++, (again->has_body ? HAS_BODY : 0) | (has_type ? HAS_TYPE : 0));
+    postgres_array_bytes(array++, again->content_type);
+    postgres_array_bytes(array++, again->body);
+    return true;
+}
+
 /* Adds an ack. The statement returns no row if the lease has ended. */
 static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
                     const struct sql_lease *lease)
@@ -257,6 +316,8 @@ static bool add_command_answer(struct sql_call *call, struct postgres_link *link
     }
     if (answer->verb == QUEUE_ACK && lease.row)
         return add_ack(call, link, i, &lease);
+    if (answer->verb == QUEUE_AGAIN)
+        return add_again(call, link, i, &lease);
     return add_answer(call, link, i, (int)answer->verb, &lease, answer);
 }
 
@@ -709,12 +770,24 @@ static void clear_batches(struct postgres_link *link)
     postgres_batch_clear(&link->changes);
     postgres_batch_clear(&link->answers);
     postgres_batch_clear(&link->acks);
+    postgres_batch_clear(&link->agains);
     postgres_batch_keys_clear(&link->keys);
+}
+
+static bool has_once(const struct list *calls)
+{
+    for (const struct list *at = calls->next; at != calls; at = at->next) {
+        const struct command *command = list_entry(at, struct sql_call, list)->command;
+        for (size_t i = 0; i < command->count; i++)
+            if (command->pushes[i].once.len)
+                return true;
+    }
+    return false;
 }
 
 bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket)
 {
-    bool are_added = link->old_ids == 0;
+    bool are_added = link->old_ids == 0 && !has_once(calls);
     clear_batches(link);
     for (struct list *at = calls->next; at != calls && are_added; at = at->next)
         are_added = add_items(list_entry(at, struct sql_call, list), link);

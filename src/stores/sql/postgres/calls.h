@@ -38,7 +38,7 @@ struct postgres_link {
     /* the last transaction; is_whole: it is in progress and commits by itself */
     struct sql_turn turn;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
-    struct postgres_batch pushes, changes, answers,
+    struct postgres_batch pushes, changes, answers, agains,
         acks; /* open while the transaction's statements are sent */
     const struct queue_push
         *groups[POSTGRES_GROUPS_COMPARED]; /* one push of each group in `pushes` */

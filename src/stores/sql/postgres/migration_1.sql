@@ -339,6 +339,26 @@ BEGIN
   RETURN r;
 END $$;
 
+-- Pushes a job unless `p_once` was used in the topic and its time has not ended. It is remembered under a blank and its text, which no id has; the row
+-- makes a second push wait for the first. A push that stores no job leaves no row.
+CREATE FUNCTION tarry._push_once(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
+  p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; now bigint := tarry.now_ms();
+BEGIN
+  r.counts := tarry._none();
+  IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+  t := tarry._topic(p_topic, p_topics_max);
+  IF t.topic IS NULL THEN r.status := 'too_many_topics'; RETURN r; END IF;
+  INSERT INTO tarry.finished AS f VALUES (t.topic, ' ' || p_once, now + p_once_for + 1)
+    ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now;
+  IF NOT FOUND THEN r.topic := t.topic; r.status := 'existed'; RETURN r; END IF;
+  r := tarry._push(p_topic, p_id, p_kind, p_ms, p_priority, p_conflict, p_lease, p_ttl, p_backoff_kind, p_backoff_first, p_backoff_max, p_attempts,
+    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql);
+  IF r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = t.topic AND id = ' ' || p_once; END IF;
+  RETURN r;
+END $$;
+
 -- Changes one job. `p_delivery`, if not 0: only a job whose last delivery has this number, dead or waiting by p_only_dead.
 -- A job that cannot be changed is only read: a lock on it would hold up its consumer until the caller's transaction ends.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
@@ -502,6 +522,58 @@ BEGIN
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
   RETURN r;
+END $$;
+
+-- Acks a job and pushes it again. `p_priority` -1: as before; `p_given`: 1 a new body, 2 a new content type.
+CREATE FUNCTION tarry._again(p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint, p_kind int, p_ms bigint,
+  p_priority int, p_given int, p_type bytea, p_body bytea) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
+BEGIN
+  r.counts := tarry._none(); r.status := 'lease_ended';
+  SELECT * INTO t FROM tarry.topic WHERE topic = p_topic AND name IS NOT NULL;
+  IF NOT FOUND THEN RETURN r; END IF;
+  r.topic := t.topic; r.name := t.name;
+  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND lane = p_lane AND due = p_due AND seq = p_seq
+    AND state = 3 AND delivery = p_delivery AND taken = p_taken FOR UPDATE;
+  IF NOT FOUND OR j.lease_until <= now THEN RETURN r; END IF;
+  r.id := j.id; r.attempt := j.attempt;
+  IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+  r.counts[3] := -1;
+  IF j.cancel_requested THEN
+    DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._remember(t, j.id, now);
+    PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
+    r.counts[8] := 1; r.status := 'cancelled';
+    r.counts := tarry._settle(t, false, r.counts);
+    RETURN r;
+  END IF;
+  PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
+  r.counts[6] := 1; r.counts[7] := 1;
+  IF p_priority >= 0 THEN j.priority := p_priority; END IF;
+  j.lane := j.priority; j.state := 1; j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := 0;
+  PERFORM tarry._lane(t.topic, j.lane);
+  IF p_given >= 2 THEN j.content_type := p_type; END IF;
+  IF p_given % 2 = 1 THEN j.body := p_body; END IF;
+  j.expire := tarry._expire_at(t, j); j.seq := tarry._number();
+  UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, lane = j.lane,
+    priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, content_type = j.content_type, error = NULL, history = NULL, body = j.body,
+    consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
+  r.counts := tarry._counted(r.counts, j, 1);
+  r.status := 'created'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
+  r.counts := tarry._settle(t, false, r.counts);
+  RETURN r;
+END $$;
+
+CREATE FUNCTION tarry._agains(p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_kinds int[],
+  p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did;
+BEGIN
+  FOR i IN 1 .. cardinality(p_topics) LOOP
+    r := tarry._again(p_topics[i], p_lanes[i], p_dues[i], p_seqs[i], p_deliveries[i], p_takens[i], p_kinds[i], p_ms[i], p_priorities[i], p_given[i],
+      p_types[i], p_bodies[i]);
+    r.n := i;
+    RETURN NEXT r;
+  END LOOP;
 END $$;
 
 -- ---- jobs as they are shown ----
@@ -1399,8 +1471,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
-  content_type text, priority int, on_conflict text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
+  content_type text, priority int, on_conflict text, once text, once_for interval) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE kind int; ms bigint; once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
@@ -1410,10 +1482,18 @@ BEGIN
     RAISE EXCEPTION 'bad on_conflict ''%''', on_conflict USING ERRCODE = '22023', HINT = 'write replace, keep or reject';
   END IF;
   IF octet_length(content_type) > 128 OR content_type !~ '^[ -~]*$' THEN RAISE EXCEPTION 'bad content_type' USING ERRCODE = '22023'; END IF;
+  IF octet_length(once) NOT BETWEEN 1 AND 128 OR once ~ '[^!-~]' THEN RAISE EXCEPTION 'bad once ''%''', once USING ERRCODE = '22023'; END IF;
+  IF once IS NULL AND once_for IS NOT NULL THEN RAISE EXCEPTION 'once is missing' USING ERRCODE = '22023', HINT = 'give once with once_for'; END IF;
+  IF once_ms NOT BETWEEN 1 AND 315619200000 THEN RAISE EXCEPTION 'once_for % is not between 1 ms and 10 years', once_for USING ERRCODE = '22023'; END IF;
   PERFORM tarry._may(topic);
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
+  IF once IS NOT NULL THEN
+    r := tarry._push_once(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms);
+  ELSE
+    r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
+  END IF;
   IF r.status IN ('created', 'replaced') THEN PERFORM tarry._tell_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
@@ -1421,19 +1501,19 @@ END $$;
 -- The forms of a push. A literal without a type, and a parameter whose type a driver leaves open, become text, which has a default for every
 -- parameter. The forms for bytea and jsonb need a delay, which may be NULL: with a default there, a push without a body would match all three.
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body text DEFAULT '', at timestamptz DEFAULT NULL,
-  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body bytea, at timestamptz DEFAULT NULL,
-  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
-  priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+  priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for); END $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -21,6 +21,8 @@ enum postgres_statement {
     POSTGRES_PUSHES,
     POSTGRES_CHANGES,
     POSTGRES_ANSWERS,
+    POSTGRES_AGAINS,
+    POSTGRES_PUSH_ONCE,
     POSTGRES_ACKS, /* answers that are only acks */
     POSTGRES_TAKE,
     POSTGRES_TAKE_BEST, /* by priority over all topics */
