@@ -1,9 +1,11 @@
 /* The answers of consumers: ack, nack, extend and return. */
 #include "api/job_json.h"
+#include "api/push.h"
 #include "api/routes.h"
 #include "api/trace.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
+#include "http/media.h"
 #include "queue/status.h"
 
 #include <stdlib.h>
@@ -170,12 +172,13 @@ static bool read_answers(struct answers_reading *reading)
 /* ---- results ---- */
 
 /* Stores the leases in the note, since the answer lists them and the request is gone by then. */
-static bool note_leases(struct http_exchange *exchange, const struct answers_reading *reading)
+static bool note_leases(struct http_exchange *exchange, const struct queue_answer *answers,
+                        uint32_t count)
 {
     struct buffer *note = &exchange->note;
     http_front_lend(exchange->front, note);
-    for (uint32_t i = 0; i < reading->count; i++) {
-        struct slice lease = reading->answers[i].lease;
+    for (uint32_t i = 0; i < count; i++) {
+        struct slice lease = answers[i].lease;
         uint16_t len =
             (uint16_t)(lease.len < QUEUE_LEASE_TEXT_BYTES_MAX ? lease.len
                                                               : QUEUE_LEASE_TEXT_BYTES_MAX);
@@ -276,7 +279,7 @@ static void answer_leases(struct http_call *call)
     if (!done)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     done = done && read_answers(&reading);
-    if (done && !note_leases(call->exchange, &reading))
+    if (done && !note_leases(call->exchange, reading.answers, reading.count))
         done = http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!done) {
         http_answer_fault(call->exchange, &fault);
@@ -286,6 +289,56 @@ static void answer_leases(struct http_call *call)
     if (front->shared->tracer)
         api_trace_answering(front, reading.answers, reading.count);
     queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
+}
+
+/* ---- again ---- */
+
+/* Reads the new body. Without one the old body stays. A form is the default content type of curl, so it does not
+ * replace that of the job. */
+static bool read_again(const struct http_call *call, struct queue_again *again,
+                       struct http_fault *fault)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct slice type = call->request->content_type;
+    if (http_media_is_form(type))
+        type = (struct slice){0};
+    if (call->query->lease_count != 1)
+        return http_fault_set(fault,
+                              call->query->lease_count ? PROBLEM_OPTION_CLASH
+                                                       : PROBLEM_OPTION_MISSING,
+                              0,
+                              call->query->lease_count
+                                  ? "several leases are given: give one, since the body belongs to "
+                                    "one job"
+                                  : "'lease' is missing: give the lease that the take returned");
+    *again = (struct queue_again){.when = http_fields_when(fields, QUEUE_DUE_NOW),
+                                  .priority = http_fields_have(fields, OPTION_PRIORITY)
+                                                  ? (int32_t)fields->priority
+                                                  : QUEUE_PRIORITY_UNSET,
+                                  .has_body = call->request->body.len > 0,
+                                  .content_type = type,
+                                  .body = call->request->body};
+    return api_body_check(type, again->body, fault);
+}
+
+/* Acks a job and pushes it again in one step. */
+static void push_again(struct http_call *call)
+{
+    struct queue_again again;
+    struct queue_answer answer = {.verb = QUEUE_AGAIN, .again = &again};
+    struct http_fault fault;
+    bool done = read_again(call, &again, &fault);
+    answer.lease = call->query->leases[0];
+    if (done && !note_leases(call->exchange, &answer, 1))
+        done = http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!done) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    call->exchange->is_single = true;
+    if (call->front->shared->tracer)
+        api_trace_answering(call->front, &answer, 1);
+    queue_answer(call->front->queue, &answer, 1, http_reply_to(call, on_answered));
 }
 
 #define ANSWER(PATTERN, NAME, VERB, OPTIONS)                                                       \
@@ -302,5 +355,15 @@ const struct http_route api_answers_routes[] = {
                OPTION_BIT(OPTION_PRIORITY)),
     ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
     ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
+    {.method = HTTP_METHOD_POST,
+     .pattern = "/v1/again",
+     .name = "again",
+     .handle = push_again,
+     .verb = QUEUE_AGAIN,
+     .options = OPTION_BIT(OPTION_LEASE) | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |
+                OPTION_BIT(OPTION_PRIORITY),
+     .body = HTTP_BODY_JOB,
+     .scope = ACCESS_CONSUME,
+     .topics = HTTP_TOPICS_LEASE},
     {0},
 };

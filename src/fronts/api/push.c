@@ -37,6 +37,8 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push)
                                                                : QUEUE_PRIORITY_UNSET;
     push->on_conflict = fields->on_conflict;
     push->policy = fields->policy;
+    push->once = fields->once;
+    push->once_for_ms = fields->once_for_ms;
     push->past = (struct queue_past){.attempt = fields->attempt,
                                      .dead = fields->state == JOB_DEAD,
                                      .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};
@@ -284,11 +286,26 @@ static bool refuse_depth(struct http_fault *fault)
 }
 
 /* Checks the nesting of a JSON body, whichever member or call it came in. */
-static bool check_body_levels(const struct queue_push *push, struct http_fault *fault)
+static bool check_body_levels(struct slice content_type, struct slice body,
+                              struct http_fault *fault)
 {
     struct json_value ignored;
-    return !job_type_is_json(push->content_type) ||
-           check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+    return !job_type_is_json(content_type) ||
+           check_levels(body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+}
+
+static bool check_content_type(struct slice content_type, struct http_fault *fault)
+{
+    return http_media_is_valid(content_type) ||
+           http_fault_set(
+               fault, PROBLEM_BAD_OPTION, 0,
+               "the Content-Type must be printable ASCII; write other letters as %%XX, as in "
+               "name*=UTF-8''%%C3%%A4");
+}
+
+bool api_body_check(struct slice content_type, struct slice body, struct http_fault *fault)
+{
+    return check_content_type(content_type, fault) && check_body_levels(content_type, body, fault);
 }
 
 /* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
@@ -317,7 +334,7 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         return false;
     /* A job of an export is accepted as it was stored: it may have come by another protocol. */
     bool is_restored = http_fields_have(&item.fields, OPTION_ATTEMPT);
-    if (item.seen & MEMBER_BODY_BASE64 && !is_restored && !check_body_levels(out, fault))
+    if (item.seen & MEMBER_BODY_BASE64 && !is_restored && !check_body_levels(out->content_type, out->body, fault))
         return false;
     api_fields_push(&item.fields, out);
     return true;
@@ -577,7 +594,8 @@ static enum shape refuse_unknown_beside(struct slice name, struct http_fault *fa
     static const char *const names[] = {"delay",     "at",           "priority", "ttl",
                                         "lease_for", "max_attempts", "backoff",  "on_conflict",
                                         "callback",  "id",           "topic",    "content_type",
-                                        "meta",      "body_base64",  NULL};
+                                        "meta",      "body_base64",  "once",     "once_for",
+                                        NULL};
     const char *quoted = http_quotable(name, 40), *nearest = text_nearest(quoted, names);
     (void)http_fault_set(
         fault, PROBLEM_UNKNOWN_OPTION, 0,
@@ -686,11 +704,8 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
 /* Reads the job from query, headers and body. */
 static bool read_push(struct http_call *call, struct queue_push *push, struct http_fault *fault)
 {
-    if (!http_media_is_valid(push->content_type))
-        return http_fault_set(
-            fault, PROBLEM_BAD_OPTION, 0,
-            "the Content-Type must be printable ASCII; write other letters as %%XX, as in "
-            "name*=UTF-8''%%C3%%A4");
+    if (!check_content_type(push->content_type, fault))
+        return false;
     api_fields_push(&call->query->fields, push);
     if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
         if (!api_callback_add(&call->front->meta, call->query->fields.callback,
@@ -698,7 +713,7 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    return read_envelope(call, push, fault) && check_body_levels(push, fault);
+    return read_envelope(call, push, fault) && check_body_levels(push->content_type, push->body, fault);
 }
 
 /* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */

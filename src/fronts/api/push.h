@@ -18,6 +18,9 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push);
 bool api_callback_add(struct buffer *meta, struct slice url, const struct http_hooks *hooks,
                       struct http_fault *fault);
 
+/* Checks the content type and the nesting of a body. */
+bool api_body_check(struct slice content_type, struct slice body, struct http_fault *fault);
+
 /* Parses one item. `arena` and `meta` are scratch. Unescaped text goes to the arena, which must
  * have room for the length of the item, since growing it would invalidate earlier slices. Slices of
  * *out point into both texts. `hooks` check callbacks. */

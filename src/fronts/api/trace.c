@@ -147,11 +147,11 @@ void api_trace_answered(struct http_front *front, enum queue_verb verb, struct s
         tracer_lease_ended(tracer, lease, "lease_ended", true);
     else if (result->status == QUEUE_CANCELLED)
         tracer_lease_ended(tracer, lease, "cancelled", false);
-    else if (result->status != QUEUE_OK)
+    else if (result->status != QUEUE_OK && result->status != QUEUE_CREATED)
         return; /* the consumer still has the job */
     else if (verb == QUEUE_EXTEND)
         tracer_lease_extended(tracer, lease, result->lease_until_ms);
     else
-        tracer_lease_ended(tracer, lease, verb == QUEUE_ACK ? "acked" : "nacked",
+        tracer_lease_ended(tracer, lease, verb == QUEUE_ACK || verb == QUEUE_AGAIN ? "acked" : "nacked",
                            verb == QUEUE_NACK);
 }

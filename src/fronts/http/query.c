@@ -93,6 +93,10 @@ static const struct option {
                             "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
     [OPTION_RESTORE] = {NAME("restore"), KIND_FLAG, INTO(restore), 0, 0, "true or false"},
+    [OPTION_ONCE] = {NAME("once"), KIND_TEXT, INTO(once), 1, JOB_ONCE_BYTES_MAX,
+                     "1 to 128 printable ASCII characters without blanks"},
+    [OPTION_ONCE_FOR] = {NAME("once_for"), KIND_DURATION, INTO(once_for_ms),
+                         .limit = LIMIT_ONCE_FOR},
     [OPTION_FOR] = {NAME("for"), KIND_DURATION, INTO(for_ms), 1000, POLICY_DELAY_MS_MAX,
                     "a duration from 1s to 10 years"},
     [OPTION_CONSUMER] = {NAME("consumer"), KIND_CONSUMER, INTO(consumer), 1, JOB_CONSUMER_BYTES_MAX,
@@ -461,6 +465,10 @@ bool http_fields_check(const struct http_fields *fields, struct http_fault *faul
     if (fields->final && http_fields_have(fields, OPTION_DELAY))
         return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
                               "'final' and 'delay' are both given: a final failure is not retried");
+    if (http_fields_have(fields, OPTION_ONCE_FOR) && !http_fields_have(fields, OPTION_ONCE))
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
+                              "'once' is missing: 'once_for' is the time for which it is "
+                              "remembered");
     return true;
 }
 

@@ -62,6 +62,8 @@ enum http_option_id {
     OPTION_AUTO,
     OPTION_ORDER,
     OPTION_RESTORE,
+    OPTION_ONCE,
+    OPTION_ONCE_FOR,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
@@ -75,7 +77,7 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
      OPTION_BIT(OPTION_ON_CONFLICT))
 #define OPTIONS_PUSH                                                                               \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
-     OPTION_BIT(OPTION_CALLBACK))
+     OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR))
 /* Options of an item of a batch, which may contain its history on another server. */
 #define OPTIONS_ITEM                                                                               \
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
@@ -112,7 +114,7 @@ enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER 
 struct http_fields {
     uint64_t set; /* OPTION_BIT of each option given */
     int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
-        died_before_ms;
+        died_before_ms, once_for_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;
@@ -125,7 +127,7 @@ struct http_fields {
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore;
     enum http_live_view view;
-    struct slice error, cursor, id, id_prefix, callback, meta, consumer;
+    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once;
 };
 
 struct http_query {

@@ -93,6 +93,34 @@ static void print_answers(const struct call *call)
         printf("%s %zu\n", call->request->done, good);
 }
 
+/* ---- again ---- */
+
+/* Sends the new body, if there is one, with its content type. */
+static int write_again(struct call *call, struct buffer *out)
+{
+    char header[256];
+    const char *type = call_value(call, "content-type");
+    int exit_code = call_body(call, out);
+    if (exit_code == CLI_OK && type) {
+        snprintf(header, sizeof header, "Content-Type: %.200s", type);
+        client_add_header(&call->client, header);
+    }
+    return exit_code;
+}
+
+static void print_again(const struct call *call)
+{
+    const json_t *result = json_array_get(call_member(call, "results"), 0);
+    char status[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES], due[SHOW_CELL_BYTES];
+    show_text(json_object_get(result, "result"), status);
+    show_text(json_object_get(result, "id"), id);
+    if (json_object_get(result, "due_at"))
+        printf("%s %s, due %s\n", status, id,
+               show_time_from_now(json_object_get(result, "due_at"), due));
+    else
+        printf("%s %s\n", status, id);
+}
+
 /* ---- the commands ---- */
 
 const struct cli_command cli_lease_commands[] = {
@@ -180,5 +208,31 @@ const struct cli_command cli_lease_commands[] = {
                             .conclude = conclude_answers,
                             .print = print_answers,
                             .done = "extended"}}}},
+    {.name = "again",
+     .help = "acknowledge a taken job and push it again",
+     .call = {.usage = "again LEASE [--delay 30m | --at TIME] [--body TEXT | --file FILE]",
+              .about = "Acknowledges a taken job and pushes it again in one step, under the same "
+                       "id: for polling\n"
+                       "with a state, heartbeats and jobs of several steps. Its attempts start "
+                       "again. What is\n"
+                       "not given stays the same.",
+              .least = 1,
+              .most = 1,
+              .flags = {{"delay", CLI_DURATION, "30m",
+                         "Deliver after this delay (default: immediately)"},
+                        {"at", CLI_TIME, "TIME", "Deliver at this time"},
+                        {"body", CLI_TEXT, "TEXT", "New body (default: the old one)",
+                         .is_unsent = true},
+                        {"file", CLI_TEXT, "FILE", "Read the new body from FILE",
+                         .is_unsent = true},
+                        {"content-type", CLI_TEXT, "TYPE",
+                         "Content type of the new body (default: the old one)", .is_unsent = true},
+                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
+              .pairs = {{"delay", "at"}, {"body", "file"}},
+              .requests = {{.method = "POST",
+                            .path = "again",
+                            .repeat = "lease",
+                            .body = write_again,
+                            .print = print_again}}}},
     {0},
 };
