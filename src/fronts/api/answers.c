@@ -303,14 +303,12 @@ static bool read_again(const struct http_call *call, struct queue_again *again,
     if (http_media_is_form(type))
         type = (struct slice){0};
     if (call->query->lease_count != 1)
-        return http_fault_set(fault,
-                              call->query->lease_count ? PROBLEM_OPTION_CLASH
-                                                       : PROBLEM_OPTION_MISSING,
-                              0,
-                              call->query->lease_count
-                                  ? "several leases are given: give one, since the body belongs to "
-                                    "one job"
-                                  : "'lease' is missing: give the lease that the take returned");
+        return http_fault_set(
+            fault, call->query->lease_count ? PROBLEM_OPTION_CLASH : PROBLEM_OPTION_MISSING, 0,
+            call->query->lease_count
+                ? "several leases are given: give one, since the body belongs to "
+                  "one job"
+                : "'lease' is missing: give the lease that the take returned");
     *again = (struct queue_again){.when = http_fields_when(fields, QUEUE_DUE_NOW),
                                   .priority = http_fields_have(fields, OPTION_PRIORITY)
                                                   ? (int32_t)fields->priority

@@ -334,7 +334,8 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
         return false;
     /* A job of an export is accepted as it was stored: it may have come by another protocol. */
     bool is_restored = http_fields_have(&item.fields, OPTION_ATTEMPT);
-    if (item.seen & MEMBER_BODY_BASE64 && !is_restored && !check_body_levels(out->content_type, out->body, fault))
+    if (item.seen & MEMBER_BODY_BASE64 && !is_restored &&
+        !check_body_levels(out->content_type, out->body, fault))
         return false;
     api_fields_push(&item.fields, out);
     return true;
@@ -591,11 +592,10 @@ enum shape { SHAPE_BODY = 1, SHAPE_ENVELOPE, SHAPE_MISTAKE };
 
 static enum shape refuse_unknown_beside(struct slice name, struct http_fault *fault)
 {
-    static const char *const names[] = {"delay",     "at",           "priority", "ttl",
-                                        "lease_for", "max_attempts", "backoff",  "on_conflict",
-                                        "callback",  "id",           "topic",    "content_type",
-                                        "meta",      "body_base64",  "once",     "once_for",
-                                        NULL};
+    static const char *const names[] = {
+        "delay",   "at",          "priority", "ttl",      "lease_for", "max_attempts",
+        "backoff", "on_conflict", "callback", "id",       "topic",     "content_type",
+        "meta",    "body_base64", "once",     "once_for", NULL};
     const char *quoted = http_quotable(name, 40), *nearest = text_nearest(quoted, names);
     (void)http_fault_set(
         fault, PROBLEM_UNKNOWN_OPTION, 0,
@@ -713,7 +713,8 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    return read_envelope(call, push, fault) && check_body_levels(push->content_type, push->body, fault);
+    return read_envelope(call, push, fault) &&
+           check_body_levels(push->content_type, push->body, fault);
 }
 
 /* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */

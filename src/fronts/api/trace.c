@@ -152,6 +152,7 @@ void api_trace_answered(struct http_front *front, enum queue_verb verb, struct s
     else if (verb == QUEUE_EXTEND)
         tracer_lease_extended(tracer, lease, result->lease_until_ms);
     else
-        tracer_lease_ended(tracer, lease, verb == QUEUE_ACK || verb == QUEUE_AGAIN ? "acked" : "nacked",
+        tracer_lease_ended(tracer, lease,
+                           verb == QUEUE_ACK || verb == QUEUE_AGAIN ? "acked" : "nacked",
                            verb == QUEUE_NACK);
 }

@@ -272,7 +272,7 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
     const struct mac_key *key = redis_session_lease_key(shard->session);
     if (answer->verb == QUEUE_AGAIN && !shard->has_space)
         return QUEUE_NO_SPACE; /* the script may exceed the memory, because acks must not fail */
-    if (!key) /* before the first connection, leases cannot be checked */
+    if (!key)                  /* before the first connection, leases cannot be checked */
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))
         return QUEUE_LEASE_ENDED;

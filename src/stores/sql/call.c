@@ -122,7 +122,8 @@ size_t sql_call_bytes(const struct sql_call *call)
             bytes += call->command->pushes[i].body.len;
     if (call->command && call->command->kind == COMMAND_ANSWER)
         for (size_t i = 0; i < call->command->count; i++)
-            bytes += call->command->answers[i].again ? call->command->answers[i].again->body.len : 0;
+            bytes +=
+                call->command->answers[i].again ? call->command->answers[i].again->body.len : 0;
     return bytes;
 }
 

@@ -160,10 +160,9 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     struct sql_lease lease;
     fill_result(out, result, row);
     note_did(link, topic, result, row);
-    bool is_done = out->status == QUEUE_OK || out->status == QUEUE_CANCELLED ||
-                   out->status == QUEUE_CREATED;
-    if (!is_done ||
-        !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
+    bool is_done =
+        out->status == QUEUE_OK || out->status == QUEUE_CANCELLED || out->status == QUEUE_CREATED;
+    if (!is_done || !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
     out->id = postgres_row_text(result, row, DID_ID);

@@ -182,10 +182,10 @@ static bool send_push_once(struct sql_call *call, struct postgres_link *link, si
     postgres_params_bytes(&params, push->once);
     postgres_params_number(&params, push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS);
     return send_batches(link) &&
-           send_step(link,
-                     (struct postgres_step){
-                         .call = call, .statement = POSTGRES_PUSH_ONCE, .first = i},
-                     &params);
+           send_step(
+               link,
+               (struct postgres_step){.call = call, .statement = POSTGRES_PUSH_ONCE, .first = i},
+               &params);
 }
 
 static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
