@@ -18,6 +18,7 @@ static const char *const names[TROUBLES] = {
     [TROUBLE_AUDIT_FILE] = "audit_file",
     [TROUBLE_INTAKE] = "intake",
     [TROUBLE_TRACES] = "traces",
+    [TROUBLE_SCHEDULES] = "schedules",
     [TROUBLE_DATABASE_UPKEEP] = "database_upkeep",
     [TROUBLE_DATABASE_CALLS] = "database_calls",
     [TROUBLE_DATABASE_ROWS] = "database_rows",

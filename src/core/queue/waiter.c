@@ -66,6 +66,7 @@ struct waiter {
     bool over;           /* its wait ended meanwhile: the reply to the take is its answer */
     bool cancelled;      /* the answer is not needed */
     bool crowded_out;    /* it would wait, but the limit was reached */
+    bool is_own;         /* for work of tarry itself: not counted and not limited */
 };
 
 static inline bool ends_before(struct waiter *const *a, struct waiter *const *b)
@@ -86,7 +87,7 @@ struct waiters {
     struct slab slab; /* of struct waiter */
     uint32_t generation;
     size_t waiting_max;
-    size_t waiting; /* with slots, and not cancelled */
+    size_t waiting; /* with slots, not cancelled, and not for work of tarry itself */
     size_t asking;
     int64_t now_ms; /* from the last call */
     bool draining;
@@ -197,7 +198,7 @@ static void leave_lines(struct waiters *waiters, struct waiter *waiter)
 static void remove_waiter(struct waiters *waiters, struct waiter *waiter)
 {
     assert(!waiter->asking);
-    if (waiter->slot_count > 0 && !waiter->cancelled)
+    if (waiter->slot_count > 0 && !waiter->cancelled && !waiter->is_own)
         waiters->waiting--;
     leave_lines(waiters, waiter);
     remove_deadline(waiters, waiter);
@@ -453,7 +454,8 @@ static bool join_lines(struct waiters *waiters, struct waiter *waiter,
         if (!join_line(waiters, waiter, take->topics[i]))
             goto fail;
     (void)deadlines_add(&waiters->deadlines, waiter); /* room was reserved */
-    waiters->waiting++;
+    if (!waiter->is_own)
+        waiters->waiting++;
     return true;
 
 fail:
@@ -484,6 +486,7 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     waiter->max = take->max;
     waiter->lease_ms = take->lease_ms;
     waiter->way = take->way;
+    waiter->is_own = take->topic_count == 1 && job_topic_is_own(take->topics[0]);
     waiter->by_priority = take->by_priority;
     if (status == QUEUE_OK && take->consumer.len) {
         waiter->consumer_bytes = (uint8_t)take->consumer.len;
@@ -493,7 +496,7 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     /* A take that the queue will reject is rejected now rather than after the wait. */
     if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK || take->id.len) {
         send_take(waiters, waiter, take, status);
-    } else if (waiters->waiting >= waiters->waiting_max) {
+    } else if (waiters->waiting >= waiters->waiting_max && !waiter->is_own) {
         waiter->crowded_out = true;
         send_take(waiters, waiter, take, status);
     } else if (!join_lines(waiters, waiter, take)) {
@@ -509,7 +512,7 @@ void waiter_cancel(struct waiters *waiters, uint64_t handle)
 
     if (!waiter || waiter->cancelled)
         return;
-    if (waiter->slot_count > 0)
+    if (waiter->slot_count > 0 && !waiter->is_own)
         waiters->waiting--;
     waiter->cancelled = true;
     remove_deadline(waiters, waiter);

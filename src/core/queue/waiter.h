@@ -46,6 +46,7 @@ void waiters_expire(struct waiters *waiters, int64_t now_ms);
 /* Answers all waiting takes with no jobs, and lets no new one wait: for a server that shuts down. */
 void waiters_drain(struct waiters *waiters);
 
+/* Returns the number of waiting takes, without those of tarry's own topics. */
 size_t waiters_count(const struct waiters *waiters);
 
 #endif

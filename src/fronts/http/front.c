@@ -65,7 +65,7 @@ void http_shared_add_part(struct http_shared *shared, const struct http_part *pa
         for (const struct http_route *row = part->tables[i]; row->pattern; row++) {
             bool has_topic = strstr(row->pattern, "{topic}") != NULL;
             assert(row->scope && row->topics && has_topic == (row->topics == HTTP_TOPICS_PATH));
-            assert((row->scope == ACCESS_ADMIN) == (row->audit != NULL));
+            assert(row->scope != ACCESS_ADMIN || row->audit);
             (void)has_topic;
             http_shared_add_routes(shared, (const struct http_route[]){*row, {0}}, NULL);
         }

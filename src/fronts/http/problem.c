@@ -25,6 +25,7 @@ static const struct row {
     [PROBLEM_DELIVERY_IS_OFF] = {"delivery_is_off", "The server does not deliver", 400},
     [PROBLEM_BAD_DELIVERY] = {"bad_delivery", "Invalid delivery settings", 400},
     [PROBLEM_BAD_CALLBACK] = {"bad_callback", "Invalid callback", 400},
+    [PROBLEM_BAD_SCHEDULE] = {"bad_schedule", "Invalid schedule", 400},
     [PROBLEM_UNAUTHORIZED] = {"unauthorized", "Missing or invalid credentials", 401},
     [PROBLEM_FORBIDDEN] = {"forbidden", "The caller may not do this", 403},
     [PROBLEM_CROSS_SITE] = {"cross_site", "Request from a page of another site", 403},

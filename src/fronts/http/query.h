@@ -64,6 +64,12 @@ enum http_option_id {
     OPTION_RESTORE,
     OPTION_ONCE,
     OPTION_ONCE_FOR,
+    OPTION_PREFIX,
+    OPTION_OWNER,
+    OPTION_PRUNE,
+    OPTION_N,
+    OPTION_FROM,
+    OPTION_PACE,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
@@ -119,15 +125,17 @@ struct http_fields {
     int64_t priority;
     int64_t max, limit, max_jobs;
     int64_t by_ms, to_ms, timeout_ms; /* to_ms INT64_MAX: to the next event */
+    int64_t from_ms, pace_ms, n;
     struct frequency push_rate;
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;
     uint32_t events; /* one bit per kind */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore;
+    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore,
+        prune;
     enum http_live_view view;
-    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once;
+    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner;
 };
 
 struct http_query {

@@ -35,7 +35,7 @@ enum {
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256,
-    HTTP_PARTS_MAX = 2
+    HTTP_PARTS_MAX = 3
 };
 
 /* The event that the front waits for on a connection; it determines the timeout. */
@@ -97,6 +97,7 @@ struct http_front {
     uint32_t stream_count;
     struct deadline *stream_alarm;
     struct monitor_live *live;          /* see live.h */
+    struct cadence_front *cadence;      /* see cadence/front.h; NULL: no schedules */
     struct monitor_sample_box *samples; /* its own box, if it receives samples */
     struct slab exchanges;
     uint32_t serial;

@@ -46,6 +46,7 @@ enum problem_row {
     ROW_INTAKE,
     ROW_INTAKE_PAUSED,
     ROW_TRACES,
+    ROW_SCHEDULES,
     ROW_DATABASE_UPKEEP,
     ROW_DATABASE_CALLS,
     ROW_DATABASE_ROWS,
@@ -145,6 +146,9 @@ static const struct monitor_problem_row rows[ROWS] = {
                            "the queue has accepted no message of the intake for {value}"},
     [ROW_TRACES] = {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
                     "spans have not been exported for {value}: they are dropped"},
+    [ROW_SCHEDULES] = {"background", "background", MONITOR_WARNING, KIND_TIME, 0,
+                       "fires of schedules are refused, or schedules wait, the first one {value} "
+                       "ago: the log has their names"},
     [ROW_DATABASE_UPKEEP] =
         {"background", "background", MONITOR_WARNING, KIND_TIME, 10 * SECOND_MS,
          "the database has refused the server's {operation} for {value}: the log has its "
@@ -278,6 +282,7 @@ static void judge_background(struct monitor_status *status,
         [TROUBLE_AUDIT_FILE] = {.row = ROW_AUDIT_FILE, .second = ROW_AUDIT_FILE_KEPT},
         [TROUBLE_INTAKE] = {.row = ROW_INTAKE, .second = ROW_INTAKE_PAUSED},
         [TROUBLE_TRACES] = {.row = ROW_TRACES},
+        [TROUBLE_SCHEDULES] = {.row = ROW_SCHEDULES},
         [TROUBLE_DATABASE_UPKEEP] = {.row = ROW_DATABASE_UPKEEP},
         [TROUBLE_DATABASE_CALLS] = {.row = ROW_DATABASE_CALLS},
         [TROUBLE_DATABASE_ROWS] = {.row = ROW_DATABASE_ROWS},

@@ -24,12 +24,12 @@ static const struct cli_command own_commands[] = {
 
 /* In the order of the help. */
 static const struct cli_command *const tables[] = {
-    cli_serve_commands,  cli_push_commands,    cli_lease_commands,  cli_work_commands,
-    cli_job_commands,    cli_topic_commands,   cli_status_commands, cli_top_commands,
-    cli_tail_commands,   cli_deliver_commands, cli_dead_commands,   cli_export_commands,
-    cli_import_commands, cli_bench_commands,   cli_backup_commands, cli_drain_commands,
-    cli_fsck_commands,   cli_reshard_commands, cli_schema_commands, cli_token_commands,
-    cli_clock_commands,  own_commands,
+    cli_serve_commands,    cli_push_commands,   cli_lease_commands,   cli_work_commands,
+    cli_schedule_commands, cli_job_commands,    cli_topic_commands,   cli_status_commands,
+    cli_top_commands,      cli_tail_commands,   cli_deliver_commands, cli_dead_commands,
+    cli_export_commands,   cli_import_commands, cli_bench_commands,   cli_backup_commands,
+    cli_drain_commands,    cli_fsck_commands,   cli_reshard_commands, cli_schema_commands,
+    cli_token_commands,    cli_clock_commands,  own_commands,
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], COMMANDS_MAX = 64 };

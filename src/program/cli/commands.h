@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 
-enum { CALL_FLAGS_MAX = 20, CALL_PAIRS_MAX = 2, CALL_REQUESTS_MAX = 4, CALL_CHOICES_MAX = 3 };
+enum { CALL_FLAGS_MAX = 20, CALL_PAIRS_MAX = 2, CALL_REQUESTS_MAX = 12, CALL_CHOICES_MAX = 3 };
 
 struct call; /* call.h */
 struct buffer;
@@ -87,6 +87,7 @@ extern const struct cli_command cli_bench_commands[];
 extern const struct cli_command cli_backup_commands[];
 extern const struct cli_command cli_fsck_commands[];
 extern const struct cli_command cli_reshard_commands[];
+extern const struct cli_command cli_schedule_commands[];
 extern const struct cli_command cli_schema_commands[];
 extern const struct cli_command cli_token_commands[];
 extern const struct cli_command cli_tail_commands[];

@@ -43,6 +43,7 @@ struct config {
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
     char deliver[OPTION_TEXT_BYTES]; /* path of the policy file, or empty */
+    char tzdir[OPTION_TEXT_BYTES];   /* directory of time zones */
     char tokens[OPTION_TEXT_BYTES];  /* path of the file of tokens, or "store", or empty */
     char jwt_issuer[OPTION_TEXT_BYTES], jwt_audience[OPTION_TEXT_BYTES]; /* may be empty */
     char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or a URL if it has a scheme */

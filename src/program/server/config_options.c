@@ -39,6 +39,8 @@ static const struct option options[] = {
     {"deliver", OPTION_TEXT, "FILE", FIELD(deliver), "", 0, 0,
      "Deliver due jobs to the targets of their topics, as far as this policy file allows "
      "(see docs/delivery.md). Read again on SIGHUP (default: deliver nothing)"},
+    {"tzdir", OPTION_TEXT, "DIR", FIELD(tzdir), "/usr/share/zoneinfo", 0, 0,
+     "Directory of the time zones of schedules, from the package tzdata (see docs/schedules.md)"},
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "Take messages with a delay from a queue of RabbitMQ and publish them there when they "
      "are due: amqp://host:5672/vhost?queue=NAME. Requires --deliver"},

@@ -12,6 +12,7 @@
 #include "server/delivery.h"
 #include "server/intake.h"
 #include "server/process.h"
+#include "server/schedules.h"
 #include "trace/tracer.h"
 
 #include <assert.h>
@@ -31,6 +32,7 @@ size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]
         {"Limits", quota_metrics},
         delivery_metrics,
         delivery_dead_metrics,
+        schedules_metrics,
         {"Jobs from RabbitMQ", intake_amqp.metrics},
         {"TLS", certificates_metrics},
         {"Traces", tracer_metrics},

@@ -16,6 +16,7 @@
 #include "server/certificates.h"
 #include "server/config_facts.h"
 #include "server/delivery.h"
+#include "server/schedules.h"
 #include "server/drain.h"
 #include "server/intake.h"
 #include "server/limits.h"
@@ -84,6 +85,7 @@ struct server {
     struct http_drain_hooks drain_hooks;
     struct drain drained; /* true while new jobs are refused */
     struct delivery delivery;
+    struct schedules schedules;
     struct callers callers;
     struct limits limits;
     struct store_state store_state;
@@ -199,7 +201,8 @@ static void drain(struct server *server, const char *why)
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
     server->draining = server->reactor_count + 1 + (server->intake != NULL) +
-                       (server->side_front != NULL) + (server->sqs != NULL);
+                       (server->side_front != NULL) + (server->sqs != NULL) + schedules_are_built;
+    schedules_stop(&server->schedules, one_is_drained, server);
     if (server->sqs)
         protocol_sqs.stop(server->sqs, one_is_drained, server);
     if (server->side_front)
@@ -480,6 +483,7 @@ static bool emit_metrics(void *ctx, struct metric_page *page, uint32_t part)
         return true;
     case 1:
         delivery_emit_metrics(&server->delivery, page);
+        schedules_emit_metrics(&server->schedules, page);
         return true;
     case 2:
         intake_amqp.emit_metrics(server->intake, page);
@@ -561,6 +565,7 @@ static bool open_fronts(struct server *server)
     server->lateness = lateness_new(server->config.now->metrics_topics);
     if (!server->http || !server->lateness || !api_open(server->http))
         return start_failed("out of memory");
+    schedules_open_calls(server->http, server->config.now->tzdir);
     monitor_open(server->http);
     http_shared_set_access(server->http, server->callers.access);
     if (!limits_open(&server->limits, server->config.now))
@@ -604,7 +609,9 @@ static bool open_delivery(struct server *server)
                        server->traces.tracer, error))
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
-    return true;
+    return schedules_open(&server->schedules, server->config.now->tzdir, &server->delivery.hooks,
+                          per->reactor, per->queue, per->waiters) ||
+           start_failed("out of memory");
 }
 
 static void look_at_store(void *ctx)
@@ -761,6 +768,7 @@ static void run(struct server *server)
         }
     queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
     delivery_start(&server->delivery);
+    schedules_start(&server->schedules);
     callers_start(&server->callers);
     limits_start(&server->limits);
     certificates_start(&server->certificates);
@@ -786,6 +794,7 @@ static void fini(struct server *server)
     watchdog_close(&server->watchdog);
     intake_amqp.free(server->intake);
     side_front_beanstalk.free(server->side_front);
+    schedules_close(&server->schedules);
     delivery_close(&server->delivery);
     test_clock_keeper_free(server->test_clock);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {

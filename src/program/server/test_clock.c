@@ -12,6 +12,7 @@ enum {
     RESET_ROUNDS = 100, /* rounds of deleting topics, which clients may keep creating */
     AGAIN_MS = 20       /* if the store cannot see changes by other servers */
 };
+#define SCHEDULES_TOPIC "tarry.schedules" /* as in cadence/stored.h, which a build may lack */
 #define CLOCK_MS_MAX (INT64_C(1) << 46)
 
 /* A call, from its reactor and back; `done` is NULL for the keeper's own calls. */
@@ -204,7 +205,10 @@ static void on_counted(void *owner, uint64_t tag, const struct queue_reply *repl
         return;
     }
     for (size_t i = 0; i < reply->topic_count; i++)
-        if (is_delivering(&reply->topics[i]))
+        if (slice_is(reply->topics[i].name, SCHEDULES_TOPIC)) {
+            delivering += reply->topics[i].counts.ready; /* the server takes them immediately */
+            leased += reply->topics[i].counts.leased;    /* some may be of a server that ended */
+        } else if (is_delivering(&reply->topics[i]))
             delivering += reply->topics[i].counts.leased;
         else if (!job_topic_is_own(reply->topics[i].name))
             leased += reply->topics[i].counts.leased;

@@ -19,6 +19,7 @@ NEEDS = {kind: re.compile(rf"from {PEERS.get(kind, kind)} import|import {PEERS.g
     "redis": re.compile(r"start_redis|redis_servers|redis_serving|RedisServer"),
     "sql": re.compile(r"from postgres import|start_postgres|from mariadb import"),
     "beanstalk": re.compile(r"from beanstalk"),
+    "schedules": re.compile(r"/v1/schedules|cli\(\"schedule\""),
     "sqs": re.compile(r"--sqs|from test_sqs"),
     "mykit": re.compile(r"--mykit"),
     "traces": re.compile(r"from collector|import collector"),

@@ -1,0 +1,488 @@
+#include "cadence/change.h"
+
+#include "api/json_shape.h"
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+enum {
+    RETRY_MS = 20,      /* while the worker holds the schedule */
+    PATIENCE_MS = 15000 /* longer than a lease */
+};
+
+struct change {
+    struct list list;
+    struct http_front *front;
+    struct change_order order;
+    char name[SPEC_NAME_BYTES_MAX + 1], owner[SPEC_OWNER_BYTES_MAX + 1];
+    struct buffer text;    /* what the user specified */
+    struct buffer body;    /* of the job afterwards */
+    struct stored *target; /* afterwards */
+    struct stored *held;   /* as it is; its job is leased */
+    char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
+    size_t lease_bytes;
+    int64_t held_due_ms, began_ms;
+    struct deadline *retry;
+    struct change_result result;
+    bool is_calling, is_ended; /* a call of the queue is in progress; the front is gone */
+    bool is_hidden;            /* the schedule belongs to a topic of others */
+    bool is_same;              /* another call made the same schedule meanwhile */
+};
+
+static void change_look(struct change *change);
+
+static void change_free(struct change *change)
+{
+    list_remove(&change->list);
+    buffer_fini(&change->text);
+    buffer_fini(&change->body);
+    stored_free(change->target);
+    stored_free(change->held);
+    if (change->retry)
+        deadline_free(change->retry);
+    free(change);
+}
+
+static void change_finish(struct change *change, enum queue_status status)
+{
+    struct change_result result = change->result;
+    struct change_order order = change->order;
+    result.status = status;
+    change_free(change);
+    order.done(order.ctx, order.tag, &result);
+}
+
+/* Returns the change of a reply; frees it and returns NULL if its front is gone. */
+static struct change *change_replied(void *owner)
+{
+    struct change *change = owner;
+    change->is_calling = false;
+    if (!change->is_ended)
+        return change;
+    change_free(change);
+    return NULL;
+}
+
+static struct queue_reply_to change_reply_to(struct change *change, queue_done *done)
+{
+    change->is_calling = true;
+    return (struct queue_reply_to){.done = done, .owner = change};
+}
+
+static void on_retry(void *ctx)
+{
+    change_look(ctx);
+}
+
+/* Tries again after a moment. */
+static void change_retry(struct change *change)
+{
+    if (clock_inner_ms() - change->began_ms > PATIENCE_MS) {
+        change_finish(change, QUEUE_LEASED);
+        return;
+    }
+    if (!change->retry)
+        change->retry = deadline_new(change->front->reactor, on_retry, change);
+    if (!change->retry) {
+        change_finish(change, QUEUE_NO_MEMORY);
+        return;
+    }
+    deadline_set(change->retry, clock_inner_ms() + RETRY_MS);
+}
+
+/* ---- 3: the job is written ---- */
+
+static void on_written(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct change *change = change_replied(owner);
+    const struct queue_result *result = reply->results;
+    (void)tag;
+    if (!change)
+        return;
+    enum queue_status status = reply->status          ? reply->status
+                               : !reply->result_count ? QUEUE_UNAVAILABLE
+                                                      : result->status;
+    bool was_new = !change->held;
+    if (was_new && status == QUEUE_EXISTED) { /* another call was faster */
+        change_retry(change);
+        return;
+    }
+    if (status == QUEUE_LEASE_ENDED) {
+        stored_free(change->held);
+        change->held = NULL;
+        change_retry(change);
+        return;
+    }
+    if (change->is_hidden && status == QUEUE_CREATED)
+        status = QUEUE_NOT_FOUND;
+    else if (change->is_same && status == QUEUE_CREATED)
+        status = QUEUE_EXISTED;
+    else if (status == QUEUE_OK || status == QUEUE_CREATED)
+        status = change->result.has_fault ? QUEUE_BAD_OPTION
+                 : was_new                ? QUEUE_CREATED
+                 : change->order.verb == CHANGE_PUT || change->order.verb == CHANGE_PATCH
+                     ? QUEUE_REPLACED
+                     : QUEUE_OK;
+    change_finish(change, status);
+}
+
+/* Pushes the held job again with this body. An empty body keeps it as it is. */
+static void change_push_again(struct change *change, struct slice body, int64_t wake_ms)
+{
+    const struct queue_again again = {.when = {.due = QUEUE_DUE_AT, .ms = wake_ms},
+                                      .priority = QUEUE_PRIORITY_UNSET,
+                                      .has_body = body.len > 0,
+                                      .body = body};
+    const struct queue_answer answer = {.verb = QUEUE_AGAIN,
+                                        .lease = slice_make(change->lease, change->lease_bytes),
+                                        .again = &again};
+    queue_answer(change->front->queue, &answer, 1, change_reply_to(change, on_written));
+}
+
+/* Refuses the change; *fault of the result is set. */
+static void change_refuse(struct change *change)
+{
+    change->result.has_fault = true;
+    if (change->held)
+        change_push_again(change, (struct slice){0}, change->held_due_ms);
+    else
+        change_finish(change, QUEUE_BAD_OPTION);
+}
+
+static void change_write(struct change *change, const struct stored *stored, struct state *state,
+                         int64_t wake_ms)
+{
+    buffer_clear(&change->body);
+    stored_write(&change->body, stored, state);
+    if (change->body.failed) {
+        (void)http_fault_set(&change->result.fault, PROBLEM_NO_MEMORY, 0,
+                             "out of memory, nothing was changed");
+        change_refuse(change);
+        return;
+    }
+    change->result.next_ms = state->next_ms;
+    change->result.is_paused = stored->spec.paused || state->paused;
+    if (change->held) {
+        change_push_again(change, buffer_slice(&change->body), wake_ms);
+        return;
+    }
+    const struct queue_push push =
+        stored_push(slice_of(change->name), buffer_slice(&change->body), wake_ms);
+    queue_push(change->front->queue, &push, 1, change_reply_to(change, on_written));
+}
+
+static void change_delete(struct change *change)
+{
+    const struct queue_answer answer = {
+        .verb = QUEUE_ACK, .lease = slice_make(change->lease, change->lease_bytes), .delay_ms = -1};
+    queue_answer(change->front->queue, &answer, 1, change_reply_to(change, on_written));
+}
+
+/* ---- 2: the change is decided ---- */
+
+static bool change_is_allowed(struct change *change, const struct stored *stored)
+{
+    return !change->order.allows || change->order.allows(change->order.ctx, change->order.tag,
+                                                         stored->push.topic, &change->result.fault);
+}
+
+/* Reads the object into `target`. The text must stay: slices of the target point into it. */
+static bool change_accept(struct change *change, struct slice text)
+{
+    struct http_fault *fault = &change->result.fault;
+    struct json_value object;
+    size_t error_at;
+    if (!change->target && !(change->target = stored_new()))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory, nothing was changed");
+    if (!json_check(text, &object, &error_at))
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", error_at);
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "a schedule must be an object such as "
+                              "{\"topic\":\"mail\",\"cron\":\"0 9 * * MON-FRI\",\"zone\":"
+                              "\"Europe/Berlin\"}");
+    return stored_accept(change->target, slice_of(change->name), object,
+                         change->front->shared->hooks, fault);
+}
+
+/* Merges the patch into what was specified before. */
+static bool change_merge(struct change *change)
+{
+    struct http_fault *fault = &change->result.fault;
+    struct json_value target, patch;
+    struct buffer before, merged;
+    struct slice twice = {0};
+    buffer_init(&before, 2 * STORED_BYTES_MAX);
+    buffer_init(&merged, 4 * STORED_BYTES_MAX);
+    stored_write_spec(&before, change->held);
+    bool done = json_check(buffer_slice(&before), &target, NULL) &&
+                json_check(buffer_slice(&change->text), &patch, NULL);
+    if (!done || patch.kind != JSON_OBJECT)
+        done = http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "a patch must be an object of the members to change, such as "
+                              "{\"cron\":\"0 8 * * *\",\"jitter\":null}");
+    else if (!json_shape_merge(target, patch, &merged, &twice))
+        done = http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "%s is given more than once",
+                              twice.len ? http_quotable(twice, 60) : "a member");
+    if (done) {
+        buffer_clear(&change->text);
+        buffer_append_slice(&change->text, buffer_slice(&merged));
+        done = !change->text.failed && change_accept(change, buffer_slice(&change->text));
+    }
+    buffer_fini(&before);
+    buffer_fini(&merged);
+    return done;
+}
+
+/* Plans the target from now on. The totals stay. */
+static bool change_plan(struct change *change, struct state *state, int64_t *wake_ms)
+{
+    struct stored *target = change->target;
+    struct http_fault *fault = &change->result.fault;
+    char error[SPEC_ERROR_BYTES] = "";
+    int64_t now_ms = queue_wall_ms(change->front->queue);
+    struct schedule schedule = {.name = slice_of(change->name), .spec = &target->spec};
+    _Static_assert((int)ZONES_ERROR_BYTES <= (int)SPEC_ERROR_BYTES, "one place for both errors");
+    if (!zones_find(cadence_front_of(change->front)->zones, target->spec.zone, &schedule.zone,
+                    error) ||
+        !spec_check(&target->spec, schedule.zone, now_ms, error))
+        return http_fault_set(fault, PROBLEM_BAD_SCHEDULE, 0, "%s", error);
+    state->counted = 0;
+    state->retry_ms = 0;
+    schedule_begin(&schedule, state, now_ms, wake_ms);
+    return true;
+}
+
+/* Applies a pause, or ends one: fires until now are skipped. */
+static bool change_pause(struct change *change, struct state *state, int64_t *wake_ms)
+{
+    struct stored *held = change->held;
+    int64_t now_ms = queue_wall_ms(change->front->queue);
+    char error[ZONES_ERROR_BYTES] = "";
+    struct schedule schedule = {.name = slice_of(change->name), .spec = &held->spec};
+    if (!zones_find(cadence_front_of(change->front)->zones, held->spec.zone, &schedule.zone, error))
+        return http_fault_set(&change->result.fault, PROBLEM_BAD_SCHEDULE, 0, "%s", error);
+    *state = held->state;
+    *wake_ms = change->held_due_ms;
+    if (change->order.verb == CHANGE_PAUSE) {
+        state->paused = true;
+        state->paused_until_ms = change->order.pause_ms ? now_ms + change->order.pause_ms : 0;
+        return true;
+    }
+    struct decision *decision = malloc(sizeof *decision);
+    if (!decision)
+        return http_fault_set(&change->result.fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    schedule_decide(&schedule, state, now_ms, 0, decision);
+    *state = decision->state;
+    *wake_ms = decision->wake_ms;
+    free(decision);
+    state->paused = false;
+    state->paused_until_ms = 0;
+    return true;
+}
+
+/* Returns the plan of a resumed schedule, which is not paused. */
+static bool change_unpause_spec(struct change *change)
+{
+    struct stored *held = change->held;
+    if (change->order.verb != CHANGE_RESUME || !held->spec.paused)
+        return true;
+    held->spec.paused = false;
+    buffer_clear(&held->plan);
+    buffer_append_byte(&held->plan, '{');
+    spec_write(&held->plan, &held->spec);
+    buffer_append_byte(&held->plan, '}');
+    return !held->plan.failed;
+}
+
+/* Refuses a change of a schedule of a topic of others without revealing it. */
+static void change_hide(struct change *change)
+{
+    if (change->order.verb == CHANGE_PUT) {
+        (void)http_fault_set(&change->result.fault, PROBLEM_FORBIDDEN, 0,
+                             "the name belongs to a schedule of a topic that this caller may not "
+                             "use, choose another name");
+        change_refuse(change);
+        return;
+    }
+    change->is_hidden = true;
+    change_push_again(change, (struct slice){0}, change->held_due_ms);
+}
+
+static void change_decide(struct change *change)
+{
+    struct stored *held = change->held;
+    struct state state = held ? held->state : (struct state){0};
+    enum change_verb verb = change->order.verb;
+    int64_t wake_ms;
+    if (held && !change_is_allowed(change, held)) {
+        change_hide(change);
+        return;
+    }
+    if (held && verb == CHANGE_PUT && stored_equals(held, change->target)) {
+        change->is_same = true;
+        change->result.next_ms = held->state.next_ms;
+        change->result.is_paused = held->spec.paused || held->state.paused;
+        change_push_again(change, (struct slice){0}, change->held_due_ms);
+        return;
+    }
+    if (verb == CHANGE_DELETE) {
+        change_delete(change);
+        return;
+    }
+    if (verb == CHANGE_PAUSE || verb == CHANGE_RESUME) {
+        if (change_pause(change, &state, &wake_ms) && change_unpause_spec(change))
+            change_write(change, held, &state, wake_ms);
+        else
+            change_refuse(change);
+        return;
+    }
+    if ((verb == CHANGE_PATCH && !change_merge(change)) ||
+        !change_is_allowed(change, change->target) || !change_plan(change, &state, &wake_ms))
+        change_refuse(change);
+    else
+        change_write(change, change->target, &state, wake_ms);
+}
+
+/* ---- 1: the schedule is read and taken ---- */
+
+static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct change *change = change_replied(owner);
+    enum change_verb verb;
+    (void)tag;
+    if (!change)
+        return;
+    verb = change->order.verb;
+    if (reply->status == QUEUE_LEASED || reply->status == QUEUE_MOVING) {
+        change_retry(change);
+        return;
+    }
+    if (reply->status == QUEUE_NOT_FOUND || (reply->status == QUEUE_OK && !reply->job_count)) {
+        if (verb == CHANGE_PUT)
+            change_decide(change);
+        else
+            change_finish(change, QUEUE_NOT_FOUND);
+        return;
+    }
+    if (reply->status != QUEUE_OK) {
+        change_finish(change, reply->status);
+        return;
+    }
+    const struct queue_job *job = &reply->jobs[0];
+    memcpy(change->lease, job->lease.at, job->lease.len);
+    change->lease_bytes = job->lease.len;
+    change->held_due_ms = job->job.due_ms;
+    stored_free(change->held);
+    change->held = stored_new();
+    if (change->held && stored_read(change->held, slice_of(change->name), job->job.body,
+                                    change->front->shared->hooks)) {
+        change_decide(change);
+        return;
+    }
+    (void)http_fault_set(&change->result.fault, PROBLEM_BAD_SCHEDULE, 0,
+                         "schedule '%s' was stored by another version of tarry, use a server of "
+                         "that version",
+                         change->name);
+    change_refuse(change);
+}
+
+static void change_take(struct change *change)
+{
+    struct slice topic = slice_of(SCHEDULES_TOPIC);
+    const struct queue_take take = {.topics = &topic,
+                                    .topic_count = 1,
+                                    .id = slice_of(change->name),
+                                    .max = 1,
+                                    .lease_ms = STORED_LEASE_MS};
+    queue_take(change->front->queue, &take, change_reply_to(change, on_taken));
+}
+
+/* Answers without a lease if nothing is to be changed. */
+static void on_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct change *change = change_replied(owner);
+    (void)tag;
+    if (!change)
+        return;
+    const struct queue_job *job = reply->jobs;
+    bool is_same = false, is_foreign = false;
+    struct stored *seen = reply->status == QUEUE_OK && reply->job_count ? stored_new() : NULL;
+    if (seen &&
+        stored_read(seen, slice_of(change->name), job->job.body, change->front->shared->hooks)) {
+        is_same = change->order.verb == CHANGE_PUT && stored_equals(seen, change->target);
+        is_foreign = change->order.verb == CHANGE_DELETE && change->order.owner &&
+                     !slice_is(seen->spec.owner, change->owner);
+        change->result.next_ms = seen->state.next_ms;
+        change->result.is_paused = seen->spec.paused || seen->state.paused;
+    }
+    stored_free(seen);
+    if (is_same && change_is_allowed(change, change->target))
+        change_finish(change, QUEUE_EXISTED);
+    else if (is_foreign)
+        change_finish(change, QUEUE_NOT_FOUND);
+    else
+        change_take(change);
+}
+
+static void change_look(struct change *change)
+{
+    queue_get(change->front->queue, slice_of(SCHEDULES_TOPIC), slice_of(change->name),
+              change_reply_to(change, on_seen));
+}
+
+/* ---- life ---- */
+
+static void on_refused_early(void *ctx)
+{
+    struct change *change = ctx;
+    change_finish(change, QUEUE_BAD_OPTION);
+}
+
+bool change_begin(struct http_front *front, const struct change_order *order)
+{
+    struct change *change = calloc(1, sizeof *change);
+    if (!change)
+        return false;
+    change->front = front;
+    change->order = *order;
+    change->began_ms = clock_inner_ms();
+    (void)slice_copy(order->name, change->name, sizeof change->name);
+    if (order->owner && slice_copy(slice_of(order->owner), change->owner, sizeof change->owner))
+        change->order.owner = change->owner;
+    buffer_init(&change->text, 4 * STORED_BYTES_MAX);
+    buffer_init(&change->body, STORED_BYTES_MAX);
+    list_add_last(&cadence_front_of(front)->changes, &change->list);
+    buffer_append_slice(&change->text, order->text);
+    if (order->verb == CHANGE_PUT &&
+        (change->text.failed || !change_accept(change, buffer_slice(&change->text)))) {
+        if (change->text.failed)
+            (void)http_fault_set(&change->result.fault, PROBLEM_BODY_TOO_BIG, STORED_BYTES_MAX,
+                                 "a schedule has at most %d bytes", STORED_BYTES_MAX);
+        change->result.has_fault = true;
+        change->retry = deadline_new(front->reactor, on_refused_early, change);
+        if (!change->retry) {
+            change_free(change);
+            return false;
+        }
+        deadline_set(change->retry, 0);
+        return true;
+    }
+    change_look(change);
+    return true;
+}
+
+void change_end_all(struct http_front *front)
+{
+    struct list *changes = &cadence_front_of(front)->changes;
+    for (struct list *at = changes->next, *next; at != changes; at = next) {
+        struct change *change = list_entry(at, struct change, list);
+        next = at->next;
+        if (change->is_calling) {
+            change->is_ended = true;
+            list_remove(&change->list);
+        } else {
+            change_free(change);
+        }
+    }
+}

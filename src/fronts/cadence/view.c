@@ -1,0 +1,151 @@
+#include "cadence/view.h"
+
+#include "base/json_write.h"
+#include "schedule/calendar.h"
+
+#include <stdlib.h>
+
+static void write_time_or_null(struct buffer *out, const char *key, int64_t ms)
+{
+    buffer_append_byte(out, ',');
+    json_write_key(out, key);
+    if (ms)
+        json_write_time(out, ms);
+    else
+        buffer_append_text(out, "null");
+}
+
+static void write_last(struct buffer *out, struct slice name, const struct stored *stored)
+{
+    const struct state *state = &stored->state;
+    char id[STORED_ID_BYTES_MAX];
+    buffer_append_text(out, ",\"last\":[");
+    for (size_t i = state->last_count; i-- > 0;) {
+        const struct state_fire *fire = &state->last[i];
+        buffer_append_text(out, i + 1 < state->last_count ? ",{\"at\":" : "{\"at\":");
+        json_write_time(out, fire->at_ms);
+        if (fire->reason) {
+            buffer_append_format(out, ",\"result\":\"skipped\",\"reason\":\"%s\"}",
+                                 skip_reason_name(fire->reason));
+            continue;
+        }
+        buffer_append_text(out, ",\"result\":\"fired\",\"job\":");
+        json_write_string(out, stored->spec.overlap == OVERLAP_ALLOW
+                                   ? stored_fire_id(name, fire->at_ms, id)
+                                   : name);
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_byte(out, ']');
+}
+
+static void write_totals(struct buffer *out, const struct state *state)
+{
+    buffer_append_text(out, ",\"totals\":{\"fired\":");
+    buffer_append_u64(out, state->fired);
+    buffer_append_text(out, ",\"skipped\":{");
+    for (int i = 1; i < SKIP_REASONS; i++) {
+        if (i > 1)
+            buffer_append_byte(out, ',');
+        json_write_key(out, skip_reason_name((enum skip_reason)i));
+        buffer_append_u64(out, state->skipped[i]);
+    }
+    buffer_append_text(out, "}}");
+}
+
+void view_write(struct buffer *out, struct slice name, const struct stored *stored, int64_t now_ms)
+{
+    const struct state *state = &stored->state;
+    bool is_held = state->paused && (!state->paused_until_ms || state->paused_until_ms > now_ms);
+    buffer_append_text(out, "{\"name\":");
+    json_write_string(out, name);
+    buffer_append_text(out, ",\"spec\":");
+    stored_write_spec(out, stored);
+    write_time_or_null(out, "next", state->next_ms);
+    buffer_append_text(out, ",\"paused\":");
+    buffer_append_text(out, stored->spec.paused || is_held ? "true" : "false");
+    write_time_or_null(out, "paused_until", is_held ? state->paused_until_ms : 0);
+    write_last(out, name, stored);
+    write_totals(out, state);
+    buffer_append_byte(out, '}');
+}
+
+/* ---- fires ---- */
+
+static void write_local(struct buffer *out, int64_t local_s, bool with_date)
+{
+    int64_t day = calendar_day_of(local_s);
+    int32_t second = (int32_t)(local_s - day * CALENDAR_DAY_S);
+    struct calendar_date date = calendar_date(day);
+    if (with_date)
+        buffer_append_format(out, "%04d-%02d-%02dT", (int)date.year, (int)date.month,
+                             (int)date.day);
+    buffer_append_format(out, "%02d:%02d:%02d", (int)second / 3600, (int)second / 60 % 60,
+                         (int)second % 60);
+}
+
+static void write_remark(struct buffer *out, const struct timetable_fire *fire)
+{
+    switch (fire->remark) {
+    case REMARK_MOVED:
+        buffer_append_text(out, ",\"remark\":\"moved to the end of the gap: ");
+        write_local(out, fire->local_s, false);
+        buffer_append_text(out, " does not exist on this day\"");
+        break;
+    case REMARK_FIRST:
+        buffer_append_text(out, ",\"remark\":\"this local time occurs twice, this is the first\"");
+        break;
+    case REMARK_SECOND:
+        buffer_append_text(out, ",\"remark\":\"this local time occurs twice, this is the second\"");
+        break;
+    case REMARK_DROPPED:
+        buffer_append_text(out, ",\"remark\":\"the fire before it was dropped: ");
+        write_local(out, fire->local_s, true);
+        buffer_append_text(out, " does not exist\"");
+        break;
+    default:
+        break;
+    }
+}
+
+static void write_fire(struct buffer *out, const struct schedule *schedule,
+                       const struct timetable_fire *fire)
+{
+    int32_t minutes = abs(fire->offset_s) / 60;
+    buffer_append_text(out, "{\"at\":");
+    json_write_time(out, fire->at_ms);
+    buffer_append_text(out, ",\"local\":\"");
+    write_local(out, fire->at_ms / 1000 + fire->offset_s, true);
+    buffer_append_format(out, "%c%02d:%02d\"", fire->offset_s < 0 ? '-' : '+', (int)minutes / 60,
+                         (int)minutes % 60);
+    if (schedule->spec->jitter_ms) {
+        buffer_append_text(out, ",\"due_at\":");
+        json_write_time(out,
+                        fire->at_ms + spec_jitter(schedule->spec, schedule->name, fire->at_ms));
+    }
+    write_remark(out, fire);
+    buffer_append_byte(out, '}');
+}
+
+void view_write_fires(struct buffer *out, const struct schedule *schedule, int64_t after_ms,
+                      uint32_t count)
+{
+    enum { SEARCHES = 50 }; /* through long exceptions */
+    enum timetable_found found = TIMETABLE_NONE;
+    struct timetable_fire fire;
+    buffer_append_text(out, "\"fires\":[");
+    for (uint32_t i = 0, searches = 0; i < count && searches < SEARCHES;) {
+        found = timetable_next(&schedule->spec->table, schedule->zone, after_ms, &fire);
+        if (found == TIMETABLE_NONE)
+            break;
+        after_ms = found == TIMETABLE_FIRE ? fire.at_ms : fire.at_ms - 1;
+        if (found == TIMETABLE_LATER) {
+            searches++;
+            continue;
+        }
+        if (i++)
+            buffer_append_byte(out, ',');
+        write_fire(out, schedule, &fire);
+    }
+    buffer_append_text(out, "],\"more\":");
+    buffer_append_text(out, found == TIMETABLE_NONE ? "false" : "true");
+}

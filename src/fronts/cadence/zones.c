@@ -1,0 +1,130 @@
+#include "cadence/zones.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { LOOK_MS = 5000 }; /* a file is checked for changes so often */
+
+struct zones_entry {
+    struct table_entry entry;
+    char name[ZONE_NAME_BYTES_MAX + 1];
+    struct zone zone;
+    int64_t looked_ms;
+    struct timespec changed; /* time of the file */
+    ino_t inode;
+};
+TABLE_DECLARE(zones_table, struct zones_entry, entry)
+
+struct zones {
+    const char *directory;
+    struct zones_table table;
+};
+
+struct zones *zones_new(const char *directory)
+{
+    struct zones *zones = calloc(1, sizeof *zones);
+    if (zones)
+        zones->directory = directory;
+    return zones;
+}
+
+void zones_free(struct zones *zones)
+{
+    struct zones_entry *at;
+    if (!zones)
+        return;
+    while ((at = zones_table_first(&zones->table))) {
+        zones_table_remove(&zones->table, at);
+        zone_fini(&at->zone);
+        free(at);
+    }
+    zones_table_fini(&zones->table);
+    free(zones);
+}
+
+/* Reads the file of a zone. */
+static bool zones_read(struct zones *zones, struct slice name, struct zone *out, struct stat *about)
+{
+    static _Thread_local char bytes[ZONE_FILE_BYTES_MAX];
+    char path[512];
+    if (snprintf(path, sizeof path, "%s/%.*s", zones->directory, ERROR_SHOWN(name, 100)) >=
+        (int)sizeof path)
+        return false;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t len = fread(bytes, 1, sizeof bytes, file);
+    bool is_good = !ferror(file) && fstat(fileno(file), about) == 0 && S_ISREG(about->st_mode) &&
+                   len < sizeof bytes && zone_parse(slice_make(bytes, len), out);
+    (void)fclose(file);
+    return is_good;
+}
+
+/* Returns whether the file has changed since it was read. */
+static bool zones_is_stale(struct zones *zones, struct zones_entry *at)
+{
+    char path[512];
+    struct stat about;
+    int64_t now_ms = clock_inner_ms();
+    if (now_ms - at->looked_ms < LOOK_MS)
+        return false;
+    at->looked_ms = now_ms;
+    (void)snprintf(path, sizeof path, "%s/%s", zones->directory, at->name);
+    return stat(path, &about) != 0 || about.st_ino != at->inode ||
+           about.st_mtim.tv_sec != at->changed.tv_sec ||
+           about.st_mtim.tv_nsec != at->changed.tv_nsec;
+}
+
+static void zones_drop(struct zones *zones, struct zones_entry *at)
+{
+    zones_table_remove(&zones->table, at);
+    zone_fini(&at->zone);
+    free(at);
+}
+
+static bool zones_refuse(struct zones *zones, struct slice name, char *error)
+{
+    return error_text(error, ZONES_ERROR_BYTES,
+                      "unknown time zone '%.*s' in '%s': write a name such as Europe/Berlin, or "
+                      "install the package tzdata on this server",
+                      ERROR_SHOWN(name, ZONE_NAME_BYTES_MAX), zones->directory);
+}
+
+bool zones_find(struct zones *zones, struct slice name, const struct zone **out, char *error)
+{
+    struct stat about;
+    struct zone zone;
+    *out = NULL;
+    if (!name.len || slice_is(name, "UTC"))
+        return true;
+    struct zones_entry *at = zones_table_find(&zones->table, name);
+    if (at && zones_is_stale(zones, at)) {
+        zones_drop(zones, at);
+        at = NULL;
+    }
+    if (at) {
+        *out = &at->zone;
+        return true;
+    }
+    if (!zone_name_is_valid(name) || !zones_read(zones, name, &zone, &about))
+        return zones_refuse(zones, name, error);
+    at = calloc(1, sizeof *at);
+    if (!at) {
+        zone_fini(&zone);
+        return error_text(error, ZONES_ERROR_BYTES, "out of memory");
+    }
+    memcpy(at->name, name.at, name.len);
+    at->entry.key = slice_of(at->name);
+    at->zone = zone;
+    at->looked_ms = clock_inner_ms();
+    at->changed = about.st_mtim;
+    at->inode = about.st_ino;
+    zones_table_add(&zones->table, at);
+    *out = &at->zone;
+    return true;
+}

@@ -1,0 +1,295 @@
+"""Schedules by the API: set, show, next, run, pause, backfill, apply, delete, bad input, on each store."""
+
+import datetime
+import json
+import threading
+import time
+
+import pytest
+from client import Refused
+from server import eventually
+
+START = "2026-03-28T00:00:00Z"
+
+
+def at(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def put(client, name, **spec):
+    return client.good("PUT", f"/v1/schedules/{name}", json.dumps({"topic": "mail", **spec}).encode())
+
+
+def show(client, name):
+    return client.good("GET", f"/v1/schedules/{name}")
+
+
+def advance(client, by):
+    client.good("POST", f"/v1/clock/advance?by={by}&wait=idle&timeout=60s")
+
+
+def jobs(client, topic="mail"):
+    """Returns the ids of the topic's jobs."""
+    found, cursor = [], ""
+    while cursor is not None:
+        reply = client.call("GET", f"/v1/topics/{topic}/jobs?limit=1000" + (f"&cursor={cursor}" if cursor else ""))
+        if reply.code == "not_found":
+            return []
+        page = reply.json()
+        found += [job["id"] for job in page["jobs"]]
+        cursor = page["cursor"]
+    return sorted(found)
+
+
+def refused(client, method, path, spec=None):
+    with pytest.raises(Refused) as caught:
+        client.good(method, path, json.dumps(spec).encode() if spec is not None else b"")
+    return caught.value.status, caught.value.code, caught.value.reply.json()["detail"]
+
+
+@pytest.fixture
+def clocked(start_server):
+    """A server whose clock is moved by the test."""
+    return start_server("--sync", "never", "--wal-file", "16MiB", f"--test-clock={START}").client()
+
+
+# ---- fires, on each store ----
+
+
+@pytest.fixture(params=["embedded"])
+def store(request, start_server):
+    """Starts servers that share one store, if it can be shared."""
+    if request.param == "embedded":
+        return start_server
+    database = request.getfixturevalue(f"start_{request.param}")()
+    return lambda *flags: start_server("--store", database.url, *flags)
+
+
+def test_a_schedule_fires_punctually_and_shows_it(store):
+    server = store()
+    client = server.client()
+    made = put(client, "tick", every="1s", body={"n": 1}, meta={"k": "v"}, priority=7)
+    assert made["result"] == "created" and not made["paused"]
+    assert put(client, "tick", every="1s", body={"n": 1}, meta={"k": "v"}, priority=7)["result"] == "existed"
+    taken = []
+    deadline = time.monotonic() + 30
+    while len(taken) < 3 and time.monotonic() < deadline:
+        for job in client.take("mail", max=1, wait="2s"):
+            taken.append(job)
+            client.ack(job["lease"])
+    assert len(taken) == 3
+    for job in taken:
+        due = at(job["meta"]["tarry-scheduled-for"])
+        assert job["id"] == f"tick@{job['meta']['tarry-scheduled-for']}" and job["meta"]["tarry-schedule"] == "tick"
+        assert job["body"] == {"n": 1} and job["meta"]["k"] == "v" and at(job["due_at"]) == due
+    assert [int(job["meta"]["tarry-fire"]) for job in taken] == sorted(int(job["meta"]["tarry-fire"]) for job in taken)
+    seen = show(client, "tick")
+    assert seen["totals"]["fired"] >= 3 and seen["last"][0]["result"] == "fired" and at(seen["next"]) > at(seen["last"][0]["at"])
+    assert client.good("GET", "/v1/schedules")["schedules"][0]["name"] == "tick"
+    assert client.good("DELETE", "/v1/schedules/tick") == {"name": "tick", "result": "deleted"}
+    assert refused(client, "GET", "/v1/schedules/tick")[:2] == (404, "not_found")
+
+
+def test_a_server_that_is_killed_neither_loses_nor_doubles_a_fire(store):
+    server = store()
+    client = server.client()
+    began = at(put(client, "tick", every="1s", missed="all", body="x")["next"])
+    for _ in range(3):
+        time.sleep(1.3)
+        server.kill()
+        server.start()
+    client = server.client()
+    eventually(lambda: at(show(client, "tick")["last"][0]["at"]) > began + datetime.timedelta(seconds=6), 30)
+    client.good("POST", "/v1/schedules/tick/pause")
+    end = at(show(client, "tick")["last"][0]["at"])
+    count = int((end - began).total_seconds()) + 1
+    expected = [f"tick@{(began + datetime.timedelta(seconds=i)).strftime('%Y-%m-%dT%H:%M:%SZ')}" for i in range(count)]
+    eventually(lambda: len(jobs(client)) >= count, 20)
+    found = jobs(client)
+    assert [job for job in found if job <= expected[-1]] == expected
+
+
+# ---- time, on a server whose clock is moved ----
+
+
+def test_a_day_of_fires_follows_the_zone_and_daylight_saving(clocked):
+    put(clocked, "night", cron="30 2 * * *", zone="Europe/Berlin")
+    put(clocked, "half", cron="*/30 * * * *", zone="Europe/Berlin", topic="half")
+    for _ in range(48):
+        advance(clocked, "1h")
+    assert jobs(clocked) == ["night@2026-03-28T01:30:00Z", "night@2026-03-29T01:00:00Z"]
+    assert len(jobs(clocked, "half")) == 96
+    seen = show(clocked, "night")
+    assert seen["next"] == "2026-03-30T00:30:00.000Z" and seen["totals"]["fired"] == 2
+    assert [fire["job"] for fire in seen["last"]] == ["night@2026-03-29T01:00:00Z", "night@2026-03-28T01:30:00Z"]
+
+
+def test_an_advance_stops_at_each_fire(clocked):
+    put(clocked, "hourly", every="1h")
+    advance(clocked, "24h")
+    assert len(jobs(clocked)) == 24
+    assert show(clocked, "hourly")["totals"]["skipped"] == {"missed": 0, "paused": 0, "overlap": 0, "refused": 0}
+
+
+def test_next_shows_local_times_and_what_daylight_saving_does(clocked):
+    put(clocked, "night", cron="30 2 * * *", zone="Europe/Berlin", jitter="5m")
+    fires = clocked.good("GET", "/v1/schedules/night/next?n=2&from=2026-03-28T12:00:00Z")["fires"]
+    assert [fire["local"] for fire in fires] == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
+    assert "does not exist" in fires[0]["remark"] and "remark" not in fires[1]
+    assert all(at(fire["at"]) <= at(fire["due_at"]) <= at(fire["at"]) + datetime.timedelta(minutes=5) for fire in fires)
+    preview = clocked.good("POST", "/v1/schedules/next?n=2&from=2026-10-24T12:00:00Z",
+                           json.dumps({"cron": "30 2 * * *", "zone": "Europe/Berlin", "fold": "both"}).encode())
+    assert [fire["at"] for fire in preview["fires"]] == ["2026-10-25T00:30:00.000Z", "2026-10-25T01:30:00.000Z"]
+    assert clocked.good("GET", "/v1/schedules")["schedules"][0]["name"] == "night", "a preview saves nothing"
+
+
+def test_count_and_end_stop_a_schedule(clocked):
+    put(clocked, "twice", every="1h", count=2)
+    put(clocked, "until", every="1h", end="2026-03-28T03:00:00Z", topic="until")
+    advance(clocked, "10h")
+    assert len(jobs(clocked)) == 2 and len(jobs(clocked, "until")) == 3
+    assert show(clocked, "twice")["next"] is None and show(clocked, "until")["next"] is None
+
+
+def test_a_changed_plan_continues_from_now_and_keeps_the_totals(clocked):
+    put(clocked, "s", every="1h")
+    advance(clocked, "3h")
+    assert put(clocked, "s", every="1h", note="n")["result"] == "replaced"
+    assert clocked.good("PATCH", "/v1/schedules/s", b'{"every":"2h","note":null}')["next"] == "2026-03-28T04:00:00.000Z"
+    advance(clocked, "3h")
+    seen = show(clocked, "s")
+    assert seen["spec"] == {"topic": "mail", "every": "2h"} and seen["totals"]["fired"] == 5
+    assert len(jobs(clocked)) == 5
+
+
+def test_a_pause_skips_fires_and_is_never_caught_up(clocked):
+    put(clocked, "s", every="1h", missed="all")
+    assert clocked.good("POST", "/v1/schedules/s/pause")["paused"]
+    advance(clocked, "5h")
+    assert show(clocked, "s")["paused"] and jobs(clocked) == []
+    assert not clocked.good("POST", "/v1/schedules/s/resume")["paused"]
+    advance(clocked, "1h")
+    assert jobs(clocked) == ["s@2026-03-28T06:00:00Z"] and show(clocked, "s")["totals"]["skipped"]["paused"] == 5
+    clocked.good("POST", "/v1/schedules/s/pause?for=2h30m")
+    advance(clocked, "4h")
+    assert jobs(clocked) == ["s@2026-03-28T06:00:00Z", "s@2026-03-28T09:00:00Z", "s@2026-03-28T10:00:00Z"]
+    assert not show(clocked, "s")["paused"]
+
+
+def test_overlap_skip_waits_for_the_job_before(clocked):
+    put(clocked, "s", every="1h", overlap="skip", max_attempts=1)
+    advance(clocked, "1h")
+    (job,) = clocked.take("mail", max=1, lease_for="20h")
+    assert job["id"] == "s" and job["meta"]["tarry-scheduled-for"] == "2026-03-28T01:00:00Z"
+    clocked.good("POST", "/v1/clock/advance?by=2h")
+    eventually(lambda: show(clocked, "s")["totals"]["skipped"]["overlap"] >= 1, 20)
+    assert show(clocked, "s")["last"][0] == {"at": show(clocked, "s")["last"][0]["at"], "result": "skipped", "reason": "overlap"}
+    clocked.answer("nack", [job["lease"]])
+    assert clocked.get("mail", "s")["state"] == "dead"
+    advance(clocked, "1h")
+    eventually(lambda: clocked.get("mail", "s")["state"] != "dead", 20)
+
+
+def test_run_and_backfill_push_besides_the_plan(clocked):
+    put(clocked, "s", cron="0 12 * * *")
+    assert clocked.good("POST", "/v1/schedules/s/run")["result"] == "fired"
+    assert jobs(clocked) == ["s@2026-03-28T00:00:00Z"]
+    span = "/v1/schedules/s/backfill?from=2026-03-01T00:00:00Z&to=2026-03-05T00:00:00Z&pace=1m"
+    assert clocked.good("POST", span) == {"result": "ok", "pushed": 4, "existed": 0}
+    assert clocked.good("POST", span) == {"result": "ok", "pushed": 0, "existed": 4}
+    assert clocked.get("mail", "s@2026-03-02T12:00:00Z")["due_at"] == "2026-03-28T00:01:00.000Z"
+    assert show(clocked, "s")["next"] == "2026-03-28T12:00:00.000Z" and show(clocked, "s")["totals"]["fired"] == 0
+    status, code, detail = refused(clocked, "POST", "/v1/schedules/s/backfill?from=2020-01-01T00:00:00Z&to=2026-03-05T00:00:00Z")
+    assert status == 413 and "1000" in detail
+    assert refused(clocked, "POST", "/v1/schedules/s/backfill?from=2026-03-01T00:00:00Z")[1] == "option_missing"
+
+
+# ---- sets ----
+
+
+def apply(client, *specs, options="?owner=shop&prune=true"):
+    return client.good("PUT", f"/v1/schedules{options}", json.dumps({"schedules": specs}).encode())
+
+
+def test_a_set_is_applied_and_pruned(clocked):
+    put(clocked, "other", every="1h")
+    a, b = {"name": "a", "topic": "mail", "every": "1h"}, {"name": "b", "topic": "mail", "every": "1h"}
+    assert apply(clocked, a, b)["results"] == [{"name": "a", "result": "created"}, {"name": "b", "result": "created"}]
+    assert apply(clocked, a, b)["results"] == [{"name": "a", "result": "existed"}, {"name": "b", "result": "existed"}]
+    changed = apply(clocked, {**a, "every": "2h"})
+    assert changed == {"results": [{"name": "a", "result": "replaced"}, {"name": "b", "result": "deleted"}], "failed": 0}
+    assert sorted(s["name"] for s in clocked.good("GET", "/v1/schedules")["schedules"]) == ["a", "other"]
+    assert [s["name"] for s in clocked.good("GET", "/v1/schedules?owner=shop")["schedules"]] == ["a"]
+    assert [s["name"] for s in clocked.good("GET", "/v1/schedules?prefix=oth")["schedules"]] == ["other"]
+    assert clocked.good("GET", "/v1/schedules?topic=none")["schedules"] == []
+
+
+def test_a_set_with_a_fault_changes_nothing(clocked):
+    good = {"name": "a", "topic": "mail", "every": "1h"}
+    for second, word in (({**good, "every": "2h"}, "two schedules with the name 'a'"), ({"name": "b", "topic": "mail", "every": "1ms"}, "'every'"),
+                         ({"topic": "mail", "every": "1h"}, "'name'"), ({**good, "name": "b", "owner": "them"}, "'owner'")):
+        status, _, detail = refused(clocked, "PUT", "/v1/schedules?owner=shop&prune=true", {"schedules": [good, second]})
+        assert status == 400 and word in detail
+    assert clocked.good("GET", "/v1/schedules")["schedules"] == []
+    assert refused(clocked, "PUT", "/v1/schedules?prune=true", {"schedules": [good]})[1] == "option_missing"
+
+
+def test_three_instances_that_apply_the_same_set_make_each_schedule_once(server):
+    specs = [{"name": f"s{i}", "topic": "mail", "every": "1h"} for i in range(20)]
+    answers = []
+
+    def instance():
+        answers.append(apply(server.client(), *specs))
+
+    threads = [threading.Thread(target=instance) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results = [row["result"] for answer in answers for row in answer["results"]]
+    assert results.count("created") == 20 and set(results) == {"created", "existed"}
+
+
+# ---- bad input ----
+
+
+def test_bad_input_names_the_member_and_the_remedy(clocked):
+    rows = [
+        ({"cron": "0 0 31 2 *"}, "never fires"),
+        ({"cron": "0 25 * * *"}, "write 0 to 23"),
+        ({"cron": "0 9 * * *", "zone": "Europe/Berln"}, "unknown time zone 'Europe/Berln'"),
+        ({"every": "500ms"}, "from 1s to 365d"),
+        ({"every": "1h", "crn": "x"}, "did you mean 'cron'"),
+        ({"every": "1h", "except": ["2026-02-30"]}, "does not exist"),
+        ({"every": "1h", "end": "2025-01-01T00:00:00Z"}, "never fires"),
+        ({"every": "1h", "topic": "tarry.dead"}, "'topic'"),
+        ({"every": "1h", "priority": 70000}, "'priority'"),
+        ({"every": "1h", "delay": "1m"}, "unknown member 'delay'"),
+        ({"every": "1h", "body": "x" * 20000}, "14 KiB"),
+        ({"every": "1h", "jitter": "2h"}, "'jitter'"),
+        ({}, "'cron' and 'every' are missing"),
+    ]
+    for spec, words in rows:
+        status, code, detail = refused(clocked, "PUT", "/v1/schedules/s", {"topic": "mail", **spec})
+        assert status == 400 and words in detail, (spec, code, detail)
+    assert refused(clocked, "PUT", "/v1/schedules/a@b", {"topic": "mail", "every": "1h"})[:2] == (400, "bad_schedule")
+    assert clocked.good("GET", "/v1/schedules")["schedules"] == []
+    put(clocked, "s", every="1h")
+    before = show(clocked, "s")
+    assert refused(clocked, "PATCH", "/v1/schedules/s", {"every": "1ms"})[0] == 400
+    assert show(clocked, "s") == before, "a rejected change changes nothing"
+    for method, path in (("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run"), ("GET", "/next"), ("PATCH", "")):
+        assert refused(clocked, method, f"/v1/schedules/none{path}", {} if method == "PATCH" else None)[:2] == (404, "not_found"), path
+
+
+def test_a_fire_that_is_refused_is_tried_again_and_then_skipped(clocked):
+    clocked.put_topic("mail", max_jobs=1)
+    clocked.push("mail", "blocks", delay="100h")
+    put(clocked, "s", every="1h", grace="5s")
+    advance(clocked, "1h")
+    advance(clocked, "1m")
+    seen = show(clocked, "s")
+    assert seen["totals"]["skipped"]["refused"] == 1 and seen["last"][0]["reason"] == "refused"
+    clocked.cancel("mail", "blocks")
+    advance(clocked, "1h")
+    assert jobs(clocked) == ["s@2026-03-28T02:00:00Z"]

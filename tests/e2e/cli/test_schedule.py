@@ -1,0 +1,117 @@
+"""`tarry schedule`: set, show, list, next, run, pause, backfill, delete, apply, and import of crontabs and Kubernetes CronJobs."""
+
+import json
+import re
+
+import pytest
+from test_cli import NOTHING, OK, REFUSED, USAGE
+
+START = "2026-03-28T00:00:00Z"
+
+
+@pytest.fixture
+def server(start_server):
+    return start_server("--sync", "never", "--wal-file", "16MiB", f"--test-clock={START}")
+
+
+@pytest.fixture
+def tarry(server):
+    def run(*arguments, code=OK, stdin=b""):
+        ended = server.cli("schedule", *arguments, input=stdin)
+        out, err = ended.stdout.decode(), ended.stderr.decode()
+        assert ended.returncode == code, (arguments, ended.returncode, out, err)
+        assert "Sanitizer" not in err and "runtime error" not in err, err
+        return out + err
+
+    return run
+
+
+def test_a_schedule_from_set_to_delete(server, tarry):
+    made = tarry("set", "nightly", "--topic", "reports", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--body", '{"kind":"daily"}', "max_attempts=5")
+    assert made.startswith("created nightly, next ")
+    assert tarry("set", "nightly", "--topic", "reports", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--body", '{"kind":"daily"}',
+                 "max_attempts=5").startswith("existed nightly")
+    shown = tarry("show", "nightly")
+    for line in ("topic=reports", "cron=30 2 * * *", "zone=Europe/Berlin", "body.kind=daily", "max_attempts=5", "totals   0 fired"):
+        assert line in shown, shown
+    assert re.search(r"NAME +TOPIC +PLAN +NEXT", tarry("list")) and "30 2 * * * Europe/Berlin" in tarry("list", "--prefix", "night")
+    assert "no schedules" in tarry("list", "--owner", "shop")
+    assert "2026-03-29T03:00:00+02:00  moved to the end of the gap" in tarry("next", "nightly", "--n", "2", "--from", "2026-03-28T12:00:00Z")
+    assert tarry("run", "nightly") == "fired nightly: job nightly@2026-03-28T00:00:00Z in reports\n"
+    assert tarry("pause", "nightly", "--for", "1h").startswith("ok nightly, paused") and "paused until" in tarry("show", "nightly")
+    assert tarry("resume", "nightly").startswith("ok nightly, next")
+    assert tarry("backfill", "nightly", "--from", "2026-03-20T00:00:00Z", "--to", "2026-03-22T00:00:00Z") == "pushed 2, existed 0\n"
+    assert tarry("delete", "nightly") == "deleted nightly\n"
+    assert "there is no schedule 'nightly'" in tarry("show", "nightly", code=NOTHING)
+    assert server.client().get("reports", "nightly@2026-03-28T00:00:00Z")["body"] == {"kind": "daily"}
+
+
+def test_an_interval_and_two_expressions(tarry):
+    assert tarry("set", "poll", "--topic", "poll", "--every", "15m", "overlap=skip").startswith("created poll")
+    assert "every=15m" in tarry("show", "poll") and "overlap=skip" in tarry("show", "poll")
+    tarry("set", "both", "--topic", "t", "--cron", "0 9 * * *", "--cron", "0 17 * * FRI")
+    assert json.loads(tarry("show", "both", "--json"))["spec"]["cron"] == ["0 9 * * *", "0 17 * * FRI"]
+
+
+def test_errors_name_the_member_and_the_remedy(tarry):
+    assert "write 0 to 23" in tarry("set", "s", "--topic", "t", "--cron", "0 25 * * *", code=REFUSED)
+    assert "unknown time zone 'Europe/Berln'" in tarry("set", "s", "--topic", "t", "--every", "1h", "--zone", "Europe/Berln", code=REFUSED)
+    assert "choose one" in tarry("set", "s", "--topic", "t", "--every", "1h", "--cron", "* * * * *", code=USAGE)
+    assert "name of a schedule is missing" in tarry("show", code=USAGE)
+    assert "unknown 'shwo'" in tarry("shwo", "s", code=USAGE)
+    assert "no unit" in tarry("set", "s", "--topic", "t", "--every", "60", code=USAGE)
+
+
+def test_a_set_is_applied_from_a_file_and_from_standard_input(tarry, tmp_path):
+    schedules = {"schedules": [{"name": "a", "topic": "t", "every": "1h"}, {"name": "b", "topic": "t", "every": "1h"}]}
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps(schedules))
+    assert tarry("apply", str(file), "--owner", "shop", "--prune") == "created   a\ncreated   b\n"
+    del schedules["schedules"][1]
+    assert tarry("apply", "--owner", "shop", "--prune", stdin=json.dumps(schedules).encode()) == "existed   a\ndeleted   b\n"
+    schedules["schedules"] *= 2
+    assert "two schedules with the name 'a'" in tarry("apply", stdin=json.dumps(schedules).encode(), code=REFUSED)
+
+
+CRONTAB = b"""# comment
+SHELL=/bin/sh
+MAILTO="ops@example.com"
+CRON_TZ=Europe/Berlin
+
+30 2 * * 1-5  /usr/bin/report --day "$(date +\\%F)"
+@daily cat%first line%second line
+@reboot /usr/bin/once
+*/5 * * * *
+"""
+
+
+def test_a_crontab_becomes_a_set_that_can_be_applied(server, tarry):
+    ended = server.cli("schedule", "import", "crontab", "--topic", "jobs", input=CRONTAB)
+    assert ended.returncode == OK
+    notes, schedules = ended.stderr.decode(), json.loads(ended.stdout)
+    assert [s["name"] for s in schedules["schedules"]] == ["crontab-1", "crontab-2"]
+    first, second = schedules["schedules"]
+    assert (first["cron"], first["zone"], first["topic"]) == ("30 2 * * 1-5", "Europe/Berlin", "jobs")
+    assert first["body"] == '/usr/bin/report --day "$(date +%F)"' and second["cron"] == "@daily"
+    assert second["body"] == "cat <<'TARRY_INPUT'\nfirst line\nsecond line\nTARRY_INPUT\n"
+    assert "MAILTO: output is not mailed" in notes and "line 8: @reboot has no counterpart" in notes and "line 9: not a line of a crontab" in notes
+    assert tarry("apply", stdin=ended.stdout) == "created   crontab-1\ncreated   crontab-2\n"
+
+
+def test_cronjobs_become_a_set(server, tarry):
+    items = [{"metadata": {"name": "report", "namespace": "shop"},
+              "spec": {"schedule": "0 2 * * *", "timeZone": "Europe/Berlin", "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": 600, "suspend": True,
+                       "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never"}}}}}},
+             {"metadata": {"name": "old"}, "spec": {"schedule": "CRON_TZ=Asia/Tokyo */5 * * * *", "concurrencyPolicy": "Replace"}},
+             {"metadata": {"name": "plain"}, "spec": {"schedule": "@hourly"}}, {"kind": "Pod"}]
+    ended = server.cli("schedule", "import", "kubernetes", input=json.dumps({"items": items}).encode())
+    assert ended.returncode == OK
+    first, second, third = json.loads(ended.stdout)["schedules"]
+    assert first == {"name": "shop.report", "topic": "kubernetes", "cron": "0 2 * * *", "zone": "Europe/Berlin", "overlap": "skip", "catch_up": "600s",
+                     "paused": True, "body": items[0]["spec"]["jobTemplate"]}
+    assert (second["cron"], second["zone"]) == ("*/5 * * * *", "Asia/Tokyo") and third["cron"] == "@hourly"
+    notes = ended.stderr.decode()
+    assert "old: concurrencyPolicy Replace" in notes and "plain: no timeZone" in notes and "not a CronJob" in notes
+    assert tarry("apply", stdin=ended.stdout).count("created") == 3
+    assert server.cli("schedule", "import", "kubernetes", input=b"no json").returncode == REFUSED
+    assert server.cli("schedule", "import", "quarz", input=b"").returncode == USAGE
