@@ -27,7 +27,7 @@ enum trouble {
     TROUBLE_AUDIT_FILE,
     TROUBLE_INTAKE, /* 0: the connection; 1: the queue accepts no messages */
     TROUBLE_TRACES,
-    TROUBLE_SCHEDULES, /* fires that were refused, schedules that wait */
+    TROUBLE_SCHEDULES,       /* fires that were refused, schedules that wait */
     TROUBLE_DATABASE_UPKEEP, /* of a SQL store: one party for each operation of the server */
     TROUBLE_DATABASE_CALLS,  /* calls that the database refused */
     TROUBLE_DATABASE_ROWS,   /* rows that break the rules of a push */
