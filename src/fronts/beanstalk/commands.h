@@ -8,6 +8,11 @@
 
 #include "beanstalk/session.h"
 
+/* ---- dispatch.c: the input of a client ---- */
+
+/* Executes its commands in order. A command that waits for the queue delays only those behind it. */
+extern const struct beanstalk_session_driver beanstalk_dispatch;
+
 /* ---- put.c ---- */
 
 /* Begins a put whose line, of `line_bytes`, is at the front of the input. Returns false if more
@@ -27,34 +32,28 @@ bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queu
 void beanstalk_reserve_set_timer(struct beanstalk_session *session);
 void beanstalk_reserve_woken(struct beanstalk_session *session);
 
-/* ---- lease.c: delete, release, bury, touch ---- */
+/* ---- jobs.c: jobs by their number ---- */
 
 /* Releases, buries or touches a job that the client holds. */
 void beanstalk_lease_answer(struct beanstalk_session *session);
 void beanstalk_delete(struct beanstalk_session *session);
 
-/* ---- lookup.c: jobs by their number ---- */
-
 /* Finds the job for peek, stats-job, kick-job, reserve-job, and for a delete of a job that the
  * client does not hold. */
 void beanstalk_look_up(struct beanstalk_session *session);
 
-/* ---- tube_jobs.c: jobs of the used tube ---- */
+/* ---- tubes.c: tubes and the jobs of the used tube ---- */
 
 void beanstalk_peek_ready(struct beanstalk_session *session);
 void beanstalk_peek_delayed(struct beanstalk_session *session);
 void beanstalk_peek_buried(struct beanstalk_session *session);
 void beanstalk_kick(struct beanstalk_session *session);
 
-/* ---- watch.c: the used tube and the watched tubes ---- */
-
 void beanstalk_use(struct beanstalk_session *session);
 void beanstalk_watch(struct beanstalk_session *session);
 void beanstalk_ignore(struct beanstalk_session *session);
 void beanstalk_list_used(struct beanstalk_session *session);
 void beanstalk_list_watched(struct beanstalk_session *session);
-
-/* ---- topics.c: tubes as topics of the queue ---- */
 
 void beanstalk_pause_tube(struct beanstalk_session *session);
 void beanstalk_tell_tube(struct beanstalk_session *session);

@@ -1,8 +1,5 @@
-#include "beanstalk/dispatch.h"
-
+/* dispatch: cuts the input of a client into commands and executes them in order. */
 #include "beanstalk/commands.h"
-#include "beanstalk/phase.h"
-#include "beanstalk/share.h"
 
 /* ---- input that is not a command ---- */
 

@@ -1,9 +1,7 @@
 /* The front: accepting connections, starting and stopping. */
-#include "beanstalk/alias.h"
-#include "beanstalk/dispatch.h"
-#include "beanstalk/phase.h"
+#include "beanstalk/commands.h"
+#include "beanstalk/job_view.h"
 #include "beanstalk/session.h"
-#include "beanstalk/share.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,10 +1,98 @@
 #include "beanstalk/job_view.h"
 
-#include "beanstalk/alias.h"
-#include "beanstalk/priority.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* ---- numbers by which clients address jobs ---- */
+
+enum { ALIASES_MAX = 4096 };
+#define ALIAS_FIRST (UINT64_C(1) << 52)
+
+struct beanstalk_alias {
+    uint64_t number; /* 0: unused */
+    char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
+    uint8_t topic_bytes, id_bytes;
+};
+
+bool beanstalk_aliases_init(struct beanstalk_front *front)
+{
+    front->aliases = calloc(ALIASES_MAX, sizeof *front->aliases);
+    return front->aliases != NULL;
+}
+
+void beanstalk_aliases_fini(struct beanstalk_front *front)
+{
+    free(front->aliases);
+}
+
+/* Returns true for a canonical decimal number below the first alias. */
+static bool is_number(struct slice id, uint64_t *number)
+{
+    return id.len && *id.at != '0' && text_parse_u64(id, ALIAS_FIRST - 1, number);
+}
+
+static uint64_t number_of(struct beanstalk_front *front, struct slice topic, struct slice id)
+{
+    uint64_t number;
+    if (is_number(id, &number))
+        return number;
+    for (size_t i = 0; i < ALIASES_MAX; i++) {
+        const struct beanstalk_alias *known = &front->aliases[i];
+        if (known->number && slice_equals(slice_make(known->id, known->id_bytes), id) &&
+            slice_equals(slice_make(known->topic, known->topic_bytes), topic))
+            return known->number;
+    }
+    struct beanstalk_alias *alias = &front->aliases[front->alias_count % ALIASES_MAX];
+    alias->number = ALIAS_FIRST + front->alias_count++;
+    alias->topic_bytes = (uint8_t)topic.len;
+    memcpy(alias->topic, topic.at, topic.len);
+    alias->id_bytes = (uint8_t)id.len;
+    memcpy(alias->id, id.at, id.len);
+    return alias->number;
+}
+
+struct slice beanstalk_id_of(const struct beanstalk_front *front, uint64_t number,
+                             char room[JOB_ID_BYTES_MAX], struct slice *topic)
+{
+    *topic = (struct slice){0};
+    if (number < ALIAS_FIRST)
+        return slice_make(room, (size_t)snprintf(room, JOB_ID_BYTES_MAX, "%" PRIu64, number));
+    const struct beanstalk_alias *alias = &front->aliases[(number - ALIAS_FIRST) % ALIASES_MAX];
+    if (alias->number != number)
+        return (struct slice){0};
+    *topic = slice_make(alias->topic, alias->topic_bytes);
+    return slice_make(alias->id, alias->id_bytes);
+}
+
+/* ---- priorities ---- */
+
+enum { EXACT = 1 << 12, MANTISSA_BITS = 11, MANTISSA = (1 << MANTISSA_BITS) - 1 };
+
+/* Packs numbers from EXACT upwards as 1.mantissa times a power of two, beginning with 2^12. */
+uint16_t beanstalk_priority_pack(uint32_t priority)
+{
+    if (priority < EXACT)
+        return (uint16_t)priority;
+    uint32_t exponent = 31 - (uint32_t)__builtin_clz(priority);
+    uint32_t mantissa = priority >> (exponent - MANTISSA_BITS) & MANTISSA;
+    return (uint16_t)(EXACT + ((exponent - 12) << MANTISSA_BITS) + mantissa);
+}
+
+uint32_t beanstalk_priority_unpack(uint16_t packed)
+{
+    if (packed < EXACT)
+        return packed;
+    uint32_t exponent = ((uint32_t)packed - EXACT) >> MANTISSA_BITS;
+    uint32_t mantissa = ((uint32_t)packed - EXACT) & MANTISSA;
+    if (exponent > 31 - 12) /* no priority has this packed value */
+        return UINT32_MAX;
+    return (1u << MANTISSA_BITS | mantissa) << (exponent + 1);
+}
+
+/* ---- views ---- */
 
 enum { META_BYTES = 128 };
 #define META_NAME JOB_META_OWN "beanstalk" /* "PRIORITY DELAY TTR WHEN" */
@@ -108,7 +196,7 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                          [JOB_FINISHED] = "ready"};
     int64_t now_ms = queue_wall_ms(front->options.queue), put_ms = now_ms;
     int64_t lease_ms = job->policy.lease_ms ? job->policy.lease_ms : POLICY_LEASE_MS;
-    struct beanstalk_job_view view = {.number = beanstalk_number_of(front, job->topic, job->id),
+    struct beanstalk_job_view view = {.number = number_of(front, job->topic, job->id),
                                       .tube = job->topic,
                                       .state = states[job->state],
                                       .ttr_s = (uint32_t)(lease_ms / 1000)};

@@ -11,6 +11,8 @@
 
 #include "beanstalk/state.h"
 
+#include <stdint.h>
+
 struct beanstalk_job_view {
     uint64_t number;
     struct slice tube;
@@ -58,5 +60,29 @@ enum { BEANSTALK_REASON_BYTES = 64 };
 struct slice beanstalk_release_reason(uint32_t priority, uint32_t delay_s,
                                       char out[BEANSTALK_REASON_BYTES]);
 struct slice beanstalk_bury_reason(uint32_t priority, char out[BEANSTALK_REASON_BYTES]);
+
+/* ---- numbers by which clients address jobs ----
+ *
+ * An id that is a decimal number is its own number. A job with another id, pushed over HTTP, gets a
+ * number from 2^52 upwards. This server remembers the last few thousand of these. Used on the
+ * front's thread only. */
+
+/* Returns false if out of memory. */
+bool beanstalk_aliases_init(struct beanstalk_front *front);
+void beanstalk_aliases_fini(struct beanstalk_front *front);
+
+/* Returns the id of a number, formatted into `room`. Sets *topic only if the number is an alias.
+ * Returns an empty slice if the alias is unknown. */
+struct slice beanstalk_id_of(const struct beanstalk_front *front, uint64_t number,
+                             char room[JOB_ID_BYTES_MAX], struct slice *topic);
+
+/* ---- priorities: a client's 32 bits as a job's 16 bits, in the same order ----
+ *
+ * Priorities up to 4095 are exact. Larger ones keep 11 bits of mantissa and 5 bits of exponent.
+ * Jobs whose priorities map to the same value are ordered by due time. Pure. */
+
+uint16_t beanstalk_priority_pack(uint32_t priority);
+/* Returns the smallest priority with this packed value. */
+uint32_t beanstalk_priority_unpack(uint16_t packed);
 
 #endif

@@ -1,7 +1,7 @@
 /* put: sends all puts that have arrived together to the queue as one call. */
 #include "beanstalk/commands.h"
 
-#include "beanstalk/priority.h"
+#include "beanstalk/job_view.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,18 +77,20 @@ static struct queue_push push_of(struct beanstalk_session *session,
                                           .backoff = {.kind = BACKOFF_NONE}}};
 }
 
-/* Sends all complete puts to the queue. The first one, of `first_bytes`, must be complete. */
-static void put_all(struct beanstalk_session *session, size_t first_bytes)
+/* Sends all complete puts to the queue. The first one has been parsed, and is complete with its line
+ * of `line_bytes`. */
+static void put_all(struct beanstalk_session *session, const struct beanstalk_command *first,
+                    size_t line_bytes)
 {
     struct queue_push pushes[SESSION_PUTS_MAX];
     struct buffer metas[SESSION_PUTS_MAX];
     char ids[SESSION_PUTS_MAX][24];
-    struct beanstalk_command put;
-    struct slice body;
-    size_t at = 0, count = 0, bytes;
-    uint64_t number = 0;
-    while (count < SESSION_PUTS_MAX && (bytes = find_whole_put(session, at, &put, &body)) &&
-           (number = beanstalk_numbers_next(session->front->numbers))) {
+    struct beanstalk_command put = *first;
+    struct slice body =
+        slice_make(beanstalk_connection_input(&session->connection).at + line_bytes, first->bytes);
+    size_t at = 0, count = 0, bytes = line_bytes + first->bytes + 2;
+    uint64_t number;
+    while (bytes && (number = beanstalk_numbers_next(session->front->numbers))) {
         int len = snprintf(ids[count], sizeof ids[0], "%" PRIu64, number);
         buffer_init(&metas[count], JOB_META_BYTES_MAX);
         pushes[count] =
@@ -96,9 +98,10 @@ static void put_all(struct beanstalk_session *session, size_t first_bytes)
         session->put_numbers[count++] = number;
         session->front->verbs[BEANSTALK_PUT]++;
         at += bytes;
+        bytes = count < SESSION_PUTS_MAX ? find_whole_put(session, at, &put, &body) : 0;
     }
     if (!count) {
-        session->put_skip_bytes = first_bytes;
+        session->put_skip_bytes = bytes;
         session->wait = SESSION_WAIT_CALL;
         beanstalk_connection_hold(&session->connection);
         beanstalk_numbers_want(session->front->numbers, on_numbers, session);
@@ -152,6 +155,6 @@ bool beanstalk_put(struct beanstalk_session *session, const struct beanstalk_com
         beanstalk_answer(session, "EXPECTED_CRLF\r\n");
         return true;
     }
-    put_all(session, whole);
+    put_all(session, put, line_bytes);
     return true;
 }

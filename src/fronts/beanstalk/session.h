@@ -9,11 +9,12 @@
 #ifndef TARRY_BEANSTALK_SESSION_H
 #define TARRY_BEANSTALK_SESSION_H
 
-#include "access/call.h"
 #include "beanstalk/connection.h"
 #include "beanstalk/job_view.h"
 #include "beanstalk/reservations.h"
 #include "beanstalk/state.h"
+
+#include "access/call.h"
 
 enum {
     SESSION_PUTS_MAX = 64,             /* per call */
@@ -160,5 +161,33 @@ void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms)
 /* Marks the session as waiting and counts it in the tubes that it watches. */
 void beanstalk_session_wait(struct beanstalk_session *session);
 void beanstalk_session_stop_waiting(struct beanstalk_session *session);
+
+/* ---- phases: what the server expects from the client, and for how long it waits ----
+ *
+ * Each phase has one time limit and one list of sessions in the front. Since the limit is the same
+ * for all sessions of a list, the list is sorted by time. The front has one alarm, set for the
+ * earliest session. A session that waits for a job or for the queue, or that holds jobs, is in no
+ * phase: a worker may take as long as its TTR allows. */
+
+/* Determines the phase of a session. `has_moved`: a command has been executed, so the time limit
+ * restarts now. */
+void beanstalk_phase_settle(struct beanstalk_session *session, bool has_moved);
+
+/* Returns false if out of memory. */
+bool beanstalk_phases_init(struct beanstalk_front *front);
+void beanstalk_phases_fini(struct beanstalk_front *front);
+
+/* ---- share: how much of a loop iteration a session may take ----
+ *
+ * While the iteration has time left, a session begins its commands immediately, up to a limit.
+ * After that the session joins the front's waiting list. Each iteration serves this list from its
+ * head while there is time. So a client that pipelines delays other clients by at most one command. */
+
+/* Returns true if the session may begin a command after `begun` others. If false, the session
+ * continues by itself in a later iteration. */
+bool beanstalk_share_take(struct beanstalk_session *session, uint32_t begun);
+
+void beanstalk_share_init(struct beanstalk_front *front);
+void beanstalk_share_fini(struct beanstalk_front *front);
 
 #endif
