@@ -2,8 +2,7 @@
  * back unchanged. The first byte chooses the kind. */
 #include "claim.h"
 
-#include "sqs/attribute.h"
-#include "sqs/message_id.h"
+#include "sqs/message.h"
 #include "sqs/move.h"
 #include "sqs/settings.h"
 

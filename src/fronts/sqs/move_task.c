@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "sqs/move_log.h"
+#include "sqs/move.h"
 
 #include <inttypes.h>
 #include <stdio.h>

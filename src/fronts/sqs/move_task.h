@@ -4,7 +4,7 @@
  * whenever a server fails:
  *
  *  1. take messages from the source
- *  2. log which messages they are (move_log.h)
+ *  2. log which messages they are (move.h)
  *  3. push hidden copies to the destination: due in years, with a meta that names the delivery
  *  4. ack the messages in the source
  *  5. make the copies of acked messages due now; cancel the others

@@ -1,7 +1,7 @@
 /* The operations on message move tasks: start, list, cancel. The mover carries them out. */
 #include "audit/change.h"
 #include "base/json_write.h"
-#include "sqs/move_log.h"
+#include "sqs/move.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"
 

@@ -29,7 +29,6 @@ struct sqs_operation {
 
 /* Tables that end with a row without a name. */
 extern const struct sqs_operation sqs_queue_operations[];
-extern const struct sqs_operation sqs_message_operations[];
 extern const struct sqs_operation sqs_move_operations[];
 
 #endif

@@ -2,9 +2,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "http/unsent.h"
-#include "sqs/attribute.h"
-#include "sqs/handle.h"
-#include "sqs/message_id.h"
+#include "sqs/message.h"
 #include "sqs/messages.h"
 #include "sqs/settings.h"
 

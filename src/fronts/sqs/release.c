@@ -1,7 +1,7 @@
 /* release: deletes messages that were received, or changes their visibility. */
-#include "sqs/entries.h"
-#include "sqs/handle.h"
+#include "sqs/message.h"
 #include "sqs/messages.h"
+#include "sqs/request.h"
 #include "sqs/settings.h"
 
 #include <stdlib.h>

@@ -6,9 +6,11 @@
 #ifndef TARRY_SQS_REQUEST_H
 #define TARRY_SQS_REQUEST_H
 
+#include "sqs/operation.h"
+#include "sqs/sqs.h"
+
 #include "base/json_read.h"
 #include "http/connection.h"
-#include "sqs/sqs.h"
 
 enum { SQS_NAME_BYTES_MAX = 80, SQS_BATCH_MAX = 10 };
 
@@ -42,11 +44,6 @@ enum sqs_fault {
     SQS_BUSY,
     SQS_BROKEN
 };
-/* Returns the error code as used in batches and in the query protocol. */
-const char *sqs_fault_code(enum sqs_fault fault);
-/* Returns whether the sender is at fault, which replies also report: true for all but BUSY and
- * BROKEN. */
-bool sqs_fault_is_senders(enum sqs_fault fault);
 
 struct sqs_error {
     enum sqs_fault fault;
@@ -113,5 +110,25 @@ void sqs_answer_query_error(struct http_exchange *exchange);
 /* Writes the queue's URL, as in `{"QueueUrl":…`, with the host name of the Host header. */
 void sqs_write_url(const struct http_exchange *exchange, struct slice host, struct slice queue,
                    struct buffer *out);
+
+/* ---- entries ---- */
+
+/* The entries of a batch, or the single entry of a call that is not a batch. */
+
+struct sqs_entries {
+    bool is_batch;
+    size_t count;
+    struct json_value at[SQS_BATCH_MAX]; /* the object of each entry */
+    struct slice ids[SQS_BATCH_MAX];     /* raw, with quotes */
+    struct sqs_error errors[SQS_BATCH_MAX];
+};
+
+/* Returns false and sets the error if the batch itself is invalid. */
+bool sqs_entries_read(const struct sqs_request *request, struct sqs_entries *out,
+                      struct sqs_error *error);
+/* Writes the reply. `write` appends the members of the successful entry `i`, each preceded by a
+ * comma, without braces; NULL: no members. */
+void sqs_entries_answer(const struct sqs_request *request, struct sqs_entries *entries,
+                        void (*write)(struct buffer *out, size_t i, void *ctx), void *ctx);
 
 #endif

@@ -1,10 +1,9 @@
 /* send: creates jobs from messages, single or in a batch. */
 #include "base/json_write.h"
 #include "base/text.h"
-#include "sqs/attribute.h"
-#include "sqs/entries.h"
-#include "sqs/message_id.h"
+#include "sqs/message.h"
 #include "sqs/messages.h"
+#include "sqs/request.h"
 #include "sqs/settings.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 
 #include "base/json_write.h"
 #include "base/text.h"
-#include "sqs/attribute.h"
+#include "sqs/message.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "base/vector.h"
 #include "beanstalk/command.h"
-#include "beanstalk/priority.h"
+#include "beanstalk/job_view.h"
 #include "cli/beanstalk_peer.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"

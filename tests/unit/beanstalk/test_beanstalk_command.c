@@ -1,6 +1,6 @@
 /* Lines of the protocol, and priorities: what they are read as, and what is refused. */
 #include "beanstalk/command.h"
-#include "beanstalk/priority.h"
+#include "beanstalk/job_view.h"
 #include "unit/claim.h"
 
 #include <setjmp.h>

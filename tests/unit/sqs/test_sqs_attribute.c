@@ -1,6 +1,5 @@
 /* Message attributes of SQS and ids of messages, against values that Python's own hashlib and uuid gave. */
-#include "sqs/attribute.h"
-#include "sqs/message_id.h"
+#include "sqs/message.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

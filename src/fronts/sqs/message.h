@@ -1,12 +1,44 @@
 /*
- * attribute: message attributes: validates them, stores them with the job as tarry's own metas,
- * selects them by name for a reply, and computes the digests that SDKs compare. Pure.
+ * message: the parts of a message: its id, its receipt handle and its attributes. Pure.
  */
-#ifndef TARRY_SQS_ATTRIBUTE_H
-#define TARRY_SQS_ATTRIBUTE_H
+#ifndef TARRY_SQS_MESSAGE_H
+#define TARRY_SQS_MESSAGE_H
 
-#include "job/job.h"
 #include "sqs/request.h"
+
+#include "base/slice.h"
+#include "job/job.h"
+
+/* ---- the id ---- */
+
+/*
+ * The id of a job is shown as a UUID, which SDKs parse. A ULID is shown as the same 128 bits;
+ * any other id as the UUID of version 5 of topic and id (RFC 4122, in a namespace of tarry). Pure.
+ */
+
+enum { SQS_MESSAGE_ID_BYTES = 36 };
+
+void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID_BYTES]);
+
+/* ---- the receipt handle ---- */
+
+/* The lease of a delivery, which proves that the caller received the message, and the id of its
+ * job. */
+struct sqs_handle { /* "LEASE~ID", or only LEASE, which cannot delete after the lease has ended */
+    struct slice lease, id;
+};
+
+/* Writes the handle as a JSON string. */
+void sqs_handle_write(const struct queue_job *taken, struct buffer *out);
+/* Parses a handle; slices point into the text. Returns false if the text is not a handle. */
+bool sqs_handle_read(struct slice text, struct sqs_handle *out);
+
+/* ---- attributes ---- */
+
+/*
+ * They are validated, stored with the job as tarry's own metas, and selected by name for a reply.
+ * SDKs compare their digests.
+ */
 
 enum { SQS_ATTRIBUTES_MAX = 10, SQS_ATTRIBUTES_BYTES_MAX = 3500, SQS_MD5_TEXT_BYTES = 32 };
 

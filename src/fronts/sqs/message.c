@@ -1,13 +1,111 @@
-#include "sqs/attribute.h"
+#include "sqs/message.h"
 
 #include "api/json_shape.h"
 #include "base/hex.h"
+#include "base/json_write.h"
 #include "base/text.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- the id ---- */
+
+enum { UUID_BYTES = 16, ULID_TEXT_BYTES = 26, VERSION = 5 };
+
+/* Reads a ULID: 26 digits of base 32 are 130 bits, of which the first two are 0. */
+static bool ulid_read(struct slice id, unsigned char out[UUID_BYTES])
+{
+    static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    unsigned __int128 value = 0;
+    if (id.len != ULID_TEXT_BYTES || id.at[0] > '7')
+        return false;
+    for (size_t i = 0; i < id.len; i++) {
+        const char *digit = id.at[i] ? strchr(digits, id.at[i]) : NULL;
+        if (!digit)
+            return false;
+        value = value << 5 | (unsigned)(digit - digits);
+    }
+    for (size_t i = UUID_BYTES; i-- > 0; value >>= 8)
+        out[i] = (unsigned char)value;
+    return true;
+}
+
+/* Computes the UUID of version 5. The namespace is 16 bytes unique to tarry. */
+static void hash_names(struct slice topic, struct slice id, unsigned char out[UUID_BYTES])
+{
+    static const unsigned char space[UUID_BYTES] = {0x5b, 0x1e, 0xd7, 0x3a, 0x90, 0x44, 0x4c, 0x21,
+                                                    0x8f, 0x0d, 0x74, 0x61, 0x72, 0x72, 0x79, 0x01};
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    if (context && EVP_DigestInit_ex(context, EVP_sha1(), NULL) &&
+        EVP_DigestUpdate(context, space, sizeof space) &&
+        EVP_DigestUpdate(context, topic.at, topic.len) && EVP_DigestUpdate(context, "", 1) &&
+        EVP_DigestUpdate(context, id.at, id.len))
+        (void)EVP_DigestFinal_ex(context, digest, NULL);
+    EVP_MD_CTX_free(context);
+    memcpy(out, digest, UUID_BYTES);
+    out[6] = (unsigned char)((out[6] & 0x0f) | VERSION << 4);
+    out[8] = (unsigned char)((out[8] & 0x3f) | 0x80);
+}
+
+void sqs_message_id(struct slice topic, struct slice id, char out[SQS_MESSAGE_ID_BYTES])
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[UUID_BYTES];
+    size_t at = 0;
+    if (!ulid_read(id, bytes))
+        hash_names(topic, id, bytes);
+    for (size_t i = 0; i < UUID_BYTES; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            out[at++] = '-';
+        out[at++] = hex[bytes[i] >> 4];
+        out[at++] = hex[bytes[i] & 15];
+    }
+}
+
+/* ---- the receipt handle ---- */
+
+enum { BYTES_MIN = 30, BYTES_MAX = 1024 };
+
+#define SIGN '~' /* between the parts: never escaped */
+
+void sqs_handle_write(const struct queue_job *taken, struct buffer *out)
+{
+    struct buffer text;
+    buffer_init(&text, QUEUE_LEASE_TEXT_BYTES_MAX + JOB_ID_BYTES_MAX + 1);
+    buffer_append_slice(&text, taken->lease);
+    buffer_append_byte(&text, SIGN);
+    buffer_append_slice(&text, taken->job.id);
+    json_write_string(out, buffer_slice(&text));
+    buffer_fini(&text);
+}
+
+/* Leases of all stores consist of letters, digits and separators. */
+static bool is_lease(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if ((!text_is_unreserved(text.at[i]) && text.at[i] != ':') || text.at[i] == SIGN)
+            return false;
+    return text.len >= BYTES_MIN && text.len <= QUEUE_LEASE_TEXT_BYTES_MAX;
+}
+
+bool sqs_handle_read(struct slice text, struct sqs_handle *out)
+{
+    const char *sign = memchr(text.at, SIGN, text.len);
+    *out = (struct sqs_handle){.lease = text};
+    if (text.len > BYTES_MAX)
+        return false;
+    if (!sign)
+        return is_lease(text);
+    out->lease.len = (size_t)(sign - text.at);
+    out->id = slice_make(sign + 1, (size_t)(text.at + text.len - sign - 1));
+    return is_lease(out->lease) && out->id.len;
+}
+
+/* ---- attributes ---- */
 
 enum { NAME_BYTES_MAX = 256, CHUNK_BYTES = 1024, CHUNKS_MAX = 8, TEXT = 1, BINARY = 2 };
 
