@@ -30,6 +30,11 @@ static inline void list_add_last(struct list *head, struct list *node)
     head->prev = node;
 }
 
+static inline void list_add_first(struct list *head, struct list *node)
+{
+    list_add_last(head->next, node);
+}
+
 /* Moves all nodes of `from` to `into`, in their order. The previous content of `into` is
  * dropped. */
 static inline void list_take_all(struct list *into, struct list *from)

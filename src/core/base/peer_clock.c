@@ -35,7 +35,11 @@ static void take_in(struct peer_clock *clock, struct range range, int64_t adjust
 {
     if (clock->is_behind)
         clock->forward_us = as_of_us;
-    clock->is_behind = false;
+    if (clock->is_ahead)
+        clock->back_us = as_of_us;
+    if (!clock->known)
+        clock->since_us = as_of_us;
+    clock->is_behind = clock->is_ahead = false;
     clock->known = true;
     clock->offset_min_us = range.min_us;
     clock->offset_max_us = range.max_us;
@@ -48,9 +52,22 @@ static int64_t taken_over_us(const struct peer_clock *clock, int64_t adjust_ms, 
 {
     if (adjust_ms == clock->adjust_ms)
         return 0;
+    if (adjust_ms < clock->adjust_ms && at_us - clock->since_us < PEER_CLOCK_FRESH_US)
+        return INT64_MAX;
     bool is_undone = clock->forward_us && at_us - clock->forward_us < PEER_CLOCK_YIELD_WITHIN_US;
     return is_undone && adjust_ms < clock->adjust_ms ? PEER_CLOCK_YIELD_US
                                                      : PEER_CLOCK_TAKEN_OVER_US;
+}
+
+/* Returns true if a clock that is ahead must be adopted, because other servers have undone the setting
+ * back several times. */
+static bool is_outvoted(struct peer_clock *clock, int64_t adjust_ms, int64_t at_us)
+{
+    if (clock->is_ahead) /* the same observation again */
+        return false;
+    bool is_recent = clock->back_us && at_us - clock->back_us < PEER_CLOCK_YIELD_WITHIN_US;
+    clock->undone = is_recent && adjust_ms > clock->adjust_ms ? clock->undone + 1 : 0;
+    return clock->undone >= PEER_CLOCK_UNDONE_MAX;
 }
 
 bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
@@ -69,9 +86,15 @@ bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_m
         take_in(clock, heard, adjust_ms, came_us);
         return true;
     }
+    if (ahead_us > PEER_CLOCK_AHEAD_US && is_outvoted(clock, adjust_ms, came_us)) {
+        clock->undone = 0;
+        take_in(clock, heard, adjust_ms, came_us);
+        return true;
+    }
     if (ahead_us > PEER_CLOCK_AHEAD_US || behind_us > PEER_CLOCK_BEHIND_US) {
         *apart_ms = ceil_ms(heard.max_us - known.max_us);
         clock->is_behind |= behind_us > 0;
+        clock->is_ahead |= ahead_us > 0;
         return false;
     }
     if (ahead_us > 0 || behind_us > 0) {

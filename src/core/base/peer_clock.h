@@ -34,7 +34,13 @@ enum {
      * and forth. */
     PEER_CLOCK_TAKEN_OVER_US = 50000,
     PEER_CLOCK_YIELD_US = 500000,
-    PEER_CLOCK_YIELD_WITHIN_US = 10000000
+    PEER_CLOCK_YIELD_WITHIN_US = 10000000,
+    /* A server that has known the clock for less than this time adopts any setting back by another
+     * server: it may have started on a clock that had just been set. */
+    PEER_CLOCK_FRESH_US = 30000000,
+    /* A server whose setting back was undone this often in a row adopts the clock: it stood still
+     * without noticing, since no machine's elapsed time runs ahead. */
+    PEER_CLOCK_UNDONE_MAX = 3
 };
 
 /* The range of peer time minus inner time at `as_of_us`, as narrowed by all replies so far. */
@@ -45,8 +51,12 @@ struct peer_clock {
     int64_t offset_min_us, offset_max_us;
     int64_t as_of_us;   /* inner time */
     int64_t adjust_ms;  /* the adjustment at that time */
+    int64_t since_us;   /* inner time of the first reply */
     bool is_behind;     /* the clock was found behind and has not been set forward yet */
+    bool is_ahead;      /* the clock was found ahead and has not been set back yet */
     int64_t forward_us; /* inner time at which it was last set forward */
+    int64_t back_us;    /* inner time at which it was last set back */
+    unsigned undone;    /* number of times in a row that the setting back was undone */
 };
 
 /*

@@ -1,5 +1,6 @@
 /* Backend with jobs in a SQL database, shared with other servers and with the users' own
  * transactions: one reactor. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
@@ -67,7 +68,19 @@ static void on_free(struct backend *backend)
     sql_free(backend->self);
 }
 
-enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, FLUSHED, REFUSED, UP };
+enum {
+    TURNS,
+    CALLS,
+    REPEATED,
+    RECONNECTS,
+    SETTLED,
+    FLUSHED,
+    REFUSED,
+    CLOCK_CORRECTIONS,
+    CLOCK_ADJUST,
+    CLOCK_STEPS,
+    UP
+};
 
 #define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
@@ -116,6 +129,26 @@ static const struct metric sql_metrics[] = {
                             "tarry writes: the log has the database's message, and `/v1/status` "
                             "names the problem for a minute.",
                  ON_SQL},
+    [CLOCK_CORRECTIONS] =
+        {.name = "tarry_sql_clock_corrections_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Times the database's clock deviated and was corrected.",
+         .meaning = "The database's clock was set, or is being slewed. Run NTP on the hosts of the "
+                    "database: runbook page *clock*.",
+         ON_SQL},
+    [CLOCK_ADJUST] = {.name = "tarry_sql_clock_adjust_seconds",
+                      .type = PROMETHEUS_GAUGE,
+                      .help = "Distance of the queue's time to the database's clock; negative: "
+                              "behind.",
+                      .meaning = "Other than 0: the database's clock was set. The value stays and "
+                                 "does no harm.",
+                      ON_SQL},
+    [CLOCK_STEPS] = {.name = "tarry_clock_steps_total",
+                     .type = PROMETHEUS_COUNTER,
+                     .help = "Steps of the database's clock by more than 100 ms.",
+                     .meaning = "Delays and leases do not follow them. Again and again: runbook "
+                                "page *clock*.",
+                     ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
             .help = "Whether the database can be reached.",
@@ -134,6 +167,11 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &sql_metrics[SETTLED], figures.settled);
     metric_write(page, &sql_metrics[FLUSHED], figures.flushed);
     metric_write(page, &sql_metrics[REFUSED], figures.refused);
+    struct clock_steps steps;
+    clock_steps(&steps);
+    metric_write(page, &sql_metrics[CLOCK_CORRECTIONS], figures.clock_corrections);
+    metric_write_time(page, &sql_metrics[CLOCK_ADJUST], figures.clock_adjust_ms, 1000);
+    metric_write(page, &sql_metrics[CLOCK_STEPS], steps.count);
     metric_write(page, &sql_metrics[UP], figures.is_up);
 }
 

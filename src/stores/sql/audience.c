@@ -59,7 +59,7 @@ bool sql_audience_is_there(const struct sql_audience *audience)
 }
 
 void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
-                       uint64_t lost)
+                       int64_t adjust_ms, uint64_t lost)
 {
     struct job_event event;
     if (!audience->kinds)
@@ -67,18 +67,20 @@ void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_
     if (lost)
         feed_lose(audience->desk, lost);
     while (lines.len && sql_event_take(&lines, &audience->error, &event)) {
-        event.at_ms = at_ms;
+        event.at_ms = at_ms - adjust_ms;
+        event.due_ms -= event.due_ms ? adjust_ms : 0;
+        event.lease_until_ms -= event.lease_until_ms ? adjust_ms : 0;
         if (feed_admit(audience->desk, event.kind, event.topic))
             feed_tell(audience->desk, &event);
     }
 }
 
-void sql_audience_hear(struct sql_audience *audience, struct slice message)
+void sql_audience_hear(struct sql_audience *audience, struct slice message, int64_t adjust_ms)
 {
     uint64_t at_ms, lost;
     if (sql_event_take_number(&message, ' ', &at_ms) &&
         sql_event_take_number(&message, '\n', &lost))
-        sql_audience_tell(audience, message, (int64_t)at_ms, lost);
+        sql_audience_tell(audience, message, (int64_t)at_ms, adjust_ms, lost);
 }
 
 void sql_audience_miss(struct sql_audience *audience)

@@ -97,7 +97,8 @@ bool sql_call_is_figures(const struct sql_call *call)
 bool sql_call_is_single(const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND)
-        return call->kind == SQL_CALL_LOOK || call->kind == SQL_CALL_UPKEEP;
+        return call->kind == SQL_CALL_LOOK || call->kind == SQL_CALL_UPKEEP ||
+               call->kind == SQL_CALL_CLOCK;
     return !sql_call_is_change(call);
 }
 

@@ -19,6 +19,7 @@ enum sql_call_kind {
     SQL_CALL_HEAR,   /* poll for events of other servers, for dialects that must poll */
     SQL_CALL_EXPIRE, /* end ttls */
     SQL_CALL_UPKEEP,
+    SQL_CALL_CLOCK, /* set the database's clock to continue as it ran */
     SQL_CALL_ADOPT,
     SQL_CALL_GOODBYE
 };

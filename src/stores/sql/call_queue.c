@@ -58,6 +58,7 @@ struct sql_call *sql_call_queue_add_own(struct sql_call_queue *queue, enum sql_c
     struct sql_call *call = sql_call_new(kind, NULL, (struct queue_reply_to){0});
     if (call)
         add_waiting(queue, call);
+    queue->has_clock = queue->has_clock || kind == SQL_CALL_CLOCK;
     return call;
 }
 
@@ -84,10 +85,26 @@ static int64_t retry_at(const struct sql_call_queue *queue, const struct sql_cal
     return call->retry_ms;
 }
 
+/* Moves the correction of the database's clock before the calls that it holds up. */
+static void move_clock_first(struct sql_call_queue *queue)
+{
+    if (!queue->has_clock)
+        return;
+    queue->has_clock = false;
+    for (struct list *at = queue->waiting.next; at != &queue->waiting; at = at->next)
+        if (list_entry(at, struct sql_call, list)->kind == SQL_CALL_CLOCK) {
+            queue->has_clock = true;
+            list_remove(at);
+            list_add_first(&queue->waiting, at);
+            return;
+        }
+}
+
 void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *turn)
 {
     size_t items = 0, bytes = 0;
     bool has_changes = false;
+    move_clock_first(queue);
     struct list *at = queue->waiting.next;
     while (at != &queue->waiting) {
         struct sql_call *call = list_entry(at, struct sql_call, list);

@@ -20,6 +20,7 @@ struct sql_call_queue {
     /* timeout for a command that waits for its transaction, or for an unreachable database */
     int64_t patience_ms;
     int64_t retry_at_ms; /* elapsed: a call that found its rows locked must not be sent before */
+    bool has_clock;      /* a correction of the clock may wait, which goes first */
 };
 
 void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms);

@@ -1,22 +1,37 @@
 /*
- * database_clock: an estimate of the database's time from the last reported time and the progress
- * of this server's inner clock since then.
+ * database_clock: what a server knows of the database's clock: its wall clock plus the adjustment in
+ * tarry.store (base/peer_clock.h). A transaction whose time disagrees is rolled back and repeated
+ * once the clock is corrected, so a clock that was set or slewed makes no job early.
+ *
+ * Times of the queue are times of that clock. Times for callers are those of the database's wall
+ * clock, without the adjustment.
  */
 #ifndef TARRY_SQL_DATABASE_CLOCK_H
 #define TARRY_SQL_DATABASE_CLOCK_H
 
-#include <stdint.h>
+#include "base/peer_clock.h"
 
 struct sql_clock {
-    int64_t noted_ms;  /* the last reported time of the database */
-    int64_t offset_us; /* the database's clock minus the inner clock, rounded down */
+    struct peer_clock peer;
+    bool is_apart;        /* a correction must be made */
+    int64_t seen_ms;      /* the adjustment of the last disagreeing time */
+    uint64_t corrections; /* number of times that the clock disagreed with what was known */
+    int64_t logged_ms;    /* elapsed: earliest time to log the next one */
 };
 
-/* Sets the clock from a greeting. */
-void sql_clock_set(struct sql_clock *clock, int64_t database_ms);
-/* Adjusts the clock to a time reported in a result. `seen_us` is the arrival by the inner clock; 0:
- * now. */
-void sql_clock_note(struct sql_clock *clock, int64_t database_ms, int64_t seen_us);
+/* Times that a transaction reported. */
+struct sql_times {
+    int64_t first_ms, last_ms; /* at its first and its last statement */
+    int64_t adjust_ms;         /* the adjustment at the last one */
+    int64_t sent_us, came_us;  /* inner clock: before the first one, after the last one */
+};
+
+/* Takes in the times of a transaction. Returns false if they disagree with what is known: the
+ * transaction must be rolled back. If the clock must be corrected, `is_apart` is then set. */
+bool sql_clock_hear(struct sql_clock *clock, const struct sql_times *times);
+/* Computes the earliest and the latest time that the clock can show now, if it keeps its rate. */
+void sql_clock_window(const struct sql_clock *clock, int64_t *earliest_ms, int64_t *latest_ms);
+/* Returns the database's time, rounded down. */
 int64_t sql_clock_ms(const struct sql_clock *clock);
 /* Converts a database time to the inner clock. INT64_MAX stays unchanged. */
 int64_t sql_clock_inner_us(const struct sql_clock *clock, int64_t database_ms);

@@ -18,6 +18,7 @@
 #include "base/mac.h"
 #include "base/slice.h"
 #include "sql/client.h"
+#include "sql/database_clock.h"
 #include "sql/effect.h"
 #include "sql/topic.h"
 
@@ -62,7 +63,11 @@ struct sql_context {
     /* the database's time as of the last result; steps of one transaction differ by little */
     int64_t now_ms;
     int64_t now_seen_us; /* inner clock: arrival of now_ms; 0: with the end of the first part */
-    bool by_sql;         /* a job was found that a user's transaction pushed */
+    int64_t first_ms;    /* the database's time at the start of the transaction; 0: as now_ms */
+    int64_t adjust_ms;   /* the adjustment of the database's clock at now_ms */
+    bool has_time;       /* the transaction has reported its time */
+    struct sql_clock clock;
+    bool by_sql; /* a job was found that a user's transaction pushed */
     struct sql_topics topics;
     struct sql_topic_plan plan;
     struct sql_effects effects;
@@ -109,11 +114,11 @@ struct sql_wish {
 struct sql_greeting {
     struct sql_link *link;
     int64_t server;
-    int64_t ticket;     /* last number under which this server's transactions were committed */
-    int64_t ticket_ms;  /* time of that commit, by the database's clock; 0: unknown */
-    int64_t now_ms;     /* the database's clock */
-    int64_t moved_ms;   /* correction applied to the clock of another machine */
-    int64_t connection; /* number among the server's connections, if the database counts them */
+    int64_t ticket;         /* last number under which this server's transactions were committed */
+    int64_t ticket_ms;      /* time of that commit, by the database's clock; 0: unknown */
+    struct sql_times times; /* of the database's clock */
+    int64_t moved_ms;       /* correction applied to the clock of another machine */
+    int64_t connection;     /* number among the server's connections, if the database counts them */
     size_t packet_bytes_max; /* limit of the database for a packet, if it has one */
     struct mac_key key;
     char name[SQL_NAME_BYTES];

@@ -29,6 +29,14 @@ static bool is_unknown(struct slice machine)
     return machine.len == 0 || slice_is(machine, "0");
 }
 
+/* Notes the database's time, which was requested at times.sent_us. */
+static void note_times(struct sql_greeting *out, int64_t now_ms, int64_t adjust_ms)
+{
+    out->times.came_us = clock_inner_us();
+    out->times.first_ms = out->times.last_ms = now_ms;
+    out->times.adjust_ms = adjust_ms;
+}
+
 /* Adjusts the database's clock to this server's record of its progress. The record was taken before
  * the new clock was read, so the result is late rather than early, and no job is delivered early. */
 static bool keep_time(struct sql_client *client, const struct sql_rows *hello, int64_t expected_ms,
@@ -37,15 +45,16 @@ static bool keep_time(struct sql_client *client, const struct sql_rows *hello, i
     struct slice machine = sql_rows_text(hello, 0, MACHINE), known = sql_rows_text(hello, 0, KNOWN);
     struct sql_rows row;
     /* no clock to keep if this is the first of all servers */
-    int64_t moved_ms = expected_ms && !is_unknown(known) ? expected_ms - out->now_ms : 0;
+    int64_t moved_ms = expected_ms && !is_unknown(known) ? expected_ms - out->times.last_ms : 0;
     if (slice_equals(machine, known) || is_unknown(machine))
         return true;
     const struct sql_args args = {3,
                                   {sql_arg_text(machine.at), sql_arg_text(known.at),
                                    sql_arg_number(sql_rows_number(hello, 0, ADJUST) + moved_ms)}};
+    out->times.sent_us = clock_inner_us();
     if (!ask(client, out, client->dialect->questions->keep_time, &args, &row))
         return false;
-    out->now_ms = sql_rows_number(&row, 0, 0);
+    note_times(out, sql_rows_number(&row, 0, 0), sql_rows_number(&row, 0, 2));
     out->moved_ms = sql_rows_number(&row, 0, 1) ? moved_ms : 0;
     sql_rows_fini(&row);
     return true;
@@ -67,11 +76,12 @@ static bool introduce(struct sql_client *client, const struct sql_wish *wish,
     const struct sql_args args = {1, {sql_arg_number(wish->server)}};
     int64_t expected_ms = wish->knows_time ? (clock_inner_us() + wish->offset_us) / 1000 : 0;
     struct sql_rows row;
+    out->times.sent_us = clock_inner_us();
     if (!ask(client, out, client->dialect->questions->hello, &args, &row))
         return false;
     struct slice key = sql_rows_text(&row, 0, KEY), name = sql_rows_text(&row, 0, NAME);
     out->server = sql_rows_number(&row, 0, SERVER);
-    out->now_ms = sql_rows_number(&row, 0, NOW);
+    note_times(out, sql_rows_number(&row, 0, NOW), sql_rows_number(&row, 0, ADJUST));
     (void)snprintf(out->name, sizeof out->name, "%.*s", (int)name.len, name.at ? name.at : "");
     if (key.len == sizeof out->key)
         memcpy(&out->key, key.at, sizeof out->key);

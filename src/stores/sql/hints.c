@@ -124,7 +124,7 @@ void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news)
     if (news->misses_events)
         sql_audience_miss(&hints->audience);
     if (news->events.len)
-        sql_audience_hear(&hints->audience, news->events);
+        sql_audience_hear(&hints->audience, news->events, hints->context->adjust_ms);
     if (!news->name[0])
         return;
     struct slice name = slice_of(news->name);
@@ -153,5 +153,5 @@ void sql_hints_believe_effects(struct sql_hints *hints)
         sql_hints_hear(hints, &effects->news.at[i]);
     if (!effects->events_return)
         sql_audience_tell(&hints->audience, buffer_slice(&effects->events), hints->context->now_ms,
-                          effects->events_lost);
+                          hints->context->adjust_ms, effects->events_lost);
 }

@@ -12,7 +12,6 @@
 
 #include "sql/audience.h"
 #include "sql/call.h"
-#include "sql/database_clock.h"
 #include "sql/dialect.h"
 #include "sql/hold.h"
 
@@ -21,8 +20,7 @@ struct sql_hints {
     struct queue *queue;         /* notified of ready topics and of events */
     struct sql_audience audience;
     struct sql_watched leases;
-    struct sql_clock clock; /* the database's clock */
-    int64_t expire_ms;      /* end of the first ttl; INT64_MAX: no ttl */
+    int64_t expire_ms; /* end of the first ttl; INT64_MAX: no ttl */
 };
 
 void sql_hints_init(struct sql_hints *hints, struct sql_context *context, struct queue *queue,

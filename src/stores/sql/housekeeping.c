@@ -26,7 +26,7 @@ void sql_housekeeping_connected(struct sql_housekeeping *keeping)
 
 static int64_t database_ms(const struct sql_housekeeping *keeping)
 {
-    return sql_clock_ms(&keeping->hints->clock);
+    return sql_clock_ms(&keeping->hints->context->clock);
 }
 
 static struct sql_topic_plan *plan_of(const struct sql_housekeeping *keeping)
@@ -97,6 +97,18 @@ static bool is_to_hear(const struct sql_housekeeping *keeping)
     return sql_audience_is_looking(&keeping->hints->audience) && !keeping->hear_under_way;
 }
 
+/* Corrects the database's clock, before all other calls. */
+static void set_clock(struct sql_housekeeping *keeping)
+{
+    struct sql_call *call = keeping->hints->context->clock.is_apart && !keeping->clock_under_way
+                                ? sql_call_queue_add_own(keeping->calls, SQL_CALL_CLOCK)
+                                : NULL;
+    if (!call)
+        return;
+    call->alone = true;
+    keeping->clock_under_way = true;
+}
+
 static void hear_others(struct sql_housekeeping *keeping)
 {
     if (!is_to_hear(keeping) || clock_boot_ms() < keeping->hear_ms)
@@ -110,6 +122,7 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news)
     int64_t now_ms = database_ms(keeping);
     if (is_news && !keeping->upkeep_under_way && !keeping->upkeep_failed)
         keeping->upkeep_ms = 0;
+    set_clock(keeping);
     keep_up(keeping);
     end_leases(keeping, now_ms);
     if (!keeping->expire_under_way && keeping->hints->expire_ms <= now_ms)
@@ -147,7 +160,7 @@ static int64_t next_ms(const struct sql_housekeeping *keeping)
 
 int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
 {
-    int64_t next = sql_clock_inner_us(&keeping->hints->clock, next_ms(keeping));
+    int64_t next = sql_clock_inner_us(&keeping->hints->context->clock, next_ms(keeping));
     if (keeping->upkeep_ms * 1000 < next)
         next = keeping->upkeep_ms * 1000;
     int64_t look_us = clock_inner_us() + (keeping->look_ms - clock_boot_ms()) * 1000;
@@ -224,6 +237,9 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         keeping->upkeep_failed = !is_good; /* the next upkeep keeps its schedule */
         if (is_good)
             upkeep_is_done(keeping, call);
+        break;
+    case SQL_CALL_CLOCK:
+        keeping->clock_under_way = false;
         break;
     case SQL_CALL_GOODBYE:
         keeping->has_left = true;

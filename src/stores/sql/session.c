@@ -8,6 +8,7 @@
 #include "sql/hints.h"
 #include "sql/housekeeping.h"
 #include "sql/transaction.h"
+#include "sql/wall.h"
 
 #include <stdlib.h>
 
@@ -48,6 +49,8 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
         sql_call_queue_refuse(&session->calls, call, command->status);
     else if (session->stopping)
         sql_call_queue_refuse(&session->calls, call, QUEUE_STOPPING);
+    else
+        sql_wall_read(call->command, session->context.adjust_ms);
     reactor_turn_again(session->reactor);
 }
 
@@ -94,8 +97,9 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     session->greeting = *greeting;
     session->context.key = greeting->key;
     session->context.server = greeting->server;
-    session->context.now_ms = greeting->now_ms;
-    sql_clock_set(&session->hints.clock, greeting->now_ms);
+    session->context.now_ms = greeting->times.last_ms;
+    session->context.adjust_ms = greeting->times.adjust_ms;
+    (void)sql_clock_hear(&session->context.clock, &greeting->times); /* corrected by housekeeping */
     sql_housekeeping_connected(&session->housekeeping);
     return true;
 }
@@ -145,10 +149,11 @@ static void while_down(struct sql_session *session)
     sql_call_queue_refuse_late(&session->calls, &session->turn.calls);
     sql_call_queue_refuse_late(&session->calls, &session->connection.flush.calls);
     if (!session->ended)
-        sql_connector_try(&session->connector,
-                          &(struct sql_wish){.server = session->context.server,
-                                             .knows_time = true,
-                                             .offset_us = session->hints.clock.offset_us});
+        sql_connector_try(
+            &session->connector,
+            &(struct sql_wish){.server = session->context.server,
+                               .knows_time = true,
+                               .offset_us = session->context.clock.peer.offset_min_us});
 }
 
 /* ---- end of each loop iteration ---- */
@@ -300,6 +305,8 @@ void sql_session_figures(const struct sql_session *session, struct sql_session_f
                                         .settled = figures->settled,
                                         .flushed = figures->flushed,
                                         .refused = figures->refused,
+                                        .clock_corrections = session->context.clock.corrections,
+                                        .clock_adjust_ms = session->context.clock.peer.adjust_ms,
                                         .waiting = session->calls.commands,
                                         .is_up = session->turn.phase != SQL_PHASE_DOWN,
                                         .is_full = figures->is_full};

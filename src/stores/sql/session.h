@@ -29,7 +29,8 @@ struct sql_session_options {
 };
 
 struct sql_session_figures {
-    uint64_t turns, calls, repeated, reconnects, settled, flushed, refused;
+    uint64_t turns, calls, repeated, reconnects, settled, flushed, refused, clock_corrections;
+    int64_t clock_adjust_ms;
     int64_t waiting; /* calls without a reply */
     bool is_up, is_full;
 };

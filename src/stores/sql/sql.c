@@ -166,6 +166,8 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .settled = figures.settled,
                                 .flushed = figures.flushed,
                                 .refused = figures.refused,
+                                .clock_corrections = figures.clock_corrections,
+                                .clock_adjust_ms = figures.clock_adjust_ms,
                                 .waiting = figures.waiting,
                                 .is_up = figures.is_up};
 }

@@ -45,7 +45,9 @@ struct sql_figures {
     uint64_t settled; /* commits whose outcome had to be determined after a lost connection */
     uint64_t flushed; /* transactions that were made durable while others continued */
     uint64_t refused; /* calls that the database refused */
-    int64_t waiting;  /* calls without a reply */
+    uint64_t clock_corrections;
+    int64_t clock_adjust_ms; /* the queue's time minus the database's clock */
+    int64_t waiting;         /* calls without a reply */
     bool is_up;
 };
 

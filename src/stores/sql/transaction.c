@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/trouble.h"
+#include "sql/wall.h"
 
 #include <stdio.h>
 
@@ -33,7 +34,7 @@ static bool has_durable(const struct list *calls)
 static bool is_due_soon(const struct sql_transaction *turn, const struct queue_push *push)
 {
     enum { SOON_MS = 5000 };
-    int64_t now_ms = sql_clock_ms(&turn->housekeeping->hints->clock);
+    int64_t now_ms = sql_clock_ms(&turn->context->clock);
     return sql_call_due_ms(now_ms, &push->when) - now_ms < SOON_MS;
 }
 
@@ -122,6 +123,9 @@ void sql_transaction_begin(struct sql_transaction *turn)
     turn->figures.turns++;
     turn->figures.flushed += turn->is_flushed;
     turn->is_whole = turn->commit_sent = may_be_whole(turn);
+    turn->is_apart = turn->context->has_time = false;
+    turn->context->first_ms = turn->context->now_seen_us = 0;
+    turn->sent_us = clock_inner_us();
     part_begin(turn, SQL_PHASE_CALLS);
 }
 
@@ -166,6 +170,8 @@ static void committed(struct sql_transaction *turn)
         list_remove(&call->list);
         call->affected += call->step_affected;
         call->ticket = turn->ticket;
+        if (!call->has_more)
+            sql_wall_write(call, turn->context->adjust_ms);
         if (turn->is_flushed && sql_call_is_durable(call))
             sql_flush_add(turn->flush, call);
         else
@@ -253,7 +259,9 @@ static void rolled_back(struct sql_transaction *turn)
     if (turn->is_retry)
         sql_call_queue_note_retry(turn->queue, clock_boot_ms() - turn->begun_ms);
     reactor_turn_again(turn->connection->reactor);
-    if (turn->fault.kind == SQL_FAULT_GONE) {
+    if (turn->is_apart) {
+        requeue(turn, false);
+    } else if (turn->fault.kind == SQL_FAULT_GONE) {
         requeue(turn, false);
         turn->connection->is_lost = true;
     } else if (call->list.next != &turn->calls) {
@@ -267,6 +275,21 @@ static void rolled_back(struct sql_transaction *turn)
 
 /* ---- end of a part ---- */
 
+/* Checks the time of the transaction's statements. */
+static bool is_in_time(struct sql_transaction *turn)
+{
+    struct sql_context *context = turn->context;
+    struct sql_times times = {.first_ms = context->first_ms ? context->first_ms : context->now_ms,
+                              .last_ms = context->now_ms,
+                              .adjust_ms = context->adjust_ms,
+                              .sent_us = turn->sent_us,
+                              .came_us = context->now_seen_us};
+    if (!times.came_us)
+        times.came_us = clock_inner_us();
+    return !context->has_time || sql_clock_hear(&context->clock, &times) ||
+           sql_call_first(&turn->calls)->kind == SQL_CALL_CLOCK;
+}
+
 static void calls_over(struct sql_transaction *turn, bool is_good)
 {
     struct sql_context *context = turn->context;
@@ -276,7 +299,11 @@ static void calls_over(struct sql_transaction *turn, bool is_good)
         return;
     }
     turn->is_whole = turn->is_whole && context->link->is_committed;
-    sql_clock_note(&turn->housekeeping->hints->clock, context->now_ms, context->now_seen_us);
+    if (!is_in_time(turn) && !turn->is_whole) {
+        turn->is_apart = true;
+        part_begin(turn, SQL_PHASE_ROLLBACK);
+        return;
+    }
     if (turn->is_single || turn->is_whole) {
         committed(turn);
         return;

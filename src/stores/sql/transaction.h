@@ -52,9 +52,11 @@ struct sql_transaction {
     bool is_single;   /* the transaction consists of the first part only */
     bool is_whole;    /* committed with the first part if each of its pushes creates a job */
     bool is_retry;    /* retries a call that found its rows locked; waits only briefly for locks */
+    bool is_apart;    /* the time of the transaction was wrong */
     bool commit_sent; /* the outcome of the commit is unknown */
     int64_t begun_ms; /* elapsed time */
     int64_t part_begun_ms;
+    int64_t sent_us; /* inner clock: the first part */
     int64_t commit_begun_us;
     struct sql_fault fault; /* the first fault */
     struct sql_transaction_figures figures;

@@ -2,18 +2,17 @@
 
 import signal
 import statistics
-import threading
 import time
 
 import pytest
 import state
+from clock_steps import Load, late_ms, show
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import RedisServer
 from redis_serving import metric
 from server import eventually, freeze
 
 HOUR_MS = 3_600_000
-LOAD_MS = 5
 
 
 @pytest.fixture(scope="module")
@@ -29,59 +28,6 @@ def world(library, tmp_path, start_server):
         servers = [start_server("--store", redis.url, "--shards", "2", env=FakeClock(tmp_path / f"{shift_ms}.clock", shift_ms).env(library))
                    for shift_ms in (HOUR_MS, -HOUR_MS)]
         yield redis, clock, servers
-
-
-class Load(threading.Thread):
-    """Continuous calls on all shards; no call may fail."""
-
-    def __init__(self, server):
-        super().__init__(daemon=True)
-        self.client, self.ends, self.calls = server.client(), threading.Event(), 0
-        self.start()
-
-    def run(self):
-        while not self.ends.wait(LOAD_MS / 1000):
-            self.client.push("load", f"job-{self.calls % 50}", delay="100ms")
-            for job in self.client.take("load", max=10):
-                self.client.ack(job["lease"])
-            self.calls += 1
-
-    def stop(self):
-        self.ends.set()
-        self.join(10)
-        assert self.calls > 10
-
-
-class Taker(threading.Thread):
-    """Takes and acks all of a topic; when each job came."""
-
-    def __init__(self, server, topic, count):
-        super().__init__(daemon=True)
-        self.client, self.topic, self.count, self.came = server.client(60), topic, count, {}
-        self.start()
-
-    def run(self):
-        while len(self.came) < self.count:
-            for job in self.client.take(self.topic, max=1, wait="20s"):
-                self.came[job["id"]] = time.monotonic()
-                self.client.ack(job["lease"])
-
-
-def late_ms(servers, during, delays_ms, topic="t"):
-    """Jobs pushed through one server after the other, taken through the other one; `during` happens meanwhile. Sorted ms after what was asked for."""
-    clients = [server.client() for server in servers]
-    taker, began = Taker(servers[-1], topic, len(delays_ms)), {}
-    for number, delay in enumerate(delays_ms):
-        began[f"job-{number}"] = (time.monotonic(), delay)
-        clients[number % len(clients)].push(topic, f"job-{number}", delay=delay)
-    during()
-    taker.join(30)
-    assert len(taker.came) == len(delays_ms)
-    return sorted((taker.came[ident] - at) * 1000 - delay for ident, (at, delay) in began.items())
-
-
-def show(what, late):
-    print(f"{what}: first {late[0]:.2f} ms, p50 {statistics.median(late):.2f} ms, last {late[-1]:.2f} ms")
 
 
 @pytest.mark.parametrize("step_ms", [100, 300, 450, -450, HOUR_MS])

@@ -153,6 +153,48 @@ CLAIM(two_servers_that_disagree_come_to_rest)
     assert_in_range(-adjust_ms, 298, 306);
 }
 
+/* The server that lost time sets the clock back, the other sets it forward: the first one gives in. */
+CLAIM(servers_that_disagree_by_seconds_come_to_rest)
+{
+    struct peer_clock slow = {0}, good = {0};
+    int64_t apart_ms, adjust_ms = 0, changes = 0;
+    assert_true(peer_clock_hear(&slow, 50000, 0, 0, 200, &apart_ms));
+    assert_true(peer_clock_hear(&good, 50000, 0, 0, 200, &apart_ms));
+    for (int64_t i = 100; i < 400; i++) {
+        int64_t at_us = i * 300000, raw_ms = 50000 + i * 300;
+        /* It lost 7 s. */
+        while (!peer_clock_hear(&slow, raw_ms + adjust_ms, adjust_ms, at_us - 7000000,
+                                at_us - 6999800, &apart_ms) &&
+               changes++ < 100)
+            adjust_ms -= apart_ms;
+        while (
+            !peer_clock_hear(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200, &apart_ms) &&
+            changes++ < 100)
+            adjust_ms -= apart_ms;
+    }
+    assert_in_range(changes, 1, 10);
+    assert_in_range(adjust_ms + 10, 0, 20); /* within the drift */
+}
+
+/* It started on a clock that had just been set, which another server corrects. */
+CLAIM(a_new_server_adopts_a_setting_back)
+{
+    struct peer_clock fresh = {0}, known = {0};
+    int64_t apart_ms;
+    assert_true(peer_clock_hear(&known, 50000, 0, 0, 200, &apart_ms));
+    assert_true(
+        peer_clock_hear(&fresh, 3691000, 0, 41 * second_us, 41 * second_us + 200, &apart_ms));
+    assert_false(
+        peer_clock_hear(&known, 3691000, 0, 41 * second_us, 41 * second_us + 200, &apart_ms));
+    assert_true(
+        peer_clock_hear(&fresh, 92000, -3600000, 42 * second_us, 42 * second_us + 200, &apart_ms));
+    /* But not a later one, and none forward. */
+    assert_false(
+        peer_clock_hear(&fresh, 3694000, 0, 44 * second_us, 44 * second_us + 200, &apart_ms));
+    assert_false(
+        peer_clock_hear(&fresh, 85000, -3660000, 95 * second_us, 95 * second_us + 200, &apart_ms));
+}
+
 /* A server that stood still for five seconds has read its clock before or after that. */
 CLAIM(a_delayed_answer_is_not_a_clock_jump)
 {

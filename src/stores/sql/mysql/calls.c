@@ -536,7 +536,8 @@ static void append_forecast(struct mysql_link *link, struct sql_call *call)
     }
     call->forecast->from_ms = call->command->forecast.from_ms;
     struct slice name = call->command->forecast.topic;
-    long long now = (long long)link->now_ms, from = (long long)call->forecast->from_ms;
+    long long now = (long long)link->now_ms, adjust = (long long)link->context->adjust_ms;
+    long long wall = (long long)call->forecast->from_ms, from = wall + adjust;
     if (name.len) {
         const struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
         if (!topic || !topic->number) {
@@ -550,7 +551,7 @@ static void append_forecast(struct mysql_link *link, struct sql_call *call)
                          "%d+LEAST(%d,(j.due-%lld) DIV %lld))),COUNT(*) FROM tarry.topic t "
                          "STRAIGHT_JOIN tarry.job j ON j.topic=t.topic AND j.state=1 WHERE ",
                          now, FORECAST_READY, from + HOUR_MS, from, (long long)MINUTE_MS,
-                         FORECAST_HOUR, FORECAST_HOURS, from / HOUR_MS * HOUR_MS,
+                         FORECAST_HOUR, FORECAST_HOURS, wall / HOUR_MS * HOUR_MS + adjust,
                          (long long)HOUR_MS);
     if (name.len) {
         buffer_append_text(out, "t.name=");
@@ -615,6 +616,19 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     }
 }
 
+/* Sets the queue's time to what it would be if the database's clock had kept its rate. */
+static void append_set_clock(struct mysql_link *link)
+{
+    const struct sql_clock *clock = &link->context->clock;
+    int64_t earliest_ms, latest_ms;
+    sql_clock_window(clock, &earliest_ms, &latest_ms);
+    buffer_append_format(mysql_statement(link, NULL),
+                         "UPDATE tarry.store SET adjust_ms=%lld-(UNIX_TIMESTAMP()*1000+"
+                         "TIMESTAMPDIFF(MICROSECOND,NOW(),SYSDATE(3)) DIV 1000) WHERE one=1 AND "
+                         "adjust_ms=%lld",
+                         (long long)latest_ms, (long long)clock->seen_ms);
+}
+
 static void append_call(struct mysql_link *link, struct sql_call *call)
 {
     long long server = (long long)link->context->server;
@@ -632,6 +646,9 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
     case SQL_CALL_UPKEEP:
         buffer_append_format(procedure_of(link, call, read_upkeep),
                              "CALL tarry.server_upkeep(%lld,%d)", server, call->listens);
+        break;
+    case SQL_CALL_CLOCK:
+        append_set_clock(link);
         break;
     case SQL_CALL_ADOPT:
         buffer_append_format(procedure_of(link, call, read_adopt), "CALL tarry.server_adopt(%lld)",

@@ -222,7 +222,7 @@ BEGIN
   IF v_is_first THEN
     CALL tarry.server_leap();
   END IF;
-  SELECT tarry.now_ms(), v_is_first;
+  SELECT tarry.now_ms(), v_is_first, adjust_ms FROM tarry.store WHERE one = 1;
 END//
 
 DROP PROCEDURE IF EXISTS tarry.server_leap//
@@ -476,13 +476,16 @@ END//
 -- The due of a call; neither: now.
 DROP PROCEDURE IF EXISTS tarry.due_of//
 CREATE PROCEDURE tarry.due_of(IN p_now BIGINT, IN p_delay_ms BIGINT, IN p_at_ms BIGINT, OUT p_due BIGINT)
-NO SQL SQL SECURITY DEFINER
+READS SQL DATA SQL SECURITY DEFINER
 BEGIN
   IF p_delay_ms IS NOT NULL AND p_at_ms IS NOT NULL THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'both delay_ms and at_ms are given, give one';
   END IF;
   IF p_delay_ms < 0 OR p_delay_ms > 315619200000 THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'delay_ms is not between 0 and 10 years';
+  END IF;
+  IF p_at_ms IS NOT NULL THEN
+    SET p_at_ms = p_at_ms + (SELECT adjust_ms FROM tarry.store WHERE one = 1);
   END IF;
   IF p_at_ms - p_now > 315619200000 THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'at_ms is more than 10 years away';
@@ -702,7 +705,7 @@ READS SQL DATA SQL SECURITY DEFINER
 BEGIN
   CALL tarry.may(p_topic);
   SELECT CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased'
-      WHEN j.state = 4 THEN 'dead' END AS state, FROM_UNIXTIME(j.due / 1000) AS due, j.attempt, j.priority, j.body
+      WHEN j.state = 4 THEN 'dead' END AS state, FROM_UNIXTIME((j.due - (SELECT adjust_ms FROM tarry.store WHERE one = 1)) / 1000) AS due, j.attempt, j.priority, j.body
     FROM (SELECT 1) one LEFT JOIN (tarry.job j JOIN tarry.topic t ON t.topic = j.topic) ON t.name = p_topic AND j.id = p_id;
 END//
 
@@ -733,8 +736,8 @@ DELIMITER ;
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.jobs AS
   SELECT t.name AS topic, j.id,
     CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased' ELSE 'dead' END AS state,
-    FROM_UNIXTIME(j.due / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
-  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+    FROM_UNIXTIME((j.due - s.adjust_ms) / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic JOIN tarry.store s ON s.one = 1 WHERE t.name IS NOT NULL;
 
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.topics AS
   SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > tarry.now_ms()) AS paused,
@@ -749,9 +752,9 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.topics AS
   WHERE t.name IS NOT NULL;
 
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.job_history AS
-  SELECT t.name AS topic, h.id, FROM_UNIXTIME(h.at / 1000) AS at, h.event, h.attempt, FROM_UNIXTIME(h.started / 1000) AS started,
+  SELECT t.name AS topic, h.id, FROM_UNIXTIME((h.at - s.adjust_ms) / 1000) AS at, h.event, h.attempt, FROM_UNIXTIME((h.started - s.adjust_ms) / 1000) AS started,
     CONVERT(h.consumer USING utf8mb4) AS consumer, CONVERT(h.error USING utf8mb4) AS error, h.n AS number
-  FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic
+  FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic JOIN tarry.store s ON s.one = 1
   WHERE t.name IS NOT NULL AND h.at >= tarry.now_ms() - t.history;
 
 -- A view for mykit-delay's reports: status 1 waits, 2 is due or handed out, 3 done, 4 ended undone, 6 dead. A finished job is read from
@@ -759,8 +762,8 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.job_history AS
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.mykit_delay_queue_job AS
   SELECT j.id, NULL AS bizkey, t.name AS topic, NULL AS subtopic, NULL AS delay, NULL AS create_time, j.body,
     CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 1 ELSE 2 END AS status,
-    COALESCE(j.ttl, NULLIF(t.ttl, 0)) DIV 1000 AS ttl, FROM_UNIXTIME(GREATEST(j.taken, j.due) / 1000) AS update_time
-  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL
+    COALESCE(j.ttl, NULLIF(t.ttl, 0)) DIV 1000 AS ttl, FROM_UNIXTIME((GREATEST(j.taken, j.due) - s.adjust_ms) / 1000) AS update_time
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic JOIN tarry.store s ON s.one = 1 WHERE t.name IS NOT NULL
   UNION ALL
   SELECT h.id, NULL, h.topic, NULL, NULL, NULL, NULL, IF(h.event = 'acked', 3, 4), NULL, h.at
   FROM (SELECT id, topic, event, at, ROW_NUMBER() OVER (PARTITION BY topic, id ORDER BY number DESC) AS newest FROM tarry.job_history

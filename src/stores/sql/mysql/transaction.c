@@ -19,6 +19,8 @@ static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYS
     (void)step;
     link->now_ms = row ? mysql_number(row[0]) : 0;
     link->context->now_ms = link->now_ms;
+    link->context->adjust_ms = row ? mysql_number(row[1]) : 0;
+    link->context->has_time = row != NULL;
     link->context->now_seen_us = clock_inner_us();
     return true;
 }
@@ -36,8 +38,10 @@ static bool read_ticket(struct mysql_link *link, const struct mysql_step *step, 
 static void append_begin(struct mysql_link *link)
 {
     buffer_append_text(mysql_statement(link, NULL), "START TRANSACTION");
-    buffer_append_text(mysql_statement(link, NULL), "SET @tarry_now=tarry.now_ms()");
-    buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now");
+    buffer_append_text(mysql_statement(link, NULL),
+                       "SELECT tarry.now_ms(),adjust_ms INTO @tarry_now,@tarry_adjust FROM "
+                       "tarry.store WHERE one=1");
+    buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now,@tarry_adjust");
     if (!link->transaction.turn.ticket)
         return;
     buffer_append_format(mysql_statement(link, read_ticket),

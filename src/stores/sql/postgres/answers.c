@@ -711,6 +711,14 @@ static void report_failed_part(struct slice message)
               LOG_TEXT("store", "postgres"), LOG_TEXT("message", text));
 }
 
+/* Notes the time that a statement reported in these columns. */
+static void note_time(struct postgres_link *link, const PGresult *result, int now, int adjust)
+{
+    link->context->now_ms = postgres_row_number(result, 0, now);
+    link->context->adjust_ms = postgres_row_number(result, 0, adjust);
+    link->context->has_time = true;
+}
+
 static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result)
 {
@@ -754,11 +762,14 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         call->next_expire_ms =
             postgres_row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
         call->mark = postgres_row_number(result, 0, 3);
-        link->context->now_ms = postgres_row_number(result, 0, 4);
+        note_time(link, result, 4, 7);
         call->is_heard = postgres_row_flag(result, 0, 5);
         call->part_failed = !postgres_row_is_null(result, 0, 6);
         if (call->part_failed)
             report_failed_part(postgres_row_text(result, 0, 6));
+        return true;
+    case POSTGRES_SET_CLOCK:
+        note_time(link, result, 0, 1);
         return true;
     case POSTGRES_ADOPT:
         read_adopt(link, result);

@@ -67,6 +67,15 @@ static bool send_batch(struct postgres_link *link, struct postgres_batch *batch,
     return send_items(link, batch, statement, &params);
 }
 
+/* Adds the earliest and the latest time that the database's clock can show now. */
+static void add_window(const struct postgres_link *link, struct postgres_params *params)
+{
+    int64_t earliest_ms, latest_ms;
+    sql_clock_window(&link->context->clock, &earliest_ms, &latest_ms);
+    postgres_params_number(params, earliest_ms);
+    postgres_params_number(params, latest_ms);
+}
+
 /* Sends the open batch of pushes. `ticket`: as a transaction of its own; 0: as part of the current
  * transaction. */
 static bool send_pushes(struct postgres_link *link, int64_t ticket)
@@ -86,6 +95,7 @@ static bool send_pushes(struct postgres_link *link, int64_t ticket)
     else
         postgres_params_null(&params);
     postgres_params_number(&params, link->number);
+    add_window(link, &params);
     return send_items(link, &link->pushes, POSTGRES_PUSHES, &params);
 }
 
@@ -671,6 +681,25 @@ static bool send_flagged(struct sql_call *call, struct postgres_link *link,
     return send(call, link, statement, &params);
 }
 
+static bool send_upkeep(struct sql_call *call, struct postgres_link *link)
+{
+    struct postgres_params params = {0};
+    postgres_params_number(&params, link->context->server);
+    postgres_params_flag(&params, call->listens);
+    add_window(link, &params);
+    return send(call, link, POSTGRES_UPKEEP, &params);
+}
+
+static bool send_set_clock(struct sql_call *call, struct postgres_link *link)
+{
+    struct postgres_params params = {0};
+    int64_t earliest_ms, latest_ms;
+    sql_clock_window(&link->context->clock, &earliest_ms, &latest_ms);
+    postgres_params_number(&params, link->context->clock.seen_ms);
+    postgres_params_number(&params, latest_ms);
+    return send(call, link, POSTGRES_SET_CLOCK, &params);
+}
+
 static bool send_call(struct sql_call *call, struct postgres_link *link)
 {
     switch (call->kind) {
@@ -683,7 +712,9 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     case SQL_CALL_EXPIRE:
         return send_flagged(call, link, POSTGRES_EXPIRE, EXPIRE_JOBS, link->context->effects.tells);
     case SQL_CALL_UPKEEP:
-        return send_flagged(call, link, POSTGRES_UPKEEP, link->context->server, call->listens);
+        return send_upkeep(call, link);
+    case SQL_CALL_CLOCK:
+        return send_set_clock(call, link);
     case SQL_CALL_ADOPT:
         return send_own(call, link, POSTGRES_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:

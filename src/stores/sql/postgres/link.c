@@ -69,6 +69,16 @@ static void calls_again(struct list *calls)
         sql_call_again(list_entry(at, struct sql_call, list));
 }
 
+/* Returns true if the server remembers times that a call of the transaction finds. The upkeep reports
+ * the time itself. */
+static bool needs_time(const struct sql_turn *turn)
+{
+    for (const struct list *at = turn->calls->next; at != turn->calls; at = at->next)
+        if (list_entry(at, struct sql_call, list)->kind == SQL_CALL_LOOK)
+            return true;
+    return false;
+}
+
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
                           const struct sql_turn *turn)
 {
@@ -84,7 +94,8 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
         flight_begin(link, context);
     }
     if (turn->is_single)
-        return postgres_calls_send(turn->calls, link) && flight_send(link);
+        return postgres_calls_send(turn->calls, link) &&
+               (!needs_time(turn) || send_plain(link, POSTGRES_NOW, NULL)) && flight_send(link);
     sent = send_plain(link, POSTGRES_BEGIN, NULL) &&
            (turn->is_durable || send_plain(link, POSTGRES_LAZY, NULL)) &&
            (!turn->is_brief || send_plain(link, POSTGRES_BRIEF, NULL)) &&
@@ -240,8 +251,13 @@ static void take_answer(struct postgres_link *link, PGresult *result)
             note_no_memory(&link->link.fault);
         return;
     }
-    if (step && step->statement == POSTGRES_NOW)
+    if (step && step->statement == POSTGRES_TICKET)
+        link->context->first_ms = postgres_row_number(result, 0, 0);
+    if (step && step->statement == POSTGRES_NOW) {
         link->context->now_ms = postgres_row_number(result, 0, 0);
+        link->context->adjust_ms = postgres_row_number(result, 0, 1);
+        link->context->has_time = true;
+    }
     libpq.PQclear(result);
 }
 

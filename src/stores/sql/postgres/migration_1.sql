@@ -104,6 +104,12 @@ BEGIN
   RETURN (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store);
 END $$;
 
+-- The time, and the part of it that was added to the database's own clock.
+CREATE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms, adjust_ms INTO now, adjust FROM tarry.store;
+END $$;
+
 -- ---- counting ----
 
 CREATE FUNCTION tarry._none() RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
@@ -807,15 +813,15 @@ END $$;
 -- An insert that skips conflicts looks up each key before it inserts. Most jobs are new, so a plain insert is tried first: if a job exists, all
 -- is undone, and repeated without the existing ones. p_looks: some jobs probably exist, so they are looked up first.
 -- With a ticket it is a transaction of its own, with the counts, and changes nothing unless all pushes are plain: a server that finds the ticket
--- knows that each job was created, and when.
+-- knows that each job was created, and when. Its time is within the bounds of the moment when the server sent it, since the clock may have been set.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
-  p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+  p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; lanes int[]; ttls bigint[]; plain boolean[];
   remembers boolean[]; present boolean[]; done bigint := 0;
 BEGIN
-  IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, now); END IF;
+  IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
   FOR again IN 0 .. 1 LOOP
@@ -1124,13 +1130,14 @@ END $$;
 
 -- Rows (what, index, jobs): 0 ready, 1 by minute, 2 by hour, 3 later; no row but (-1): there is no such topic.
 CREATE FUNCTION tarry._forecast(p_name text, p_from bigint) RETURNS TABLE (what int, index bigint, jobs bigint) LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); hour bigint := p_from / 3600000 * 3600000;
+DECLARE now bigint := tarry.now_ms(); hour bigint := p_from / 3600000 * 3600000; adjust bigint := (SELECT adjust_ms FROM tarry.store);
 BEGIN
   IF p_name <> '' AND NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name) THEN
     RETURN QUERY SELECT -1, 0::bigint, 0::bigint; RETURN;
   END IF;
+  now := now - adjust; -- all in times of the database's clock, whose hours these are
   RETURN QUERY WITH w AS MATERIALIZED (
-      SELECT j.due, count(*) AS n FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.state = 1
+      SELECT j.due - adjust AS due, count(*) AS n FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.state = 1
         WHERE t.name IS NOT NULL AND (p_name = '' OR t.name = p_name) GROUP BY j.due)
     SELECT 0, 0::bigint, sum(n)::bigint FROM w WHERE due <= now HAVING sum(n) > 0
     UNION ALL SELECT 1, greatest(0, (due - p_from) / 60000), sum(n)::bigint FROM w WHERE due > now AND due < p_from + 3600000 GROUP BY 2
@@ -1180,10 +1187,19 @@ EXCEPTION WHEN OTHERS THEN RETURN 0;
 END $$;
 
 -- Continues the clock after a promotion, with the time of the first server that reports it.
-CREATE FUNCTION tarry._keep_time(p_timeline bigint, p_known bigint, p_adjust bigint) RETURNS bigint LANGUAGE sql AS $$
+CREATE FUNCTION tarry._keep_time(p_timeline bigint, p_known bigint, p_adjust bigint, OUT now bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE tarry.store SET timeline = p_timeline, adjust_ms = p_adjust WHERE timeline = p_known;
-  SELECT tarry.now_ms();
-$$;
+  SELECT c.now, c.adjust INTO _keep_time.now, _keep_time.adjust FROM tarry._clock() c;
+END $$;
+
+-- Corrects the time after the database's clock was set. Changes nothing if another server was faster.
+CREATE FUNCTION tarry._set_clock(p_known bigint, p_now bigint, OUT now bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  UPDATE tarry.store SET adjust_ms = p_now - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint WHERE adjust_ms = p_known;
+  SELECT c.now, c.adjust INTO _set_clock.now, _set_clock.adjust FROM tarry._clock() c;
+END $$;
 
 -- Greets a new connection. A crash may lose numbers of deliveries whose commit was not synced, so numbers leap: none is given
 -- again.
@@ -1307,10 +1323,10 @@ END $$;
 -- mark: the last number of waiting jobs, if no open transaction may have taken one; else 0. A transaction with such a number had its own number
 -- before; this one gets its number afterwards, so theirs are below it.
 -- is_heard: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
-CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
-  OUT is_heard boolean, OUT failed text)
+CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
+  OUT is_heard boolean, OUT failed text, OUT adjust bigint)
 LANGUAGE plpgsql AS $$
-DECLARE part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
+DECLARE now bigint; part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -1318,7 +1334,8 @@ BEGIN
   SELECT last_value + is_called::int INTO mark FROM tarry.sequence;
   own := pg_current_xact_id()::text::bigint;
   IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
-  now := tarry.now_ms();
+  SELECT c.now, c.adjust INTO clock, adjust FROM tarry._clock() c;
+  now := greatest(p_earliest, least(p_latest, clock));
   SELECT s.heard INTO listened FROM tarry.server s WHERE s.server = p_server;
   INSERT INTO tarry.server AS s VALUES (p_server, now, CASE WHEN p_listens THEN now + 3000 ELSE 0 END)
     ON CONFLICT (server) DO UPDATE SET beat = excluded.beat, heard = excluded.heard;
@@ -1428,12 +1445,13 @@ BEGIN
 END $$;
 
 -- The due of a call: NULL and NULL: now.
-CREATE FUNCTION tarry._when(p_delay interval, p_at timestamptz, OUT kind int, OUT ms bigint) LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION tarry._when(p_delay interval, p_at timestamptz, OUT kind int, OUT ms bigint) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF p_delay IS NOT NULL AND p_at IS NOT NULL THEN RAISE EXCEPTION 'both delay and at are given' USING ERRCODE = '22023', HINT = 'give one'; END IF;
   IF NOT isfinite(p_at) THEN RAISE EXCEPTION 'at is infinite' USING ERRCODE = '22023', HINT = 'give a date within 10 years'; END IF;
   kind := CASE WHEN p_delay IS NOT NULL THEN 2 WHEN p_at IS NOT NULL THEN 3 ELSE 1 END;
-  ms := coalesce(CASE kind WHEN 2 THEN ceil(extract(epoch FROM p_delay) * 1000) WHEN 3 THEN ceil(extract(epoch FROM p_at) * 1000) END, 0);
+  ms := coalesce(CASE kind WHEN 2 THEN ceil(extract(epoch FROM p_delay) * 1000) WHEN 3 THEN ceil(extract(epoch FROM p_at) * 1000)
+    + (SELECT adjust_ms FROM tarry.store) END, 0);
   IF kind = 2 AND (ms < 0 OR ms > 315619200000) THEN RAISE EXCEPTION 'delay % is not between 0 and 10 years', p_delay USING ERRCODE = '22023'; END IF;
 END $$;
 
@@ -1554,7 +1572,7 @@ CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamp
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp(s.due / 1000.0), s.attempt, s.priority, s.body
+  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp((s.due - (SELECT adjust_ms FROM tarry.store)) / 1000.0), s.attempt, s.priority, s.body
     INTO get.state, get.due, get.attempt, get.priority, get.body FROM tarry._get(get.topic, get.id) s;
 END $$;
 
@@ -1571,7 +1589,7 @@ CREATE VIEW tarry.jobs AS
   SELECT t.name AS topic, j.id,
     CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
       ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
-    to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, tarry.readable(j.error) AS error
+    to_timestamp((j.due - s.adjust_ms) / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, tarry.readable(j.error) AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
 
 CREATE VIEW tarry.topics AS
@@ -1586,7 +1604,7 @@ CREATE VIEW tarry.topics AS
   WHERE t.name IS NOT NULL;
 
 CREATE VIEW tarry.job_history AS
-  SELECT t.name AS topic, h.id, to_timestamp(h.at / 1000.0) AS at, h.event, h.attempt, to_timestamp(h.started / 1000.0) AS started,
+  SELECT t.name AS topic, h.id, to_timestamp((h.at - s.adjust_ms) / 1000.0) AS at, h.event, h.attempt, to_timestamp((h.started - s.adjust_ms) / 1000.0) AS started,
     h.consumer, tarry.readable(h.error) AS error
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
   WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms - t.history;
@@ -1597,7 +1615,7 @@ CREATE VIEW tarry.mykit_delay_queue_job AS
   SELECT j.id, NULL::text AS bizkey, t.name AS topic, NULL::text AS subtopic, NULL::bigint AS delay, NULL::bigint AS create_time,
     encode(j.body, 'escape') AS body,
     CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms THEN 1 ELSE 2 END AS status,
-    (coalesce(j.ttl, nullif(t.ttl, 0)) / 1000)::int AS ttl, to_timestamp(greatest(j.taken, j.due) / 1000.0) AS update_time
+    (coalesce(j.ttl, nullif(t.ttl, 0)) / 1000)::int AS ttl, to_timestamp((greatest(j.taken, j.due) - s.adjust_ms) / 1000.0) AS update_time
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL
   UNION ALL
   SELECT h.id, NULL, h.topic, NULL, NULL, NULL, NULL, CASE h.event WHEN 'acked' THEN 3 ELSE 4 END, NULL, h.at

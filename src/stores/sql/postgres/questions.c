@@ -17,7 +17,7 @@ const struct sql_questions postgres_questions = {
     .schema_unlock = "COMMIT",
     .schema_undo = "ROLLBACK",
     .hello = "SELECT * FROM tarry._hello($1)",
-    .keep_time = "SELECT tarry._keep_time($1, $2, $3), 1",
+    .keep_time = "SELECT now, 1, adjust FROM tarry._keep_time($1, $2, $3)",
     .ticket = "UPDATE tarry.ticket SET connection = connection + 1 WHERE server = $1 "
               "RETURNING number, at, connection",
     .tokens_begin = "SET statement_timeout = '5s'; SET lock_timeout = '2s'; "

@@ -15,10 +15,10 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_COMMIT] = "COMMIT",
     [POSTGRES_ROLLBACK] = "ROLLBACK",
     [POSTGRES_TICKET] = CALL "_ticket($1, $2, $3)",
-    [POSTGRES_NOW] = CALL "now_ms()",
+    [POSTGRES_NOW] = CALL "_clock()",
     [POSTGRES_PUSHES] =
         CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, $20, $21, $22, $23, $24)",
+             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
     [POSTGRES_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [POSTGRES_ANSWERS] =
         CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
@@ -44,7 +44,8 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_REDRIVE] = CALL "_redrive($1, $2, $3)",
     [POSTGRES_FORECAST] = CALL "_forecast($1, $2)",
     [POSTGRES_EXPIRE] = CALL "_expire($1, $2)",
-    [POSTGRES_UPKEEP] = CALL "_upkeep($1, $2)",
+    [POSTGRES_UPKEEP] = CALL "_upkeep($1, $2, $3, $4)",
+    [POSTGRES_SET_CLOCK] = CALL "_set_clock($1, $2)",
     [POSTGRES_ADOPT] = CALL "_adopt($1)",
     [POSTGRES_GOODBYE] = CALL "_goodbye($1)",
     [POSTGRES_TALLY] = "INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES ($1, $2, $3) "

@@ -41,6 +41,7 @@ enum postgres_statement {
     POSTGRES_FORECAST,
     POSTGRES_EXPIRE,
     POSTGRES_UPKEEP,
+    POSTGRES_SET_CLOCK,
     POSTGRES_ADOPT,
     POSTGRES_GOODBYE,
     POSTGRES_TALLY,
@@ -49,7 +50,7 @@ enum postgres_statement {
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 24 };
+enum { POSTGRES_PARAMS_MAX = 26 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {
