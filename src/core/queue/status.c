@@ -18,11 +18,12 @@ static const struct {
                                     "on_conflict=keep, or choose another id"},
     [QUEUE_LEASED] =
         {"leased",
-         "a consumer holds the job; try again once it has answered or its lease has ended"},
+         "a consumer holds the job; try again once it has answered or its lease has ended, or "
+         "cancel with request=true (tarry cancel --request)"},
     [QUEUE_DEAD_STATE] = {"dead", "the job has used up its attempts; redrive it, or push it again"},
-    [QUEUE_LEASE_ENDED] = {"lease_ended",
-                           "the lease has ended or was already answered, so the job may be "
-                           "delivered again; take it again, and extend in time"},
+    [QUEUE_LEASE_ENDED] =
+        {"lease_ended", "the lease has ended, was already answered, or never existed; if it ended, "
+                        "the job is delivered again"},
     [QUEUE_BAD_TOPIC] = {"bad_topic",
                          "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . "
                          "_ - + / ; $ ( ) and no leading dot"},

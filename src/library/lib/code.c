@@ -32,8 +32,8 @@ static const struct {
     {TARRY_LEASED,
      "a consumer holds the job; try again once it has answered or its lease has ended"},
     {TARRY_DEAD, "the job has used up its attempts; redrive it, or push it again"},
-    {TARRY_LEASE_ENDED, "the lease has ended or was already answered, so the job may be delivered "
-                        "again; take it again, and extend in time"},
+    {TARRY_LEASE_ENDED, "the lease has ended, was already answered, or never existed; if it ended, "
+                        "the job is delivered again"},
     {TARRY_BAD_TOPIC,
      "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - + / ; $ ( ) and no "
      "leading dot"},

@@ -191,9 +191,10 @@ static void print_rescheduled(const struct call *call)
 static int check_reschedule(struct call *call)
 {
     const char *delay = call_value(call, "delay"), *at = call_value(call, "at");
-    if ((delay && at) || (!delay && !at && !call_value(call, "priority")))
-        return cli_usage("nothing to change or two due times, give one of '--delay' and '--at', or "
-                         "'--priority'");
+    if (delay && at)
+        return cli_usage("both '--delay' and '--at' are given, choose one");
+    if (!delay && !at && !call_value(call, "priority"))
+        return cli_usage("nothing to change, give '--delay', '--at' or '--priority'");
     return -1;
 }
 

@@ -113,14 +113,19 @@ static int make_new(struct change *change, const struct token *old)
     if (old && old->revoked_ms == INT64_MAX)
         return cli_error("'%.*s' already exists in '%s', rotate or revoke it",
                          (int)change->name.len, change->name.at, change->store->place);
-    if (!wishes->scope || !(token->scopes = access_scopes_parse(slice_of(wishes->scope))))
+    if (!wishes->scope)
+        return cli_usage("'--scope' is missing, give one or more of push,consume,read,admin");
+    if (!wishes->topics)
+        return cli_usage("'--topics' is missing, give patterns such as 'orders-*,mail', or '*' for "
+                         "all");
+    if (!(token->scopes = access_scopes_parse(slice_of(wishes->scope))))
         return cli_usage(
             "bad value '%s' for '--scope', give one or more of push,consume,read,admin",
-            wishes->scope ? wishes->scope : "");
-    if (!wishes->topics || !access_topics_are_valid(slice_of(wishes->topics)))
+            wishes->scope);
+    if (!access_topics_are_valid(slice_of(wishes->topics)))
         return cli_usage("bad value '%s' for '--topics', give patterns such as 'orders-*,mail', "
                          "or '*' for all",
-                         wishes->topics ? wishes->topics : "");
+                         wishes->topics);
     token->topics = slice_of(wishes->topics);
     int exit_code = read_limits(wishes, &token->limits);
     if (exit_code == CLI_OK)
@@ -450,9 +455,11 @@ static int run_verb(const char *verb, const char *name, const struct wishes *wis
                     : run_list(store, json);
     if (!is_new && !is_rotation && strcmp(verb, "revoke") != 0)
         return cli_usage("unknown '%s', give new, list, revoke or rotate", verb);
-    if (!name || !token_name_is_valid(slice_of(name)))
-        return cli_usage("bad name '%s', give 1 to %d of letters, digits and . _ @ : / -",
-                         name ? name : "", TOKEN_NAME_BYTES_MAX);
+    if (!name)
+        return cli_usage("no name, write 'tarry token %s NAME'", verb);
+    if (!token_name_is_valid(slice_of(name)))
+        return cli_usage("bad name '%s', give 1 to %d of letters, digits and . _ @ : / -", name,
+                         TOKEN_NAME_BYTES_MAX);
     change.name = slice_of(name);
     change.make = is_new ? make_new : is_rotation ? make_rotated : make_revoked;
     struct buffer told;

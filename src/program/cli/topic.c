@@ -299,9 +299,8 @@ static int check_topic(struct call *call)
     const char *verb = call->request->verb, *rest = call_argument(call, 2);
     bool is_delete = strcmp(verb, "delete") == 0;
     if (is_delete && !call_value(call, "yes"))
-        return cli_usage(
-            "nothing deleted, '%s' and its jobs could not be recovered, give --yes to confirm",
-            call_argument(call, 1));
+        return cli_usage("deletes '%s' with all its jobs and cannot be undone, add --yes",
+                         call_argument(call, 1));
     if (is_delete && rest)
         return cli_usage("unexpected argument '%s', delete one topic at a time", rest);
     if (strcmp(verb, "show") == 0 && rest)
@@ -389,8 +388,8 @@ static void print_consumers(const struct call *call)
         fputs("tarry: no consumer takes from it\n", stderr);
     show_table_fini(&table);
     if (unnamed)
-        fprintf(stderr, "%lld more leases are held by consumers without a name\n",
-                (long long)unnamed);
+        fprintf(stderr, "%lld lease%s held by consumers without a name\n", (long long)unnamed,
+                unnamed == 1 ? " is" : "s are");
     if (json_is_false(call_member(call, "complete")))
         fputs("there are more leases, which were not counted\n", stderr);
 }

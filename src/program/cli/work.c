@@ -575,13 +575,18 @@ static void run_transfers(struct work *work)
 
 /* ---- the loop ---- */
 
+static void say_stopping(size_t running)
+{
+    fprintf(stderr, "stopping, %zu command%s still running\n", running,
+            running == 1 ? " is" : "s are");
+}
+
 static void read_signals(struct work *work)
 {
     struct signalfd_siginfo info;
     while (read(work->signals, &info, sizeof info) == sizeof info) {
         if (!work->stopping && !work->answers.quiet)
-            fprintf(stderr, "stopping, %zu commands are still running\n",
-                    count_slots(work, WORK_SLOT_RUNNING));
+            say_stopping(count_slots(work, WORK_SLOT_RUNNING));
         for (size_t i = 0; work->stopping && i < work->slot_count; i++)
             if (work->slots[i].state == WORK_SLOT_RUNNING)
                 kill(-work->slots[i].child.pid, SIGTERM);

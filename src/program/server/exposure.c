@@ -26,7 +26,8 @@ bool exposure_check(const struct exposure *exposure, char *error)
     if (!is_hidden && !is_proven(exposure))
         return error_text(error, LISTENER_ERROR_BYTES,
                           "refusing to listen on '%s', which other machines can reach without TLS "
-                          "and tokens, give --insecure to allow it",
+                          "and tokens, add the word tls and give --tokens, or --insecure to allow "
+                          "it",
                           exposure->name);
     if (is_hidden)
         return error_text(error, LISTENER_ERROR_BYTES,

@@ -93,9 +93,9 @@ def test_names_are_unique_and_a_revoked_one_may_come_again(tokens):
 
 @pytest.mark.parametrize("words, said", [
     (["new", "a b", "--scope", "push", "--topics", "*"], "bad name 'a b'"),
-    (["new", "a", "--topics", "*"], "bad value '' for '--scope', give one or more of push,consume,read,admin"),
+    (["new", "a", "--topics", "*"], "'--scope' is missing, give one or more of push,consume,read,admin"),
     (["new", "a", "--scope", "psh", "--topics", "*"], "bad value 'psh' for '--scope'"),
-    (["new", "a", "--scope", "push"], "bad value '' for '--topics'"),
+    (["new", "a", "--scope", "push"], "'--topics' is missing"),
     (["new", "a", "--scope", "push", "--topics", "a*b"], "bad value 'a*b' for '--topics'"),
     (["new", "a", "--scope", "push", "--topics", "*", "--rate", "fast"], "bad value 'fast' for '--rate'"),
     (["new", "a", "--scope", "push", "--topics", "*", "--expires", "90"], "no unit in '90' for '--expires'"),

@@ -232,12 +232,14 @@ CLAIM(rejects_flags_with_a_reason)
          "bad value 'debug|info' for '--log-level', give one of debug|info|warn|error",
          "two levels"},
         {{"--store", "floppy"},
-         "bad value 'floppy' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
+         "bad value 'floppy' for '--store', give embedded or a URL that begins with redis://, "
+         "rediss://, redis-sentinel://, redis-cluster://, unix://, postgres://, mysql:// or "
+         "mariadb://",
          "no such store"},
         {{"--store=me:secret@host"},
-         "bad value '…' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
+         "bad value '…' for '--store', give embedded or a URL that begins with redis://, "
+         "rediss://, redis-sentinel://, redis-cluster://, unix://, postgres://, mysql:// or "
+         "mariadb://",
          "no scheme, and maybe a password that must not be shown"},
         {{"--store=redis://host", "--sync=50ms"},
          "'sync' is for the embedded store, leave it out; durability is set in Redis "
@@ -267,7 +269,7 @@ CLAIM(rejects_flags_with_a_reason)
          "a name"},
         {{"--listen", "0.0.0.0:8279"},
          "refusing to listen on '0.0.0.0:8279', which other machines can reach without TLS and "
-         "tokens, give --insecure to allow it",
+         "tokens, add the word tls and give --tokens, or --insecure to allow it",
          "an address that others reach"},
         {{"--config", "/nonexistent/tarry.conf"},
          "cannot read the configuration '/nonexistent/tarry.conf', No such file or directory",
