@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 enum {
+    ONCE_FOR_MS = 1000,
     RETRY_MS = 20,      /* while the worker holds the schedule */
     PATIENCE_MS = 15000 /* longer than a lease */
 };
@@ -166,8 +167,12 @@ static void change_write(struct change *change, const struct stored *stored, str
         change_push_again(change, buffer_slice(&change->body), wake_ms);
         return;
     }
-    const struct queue_push push =
+    struct queue_push push =
         stored_push(slice_of(change->name), buffer_slice(&change->body), wake_ms);
+    /* A store that cannot push once rejects the schedule, because it could not push its fires. */
+    char once[STORED_ID_BYTES_MAX];
+    push.once = stored_fire_id(push.id, queue_wall_ms(change->front->queue), once);
+    push.once_for_ms = ONCE_FOR_MS;
     queue_push(change->front->queue, &push, 1, change_reply_to(change, on_written));
 }
 

@@ -263,7 +263,7 @@ static const struct call_row schedule_row = {
         "  tarry schedule next NAME [--n 10] [--from TIME]\n"
         "  tarry schedule backfill NAME --from TIME --to TIME [--pace 1s]\n"
         "  tarry schedule apply [FILE] [--owner OWNER --prune]   apply a whole set\n"
-        "  tarry schedule import crontab|kubernetes [FILE]       print a set for 'apply'\n"
+        "  tarry schedule import KIND [FILE]   print a set for 'apply'\n"
         "\n"
         "Members: phase, except, start, end, count, gap, fold, jitter, missed, catch_up, "
         "grace,\n"

@@ -240,6 +240,10 @@ static const struct kind {
     {"crontab", "crontab", "a crontab, as printed by 'crontab -l'", import_crontab, true},
     {"kubernetes", "kubernetes", "the output of 'kubectl get cronjobs -A -o json'",
      import_kubernetes, false},
+    {"quartz", "quartz", "the output of the query in docs/schedules.md", import_quartz, false},
+    {"celery", "celery", "the output of the script in docs/schedules.md", import_celery, false},
+    {"bullmq", "bullmq", "the result of getJobSchedulers() as JSON", import_bullmq, false},
+    {"sidekiq-cron", "sidekiq", "Sidekiq::Cron::Job.all as JSON", import_sidekiq_cron, false},
 };
 
 static const struct kind *find_kind(const char *name)
@@ -280,12 +284,14 @@ int schedule_import(int argc, char **argv)
     const struct cli_flag flags[] = {
         {"topic", CLI_TEXT, &options.topic, "TOPIC", "Topic of the jobs (default: the kind)"},
         {"zone", CLI_TEXT, &options.zone, "ZONE",
-         "Zone of schedules without one (default: crontab: of this machine; kubernetes: UTC)"},
+         "Zone of schedules without one (default: crontab: of this machine; else UTC)"},
         {0}};
     const struct cli_syntax syntax = {
-        .usage = "schedule import crontab|kubernetes [FILE]",
-        .about = "Prints a set for 'tarry schedule apply', and what has no counterpart on standard "
-                 "error.\nReads FILE or standard input. Changes nothing.",
+        .usage = "schedule import KIND [FILE]",
+        .about =
+            "Prints a set for 'tarry schedule apply', and what has no counterpart on standard "
+            "error.\nReads FILE or standard input. Changes nothing.\nKIND: crontab, kubernetes, "
+            "quartz, celery, bullmq, sidekiq-cron (see docs/schedules.md).",
         .flags = flags,
         .least = 1,
         .most = 2,
@@ -295,7 +301,9 @@ int schedule_import(int argc, char **argv)
         return exit_code;
     const struct kind *kind = find_kind(args.list.at[0]);
     if (!kind)
-        return cli_usage("unknown kind '%s', give crontab or kubernetes", args.list.at[0]);
+        return cli_usage("unknown kind '%s', give crontab, kubernetes, quartz, celery, bullmq "
+                         "or sidekiq-cron",
+                         args.list.at[0]);
     if (!options.topic)
         options.topic = kind->topic;
     if (!options.zone && kind->is_local)

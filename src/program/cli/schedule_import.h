@@ -7,6 +7,7 @@
 #define TARRY_CLI_SCHEDULE_IMPORT_H
 
 #include "base/slice.h"
+#include "base/timestamp.h"
 
 #include <jansson.h>
 
@@ -29,5 +30,13 @@ json_t *import_crontab(struct slice text, const struct import_options *options,
                        const struct import_notes *notes);
 json_t *import_kubernetes(struct slice text, const struct import_options *options,
                           const struct import_notes *notes);
+json_t *import_quartz(struct slice text, const struct import_options *options,
+                      const struct import_notes *notes);
+json_t *import_celery(struct slice text, const struct import_options *options,
+                      const struct import_notes *notes);
+json_t *import_bullmq(struct slice text, const struct import_options *options,
+                      const struct import_notes *notes);
+json_t *import_sidekiq_cron(struct slice text, const struct import_options *options,
+                            const struct import_notes *notes);
 
 #endif

@@ -115,3 +115,45 @@ def test_cronjobs_become_a_set(server, tarry):
     assert tarry("apply", stdin=ended.stdout).count("created") == 3
     assert server.cli("schedule", "import", "kubernetes", input=b"no json").returncode == REFUSED
     assert server.cli("schedule", "import", "quarz", input=b"").returncode == USAGE
+
+
+ROWS = {
+    "quartz": (
+        b"""{"name":"report","group":"shop","cron":"0 30 9 ? * 2-6","zone":"Europe/Berlin","misfire":2,"data":{"a":1}}
+            {"name":"last","group":"shop","cron":"0 0 9 ? * 6L 2027","misfire":-1}
+            {"name":"second","group":"shop","cron":"0 0 9 ? * 2#2,L"}
+            {"name":"simple","group":"shop","repeat_interval":90000,"repeat_count":9,"start":1774656000000}
+            {"group":"shop"}""",
+        [{"name": "shop.report", "cron": "0 30 9 ? * 1-5", "zone": "Europe/Berlin", "missed": "none", "body": {"a": 1}},
+         {"name": "shop.last", "cron": "0 0 9 ? * 5L 2027", "missed": "all"},
+         {"name": "shop.second", "cron": "0 0 9 ? * 1#2,6", "missed": "last"},
+         {"name": "shop.simple", "every": "90000ms", "start": "2026-03-28T00:00:00.000Z", "missed": "last", "count": 10}]),
+    "celery": (
+        b"""[{"name":"tidy up","task":"shop.tidy","args":[1],"kwargs":{},"zone":"UTC",
+              "crontab":{"minute":"*/15","hour":"0","day_of_month":"13","month_of_year":"*","day_of_week":"fri"}},
+             {"name":"poll","task":"shop.poll","seconds":30.0}, {"name":"dawn","task":"shop.dawn","solar":"dawn"}]""",
+        [{"name": "tidy-up", "cron": "*/15 0 13 * +fri", "zone": "UTC", "body": {"task": "shop.tidy", "args": [1], "kwargs": {}}},
+         {"name": "poll", "every": "30000ms", "body": {"task": "shop.poll"}}]),
+    "bullmq": (
+        b"""[{"key":"nightly","name":"report","pattern":"0 30 2 * * *","tz":"Europe/Berlin","template":{"data":{"a":1},"opts":{"attempts":3}}},
+             {"key":"poll","name":"poll","every":60000,"limit":5}]""",
+        [{"name": "nightly", "cron": "0 30 2 * * *", "zone": "Europe/Berlin", "body": {"name": "report", "data": {"a": 1}}},
+         {"name": "poll", "every": "60000ms", "count": 5, "body": {"name": "poll"}}]),
+    "sidekiq-cron": (
+        b"""[{"name":"report","klass":"ReportJob","cron":"30 2 * * * Europe/Berlin","args":"[1,2]","status":"disabled","description":"nightly"},
+             {"name":"poll","klass":"PollJob","cron":"*/5 * * * *","args":[],"status":"enabled","queue":"low"}]""",
+        [{"name": "report", "cron": "30 2 * * *", "zone": "Europe/Berlin", "note": "nightly", "paused": True, "missed": "none",
+          "body": {"class": "ReportJob", "args": [1, 2]}},
+         {"name": "poll", "cron": "*/5 * * * *", "missed": "none", "body": {"class": "PollJob", "args": []}}]),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_lists_of_other_programs_become_a_set(server, tarry, kind):
+    rows, expected = ROWS[kind]
+    ended = server.cli("schedule", "import", kind, "--topic", "t", input=rows)
+    assert ended.returncode == OK, ended.stderr
+    assert json.loads(ended.stdout)["schedules"] == [{"topic": "t", **schedule} for schedule in expected]
+    assert tarry("apply", stdin=ended.stdout).count("created") == len(expected)
+    assert {"quartz": "left out", "celery": "dawn: not a crontab", "bullmq": "nightly: options of the template", "sidekiq-cron": "poll: its queue"}[kind] in ended.stderr.decode()
+    assert server.cli("schedule", "import", kind, input=b"{").returncode == REFUSED
