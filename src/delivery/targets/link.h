@@ -1,7 +1,7 @@
 /*
  * link: a persistent connection to one peer: resolves its addresses, checks each with the guard,
- * connects, transfers bytes in both directions, and waits before it reconnects after a failure.
- * STOMP and RocketMQ use it; it is independent of the protocol.
+ * connects, transfers bytes in both directions, and waits before it reconnects after a failure. It
+ * is independent of the protocol.
  *
  * Used on the reactor's thread. Events never occur inside a call. A link begins down; link_start
  * leads to one `up` or one `down`. An `up` is followed by one `down`, unless the link was stopped

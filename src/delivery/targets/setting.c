@@ -337,7 +337,7 @@ static bool read_text(const struct setting_reader *reader)
 static const struct member {
     const char *name;
     bool (*read)(const struct setting_reader *reader);
-    const char *kinds; /* "kafka and rocketmq"; NULL: all kinds */
+    const char *kinds; /* joined by " and "; NULL: all kinds */
     size_t offset;     /* of read_text */
 } members[] = {{"to", read_to, NULL, 0},
                {"callback", read_callback, NULL, 0},

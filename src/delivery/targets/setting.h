@@ -10,10 +10,7 @@
  *    "body": "job",                              the job as JSON instead of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: statuses that make a job dead; 410 always
  *    "headers": {"ce-id": "{id}"},               http: further headers
- *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
- *    "topic": "{topic}", "key": "{id}",                            kafka
- *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq
- *    "destination": "/queue/{topic}"}                              stomp
+ *    "routing_key": "{topic}.{meta.kind}"}       and other templates of a kind: see targets.txt
  *
  * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" are literal braces.
  */
