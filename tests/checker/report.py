@@ -23,7 +23,7 @@ def judge(lines, least=None):
     rules = {}
     for rule in RULES:
         verdict = rule(history)
-        rules[verdict.rule] = {"says": " ".join(rule.__doc__.split()), "trials": verdict.trials, "violations": verdict.violations,
+        rules[verdict.rule] = {"text": " ".join(rule.__doc__.split()), "trials": verdict.trials, "violations": verdict.violations,
                                "notes": verdict.notes}
     missing = lacks(history, {**DEFAULTS, **(least or {})})
     failed = any(rule["violations"] for rule in rules.values())

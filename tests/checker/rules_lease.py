@@ -54,7 +54,7 @@ def named_causes(history):
 
 
 def attempts_count(history):
-    """Rule N. Attempts rise by exactly one; dead after max_attempts, once, never before. After a crash that may have undone the last take, the
+    """N. Attempts rise by exactly one; dead after max_attempts, once, never before. After a crash that may have undone the last take, the
     number may come once more; takes whose reply was lost count as unseen deliveries, and so may one in each disturbance (the lease ended before
     the server could ask its store again). All are counted separately."""
     verdict = Verdict("N")
@@ -131,7 +131,7 @@ def _judge_dead(key, last, verdict):
 
 
 def numbers_fence(history):
-    """Rule F. Each delivery carries a per-job number that rises with every delivery, crashes or not; no lease is handed out twice. Until an old master
+    """F. Each delivery carries a per-job number that rises with every delivery, crashes or not; no lease is handed out twice. Until an old master
     that lives is notified of the new one, it may hand out jobs that the new one has: with a lower number, which fences them off. Counted separately."""
     verdict = Verdict("F")
     for key in history.keys.values():

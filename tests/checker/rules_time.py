@@ -84,7 +84,7 @@ def _retry_setters(key, previous):
 
 
 def lateness(history):
-    """Rule T. How late a due job reaches a consumer that was waiting for it: from the due time (reckoned from before the push was sent) to the whole reply.
+    """T. How late a due job reaches a consumer that was waiting for it: from the due time (reckoned from before the push was sent) to the whole reply.
     Only first deliveries, by themselves in their reply, of jobs never moved, to a take that was already waiting when the job fell due; none around a fault."""
     verdict = Verdict("T")
     late = []
