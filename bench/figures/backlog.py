@@ -12,7 +12,7 @@ from .trace import ACKED, DELIVERED, PUSHED, Trace, percentiles
 from .watch import MIB
 
 TOPIC, BYTES_EACH, LOG_BYTES_EACH, CANCELS = "backlog", 350, 231, 2000
-MONTH = {"delay": "1h..30d", "consumers": 0, "own_ids": True, "batch": 100, "topic": TOPIC, "patience": "600s"}
+MONTH = {"delay": "1h..30d", "consumers": 0, "own_ids": True, "batch": 100, "topic": TOPIC, "timeout": "600s"}
 
 
 def place(bench):

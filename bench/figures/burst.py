@@ -24,7 +24,7 @@ def one_burst(bench, jobs, lead_s):
     with bench.server("tarry", place(bench)[0]) as server, Trace(bench.base_dir) as trace, Trace(bench.base_dir) as beside:
         results, result_beside = [], []
         burst_run = in_background(lambda: bench.load(server, core=core, jobs=jobs, due_in=f"{lead_s}s", batch=100, connections=8, pipeline=8, own_ids=True,
-                                                     consumers=8, take=1000, topic="burst", trace=trace.path, patience="120s"), results)
+                                                     consumers=8, take=1000, topic="burst", trace=trace.path, timeout="120s"), results)
         time.sleep(lead_s * 0.75)
         before = wirehttp.metrics(server.port)
         others_run = in_background(lambda: others(bench, server, core, lead_s // 4 + AFTER_DUE_S, beside), result_beside)

@@ -93,7 +93,7 @@ def batch(bench):
 def life(bench):
     """whole life: push, due after 1 s, take by up to 100, ack"""
     return rounds_of(bench, ["tarry", "beanstalkd", "redis", "redis-always"], "lives_per_s",
-                     duration=f"{2 * bench.seconds}s", delay="1s", consumers=4, take=100, patience="120s")
+                     duration=f"{2 * bench.seconds}s", delay="1s", consumers=4, take=100, timeout="120s")
 
 
 def late(bench):

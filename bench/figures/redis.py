@@ -219,7 +219,7 @@ def redis_life(bench):
 
 
 def living(bench):
-    return {"duration": f"{2 * bench.seconds}s", "consumers": 4, "take": 100, "patience": "120s"}
+    return {"duration": f"{2 * bench.seconds}s", "consumers": 4, "take": 100, "timeout": "120s"}
 
 
 # ---- more of tarry ----
@@ -314,7 +314,7 @@ def masters_run(bench, count, cores, tarry_core, generator_core):
         tarry = tarry_on(bench, cluster.url, tarry_core)
         try:
             before = cluster.counters()
-            result = bench.load(tarry, core=generator_core, duration=f"{bench.seconds}s", delay="1s", consumers=4, take=100, patience="60s")
+            result = bench.load(tarry, core=generator_core, duration=f"{bench.seconds}s", delay="1s", consumers=4, take=100, timeout="60s")
             after = cluster.counters()
         finally:
             tarry.__exit__()

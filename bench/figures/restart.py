@@ -47,8 +47,8 @@ def started(server, jobs):
     """Seconds until the first command is answered, and until all jobs are there."""
     begun = time.monotonic()
     answered_s = server.start()
-    count, patience_s = DELAYED[server.kind.protocol](server.port), 60
-    while count < jobs and time.monotonic() - begun - answered_s < patience_s:
+    count, timeout_s = DELAYED[server.kind.protocol](server.port), 60
+    while count < jobs and time.monotonic() - begun - answered_s < timeout_s:
         time.sleep(0.01)
         count = DELAYED[server.kind.protocol](server.port)
     return {"answered_s": round(answered_s, 3), "all_s": round(time.monotonic() - begun, 3) if count >= jobs else None, "there": count}
@@ -58,7 +58,7 @@ def one(bench, name, jobs):
     # Without batches a beanstalkd is slow to load; so it is given more at a time.
     size = {"pipeline": 64} if name.startswith("beanstalkd") else {"pipeline": 8, "batch": 100, "own_ids": True}
     with bench.server(name) as server:
-        loaded = bench.load(server, jobs=jobs, delay="1h..30d", consumers=0, topic=TOPIC, patience="600s", connections=8, **size)
+        loaded = bench.load(server, jobs=jobs, delay="1h..30d", consumers=0, topic=TOPIC, timeout="600s", connections=8, **size)
         settled(server)
         memory, disk = server.memory(), server.disk_bytes()
         server.kill()

@@ -130,7 +130,7 @@ class Helpers(threading.Thread):
         return sum(until - since for since, until in self.busy) / 1e6
 
 
-def quiet(server, patience_s=120):
+def quiet(server, timeout_s=120):
     """Waits until no checkpoint has run for three seconds. Returns the metrics at that time."""
     begun, archivist = time.monotonic(), tasks_named(server, *Helpers.NAMES)
     last, since = None, begun
@@ -139,7 +139,7 @@ def quiet(server, patience_s=120):
         now = found["tarry_store_checkpoints_total"], found["tarry_store_run_jobs"], found["tarry_store_runs"], used_ns(archivist)
         if now != last:
             last, since = now, time.monotonic()
-        if time.monotonic() - since >= 3 or time.monotonic() - begun > patience_s:
+        if time.monotonic() - since >= 3 or time.monotonic() - begun > timeout_s:
             return found
         time.sleep(0.25)
 

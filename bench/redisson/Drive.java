@@ -32,7 +32,7 @@ public final class Drive {
     private static final int TAKERS = Integer.parseInt(System.getenv().getOrDefault("TAKERS", "8"));
     private static final int UNDER_WAY = Integer.parseInt(System.getenv().getOrDefault("UNDER_WAY", "1000"));
     private static final int WARM_UP_JOBS = 20_000, WARM_UP_SECONDS = 3;
-    private static final long PATIENCE_MS = 120_000;
+    private static final long TIMEOUT_MS = 120_000;
     private static final String PADDING = "abcdefghijklmnopqrstuvwxyz".repeat(8).substring(0, 176);
 
     private final RDelayedQueue<String> delayed;
@@ -134,7 +134,7 @@ public final class Drive {
     }
 
     private void awaitAll() throws InterruptedException {
-        long end = System.currentTimeMillis() + PATIENCE_MS;
+        long end = System.currentTimeMillis() + TIMEOUT_MS;
         while (taken() < pushed) {
             if (System.currentTimeMillis() > end) {
                 problem = "gave up waiting";

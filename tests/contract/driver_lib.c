@@ -633,9 +633,9 @@ static void tell_changes(struct lib_driver *self)
         tell_ready(self, note, &told);
         /* Rather once too often: jobs may come dead, and be gone again. */
         uint64_t changes = told.died + told.pushed + told.replaced;
-        bool is_news = told.dead || changes != note->changes;
+        bool is_notification = told.dead || changes != note->changes;
         note->changes = changes;
-        if (is_news && note->extension.len && self->queue.on_event)
+        if (is_notification && note->extension.len && self->queue.on_event)
             self->queue.on_event(self->queue.on_event_owner, QUEUE_EVENT_DEAD,
                                  slice_of(note->topic));
     }

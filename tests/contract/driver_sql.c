@@ -137,7 +137,7 @@ static const char *const mariadb_world[] = {
     "RETURN (SELECT ms FROM tarry_test.clock)",
     "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
     "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-    "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.news"};
+    "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification"};
 
 static struct database databases[] = {
     {
@@ -167,16 +167,16 @@ static struct database databases[] = {
 };
 
 static struct database *database; /* of the driver that is tried */
-static int64_t told_ms;
+static int64_t notified_ms;
 
 static void tell_time(void)
 {
     char text[128];
 
-    if (told_ms == clock_inner_ms())
+    if (notified_ms == clock_inner_ms())
         return;
-    told_ms = clock_inner_ms();
-    snprintf(text, sizeof text, "UPDATE tarry_test.clock SET ms = %" PRId64, told_ms);
+    notified_ms = clock_inner_ms();
+    snprintf(text, sizeof text, "UPDATE tarry_test.clock SET ms = %" PRId64, notified_ms);
     database->do_text(text);
 }
 
@@ -232,7 +232,7 @@ static void *open_sql(const struct driver_options *options, struct database *of)
     begin_database(of);
     if (is_new(options->dir))
         begin_world();
-    told_ms = -1;
+    notified_ms = -1;
     tell_time();
     sql.url = database->url;
     self->reactor = reactor_new(0);

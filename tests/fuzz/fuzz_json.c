@@ -14,11 +14,11 @@ static void claim_agreement(struct slice text)
     size_t error_at = 0;
     json_t *tree;
 
-    enum verdict verdict = judge_json(text, &tree);
+    enum decision decision = judge_json(text, &tree);
     bool ours = json_check(text, &value, &error_at);
-    CLAIM("what jansson accepts is accepted", verdict != VERDICT_YES || ours);
-    CLAIM("what jansson refuses is refused", verdict != VERDICT_NO || !ours);
-    CLAIM("both read the same", verdict != VERDICT_YES || judge_same(value, tree));
+    CLAIM("what jansson accepts is accepted", decision != DECISION_YES || ours);
+    CLAIM("what jansson refuses is refused", decision != DECISION_NO || !ours);
+    CLAIM("both read the same", decision != DECISION_YES || judge_same(value, tree));
     CLAIM("a fault lies within the text", ours || error_at <= text.len);
     json_decref(tree);
 }

@@ -178,11 +178,11 @@ class _Topic:
         self.judge_ready()
         self.judge_set("held", lambda job: job.state == LEASED)
         self.judge_set("dead", lambda job: job.state == DEAD)
-        self.judge_expiry()
+        self.evaluate_expiry()
         self.judge_jobs()
         self.judge_counts()
         self.judge_histories()
-        self.judge_event()
+        self.evaluate_event()
         return None
 
     def hangs(self, member, where, score):
@@ -240,7 +240,7 @@ class _Topic:
             if job and not fits(job):
                 self.blame(f"{job.id!r}: in {kind}, but its state is {job.state}")
 
-    def judge_expiry(self):
+    def evaluate_expiry(self):
         """A job that became ready under another ttl of the topic keeps it; so only a ttl of the job's own determines the exact time."""
         expiry = self.get("expiry")
         for member, score in expiry.items():
@@ -315,7 +315,7 @@ class _Topic:
             elif len(kept) < 19 or kept[18] > ATTEMPTS_MAX or 19 + kept[18] + sum(kept[19:19 + kept[18]]) != len(kept):
                 self.blame(f"{ident!r} has a history that is not whole")
 
-    def judge_event(self):
+    def evaluate_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
         dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
         if self.hash.next > min([*dues, INFINITE]):

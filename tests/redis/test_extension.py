@@ -7,10 +7,10 @@ TEXT = b'{"deliver":{"to":"https://shop.example/close"}}'
 
 
 @pytest.fixture
-def news(shard):
+def notifications(shard):
     """Returns the notifications since the last call."""
     listener = shard.client.pubsub()
-    listener.execute_command("SSUBSCRIBE", shard.tag + ":told")
+    listener.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
     listener.parse_response()
 
     def told(kinds=b"sx"):
@@ -85,65 +85,65 @@ def test_jobs_that_are_no_longer_dead_are_not_counted(shard, way):
 
 # ---- notifications ----
 
-def test_changed_settings_are_published_with_server_and_number(shard, news):
+def test_changed_settings_are_published_with_server_and_number(shard, notifications):
     shard.topic(TOPIC_PUT, "t", settings(), 1)
     shard.topic(TOPIC_PUT, "u", settings(), 1, extension=TEXT)
     server = shard.server.encode()
-    assert news() == [b"s" + server + b"1 t", b"s" + server + b"2 u"]
+    assert notifications() == [b"s" + server + b"1 t", b"s" + server + b"2 u"]
     shard.push("t", *[job(f"j{n}") for n in range(5)])
     assert shard.purge("t", verb="delete", most=2)[1] == 1
-    assert news() == [], "it is not gone yet"
+    assert notifications() == [], "it is not gone yet"
     shard.purge_all("t", verb="delete", most=2)
-    assert news() == [b"s" + server + b"3 t"]
+    assert notifications() == [b"s" + server + b"3 t"]
     for verb in (TOPIC_GET, TOPIC_PAUSE, TOPIC_RESUME):
         shard.topic(verb, "u")
     shard.purge_all("u")
     shard.redrive("u")
-    assert news() == [] and shard.counters() == (3, 0)
+    assert notifications() == [] and shard.counters() == (3, 0)
 
 
-def test_a_repeated_ticket_publishes_nothing(shard, news):
+def test_a_repeated_ticket_publishes_nothing(shard, notifications):
     ticket = shard.ticket()
     for _ in range(2):
         shard.topic(TOPIC_PUT, "t", settings(), 1, ticket=ticket)
-    assert len(news()) == 1 and shard.counters() == (1, 0)
+    assert len(notifications()) == 1 and shard.counters() == (1, 0)
 
 
-def test_deaths_are_published_once_per_call(shard, news):
+def test_deaths_are_published_once_per_call(shard, notifications):
     shard.topic(TOPIC_PUT, "t", settings(attempts=1, dead_letter_expired=True), 1, extension=TEXT)
     shard.push("t", *[job(f"n{n}") for n in range(3)])
     leases = shard.take("t")
     shard.push("t", job("late", own={"ttl": 500}), job("cancelled", delay=60_000))
-    assert news(b"x") == []
+    assert notifications(b"x") == []
     shard.answer((NACK, leases[0].delivery), (REFUSE, leases[1].delivery), (ACK, leases[2].delivery))
-    assert news(b"x") == [b"x1 t"]
+    assert notifications(b"x") == [b"x1 t"]
     shard.jump(502)
     shard.advance()
-    assert news(b"x") == [b"x2 t"]
+    assert notifications(b"x") == [b"x2 t"]
     shard.push("t", job("p", past=(1, 1, b"")))
     shard.push("t", job("p", past=(1, 1, b"")))
-    assert news(b"x") == [b"x3 t", b"x4 t"], "also in another's place"
+    assert notifications(b"x") == [b"x3 t", b"x4 t"], "also in another's place"
     shard.change("t", (CANCEL, "cancelled"), (RUN, "p"))
     shard.redrive("t", "p")
     shard.purge_all("t")
-    assert news(b"x") == [] and shard.counters() == (1, 4)
+    assert notifications(b"x") == [] and shard.counters() == (1, 4)
 
 
-def test_a_take_publishes_expiries_that_it_finds(shard, news):
+def test_a_take_publishes_expiries_that_it_finds(shard, notifications):
     shard.topic(TOPIC_PUT, "t", settings(dead_letter_expired=True), 1, extension=TEXT)
     shard.push("t", job("late", own={"ttl": 500}))
     shard.jump(502)
-    assert shard.take("t") == [] and news(b"x") == [b"x1 t"]
+    assert shard.take("t") == [] and notifications(b"x") == [b"x1 t"]
 
 
-def test_deaths_in_topics_without_rules_are_not_published(shard, news):
+def test_deaths_in_topics_without_rules_are_not_published(shard, notifications):
     for name, extension in (("t", b""), ("u", TEXT)):
         assert shard.topic(TOPIC_PUT, name, settings(attempts=1), 1, extension=extension)[0] == CREATED
         shard.push(name, job("a"), job("b"))
     shard.topic(TOPIC_PUT, "u", settings(attempts=1))
     for name in ("t", "u"):
         shard.answer(*[(NACK, lease.delivery) for lease in shard.take(name)])
-    assert news(b"x") == [] and shard.counters()[1] == 0
+    assert notifications(b"x") == [] and shard.counters()[1] == 0
 
 
 def test_without_publish_rights_only_numbers_change(shard):

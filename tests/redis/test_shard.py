@@ -191,18 +191,18 @@ def test_expired_jobs_end_or_die_by_the_topic_setting(shard):
 
 
 def test_messages_are_sent_only_for_an_earlier_event(shard):
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     first = shard.push("t", job("a", delay=60_000))[0][2]
     shard.push("t", job("b", delay=70_000))
     shard.push("u", job("c", delay=65_000))
     second = shard.push("u", job("d", delay=50_000))[0][2]
     told = []
-    while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+    while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
         told.append(message[2][9:])
     assert told == [b"d%d t" % first, b"d%d u" % second]
-    news.close()
+    notifications.close()
 
 
 def test_a_library_redis_forgot_is_loaded_again(shard):

@@ -164,33 +164,33 @@ def test_a_repeated_empty_take_takes_at_most_once(shard):
 
 
 def test_news_of_a_lease_that_ends_before_anything_else(shard):
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     shard.push("t", job("a"), job("b"))
-    assert news.parse_response()[2][9:] == b"r" + shard.server.encode() + b"t"
+    assert notifications.parse_response()[2][9:] == b"r" + shard.server.encode() + b"t"
     call = shard.take_call("t", 1, lease=5000)
-    assert news.parse_response()[2][9:] == b"d%d " % (call.now + 5001)
+    assert notifications.parse_response()[2][9:] == b"d%d " % (call.now + 5001)
     shard.take_call("t", 1, lease=9000)
-    assert news.parse_response(block=False, timeout=0.05) is None, "a later end is no news"
-    news.close()
+    assert notifications.parse_response(block=False, timeout=0.05) is None, "a later end is not announced"
+    notifications.close()
 
 
 def test_jobs_made_ready_by_a_take_or_purge_are_reported_to_the_caller(shard):
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     for name, call in (("t", lambda: shard.take_call("t", 1)), ("u", lambda: shard.purge("u", DELAYED))):
         shard.push(name, job("more urgent", delay=100, priority=1))  # not in order of due: so they become ready first
         shard.push(name, job("a", delay=100), job("b", delay=100))
         shard.jump(102)
         turn = call()
         told = []
-        while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+        while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
             told.append(message[2][9:])
         assert turn.woken == [b"t"] if name == "t" else b"r--------u" in told
         shard.advance_all()
-    news.close()
+    notifications.close()
 
 
 def test_keys_that_change_with_every_job_are_never_scanned(shard):

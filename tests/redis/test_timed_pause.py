@@ -42,12 +42,12 @@ def test_its_end_is_the_shards_next_event(shard):
     assert answer.next == until
     shard.push("u", job("later", delay=60_000))
     assert shard.call("look").next == until
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     sooner = pause(shard, "t", 1000)
-    assert news.parse_response()[2][9:] == b"d%d " % sooner
-    news.close()
+    assert notifications.parse_response()[2][9:] == b"d%d " % sooner
+    notifications.close()
 
 
 def test_a_take_in_the_same_step_gets_the_waiting_jobs(shard):

@@ -66,14 +66,14 @@ def test_resuming_a_topic_with_ready_jobs_sends_a_message_and_pausing_does_not(s
     shard.push("t", job("a"))
     shard.topic(TOPIC_PAUSE, "t")
     assert shard.look("t") == []
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     shard.push("t", job("b"))
     shard.topic(TOPIC_RESUME, "t")
-    assert news.parse_response()[2][9:] == b"r--------t"
+    assert notifications.parse_response()[2][9:] == b"r--------t"
     assert shard.look("t", "nobody") == [b"t"]
-    news.close()
+    notifications.close()
 
 
 @pytest.mark.parametrize("state, gone", [(DELAYED, {"delayed", "retrying"}), (READY, {"ready"}), (DEAD, {"dead"}), (0, {"delayed", "retrying", "ready", "dead"})])

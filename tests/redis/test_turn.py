@@ -218,18 +218,18 @@ def test_a_step_returns_the_next_event_and_its_topic(shard):
 
 
 def test_only_an_earlier_event_is_news(shard):
-    news = shard.client.pubsub()
-    news.execute_command("SSUBSCRIBE", shard.tag + ":told")
-    news.parse_response()
+    notifications = shard.client.pubsub()
+    notifications.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
+    notifications.parse_response()
     due_jobs(shard, "a", "b")
     turn = shard.turn(takes=[("t", 5, 1 << 20, 70_000)])
     shard.turn([(ACK, turn.jobs[0][0].delivery)])
     nacked = shard.turn([(NACK, turn.jobs[0][1].delivery, 5000, b"")])
     told = []
-    while (message := news.parse_response(block=False, timeout=0.05)) is not None:
+    while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
         told.append(message[2][9:])
     assert [one[:1] for one in told] == [b"d", b"d"] and told[1] == b"d%d t" % nacked.next
-    news.close()
+    notifications.close()
 
 
 # ---- whether a take left some ----

@@ -231,12 +231,12 @@ void redis_server_free(struct redis_server *server)
 
 static bool call(struct redis_server *server)
 {
-    struct timeval patience = {.tv_sec = ASK_S};
+    struct timeval timeout = {.tv_sec = ASK_S};
     if (server->asking)
         return true;
-    server->asking = redisConnectUnixWithTimeout(server->path, patience);
+    server->asking = redisConnectUnixWithTimeout(server->path, timeout);
     if (server->asking && !server->asking->err &&
-        redisSetTimeout(server->asking, patience) == REDIS_OK)
+        redisSetTimeout(server->asking, timeout) == REDIS_OK)
         return true;
     hang_up(server);
     return false;

@@ -25,7 +25,7 @@ enum {
     MESSAGES_MAX = 4096,
     BATCH = 50,
     TICK_MS = 5,
-    PATIENCE_MS = 20000,
+    TIMEOUT_MS = 20000,
     SKIPPED = 77,
     FILES = 2048
 };
@@ -146,7 +146,7 @@ static void close_target(struct stage *stage)
     stage->target->ops->close(stage->target, on_closed, stage);
     stage->target = NULL;
     assert_false(stage->is_closed);
-    int64_t limit_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t limit_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     while (!stage->is_closed && clock_boot_us() < limit_us)
         uv_run(reactor_loop(stage->reactor), UV_RUN_ONCE);
     assert_true(stage->is_closed);
@@ -226,7 +226,7 @@ static void every_message_is_reported_exactly_once(void **state)
     size_t before = rig->count();
     for (int i = 0; i < 4; i++)
         send_some(stage, 150);
-    turn_until(stage, &stage->told, 600, PATIENCE_MS);
+    turn_until(stage, &stage->told, 600, TIMEOUT_MS);
     turn_for(stage, 50); /* on_reported checks that each comes once */
     assert_int_equal(stage->by_outcome[TARGET_DONE], 600);
     if (!rig->reaches_nobody)
@@ -239,7 +239,7 @@ static void more_than_the_window_are_taken_all_the_same(void **state)
     (void)state;
     struct stage *stage = raise_stage(true, ",\"max_in_flight\":4");
     send_some(stage, 1000);
-    turn_until(stage, &stage->told, 1000, PATIENCE_MS);
+    turn_until(stage, &stage->told, 1000, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 1000);
     strike_stage(stage);
 }
@@ -257,7 +257,7 @@ static void a_silent_peer_costs_the_timeout(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"1s\"");
     send_some(stage, 1);
-    turn_until(stage, &stage->told, 1, PATIENCE_MS);
+    turn_until(stage, &stage->told, 1, TIMEOUT_MS);
     rig->stall(true);
     int64_t began_us = clock_boot_us();
     send_some(stage, 20);
@@ -297,7 +297,7 @@ static void a_message_that_the_guard_rejects_never_reaches_the_peer(void **state
     size_t before = rig->count();
     struct stage *stage = raise_stage(false, "");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, PATIENCE_MS);
+    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_UNSENT] + stage->by_outcome[TARGET_FAILED], 10);
     assert_true(is_ailing(stage, 0));
     assert_int_equal(rig->count(), before);
@@ -312,14 +312,14 @@ static void a_policy_change_ends_open_connections(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, PATIENCE_MS);
+    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     size_t before = rig->count();
     write_policy(stage, false);
     assert_int_equal(guard_reload(stage->guard, error), 0);
     for (size_t i = 0; i < 3; i++) {
         send_some(stage, 5);
-        turn_until(stage, &stage->told, stage->sent, PATIENCE_MS);
+        turn_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
     }
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(rig->count(), before);
@@ -335,7 +335,7 @@ static void send_until_done(struct stage *stage)
         if (clock_boot_us() > limit_us)
             fail_msg("not through again within %d ms", rig->back_ms);
         send_some(stage, 1);
-        turn_until(stage, &stage->told, stage->sent, PATIENCE_MS);
+        turn_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
         turn_for(stage, 20);
     }
 }
@@ -347,10 +347,10 @@ static void a_peer_that_comes_back_is_found_again(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, PATIENCE_MS);
+    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
     rig->stop();
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 20, PATIENCE_MS);
+    turn_until(stage, &stage->told, 20, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(stage->by_outcome[TARGET_REFUSED], 0);
     assert_true(is_ailing(stage, 10));

@@ -99,7 +99,7 @@ async function lateness(utils, rate, seconds) {
     pushed += wanted;
     await insert(utils, wanted, () => Date.now() + 2000 + Math.floor(Math.random() * 4000));
   }
-  for (const patience = now() + 30000; worked < pushed && now() < patience;) await pause(10);
+  for (const deadline = now() + 30000; worked < pushed && now() < deadline;) await pause(10);
   await report({ jobs: pushed - noted, late_ms: late, missing: pushed - worked });
 }
 

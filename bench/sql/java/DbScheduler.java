@@ -92,7 +92,7 @@ public final class DbScheduler {
             insert(wanted, () -> System.currentTimeMillis() + 2000 + ThreadLocalRandom.current().nextInt(4000));
             pushed += wanted;
         }
-        for (long patience = System.nanoTime() + 30_000_000_000L; turn.done.get() < pushed && System.nanoTime() < patience;) {
+        for (long deadline = System.nanoTime() + 30_000_000_000L; turn.done.get() < pushed && System.nanoTime() < deadline;) {
             Thread.sleep(10);
         }
         turn.report(pushed - noted, pushed - turn.done.get());

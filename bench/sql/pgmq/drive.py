@@ -104,8 +104,8 @@ def late(cursor, url, setting, rate, seconds):
         send(cursor, wanted, lambda: time.time() + random.uniform(2, 6))
         pushed += wanted
         time.sleep(0.02)
-    patience = time.monotonic() + 30
-    while consumers.done < pushed and time.monotonic() < patience:
+    deadline = time.monotonic() + 30
+    while consumers.done < pushed and time.monotonic() < deadline:
         time.sleep(0.01)
     consumers.end()
     report(begun, {"jobs": pushed - noted, "late_ms": consumers.late, "missing": pushed - consumers.done})

@@ -174,7 +174,7 @@ func (drive *drive) late(rate float64, seconds float64) {
 		})
 		pushed += max(wanted, 0)
 	}
-	for patience := time.Now().Add(30 * time.Second); int(drive.worker.worked.Load()) < pushed && time.Now().Before(patience); {
+	for deadline := time.Now().Add(30 * time.Second); int(drive.worker.worked.Load()) < pushed && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	drive.worker.lock.Lock()

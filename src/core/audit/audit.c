@@ -123,14 +123,14 @@ static bool append_line(const struct buffer *line)
 /* Logs the beginning and the end of a failure, not every event. */
 static void note_outcome(bool is_written, int error)
 {
-    bool is_news = audit.is_failing == is_written;
+    bool is_notification = audit.is_failing == is_written;
     audit.is_failing = !is_written;
     trouble_note(TROUBLE_AUDIT_FILE, 0, !is_written);
     if (!is_written)
         atomic_fetch_add_explicit(&audit.failures, 1, memory_order_relaxed);
-    if (is_news && is_written)
+    if (is_notification && is_written)
         log_event(LOG_INFO, "the audit file is written again", LOG_TEXT("path", audit.path));
-    else if (is_news)
+    else if (is_notification)
         log_event(LOG_ERROR,
                   "cannot write the audit file, changes continue and are recorded only in the log",
                   LOG_TEXT("path", audit.path), LOG_TEXT("error", strerror(error)));
@@ -225,7 +225,7 @@ static bool is_one_too_many(const struct audit_event *event)
     return is_too_many;
 }
 
-static void tell_left_out(const struct sender *sender)
+static void log_left_out(const struct sender *sender)
 {
     append(&(struct audit_event){.action = "events left out",
                                  .caller = sender->caller,
@@ -234,19 +234,19 @@ static void tell_left_out(const struct sender *sender)
                                  .left_out = sender->left_out});
 }
 
-bool audit_tell_left_out(void)
+bool audit_log_left_out(void)
 {
-    bool has_told = false;
+    bool has_logged = false;
     for (size_t i = 0; i < SENDERS; i++) {
         pthread_mutex_lock(&senders_lock);
         const struct sender sender = senders[i];
         senders[i].left_out = 0;
         pthread_mutex_unlock(&senders_lock);
         if (sender.left_out)
-            tell_left_out(&sender);
-        has_told |= sender.left_out != 0;
+            log_left_out(&sender);
+        has_logged |= sender.left_out != 0;
     }
-    return has_told;
+    return has_logged;
 }
 
 /* ---- events ---- */

@@ -12,7 +12,7 @@
  * Successful changes are always written. Events of refused or failed changes are limited to
  * AUDIT_REFUSED_PER_S per caller (for anonymous callers: per address), so that a caller that
  * repeats such a call cannot fill the disk. Omitted events are counted, and their number is written
- * as an event (audit_tell_left_out).
+ * as an event (audit_log_left_out).
  *
  * audit_open and audit_close are called while no other thread audits; the other functions from any
  * thread.
@@ -56,7 +56,7 @@ void audit_event(const struct audit_event *event);
 
 /* Writes the number of omitted events for each caller since the last call. Call it once a second
  * while it returns true. Returns false if nothing is left to write. */
-bool audit_tell_left_out(void);
+bool audit_log_left_out(void);
 
 /* Return the number of events so far, and of those that are missing in the file. */
 uint64_t audit_events(void);

@@ -51,9 +51,9 @@ void engine_free(struct engine *engine)
     free(engine);
 }
 
-void engine_tell(struct engine *engine, uint32_t kinds)
+void engine_notify(struct engine *engine, uint32_t kinds)
 {
-    engine->told_kinds = engine->sink.event ? kinds : 0;
+    engine->event_kinds = engine->sink.event ? kinds : 0;
 }
 
 /* ---- time ---- */
@@ -61,7 +61,7 @@ void engine_tell(struct engine *engine, uint32_t kinds)
 /* Cancels a job whose cancel was requested while it was leased. Already unlinked. */
 static void cancel_requested(struct engine *engine, uint32_t id, struct engine_now now)
 {
-    entry_tell(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
+    entry_notify(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
     entry_finish(engine, id, RECORD_CANCELLED, now);
 }
 
@@ -91,7 +91,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     struct topic *topic = entry_topic(engine, entry);
     const struct slice none = {0};
     entry_unhang(engine, id);
-    entry_tell(engine, id, JOB_EVENT_EXPIRED, none, none, now);
+    entry_notify(engine, id, JOB_EVENT_EXPIRED, none, none, now);
     /* If there is no memory for the extra, the job expires as if the topic kept no dead letters. */
     if (life_expire(&topic->settings) == LIFE_EXPIRED || !entry_need_extra(engine, entry)) {
         entry_finish(engine, id, RECORD_EXPIRED, now);
@@ -101,7 +101,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_hang(engine, id, JOB_DEAD, now);
     entry_died(engine, entry);
     entry_record(engine, id);
-    entry_tell(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
+    entry_notify(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
 }
 
 /* Handles an entry that the wheel returned, by its state. */
@@ -113,7 +113,7 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
         /* The entry becomes delayed again if the wall clock was set back. */
         entry_hang(engine, id, JOB_READY, now);
         if (entry_at(engine, id)->state == JOB_READY)
-            entry_tell(engine, id, JOB_EVENT_DUE, (struct slice){0}, (struct slice){0}, now);
+            entry_notify(engine, id, JOB_EVENT_DUE, (struct slice){0}, (struct slice){0}, now);
         break;
     case JOB_READY:
         ready_expired(engine, id, now);
@@ -345,8 +345,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     entry_hang(engine, id, state, now);
     if (state == JOB_DEAD && topic->settings.extension.len)
         engine->sink.died(engine->sink.ctx, topic->name);
-    entry_tell(engine, id, is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED, push->id,
-               (struct slice){0}, now);
+    entry_notify(engine, id, is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED, push->id,
+                 (struct slice){0}, now);
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
@@ -425,8 +425,8 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
         entry->priority = (uint64_t)change->priority & 0xffff;
     entry_hang(engine, id, JOB_DELAYED, now);
     entry_record(engine, id);
-    entry_tell(engine, id, change->verb == QUEUE_RUN ? JOB_EVENT_RUN : JOB_EVENT_RESCHEDULED,
-               change->id, (struct slice){0}, now);
+    entry_notify(engine, id, change->verb == QUEUE_RUN ? JOB_EVENT_RUN : JOB_EVENT_RESCHEDULED,
+                 change->id, (struct slice){0}, now);
     result->status = QUEUE_OK;
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
@@ -461,7 +461,7 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
         request_cancel(engine, id);
     } else if (life.step == LIFE_CANCELLED) {
         entry_unhang(engine, id);
-        entry_tell(engine, id, JOB_EVENT_CANCELLED, change->id, (struct slice){0}, now);
+        entry_notify(engine, id, JOB_EVENT_CANCELLED, change->id, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_CANCELLED, now);
     } else if (life.step == LIFE_MOVED) {
         reschedule(engine, id, change, now, result);
@@ -487,7 +487,7 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
     if (!id || entry_at(engine, id)->state != JOB_DEAD)
         return QUEUE_NOT_FOUND;
     engine_redrive_entry(engine, id, now);
-    entry_tell(engine, id, JOB_EVENT_REDRIVEN, id_text, (struct slice){0}, now);
+    entry_notify(engine, id, JOB_EVENT_REDRIVEN, id_text, (struct slice){0}, now);
     return QUEUE_OK;
 }
 
@@ -573,9 +573,9 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
     out->attempt++;
     out->delivery = ++engine->sequence;
     topic->totals.delivered++;
-    if (__builtin_expect(engine->told_kinds != 0, 0))
-        entry_tell_event(engine, ready, &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1},
-                         now);
+    if (__builtin_expect(engine->event_kinds != 0, 0))
+        entry_notify_event(engine, ready,
+                           &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1}, now);
     entry_finish(engine, ready, RECORD_ACKED, now);
 }
 
@@ -654,7 +654,7 @@ static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms
         entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, JOB_READY, now);
     entry_record(engine, id);
-    entry_tell(engine, id, JOB_EVENT_RETURNED, (struct slice){0}, (struct slice){0}, now);
+    entry_notify(engine, id, JOB_EVENT_RETURNED, (struct slice){0}, (struct slice){0}, now);
 }
 
 static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
@@ -669,7 +669,7 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
-    entry_tell(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
+    entry_notify(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
     result->lease_until_ms = entry_lease_end_ms(engine, extra) + now.skew_ms;
     result->cancel_requested = extra->cancel_requested;
 }
@@ -721,7 +721,7 @@ void engine_again(struct engine *engine, const struct engine_lease *lease,
         return;
     }
     assert(life.step == LIFE_AGAIN);
-    entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
+    entry_notify(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
     entry_finish_for(engine, id, RECORD_ACKED, 0, now);
     push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), true, now,
                 result);
@@ -746,7 +746,7 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
         return;
     case LIFE_ACKED:
         entry_unhang(engine, id);
-        entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
+        entry_notify(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_ACKED, now);
         result->state = JOB_FINISHED;
         return;

@@ -58,7 +58,7 @@ struct engine_sink {
     void (*resumed)(void *ctx, struct slice topic);
     /* Reports that a job of this topic, which has an extension, has died. */
     void (*died)(void *ctx, struct slice topic);
-    /* Reports job events of the kinds enabled by engine_tell. Called after the event, while the record of the job
+    /* Reports job events of the kinds enabled by engine_notify. Called after the event, while the record of the job
      * is still at `place`. The id is empty if the engine does not have it; it can be read at `place` and verified
      * with `key`. Deliveries are not reported, since the caller of a take has them. */
     void (*event)(void *ctx, const struct job_event *event, struct hash128 key,
@@ -248,7 +248,7 @@ uint64_t engine_happened(const struct engine *engine);
 
 /* Sets the kinds of events that are reported to the sink, a bit each (job_event_bit); 0, as at the beginning: no
  * events. */
-void engine_tell(struct engine *engine, uint32_t kinds);
+void engine_notify(struct engine *engine, uint32_t kinds);
 
 /* ---- figures ---- */
 

@@ -681,11 +681,11 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
         entry_died(engine, entry);
     record_change(engine, id, ended);
     if (outcome == JOB_OUTCOME_LEASE_ENDED)
-        entry_tell(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
+        entry_notify(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
     else
-        entry_tell(engine, id, JOB_EVENT_NACKED, (struct slice){0}, error, now);
+        entry_notify(engine, id, JOB_EVENT_NACKED, (struct slice){0}, error, now);
     if (dies)
-        entry_tell(engine, id, JOB_EVENT_DEAD, (struct slice){0}, error, now);
+        entry_notify(engine, id, JOB_EVENT_DEAD, (struct slice){0}, error, now);
 }
 
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
@@ -720,12 +720,12 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     }
 }
 
-void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *what,
-                      struct engine_now now)
+void entry_notify_event(struct engine *engine, uint32_t id, const struct job_event *what,
+                        struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
     struct job_event event = *what;
-    if (!(engine->told_kinds & job_event_bit(event.kind)))
+    if (!(engine->event_kinds & job_event_bit(event.kind)))
         return;
     event.at_ms = now.inner_ms + now.skew_ms; /* the clock of the dues shown */
     event.topic = entry_topic(engine, entry)->name;

@@ -143,7 +143,7 @@ struct engine {
     int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: no pause */
     int64_t lease_floor_ms;     /* no lease from before the restart ends before this time; inner */
     bool recovering;            /* replay: nothing is appended, and ready is not reported */
-    uint32_t told_kinds;        /* kinds of reported events, a bit each */
+    uint32_t event_kinds;       /* kinds of reported events, a bit each */
     /* during recovery */
     uint64_t replayed; /* records */
     uint32_t stubs;
@@ -317,17 +317,17 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
 void entry_died(struct engine *engine, const struct entry *entry);
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
                 struct engine_view *out);
-/* Reports an event, for entry_tell, if its kind is reported. The entry does not count the event's own attempt. */
-void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *event,
-                      struct engine_now now);
+/* Reports an event, for entry_notify, if its kind is reported. The entry does not count the event's own attempt. */
+void entry_notify_event(struct engine *engine, uint32_t id, const struct job_event *event,
+                        struct engine_now now);
 /* Reports an event of the job in its present state. `name` is its id, empty if it is not at hand; `error` is that
  * of a failed attempt. Its record is not released yet. */
-static inline void entry_tell(struct engine *engine, uint32_t id, enum job_event_kind kind,
-                              struct slice name, struct slice error, struct engine_now now)
+static inline void entry_notify(struct engine *engine, uint32_t id, enum job_event_kind kind,
+                                struct slice name, struct slice error, struct engine_now now)
 {
-    if (__builtin_expect(engine->told_kinds != 0, 0))
-        entry_tell_event(engine, id, &(struct job_event){.kind = kind, .id = name, .error = error},
-                         now);
+    if (__builtin_expect(engine->event_kinds != 0, 0))
+        entry_notify_event(engine, id,
+                           &(struct job_event){.kind = kind, .id = name, .error = error}, now);
 }
 
 #endif

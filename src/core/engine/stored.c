@@ -130,7 +130,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
     if (entry->state == JOB_READY && topic->cold_ready)
         topic->cold_ready--;
     if (entry->state == JOB_READY) /* it fell due while on the disk */
-        entry_tell(engine, id, JOB_EVENT_DUE, job->id, (struct slice){0}, now);
+        entry_notify(engine, id, JOB_EVENT_DUE, job->id, (struct slice){0}, now);
     return ENGINE_LOADED;
 }
 

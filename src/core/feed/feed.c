@@ -46,8 +46,8 @@ struct feed_desk {
     /* sending */
     struct interest *interest;
     struct page *open;
-    uint32_t tell_budget;
-    int64_t tell_budget_us; /* boot time: as of when */
+    uint32_t publish_budget;
+    int64_t publish_budget_us; /* boot time: as of when */
     struct turn_end_call turn_end;
     struct deadline *deadline;
     int64_t sent_ms; /* boot time: the last page */
@@ -214,7 +214,7 @@ static struct page *desk_page(struct feed_desk *desk)
         return NULL;
     page->refs = 1;
     buffer_init(&page->events, FEED_PAGE_BYTES_MAX);
-    budget_fill(&desk->tell_budget, &desk->tell_budget_us);
+    budget_fill(&desk->publish_budget, &desk->publish_budget_us);
     reactor_once_at_turn_end(desk->reactor, &desk->turn_end);
     return desk->open = page;
 }
@@ -278,8 +278,8 @@ bool feed_admit(struct feed_desk *desk, enum job_event_kind kind, struct slice t
 {
     if (!desk || !desk_wants(desk, kind, topic) || !desk_page(desk))
         return false;
-    if (desk->tell_budget) {
-        desk->tell_budget--;
+    if (desk->publish_budget) {
+        desk->publish_budget--;
         return true;
     }
     desk->open->lost++;
@@ -292,7 +292,7 @@ static void append_text(struct buffer *buffer, struct slice text)
         buffer_append_slice(buffer, text);
 }
 
-void feed_tell(struct feed_desk *desk, const struct job_event *event)
+void feed_publish(struct feed_desk *desk, const struct job_event *event)
 {
     struct page *page = desk_page(desk);
     if (!page)
@@ -326,7 +326,7 @@ static bool budget_spend(struct feed_desk *desk)
 }
 
 /* Reports lost events. False: the budget is used up. */
-static bool listener_tell_gap(struct feed_listener *listener)
+static bool listener_notify_gap(struct feed_listener *listener)
 {
     uint64_t lost = listener->lost;
     if (!lost)
@@ -348,12 +348,12 @@ static bool listener_wants(struct feed_listener *listener, const struct job_even
     return is_named && (!listener->ops->may_see || listener->ops->may_see(listener, event->topic));
 }
 
-static void listener_tell(struct feed_listener *listener, const struct job_event *event,
-                          uint64_t serial)
+static void listener_notify(struct feed_listener *listener, const struct job_event *event,
+                            uint64_t serial)
 {
     if (!listener_wants(listener, event))
         return;
-    if (!listener_tell_gap(listener) || !budget_spend(listener->desk))
+    if (!listener_notify_gap(listener) || !budget_spend(listener->desk))
         listener_lose(listener, 1);
     else
         listener->ops->told(listener, event, serial);
@@ -383,7 +383,7 @@ static bool desk_hand(struct feed_desk *desk, const struct page *page, int64_t u
         desk->serial++;
         for (struct list *list = desk->listeners.next; list != &desk->listeners; list = next) {
             next = list->next;
-            listener_tell(list_entry(list, struct feed_listener, list), &event, desk->serial);
+            listener_notify(list_entry(list, struct feed_listener, list), &event, desk->serial);
         }
         if (clock_boot_us() >= until_us)
             return false;
@@ -398,13 +398,13 @@ static void desk_lose(struct feed_desk *desk, uint64_t events)
 }
 
 /* Reports gaps that no event follows. If the budget is used up, they are reported a little later. */
-static void desk_tell_gaps(struct feed_desk *desk)
+static void desk_notify_gaps(struct feed_desk *desk)
 {
     struct list *next;
     bool all = true;
     for (struct list *at = desk->listeners.next; at != &desk->listeners; at = next) {
         next = at->next;
-        all &= listener_tell_gap(list_entry(at, struct feed_listener, list));
+        all &= listener_notify_gap(list_entry(at, struct feed_listener, list));
     }
     if (!all)
         deadline_set(desk->deadline, clock_inner_ms() + FEED_PAGE_MS);
@@ -415,7 +415,7 @@ static void on_deadline(void *ctx)
     struct feed_desk *desk = ctx;
     desk_send(desk);
     budget_fill(&desk->hand_budget, &desk->hand_budget_us);
-    desk_tell_gaps(desk);
+    desk_notify_gaps(desk);
 }
 
 /* Handles the arrival of the letter: once all previous pages are passed on, takes the received ones. */
@@ -474,7 +474,7 @@ static void desk_hand_all(struct letter *letter)
     if (desk_hand_some(desk)) {
         desk_lose(desk, desk->handing_lost);
         desk->handing_lost = 0;
-        desk_tell_gaps(desk);
+        desk_notify_gaps(desk);
     }
     desk_go_on(desk);
 }
@@ -578,8 +578,8 @@ struct feed_desk *feed_desk_open(struct feed *feed, uint32_t index, struct react
     desk->index = index;
     desk->letter.run = desk_hand_all;
     desk->turn_end.run = on_turn_end;
-    desk->tell_budget = desk->hand_budget = FEED_BURST;
-    desk->tell_budget_us = desk->hand_budget_us = clock_boot_us();
+    desk->publish_budget = desk->hand_budget = FEED_BURST;
+    desk->publish_budget_us = desk->hand_budget_us = clock_boot_us();
     list_init(&desk->listeners);
     list_init(&desk->turn_end.list);
     desk->deadline = deadline_new(reactor, on_deadline, desk);

@@ -69,10 +69,10 @@ struct feed_watch feed_watch_of(const struct feed_desk *desk);
 uint32_t feed_wants(struct feed_desk *desk, struct feed_watch *watch);
 
 /* Returns whether to send an event of this kind: a listener requests it, and there is room. Without room it counts
- * as lost. After true the caller must call feed_tell once, or feed_lose with 1. */
+ * as lost. After true the caller must call feed_publish once, or feed_lose with 1. */
 bool feed_admit(struct feed_desk *desk, enum job_event_kind kind, struct slice topic);
 /* Sends an event that was admitted. It is copied. */
-void feed_tell(struct feed_desk *desk, const struct job_event *event);
+void feed_publish(struct feed_desk *desk, const struct job_event *event);
 /* Counts events that will not be sent. */
 void feed_lose(struct feed_desk *desk, uint64_t events);
 

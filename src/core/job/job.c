@@ -134,7 +134,7 @@ static bool meta_value_is_valid(struct slice value)
     return value.len == 0 || json_utf8_is_valid(value);
 }
 
-static enum job_meta_fault meta_judge(struct slice meta, struct slice name, struct slice value)
+static enum job_meta_fault meta_evaluate(struct slice meta, struct slice name, struct slice value)
 {
     struct slice other, other_value;
     size_t at = 0, pairs = 0;
@@ -155,7 +155,7 @@ static enum job_meta_fault meta_judge(struct slice meta, struct slice name, stru
 
 enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct slice value)
 {
-    enum job_meta_fault fault = meta_judge(buffer_slice(meta), name, value);
+    enum job_meta_fault fault = meta_evaluate(buffer_slice(meta), name, value);
 
     if (fault)
         return fault;

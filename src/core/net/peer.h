@@ -24,7 +24,7 @@ struct peer {
     struct in6_addr address; /* PEER_ADDRESS */
     uint32_t uid;            /* PEER_UNIX: the user id; UINT32_MAX: unknown */
     uint32_t pid;            /* PEER_UNIX; 0: unknown */
-    bool is_told;            /* reported by a proxy (PROXY protocol) */
+    bool is_notified;        /* reported by a proxy (PROXY protocol) */
 };
 
 /* Room for "[2001:db8:…]:65535" and "unix:uid=4294967295". */

@@ -44,12 +44,12 @@ static bool read_port(struct slice word, uint16_t *out)
 /* Reads `line`, the text between "PROXY " and the line end. */
 static bool read_line(struct slice line, struct peer *peer)
 {
-    struct peer client = {.kind = PEER_ADDRESS, .is_told = true};
+    struct peer client = {.kind = PEER_ADDRESS, .is_notified = true};
     struct in6_addr server;
     uint16_t server_port;
     struct slice family = next_word(&line);
     if (slice_is(family, "UNKNOWN")) {
-        *peer = (struct peer){.is_told = true};
+        *peer = (struct peer){.is_notified = true};
         return true;
     }
     bool is_v6 = slice_is(family, "TCP6");
@@ -153,7 +153,7 @@ static bool read_client(unsigned family, struct slice rest, struct peer *client)
 
 static enum proxy_protocol_step read_binary(struct slice bytes, struct peer *peer, size_t *used)
 {
-    struct peer client = {.is_told = true};
+    struct peer client = {.is_notified = true};
     if (bytes.len < BINARY_HEAD_BYTES)
         return PROXY_PROTOCOL_MORE;
     unsigned version = (unsigned char)bytes.at[12] >> 4, command = bytes.at[12] & 0xf;

@@ -95,7 +95,7 @@ static struct seeking *seeking_new(struct handover *handover, const struct comma
         handover->under_way++;
         seeking->handover = handover;
         seeking->reply_to = reply_to;
-        seeking->give_up_ms = clock_inner_ms() + handover->options.patience_ms;
+        seeking->give_up_ms = clock_inner_ms() + handover->options.timeout_ms;
         seeking->command = copy_command(command);
         seeking->next = calloc(count + 1, sizeof *seeking->next);
         seeking->results = calloc(count + 1, sizeof *seeking->results);

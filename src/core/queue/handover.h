@@ -38,7 +38,7 @@ struct handover_options {
     /* Sends a reply that comes from no queue, later, not inside this call. */
     void (*refuse)(void *ctx, enum queue_status status, struct queue_reply_to reply_to);
     void *ctx;
-    int64_t patience_ms; /* how long a call waits for a job that is being moved */
+    int64_t timeout_ms; /* how long a call waits for a job that is being moved */
 };
 
 /* Creates a handover. NULL: out of memory. */

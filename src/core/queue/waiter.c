@@ -39,8 +39,8 @@ struct slot {
     struct list node;
     struct line *line;
     struct waiter *waiter;
-    uint64_t asked_news; /* line.news when the take was sent */
-    bool asked;          /* the waiter's take in progress includes this line */
+    uint64_t asked_notifications; /* line.news when the take was sent */
+    bool asked;                   /* the waiter's take in progress includes this line */
 };
 
 /* A take that was not answered yet. */
@@ -65,7 +65,7 @@ struct waiter {
     bool asking;         /* it has a take in progress */
     bool over;           /* its wait ended meanwhile: the reply to the take is its answer */
     bool cancelled;      /* the answer is not needed */
-    bool crowded_out;    /* it would wait, but the limit was reached */
+    bool over_limit;     /* it would wait, but the limit was reached */
     bool is_own;         /* for work of tarry itself: not counted and not limited */
 };
 
@@ -267,7 +267,7 @@ static void ask_queue(struct waiters *waiters, struct waiter *waiter)
         if (!is_its_turn(slot))
             continue;
         slot->asked = true;
-        slot->asked_news = slot->line->news;
+        slot->asked_notifications = slot->line->news;
         slot->line->asking++;
         topics[take.topic_count++] = slot->line->entry.key;
     }
@@ -341,7 +341,7 @@ static void line_is_empty(struct waiters *waiters, struct slot *slot)
     struct line *line = slot->line;
 
     line->window = 1;
-    if (slot->asked_news != line->news)
+    if (slot->asked_notifications != line->news)
         return;
     line->may_have = false;
     if (!line->watched) {
@@ -389,11 +389,11 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
     if (waiter->cancelled)
         return_jobs(waiters->queue, reply);
     if (!is_empty || waiter->over || waiter->cancelled || waiter->slot_count == 0)
-        finish_waiter(waiters, waiter, reply, is_empty && waiter->crowded_out);
+        finish_waiter(waiters, waiter, reply, is_empty && waiter->over_limit);
     run_todo(waiters);
 }
 
-static void line_has_news(struct waiters *waiters, struct line *line)
+static void line_has_notification(struct waiters *waiters, struct line *line)
 {
     line->news++;
     line->may_have = true;
@@ -408,10 +408,10 @@ static void topic_is_ready(void *owner, struct slice topic)
     struct line *line = topic.len ? lines_find(&waiters->lines, topic) : NULL;
 
     if (line)
-        line_has_news(waiters, line);
+        line_has_notification(waiters, line);
     for (line = topic.len ? NULL : lines_first(&waiters->lines); line;
          line = lines_next(&waiters->lines, line))
-        line_has_news(waiters, line);
+        line_has_notification(waiters, line);
     run_todo(waiters);
 }
 
@@ -497,7 +497,7 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK || take->id.len) {
         send_take(waiters, waiter, take, status);
     } else if (waiters->waiting >= waiters->waiting_max && !waiter->is_own) {
-        waiter->crowded_out = true;
+        waiter->over_limit = true;
         send_take(waiters, waiter, take, status);
     } else if (!join_lines(waiters, waiter, take)) {
         list_add_last(&waiters->failed, &waiter->failed);

@@ -34,7 +34,7 @@ struct breaker {
     int64_t wait_until_ms;
 };
 
-enum breaker_verdict {
+enum breaker_decision {
     BREAKER_PASS = 1,
     BREAKER_PROBE, /* one message may be sent, as a probe */
     BREAKER_WAIT   /* nothing may be sent before breaker_next_ms */
@@ -46,7 +46,7 @@ enum {
     BREAKER_SHARE_WEIGHT = 16
 };
 
-static inline enum breaker_verdict breaker_ask(const struct breaker *breaker, int64_t now_ms)
+static inline enum breaker_decision breaker_ask(const struct breaker *breaker, int64_t now_ms)
 {
     if (now_ms < breaker->wait_until_ms || breaker->is_probing)
         return BREAKER_WAIT;

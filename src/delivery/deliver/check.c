@@ -44,10 +44,10 @@ bool extension_parse(struct slice text, struct extension *out, char error[DELIVE
 /* ---- what the policy allows ---- */
 
 /* Returns true if allowed, otherwise false with `error`, which names the remedy. */
-static bool check_verdict(enum guard_verdict verdict, struct slice host,
-                          char error[DELIVER_ERROR_BYTES])
+static bool check_decision(enum guard_decision decision, struct slice host,
+                           char error[DELIVER_ERROR_BYTES])
 {
-    switch (verdict) {
+    switch (decision) {
     case GUARD_ALLOWED:
         return true;
     case GUARD_OFF:
@@ -74,7 +74,7 @@ bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_
 {
     struct url url;
     if (!guard_is_on(guard))
-        return check_verdict(GUARD_OFF, endpoint, error);
+        return check_decision(GUARD_OFF, endpoint, error);
     if (slice_is(endpoint, "null:")) /* needs no network access */
         return true;
     enum url_fault fault = url_parse(endpoint, &url);
@@ -82,7 +82,7 @@ bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_
         return error_text(error, DELIVER_ERROR_BYTES, "%s", url_fault_text(fault));
     for (size_t i = 0; i < url.host_count; i++) {
         struct slice host = url.hosts[i].name;
-        if (!check_verdict(guard_check_host(guard, host), host, error))
+        if (!check_decision(guard_check_host(guard, host), host, error))
             return false;
     }
     return true;
@@ -136,7 +136,7 @@ bool check_target_setting(struct guard *guard, const struct target_setting *sett
     /* If the topic has no destination of its own, each job's callback is checked when it is
      * sent. */
     bool ok = setting->to ? check_to(guard, setting, slice_of(setting->to), error)
-                          : guard_is_on(guard) || check_verdict(GUARD_OFF, slice_of(""), error);
+                          : guard_is_on(guard) || check_decision(GUARD_OFF, slice_of(""), error);
     return ok && check_sign(guard, setting, error);
 }
 

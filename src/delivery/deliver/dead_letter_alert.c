@@ -504,9 +504,9 @@ static int64_t left_of(int64_t ms, int64_t since_ms)
 /* Returns the remaining quiet time. */
 static int64_t quiet_ms(const struct dead_letter_pass *pass, const struct alert_note *note)
 {
-    int64_t told_ms = left_of(pass->rules.alert_every_ms, note->last_ms);
+    int64_t notified_ms = left_of(pass->rules.alert_every_ms, note->last_ms);
     int64_t failed_ms = left_of(note->rest_ms, note->failed_ms);
-    return told_ms > failed_ms ? told_ms : failed_ms;
+    return notified_ms > failed_ms ? notified_ms : failed_ms;
 }
 
 static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)

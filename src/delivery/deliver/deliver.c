@@ -200,9 +200,9 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
         dead_letter_worker_on_dead(deliver->worker, topic);
 }
 
-void deliver_judge_all(struct deliver *deliver)
+void deliver_evaluate_all(struct deliver *deliver)
 {
-    dispatchers_judge(&deliver->dispatchers);
+    dispatchers_evaluate(&deliver->dispatchers);
 }
 
 /* ---- stopping: take no more jobs, end deliveries, close the endpoints ---- */

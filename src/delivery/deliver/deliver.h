@@ -44,11 +44,11 @@ struct deliver *deliver_new(const struct deliver_options *options);
 void deliver_start(struct deliver *deliver);
 /* Applies a new policy file: topics that it does not allow to deliver are logged. On the reactor's
  * thread. */
-void deliver_judge_all(struct deliver *deliver);
-/* Takes no more jobs; waits up to `patience_ms` for deliveries in progress, then aborts the rest
+void deliver_evaluate_all(struct deliver *deliver);
+/* Takes no more jobs; waits up to `timeout_ms` for deliveries in progress, then aborts the rest
  * (those jobs are given back). `stopped` is called once, never inside the call. Call it before
  * waiters_drain. */
-void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(void *ctx),
+void deliver_stop(struct deliver *deliver, int64_t timeout_ms, void (*stopped)(void *ctx),
                   void *ctx);
 /* Frees it, after the reactor has stopped. */
 void deliver_free(struct deliver *deliver);

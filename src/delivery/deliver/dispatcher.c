@@ -178,7 +178,7 @@ static void dispatcher_log_off(const struct dispatcher *dispatcher, enum log_lev
 
 /* Checks the policy. It may allow the callbacks of some jobs even if it does not allow the topic's
  * destination. */
-static void dispatcher_judge(struct dispatcher *dispatcher)
+static void dispatcher_evaluate(struct dispatcher *dispatcher)
 {
     char error[DELIVER_ERROR_BYTES] = "";
     bool was_forbidden = dispatcher->is_forbidden;
@@ -252,7 +252,7 @@ static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting 
         dispatcher_show(dispatcher);
         if (dispatcher->is_on && (!was_on || !same))
             dispatcher_log(dispatcher, "delivery started");
-        dispatcher_judge(dispatcher);
+        dispatcher_evaluate(dispatcher);
     }
     dispatcher_kick(dispatcher);
 }
@@ -435,11 +435,11 @@ struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct sl
     return dispatcher;
 }
 
-void dispatchers_judge(struct dispatchers *dispatchers)
+void dispatchers_evaluate(struct dispatchers *dispatchers)
 {
     for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
          at = dispatcher_next(at))
-        dispatcher_judge(at);
+        dispatcher_evaluate(at);
 }
 
 void dispatchers_look_again(struct dispatchers *dispatchers)

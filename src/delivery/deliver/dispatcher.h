@@ -30,7 +30,7 @@ struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct sl
                                       struct slice json, bool is_gone);
 /* Applies a new policy file. A dispatcher that the policy does not allow to deliver takes no jobs
  * and logs this: all its jobs would fail, and another server may have the right policy. */
-void dispatchers_judge(struct dispatchers *dispatchers);
+void dispatchers_evaluate(struct dispatchers *dispatchers);
 /* Makes all dispatchers look for work at the end of this loop iteration, because the queue's clock
  * was moved. */
 void dispatchers_look_again(struct dispatchers *dispatchers);

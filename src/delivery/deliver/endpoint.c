@@ -25,35 +25,36 @@ struct flight {
 
 /* ---- congestion ---- */
 
-static void crowd_learn(struct endpoint_crowd *crowd, double took_ms, int64_t now_ms)
+static void congestion_learn(struct endpoint_congestion *congestion, double took_ms, int64_t now_ms)
 {
-    if (crowd->usual_ms <= 0)
-        crowd->usual_ms = took_ms;
-    crowd->usual_ms += (took_ms - crowd->usual_ms) / USUAL_WEIGHT;
-    crowd->heard_ms = now_ms;
+    if (congestion->usual_ms <= 0)
+        congestion->usual_ms = took_ms;
+    congestion->usual_ms += (took_ms - congestion->usual_ms) / USUAL_WEIGHT;
+    congestion->heard_ms = now_ms;
 }
 
 /* Returns the recent duration of a message, or the time since the last report if that is longer. */
-static double crowd_pace_ms(const struct endpoint_crowd *crowd, int64_t now_ms)
+static double congestion_pace_ms(const struct endpoint_congestion *congestion, int64_t now_ms)
 {
-    double quiet_ms = (double)(now_ms - crowd->heard_ms);
-    return crowd->usual_ms > quiet_ms ? crowd->usual_ms : quiet_ms;
+    double quiet_ms = (double)(now_ms - congestion->heard_ms);
+    return congestion->usual_ms > quiet_ms ? congestion->usual_ms : quiet_ms;
 }
 
 /* Returns the wait time of a message that found the window full. Each gets a slightly later time
  * than the one before, approximately when it can be sent. So rejected messages return about as fast
  * as messages are sent. */
-static int64_t crowd_wait_ms(struct endpoint_crowd *crowd, uint32_t window, int64_t now_ms)
+static int64_t congestion_wait_ms(struct endpoint_congestion *congestion, uint32_t window,
+                                  int64_t now_ms)
 {
-    double pace = crowd_pace_ms(crowd, now_ms);
+    double pace = congestion_pace_ms(congestion, now_ms);
     double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
     double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
-    crowd->next_ms += (pace > 1 ? pace : 1) / window;
-    if (crowd->next_ms < least_ms)
-        crowd->next_ms = least_ms;
-    if (crowd->next_ms > most_ms)
-        crowd->next_ms = most_ms;
-    return (int64_t)crowd->next_ms - now_ms;
+    congestion->next_ms += (pace > 1 ? pace : 1) / window;
+    if (congestion->next_ms < least_ms)
+        congestion->next_ms = least_ms;
+    if (congestion->next_ms > most_ms)
+        congestion->next_ms = most_ms;
+    return (int64_t)congestion->next_ms - now_ms;
 }
 
 /* ---- opening and closing ---- */
@@ -240,8 +241,8 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
                           struct endpoint_request *request, const struct target_message *message)
 {
     if (endpoints->flights.live == 0)
-        endpoints->crowd = (struct endpoint_crowd){.usual_ms = endpoints->crowd.usual_ms,
-                                                   .heard_ms = clock_inner_ms()};
+        endpoints->congestion = (struct endpoint_congestion){
+            .usual_ms = endpoints->congestion.usual_ms, .heard_ms = clock_inner_ms()};
     struct endpoint_whole *whole = message->setting->sends_job ? whole_new(message->job) : NULL;
     uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->flights);
     if (!id) {
@@ -258,7 +259,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
         endpoints_flush(endpoints);
     list_remove(&endpoint->idle);
     if (endpoint->in_flight++ == 0)
-        endpoint->crowd.heard_ms = clock_inner_ms();
+        endpoint->congestion.heard_ms = clock_inner_ms();
     counter_set(&endpoint->tally->in_flight, endpoint->in_flight);
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
@@ -270,52 +271,53 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     return true;
 }
 
-enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
-                                   int64_t *next_ms)
+enum breaker_decision endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
+                                    int64_t *next_ms)
 {
     int64_t now_ms = clock_inner_ms_of(endpoints->clock);
     const struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
     const struct path *path = paths_find(&endpoints->paths, path_key(to));
     const struct breaker *breakers[] = {endpoint ? &endpoint->breaker : NULL,
                                         path ? &path->breaker : NULL};
-    enum breaker_verdict verdict = BREAKER_PASS;
+    enum breaker_decision decision = BREAKER_PASS;
     *next_ms = now_ms;
     for (size_t i = 0; i < sizeof breakers / sizeof breakers[0]; i++) {
-        enum breaker_verdict one = breakers[i] ? breaker_ask(breakers[i], now_ms) : BREAKER_PASS;
-        verdict = one > verdict ? one : verdict; /* they are ordered */
+        enum breaker_decision one = breakers[i] ? breaker_ask(breakers[i], now_ms) : BREAKER_PASS;
+        decision = one > decision ? one : decision; /* they are ordered */
         int64_t one_ms = one == BREAKER_WAIT ? breaker_next_ms(breakers[i], now_ms) : now_ms;
         *next_ms = one_ms > *next_ms ? one_ms : *next_ms;
     }
-    return verdict;
+    return decision;
 }
 
 /* Decides whether the request may be sent now; sets whether it is a probe. */
-static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct endpoint *endpoint,
-                                            struct endpoint_request *request, int64_t *wait_ms)
+static enum endpoint_decision endpoint_evaluate(struct endpoints *endpoints,
+                                                struct endpoint *endpoint,
+                                                struct endpoint_request *request, int64_t *wait_ms)
 {
     int64_t now_ms = clock_inner_ms_of(endpoints->clock);
     const struct path *path = paths_find(&endpoints->paths, request->path);
-    enum breaker_verdict verdict =
+    enum breaker_decision decision =
         request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
-    enum breaker_verdict path_verdict =
+    enum breaker_decision path_decision =
         request->insists || !path ? BREAKER_PASS : breaker_ask(&path->breaker, now_ms);
-    request->is_probe = verdict == BREAKER_PROBE;
-    request->is_path_probe = path_verdict == BREAKER_PROBE;
-    if (verdict == BREAKER_WAIT || path_verdict == BREAKER_WAIT) {
+    request->is_probe = decision == BREAKER_PROBE;
+    request->is_path_probe = path_decision == BREAKER_PROBE;
+    if (decision == BREAKER_WAIT || path_decision == BREAKER_WAIT) {
         *wait_ms = breaker_rest_wait_ms(
-            endpoints, verdict == BREAKER_WAIT ? &endpoint->breaker : &path->breaker, now_ms);
+            endpoints, decision == BREAKER_WAIT ? &endpoint->breaker : &path->breaker, now_ms);
         return ENDPOINT_RESTS;
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
-        *wait_ms = crowd_wait_ms(&endpoint->crowd, request->window, clock_inner_ms());
+        *wait_ms = congestion_wait_ms(&endpoint->congestion, request->window, clock_inner_ms());
         return ENDPOINT_CROWDED;
     }
     return ENDPOINT_SENT;
 }
 
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
-                                     struct slice name, const struct target_message *message,
-                                     int64_t *wait_ms)
+enum endpoint_decision endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
+                                      struct slice name, const struct target_message *message,
+                                      int64_t *wait_ms)
 {
     *wait_ms = LATER_MS;
     struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
@@ -324,8 +326,9 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
         if (!ops)
             return ENDPOINT_UNKNOWN;
         if (endpoints->table.table.count >= ENDPOINTS_MAX && list_is_empty(&endpoints->idle)) {
-            int64_t crowd_ms = crowd_wait_ms(&endpoints->crowd, ENDPOINTS_MAX, clock_inner_ms());
-            *wait_ms = crowd_ms > LATER_MS ? crowd_ms : LATER_MS;
+            int64_t congestion_ms =
+                congestion_wait_ms(&endpoints->congestion, ENDPOINTS_MAX, clock_inner_ms());
+            *wait_ms = congestion_ms > LATER_MS ? congestion_ms : LATER_MS;
             return ENDPOINT_LATER;
         }
         endpoint = endpoint_open(endpoints, name, message, ops);
@@ -333,9 +336,9 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
             return ENDPOINT_LATER;
     }
     request->path = path_key(message->to);
-    enum endpoint_verdict verdict = endpoint_judge(endpoints, endpoint, request, wait_ms);
-    if (verdict != ENDPOINT_SENT)
-        return verdict;
+    enum endpoint_decision decision = endpoint_evaluate(endpoints, endpoint, request, wait_ms);
+    if (decision != ENDPOINT_SENT)
+        return decision;
     if (!endpoint_load(endpoints, endpoint, request, message))
         return ENDPOINT_LATER;
     if (request->is_probe)
@@ -427,8 +430,8 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
     if (path_learn(endpoints, request, report, now_ms) || changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
     endpoint_show(endpoints, endpoint);
-    crowd_learn(&endpoint->crowd, took_ms, process_ms);
-    crowd_learn(&endpoints->crowd, took_ms, process_ms);
+    congestion_learn(&endpoint->congestion, took_ms, process_ms);
+    congestion_learn(&endpoints->congestion, took_ms, process_ms);
 }
 
 /* Removes a request in flight. A closing endpoint is freed with its last request. */
@@ -438,7 +441,7 @@ static void endpoint_unload(struct endpoints *endpoints, struct endpoint *endpoi
     assert(endpoint->in_flight > 0);
     endpoint->windowed -= was_windowed;
     if (endpoint->windowed == 0)
-        endpoint->crowd.next_ms = 0;
+        endpoint->congestion.next_ms = 0;
     counter_set(&endpoint->tally->in_flight, --endpoint->in_flight);
     if (endpoint->in_flight > 0)
         return;

@@ -35,7 +35,7 @@ enum {
 
 /* Schedule for messages that find no room: they are retried one after another, about as fast as
  * room becomes available. */
-struct endpoint_crowd {
+struct endpoint_congestion {
     double next_ms;   /* time of the next retry; 0: now */
     double usual_ms;  /* typical duration of a message recently */
     int64_t heard_ms; /* time of the last report, or since when one is expected */
@@ -49,9 +49,9 @@ struct endpoint {
     struct endpoint_tally *tally;
     struct list idle; /* in endpoints.idle while nothing is in flight */
     int64_t idle_since_ms;
-    uint32_t in_flight;          /* all requests */
-    uint32_t windowed;           /* requests that count for its window */
-    struct endpoint_crowd crowd; /* messages that found its window full */
+    uint32_t in_flight;                    /* all requests */
+    uint32_t windowed;                     /* requests that count for its window */
+    struct endpoint_congestion congestion; /* messages that found its window full */
 };
 
 TABLE_DECLARE(endpoint_table, struct endpoint, entry)
@@ -63,8 +63,8 @@ struct endpoints {
     struct endpoint_table table;
     struct list idle; /* the one idle for the longest first */
     struct paths paths;
-    struct endpoint_crowd crowd; /* messages that found all endpoints in use */
-    struct slab flights;         /* messages sent and not reported yet */
+    struct endpoint_congestion congestion; /* messages that found all endpoints in use */
+    struct slab flights;                   /* messages sent and not reported yet */
     uint32_t generation;
     bool is_closing;           /* all are closing: messages reported from now on were aborted */
     uint32_t closing;          /* targets that are being closed */
@@ -105,7 +105,7 @@ struct endpoint_request {
     int64_t sent_us;
 };
 
-enum endpoint_verdict {
+enum endpoint_decision {
     ENDPOINT_SENT = 1,
     ENDPOINT_RESTS, /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
     ENDPOINT_CROWDED, /* the window is full: retry after *wait_ms */
@@ -122,15 +122,15 @@ void endpoints_fini(struct endpoints *endpoints);
 /* Sends a request. `name` is the result of target_endpoint for message->to. The data that the
  * message points to has to stay valid until endpoints_flush, which is called in the same loop
  * iteration. The message's tag is set here. */
-enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
-                                     struct slice name, const struct target_message *message,
-                                     int64_t *wait_ms);
+enum endpoint_decision endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
+                                      struct slice name, const struct target_message *message,
+                                      int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
 /* Returns whether a message for the URL `to` may be sent to `name`. After BREAKER_WAIT, *next_ms is
  * the time to ask again, on the queue's inner clock. */
-enum breaker_verdict endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
-                                   int64_t *next_ms);
+enum breaker_decision endpoints_ask(struct endpoints *endpoints, struct slice name, struct slice to,
+                                    int64_t *next_ms);
 
 /* Returns the time when the first resting endpoint may be retried, on the queue's inner clock;
  * INT64_MAX: no endpoint rests. */

@@ -177,15 +177,15 @@ static bool sample_give(struct sample *sample)
                                            .to = slice_of(sample->setting.to),
                                            .is_test = true,
                                            .explained = &sample->explained};
-    enum endpoint_verdict verdict =
+    enum endpoint_decision decision =
         endpoints_give(&sample->deliver->endpoints, &sample->request,
                        buffer_slice(&sample->endpoint), &message, &wait_ms);
     endpoints_flush(&sample->deliver->endpoints);
-    if (verdict != ENDPOINT_SENT)
+    if (decision != ENDPOINT_SENT)
         snprintf(sample->error, sizeof sample->error, "%s",
-                 verdict == ENDPOINT_UNKNOWN ? "this build has no such target"
-                                             : "too many endpoints in use, try again later");
-    return verdict == ENDPOINT_SENT;
+                 decision == ENDPOINT_UNKNOWN ? "this build has no such target"
+                                              : "too many endpoints in use, try again later");
+    return decision == ENDPOINT_SENT;
 }
 
 static bool sample_send(struct sample *sample)

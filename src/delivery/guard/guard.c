@@ -16,7 +16,7 @@ struct guard {
     _Atomic uint64_t generation;
 };
 
-const char *guard_verdict_name(enum guard_verdict verdict)
+const char *guard_decision_name(enum guard_decision decision)
 {
     static const char *const names[] = {
         [GUARD_ALLOWED] = "allowed",
@@ -25,8 +25,8 @@ const char *guard_verdict_name(enum guard_verdict verdict)
         [GUARD_NETWORK_FORBIDDEN] = "network_forbidden",
         [GUARD_NOT_AN_ADDRESS] = "not_an_address",
     };
-    assert((size_t)verdict < sizeof names / sizeof names[0]);
-    return names[verdict];
+    assert((size_t)decision < sizeof names / sizeof names[0]);
+    return names[decision];
 }
 
 /* ---- life ---- */
@@ -146,8 +146,8 @@ static bool names_address(const struct policy *policy, const struct guard_addres
     return false;
 }
 
-static enum guard_verdict judge_address(const struct policy *policy,
-                                        const struct guard_address *address)
+static enum guard_decision evaluate_address(const struct policy *policy,
+                                            const struct guard_address *address)
 {
     return guard_network_allows(policy->networks.at, policy->networks.count, address)
                ? GUARD_ALLOWED
@@ -156,14 +156,14 @@ static enum guard_verdict judge_address(const struct policy *policy,
 
 /* Checks a host. A name is allowed by an allow-host; an address must be named, and its network must
  * also be allowed. */
-static enum guard_verdict judge_host(const struct policy *policy, struct slice host)
+static enum guard_decision evaluate_host(const struct policy *policy, struct slice host)
 {
     struct guard_address address;
     switch (guard_address_parse(host, &address)) {
     case GUARD_SPELLS_NAME:
         return names_host(policy, host, false) ? GUARD_ALLOWED : GUARD_HOST_NOT_NAMED;
     case GUARD_SPELLS_ADDRESS:
-        return names_address(policy, &address) ? judge_address(policy, &address)
+        return names_address(policy, &address) ? evaluate_address(policy, &address)
                                                : GUARD_HOST_NOT_NAMED;
     case GUARD_SPELLS_NOTHING:
         break;
@@ -171,12 +171,12 @@ static enum guard_verdict judge_host(const struct policy *policy, struct slice h
     return GUARD_NOT_AN_ADDRESS;
 }
 
-enum guard_verdict guard_check_host(struct guard *guard, struct slice host)
+enum guard_decision guard_check_host(struct guard *guard, struct slice host)
 {
     const struct policy *policy = enter(guard);
-    enum guard_verdict verdict = policy ? judge_host(policy, host) : GUARD_OFF;
+    enum guard_decision decision = policy ? evaluate_host(policy, host) : GUARD_OFF;
     leave(guard);
-    return verdict;
+    return decision;
 }
 
 bool guard_names_host(struct guard *guard, struct slice host)
@@ -189,25 +189,25 @@ bool guard_names_host(struct guard *guard, struct slice host)
     return is_named;
 }
 
-enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *socket)
+enum guard_decision guard_check_address(struct guard *guard, const struct sockaddr *socket)
 {
     struct guard_address address;
-    enum guard_verdict verdict = GUARD_OFF;
+    enum guard_decision decision = GUARD_OFF;
     const struct policy *policy = enter(guard);
     if (policy)
-        verdict = guard_address_of(socket, &address) ? judge_address(policy, &address)
-                                                     : GUARD_NOT_AN_ADDRESS;
+        decision = guard_address_of(socket, &address) ? evaluate_address(policy, &address)
+                                                      : GUARD_NOT_AN_ADDRESS;
     leave(guard);
-    return verdict;
+    return decision;
 }
 
-enum guard_verdict guard_check_peer(struct guard *guard, struct slice host, int fd)
+enum guard_decision guard_check_peer(struct guard *guard, struct slice host, int fd)
 {
     struct sockaddr_storage peer;
     socklen_t bytes = sizeof peer;
-    enum guard_verdict verdict = guard_check_host(guard, host);
-    if (verdict != GUARD_ALLOWED)
-        return verdict;
+    enum guard_decision decision = guard_check_host(guard, host);
+    if (decision != GUARD_ALLOWED)
+        return decision;
     if (getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0)
         return GUARD_NOT_AN_ADDRESS;
     return guard_check_address(guard, (struct sockaddr *)&peer);

@@ -41,7 +41,7 @@ enum {
 
 /* Reason why an address must not be reached. guard/network.c has the rows with the networks and
  * their sources. */
-enum guard_verdict {
+enum guard_decision {
     GUARD_ALLOWED = 0,
     GUARD_OFF,               /* no policy file: nothing is delivered */
     GUARD_HOST_NOT_NAMED,    /* not covered by an allow-host */
@@ -49,7 +49,7 @@ enum guard_verdict {
     /* A family other than IPv4 and IPv6, or a host that is neither a name nor an address. */
     GUARD_NOT_AN_ADDRESS
 };
-const char *guard_verdict_name(enum guard_verdict verdict); /* "host_not_allowed", … */
+const char *guard_decision_name(enum guard_decision decision); /* "host_not_allowed", … */
 
 /* Opens a guard. If `path` is NULL or empty, it refuses everything. Returns 0, or negative errno
  * with `error`. */
@@ -64,16 +64,16 @@ uint64_t guard_generation(const struct guard *guard);
 
 /* Checks a host as in a URL, without brackets; case and a final dot are ignored. If it is an
  * address, in any spelling, its network is also checked. */
-enum guard_verdict guard_check_host(struct guard *guard, struct slice host);
+enum guard_decision guard_check_host(struct guard *guard, struct slice host);
 /* Returns true if a rule names exactly this host; false if only '*' or '*.example.com' covers
  * it. */
 bool guard_names_host(struct guard *guard, struct slice host);
 /* Checks an IPv4 or IPv6 address; mapped, compatible, NAT64, 6to4 and Teredo forms are checked by
  * the address they contain. */
-enum guard_verdict guard_check_address(struct guard *guard, const struct sockaddr *address);
+enum guard_decision guard_check_address(struct guard *guard, const struct sockaddr *address);
 
 /* Checks an open connection against the current rules: the host it was made for and its peer. */
-enum guard_verdict guard_check_peer(struct guard *guard, struct slice host, int fd);
+enum guard_decision guard_check_peer(struct guard *guard, struct slice host, int fd);
 
 struct guard_key {
     size_t bytes;

@@ -278,10 +278,10 @@ static int add_credential(const struct line *line)
 {
     char *words[3], origin[GUARD_ORIGIN_BYTES];
     size_t count = split(line->value, words, 3);
-    bool is_told = count == 2 || count == 3;
-    if (is_told && !read_origin(words[0], origin))
+    bool is_notified = count == 2 || count == 3;
+    if (is_notified && !read_origin(words[0], origin))
         return line_refuse(line, "bad origin, write SCHEME://HOST:PORT without user and path");
-    if (!is_told || (count == 2 && !is_http(origin)))
+    if (!is_notified || (count == 2 && !is_http(origin)))
         return line_refuse(
             line,
             "write: credential = SCHEME://HOST:PORT USER PASSWORD, for http and https also: ORIGIN "

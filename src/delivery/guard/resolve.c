@@ -35,11 +35,11 @@ static void explain_host(struct resolved *out, const char *host, const char *why
     (void)snprintf(out->error, sizeof out->error, "'%.100s' %s", host, why);
 }
 
-/* Describes a refusal. `is_told` is true if the policy file names the host, or if it is an
+/* Describes a refusal. `is_notified` is true if the policy file names the host, or if it is an
  * address. */
-static void explain_verdict(struct resolved *out, const char *host, bool is_told)
+static void explain_decision(struct resolved *out, const char *host, bool is_notified)
 {
-    switch (out->verdict) {
+    switch (out->decision) {
     case GUARD_ALLOWED:
         break;
     case GUARD_OFF:
@@ -50,9 +50,10 @@ static void explain_verdict(struct resolved *out, const char *host, bool is_told
         break;
     case GUARD_NETWORK_FORBIDDEN:
         explain_host(out, host,
-                     !is_told ? unreachable
-                              : "is in a network that is not public, add it as allow-network to "
-                                "the policy file to allow it");
+                     !is_notified
+                         ? unreachable
+                         : "is in a network that is not public, add it as allow-network to "
+                           "the policy file to allow it");
         break;
     case GUARD_NOT_AN_ADDRESS:
         explain_host(out, host, "is neither a name nor an address, write one of them");
@@ -60,12 +61,12 @@ static void explain_verdict(struct resolved *out, const char *host, bool is_told
     }
 }
 
-static void explain_failure(struct resolved *out, const char *host, int code, bool is_told)
+static void explain_failure(struct resolved *out, const char *host, int code, bool is_notified)
 {
     out->is_temporary = code != EAI_NONAME && code != EAI_NODATA && code != EAI_ADDRFAMILY;
     explain_host(out, host,
                  out->is_temporary ? "could not be looked up, the name server did not answer"
-                 : !is_told        ? unreachable
+                 : !is_notified    ? unreachable
                                    : "has no address, check the spelling of the name");
 }
 
@@ -86,41 +87,41 @@ static void add_allowed(struct guard *guard, const struct guard_address *address
 {
     struct sockaddr_storage socket;
     guard_address_emit(address, port, &socket);
-    enum guard_verdict verdict = guard_check_address(guard, (struct sockaddr *)&socket);
-    if (verdict != GUARD_ALLOWED) {
-        if (out->verdict == GUARD_ALLOWED)
-            out->verdict = verdict;
+    enum guard_decision decision = guard_check_address(guard, (struct sockaddr *)&socket);
+    if (decision != GUARD_ALLOWED) {
+        if (out->decision == GUARD_ALLOWED)
+            out->decision = decision;
     } else if (out->count < RESOLVE_ADDRESSES_MAX && !is_there(out, address, port)) {
         out->addresses[out->count++] = socket;
     }
 }
 
 /* Selects the addresses that may be reached; if the result is empty, `out` contains the reason. */
-static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
-                          const struct resolve_found *found, struct resolved *out)
+static void resolve_evaluate(struct guard *guard, const char *host, uint16_t port,
+                             const struct resolve_found *found, struct resolved *out)
 {
     struct guard_address unused;
-    bool is_told = guard_names_host(guard, slice_of(host)) ||
-                   guard_address_parse(slice_of(host), &unused) != GUARD_SPELLS_NAME;
+    bool is_notified = guard_names_host(guard, slice_of(host)) ||
+                       guard_address_parse(slice_of(host), &unused) != GUARD_SPELLS_NAME;
     memset(out, 0, sizeof *out);
-    out->verdict = guard_check_host(guard, slice_of(host));
-    if (out->verdict == GUARD_ALLOWED) {
+    out->decision = guard_check_host(guard, slice_of(host));
+    if (out->decision == GUARD_ALLOWED) {
         for (size_t i = 0; i < found->count; i++)
             add_allowed(guard, &found->addresses[i], port, out);
         if (out->count > 0)
-            out->verdict = GUARD_ALLOWED;
-        else if (out->verdict == GUARD_ALLOWED)
-            explain_failure(out, host, found->code ? found->code : EAI_NODATA, is_told);
+            out->decision = GUARD_ALLOWED;
+        else if (out->decision == GUARD_ALLOWED)
+            explain_failure(out, host, found->code ? found->code : EAI_NODATA, is_notified);
     }
-    explain_verdict(out, host, is_told);
+    explain_decision(out, host, is_notified);
 }
 
 /* Logs a host whose addresses may not be reached. */
 static void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
 {
     struct resolved judged;
-    resolve_judge(guard, host, 0, found, &judged);
-    if (judged.count == 0 && judged.verdict == GUARD_NETWORK_FORBIDDEN)
+    resolve_evaluate(guard, host, 0, found, &judged);
+    if (judged.count == 0 && judged.decision == GUARD_NETWORK_FORBIDDEN)
         log_event(LOG_INFO, "host not reached", LOG_TEXT("host", host),
                   LOG_TEXT("error", "all its addresses are in networks that are not public, add "
                                     "these as allow-network to the policy file to allow them"));
@@ -146,7 +147,7 @@ static bool resolve_at_once(struct guard *guard, const char *host, uint16_t port
             return false;
         found.count = 1;
     }
-    resolve_judge(guard, host, port, &found, out);
+    resolve_evaluate(guard, host, port, &found, out);
     return true;
 }
 
@@ -160,7 +161,7 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
     resolve_keep(code == 0 ? answers : NULL, code, &found);
     if (code == 0)
         freeaddrinfo(answers);
-    resolve_judge(guard, host, port, &found, out);
+    resolve_evaluate(guard, host, port, &found, out);
     resolve_log(guard, host, &found);
 }
 
@@ -227,7 +228,7 @@ TABLE_DECLARE(entries, struct entry, by_name)
 struct resolver {
     struct reactor *reactor;
     struct guard *guard;
-    struct turn_end_call telling;
+    struct turn_end_call notifying;
     struct list answered; /* questions */
     struct list recent;
     struct list queue;   /* entries, the longest waiting first */
@@ -239,9 +240,9 @@ struct resolver {
 /* ---- answers ---- */
 
 /* Delivers the current answers; questions asked in `done` are answered later. */
-static void tell_answers(struct turn_end_call *call)
+static void notify_answers(struct turn_end_call *call)
 {
-    struct resolver *resolver = list_entry(call, struct resolver, telling);
+    struct resolver *resolver = list_entry(call, struct resolver, notifying);
     size_t count = 0;
     bool is_gone = false;
     for (struct list *at = resolver->answered.next; at != &resolver->answered; at = at->next)
@@ -257,19 +258,19 @@ static void tell_answers(struct turn_end_call *call)
     }
     resolver->is_gone = NULL;
     if (!list_is_empty(&resolver->answered))
-        reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+        reactor_once_at_turn_end(resolver->reactor, &resolver->notifying);
 }
 
 static void answer_question(struct resolver *resolver, struct question *question)
 {
     list_add_last(&resolver->answered, &question->list);
-    reactor_once_at_turn_end(resolver->reactor, &resolver->telling);
+    reactor_once_at_turn_end(resolver->reactor, &resolver->notifying);
 }
 
 static void answer_from(struct entry *entry, struct question *question)
 {
-    resolve_judge(entry->resolver->guard, question->host, question->port, &entry->found,
-                  &question->resolved);
+    resolve_evaluate(entry->resolver->guard, question->host, question->port, &entry->found,
+                     &question->resolved);
     answer_question(entry->resolver, question);
 }
 
@@ -489,7 +490,7 @@ static void make_lower(const char *host, char name[NAME_BYTES])
 static void answer_unasked(struct resolver *resolver, struct question *question)
 {
     struct resolve_found found = {.code = EAI_AGAIN};
-    resolve_judge(resolver->guard, question->host, question->port, &found, &question->resolved);
+    resolve_evaluate(resolver->guard, question->host, question->port, &found, &question->resolved);
     if (question->resolved.is_temporary) {
         question->resolved.is_unasked = true;
         (void)snprintf(question->resolved.error, sizeof question->resolved.error,
@@ -580,8 +581,8 @@ struct resolver *resolver_new(struct reactor *reactor, struct guard *guard)
         return NULL;
     resolver->reactor = reactor;
     resolver->guard = guard;
-    resolver->telling.run = tell_answers;
-    list_init(&resolver->telling.list);
+    resolver->notifying.run = notify_answers;
+    list_init(&resolver->notifying.list);
     list_init(&resolver->answered);
     list_init(&resolver->recent);
     list_init(&resolver->queue);
@@ -595,7 +596,7 @@ void resolver_free(struct resolver *resolver)
         return;
     if (resolver->is_gone)
         *resolver->is_gone = true;
-    reactor_cancel_at_turn_end(&resolver->telling);
+    reactor_cancel_at_turn_end(&resolver->notifying);
     drop_questions(&resolver->answered);
     while (!list_is_empty(&resolver->recent)) {
         struct entry *entry = list_entry(resolver->recent.next, struct entry, recent);

@@ -12,11 +12,11 @@
 enum { RESOLVE_ADDRESSES_MAX = 8 };
 
 struct resolved {
-    size_t count; /* if 0, `verdict` or `error` is the reason */
+    size_t count; /* if 0, `decision` or `error` is the reason */
     /* only allowed ones, with the port set */
     struct sockaddr_storage addresses[RESOLVE_ADDRESSES_MAX];
-    enum guard_verdict verdict; /* of the host, or of the first refused address */
-    bool is_temporary;          /* the name server did not answer: retry later */
+    enum guard_decision decision; /* of the host, or of the first refused address */
+    bool is_temporary;            /* the name server did not answer: retry later */
     bool is_unasked; /* the name server was not asked: too many lookups are in progress */
     char error[GUARD_ERROR_BYTES]; /* description without internal addresses; empty if count > 0 */
 };

@@ -137,7 +137,7 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
                     struct guard *guard, const struct target_amqp_place *place, char *error)
 {
     char text[NI_MAXHOST];
-    const struct timeval patience = {.tv_sec = TLS_MS / 1000};
+    const struct timeval timeout = {.tv_sec = TLS_MS / 1000};
     amqp_socket_t *socket = amqp_ssl_socket_new(state);
     if (!socket || !prepare_tls(socket, guard, place)) {
         snprintf(error, TARGET_ERROR_BYTES, "no connection, TLS cannot be set up%s",
@@ -147,7 +147,7 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
     int status = getnameinfo((const struct sockaddr *)address, address_bytes(address), text,
                              sizeof text, NULL, 0, NI_NUMERICHOST);
     if (status == 0)
-        status = amqp_socket_open_noblock(socket, text, place->at.port, &patience);
+        status = amqp_socket_open_noblock(socket, text, place->at.port, &timeout);
     if (status == 0)
         return amqp_socket_get_sockfd(socket);
     bool is_handshake = status == AMQP_STATUS_SSL_CONNECTION_FAILED;
@@ -181,7 +181,7 @@ static int open_socket(amqp_connection_state_t state, struct guard *guard,
 
 /* ---- texts ---- */
 
-void target_amqp_connection_say(char *error, unsigned code, amqp_bytes_t text)
+void target_amqp_connection_describe(char *error, unsigned code, amqp_bytes_t text)
 {
     int at = snprintf(error, TARGET_ERROR_BYTES, "rabbitmq %u: ", code);
     size_t room = TARGET_ERROR_BYTES - (size_t)at - 1;
@@ -197,11 +197,11 @@ void target_amqp_connection_fault(amqp_rpc_reply_t reply, const char *what, char
     if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
         reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
         const amqp_connection_close_t *close = reply.reply.decoded;
-        target_amqp_connection_say(error, close->reply_code, close->reply_text);
+        target_amqp_connection_describe(error, close->reply_code, close->reply_text);
     } else if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
                reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
         const amqp_channel_close_t *close = reply.reply.decoded;
-        target_amqp_connection_say(error, close->reply_code, close->reply_text);
+        target_amqp_connection_describe(error, close->reply_code, close->reply_text);
     } else {
         snprintf(error, TARGET_ERROR_BYTES, "%s, %s", what,
                  reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION
@@ -313,11 +313,11 @@ bool target_amqp_connection_open(struct target_amqp_connection *connection, char
 
 void target_amqp_connection_close(struct target_amqp_connection *connection, bool in_order)
 {
-    const struct timeval patience = {.tv_sec = 1};
+    const struct timeval timeout = {.tv_sec = 1};
     if (!connection->state)
         return;
     if (in_order) {
-        amqp_set_rpc_timeout(connection->state, &patience);
+        amqp_set_rpc_timeout(connection->state, &timeout);
         (void)amqp_connection_close(connection->state, AMQP_REPLY_SUCCESS);
     }
     show_fd(connection, -1);
@@ -422,7 +422,7 @@ void target_amqp_connection_closed_by_peer(struct target_amqp_connection *connec
                                            const amqp_connection_close_t *close, char *error)
 {
     amqp_connection_close_ok_t answer = {0};
-    target_amqp_connection_say(error, close->reply_code, close->reply_text);
+    target_amqp_connection_describe(error, close->reply_code, close->reply_text);
     (void)amqp_send_method(connection->state, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &answer);
 }
 

@@ -87,7 +87,7 @@ void target_amqp_connection_closed_by_peer(struct target_amqp_connection *connec
 /* Describes an unsuccessful answer to a call. */
 void target_amqp_connection_fault(amqp_rpc_reply_t reply, const char *what, char *error);
 /* Describes a connection.close or channel.close: "rabbitmq 404: NOT_FOUND - no exchange 'x'". */
-void target_amqp_connection_say(char *error, unsigned code, amqp_bytes_t text);
+void target_amqp_connection_describe(char *error, unsigned code, amqp_bytes_t text);
 
 /* Ends a wait. Any thread. */
 void target_amqp_connection_wake(struct target_amqp_connection *connection);

@@ -306,7 +306,7 @@ static bool on_close(struct amqp_channel *channel, struct target_amqp_connection
     amqp_channel_close_ok_t answer = {0};
     unsigned code = close->reply_code;
     list_init(&unconfirmed);
-    target_amqp_connection_say(error, code, close->reply_text);
+    target_amqp_connection_describe(error, code, close->reply_text);
     size_t count = take_unconfirmed(channel, &unconfirmed);
     channel->is_open = false;
     if (!is_everybodys(code) && count > 1) {

@@ -264,7 +264,7 @@ static void on_ended(void *ctx, CURL *easy, CURLcode code)
         endpoint->wants_http1 = true;
         free_spare(endpoint);
     }
-    target_transfer_judge(transfer, code);
+    target_transfer_evaluate(transfer, code);
     transfer_report(endpoint, transfer);
 }
 
@@ -368,7 +368,7 @@ static void transfer_stop(struct http_endpoint *endpoint, struct target_transfer
                           CURLcode code)
 {
     target_multi_remove(endpoint->multi, transfer->easy);
-    target_transfer_judge(transfer, code);
+    target_transfer_evaluate(transfer, code);
     transfer_report_later(endpoint, transfer);
 }
 

@@ -127,8 +127,8 @@ static bool is_dead_code(uint32_t status, const struct target_codes *dead_on, si
     return status == 410;
 }
 
-void target_answer_judge(const struct target_answer *answer, const struct target_codes *dead_on,
-                         size_t dead_on_count, struct target_report *out)
+void target_answer_evaluate(const struct target_answer *answer, const struct target_codes *dead_on,
+                            size_t dead_on_count, struct target_report *out)
 {
     uint32_t status = answer->status;
     bool is_busy = status == 429 || status == 503;
@@ -654,9 +654,9 @@ static const char *no_connection(const struct target_transfer *transfer)
 /* Describes from OpenSSL's result why the peer's certificate was rejected. */
 static const char *not_trusted(CURL *easy)
 {
-    long verdict = 0;
-    (void)curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
-    switch (verdict) {
+    long decision = 0;
+    (void)curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &decision);
+    switch (decision) {
     case X509_V_OK:
     case X509_V_ERR_UNSPECIFIED: /* libcurl compares names before it checks this */
         return "certificate is for another host";
@@ -762,15 +762,15 @@ bool target_transfer_wants_http1(const struct target_transfer *transfer)
     return transfer->is_refused && version == CURL_HTTP_VERSION_1_1;
 }
 
-void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
+void target_transfer_evaluate(struct target_transfer *transfer, CURLcode code)
 {
     if (transfer->is_decided)
         return;
     bool is_late = code == CURLE_OPERATION_TIMEDOUT &&
                    (transfer->has_begun || clock_boot_us() / 1000 >= transfer->until_ms);
     if (transfer->answer.status)
-        target_answer_judge(&transfer->answer, transfer->dead_on, transfer->dead_on_count,
-                            &transfer->report);
+        target_answer_evaluate(&transfer->answer, transfer->dead_on, transfer->dead_on_count,
+                               &transfer->report);
     else if (is_late)
         give_up_late(transfer);
     else if (!reason_of(transfer, code))

@@ -77,7 +77,7 @@ bool target_transfer_fill(struct target_transfer *transfer, const struct target_
 bool target_transfer_pin(struct target_transfer *transfer, const char *line, uint64_t generation);
 /* Sets `report` to the result after the transfer has ended. Keeps an answer that was already
  * there. */
-void target_transfer_judge(struct target_transfer *transfer, CURLcode code);
+void target_transfer_evaluate(struct target_transfer *transfer, CURLcode code);
 /* Returns true if the peer rejected the request over HTTP/2 and requires HTTP/1.1. */
 bool target_transfer_wants_http1(const struct target_transfer *transfer);
 /* Appends an explanation of the report, if requested. */
@@ -97,7 +97,7 @@ bool target_answer_add_line(struct target_answer *answer, struct slice line, int
 bool target_answer_add_body(struct target_answer *answer, size_t bytes);
 
 /* Fills in the report for an answer with a status, except the tag. */
-void target_answer_judge(const struct target_answer *answer, const struct target_codes *dead_on,
-                         size_t dead_on_count, struct target_report *out);
+void target_answer_evaluate(const struct target_answer *answer, const struct target_codes *dead_on,
+                            size_t dead_on_count, struct target_report *out);
 
 #endif

@@ -177,11 +177,11 @@ static void way_refuse(struct kafka_way *way, const char *why)
 static bool way_refusal(struct kafka_way *way, int64_t since_ms, char out[GUARD_ERROR_BYTES])
 {
     pthread_mutex_lock(&way->mutex);
-    bool is_told = way->why[0] && way->refused_ms >= since_ms;
-    if (is_told)
+    bool is_notified = way->why[0] && way->refused_ms >= since_ms;
+    if (is_notified)
         memcpy(out, way->why, sizeof way->why);
     pthread_mutex_unlock(&way->mutex);
-    return is_told;
+    return is_notified;
 }
 
 static void free_list(struct addrinfo *info)
@@ -274,9 +274,9 @@ static bool add_connection(struct kafka_way *way, int fd, const char *id)
 static int on_connect(int fd, const struct sockaddr *address, int len, const char *id, void *opaque)
 {
     struct kafka_way *way = opaque;
-    enum guard_verdict verdict = guard_check_address(way->guard, address);
-    if (verdict != GUARD_ALLOWED) {
-        way_refuse(way, guard_verdict_name(verdict));
+    enum guard_decision decision = guard_check_address(way->guard, address);
+    if (decision != GUARD_ALLOWED) {
+        way_refuse(way, guard_decision_name(decision));
         return EACCES;
     }
     if (!add_connection(way, fd, id))
@@ -303,7 +303,7 @@ static int on_close(int fd, void *opaque)
 
 /* Checks open connections against a new policy. Sockets are closed under the lock, so every
  * descriptor here still belongs to its connection. */
-static void way_judge(struct kafka_way *way)
+static void way_evaluate(struct kafka_way *way)
 {
     uint64_t policy = guard_generation(way->guard);
     if (policy == way->policy)
@@ -456,16 +456,16 @@ static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct 
 
 /* ---- events ---- */
 
-void kafka_producer_tell_refusal(struct kafka_producer *producer,
-                                 const struct outbox_message *message,
-                                 char error[TARGET_ERROR_BYTES])
+void kafka_producer_report_refusal(struct kafka_producer *producer,
+                                   const struct outbox_message *message,
+                                   char error[TARGET_ERROR_BYTES])
 {
     char why[GUARD_ERROR_BYTES];
     if (way_refusal(&producer->way, message->added_ms - REFUSED_MS, why))
         (void)snprintf(error, TARGET_ERROR_BYTES, "kafka: %.200s", why);
 }
 
-static void tell_delivered(struct kafka_producer *producer, rd_kafka_event_t *event)
+static void report_delivered(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *delivered;
     while (!producer->is_retired && (delivered = rd_kafka_event_message_next(event))) {
@@ -477,7 +477,7 @@ static void tell_delivered(struct kafka_producer *producer, rd_kafka_event_t *ev
                            message->timeout_ms, &report);
         if (delivered->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT &&
             status == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
-            kafka_producer_tell_refusal(producer, message, report.error);
+            kafka_producer_report_refusal(producer, message, report.error);
         producer->events.delivered(producer->ctx, message, &report);
     }
 }
@@ -502,7 +502,7 @@ static rd_kafka_resp_err_t error_of(rd_kafka_event_t *event)
 
 /* Reports a problem. That all brokers are down is reported once until one is up again. A login
  * error of a broker that came back is reported separately. */
-static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *event)
+static void report_trouble(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     char why[GUARD_ERROR_BYTES];
     rd_kafka_resp_err_t error = error_of(event);
@@ -525,9 +525,9 @@ static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *even
 static void take_event(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR)
-        tell_delivered(producer, event);
+        report_delivered(producer, event);
     else if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR)
-        tell_trouble(producer, event);
+        report_trouble(producer, event);
     rd_kafka_event_destroy(event);
 }
 
@@ -583,7 +583,7 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
                                         rd_kafka_headers_t *headers, struct target_report *report)
 {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR__INVALID_ARG;
-    way_judge(&producer->way);
+    way_evaluate(&producer->way);
     if (find_topic(producer, topic, message->timeout_ms))
         error = rd_kafka_producev(producer->kafka, RD_KAFKA_V_RKT(producer->topic),
                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),

@@ -53,9 +53,9 @@ rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
                                         rd_kafka_headers_t *headers, struct target_report *report);
 /* Adds the reason if the guard refused a broker (a name or an address from the cluster). For
  * librdkafka, a message to such a broker just times out. `error` is changed only in that case. */
-void kafka_producer_tell_refusal(struct kafka_producer *producer,
-                                 const struct outbox_message *message,
-                                 char error[TARGET_ERROR_BYTES]);
+void kafka_producer_report_refusal(struct kafka_producer *producer,
+                                   const struct outbox_message *message,
+                                   char error[TARGET_ERROR_BYTES]);
 /* Aborts the messages in flight; `delivered` is called for them soon. */
 void kafka_producer_purge(struct kafka_producer *producer);
 /* Reports no more events except `gone`. */

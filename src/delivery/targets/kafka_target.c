@@ -232,7 +232,7 @@ static void on_overdue(void *ctx, struct outbox_message *message)
     (void)snprintf(error, sizeof error, "kafka: timed out after %lld ms",
                    (long long)message->timeout_ms);
     if (kafka->producer)
-        kafka_producer_tell_refusal(kafka->producer, message, error);
+        kafka_producer_report_refusal(kafka->producer, message, error);
     outbox_lose(&kafka->outbox, message, error);
 }
 

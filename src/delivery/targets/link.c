@@ -205,9 +205,9 @@ static void try_next(struct link *link, const char *reason)
         size_t left = link->found.count - link->next;
         const void *address = &link->found.addresses[link->next++];
         link->policy = guard_generation(link->env->guard);
-        enum guard_verdict verdict = guard_check_address(link->env->guard, address);
-        if (verdict != GUARD_ALLOWED) {
-            reason = guard_verdict_name(verdict);
+        enum guard_decision decision = guard_check_address(link->env->guard, address);
+        if (decision != GUARD_ALLOWED) {
+            reason = guard_decision_name(decision);
         } else if (connect_to(link, address)) {
             int64_t share_ms = (link->until_ms - now_ms) / (int64_t)left;
             deadline_set(link->deadline, now_ms + (share_ms > 1 ? share_ms : 1));

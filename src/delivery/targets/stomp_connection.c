@@ -80,7 +80,7 @@ static void set_wake_up(struct stomp_connection *connection)
                                            earlier(lost_ms(connection), idle_ms(connection))));
 }
 
-static void say_good_bye(struct stomp_connection *connection)
+static void send_disconnect(struct stomp_connection *connection)
 {
     static const char bye[] = "DISCONNECT\n\n";
     (void)link_write(connection->link, bye, sizeof bye);
@@ -98,7 +98,7 @@ static void on_link_woken(void *ctx)
         return;
     }
     if (now_ms >= idle_ms(connection)) {
-        say_good_bye(connection);
+        send_disconnect(connection);
         return;
     }
     if (now_ms >= next_beat_ms(connection))
@@ -297,6 +297,6 @@ struct stomp_connection *stomp_connection_new(const struct target_env *env,
 void stomp_connection_free(struct stomp_connection *connection)
 {
     if (is_up(connection))
-        say_good_bye(connection);
+        send_disconnect(connection);
     link_free(connection->link);
 }

@@ -115,11 +115,11 @@ static void tls_take_out(struct stream_tls *tls, struct buffer *out)
 /* Describes a failure briefly: the reason why a certificate was rejected, or the library's text. */
 static const char *tls_explain(struct stream_tls *tls, const char *what)
 {
-    long verdict = SSL_get_verify_result(tls->ssl);
+    long decision = SSL_get_verify_result(tls->ssl);
     unsigned long code = ERR_peek_last_error();
-    const char *reason = verdict != X509_V_OK ? X509_verify_cert_error_string(verdict)
-                         : code               ? ERR_reason_error_string(code)
-                                              : NULL;
+    const char *reason = decision != X509_V_OK ? X509_verify_cert_error_string(decision)
+                         : code                ? ERR_reason_error_string(code)
+                                               : NULL;
     (void)snprintf(tls->why, sizeof tls->why, "%s%s%s", what, reason ? ": " : "",
                    reason ? reason : "");
     ERR_clear_error();

@@ -192,7 +192,7 @@ static void count(struct trace_exporter *exporter, uint64_t spans, const struct 
 static void send_batch(struct trace_exporter *exporter, const struct trace_span *first,
                        uint64_t spans)
 {
-    int64_t give_up_us = clock_awake_us() + EXPORTER_PATIENCE_MS * 1000LL;
+    int64_t give_up_us = clock_awake_us() + EXPORTER_TIMEOUT_MS * 1000LL;
     struct attempt attempt = {0};
     buffer_clear(&exporter->request);
     otlp_request_write(&exporter->request, &exporter->options.resource, first);
@@ -397,11 +397,11 @@ struct trace_exporter *trace_exporter_new(const struct trace_exporter_options *o
     return NULL;
 }
 
-void trace_exporter_stop(struct trace_exporter *exporter, int64_t patience_ms)
+void trace_exporter_stop(struct trace_exporter *exporter, int64_t timeout_ms)
 {
     pthread_mutex_lock(&exporter->lock);
     if (!exporter->is_ending)
-        exporter->end_us = clock_awake_us() + patience_ms * 1000;
+        exporter->end_us = clock_awake_us() + timeout_ms * 1000;
     exporter->is_ending = true;
     pthread_mutex_unlock(&exporter->lock);
     pthread_cond_signal(&exporter->changed);

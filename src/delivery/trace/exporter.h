@@ -4,7 +4,7 @@
  * Guarantees: adding a span never waits for the collector. The number of waiting spans is limited;
  * further ones are dropped and counted. Without waiting spans there are no wake-ups. A batch is
  * sent when it is full or its first span is EXPORTER_DELAY_MS old. If the collector is temporarily
- * unavailable (no connection, 429, 502, 503, 504), the batch is retried for EXPORTER_PATIENCE_MS,
+ * unavailable (no connection, 429, 502, 503, 504), the batch is retried for EXPORTER_TIMEOUT_MS,
  * with the delay of Retry-After or increasing delays. Any other answer is final.
  *
  * trace_exporter_add may be called on any thread. The collector's certificate is verified;
@@ -20,7 +20,7 @@ enum {
     EXPORTER_WAITING_MAX = 4096,
     EXPORTER_DELAY_MS = 5000,
     EXPORTER_ATTEMPT_MS = 10 * 1000,
-    EXPORTER_PATIENCE_MS = 60 * 1000,
+    EXPORTER_TIMEOUT_MS = 60 * 1000,
     EXPORTER_HEADERS_MAX = 16
 };
 
@@ -51,8 +51,8 @@ void trace_exporter_count_dropped(struct trace_exporter *exporter);
 /* Calls `woken` at that time at the latest (clock_awake_us). */
 void trace_exporter_wake_by(struct trace_exporter *exporter, int64_t at_us);
 void trace_exporter_read(struct trace_exporter *exporter, struct trace_exporter_counts *out);
-/* Sends waiting spans for `patience_ms` at most; does not wait for this. */
-void trace_exporter_stop(struct trace_exporter *exporter, int64_t patience_ms);
+/* Sends waiting spans for `timeout_ms` at most; does not wait for this. */
+void trace_exporter_stop(struct trace_exporter *exporter, int64_t timeout_ms);
 /* Waits for its end; if it was not stopped before, it ends immediately. Later spans are kept until
  * it is freed, and dropped. */
 void trace_exporter_wait(struct trace_exporter *exporter);

@@ -261,9 +261,9 @@ struct tracer *tracer_open(const struct tracer_options *options, char *error)
     return NULL;
 }
 
-void tracer_stop(struct tracer *tracer, int64_t patience_ms)
+void tracer_stop(struct tracer *tracer, int64_t timeout_ms)
 {
-    trace_exporter_stop(tracer->exporter, patience_ms);
+    trace_exporter_stop(tracer->exporter, timeout_ms);
 }
 
 void tracer_wait(struct tracer *tracer)

@@ -45,7 +45,7 @@ struct tracer *tracer_open(const struct tracer_options *options, char *error);
 void tracer_emit_metrics(struct tracer *tracer, struct metric_page *page);
 extern const struct metric tracer_metrics[];
 /* Sends the pending spans for at most that long; does not wait for this. */
-void tracer_stop(struct tracer *tracer, int64_t patience_ms);
+void tracer_stop(struct tracer *tracer, int64_t timeout_ms);
 /* Waits until that has ended; later spans are discarded. */
 void tracer_wait(struct tracer *tracer);
 /* Accepts NULL. */

@@ -233,15 +233,15 @@ static int access_replace(struct access *access, struct slice text, const char *
     token_list_fini(&list);
     if (!now)
         return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
-    struct access_change news = {0};
-    book_compare(old, now, &news);
+    struct access_change found = {0};
+    book_compare(old, now, &found);
     pthread_rwlock_wrlock(&access->lock);
     access->book = now;
     pthread_rwlock_unlock(&access->lock);
     book_end_callers(old, now);
-    if (news.is_changed)
+    if (found.is_changed)
         atomic_fetch_add(&access->generation, 1);
-    *change = news;
+    *change = found;
     book_free(old);
     return 0;
 }

@@ -56,8 +56,8 @@ void beanstalk_list_used(struct beanstalk_session *session);
 void beanstalk_list_watched(struct beanstalk_session *session);
 
 void beanstalk_pause_tube(struct beanstalk_session *session);
-void beanstalk_tell_tube(struct beanstalk_session *session);
+void beanstalk_answer_tube(struct beanstalk_session *session);
 /* Answers stats and list-tubes. */
-void beanstalk_tell_all(struct beanstalk_session *session);
+void beanstalk_answer_all(struct beanstalk_session *session);
 
 #endif

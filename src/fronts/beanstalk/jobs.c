@@ -82,7 +82,7 @@ static void take(struct beanstalk_session *session)
     queue_take(beanstalk_session_queue(session), &take, beanstalk_session_call(session, on_taken));
 }
 
-static void tell(struct beanstalk_session *session)
+static void answer_found(struct beanstalk_session *session)
 {
     struct buffer yaml;
     buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
@@ -110,7 +110,7 @@ static void go_on_with_job(struct beanstalk_session *session)
         session->driver->go_on(session);
         break;
     case BEANSTALK_STATS_JOB:
-        tell(session);
+        answer_found(session);
         break;
     case BEANSTALK_DELETE:
         change(session, QUEUE_CANCEL, on_cancelled);

@@ -62,7 +62,7 @@ static struct slice block_id(uint64_t block, char out[ID_BYTES])
 }
 
 /* Notifies all waiting callers. They may ask again from the callback. */
-static void tell_all(struct beanstalk_numbers *numbers, enum queue_status status)
+static void notify_all(struct beanstalk_numbers *numbers, enum queue_status status)
 {
     struct wants told = numbers->wants;
     numbers->wants = (struct wants){0};
@@ -91,7 +91,7 @@ static void on_claimed(void *owner, uint64_t tag, const struct queue_reply *repl
         numbers->block++;
         status = QUEUE_OK;
     }
-    tell_all(numbers, status);
+    notify_all(numbers, status);
 }
 
 static void claim(struct beanstalk_numbers *numbers)
@@ -123,7 +123,7 @@ static void on_looked(void *owner, uint64_t tag, const struct queue_reply *reply
         if (status == QUEUE_NOT_FOUND && numbers->probes[i] < numbers->high)
             numbers->high = numbers->probes[i];
         if (status != QUEUE_OK && status != QUEUE_NOT_FOUND) {
-            tell_all(numbers, status);
+            notify_all(numbers, status);
             return;
         }
     }

@@ -177,7 +177,7 @@ static void on_tube(void *owner, uint64_t tag, const struct queue_reply *reply)
     session->driver->go_on(session);
 }
 
-void beanstalk_tell_tube(struct beanstalk_session *session)
+void beanstalk_answer_tube(struct beanstalk_session *session)
 {
     call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_GET}, on_tube);
 }
@@ -221,7 +221,7 @@ static void on_counted(void *owner, uint64_t tag, enum queue_status status)
     free(census);
 }
 
-void beanstalk_tell_all(struct beanstalk_session *session)
+void beanstalk_answer_all(struct beanstalk_session *session)
 {
     struct census *census = calloc(1, sizeof *census);
     const struct topic_walk_listener listener = {

@@ -7,8 +7,8 @@
 
 enum {
     ONCE_FOR_MS = 1000,
-    RETRY_MS = 20,      /* while the worker holds the schedule */
-    PATIENCE_MS = 15000 /* longer than a lease */
+    RETRY_MS = 20,     /* while the worker holds the schedule */
+    TIMEOUT_MS = 15000 /* longer than a lease */
 };
 
 struct change {
@@ -78,7 +78,7 @@ static void on_retry(void *ctx)
 /* Tries again after a moment. */
 static void change_retry(struct change *change)
 {
-    if (clock_inner_ms() - change->began_ms > PATIENCE_MS) {
+    if (clock_inner_ms() - change->began_ms > TIMEOUT_MS) {
         change_finish(change, QUEUE_LEASED);
         return;
     }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    CROWD_MAX = 64,      /* excess connections that get an answer before the close */
+    EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
     TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */
@@ -84,7 +84,7 @@ static void cut_connection(struct http_connection *connection)
     http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
     http_count(&connection->listener->open, UINT64_MAX);
-    front->crowd_count -= connection->is_crowd;
+    front->excess_count -= connection->is_excess;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
     uv_close(&connection->socket.handle, on_connection_closed);
@@ -858,15 +858,15 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         return;
     }
     bool is_over = !connection->socket.awaits_proxy && !http_quota_accept(connection, &fault);
-    bool is_crowd =
-        is_over || front->connection_count - front->crowd_count > front->options.connections_max;
-    if (is_crowd && (front->crowd_count >= CROWD_MAX || connection->socket.channel)) {
+    bool is_excess =
+        is_over || front->connection_count - front->excess_count > front->options.connections_max;
+    if (is_excess && (front->excess_count >= EXCESS_MAX || connection->socket.channel)) {
         cut_connection(connection);
         return;
     }
-    if (is_crowd) {
-        connection->is_crowd = true;
-        front->crowd_count++;
+    if (is_excess) {
+        connection->is_excess = true;
+        front->excess_count++;
         http_count(&front->counters.refused, 1);
         if (!is_over)
             (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS,
@@ -964,7 +964,7 @@ static void drain_stream(struct http_connection *connection)
 /* Returns whether a further request must be answered before the end: none is in progress that could
  * get the last answer, but one has begun to arrive or may be on its way. The previous answer did
  * not announce the end. */
-static bool has_more_to_say(const struct http_connection *connection)
+static bool has_more_to_send(const struct http_connection *connection)
 {
     if (connection->is_closing || connection->first)
         return false;
@@ -1001,7 +1001,7 @@ static void choose_polite_ms(struct http_front *front)
     for (struct list *node = front->connections.next; node != &front->connections;
          node = node->next) {
         const struct http_connection *connection = list_entry(node, struct http_connection, node);
-        if (!stream_of(connection) && has_more_to_say(connection) &&
+        if (!stream_of(connection) && has_more_to_send(connection) &&
             polite_ms(connection) > front->polite_ms)
             front->polite_ms = polite_ms(connection);
     }
@@ -1016,7 +1016,7 @@ void http_connections_drain(struct http_front *front)
         next = node->next;
         if (stream_of(connection))
             drain_stream(connection);
-        else if (has_more_to_say(connection))
+        else if (has_more_to_send(connection))
             http_phase_begin(connection,
                              connection->phase); /* restarts it with the shorter timeout */
         else

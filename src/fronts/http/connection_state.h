@@ -68,8 +68,8 @@ struct http_connection {
     int64_t pause_ms; /* longest recent pause before a request, up to HTTP_RECENT_MS */
     enum http_phase phase;
     bool is_closing, is_cut;
-    bool is_used;  /* its first request has begun to arrive */
-    bool is_crowd; /* above the connection limit: accepted only to be refused */
+    bool is_used;   /* its first request has begun to arrive */
+    bool is_excess; /* above the connection limit: accepted only to be refused */
     uint32_t exchange_count;
     uint32_t weight;     /* sum of the weights of its exchanges */
     uint32_t wait_count; /* takes among them that may wait */

@@ -218,7 +218,7 @@ static void expire_connections(void *ctx)
     http_connections_expire(front);
 }
 
-static void tell_drained(struct http_front *front)
+static void report_drained(struct http_front *front)
 {
     void (*drained)(void *ctx) = front->drained;
     if (!front->is_draining || front->open_handles || !drained)
@@ -244,7 +244,7 @@ static bool on_front_turn_end(void *ctx)
         front->turn_ms = front->now_ms;
     front->now_ms = 0;
     front->has_date = front->is_late = false;
-    tell_drained(front);
+    report_drained(front);
     return again;
 }
 

@@ -213,8 +213,8 @@ static bool check_site(const struct http_hosts *hosts, const struct http_request
                           from);
 }
 
-bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
-                      struct http_fault *fault)
+bool http_hosts_evaluate(struct http_hosts *hosts, const struct http_request *request,
+                         struct http_fault *fault)
 {
     bool is_marked = request->has_origin || request->has_fetch_site;
     return check_host_names(hosts, request, fault) &&

@@ -43,8 +43,8 @@ bool http_host_names_check(struct slice names, struct slice *bad);
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed);
 
 /* Checks a request in full; http_hosts_admit has a short path for the Host accepted last. */
-bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
-                      struct http_fault *fault);
+bool http_hosts_evaluate(struct http_hosts *hosts, const struct http_request *request,
+                         struct http_fault *fault);
 
 /* Returns whether this request may be answered. On false, *fault gives the reason. */
 static inline bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
@@ -53,7 +53,7 @@ static inline bool http_hosts_admit(struct http_hosts *hosts, const struct http_
     if (!request->has_marks && request->host.len && request->host.len == hosts->last_len &&
         memcmp(request->host.at, hosts->last, hosts->last_len) == 0)
         return true;
-    return http_hosts_judge(hosts, request, fault);
+    return http_hosts_evaluate(hosts, request, fault);
 }
 
 #endif

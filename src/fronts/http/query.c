@@ -165,7 +165,7 @@ bool http_option_is_allowed(uint64_t allowed, struct slice name)
     return option && allowed & OPTION_BIT(option - options);
 }
 
-const char *http_option_says(const char *name)
+const char *http_option_values(const char *name)
 {
     const struct option *option = find_option(0, slice_of(name));
     return option ? range_of(option).says : NULL;

@@ -183,6 +183,6 @@ static inline bool http_fields_have(const struct http_fields *fields, enum http_
 struct queue_when http_fields_when(const struct http_fields *fields, enum queue_due otherwise);
 
 /* Returns a description of valid values of the option, or NULL if the option does not exist. */
-const char *http_option_says(const char *name);
+const char *http_option_values(const char *name);
 
 #endif

@@ -86,10 +86,10 @@ struct http_front {
     int64_t accepted_ms;              /* time of the last accepted connection */
     bool is_settling;                 /* no new handshakes begin */
     struct list connections, dirty, timed[HTTP_PHASE_COUNT];
-    uint32_t connection_count, crowd_count; /* connection_count includes crowd_count */
-    uint32_t open_handles;                  /* connections and listeners */
-    struct deadline *alarm;                 /* timeout of connections */
-    struct deadline *expiry;                /* timeout of waiting takes */
+    uint32_t connection_count, excess_count; /* connection_count includes excess_count */
+    uint32_t open_handles;                   /* connections and listeners */
+    struct deadline *alarm;                  /* timeout of connections */
+    struct deadline *expiry;                 /* timeout of waiting takes */
     int64_t alarm_ms, expiry_ms;
     struct list long_line; /* connections whose next request is a long one that has not begun */
     uint32_t long_count;   /* long requests in progress */

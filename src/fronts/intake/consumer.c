@@ -417,7 +417,7 @@ static bool frame_take(struct amqp_in_consumer *consumer, char *error)
         return false;
     case AMQP_CHANNEL_CLOSE_METHOD: {
         const amqp_channel_close_t *close = frame.payload.method.decoded;
-        target_amqp_connection_say(error, close->reply_code, close->reply_text);
+        target_amqp_connection_describe(error, close->reply_code, close->reply_text);
         return false;
     }
     case AMQP_BASIC_CANCEL_METHOD:

@@ -42,7 +42,7 @@ struct viewer {
     struct monitor_live *live;
     struct http_stream *stream;
     uint64_t tag;  /* tag of its exchange */
-    uint64_t told; /* serial of the sample that it received last */
+    uint64_t sent; /* serial of the sample that it received last */
     enum http_live_view view;
     uint64_t log_at; /* view server: position in the log */
     size_t topic_len;
@@ -103,7 +103,7 @@ static void read_snapshot(struct monitor_snapshot_input *input, const struct mon
 
 /* ---- sending ---- */
 
-static void tell_overview(struct viewer *viewer)
+static void send_overview(struct viewer *viewer)
 {
     struct monitor_live *live = viewer->live;
     const struct access_caller *caller = http_stream_caller(viewer->stream);
@@ -147,7 +147,7 @@ static void on_topic_shown(void *owner, uint64_t tag, const struct queue_reply *
         http_stream_send(viewer->stream, "snapshot", buffer_slice(&live->text));
 }
 
-static void tell_topic(struct viewer *viewer)
+static void send_topic(struct viewer *viewer)
 {
     struct http_front *front = viewer->live->front;
     const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET,
@@ -158,7 +158,7 @@ static void tell_topic(struct viewer *viewer)
 }
 
 /* Sends the state of the server as in GET /v1/server, and new lines of the log. */
-static void tell_server(struct viewer *viewer)
+static void send_server(struct viewer *viewer)
 {
     struct monitor_live *live = viewer->live;
     struct buffer *text = &live->text;
@@ -182,18 +182,18 @@ static void tell_server(struct viewer *viewer)
         http_stream_send(viewer->stream, "snapshot", buffer_slice(text));
 }
 
-static void tell(struct viewer *viewer)
+static void send_view(struct viewer *viewer)
 {
     struct monitor_live *live = viewer->live;
     list_remove(&viewer->node);
     list_add_last(&live->viewers, &viewer->node);
-    viewer->told = live->last->serial;
+    viewer->sent = live->last->serial;
     if (viewer->view == HTTP_LIVE_TOPIC)
-        tell_topic(viewer);
+        send_topic(viewer);
     else if (viewer->view == HTTP_LIVE_SERVER)
-        tell_server(viewer);
+        send_server(viewer);
     else
-        tell_overview(viewer);
+        send_overview(viewer);
 }
 
 static void post_rest(struct monitor_live *live)
@@ -205,14 +205,14 @@ static void post_rest(struct monitor_live *live)
 }
 
 /* Sends the newest sample to all viewers without it, within the time limit of the iteration. */
-static void tell_all(struct monitor_live *live)
+static void send_all(struct monitor_live *live)
 {
     int64_t until_us = clock_boot_us() + TURN_US;
     while (!list_is_empty(&live->viewers)) {
         struct viewer *first = list_entry(live->viewers.next, struct viewer, node);
-        if (first->told == live->last->serial)
+        if (first->sent == live->last->serial)
             return;
-        tell(first);
+        send_view(first);
         if (clock_boot_us() >= until_us)
             break;
     }
@@ -228,7 +228,7 @@ static void write_status(struct buffer *text, const struct monitor_live *live,
     struct monitor_status_input input;
     struct monitor_status status;
     read_status(&input, live, caller);
-    monitor_status_judge(&status, &input);
+    monitor_status_evaluate(&status, &input);
     monitor_status_write(text, &status);
 }
 
@@ -313,7 +313,7 @@ static void on_sample(struct letter *letter)
     buffer_clear(&live->overview);
     buffer_clear(&live->status);
     answer_asked(live);
-    tell_all(live);
+    send_all(live);
     set_open(live);
 }
 
@@ -327,7 +327,7 @@ static void on_rest(struct letter *letter)
         return;
     }
     answer_asked(live);
-    tell_all(live);
+    send_all(live);
     set_open(live);
 }
 
@@ -422,7 +422,7 @@ static void on_viewer_gone(void *ctx)
 }
 
 /* Sends the history. It covers all topics, so only callers that may see all of them get it. */
-static void tell_history(struct viewer *viewer)
+static void send_history(struct viewer *viewer)
 {
     struct monitor_live *live = viewer->live;
     struct monitor_history_point points[MONITOR_HISTORY_POINTS];
@@ -441,7 +441,7 @@ static void begin_viewing(struct viewer *viewer)
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
     monitor_sampler_listen(live->front->shared->sampler);
     if (viewer->view == HTTP_LIVE_OVERVIEW)
-        tell_history(viewer);
+        send_history(viewer);
     /* The first snapshot is sent immediately: the one that other viewers have, or one made for
      * it. */
     if (live->last && live->last->is_whole &&

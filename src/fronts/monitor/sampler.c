@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 enum {
-    PERIOD_MS = 1000,   /* while a client listens */
-    WANTED_MS = 100,    /* minimum interval of requested samples */
-    PATIENCE_MS = 2000, /* timeout of a sample of a store that was healthy at its start */
-    LOAD = 10,          /* sampling takes at most 1/LOAD of the time */
+    PERIOD_MS = 1000,  /* while a client listens */
+    WANTED_MS = 100,   /* minimum interval of requested samples */
+    TIMEOUT_MS = 2000, /* timeout of a sample of a store that was healthy at its start */
+    LOAD = 10,         /* sampling takes at most 1/LOAD of the time */
     QUIET_MS_MAX = 60 * 1000,
     PAGE_TOPICS = 250
 };
@@ -38,8 +38,8 @@ struct monitor_sampler {
     size_t after_len;
     char after[JOB_TOPIC_BYTES_MAX]; /* start of the next page */
     int64_t began_ms, ended_ms;
-    bool has_news;  /* differs from `last` */
-    uint32_t quiet; /* consecutive samples without changes */
+    bool has_notifications; /* differs from `last` */
+    uint32_t quiet;         /* consecutive samples without changes */
 
     double moved[MONITOR_RATES]; /* changes since the last point of the history */
     int64_t moved_ms;
@@ -202,7 +202,7 @@ static bool add_topic(struct monitor_sampler *sampler, const struct queue_topic 
         topic->taken_ms = before->taken_ms;
     if (before && before->paused_ms && topic->paused_ms)
         topic->paused_ms = before->paused_ms;
-    sampler->has_news |= !before || !topic_is_as_before(topic, before);
+    sampler->has_notifications |= !before || !topic_is_as_before(topic, before);
     monitor_figures_add(&sample->sums, &topic->figures);
     buffer_append_slice(&sample->names, shown->name);
     sample->topic_count++;
@@ -298,7 +298,7 @@ static void plan_next(struct monitor_sampler *sampler)
         at_ms = sampler->began_ms + (rest_ms > WANTED_MS ? rest_ms : WANTED_MS);
     else if (atomic_load(&sampler->listeners))
         at_ms = sampler->began_ms + (rest_ms > PERIOD_MS ? rest_ms : PERIOD_MS);
-    else if (keeps_history && sampler->has_news)
+    else if (keeps_history && sampler->has_notifications)
         at_ms = due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
     else if (keeps_history) {
         int64_t quiet = (int64_t)MONITOR_HISTORY_MS << (sampler->quiet < 4 ? sampler->quiet : 4);
@@ -318,13 +318,13 @@ static void finish_sample(struct monitor_sampler *sampler, bool is_whole)
     sample->is_whole = is_whole;
     set_names(sample);
     if (is_whole) {
-        sampler->has_news |= !last || last->topic_count != sample->topic_count;
-        sampler->quiet = sampler->has_news ? 0 : sampler->quiet + 1;
+        sampler->has_notifications |= !last || last->topic_count != sample->topic_count;
+        sampler->quiet = sampler->has_notifications ? 0 : sampler->quiet + 1;
         record_history(sampler, sample, last ? sample->inner_ms - last->inner_ms : 0);
         sampler->last = monitor_sample_hold(sample);
         monitor_sample_release(last);
     } else {
-        sampler->has_news = false;
+        sampler->has_notifications = false;
     }
     publish(sampler, sample);
     monitor_sample_release(sample);
@@ -400,8 +400,8 @@ static void begin_sample(struct monitor_sampler *sampler)
     sample->is_moved = info.moved;
     sampler->making = sample;
     sampler->last_at = sampler->after_len = 0;
-    sampler->has_news = false;
-    deadline_set(sampler->alarm, sampler->began_ms + PATIENCE_MS);
+    sampler->has_notifications = false;
+    deadline_set(sampler->alarm, sampler->began_ms + TIMEOUT_MS);
     if (info.healthy)
         ask_page(sampler);
     else
@@ -424,7 +424,7 @@ static void on_alarm(void *ctx)
     if (!info.healthy)
         finish_sample(sampler, false);
     else
-        deadline_set(sampler->alarm, clock_inner_ms() + PATIENCE_MS);
+        deadline_set(sampler->alarm, clock_inner_ms() + TIMEOUT_MS);
 }
 
 /* ---- calls of the fronts ---- */

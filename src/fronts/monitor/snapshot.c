@@ -171,7 +171,7 @@ void monitor_snapshot_write(struct buffer *out, const struct monitor_snapshot_in
         monitor_figures_add(&sums, &topic->figures);
         offer_topic(&busy, topic);
     }
-    monitor_status_judge(&status, &input->status);
+    monitor_status_evaluate(&status, &input->status);
     write_start(out, input);
     json_write_member(out, "status");
     monitor_status_write(out, &status);

@@ -239,7 +239,7 @@ static void judge_topic(struct monitor_status *status, const struct monitor_stat
         found(status, ROW_DEAD, topic, (int64_t)counts->dead);
 }
 
-static void judge_store(struct monitor_status *status, const struct monitor_sample *sample)
+static void evaluate_store(struct monitor_status *status, const struct monitor_sample *sample)
 {
     if (!sample->is_healthy)
         found(status, sample->is_redis ? ROW_REDIS_AWAY : ROW_STORE_FAILED, NULL, 0);
@@ -249,8 +249,8 @@ static void judge_store(struct monitor_status *status, const struct monitor_samp
         found(status, ROW_FULL, NULL, 0);
 }
 
-static void judge_certificate(struct monitor_status *status,
-                              const struct monitor_status_input *input)
+static void evaluate_certificate(struct monitor_status *status,
+                                 const struct monitor_status_input *input)
 {
     int64_t left_ms = input->certificate_ends_s * 1000 - input->wall_ms;
     if (!input->certificate_ends_s)
@@ -264,8 +264,8 @@ static void judge_certificate(struct monitor_status *status,
 }
 
 /* Evaluates background work that fails repeatedly, of each party. */
-static void judge_background(struct monitor_status *status,
-                             const int64_t lasts_ms[TROUBLES][TROUBLE_PARTIES])
+static void evaluate_background(struct monitor_status *status,
+                                const int64_t lasts_ms[TROUBLES][TROUBLE_PARTIES])
 {
     static const struct {
         enum problem_row row, second; /* second: of party 1, if its sentence differs */
@@ -302,7 +302,7 @@ static void judge_background(struct monitor_status *status,
 }
 
 /* Evaluates the machine and the server as a whole, for callers that may see all topics. */
-static void judge_server(struct monitor_status *status, const struct monitor_status_input *input)
+static void evaluate_server(struct monitor_status *status, const struct monitor_status_input *input)
 {
     const struct clock_steps *steps = &input->steps;
     int64_t late_ms = input->lateness.p99_ms;
@@ -316,20 +316,21 @@ static void judge_server(struct monitor_status *status, const struct monitor_sta
         found(status, ROW_MEMORY_SPENT, NULL, (int64_t)bytes);
     else if (max && bytes > max / 100 * MEMORY_PERCENT)
         found(status, ROW_MEMORY, NULL, (int64_t)bytes);
-    judge_certificate(status, input);
-    judge_background(status, input->troubles_ms);
+    evaluate_certificate(status, input);
+    evaluate_background(status, input->troubles_ms);
     if (steps->count && input->sample->inner_ms - steps->last_at_ms < CLOCK_MS)
         found(status, ROW_CLOCK, NULL, steps->last_ms < 0 ? -steps->last_ms : steps->last_ms);
 }
 
-void monitor_status_judge(struct monitor_status *status, const struct monitor_status_input *input)
+void monitor_status_evaluate(struct monitor_status *status,
+                             const struct monitor_status_input *input)
 {
     const struct monitor_sample *sample = input->sample;
     const struct access_caller *caller = input->caller;
     memset(status, 0, sizeof *status);
-    judge_store(status, sample);
+    evaluate_store(status, sample);
     if (caller->has_all_topics)
-        judge_server(status, input);
+        evaluate_server(status, input);
     for (size_t i = 0; i < sample->topic_count; i++)
         if (caller->has_all_topics || access_may(caller, ACCESS_READ, sample->topics[i].name))
             judge_topic(status, input, &sample->topics[i]);
@@ -338,7 +339,7 @@ void monitor_status_judge(struct monitor_status *status, const struct monitor_st
 /* ---- sentences ---- */
 
 /* Appends a duration such as "3m", "2h", "5d". */
-static void say_time(struct buffer *out, int64_t ms)
+static void append_time(struct buffer *out, int64_t ms)
 {
     int64_t unit_ms = ms < 10 * SECOND_MS  ? 100
                       : ms < 2 * MINUTE_MS ? SECOND_MS
@@ -355,11 +356,11 @@ static void say_time(struct buffer *out, int64_t ms)
                                                     : "days");
 }
 
-static void say_value(struct buffer *out, const struct monitor_status_problem *problem)
+static void append_value(struct buffer *out, const struct monitor_status_problem *problem)
 {
     int64_t value = problem->value;
     if (problem->row->kind == KIND_TIME)
-        say_time(out, value);
+        append_time(out, value);
     else if (problem->row->kind == KIND_BYTES)
         buffer_append_format(out, "%.1f MiB", (double)value / (1 << 20));
     else
@@ -367,7 +368,7 @@ static void say_value(struct buffer *out, const struct monitor_status_problem *p
 }
 
 /* Appends what the server does in the database, by the kind of the call (sql/call.h). */
-static void say_operation(struct buffer *out, const struct monitor_status_problem *problem)
+static void append_operation(struct buffer *out, const struct monitor_status_problem *problem)
 {
     static const char *const operations[] = {
         [0] = "upkeep",      "upkeep",       "ends of leases", "checks for waiting jobs",
@@ -377,26 +378,26 @@ static void say_operation(struct buffer *out, const struct monitor_status_proble
     buffer_append_text(out, operations[problem->party < count ? problem->party : 0]);
 }
 
-static void say_shard(struct buffer *out, const struct monitor_status_problem *problem)
+static void append_shard(struct buffer *out, const struct monitor_status_problem *problem)
 {
     buffer_append_format(out, "%02u", problem->party);
 }
 
-static void say_topic(struct buffer *out, const struct monitor_status_problem *problem)
+static void append_topic(struct buffer *out, const struct monitor_status_problem *problem)
 {
     buffer_append_slice(out, problem->topic->name);
 }
 
 /* Appends the sentence of the row with its values. */
-static void say_problem(struct buffer *out, const struct monitor_status_problem *problem)
+static void append_problem(struct buffer *out, const struct monitor_status_problem *problem)
 {
     static const struct {
         const char *word;
-        void (*say)(struct buffer *out, const struct monitor_status_problem *problem);
-    } words[] = {{"{topic}", say_topic},
-                 {"{value}", say_value},
-                 {"{shard}", say_shard},
-                 {"{operation}", say_operation}};
+        void (*append)(struct buffer *out, const struct monitor_status_problem *problem);
+    } words[] = {{"{topic}", append_topic},
+                 {"{value}", append_value},
+                 {"{shard}", append_shard},
+                 {"{operation}", append_operation}};
     for (const char *at = problem->row->sentence; *at;) {
         size_t i = 0, count = sizeof words / sizeof words[0];
         while (i < count && strncmp(at, words[i].word, strlen(words[i].word)) != 0)
@@ -405,7 +406,7 @@ static void say_problem(struct buffer *out, const struct monitor_status_problem 
             buffer_append_byte(out, *at++);
             continue;
         }
-        words[i].say(out, problem);
+        words[i].append(out, problem);
         at += strlen(words[i].word);
     }
 }
@@ -418,7 +419,7 @@ static const struct monitor_status_problem *worst_problem(const struct monitor_s
     return NULL;
 }
 
-static void say_status(struct buffer *out, const struct monitor_status *status)
+static void append_status(struct buffer *out, const struct monitor_status *status)
 {
     const struct monitor_status_problem *worst = worst_problem(status);
     uint32_t others = status->criticals + status->warnings + status->left_out - 1;
@@ -430,7 +431,7 @@ static void say_status(struct buffer *out, const struct monitor_status *status)
     }
     if (!status->criticals)
         buffer_append_text(out, "all is well, but ");
-    say_problem(out, worst);
+    append_problem(out, worst);
     if (others)
         buffer_append_format(out, " (and %u more)", others);
 }
@@ -442,7 +443,7 @@ static void write_problem(struct buffer *out, const struct monitor_status_proble
     const struct monitor_problem_row *row = problem->row;
     struct buffer sentence;
     buffer_init(&sentence, MONITOR_SENTENCE_BYTES);
-    say_problem(&sentence, problem);
+    append_problem(&sentence, problem);
     buffer_append_text(out, "{\"code\":\"");
     buffer_append_text(out, row->code);
     buffer_append_text(out, row->severity == MONITOR_CRITICAL ? "\",\"severity\":\"critical\""
@@ -475,7 +476,7 @@ void monitor_status_write(struct buffer *out, const struct monitor_status *statu
     struct buffer sentence;
     bool follows = false;
     buffer_init(&sentence, MONITOR_SENTENCE_BYTES);
-    say_status(&sentence, status);
+    append_status(&sentence, status);
     buffer_append_text(out, status->criticals ? "{\"well\":false" : "{\"well\":true");
     json_write_member_text(out, "sentence", buffer_slice(&sentence));
     buffer_append_text(out, ",\"problems\":[");

@@ -56,7 +56,8 @@ struct monitor_status {
     uint64_t topics, jobs;        /* visible to the caller */
 };
 
-void monitor_status_judge(struct monitor_status *status, const struct monitor_status_input *input);
+void monitor_status_evaluate(struct monitor_status *status,
+                             const struct monitor_status_input *input);
 /* Writes `{"well":…,"sentence":…,"problems":[…],…}`. */
 void monitor_status_write(struct buffer *out, const struct monitor_status *status);
 

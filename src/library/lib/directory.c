@@ -37,7 +37,7 @@ struct directory {
     struct directory_reactor reactors[DATADIR_SHARDS_MAX];
     /* Used while opening. */
     pthread_mutex_t lock;
-    pthread_cond_t news;
+    pthread_cond_t changed;
     enum phase phase;
     uint32_t recovered;
     /* Used on the first reactor's thread. */
@@ -338,9 +338,9 @@ static void reactor_thread(void *ctx)
                                 mine->error, sizeof mine->error);
     pthread_mutex_lock(&directory->lock);
     directory->recovered++;
-    pthread_cond_broadcast(&directory->news);
+    pthread_cond_broadcast(&directory->changed);
     while (directory->phase == PHASE_RECOVER)
-        pthread_cond_wait(&directory->news, &directory->lock);
+        pthread_cond_wait(&directory->changed, &directory->lock);
     bool runs = directory->phase == PHASE_RUN;
     pthread_mutex_unlock(&directory->lock);
     if (runs)
@@ -351,7 +351,7 @@ static void phase_set(struct directory *directory, enum phase phase)
 {
     pthread_mutex_lock(&directory->lock);
     directory->phase = phase;
-    pthread_cond_broadcast(&directory->news);
+    pthread_cond_broadcast(&directory->changed);
     pthread_mutex_unlock(&directory->lock);
 }
 
@@ -365,7 +365,7 @@ static void recovered_wait(struct directory *directory)
 {
     pthread_mutex_lock(&directory->lock);
     while (directory->recovered < directory->count)
-        pthread_cond_wait(&directory->news, &directory->lock);
+        pthread_cond_wait(&directory->changed, &directory->lock);
     pthread_mutex_unlock(&directory->lock);
 }
 
@@ -438,7 +438,7 @@ static void directory_free(struct directory *directory)
     local_free(directory->local);
     for (uint32_t i = 0; i < directory->count; i++)
         reactor_free(directory->reactors[i].reactor);
-    pthread_cond_destroy(&directory->news);
+    pthread_cond_destroy(&directory->changed);
     pthread_mutex_destroy(&directory->lock);
     free(directory);
 }
@@ -477,7 +477,7 @@ int directory_open(struct tarry *queue, const struct tarry_options *options, cha
     if (directory) {
         *directory = (struct directory){.owner = queue, .sink = {options->log, options->log_owner}};
         pthread_mutex_init(&directory->lock, NULL);
-        pthread_cond_init(&directory->news, NULL);
+        pthread_cond_init(&directory->changed, NULL);
         list_init(&directory->waiting);
         const struct log_sink *before = log_use_sink(&directory->sink);
         struct local_options local = local_options_of(queue, options);

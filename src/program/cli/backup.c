@@ -249,7 +249,7 @@ struct backup {
     int exit_code; /* of an error during copying */
 };
 
-static int say_copy_error(struct backup *backup)
+static int print_copy_error(struct backup *backup)
 {
     if (backup->copying.error[0])
         cli_error("%s", backup->copying.error);
@@ -395,7 +395,7 @@ static int mark_incomplete(struct backup *backup)
     int result = backup_write(&backup->copying, path, slice_of(text));
     if (result == 0)
         result = backup_sync_dir(&backup->copying, backup->into);
-    return result < 0 ? say_copy_error(backup) : CLI_OK;
+    return result < 0 ? print_copy_error(backup) : CLI_OK;
 }
 
 /* ---- the moment of a shard ---- */
@@ -469,7 +469,7 @@ static int take_moment(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("the catalog of shard %" PRIu32 " is not in '%s'", index, backup->from);
-    return result < 0 ? say_copy_error(backup) : exit_code;
+    return result < 0 ? print_copy_error(backup) : exit_code;
 }
 
 /* ---- copying ---- */
@@ -497,7 +497,7 @@ static int copy_log(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("'%s' is gone although the server should have kept it", from);
-    return result < 0 ? say_copy_error(backup) : CLI_OK;
+    return result < 0 ? print_copy_error(backup) : CLI_OK;
 }
 
 /* Shares or copies every run and key table listed in the moment's catalog. */
@@ -516,7 +516,7 @@ static int copy_runs(struct backup *backup, uint32_t index)
     }
     if (result == -ENOENT)
         return cli_error("'%s' is gone although the server should have kept it", from);
-    return result < 0 ? say_copy_error(backup) : CLI_OK;
+    return result < 0 ? print_copy_error(backup) : CLI_OK;
 }
 
 static int sync_shard(struct backup *backup, uint32_t index)
@@ -528,7 +528,7 @@ static int sync_shard(struct backup *backup, uint32_t index)
         shard_path(path, backup->into, index, folders[i]);
         result = backup_sync_dir(&backup->copying, path);
     }
-    return result < 0 ? say_copy_error(backup) : CLI_OK;
+    return result < 0 ? print_copy_error(backup) : CLI_OK;
 }
 
 static uint64_t size_of(const struct backup *backup, uint32_t index, const char *name)
@@ -595,14 +595,14 @@ static int complete(struct backup *backup)
         result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
     if (result == -ENOENT)
         return cli_error("'%s' is gone", from);
-    int exit_code = result < 0 ? say_copy_error(backup) : write_marks(backup, into);
+    int exit_code = result < 0 ? print_copy_error(backup) : write_marks(backup, into);
     if (exit_code != CLI_OK)
         return exit_code;
     if (backup_sync_dir(&backup->copying, backup->into) < 0)
-        return say_copy_error(backup);
+        return print_copy_error(backup);
     if (unlink(mark) < 0)
         return cli_error("cannot remove '%s': %s", mark, strerror(errno));
-    return backup_sync_dir(&backup->copying, backup->into) < 0 ? say_copy_error(backup) : CLI_OK;
+    return backup_sync_dir(&backup->copying, backup->into) < 0 ? print_copy_error(backup) : CLI_OK;
 }
 
 /* Fixes a moment of every shard, then copies the files of each. */
@@ -647,7 +647,7 @@ static int run_backup(struct backup *backup, const char *path)
     return exit_code;
 }
 
-static void say_done(const struct backup *backup, const char *path, bool json)
+static void print_done(const struct backup *backup, const char *path, bool json)
 {
     const struct backup_copying *copying = &backup->copying;
     fprintf(stderr, "backed up '%s' into '%s': %" PRIu64 " bytes copied, %" PRIu64 " shared\n",
@@ -710,7 +710,7 @@ static int backup_command(int argc, char **argv)
     if (exit_code == CLI_OK)
         exit_code = run_backup(&backup, args.list.at[0]);
     if (exit_code == CLI_OK)
-        say_done(&backup, args.list.at[0], args.json);
+        print_done(&backup, args.list.at[0], args.json);
     fini(&backup);
     return exit_code;
 }

@@ -33,7 +33,7 @@ void load_flags_table(struct load_flags *flags)
                                  .body = 200,
                                  .consumers = 4,
                                  .take = 100,
-                                 .patience = "30s"};
+                                 .timeout = "30s"};
     const struct cli_flag rows[] = {
         {"jobs", CLI_COUNT, &flags->jobs, "N",
          "Push this many jobs, then stop (default: 100000, or no limit with --duration)"},
@@ -58,7 +58,7 @@ void load_flags_table(struct load_flags *flags)
          "Give each job an id instead of a generated one"},
         {"topic", CLI_TEXT, &flags->topic, "NAME",
          "Topic to push to; use one without other users (default: a new one, deleted at the end)"},
-        {"patience", CLI_DURATION, &flags->patience, "TIME",
+        {"timeout", CLI_DURATION, &flags->timeout, "TIME",
          "Give up after this long without an answer (default: 30s)"},
         {"trace", CLI_TEXT, &flags->trace, "FILE",
          "Write every answer and delivery to this file, in binary (src/program/load/tally.h)"},
@@ -147,7 +147,7 @@ int load_flags_plan(const struct load_flags *flags, struct load_plan *plan)
     if (exit_code < 0 && flags->duration)
         exit_code = plan_duration("duration", flags->duration, &plan->duration_ms);
     if (exit_code < 0)
-        exit_code = plan_duration("patience", flags->patience, &plan->patience_ms);
+        exit_code = plan_duration("timeout", flags->timeout, &plan->timeout_ms);
     if (exit_code < 0)
         exit_code = plan_due(flags, plan);
     if (exit_code < 0)

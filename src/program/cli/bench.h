@@ -16,7 +16,7 @@ struct load_flags {
     struct cli_flag rows[LOAD_FLAGS_MAX];
     size_t row_count;
     uint64_t jobs, connections, pipeline, batch, body, consumers, take, rate;
-    const char *duration, *delay, *due_in, *patience, *topic, *trace;
+    const char *duration, *delay, *due_in, *timeout, *topic, *trace;
     bool own_ids, take_after;
 };
 

@@ -1,7 +1,7 @@
 #include "cli/event_stream.h"
 
 #include "cli/interrupt.h"
-#include "cli/patience.h"
+#include "cli/retry.h"
 
 #include <string.h>
 
@@ -167,7 +167,7 @@ enum event_stream_end event_stream_run(struct client *client, const struct event
         *exit_code = CLI_UNREACHABLE;
         return EVENT_STREAM_CUT;
     }
-    bool is_passing = patience_is_passing(client, code);
+    bool is_passing = retry_helps(client, code);
     *exit_code = client_finish(client, code);
     return is_passing ? EVENT_STREAM_CUT : EVENT_STREAM_REFUSED;
 }

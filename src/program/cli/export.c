@@ -5,9 +5,9 @@
 #include "cli/commands.h"
 #include "cli/dump.h"
 #include "cli/interrupt.h"
-#include "cli/patience.h"
 #include "cli/private_file.h"
 #include "cli/progress.h"
+#include "cli/retry.h"
 #include "cli/show.h"
 #include "cli/topic.h"
 
@@ -261,7 +261,7 @@ enum {
 struct export
 {
     struct client client;
-    struct patience patience;
+    struct retry retry;
     struct export_file file;
     struct export_state state;
     struct buffer lines, scratch;
@@ -348,8 +348,8 @@ static int fetch_answer(struct export *export)
     if (!client_prepare(client, "GET", NULL, 0))
         return CLI_USAGE;
     CURLcode code = curl_easy_perform(client->curl);
-    if (export->file.path && patience_is_passing(client, code) &&
-        patience_wait(&export->patience, "the server", 0))
+    if (export->file.path && retry_helps(client, code) &&
+        retry_wait(&export->retry, "the server", 0))
         return AWAY;
     progress_clear();
     return client_finish(client, code);
@@ -382,7 +382,7 @@ static int export_page(struct export *export, const char *name)
     if (!dump_write_page(&export->lines, buffer_slice(&export->client.answer), &export->scratch,
                          &state->jobs, state->cursor))
         return not_ours(export);
-    patience_renew(&export->patience);
+    retry_reset(&export->retry);
     progress_show(state->jobs, export->jobs_total, -1);
     return export_file_write(&export->file, &export->lines);
 }
@@ -418,9 +418,9 @@ static int export_topics(struct export *export)
 /* Waits until the server answers again, then continues from the state in the file. */
 static int go_back(struct export *export)
 {
-    struct patience rest = export->patience; /* only a page renews the limit */
+    struct retry rest = export->retry; /* only a page renews the limit */
     cli_url_add_segment(client_begin(&export->client), "topics");
-    int exit_code = patience_call(&rest, &export->client, "GET", NULL);
+    int exit_code = retry_call(&rest, &export->client, "GET", NULL);
     if (exit_code != CLI_OK)
         return exit_code;
     exit_code = export_file_close(&export->file);
@@ -469,7 +469,7 @@ static int export_go_on(struct export *export, const struct cli_list *wanted)
     return learn_topics(export, wanted, false);
 }
 
-static void say_done(const struct export_state *state, bool has_json)
+static void print_done(const struct export_state *state, bool has_json)
 {
     unsigned long long jobs = state->jobs;
     fprintf(stderr, "exported %llu job%s of %zu topic%s\n", jobs, jobs == 1 ? "" : "s",
@@ -493,7 +493,7 @@ static int export_run(struct export *export, const struct cli_list *wanted, bool
     if (exit_code == CLI_OK)
         exit_code = closed;
     if (exit_code == CLI_OK)
-        say_done(state, has_json);
+        print_done(state, has_json);
     else if (has_begun && export->file.path)
         cli_error("'%s' is not complete, continue it with --resume", export->file.path);
     return exit_code;
@@ -503,14 +503,14 @@ static int export_command(int argc, char **argv)
 {
     static struct cli_list topics; /* too large for the stack */
     static struct export export;
-    const char *path = NULL, *patience = PATIENCE_TEXT;
+    const char *path = NULL, *retry = RETRY_TEXT;
     bool resumes = false, wants_progress = false;
     const struct cli_flag flags[] = {
         {"topic", CLI_LIST, &topics, "TOPIC", "Only this topic; repeatable"},
         {"output", CLI_TEXT, &path, "FILE", "Write to this new file (default: standard output)"},
         {"resume", CLI_SWITCH, &resumes, NULL, "Continue an interrupted export to FILE"},
-        {"patience", CLI_DURATION, &patience, "TIME",
-         "With --output: How long to wait for a server that is away (default: " PATIENCE_TEXT ")"},
+        {"retry-for", CLI_DURATION, &retry, "TIME",
+         "With --output: How long to wait for a server that is away (default: " RETRY_TEXT ")"},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
          "Print progress lines although standard error is not a terminal"},
         {0},
@@ -540,7 +540,7 @@ static int export_command(int argc, char **argv)
     if (resumes && topics.count)
         return cli_usage("both '--resume' and '--topic' are given, leave '--topic' out: the file "
                          "contains the topics");
-    if (!patience_parse(patience, &export.patience))
+    if (!retry_parse(retry, &export.retry))
         return CLI_USAGE;
     export.file.path = path;
     progress_begin("exported", wants_progress);

@@ -22,7 +22,7 @@ static void print(struct buffer *text)
 /* ---- a data directory ---- */
 
 /* Prints a message on standard error, to keep a report in JSON valid. */
-static void on_say(void *ctx, const char *text)
+static void on_text(void *ctx, const char *text)
 {
     (void)ctx;
     progress_clear();
@@ -46,7 +46,7 @@ static int check_directory(const char *directory, const struct mending *mending,
     const struct fsck_options options = {.repair = mending->repair,
                                          .salvage = mending->salvage,
                                          .progress = on_records,
-                                         .say = on_say};
+                                         .report_step = on_text};
     progress_begin("checked", false);
     int result = fsck_run_with(directory, &options, &report);
     progress_clear();

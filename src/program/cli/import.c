@@ -6,9 +6,9 @@
 #include "cli/import_state.h"
 #include "cli/interrupt.h"
 #include "cli/lines.h"
-#include "cli/patience.h"
 #include "cli/private_file.h"
 #include "cli/progress.h"
+#include "cli/retry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ struct import_batch {
     size_t count;
     bool under_way;
     bool is_sent; /* and its answer has not arrived */
-    struct patience patience;
+    struct retry retry;
     int64_t again_ms; /* time of the next attempt; 0: sent to the server */
 };
 
@@ -61,7 +61,7 @@ struct import_batches {
     struct import_batch *filling; /* NULL: no batch */
     uint64_t bytes_max;           /* maximum size of one batch, given by the server */
     const char *on_conflict;
-    struct patience patience; /* initial value for each batch */
+    struct retry retry; /* initial value for each batch */
     struct import_counts counts;
     FILE *rejects;         /* NULL: rejected lines are not stored */
     uint64_t rejects_lost; /* number of lines that could not be written */
@@ -172,7 +172,7 @@ static void count_rejected(struct import_batches *batches, struct import_batch *
 static bool is_passing(const json_t *result)
 {
     const char *code = json_string_value(json_object_get(result, "result"));
-    return code && patience_is_passing_code(code);
+    return code && retry_helps_code(code);
 }
 
 static const json_t *passing_fault(const json_t *results)
@@ -191,7 +191,7 @@ static void batches_fail(struct import_batches *batches, int exit_code)
 
 static bool try_again(const struct import_batches *batches, struct import_batch *batch)
 {
-    int64_t pause_ms = interrupt_came() ? -1 : patience_pause_ms(&batch->patience);
+    int64_t pause_ms = interrupt_came() ? -1 : retry_pause_ms(&batch->retry);
     if (pause_ms < 0 || batches->exit_code != CLI_OK)
         return false;
     batch->again_ms = now_ms() + pause_ms;
@@ -227,7 +227,7 @@ static void end_transfer(struct import_batches *batches, struct import_batch *ba
 {
     curl_multi_remove_handle(batches->multi, batch->client.curl);
     batch->is_sent = false;
-    bool is_passing = patience_is_passing(&batch->client, code);
+    bool is_passing = retry_helps(&batch->client, code);
     if (is_passing && (batches->exit_code != CLI_OK || try_again(batches, batch)))
         return;
     if (is_passing)
@@ -347,7 +347,7 @@ static void import_batches_add(struct import_batches *batches, struct slice text
     if (is_fresh) {
         buffer_clear(&batch->body);
         batch->count = 0;
-        batch->patience = batches->patience;
+        batch->retry = batches->retry;
     }
     struct import_item *item = &batch->items[batch->count++];
     *item = (struct import_item){.line = line, .at = batch->body.len, .has_choice = !has_choice};
@@ -412,7 +412,7 @@ struct import {
     struct import_batches batches;
     struct import_state state;
     struct client client;
-    struct patience patience;
+    struct retry retry;
     const char *path; /* "-": standard input */
     struct lines in;
     uint64_t skip, lines, topics;
@@ -434,7 +434,7 @@ static int put_topic(struct import *import, const struct dump_line *line)
     cli_url_add_segment(target, "topics");
     cli_url_add_segment(target, line->topic);
     client_add_header(client, "Content-Type: application/json");
-    int exit_code = patience_call(&import->patience, client, "PUT", &line->settings);
+    int exit_code = retry_call(&import->retry, client, "PUT", &line->settings);
     int64_t left_ms = line->paused_until_ms - clock_wall_ms();
     bool is_over = line->paused_until_ms && left_ms <= 0;
     if (exit_code != CLI_OK || !line->paused || is_over)
@@ -445,7 +445,7 @@ static int put_topic(struct import *import, const struct dump_line *line)
     cli_url_add_segment(target, "pause");
     if (line->paused_until_ms)
         cli_url_add_query_ms(target, "for", left_ms < 1000 ? 1000 : left_ms);
-    return patience_call(&import->patience, client, "POST", NULL);
+    return retry_call(&import->retry, client, "POST", NULL);
 }
 
 static void import_topic(struct import *import, struct slice text, const struct dump_line *line)
@@ -686,7 +686,7 @@ static int end_rejects(struct import *import, const char *rejects)
     return is_kept ? CLI_OK : cli_error("cannot write all rejected lines to '%s'", rejects);
 }
 
-static void say_where_to_go_on(const struct import *import)
+static void print_how_to_continue(const struct import *import)
 {
     uint64_t done = import_batches_done(&import->batches, import->lines);
     if (import->state.kept_line)
@@ -697,7 +697,7 @@ static void say_where_to_go_on(const struct import *import)
                   (unsigned long long)done);
 }
 
-static void say_counts(const struct import_counts *counts, bool has_json)
+static void print_counts(const struct import_counts *counts, bool has_json)
 {
     unsigned long long created = counts->stored[IMPORT_CREATED],
                        replaced = counts->stored[IMPORT_REPLACED],
@@ -720,9 +720,9 @@ static int import_conclude(struct import *import, bool has_json)
         return import->batches.exit_code;
     keep_state(import, true);
     bool is_cut = import->batches.exit_code != CLI_OK || !import->is_over;
-    say_counts(counts, has_json);
+    print_counts(counts, has_json);
     if (is_cut) {
-        say_where_to_go_on(import);
+        print_how_to_continue(import);
         return import->batches.exit_code != CLI_OK ? import->batches.exit_code : CLI_REFUSED;
     }
     import_state_remove(&import->state);
@@ -785,7 +785,7 @@ static int import_file(struct import *import, const struct import_options *optio
 {
     import->skip = options->skip;
     import->batches.on_conflict = options->on_conflict ? options->on_conflict : "keep";
-    import->batches.patience = import->patience;
+    import->batches.retry = import->retry;
     int exit_code = import_state_open(&import->state, options->state, args->url);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -808,7 +808,7 @@ static int import_from_beanstalk(struct import *import, const struct import_opti
                                                .has_json = args->json,
                                                .client = &import->client,
                                                .batch_bytes = import->batches.bytes_max,
-                                               .patience = import->patience};
+                                               .retry = import->retry};
     return exit_code == CLI_OK ? import_beanstalk(&wish) : exit_code;
 }
 
@@ -816,7 +816,7 @@ static int import_command(int argc, char **argv)
 {
     static struct import import;          /* too large for the stack */
     static struct import_options options; /* too large for the stack */
-    const char *patience = PATIENCE_TEXT;
+    const char *retry = RETRY_TEXT;
     bool wants_progress = false;
     const struct cli_flag flags[] = {
         {"on-conflict", CLI_TEXT, &options.on_conflict, "WHAT",
@@ -828,8 +828,8 @@ static int import_command(int argc, char **argv)
         {"tube", CLI_LIST, &options.tubes, "NAME", "Only this tube of beanstalkd; repeatable"},
         {"dry-run", CLI_SWITCH, &options.is_dry, NULL,
          "Show the pending jobs of beanstalkd, and change nothing"},
-        {"patience", CLI_DURATION, &patience, "TIME",
-         "How long to wait for a server that is away (default: " PATIENCE_TEXT ")"},
+        {"retry-for", CLI_DURATION, &retry, "TIME",
+         "How long to wait for a server that is away (default: " RETRY_TEXT ")"},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
          "Print progress lines although standard error is not a terminal"},
         {0},
@@ -858,7 +858,7 @@ static int import_command(int argc, char **argv)
     exit_code = check_options(&options, import.path);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (!patience_parse(patience, &import.patience))
+    if (!retry_parse(retry, &import.retry))
         return CLI_USAGE;
     progress_begin("imported", wants_progress);
     if (!client_open(&import.client, args.url))

@@ -66,7 +66,7 @@ struct drain {
     struct moved_job jobs[BLOCK_MAX];
     size_t job_count; /* number of jobs found in a block */
     uint64_t block;
-    struct patience patience;
+    struct retry retry;
     int64_t paused_ms;      /* last time the tubes were paused; 0: not paused */
     struct numbers refused; /* not tried again */
     uint64_t total, moved, created, existed;
@@ -353,7 +353,7 @@ static const char *code_of(const json_t *result)
 static bool is_any_passing(const json_t *results)
 {
     for (size_t i = 0; i < json_array_size(results); i++)
-        if (patience_is_passing_code(code_of(json_array_get(results, i))))
+        if (retry_helps_code(code_of(json_array_get(results, i))))
             return true;
     return false;
 }
@@ -385,8 +385,8 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     const bool was_in_doubt = drain->is_in_doubt; /* after an attempt whose outcome is unknown */
     drain->is_in_doubt = true;
     CURLcode code = curl_easy_perform(client->curl);
-    if (patience_is_passing(client, code)) {
-        *again = patience_wait(&drain->patience, "the server", 0);
+    if (retry_helps(client, code)) {
+        *again = retry_wait(&drain->retry, "the server", 0);
         return *again ? CLI_OK : client_finish(client, code);
     }
     int exit_code = client_finish(client, code);
@@ -395,9 +395,9 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     if (exit_code != CLI_OK && client->status >= 400)
         drain->is_in_doubt = was_in_doubt; /* this attempt was rejected as a whole */
     if (exit_code == CLI_OK && is_any_passing(json_object_get(client->json, "results")))
-        *again = patience_wait(&drain->patience, "the server", 0);
+        *again = retry_wait(&drain->retry, "the server", 0);
     else
-        patience_renew(&drain->patience);
+        retry_reset(&drain->retry);
     return exit_code;
 }
 
@@ -691,7 +691,7 @@ static void print_tubes(const struct drain *drain)
     show_table_fini(&table);
 }
 
-static void say_counts(const struct drain *drain)
+static void print_counts(const struct drain *drain)
 {
     fprintf(stderr,
             "imported %" PRIu64 " job%s: %" PRIu64 " created, %" PRIu64 " existed; %" PRIu64
@@ -711,7 +711,7 @@ static void say_counts(const struct drain *drain)
 }
 
 /* Reports the jobs that remain in beanstalkd. Returns an exit code. */
-static int say_what_is_left(const struct drain *drain)
+static int print_rest(const struct drain *drain)
 {
     uint64_t waiting =
         pending(drain, KIND_READY) + pending(drain, KIND_DELAYED) + pending(drain, KIND_BURIED);
@@ -740,10 +740,10 @@ static int drain_conclude(struct drain *drain, int exit_code)
         exit_code = cli_error("the tubes at '%s' stay paused for up to an hour, import again, or "
                               "send 'pause-tube NAME 0' for each",
                               drain->peer.shown);
-    say_counts(drain);
+    print_counts(drain);
     if (exit_code == CLI_OK && interrupt_came())
         return cli_error("interrupted, import again to continue");
-    return exit_code == CLI_OK ? say_what_is_left(drain) : exit_code;
+    return exit_code == CLI_OK ? print_rest(drain) : exit_code;
 }
 
 /* Reads the identity of beanstalkd and its maximum job size. */
@@ -792,7 +792,7 @@ int import_beanstalk(const struct import_beanstalk_wish *wish)
     int exit_code = parse_place(wish->from, &place);
     if (exit_code != CLI_OK)
         return exit_code;
-    drain = (struct drain){.wish = wish, .patience = wish->patience, .block = BLOCK_MIN};
+    drain = (struct drain){.wish = wish, .retry = wish->retry, .block = BLOCK_MIN};
     buffer_init(&drain.commands, ANSWER_BYTES_MAX);
     buffer_init(&drain.answer, ANSWER_BYTES_MAX);
     buffer_init(&drain.bodies, wish->batch_bytes);

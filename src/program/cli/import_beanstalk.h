@@ -18,7 +18,7 @@
 #ifndef TARRY_CLI_IMPORT_BEANSTALK_H
 #define TARRY_CLI_IMPORT_BEANSTALK_H
 
-#include "cli/patience.h"
+#include "cli/retry.h"
 
 struct import_beanstalk_wish {
     const char *from;      /* "beanstalk://HOST:PORT" */
@@ -27,7 +27,7 @@ struct import_beanstalk_wish {
     bool has_json;
     struct client *client; /* connection to the server */
     uint64_t batch_bytes;  /* maximum size of a call to the server */
-    struct patience patience;
+    struct retry retry;
 };
 
 /* Returns an exit code; errors are printed. It is also CLI_REFUSED if jobs remain in beanstalkd. */

@@ -59,7 +59,7 @@ static void serve_describe(cli_help_printer *printer)
 
 /* ---- serve --check ---- */
 
-static void tell_fault(void *ctx, const char *fault)
+static void print_fault(void *ctx, const char *fault)
 {
     (void)ctx;
     fprintf(stderr, "tarry: %s\n", fault);
@@ -98,9 +98,9 @@ static void print_configuration(const struct config *config)
 static int check_command(int argc, char *const *args)
 {
     struct config config;
-    uint32_t faults = config_check(&config, argc, args, getenv, tell_fault, NULL);
+    uint32_t faults = config_check(&config, argc, args, getenv, print_fault, NULL);
     if (faults == 0)
-        faults = server_check(&config, tell_fault, NULL);
+        faults = server_check(&config, print_fault, NULL);
     if (faults) {
         fprintf(stderr, "%u fault%s\n", faults, faults == 1 ? "" : "s");
         return CLI_USAGE;

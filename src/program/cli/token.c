@@ -376,7 +376,7 @@ static int hand_over(const struct change *change, FILE *output)
                           strerror(errno), (int)change->name.len, change->name.at);
 }
 
-static void say_new(const struct change *change)
+static void print_new(const struct change *change)
 {
     const struct token *token = &change->token;
     char scopes[ACCESS_SCOPES_TEXT_BYTES], until[TIMESTAMP_BYTES + 1] = "";
@@ -391,7 +391,7 @@ static void say_new(const struct change *change)
                                               : "; the token is shown this once");
 }
 
-static void say_rotated(const struct change *change)
+static void print_rotated(const struct change *change)
 {
     const struct token *token = &change->token;
     char until[TIMESTAMP_BYTES + 1] = "";
@@ -412,15 +412,15 @@ static int print_change(struct buffer *json)
               : cli_error("cannot write to standard output, make another one: tarry token rotate");
 }
 
-static void say_change(const struct change *change, bool is_rotation)
+static void print_token_change(const struct change *change, bool is_rotation)
 {
     if (!change->secret[0] && change->token.revoked_ms != INT64_MAX)
         fprintf(stderr, "tarry: %.*s is revoked, servers reject it within two seconds\n",
                 (int)change->name.len, change->name.at);
     else if (is_rotation)
-        say_rotated(change);
+        print_rotated(change);
     else
-        say_new(change);
+        print_new(change);
 }
 
 static int run_change(struct change *change, bool is_rotation)
@@ -431,7 +431,7 @@ static int run_change(struct change *change, bool is_rotation)
         return cli_error("cannot write '%s', %s, nothing was changed", path, strerror(errno));
     int exit_code = token_store_edit(change->store, edit_list, change);
     if (exit_code == CLI_OK && !change->json)
-        say_change(change, is_rotation);
+        print_token_change(change, is_rotation);
     if (exit_code == CLI_OK && (output || !change->json))
         exit_code = hand_over(change, output);
     if (exit_code == CLI_OK && change->json)

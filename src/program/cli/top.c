@@ -51,7 +51,7 @@ struct top {
 /* ---- compact numbers ---- */
 
 /* Formats a number as "12345", "123k" or "12M". */
-static const char *say_number(double number, char out[16])
+static const char *format_number(double number, char out[16])
 {
     static const char units[] = " kMGT";
     size_t unit = 0;
@@ -63,17 +63,17 @@ static const char *say_number(double number, char out[16])
     return out;
 }
 
-static const char *say_rate(const json_t *rates, const char *name, char out[16])
+static const char *format_rate(const json_t *rates, const char *name, char out[16])
 {
     double rate = json_number_value(json_object_get(rates, name));
     if (rate > 0 && rate < 9.95)
         snprintf(out, 16, "%.1f", rate);
     else
-        say_number(rate, out);
+        format_number(rate, out);
     return out;
 }
 
-static const char *say_span(const json_t *ms, char out[16])
+static const char *format_span(const json_t *ms, char out[16])
 {
     double span = json_number_value(ms) / 1000;
     if (!json_is_number(ms))
@@ -91,9 +91,9 @@ static const char *say_span(const json_t *ms, char out[16])
     return out;
 }
 
-static const char *say_count(const json_t *counts, const char *name, char out[16])
+static const char *format_count(const json_t *counts, const char *name, char out[16])
 {
-    return say_number(json_number_value(json_object_get(counts, name)), out);
+    return format_number(json_number_value(json_object_get(counts, name)), out);
 }
 
 /* ---- lines ---- */
@@ -149,18 +149,20 @@ static void add_totals(struct top *top)
     const json_t *late = json_object_get(top->snapshot, "lateness");
     char a[16], b[16], c[16], d[16], e[16], f[16];
     line_format(top, COLOUR_NONE, "jobs    %s delayed, %s retrying, %s ready, %s leased, %s dead",
-                say_count(totals, "delayed", a), say_count(totals, "retrying", b),
-                say_count(totals, "ready", c), say_count(totals, "leased", d),
-                say_count(totals, "dead", e));
+                format_count(totals, "delayed", a), format_count(totals, "retrying", b),
+                format_count(totals, "ready", c), format_count(totals, "leased", d),
+                format_count(totals, "dead", e));
     line_format(top, COLOUR_NONE, "per s   %s pushed, %s delivered, %s acked, %s nacked, %s died",
-                say_rate(rates, "pushed_per_s", a), say_rate(rates, "delivered_per_s", b),
-                say_rate(rates, "acked_per_s", c), say_rate(rates, "nacked_per_s", d),
-                say_rate(rates, "died_per_s", e));
-    line_format(
-        top, COLOUR_NONE, "late    p50 %s, p99 %s, oldest ready %s; %s takes wait, %s connections",
-        say_span(json_object_get(late, "p50_ms"), a), say_span(json_object_get(late, "p99_ms"), b),
-        say_span(json_object_get(top->snapshot, "oldest_ready_age_ms"), c),
-        say_count(top->snapshot, "waiting_takes", d), say_count(top->snapshot, "connections", f));
+                format_rate(rates, "pushed_per_s", a), format_rate(rates, "delivered_per_s", b),
+                format_rate(rates, "acked_per_s", c), format_rate(rates, "nacked_per_s", d),
+                format_rate(rates, "died_per_s", e));
+    line_format(top, COLOUR_NONE,
+                "late    p50 %s, p99 %s, oldest ready %s; %s takes wait, %s connections",
+                format_span(json_object_get(late, "p50_ms"), a),
+                format_span(json_object_get(late, "p99_ms"), b),
+                format_span(json_object_get(top->snapshot, "oldest_ready_age_ms"), c),
+                format_count(top->snapshot, "waiting_takes", d),
+                format_count(top->snapshot, "connections", f));
 }
 
 /* ---- topics ---- */
@@ -201,10 +203,10 @@ static void add_topic(struct top *top, const json_t *topic)
     char a[16], b[16], c[16], d[16], e[16], f[16], g[16], name[SHOW_CELL_BYTES];
     snprintf(name, sizeof name, "%s%s", is_paused ? "(paused) " : "", name_of(topic));
     line_format(top, is_paused ? COLOUR_QUIET : COLOUR_NONE, "%-*.*s%9s%8s%8s%8s%8s%8s%8s", width,
-                width, name, say_count(counts, "delayed", a), say_count(counts, "ready", b),
-                say_count(counts, "leased", c), say_count(counts, "dead", d),
-                say_rate(rates, "pushed_per_s", e), say_rate(rates, "delivered_per_s", f),
-                say_span(json_object_get(topic, "oldest_ready_age_ms"), g));
+                width, name, format_count(counts, "delayed", a), format_count(counts, "ready", b),
+                format_count(counts, "leased", c), format_count(counts, "dead", d),
+                format_rate(rates, "pushed_per_s", e), format_rate(rates, "delivered_per_s", f),
+                format_span(json_object_get(topic, "oldest_ready_age_ms"), g));
 }
 
 static void add_topics(struct top *top)

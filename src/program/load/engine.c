@@ -477,7 +477,7 @@ static bool engine_is_over(struct load_engine *engine, int64_t now_us)
         (!plan->consumers || result->delivered >= result->pushed))
         return true;
     int64_t delay_ms = plan->consumers ? plan->delay_max_ms : 0;
-    if (now_us - engine->event_us > (delay_ms + plan->patience_ms) * 1000) {
+    if (now_us - engine->event_us > (delay_ms + plan->timeout_ms) * 1000) {
         static const char text[] = "gave up waiting: no more answers arrived";
         load_tally_problem(&engine->tally, slice_of(text));
         return true;

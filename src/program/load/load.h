@@ -54,11 +54,11 @@ struct load_plan {
     /* All jobs are due at one moment, this long after the start of the run; 0: by delay. If
      * pushing takes longer, the remaining jobs are due immediately. */
     int64_t due_in_ms;
-    int64_t patience_ms; /* give up when no job has come for the longest delay plus this time */
-    bool take_after;     /* consumers begin when all jobs are pushed */
-    bool own_ids;        /* the generator chooses the job ids, LOAD_ID_BYTES each */
-    bool progress;       /* a line on standard error twice a second */
-    const char *trace;   /* file for each answer and delivery (load/tally.h); NULL: no trace */
+    int64_t timeout_ms; /* give up when no job has come for the longest delay plus this time */
+    bool take_after;    /* consumers begin when all jobs are pushed */
+    bool own_ids;       /* the generator chooses the job ids, LOAD_ID_BYTES each */
+    bool progress;      /* a line on standard error twice a second */
+    const char *trace;  /* file for each answer and delivery (load/tally.h); NULL: no trace */
 };
 
 struct load_result {

@@ -134,7 +134,7 @@ static void write_shard(struct buffer *out, uint32_t shard, const struct shard_f
     int64_t done_ms = figures->checkpoint_at_ms;
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", shard);
-    write_flag(out, "healthy", figures->healthy && !figures->astray);
+    write_flag(out, "healthy", figures->healthy && !figures->moved);
     write_flag(out, "accepting", figures->accepting);
     json_write_member_number(out, "bytes_on_disk", figures->bytes_on_disk);
     json_write_member_number(out, "log_bytes", figures->log_bytes);

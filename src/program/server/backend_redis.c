@@ -41,7 +41,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .require_durability = config->require_durability == CONFIG_DURABILITY_ANY
                                   ? 0
                                   : (enum redis_durability)config->require_durability,
-        .patience_ms = config->store_timeout_ms,
+        .timeout_ms = config->store_timeout_ms,
         .test_clock_ms = config->test_clock_ms,
     };
     struct redis *redis = NULL;
@@ -156,7 +156,7 @@ static const struct metric redis_metrics[] = {
                 .meaning = "Jobs are lost: `FLUSHALL`, or a restart that kept nothing. Set the "
                            "topics' settings again and check the persistence of Redis.",
                 ON_REDIS},
-    [NEWS_LOST] = {.name = "tarry_redis_news_lost_total",
+    [NEWS_LOST] = {.name = "tarry_redis_notifications_lost_total",
                    .type = PROMETHEUS_COUNTER,
                    .help = "Checks that found an event without its message.",
                    .meaning = "Rises steadily: messages between the servers do not arrive, and a "
@@ -253,7 +253,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &redis_metrics[FAILOVERS], figures.failovers);
     metric_write(page, &redis_metrics[CLOCK_DISAGREEMENTS], figures.clock_disagreements);
     metric_write(page, &redis_metrics[LOSSES], figures.losses);
-    metric_write(page, &redis_metrics[NEWS_LOST], figures.news_lost);
+    metric_write(page, &redis_metrics[NEWS_LOST], figures.notifications_lost);
     metric_write(page, &redis_metrics[SENT_BYTES], figures.bytes_sent);
     metric_write(page, &redis_metrics[RECEIVED_BYTES], figures.bytes_received);
     metric_write(page, &redis_metrics[SHARDS], figures.shards);

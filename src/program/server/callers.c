@@ -13,7 +13,7 @@
 
 enum { LOOK_MS = 1000 };
 
-static void say_change(const struct access_change *change)
+static void log_change(const struct access_change *change)
 {
     char detail[128];
     snprintf(detail, sizeof detail, "%u added, %u removed, %u changed, %u in total", change->added,
@@ -53,7 +53,7 @@ static void on_keys(void *ctx, struct slice text, const char *url, const char *f
     }
     trouble_note(TROUBLE_ISSUER_KEYS, 0, false);
     callers->key_complaint[0] = '\0';
-    say_change(&change);
+    log_change(&change);
 }
 
 static bool open_keys(struct callers *callers, struct reactor *reactor)
@@ -81,7 +81,7 @@ static void on_stored(void *ctx, struct slice text, const char *read_error)
     }
     callers->complaint[0] = '\0';
     if (callers->follows_store) /* otherwise they are the first ones */
-        say_change(&change);
+        log_change(&change);
 }
 
 /* Opens the tokens in the store. If no tokens are configured, the tokens in the store apply,
@@ -115,7 +115,7 @@ static void look(struct callers *callers, bool is_forced)
         callers->complaint[0] = '\0';
     if (callers->follows_store)
         stored_tokens_look(&callers->stored);
-    say_change(&change);
+    log_change(&change);
     if (callers->has_key_url)
         issuer_keys_look(&callers->keys, access_wants_jwt_keys(callers->access));
 }

@@ -216,15 +216,15 @@ void delivery_reload(struct delivery *delivery)
                   LOG_TEXT("error", error));
     else {
         log_event(LOG_INFO, "policy reloaded");
-        deliver_judge_all(delivery->deliver);
+        deliver_evaluate_all(delivery->deliver);
     }
 }
 
-void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
+void delivery_stop(struct delivery *delivery, int64_t timeout_ms, void (*stopped)(void *ctx),
                    void *ctx)
 {
     delivery->is_stopping = true;
-    deliver_stop(delivery->deliver, patience_ms, stopped, ctx);
+    deliver_stop(delivery->deliver, timeout_ms, stopped, ctx);
 }
 
 void delivery_close(struct delivery *delivery)

@@ -43,7 +43,7 @@ void delivery_reload(struct delivery *delivery);
 int64_t delivery_next_ms(const struct delivery *delivery);
 void delivery_clock_moved(struct delivery *delivery);
 void delivery_clock_reset(struct delivery *delivery);
-void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
+void delivery_stop(struct delivery *delivery, int64_t timeout_ms, void (*stopped)(void *ctx),
                    void *ctx);
 void delivery_close(struct delivery *delivery);
 

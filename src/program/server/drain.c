@@ -28,7 +28,7 @@ void drain_add(struct drain *drain, struct reactor *reactor, struct queue *queue
     drain->at[drain->count++] = (struct drain_at){.reactor = reactor, .queue = queue};
 }
 
-static void run_told(struct letter *letter)
+static void run_notified(struct letter *letter)
 {
     struct drain_round *round = (struct drain_round *)(void *)letter;
     if (round->done)
@@ -52,7 +52,7 @@ bool drain_set(const struct drain *drain, bool on, struct reactor *reactor,
     struct drain_round *round = malloc(sizeof *round + drain->count * sizeof round->letters[0]);
     if (!round)
         return false;
-    *round = (struct drain_round){.told.run = run_told,
+    *round = (struct drain_round){.told.run = run_notified,
                                   .on = on,
                                   .left = drain->count,
                                   .reactor = reactor,

@@ -41,7 +41,7 @@ static uint64_t own_bytes(const struct limits *limits)
     return bytes > info.spare_bytes ? bytes - info.spare_bytes : bytes;
 }
 
-static void say_memory(const struct limits *limits, const char *event, uint64_t bytes)
+static void log_memory(const struct limits *limits, const char *event, uint64_t bytes)
 {
     log_event(limits->is_spent ? LOG_WARN : LOG_INFO, event, LOG_NUMBER("bytes", bytes),
               LOG_NUMBER("max_bytes", limits->memory_bytes_max));
@@ -59,10 +59,10 @@ static void look_at_memory(struct limits *limits, int64_t now_ms)
     }
     if (max && !limits->is_spent && bytes >= max) {
         limits->is_spent = true;
-        say_memory(limits, "memory is almost used up, pushes are rejected", bytes);
+        log_memory(limits, "memory is almost used up, pushes are rejected", bytes);
     } else if (limits->is_spent && bytes < calm) {
         limits->is_spent = false;
-        say_memory(limits, "memory is available again, pushes are accepted", bytes);
+        log_memory(limits, "memory is available again, pushes are accepted", bytes);
     }
     http_shared_note_memory(limits->http, bytes, limits->is_spent);
     quota_note_memory(limits->quota, limits->is_spent, max);
@@ -226,7 +226,7 @@ static void look_at_audit(struct limits *limits, int64_t now_ms)
     if (now_ms - limits->audited_ms < LOOK_MS)
         return;
     limits->audited_ms = now_ms;
-    limits->has_left_out = audit_tell_left_out();
+    limits->has_left_out = audit_log_left_out();
 }
 
 static void on_alarm(void *ctx)

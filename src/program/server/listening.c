@@ -6,7 +6,7 @@
 
 /* Checks whether a listener may be served, and logs exceptions to the rules. The properties of an
  * inherited socket are only known now. */
-static bool judge_listener(struct listener *listener, const struct config *config, char *error)
+static bool evaluate_listener(struct listener *listener, const struct config *config, char *error)
 {
     const struct exposure exposure = {
         .options = &listener->options,
@@ -32,7 +32,7 @@ static bool open_side(struct listeners *side, const struct config *config, char 
     if (!config->beanstalk[0])
         return true;
     return config_beanstalk(config, &options, error) && listeners_open(side, &options, 1, error) &&
-           judge_listener(&side->at[0], config, error);
+           evaluate_listener(&side->at[0], config, error);
 }
 
 static uint32_t inherited_count(const struct listeners *listeners)
@@ -50,7 +50,7 @@ bool listening_open(struct listening *listening, const struct config *config, ch
     if (!listeners_open(api, listen->at, listen->count, error))
         return false;
     for (uint32_t i = 0; i < api->count; i++)
-        if (!judge_listener(&api->at[i], config, error))
+        if (!evaluate_listener(&api->at[i], config, error))
             return false;
     if (!open_side(&listening->side, config, error))
         return false;

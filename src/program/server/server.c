@@ -279,7 +279,7 @@ static void take_over(struct server *server)
 
 /* Notifies systemd of the reload. For units of Type=notify-reload, systemd then waits for
  * READY=1. */
-static void tell_reloading(void)
+static void notify_reloading(void)
 {
     char state[80];
     struct timespec now;
@@ -294,7 +294,7 @@ static void tell_reloading(void)
 static void reload(struct server *server)
 {
     char detail[CONFIG_NAMES_BYTES] = "";
-    tell_reloading();
+    notify_reloading();
     bool is_open = log_reopen();
     trouble_note(TROUBLE_LOG_FILE, 0, !is_open);
     if (!is_open)
@@ -724,7 +724,7 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
 
 /* Logs that the server is ready. Called with all topics when the loop runs, so the number of
  * recovered jobs is known. */
-static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void log_ready(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct server *server = owner;
     uint64_t jobs = 0;
@@ -766,7 +766,7 @@ static void run(struct server *server)
             start_failed("cannot start a thread");
             _exit(1);
         }
-    queue_topics(queue, (struct queue_reply_to){.done = say_ready, .owner = server});
+    queue_topics(queue, (struct queue_reply_to){.done = log_ready, .owner = server});
     delivery_start(&server->delivery);
     schedules_start(&server->schedules);
     callers_start(&server->callers);

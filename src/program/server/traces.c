@@ -100,10 +100,10 @@ bool traces_open(struct traces *traces, const struct config *config, char *error
     return traces->tracer;
 }
 
-void traces_stop(struct traces *traces, int64_t patience_ms)
+void traces_stop(struct traces *traces, int64_t timeout_ms)
 {
     if (traces->tracer)
-        tracer_stop(traces->tracer, patience_ms);
+        tracer_stop(traces->tracer, timeout_ms);
 }
 
 void traces_wait(struct traces *traces)

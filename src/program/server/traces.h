@@ -24,7 +24,7 @@ bool traces_open(struct traces *traces, const struct config *config, char *error
 /* Checks the file of headers. */
 bool traces_check(const struct config *config, char *error);
 /* Sends the pending spans for at most that long; does not wait. */
-void traces_stop(struct traces *traces, int64_t patience_ms);
+void traces_stop(struct traces *traces, int64_t timeout_ms);
 /* Waits until that has ended. */
 void traces_wait(struct traces *traces);
 void traces_close(struct traces *traces);

@@ -167,7 +167,7 @@ struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name)
 int fsck_topics_load(struct fsck_exam *exam);
 void fsck_topics_compare(struct fsck_exam *exam);
 /* Reports the topics of the jobs that cannot be read. Call it after the runs. */
-void fsck_topics_tell_lost(struct fsck_exam *exam);
+void fsck_topics_report_lost(struct fsck_exam *exam);
 void fsck_topics_fini(struct fsck_topics *topics);
 
 /* ---- repair ---- */

@@ -230,7 +230,7 @@ static bool is_half_changed(const struct half *said, size_t count, uint32_t shar
 }
 
 /* Counts and notes the partly changed topics, if all shards were examined. */
-static void halves_tell(struct halves *halves, struct fsck_report *report)
+static void halves_report(struct halves *halves, struct fsck_report *report)
 {
     if (halves->shards != report->shards || halves->shards < 2 || !halves->count)
         return;
@@ -304,7 +304,7 @@ static int check_manifest(struct fsck_exam *exam)
 }
 
 /* Opens the files of this log that are in the directories of other shards. */
-static int open_astray(struct fsck_exam *exam)
+static int open_moved(struct fsck_exam *exam)
 {
     char dir[sizeof exam->disk.dir];
     int result = 0;
@@ -315,7 +315,7 @@ static int open_astray(struct fsck_exam *exam)
         /* the directory's path ends with "shard-NN/wal" */
         snprintf(dir, sizeof dir, "%.*sshard-%02" PRIu32 "/wal",
                  (int)(strlen(exam->disk.dir) - sizeof "shard-00/wal" + 1), exam->disk.dir, i);
-        result = wal_files_open_astray(&exam->disk, dir, exam->manifest.first, &exam->files);
+        result = wal_files_open_moved(&exam->disk, dir, exam->manifest.first, &exam->files);
     }
     exam->reading.error = 0; /* a missing directory is reported by its own examination */
     return result;
@@ -339,7 +339,7 @@ static int open_rest(struct fsck_exam *exam)
     }
     wal_files_fini(&exam->disk, &exam->files);
     if (wal_files_open_any(&exam->disk, exam->manifest.first, &exam->files) < 0 ||
-        open_astray(exam) < 0)
+        open_moved(exam) < 0)
         return -ENOMEM;
     return exam->files.count > 0;
 }
@@ -489,7 +489,7 @@ static void check_folder(struct fsck_exam *exam, const struct datadir *datadir)
         fsck_unread(exam, path);
 }
 
-static void tell_owner(struct fsck_exam *exam, const struct store_identity *expected)
+static void report_owner(struct fsck_exam *exam, const struct store_identity *expected)
 {
     const struct store_identity *owner = &exam->disk.identity;
 
@@ -520,7 +520,7 @@ static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
 
     if (result == 0) {
         check_folder(exam, datadir);
-        tell_owner(exam, expected);
+        report_owner(exam, expected);
         result = examine_files(exam, halves);
     }
     wal_reader_fini(&exam->reader);
@@ -698,7 +698,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
     for (uint32_t i = 0; result == 0 && i < visit.manifest.shards; i++)
         result = visit_shard(&visit, i);
     if (result == 0)
-        halves_tell(&visit.halves, report);
+        halves_report(&visit.halves, report);
     halves_fini(&visit.halves);
     if (result == 0 && options->salvage)
         result = fsck_salvage_end(options, &visit.manifest, &visit.saved, report);

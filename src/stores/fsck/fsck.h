@@ -99,7 +99,7 @@ struct fsck_options {
     /* NULL, or receives the number of records examined and the total (0: unknown). */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     /* NULL, or receives a description of what repair is about to do. */
-    void (*say)(void *ctx, const char *text);
+    void (*report_step)(void *ctx, const char *text);
     void *ctx;
 };
 

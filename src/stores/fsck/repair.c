@@ -13,21 +13,21 @@
  * changes take effect with it.
  */
 
-static void say(const struct fsck_exam *exam, const char *format, ...)
+static void report_step(const struct fsck_exam *exam, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void say(const struct fsck_exam *exam, const char *format, ...)
+static void report_step(const struct fsck_exam *exam, const char *format, ...)
 {
     char text[FSCK_TEXT_BYTES];
     int len = snprintf(text, sizeof text, "shard %02" PRIu32 ": ", exam->shard);
     va_list args;
 
-    if (!exam->options->say)
+    if (!exam->options->report_step)
         return;
     va_start(args, format);
     vsnprintf(text + len, sizeof text - (size_t)len, format, args);
     va_end(args);
-    exam->options->say(exam->options->ctx, text);
+    exam->options->report_step(exam->options->ctx, text);
 }
 
 static int fail(struct fsck_exam *exam, int result, const char *what)
@@ -130,7 +130,7 @@ static int write_table(struct fsck_exam *exam, uint32_t index, uint32_t number)
         .exam = exam, .run = run, .number = exam->catalog.runs[index].number};
     int result;
 
-    say(exam, "writes a new table of keys for run %" PRIu32, gathering.number);
+    report_step(exam, "writes a new table of keys for run %" PRIu32, gathering.number);
     gathering.entries = malloc((run->alive.count + 1) * sizeof *gathering.entries);
     if (!gathering.entries)
         return -ENOMEM;
@@ -229,7 +229,7 @@ static void remove_orphan(struct fsck_exam *exam, const char *name)
 {
     char path[PATH_MAX];
 
-    say(exam, "removes run/%s, which is not in the catalog", name);
+    report_step(exam, "removes run/%s, which is not in the catalog", name);
     snprintf(path, sizeof path, "%s/%s", exam->run_dir, name);
     (void)exam->reading.below->ops->unlink(exam->reading.below->ctx,
                                            path); /* the next start tries again */
@@ -244,13 +244,13 @@ static int commit(struct fsck_exam *exam)
     if (result < 0)
         return fail(exam, result, "write a table of keys");
     if (exam->are_counts_wrong && !exam->has_lost) {
-        say(exam, "counts the jobs of %" PRIu32 " topics again", exam->topics.count);
+        report_step(exam, "counts the jobs of %" PRIu32 " topics again", exam->topics.count);
         result = write_counts(exam);
     }
     if (result < 0)
         return result;
     exam->catalog.generation += exam->newer_damaged + 1;
-    say(exam, "writes catalog %" PRIu64, exam->catalog.generation);
+    report_step(exam, "writes catalog %" PRIu64, exam->catalog.generation);
     result = catalog_write(exam->reading.below, exam->run_dir, &exam->catalog, &is_fatal);
     return result < 0 ? fail(exam, result, "write the catalog") : 0;
 }
@@ -270,15 +270,17 @@ int fsck_repair(struct fsck_exam *exam)
     int result = 0;
 
     if (exam->has_unread) {
-        say(exam, "is not changed: the disk failed to read a part of it, which may be intact; "
-                  "repair the disk, or copy the directory to another disk, and check again");
+        report_step(exam,
+                    "is not changed: the disk failed to read a part of it, which may be intact; "
+                    "repair the disk, or copy the directory to another disk, and check again");
         return 0;
     }
     if (exam->is_catalog_bad)
         return 0;
     if (exam->newer_damaged && has_worse(exam)) {
-        say(exam, "is not changed: the catalog before the damaged one does not match the rest, "
-                  "restore a backup");
+        report_step(exam,
+                    "is not changed: the catalog before the damaged one does not match the rest, "
+                    "restore a backup");
         return 0;
     }
     if (exam->catalog.generation && (wants_tables(exam) || exam->are_counts_wrong ||

@@ -10,11 +10,11 @@
 enum { HITS_MAX = 64, RECORD_BYTES_MAX = 64 << 20 };
 
 /* A topic that has a record in the log: its totals are complete. */
-struct told_topic {
+struct named_topic {
     struct table_entry entry;
     char name[JOB_TOPIC_BYTES_MAX + 1];
 };
-TABLE_DECLARE(told_topics, struct told_topic, entry)
+TABLE_DECLARE(named_topics, struct named_topic, entry)
 
 /* A job whose state is in the log, but not the job itself, and the place of its last state. */
 struct stray {
@@ -30,7 +30,7 @@ struct fsck_replay {
     struct engine_now now;
     bool is_whole;
     bool is_unsure; /* the number of alive slots may be wrong */
-    struct told_topics told;
+    struct named_topics named;
     struct strays strays;
     struct slice topic; /* topic of the current record */
     struct record_place place;
@@ -191,23 +191,23 @@ static void on_topic(void *ctx, struct slice topic)
 
 /* ---- contents of the log ---- */
 
-static bool is_told(const struct fsck_replay *replay, struct slice name)
+static bool is_notified(const struct fsck_replay *replay, struct slice name)
 {
-    return replay->is_whole || told_topics_find(&replay->told, name);
+    return replay->is_whole || named_topics_find(&replay->named, name);
 }
 
-static bool note_told(struct fsck_replay *replay, struct slice name)
+static bool note_notified(struct fsck_replay *replay, struct slice name)
 {
-    struct told_topic *topic;
+    struct named_topic *topic;
 
-    if (told_topics_find(&replay->told, name))
+    if (named_topics_find(&replay->named, name))
         return true;
     topic = calloc(1, sizeof *topic);
     if (!topic)
         return false;
     memcpy(topic->name, name.at, name.len < JOB_TOPIC_BYTES_MAX ? name.len : JOB_TOPIC_BYTES_MAX);
     topic->entry.key = slice_of(topic->name);
-    told_topics_add(&replay->told, topic);
+    named_topics_add(&replay->named, topic);
     return true;
 }
 
@@ -367,13 +367,14 @@ static bool replay_topic(struct fsck_replay *replay, struct record *record)
     if (is_there && !about->exists && jobs_of(&topic.counts)) {
         if (!replay->is_unsure)
             replay_complain(replay, "a topic is removed that has jobs");
-        return note_told(replay, about->topic);
+        return note_notified(replay, about->topic);
     }
-    if (is_there && about->exists && is_told(replay, about->topic) &&
+    if (is_there && about->exists && is_notified(replay, about->topic) &&
         !never_fell(&topic.totals, &about->totals))
         replay_complain(replay, "a topic's totals fall");
     replay->topic = about->topic;
-    return note_told(replay, about->topic) && engine_replay(replay->engine, record, replay->place);
+    return note_notified(replay, about->topic) &&
+           engine_replay(replay->engine, record, replay->place);
 }
 
 bool fsck_replay_record(struct fsck_replay *replay, const struct record *record,
@@ -460,7 +461,7 @@ static void check_totals(const struct fsck_replay *replay, const struct queue_to
     const struct topic_totals *totals = &topic->totals;
     char text[FSCK_TEXT_BYTES];
 
-    if (!is_told(replay, topic->name) || replay->is_unsure || missing_of(topic) == 0 ||
+    if (!is_notified(replay, topic->name) || replay->is_unsure || missing_of(topic) == 0 ||
         (replay->exam->options->salvage && replay->exam->has_lost))
         return; /* each lost job was reported */
     snprintf(text, sizeof text,
@@ -508,7 +509,7 @@ bool fsck_replay_topics(const struct fsck_replay *replay,
     struct queue_topic topic;
 
     for (uint32_t at = 0; engine_topic_next(replay->engine, &at, replay->now, &topic);)
-        if (is_told(replay, topic.name) && !each(ctx, &topic))
+        if (is_notified(replay, topic.name) && !each(ctx, &topic))
             return false;
     return true;
 }
@@ -533,7 +534,7 @@ static bool copy_bits(struct fsck_run_exam *run)
 
 /* Passes the contents of the runs to the engine, as counted there, not as recorded in the
  * catalog. */
-static bool tell_runs(struct fsck_replay *replay)
+static bool report_runs(struct fsck_replay *replay)
 {
     struct fsck_exam *exam = replay->exam;
 
@@ -574,7 +575,7 @@ struct fsck_replay *fsck_replay_new(struct fsck_exam *exam, bool is_whole)
         return NULL;
     *replay = (struct fsck_replay){.exam = exam, .is_whole = is_whole, .now = options.now};
     replay->engine = engine_new(&options);
-    if (replay->engine && tell_runs(replay))
+    if (replay->engine && report_runs(replay))
         return replay;
     fsck_replay_free(replay);
     return NULL;
@@ -585,15 +586,16 @@ void fsck_replay_free(struct fsck_replay *replay)
     if (!replay)
         return;
     engine_free(replay->engine);
-    for (struct told_topic *topic = told_topics_first(&replay->told), *next; topic; topic = next) {
-        next = told_topics_next(&replay->told, topic);
+    for (struct named_topic *topic = named_topics_first(&replay->named), *next; topic;
+         topic = next) {
+        next = named_topics_next(&replay->named, topic);
         free(topic);
     }
     for (struct stray *stray = strays_first(&replay->strays), *next; stray; stray = next) {
         next = strays_next(&replay->strays, stray);
         free(stray);
     }
-    told_topics_fini(&replay->told);
+    named_topics_fini(&replay->named);
     strays_fini(&replay->strays);
     free(replay);
 }

@@ -338,6 +338,6 @@ int fsck_runs(struct fsck_exam *exam)
     for (uint32_t i = 0; result == 0 && i < exam->catalog.run_count; i++)
         result = examine_run(exam, i);
     if (result == 0)
-        fsck_topics_tell_lost(exam);
+        fsck_topics_report_lost(exam);
     return result;
 }

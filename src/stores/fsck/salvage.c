@@ -610,7 +610,7 @@ static int save_topics(struct saving *saving)
     return result < 0 ? result : commit_log(saving);
 }
 
-static int tell_kept(struct saving *saving)
+static int report_kept(struct saving *saving)
 {
     struct fsck_report *report = saving->exam->report;
     struct fsck_kept *grown =
@@ -707,7 +707,7 @@ int fsck_salvage_shard(struct fsck_exam *exam)
     if (result == 0)
         result = save_all(&saving, fsck_replay_now(exam->replay));
     if (result == 0)
-        result = tell_kept(&saving);
+        result = report_kept(&saving);
     if (result == 0)
         exam->saved->shard[exam->disk.identity.shard] =
             (struct marks_shard){.epoch = wal_epoch(saving.wal), .synced = wal_synced(saving.wal)};

@@ -139,7 +139,7 @@ static uint64_t missing_jobs(const struct fsck_topic *topic)
     return missing;
 }
 
-void fsck_topics_tell_lost(struct fsck_exam *exam)
+void fsck_topics_report_lost(struct fsck_exam *exam)
 {
     uint64_t lost = 0, missing = 0;
 

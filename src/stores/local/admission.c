@@ -92,7 +92,7 @@ static enum queue_status command_refusal(const struct shard *shard, const struct
         return command->status;
     if (shard->broken)
         return QUEUE_UNAVAILABLE;
-    return shard->astray && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
+    return shard->moved && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
 }
 
 /*
@@ -558,7 +558,7 @@ void admission_step(struct shard *shard)
             return;
     while (!list_is_empty(&shard->held)) {
         struct parked *first = list_entry(shard->held.next, struct parked, list);
-        bool takes = shard->broken || shard->astray ||
+        bool takes = shard->broken || shard->moved ||
                      checkpoint_takes(shard->checkpoint, push_bytes(first->command));
         if (!takes)
             return;

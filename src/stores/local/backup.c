@@ -88,7 +88,7 @@ static void backup_call_free(struct backup_call *call)
 }
 
 /* Delivers the answer on the calling reactor. */
-static void backup_call_tell(struct letter *letter)
+static void backup_call_notify(struct letter *letter)
 {
     struct backup_call *call = (struct backup_call *)(void *)letter;
     call->done(call->owner, call->tag, call->status, buffer_slice(&call->json));
@@ -103,7 +103,7 @@ static void backup_call_finish(struct backup_call *call, enum queue_status statu
         return;
     }
     call->status = status;
-    call->letter.run = backup_call_tell;
+    call->letter.run = backup_call_notify;
     reactor_post(call->asked_on, &call->letter);
 }
 

@@ -575,7 +575,7 @@ static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
     const struct catalog *old = depot_catalog(shard->depot);
     uint32_t count, first = old->log_first;
     uint64_t sequence = old->log_first_sequence;
-    if (checkpoint->now_ms < checkpoint->retry_ms || shard->astray)
+    if (checkpoint->now_ms < checkpoint->retry_ms || shard->moved)
         return false;
     if (checkpoint->before_file) {
         first = checkpoint->before_file;

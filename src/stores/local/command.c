@@ -303,8 +303,8 @@ static void run_get(struct shard *shard, const struct command *command,
 /* ---- topics ---- */
 
 /* Reports an event of all shards, on the first shard only. */
-static void tell_topic(struct shard *shard, const struct queue_topic_call *call,
-                       enum queue_status status)
+static void notify_topic(struct shard *shard, const struct queue_topic_call *call,
+                         enum queue_status status)
 {
     if (shard->options.index != 0 || (status != QUEUE_OK && status != QUEUE_CREATED))
         return;
@@ -423,7 +423,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         scan_start(shard, command, reply_to);
         return 0;
     }
-    tell_topic(shard, call, status);
+    notify_topic(shard, call, status);
     reply_topic(shard, call->topic, status, reply_to);
     return 0;
 }

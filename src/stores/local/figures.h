@@ -32,7 +32,7 @@ struct shard_figures {
     uint64_t spare_bytes; /* of memory, for new jobs */
     int64_t recovery_ms;  /* duration of opening */
     bool healthy, accepting;
-    bool astray; /* the path of the shard's files now leads elsewhere */
+    bool moved; /* the path of the shard's files now leads elsewhere */
 };
 
 struct shard_times {

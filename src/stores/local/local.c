@@ -289,8 +289,8 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .checkpoints = figures.checkpoints,
                                .checkpoints_failed = figures.checkpoints_failed,
                                .healthy = figures.healthy,
-                               .accepting = figures.accepting && !figures.astray,
-                               .moved = figures.astray};
+                               .accepting = figures.accepting && !figures.moved,
+                               .moved = figures.moved};
     switch (local->options.sync) {
     case WAL_SYNC_ALWAYS:
         out->sync = out->durability_class = "always";

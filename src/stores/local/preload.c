@@ -754,7 +754,7 @@ bool preload_step(struct preload *preload, struct engine_now now)
     bool more = load_some(preload, now);
     if (!preload->retry_ms && !preload->reading && !preload->queue[1])
         read_next(preload, now);
-    preload_topics_tell(&preload->topics, now);
+    preload_topics_notify(&preload->topics, now);
     return more;
 }
 

@@ -437,7 +437,7 @@ static void topics_come_due(struct preload_topics *topics, int64_t now_ms)
     topics->due_next_ms = next_ms;
 }
 
-void preload_topics_tell(struct preload_topics *topics, struct engine_now now)
+void preload_topics_notify(struct preload_topics *topics, struct engine_now now)
 {
     if (topics->due_next_ms <= now.inner_ms)
         topics_come_due(topics, now.inner_ms);

@@ -125,7 +125,7 @@ bool preload_topics_follow(struct preload_topics *topics);
  * Returns whether cursors restarted. */
 bool preload_topics_turn(struct preload_topics *topics, struct engine_now now);
 /* Reports the due skipped jobs to the engine, at the end of a step. */
-void preload_topics_tell(struct preload_topics *topics, struct engine_now now);
+void preload_topics_notify(struct preload_topics *topics, struct engine_now now);
 /* Notes that no unprocessed slot is due at the moment. */
 void preload_topics_caught_up(struct preload_topics *topics, struct engine_now now);
 /* Notes that ready jobs of topics with more than `max` loaded are about to be evicted. Which ones

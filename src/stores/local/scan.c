@@ -235,7 +235,7 @@ static void scan_free(struct shard *shard, struct scan *scan)
 
 /* Reports the change. Each shard reports its own jobs; the first one reports the deletion of the
  * topic. */
-static void tell_change(struct shard *shard, const struct walk *walk, bool is_finished)
+static void notify_change(struct shard *shard, const struct walk *walk, bool is_finished)
 {
     enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
     if (walk->kind == WALK_DELETE && is_finished && shard->options.index == 0)
@@ -251,7 +251,7 @@ static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_statu
     struct completion *completion =
         walk->affected && !shard->broken ? completion_new(shard, 0, 0, scan->reply_to) : NULL;
     if (completion) {
-        tell_change(shard, walk, false);
+        notify_change(shard, walk, false);
         completion->reply.status = status;
         completion->reply.affected = walk->affected;
         completion_when_durable(shard, completion);
@@ -452,7 +452,7 @@ static bool change_finish(struct shard *shard, struct scan *scan)
             shard_event(shard, QUEUE_EVENT_TOPIC, topic);
     }
     if (status == QUEUE_OK)
-        tell_change(shard, walk, true);
+        notify_change(shard, walk, true);
     struct completion *completion = completion_new(shard, 0, 0, scan->reply_to);
     assert(completion);
     completion->reply.status = status;

@@ -29,18 +29,18 @@ enum {
 /* Checks whether the path of the directory still leads to it, if there is a reason for doubt. */
 static void look_for_path(struct shard *shard, int64_t now_ms)
 {
-    bool seen = atomic_load_explicit(&shard->astray_seen, memory_order_relaxed);
-    bool is_time = shard->astray && now_ms >= shard->astray_look_ms;
+    bool seen = atomic_load_explicit(&shard->moved_seen, memory_order_relaxed);
+    bool is_time = shard->moved && now_ms >= shard->moved_check_ms;
     if (shard->committing || shard->broken || (!seen && !is_time))
         return;
-    atomic_store_explicit(&shard->astray_seen, false, memory_order_relaxed);
+    atomic_store_explicit(&shard->moved_seen, false, memory_order_relaxed);
     if (!wal_look(shard->wal) || !depot_leads(shard->depot)) {
         shard_note_moved(shard);
         return;
     }
-    if (!shard->astray)
+    if (!shard->moved)
         return;
-    shard->astray = false;
+    shard->moved = false;
     log_event(LOG_INFO, "data directory is back: changes are accepted again",
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
 }
@@ -105,16 +105,16 @@ static void step_perform(struct work *work)
 
 static void step_done(struct work *work)
 {
-    list_entry(work, struct shard, step_work)->telling_step = false;
+    list_entry(work, struct shard, step_work)->notifying_step = false;
 }
 
 /* Stores a step of the wall clock on the librarian's thread. */
-static void step_tell(struct shard *shard)
+static void step_notify(struct shard *shard)
 {
-    if (!shard->stepped || shard->telling_step)
+    if (!shard->stepped || shard->notifying_step)
         return;
     shard->stepped = false;
-    shard->telling_step = true;
+    shard->notifying_step = true;
     worker_give(shard->librarian, &shard->step_work);
 }
 
@@ -141,12 +141,12 @@ static bool shard_is_quiet(const struct shard *shard)
            list_is_empty(&shard->soon) && list_is_empty(&shard->parked) &&
            list_is_empty(&shard->held) && list_is_empty(&shard->scans) && events_is_empty(shard) &&
            !shard->readings && !shard->committing && !shard->keeping_up && !shard->stepped &&
-           !shard->telling_step && !topics_is_busy(shard) &&
+           !shard->notifying_step && !topics_is_busy(shard) &&
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
 /* Logs when pushes are refused for lack of disk space, and when they are accepted again. */
-static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
+static void notify_accepting(struct shard *shard, bool accepting, bool is_full)
 {
     const char *error = wal_error(shard->wal);
     if (accepting == atomic_load_explicit(&shard->accepting, memory_order_relaxed))
@@ -178,7 +178,7 @@ static void publish_figures(struct shard *shard)
     atomic_store_explicit(&shard->spare_bytes, engine_spare_bytes(shard->engine),
                           memory_order_relaxed);
     bool is_full = stats.full || checkpoint_is_without_space(shard->checkpoint);
-    tell_accepting(shard, !stats.stuck && !is_full, is_full);
+    notify_accepting(shard, !stats.stuck && !is_full, is_full);
 }
 
 /* Writes the topics' records last before a stop, so that totals without other records, such as the
@@ -210,7 +210,7 @@ static bool shard_is_settled(struct shard *shard, struct engine_now now)
            shard->engine_skew_ms == shard->skew_ms && !preload_is_busy(shard->preload) &&
            preload_next_ms(shard->preload) > now.inner_ms && !shard->lookups &&
            list_is_empty(&shard->parked) && list_is_empty(&shard->soon) && events_is_empty(shard) &&
-           !(shard->settles_kept && (shard->stepped || shard->telling_step));
+           !(shard->settles_kept && (shard->stepped || shard->notifying_step));
 }
 
 static void settle_step(struct shard *shard, struct engine_now now)
@@ -235,11 +235,11 @@ void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void 
 }
 
 /* Reports activity, once per step. */
-static void active_tell(struct shard *shard)
+static void active_notify(struct shard *shard)
 {
-    if (!shard->options.active || shard->activity == shard->activity_told)
+    if (!shard->options.active || shard->activity == shard->activity_reported)
         return;
-    shard->activity_told = shard->activity;
+    shard->activity_reported = shard->activity;
     shard->options.active(shard->options.ctx);
 }
 
@@ -259,7 +259,7 @@ static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool bus
         clock_process_ms(shard->clock, next_ms < load_ms ? next_ms : load_ms),
         list_is_empty(&shard->held) ? INT64_MAX : process_ms + 1,
         shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal),
-        shard->astray && !shard->broken ? shard->astray_look_ms : INT64_MAX,
+        shard->moved && !shard->broken ? shard->moved_check_ms : INT64_MAX,
         shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint),
         !shard->keeping_up && shard->upkeep_retry_ms > process_ms ? shard->upkeep_retry_ms
                                                                   : INT64_MAX};
@@ -286,17 +286,17 @@ static bool shard_turn(void *ctx)
     more |= preload_step(shard->preload, now);
     more |= checkpoint_step(shard->checkpoint, now);
     admission_step(shard);
-    shard_tell_all(shard);
+    shard_notify_all(shard);
     more |= shard->feed_waiting && shard_feed_step(shard);
     bool holds = hold_commit(shard);
     if (!holds)
         shard_commit(shard, false);
     upkeep_start(shard, shard_process_ms(shard, now));
-    step_tell(shard);
+    step_notify(shard);
     publish_figures(shard);
     stop_if_quiet(shard);
     settle_step(shard, now);
-    active_tell(shard);
+    active_notify(shard);
     deadline_set(shard->deadline, next_turn_ms(shard, now, busy));
     return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
            (more && !shard->committing);
@@ -321,7 +321,7 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
     const struct shard_tally *tally = &shard->tally;
     bool leads = wal_leads(shard->wal) && depot_leads(shard->depot);
     if (!leads)
-        atomic_store_explicit(&shard->astray_seen, true, memory_order_relaxed);
+        atomic_store_explicit(&shard->moved_seen, true, memory_order_relaxed);
     *out = (struct shard_figures){
         .bytes_on_disk = atomic_load_explicit(&shard->bytes_on_disk, memory_order_relaxed),
         .cold_jobs = atomic_load_explicit(&shard->cold_jobs, memory_order_relaxed),
@@ -330,7 +330,7 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         .checkpoints_failed =
             atomic_load_explicit(&shard->checkpoints_failed, memory_order_relaxed),
         .spare_bytes = atomic_load_explicit(&shard->spare_bytes, memory_order_relaxed),
-        .astray = !leads || atomic_load_explicit(&shard->astray, memory_order_relaxed),
+        .moved = !leads || atomic_load_explicit(&shard->moved, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
         .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed),
         .log_bytes = counter_get(&tally->log_bytes),

@@ -11,7 +11,7 @@
 
 enum {
     SMALL_BYTES = 768, /* of a completion: one result with a topic and an id of usual length */
-    ASTRAY_LOOK_MS = 500,
+    MOVED_CHECK_MS = 500,
     ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
     TOPICS_AT_ONCE = 256, /* records of topics per step */
@@ -27,8 +27,8 @@ struct engine_now shard_now(struct shard *shard)
     clock_both_ms_of(shard->clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > CLOCK_SKEW_NOISE_MS || step_ms < -CLOCK_SKEW_NOISE_MS) {
-        bool is_told = !clock_is_held(shard->clock) || shard->clock == &clock_process;
-        if (is_told && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
+        bool is_notified = !clock_is_held(shard->clock) || shard->clock == &clock_process;
+        if (is_notified && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
             if (shard->options.index == 0) /* all shards notice it */
@@ -263,7 +263,7 @@ static bool events_run(struct shard *shard)
     return any;
 }
 
-void shard_tell_all(struct shard *shard)
+void shard_notify_all(struct shard *shard)
 {
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool told = events_run(shard);
@@ -289,10 +289,10 @@ void shard_fail(struct shard *shard, const char *what, int error)
 
 void shard_note_moved(struct shard *shard)
 {
-    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
-    if (shard->astray)
+    shard->moved_check_ms = clock_inner_ms() + MOVED_CHECK_MS;
+    if (shard->moved)
         return;
-    shard->astray = true;
+    shard->moved = true;
     log_event(LOG_ERROR, "data directory moved: its path leads elsewhere, changes are rejected",
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
 }
@@ -371,7 +371,7 @@ static void commit_done(struct work *work)
     commit_count(shard);
     if (shard->commit_error)
         shard_fail(shard, "commit", shard->commit_error);
-    if (!shard->broken && wal_is_astray(shard->wal)) {
+    if (!shard->broken && wal_is_moved(shard->wal)) {
         shard_note_moved(shard);
         completions_fail(shard, shard->durable, QUEUE_DIRECTORY_MOVED);
     }

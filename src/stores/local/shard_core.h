@@ -59,7 +59,7 @@ struct shard {
     struct preload *preload;
     struct shard_feed *feed;
     struct feed_watch feed_watch;
-    uint32_t told_kinds;   /* event kinds that the engine reports */
+    uint32_t event_kinds;  /* event kinds that the engine reports */
     uint32_t feed_waiting; /* events that have no id yet, or wait behind such events */
     size_t lookups;        /* commands that wait for the scout */
     size_t looked_up;      /* while opening: jobs looked up by key */
@@ -89,7 +89,7 @@ struct shard {
     struct list events;       /* reported at the end of the step */
 
     struct work commit_work, upkeep_work, step_work;
-    bool committing, keeping_up, telling_step;
+    bool committing, keeping_up, notifying_step;
     bool has_turned;
     bool stepped; /* the wall clock stepped; not reported yet */
     /* Commands, and the number of steps for which a commit was held back: hold_commit in
@@ -102,9 +102,9 @@ struct shard {
     bool topics_want_room; /* the log has no room for it */
     bool totals_kept;      /* the last records before a stop have been started */
 
-    atomic_bool astray; /* the path of the log or the runs leads elsewhere */
-    int64_t astray_look_ms;
-    atomic_bool astray_seen; /* seen while reading figures: check it in this step */
+    atomic_bool moved; /* the path of the log or the runs leads elsewhere */
+    int64_t moved_check_ms;
+    atomic_bool moved_seen; /* seen while reading figures: check it in this step */
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -112,7 +112,8 @@ struct shard {
     shard_settled *settled;
     void *settled_ctx;
     bool settles_kept;
-    uint32_t activity, activity_told; /* commands that do something, and the number last reported to
+    uint32_t activity,
+        activity_reported; /* commands that do something, and the number last reported to
                         * shard_options.active */
     atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
         spare_bytes;
@@ -211,7 +212,7 @@ static inline bool events_is_empty(const struct shard *shard)
 }
 
 /* Sends all replies and events that are ready. */
-void shard_tell_all(struct shard *shard);
+void shard_notify_all(struct shard *shard);
 
 /* Returns the sink of this shard's engine: its records go to the log, its slots back to the
  * depot. */

@@ -35,8 +35,8 @@ struct shard_feed {
 
 void shard_feed_look_again(struct shard *shard)
 {
-    shard->told_kinds = feed_wants(shard->options.desk, &shard->feed_watch);
-    engine_tell(shard->engine, shard->told_kinds);
+    shard->event_kinds = feed_wants(shard->options.desk, &shard->feed_watch);
+    engine_notify(shard->engine, shard->event_kinds);
 }
 
 /* ---- waiting events ---- */
@@ -92,13 +92,13 @@ void shard_feed_event(void *ctx, const struct job_event *event, struct hash128 k
     if (!feed_admit(desk, event->kind, event->topic))
         return;
     if (event->id.len && !has_some(feed))
-        feed_tell(desk, event);
+        feed_publish(desk, event);
     else
         wait_in_line(feed, event, key, place);
 }
 
 /* Reports an event whose id is known, or that has no id. */
-static void tell(struct shard *shard, const struct job_event *event)
+static void publish(struct shard *shard, const struct job_event *event)
 {
     struct shard_feed *feed = shard->feed;
     if (!feed_admit(shard->options.desk, event->kind, event->topic))
@@ -106,7 +106,7 @@ static void tell(struct shard *shard, const struct job_event *event)
     if (has_some(feed))
         wait_in_line(feed, event, (struct hash128){0}, (struct record_place){0});
     else
-        feed_tell(shard->options.desk, event);
+        feed_publish(shard->options.desk, event);
 }
 
 /* Returns the time by the clock of displayed due times. */
@@ -118,24 +118,24 @@ static int64_t shown_now_ms(struct shard *shard)
 
 void shard_feed_delivered(struct shard *shard, const struct job *job, enum job_way way)
 {
-    if (shard->told_kinds & job_event_bit(JOB_EVENT_DELIVERED))
-        tell(shard, &(struct job_event){.kind = JOB_EVENT_DELIVERED,
-                                        .way = way,
-                                        .attempt = job->attempt,
-                                        .at_ms = shown_now_ms(shard),
-                                        .due_ms = job->due_ms,
-                                        .lease_until_ms = job->lease_until_ms,
-                                        .topic = job->topic,
-                                        .id = job->id});
+    if (shard->event_kinds & job_event_bit(JOB_EVENT_DELIVERED))
+        publish(shard, &(struct job_event){.kind = JOB_EVENT_DELIVERED,
+                                           .way = way,
+                                           .attempt = job->attempt,
+                                           .at_ms = shown_now_ms(shard),
+                                           .due_ms = job->due_ms,
+                                           .lease_until_ms = job->lease_until_ms,
+                                           .topic = job->topic,
+                                           .id = job->id});
 }
 
 void shard_feed_topic(struct shard *shard, enum job_event_kind kind, struct slice topic,
                       uint64_t count)
 {
-    if (shard->told_kinds & job_event_bit(kind))
-        tell(shard,
-             &(struct job_event){
-                 .kind = kind, .at_ms = shown_now_ms(shard), .count = count, .topic = topic});
+    if (shard->event_kinds & job_event_bit(kind))
+        publish(shard,
+                &(struct job_event){
+                    .kind = kind, .at_ms = shown_now_ms(shard), .count = count, .topic = topic});
 }
 
 /* ---- reading ids ---- */
@@ -178,12 +178,12 @@ static void items_read(struct shard_feed *feed)
     }
 }
 
-static void items_tell(struct shard_feed *feed)
+static void items_publish(struct shard_feed *feed)
 {
     while (!list_is_empty(&feed->reading)) {
         struct item *item = list_entry(feed->reading.next, struct item, list);
         list_remove(&item->list);
-        feed_tell(feed->shard->options.desk, &item->event);
+        feed_publish(feed->shard->options.desk, &item->event);
         free(item);
     }
 }
@@ -206,7 +206,7 @@ static void on_back(struct work *work)
     feed->is_reading = false;
     feed->shard->readings--;
     view_let_go(feed);
-    items_tell(feed);
+    items_publish(feed);
 }
 
 /* Gathers the next waiting events. Returns whether the librarian must read for some of them. */
@@ -242,7 +242,7 @@ bool shard_feed_step(struct shard *shard)
         return false; /* its letter triggers the next step */
     }
     view_let_go(feed);
-    items_tell(feed);
+    items_publish(feed);
     return shard->feed_waiting > 0;
 }
 

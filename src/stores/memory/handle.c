@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /* A notification for the next memory_handle_turn: a reply, or an event of a topic. */
-struct told {
+struct notification {
     struct list list;
     struct queue_reply_to reply_to;
     struct queue_reply *reply; /* NULL: an event */
@@ -34,16 +34,16 @@ struct memory_handle {
 static void event_add(struct memory_handle *handle, enum queue_event event, struct slice topic)
 {
     for (struct list *at = handle->events.next; at != &handle->events; at = at->next) {
-        const struct told *known = list_entry(at, struct told, list);
+        const struct notification *known = list_entry(at, struct notification, list);
         if (known->event == event &&
             slice_equals(slice_make(known->topic, known->topic_bytes), topic))
             return;
     }
-    struct told *told = malloc(sizeof *told + topic.len);
-    assert(told); /* a wake-up must not be lost */
-    *told = (struct told){.event = event, .topic_bytes = topic.len};
-    memcpy(told->topic, topic.at, topic.len);
-    list_add_last(&handle->events, &told->list);
+    struct notification *notification = malloc(sizeof *notification + topic.len);
+    assert(notification); /* a wake-up must not be lost */
+    *notification = (struct notification){.event = event, .topic_bytes = topic.len};
+    memcpy(notification->topic, topic.at, topic.len);
+    list_add_last(&handle->events, &notification->list);
 }
 
 static void handle_on_ready(void *ctx, struct slice topic)
@@ -62,11 +62,12 @@ static void handle_on_died(void *ctx, struct slice topic)
 static void reply_add(struct memory_handle *handle, const struct queue_reply *reply,
                       struct queue_reply_to reply_to)
 {
-    struct told *told = malloc(sizeof *told);
+    struct notification *notification = malloc(sizeof *notification);
     struct queue_reply *copy = copy_reply(reply);
-    assert(told && copy); /* without memory for a reply, there is no correct way to continue */
-    *told = (struct told){.reply = copy, .reply_to = reply_to};
-    list_add_last(&handle->replies, &told->list);
+    assert(notification &&
+           copy); /* without memory for a reply, there is no correct way to continue */
+    *notification = (struct notification){.reply = copy, .reply_to = reply_to};
+    list_add_last(&handle->replies, &notification->list);
 }
 
 static void status_add(struct memory_handle *handle, enum queue_status status,
@@ -278,21 +279,21 @@ static const struct queue_ops handle_ops = {
 
 /* ---- delivering notifications ---- */
 
-static void told_free(struct told *told)
+static void notification_free(struct notification *notification)
 {
-    list_remove(&told->list);
-    free(told->reply);
-    free(told);
+    list_remove(&notification->list);
+    free(notification->reply);
+    free(notification);
 }
 
-static void event_tell(struct memory_handle *handle, const struct told *told)
+static void event_notify(struct memory_handle *handle, const struct notification *notification)
 {
     struct queue *queue = &handle->queue;
-    struct slice topic = slice_make(told->topic, told->topic_bytes);
-    if (!told->event && watch_find(handle->watches, topic))
+    struct slice topic = slice_make(notification->topic, notification->topic_bytes);
+    if (!notification->event && watch_find(handle->watches, topic))
         queue->on_ready(queue->on_ready_owner, topic);
-    else if (told->event && queue->on_event)
-        queue->on_event(queue->on_event_owner, told->event, topic);
+    else if (notification->event && queue->on_event)
+        queue->on_event(queue->on_event_owner, notification->event, topic);
 }
 
 void memory_handle_turn(struct memory_handle *handle)
@@ -305,14 +306,15 @@ void memory_handle_turn(struct memory_handle *handle)
     list_init(&handle->replies);
     list_init(&handle->events);
     while (!list_is_empty(&events)) {
-        struct told *told = list_entry(events.next, struct told, list);
-        event_tell(handle, told);
-        told_free(told);
+        struct notification *notification = list_entry(events.next, struct notification, list);
+        event_notify(handle, notification);
+        notification_free(notification);
     }
     while (!list_is_empty(&replies)) {
-        struct told *told = list_entry(replies.next, struct told, list);
-        told->reply_to.done(told->reply_to.owner, told->reply_to.tag, told->reply);
-        told_free(told);
+        struct notification *notification = list_entry(replies.next, struct notification, list);
+        notification->reply_to.done(notification->reply_to.owner, notification->reply_to.tag,
+                                    notification->reply);
+        notification_free(notification);
     }
 }
 
@@ -351,9 +353,9 @@ void memory_handle_free(struct memory_handle *handle)
     if (!handle)
         return;
     while (!list_is_empty(&handle->replies))
-        told_free(list_entry(handle->replies.next, struct told, list));
+        notification_free(list_entry(handle->replies.next, struct notification, list));
     while (!list_is_empty(&handle->events))
-        told_free(list_entry(handle->events.next, struct told, list));
+        notification_free(list_entry(handle->events.next, struct notification, list));
     queue_door_free(handle->queue.door);
     memory_free(handle->memory);
     watch_table_free(handle->watches);

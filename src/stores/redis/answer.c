@@ -45,39 +45,40 @@ bool redis_head_read(const redisReply *reply, struct redis_head *out)
 static const struct meaning {
     const char *begins;   /* the first word */
     const char *contains; /* NULL: any text */
-    enum redis_verdict verdict;
+    enum redis_decision decision;
 } meanings[] = {
-    {"NOSCRIPT", NULL, REDIS_VERDICT_GREET},
-    {"ERR", "Function not found", REDIS_VERDICT_GREET},
-    {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (detected by the script) */
-    {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is missing (detected by the script) */
-    {"MOVED", NULL, REDIS_VERDICT_MOVED},
-    {"ASK", NULL, REDIS_VERDICT_AGAIN},            /* the slot is moving */
-    {"TRYAGAIN", NULL, REDIS_VERDICT_AGAIN},       /* the slot is moving */
-    {"BUSY", NULL, REDIS_VERDICT_AGAIN},           /* a script of another client is running long */
-    {"ERR", "non local key", REDIS_VERDICT_AGAIN}, /* the slot is moving (detected by the script) */
-    {"ERR", "while the cluster is down", REDIS_VERDICT_ELSEWHERE},
-    {"ERR", "max number of clients", REDIS_VERDICT_ELSEWHERE},
-    {"READONLY", NULL, REDIS_VERDICT_ELSEWHERE},
-    {"LOADING", NULL, REDIS_VERDICT_ELSEWHERE},
-    {"CLUSTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
-    {"MASTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
-    {"UNBLOCKED", NULL, REDIS_VERDICT_ELSEWHERE}, /* became a replica during a WAIT */
-    {"NOAUTH", NULL, REDIS_VERDICT_ELSEWHERE},    /* authenticate again */
-    {"OOM", NULL, REDIS_VERDICT_NO_SPACE},
-    {"MISCONF", NULL, REDIS_VERDICT_NO_SPACE},
+    {"NOSCRIPT", NULL, REDIS_DECISION_GREET},
+    {"ERR", "Function not found", REDIS_DECISION_GREET},
+    {"CLOCK", NULL, REDIS_DECISION_CLOCK}, /* it went back (detected by the script) */
+    {"GONE", NULL, REDIS_DECISION_GONE},   /* the core is missing (detected by the script) */
+    {"MOVED", NULL, REDIS_DECISION_MOVED},
+    {"ASK", NULL, REDIS_DECISION_AGAIN},      /* the slot is moving */
+    {"TRYAGAIN", NULL, REDIS_DECISION_AGAIN}, /* the slot is moving */
+    {"BUSY", NULL, REDIS_DECISION_AGAIN},     /* a script of another client is running long */
+    {"ERR", "non local key",
+     REDIS_DECISION_AGAIN}, /* the slot is moving (detected by the script) */
+    {"ERR", "while the cluster is down", REDIS_DECISION_ELSEWHERE},
+    {"ERR", "max number of clients", REDIS_DECISION_ELSEWHERE},
+    {"READONLY", NULL, REDIS_DECISION_ELSEWHERE},
+    {"LOADING", NULL, REDIS_DECISION_ELSEWHERE},
+    {"CLUSTERDOWN", NULL, REDIS_DECISION_ELSEWHERE},
+    {"MASTERDOWN", NULL, REDIS_DECISION_ELSEWHERE},
+    {"UNBLOCKED", NULL, REDIS_DECISION_ELSEWHERE}, /* became a replica during a WAIT */
+    {"NOAUTH", NULL, REDIS_DECISION_ELSEWHERE},    /* authenticate again */
+    {"OOM", NULL, REDIS_DECISION_NO_SPACE},
+    {"MISCONF", NULL, REDIS_DECISION_NO_SPACE},
 };
 
-enum redis_verdict redis_error_judge(const char *error)
+enum redis_decision redis_error_classify(const char *error)
 {
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
         const struct meaning *meaning = &meanings[i];
         size_t len = strlen(meaning->begins);
         if (strncmp(error, meaning->begins, len) == 0 && (error[len] == ' ' || error[len] == 0) &&
             (!meaning->contains || strstr(error, meaning->contains)))
-            return meaning->verdict;
+            return meaning->decision;
     }
-    return REDIS_VERDICT_REFUSED;
+    return REDIS_DECISION_REFUSED;
 }
 
 bool redis_error_endpoint(const char *error, const struct redis_endpoint *asked,

@@ -24,19 +24,19 @@ struct redis_head {
  * scripts. */
 bool redis_head_read(const redisReply *reply, struct redis_head *out);
 
-enum redis_verdict {
-    REDIS_VERDICT_GREET = 1, /* the library is missing */
-    REDIS_VERDICT_CLOCK,     /* the clock is behind */
-    REDIS_VERDICT_GONE,      /* Redis lost its data: hello recreates the queue */
-    REDIS_VERDICT_AGAIN,     /* retry here, after a pause */
-    REDIS_VERDICT_MOVED,     /* the endpoint names the new master; then handle as AGAIN */
-    REDIS_VERDICT_ELSEWHERE, /* look up the master, after a pause */
-    REDIS_VERDICT_NO_SPACE,  /* nothing was changed */
-    REDIS_VERDICT_REFUSED    /* permanent: the call cannot be carried out */
+enum redis_decision {
+    REDIS_DECISION_GREET = 1, /* the library is missing */
+    REDIS_DECISION_CLOCK,     /* the clock is behind */
+    REDIS_DECISION_GONE,      /* Redis lost its data: hello recreates the queue */
+    REDIS_DECISION_AGAIN,     /* retry here, after a pause */
+    REDIS_DECISION_MOVED,     /* the endpoint names the new master; then handle as AGAIN */
+    REDIS_DECISION_ELSEWHERE, /* look up the master, after a pause */
+    REDIS_DECISION_NO_SPACE,  /* nothing was changed */
+    REDIS_DECISION_REFUSED    /* permanent: the call cannot be carried out */
 };
 
 /* Returns the action that an error requires. */
-enum redis_verdict redis_error_judge(const char *error);
+enum redis_decision redis_error_classify(const char *error);
 /* Reads the endpoint from "MOVED 3999 127.0.0.1:6381" or "ASK …". If the host is empty, it is the
  * host of `asked`. Returns false if the text is malformed. */
 bool redis_error_endpoint(const char *error, const struct redis_endpoint *asked,

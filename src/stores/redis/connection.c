@@ -343,7 +343,7 @@ struct redis_connection {
     bool is_up;
     bool is_sending;   /* the socket has bytes that it did not accept immediately */
     bool cannot_write; /* writing has failed; reading continues to the end */
-    bool has_ended, told_down;
+    bool has_ended, notified_down;
     bool in_callback, is_freed;
     char why[REDIS_ENDPOINT_NAME_BYTES + 256];
 };
@@ -403,9 +403,9 @@ static void connection_end(struct redis_connection *connection, const char *what
     connection_touch(connection);
 }
 
-static void tell_down(struct redis_connection *connection)
+static void notify_down(struct redis_connection *connection)
 {
-    connection->told_down = true;
+    connection->notified_down = true;
     /* Other hooks may already have run in this iteration: run them again. */
     reactor_turn_again(connection->reactor);
     callback_enter(connection);
@@ -448,7 +448,7 @@ static void take_in(struct redis_connection *connection, const char *bytes, size
     connection_end(connection, "no replies can be read from", connection->reader->errstr);
 }
 
-static void tell_up(struct redis_connection *connection)
+static void notify_up(struct redis_connection *connection)
 {
     connection->is_up = true;
     connection_touch(connection);
@@ -481,7 +481,7 @@ static void take_in_sealed(struct redis_connection *connection, const char *byte
         got = tls_read(session, plain, sizeof plain, &connection->sealed);
         if (!connection->is_up && tls_state_of(session) == TLS_OPEN) {
             deadline_set(connection->greeting, INT64_MAX);
-            tell_up(connection);
+            notify_up(connection);
         }
         if (got > 0 && socket->owner)
             take_in(connection, plain, (size_t)got);
@@ -599,8 +599,8 @@ static void on_turn_end(struct turn_end_call *call)
     struct redis_connection *connection = list_entry(call, struct redis_connection, turn_end);
     if (!connection->has_ended)
         write_out(connection);
-    if (connection->has_ended && !connection->told_down)
-        tell_down(connection);
+    if (connection->has_ended && !connection->notified_down)
+        notify_down(connection);
 }
 
 /* ---- life cycle ---- */
@@ -636,7 +636,7 @@ static void on_dialled(void *ctx, struct socket *socket, const char *why)
     connector_free(connection->connector);
     connection->connector = NULL;
     if (!socket) {
-        tell_down(connection);
+        notify_down(connection);
         return;
     }
     connection->socket = socket;
@@ -651,7 +651,7 @@ static void on_dialled(void *ctx, struct socket *socket, const char *why)
     else if (connection->session)
         connection_touch(connection);
     else
-        tell_up(connection);
+        notify_up(connection);
 }
 
 struct redis_connection *redis_connection_new(struct reactor *reactor,

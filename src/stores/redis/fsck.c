@@ -120,7 +120,7 @@ static int write_number(struct fsck *fsck, const char *key, const char *number, 
 }
 
 /* Reports, and with `repair` corrects, a key that is missing or contradicts the cores. */
-static int write_number_right(struct fsck *fsck, const char *key, bool is_there, uint32_t said,
+static int write_number_right(struct fsck *fsck, const char *key, bool is_there, uint32_t stored,
                               uint32_t shards)
 {
     const bool repairs = fsck->options->repair;
@@ -128,11 +128,11 @@ static int write_number_right(struct fsck *fsck, const char *key, bool is_there,
     snprintf(number, sizeof number, "%u", (unsigned)shards);
     if (!is_there)
         snprintf(what, sizeof what, "'%s' is missing, and the cores have %s", key, number);
-    else if (!said)
+    else if (!stored)
         snprintf(what, sizeof what, "'%s' is not a number of shards, and the cores have %s", key,
                  number);
     else
-        snprintf(what, sizeof what, "'%s' has %u, and the cores have %s", key, (unsigned)said,
+        snprintf(what, sizeof what, "'%s' has %u, and the cores have %s", key, (unsigned)stored,
                  number);
     snprintf(repair, sizeof repair, "set to %s", number);
     int result = repairs ? write_number(fsck, key, number, is_there) : 0;
@@ -183,20 +183,20 @@ static int refuse_unknown(struct fsck *fsck, const char *key, bool is_there)
 
 static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
 {
-    uint32_t said, witnesses = 0, others = 0;
+    uint32_t stored, witnesses = 0, others = 0;
     bool is_there;
-    int result = ask_number(fsck, key, &said, &is_there);
-    if (result == 0 && said)
-        result = count_witnesses(fsck, said, &witnesses);
+    int result = ask_number(fsck, key, &stored, &is_there);
+    if (result == 0 && stored)
+        result = count_witnesses(fsck, stored, &witnesses);
     if (result == 0 && !witnesses)
         result = ask_cores(fsck, &others, count_some);
-    if (result == 0 && !said && !others)
+    if (result == 0 && !stored && !others)
         result = ask_cores(fsck, &others, count_witnesses);
     if (result != 0)
         return result;
-    *shards = others ? others : said;
+    *shards = others ? others : stored;
     if (*shards)
-        return others ? write_number_right(fsck, key, is_there, said, others) : 0;
+        return others ? write_number_right(fsck, key, is_there, stored, others) : 0;
     return refuse_unknown(fsck, key, is_there);
 }
 

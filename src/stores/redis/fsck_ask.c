@@ -15,7 +15,7 @@
 
 /* ---- one command, one reply ---- */
 
-enum { PATIENCE_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
+enum { TIMEOUT_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
 
 struct fsck_master {
     struct redis_sync_connection connection;
@@ -116,26 +116,26 @@ static bool is_for_good(const struct fsck *fsck, const redisReply *reply)
 }
 
 /* Classifies an error. Reports it in any case, because it may turn out to be permanent. */
-static int judge_error(struct fsck *fsck, const struct redis_sync_connection *connection,
-                       const redisReply *reply)
+static int evaluate_error(struct fsck *fsck, const struct redis_sync_connection *connection,
+                          const redisReply *reply)
 {
     int result = redis_sync_connection_refused(connection, reply, "have the queue checked");
     if (strstr(reply->str, "WRONGTYPE"))
         return -EBADMSG;
     if (is_for_good(fsck, reply) || redis_sync_connection_is_error(reply, "OLDER "))
         return result;
-    switch (redis_error_judge(reply->str)) {
-    case REDIS_VERDICT_AGAIN:
+    switch (redis_error_classify(reply->str)) {
+    case REDIS_DECISION_AGAIN:
         return HERE_AGAIN;
-    case REDIS_VERDICT_MOVED:
-    case REDIS_VERDICT_ELSEWHERE:
+    case REDIS_DECISION_MOVED:
+    case REDIS_DECISION_ELSEWHERE:
         return result == -EACCES ? result : ASK_TOPOLOGY;
-    case REDIS_VERDICT_GREET:
-    case REDIS_VERDICT_GONE:
-    case REDIS_VERDICT_CLOCK:
+    case REDIS_DECISION_GREET:
+    case REDIS_DECISION_GONE:
+    case REDIS_DECISION_CLOCK:
         return -ENOEXEC;
-    case REDIS_VERDICT_NO_SPACE:
-    case REDIS_VERDICT_REFUSED:
+    case REDIS_DECISION_NO_SPACE:
+    case REDIS_DECISION_REFUSED:
         break;
     }
     return result;
@@ -166,7 +166,7 @@ static int ask_once(struct fsck *fsck, uint32_t number, const struct slice *word
         strcpy(fsck->run, master->run);
         return 0;
     }
-    result = judge_error(fsck, connection, *out);
+    result = evaluate_error(fsck, connection, *out);
     freeReplyObject(*out);
     return result;
 }
@@ -178,7 +178,7 @@ static int wait_out(struct fsck *fsck, int result, int64_t *until_us)
     if (result != HERE_AGAIN && result != ASK_TOPOLOGY)
         return result;
     if (!*until_us)
-        *until_us = now_us + PATIENCE_US;
+        *until_us = now_us + TIMEOUT_US;
     if (now_us > *until_us)
         return -EHOSTUNREACH;
     if (result == ASK_TOPOLOGY)

@@ -593,7 +593,7 @@ static const char *promise(const struct redis_inspection *sum)
            "lose is unknown, because its configuration cannot be read";
 }
 
-void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
+void redis_inspection_describe(struct redis_inspection *sum, uint32_t wait_replicas)
 {
     char failover[128];
     if (wait_replicas)
@@ -601,7 +601,7 @@ void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas)
                  (unsigned)wait_replicas, wait_replicas == 1 ? "" : "s");
     else
         snprintf(failover, sizeof failover, "a failover may lose the last moments");
-    snprintf(sum->durability_says, sizeof sum->durability_says, "%s; %s", promise(sum), failover);
+    snprintf(sum->durability_text, sizeof sum->durability_text, "%s; %s", promise(sum), failover);
 }
 
 static void warn_of(const char *reason, const char *advice)
@@ -650,7 +650,7 @@ static void warn_of_shards(const struct redis_inspection *sum)
                   LOG_TEXT("advice", "tarry reshard, see docs/redis.md"));
 }
 
-static void say_what_there_is(const struct redis_inspection *sum)
+static void log_store(const struct redis_inspection *sum)
 {
     const char *version = sum->version, *durability = redis_durability_name(sum->durability);
     log_event(LOG_INFO, "redis", LOG_TEXT("version", version), LOG_NUMBER("masters", sum->masters),
@@ -679,8 +679,8 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = fix_name(url, map, &sum.generation, sum.name, &report);
     if (result == 0) {
-        redis_inspection_say(&sum, options->wait_replicas);
-        say_what_there_is(&sum);
+        redis_inspection_describe(&sum, options->wait_replicas);
+        log_store(&sum);
         warn_of_weakness(&sum, options->wait_replicas);
         warn_of_shards(&sum);
         *out = sum;

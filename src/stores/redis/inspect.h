@@ -35,7 +35,7 @@ struct redis_inspection {
     uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
     char version[32];            /* the oldest version found */
     const char *sync;            /* appendfsync, "none" without an append-only file, "unknown" */
-    char durability_says[320];   /* one sentence: what an acknowledged push survives */
+    char durability_text[320];   /* one sentence: what an acknowledged push survives */
 };
 
 /*
@@ -52,8 +52,8 @@ int redis_inspect_write_generation(const struct redis_url *url,
                                    const struct redis_generation *generation, char *error,
                                    size_t error_bytes);
 
-/* Adds one more master; redis_inspection_say writes the sentence after the last one. */
+/* Adds one more master; redis_inspection_describe writes the sentence after the last one. */
 void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master);
-void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas);
+void redis_inspection_describe(struct redis_inspection *sum, uint32_t wait_replicas);
 
 #endif

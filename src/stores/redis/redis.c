@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* must be the same on all servers */ };
+enum { TIMEOUT_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* must be the same on all servers */ };
 
 /* ---- open ---- */
 
@@ -34,8 +34,8 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
     redis->options = *options;
     redis->options.url = NULL; /* need not outlive this call */
     redis_test_clock_init(redis);
-    if (!redis->options.patience_ms)
-        redis->options.patience_ms = PATIENCE_MS;
+    if (!redis->options.timeout_ms)
+        redis->options.timeout_ms = TIMEOUT_MS;
     int failed = -EINVAL;
     if (redis_url_parse(options->url, &redis->url, error, error_bytes) &&
         redis_tls_open(&redis->url, error, error_bytes))
@@ -203,7 +203,7 @@ static void on_deadline(void *ctx)
 
 /* ---- effective settings ---- */
 
-static void say_change(const struct redis_inspection *before, const struct redis_inspection *now)
+static void log_change(const struct redis_inspection *before, const struct redis_inspection *now)
 {
     if (now->evicts && !before->evicts)
         log_event(LOG_ERROR, "redis may evict jobs",
@@ -237,13 +237,13 @@ static void on_learned(void *ctx, uint32_t shard, const struct redis_master *mas
     add_masters(&sum, redis->into);
     if (!sum.masters)
         return;
-    redis_inspection_say(&sum, redis->options.wait_replicas);
+    redis_inspection_describe(&sum, redis->options.wait_replicas);
     sum.generation = before.generation;
     sum.written = before.written;
     memcpy(sum.name, before.name, sizeof sum.name);
     memcpy(sum.version, before.version, sizeof sum.version);
     redis->inspection = sum;
-    say_change(&before, &sum);
+    log_change(&before, &sum);
 }
 
 /* ---- a generation ---- */
@@ -292,7 +292,7 @@ static bool shards_new(struct redis_set *set)
             .topics_max = redis->options.topics_max,
             .wait_replicas = redis->options.wait_replicas,
             .body_bytes_max = redis->options.body_bytes_max,
-            .patience_ms = redis->options.patience_ms,
+            .timeout_ms = redis->options.timeout_ms,
             .require_durability = redis->options.require_durability,
             /* without a cluster, all shards are on one master */
             .asks = i == 0 || redis->url.kind == REDIS_CLUSTER,
@@ -362,7 +362,7 @@ struct redis_set *redis_set_new(struct redis *redis, const struct redis_generati
 
 /* ---- from one generation to the next ---- */
 
-static void say_generation(const char *event, const struct redis_set *set)
+static void log_generation(const char *event, const struct redis_set *set)
 {
     log_event(LOG_INFO, event, LOG_NUMBER("shards", set->generation.shards),
               LOG_NUMBER("generation", set->generation.number));
@@ -391,7 +391,7 @@ static void adopt(struct redis *redis, const struct redis_generation *target)
     redis->is_ended = false;
     for (uint32_t i = 0; i < redis->from->generation.shards; i++)
         redis_shard_go_on(redis->from->shards[i], "adopt", target, 0, NULL, NULL);
-    say_generation("the number of shards is being changed", next);
+    log_generation("the number of shards is being changed", next);
 }
 
 static bool is_empty(const struct redis_set *set)
@@ -411,7 +411,7 @@ static void follow_generations(struct redis *redis)
     if (redis->from && !redis->is_ended && is_empty(redis->from)) {
         redis->is_ended = true;
         handover_end(redis->handover);
-        say_generation("the number of shards was changed", redis->into);
+        log_generation("the number of shards was changed", redis->into);
     }
     if (redis->from && redis->is_ended && set_is_done(redis->from) &&
         handover_is_over(redis->handover)) {
@@ -436,7 +436,7 @@ static bool queue_new(struct redis *redis)
                                                 .part_of_lease = set_of_lease,
                                                 .refuse = refuse_call,
                                                 .ctx = redis,
-                                                .patience_ms = redis->options.patience_ms});
+                                                .timeout_ms = redis->options.timeout_ms});
     if (!redis->handover)
         return false;
     if (redis->inspection.next.shards)

@@ -11,7 +11,7 @@
  * 2. redis_attach on a reactor: returns the handle that fronts use. Connections are made by the
  *    event loop; calls made earlier wait for them.
  * 3. redis_stop: new calls are answered QUEUE_STOPPING. Calls in progress finish or, after
- *    `patience_ms` and at most REDIS_STOP_MS, are answered QUEUE_UNAVAILABLE; then `stopped` runs.
+ *    `timeout_ms` and at most REDIS_STOP_MS, are answered QUEUE_UNAVAILABLE; then `stopped` runs.
  * 4. redis_free after the reactor has stopped.
  *
  * One reactor per struct redis. Everything except redis_open runs on its thread.
@@ -54,7 +54,7 @@ struct redis_options {
     uint32_t topics_max;
     uint32_t wait_replicas;                   /* replicas that an acknowledged change has reached */
     enum redis_durability require_durability; /* refuse to start with less; 0: start with any */
-    int64_t patience_ms; /* how long a call waits for an unreachable shard; 0: 10 s */
+    int64_t timeout_ms; /* how long a call waits for an unreachable shard; 0: 10 s */
     /* For tests: jobs go by a clock that stands still until it is moved, and that starts at this
      * time in a new queue. All servers of a queue use one, or no server does. 0: an ordinary
      * clock. */
@@ -83,8 +83,8 @@ struct redis_figures {
     uint64_t resent;      /* calls sent again to learn their outcome */
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
-    uint64_t losses;    /* times that a shard's core was missing: Redis lost its data */
-    uint64_t news_lost; /* looks that found a change without a notification */
+    uint64_t losses;             /* times that a shard's core was missing: Redis lost its data */
+    uint64_t notifications_lost; /* looks that found a change without a notification */
     uint64_t bytes_sent, bytes_received;
     uint32_t shards_up, shards;
 };

@@ -51,7 +51,7 @@ static void emit_ticket(const struct redis_session *session, const struct redis_
 
 static void emit_wait(struct redis_session *session, struct redis_call *call)
 {
-    int64_t ms = session->options.patience_ms / 4;
+    int64_t ms = session->options.timeout_ms / 4;
     struct buffer *out = session_command(session, SESSION_EXPECTS_WAIT, call);
     redis_command_begin(out, 3);
     redis_command_text(out, "WAIT");
@@ -131,9 +131,9 @@ static void calls_send(struct redis_session *session)
 
 /* Returns when a new call times out. A call submitted after a stop has ended the others times out
  * at the next check, because a call's `done` may submit it. */
-static int64_t patience_over_ms(const struct redis_session *session)
+static int64_t timeout_end_ms(const struct redis_session *session)
 {
-    int64_t now_ms = clock_inner_ms(), over_ms = now_ms + session->options.patience_ms;
+    int64_t now_ms = clock_inner_ms(), over_ms = now_ms + session->options.timeout_ms;
     if (over_ms <= session->stop_ms)
         return over_ms;
     return session->stop_ms > now_ms ? session->stop_ms : now_ms + 1;
@@ -142,7 +142,7 @@ static int64_t patience_over_ms(const struct redis_session *session)
 void redis_session_submit(struct redis_session *session, struct redis_call *call)
 {
     assert(!session->stopping && call->script && call->done && !call->args.failed);
-    call->give_up_ms = patience_over_ms(session);
+    call->give_up_ms = timeout_end_ms(session);
     call->is_flying = call->is_sent = false;
     call->kept = NULL;
     list_add_last(call->changes ? &session->changes_waiting : &session->reads_waiting, &call->list);
@@ -266,12 +266,12 @@ static void calls_end_all(struct redis_session *session, enum redis_call_end end
 
 static const struct redis_connection_events events;
 
-static void session_say(struct redis_session *session, enum log_level level, const char *event,
+static void session_log(struct redis_session *session, enum log_level level, const char *event,
                         const char *why)
 {
-    if (strcmp(session->said, why) == 0)
+    if (strcmp(session->last_warning, why) == 0)
         return;
-    snprintf(session->said, sizeof session->said, "%s", why);
+    snprintf(session->last_warning, sizeof session->last_warning, "%s", why);
     log_event(level, event, LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
               LOG_TEXT("why", why));
@@ -296,7 +296,7 @@ static bool is_silent(struct redis_session *session, int64_t now_ms)
 
 /* ---- states ---- */
 
-static void session_tell_turned(struct redis_session *session, bool up)
+static void session_notify_turned(struct redis_session *session, bool up)
 {
     if (session->options.turned)
         session->options.turned(session->options.ctx, up);
@@ -307,7 +307,7 @@ static void session_leave(struct redis_session *session)
     redis_connection_free(session->connection);
     session->connection = NULL;
     session->expected_count = 0;
-    redis_subscription_stop(&session->news);
+    redis_subscription_stop(&session->notifications);
     calls_unsent(session);
     redis_topology_leave(&session->asker);
 }
@@ -321,7 +321,7 @@ static void begin_again(struct redis_session *session, int64_t pause_ms)
     session->resume_ms = now_ms + pause_ms;
     session_wake_by(session, session->resume_ms);
     if (was_up)
-        session_tell_turned(session, false);
+        session_notify_turned(session, false);
 }
 
 static void session_lost(struct redis_session *session, const char *why, bool fresh)
@@ -331,14 +331,14 @@ static void session_lost(struct redis_session *session, const char *why, bool fr
         pause_ms = SESSION_PAUSE_FIRST_MS;
     session->pause_ms = pause_ms * 2 < SESSION_PAUSE_MAX_MS ? pause_ms * 2 : SESSION_PAUSE_MAX_MS;
     session->fresh |= fresh;
-    session_say(session, LOG_WARN, "redis cannot be reached", why);
+    session_log(session, LOG_WARN, "redis cannot be reached", why);
     begin_again(session, pause_ms);
 }
 
 static void session_refused(struct redis_session *session, const char *why)
 {
     session->fresh = true;
-    session_say(session, LOG_ERROR, "redis refuses", why);
+    session_log(session, LOG_ERROR, "redis refuses", why);
     begin_again(session, SESSION_PAUSE_MAX_MS);
 }
 
@@ -360,7 +360,7 @@ static void session_greet_again(struct redis_session *session, enum session_gree
     if (session->state != SESSION_UP)
         return;
     session_greet(session, kind);
-    session_tell_turned(session, false);
+    session_notify_turned(session, false);
 }
 
 static void note_master(struct redis_session *session)
@@ -383,10 +383,10 @@ static void session_up(struct redis_session *session)
     session->up_ms = clock_inner_ms();
     session->was_up = true;
     session->was_moved = session->said_gone = session->is_behind = false;
-    if (session->said[0])
-        session_say(session, LOG_INFO, "redis can be reached again", "");
+    if (session->last_warning[0])
+        session_log(session, LOG_INFO, "redis can be reached again", "");
     calls_send(session);
-    session_tell_turned(session, true);
+    session_notify_turned(session, true);
 }
 
 /* ---- events ---- */
@@ -414,7 +414,7 @@ static void on_found(void *ctx, const struct redis_endpoint *endpoint, const cha
         session->options.figures->reconnects++;
     if (session->was_up && session->options.tally)
         session->options.tally->reconnects++;
-    redis_subscription_start(&session->news);
+    redis_subscription_start(&session->notifications);
 }
 
 static void seek(struct redis_session *session)
@@ -483,7 +483,7 @@ static void greet_and_send_again(struct redis_session *session, struct redis_cal
 }
 
 /* Logs that the shard's core is missing though it had existed. */
-static void say_gone(struct redis_session *session)
+static void log_gone(struct redis_session *session)
 {
     if (session->said_gone)
         return;
@@ -497,30 +497,30 @@ static void say_gone(struct redis_session *session)
 static void call_error_reply(struct redis_session *session, struct redis_call *call,
                              const char *error)
 {
-    switch (redis_error_judge(error)) {
-    case REDIS_VERDICT_GONE:
-        say_gone(session);
+    switch (redis_error_classify(error)) {
+    case REDIS_DECISION_GONE:
+        log_gone(session);
         /* fall through */
-    case REDIS_VERDICT_GREET:
+    case REDIS_DECISION_GREET:
         greet_and_send_again(session, call, SESSION_GREET_AGAIN);
         break;
-    case REDIS_VERDICT_CLOCK:
+    case REDIS_DECISION_CLOCK:
         session->is_behind = true;
         greet_and_send_again(session, call, SESSION_GREET_CLOCK);
         break;
-    case REDIS_VERDICT_AGAIN:
+    case REDIS_DECISION_AGAIN:
         session_lost(session, error, false);
         break;
-    case REDIS_VERDICT_MOVED:
+    case REDIS_DECISION_MOVED:
         session_moved(session, error);
         break;
-    case REDIS_VERDICT_ELSEWHERE:
+    case REDIS_DECISION_ELSEWHERE:
         session_lost(session, error, true);
         break;
-    case REDIS_VERDICT_NO_SPACE:
+    case REDIS_DECISION_NO_SPACE:
         call_refuse(session, call, REDIS_CALL_NO_SPACE, error);
         break;
-    case REDIS_VERDICT_REFUSED:
+    case REDIS_DECISION_REFUSED:
         call_refuse(session, call, REDIS_CALL_UNAVAILABLE, error);
         break;
     }
@@ -634,52 +634,52 @@ static void on_message(void *ctx, struct slice message)
 static void on_subscribed(void *ctx)
 {
     struct redis_session *session = ctx;
-    session->said_news[0] = 0;
+    session->logged_notifications[0] = 0;
     if (session->state == SESSION_UP)
-        session_tell_turned(session, true);
+        session_notify_turned(session, true);
 }
 
 /* Logs a subscription error, unless the session is down and logs its own errors. */
-static void complain_of_news(struct redis_session *session, const char *why)
+static void complain_of_notifications(struct redis_session *session, const char *why)
 {
     if (session->state != SESSION_UP ||
-        strncmp(session->said_news, why, sizeof session->said_news - 1) == 0)
+        strncmp(session->logged_notifications, why, sizeof session->logged_notifications - 1) == 0)
         return;
-    snprintf(session->said_news, sizeof session->said_news, "%s", why);
+    snprintf(session->logged_notifications, sizeof session->logged_notifications, "%s", why);
     log_event(LOG_WARN, "redis sends no notifications", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("why", why));
 }
 
-static int64_t on_news_refused(void *ctx, const char *error)
+static int64_t on_notifications_refused(void *ctx, const char *error)
 {
-    if (redis_error_judge(error) != REDIS_VERDICT_REFUSED)
+    if (redis_error_classify(error) != REDIS_DECISION_REFUSED)
         return REDIS_SUBSCRIPTION_PAUSE_MS;
-    complain_of_news(ctx, error);
+    complain_of_notifications(ctx, error);
     return NEWS_REFUSED_PAUSE_MS;
 }
 
-static const struct redis_endpoint *where_news_are(void *ctx)
+static const struct redis_endpoint *where_notifications_are(void *ctx)
 {
     const struct redis_session *session = ctx;
     return &session->endpoint;
 }
 
-static bool news_init(struct redis_session *session)
+static bool notifications_init(struct redis_session *session)
 {
     const struct redis_session_options *options = &session->options;
-    struct redis_subscription_options news = {.reactor = options->reactor,
-                                              .tls = &options->url->tls,
-                                              .user = options->url->user,
-                                              .password = options->url->password,
-                                              .subscribe = "SSUBSCRIBE",
-                                              .connect_ms = SESSION_CONNECT_MS,
-                                              .where = where_news_are,
-                                              .message = on_message,
-                                              .subscribed = on_subscribed,
-                                              .refused = on_news_refused,
-                                              .ctx = session};
-    snprintf(news.channel, sizeof news.channel, "%s:told", options->tag);
-    return redis_subscription_init(&session->news, &news);
+    struct redis_subscription_options notifications = {.reactor = options->reactor,
+                                                       .tls = &options->url->tls,
+                                                       .user = options->url->user,
+                                                       .password = options->url->password,
+                                                       .subscribe = "SSUBSCRIBE",
+                                                       .connect_ms = SESSION_CONNECT_MS,
+                                                       .where = where_notifications_are,
+                                                       .message = on_message,
+                                                       .subscribed = on_subscribed,
+                                                       .refused = on_notifications_refused,
+                                                       .ctx = session};
+    snprintf(notifications.channel, sizeof notifications.channel, "%s:notifications", options->tag);
+    return redis_subscription_init(&session->notifications, &notifications);
 }
 
 /* ---- connection ---- */
@@ -699,19 +699,19 @@ static void greeting_reply(struct redis_session *session, enum session_expects w
 {
     struct session_greeting greeting = session_greeting_reply(session, what, reply);
     if (greeting.is_gone)
-        say_gone(session);
+        log_gone(session);
     if (greeting.is_up)
         session_up(session);
-    else if (greeting.verdict == REDIS_VERDICT_MOVED)
+    else if (greeting.decision == REDIS_DECISION_MOVED)
         session_moved(session, greeting.why);
-    else if (greeting.verdict == REDIS_VERDICT_GREET)
+    else if (greeting.decision == REDIS_DECISION_GREET)
         session_greet_again(session, SESSION_GREET_AGAIN);
-    else if (greeting.verdict == REDIS_VERDICT_REFUSED ||
-             greeting.verdict == REDIS_VERDICT_NO_SPACE)
+    else if (greeting.decision == REDIS_DECISION_REFUSED ||
+             greeting.decision == REDIS_DECISION_NO_SPACE)
         session_refused(session, greeting.why);
-    else if (greeting.verdict)
-        session_lost(session, greeting.why, greeting.verdict == REDIS_VERDICT_ELSEWHERE);
-    if (greeting.verdict == REDIS_VERDICT_NO_SPACE)
+    else if (greeting.decision)
+        session_lost(session, greeting.why, greeting.decision == REDIS_DECISION_ELSEWHERE);
+    if (greeting.decision == REDIS_DECISION_NO_SPACE)
         calls_end_all(session, REDIS_CALL_NO_SPACE);
 }
 
@@ -765,7 +765,7 @@ struct redis_session *redis_session_new(const struct redis_session_options *opti
     list_init(&session->changes_waiting);
     list_init(&session->reads_waiting);
     session->deadline = deadline_new(options->reactor, on_deadline, session);
-    if (!session->deadline || !news_init(session)) {
+    if (!session->deadline || !notifications_init(session)) {
         deadline_free(session->deadline);
         free(session);
         return NULL;
@@ -788,7 +788,7 @@ void redis_session_free(struct redis_session *session)
     session->stopping = true;
     session_leave(session);
     calls_end_all(session, REDIS_CALL_STOPPING);
-    redis_subscription_fini(&session->news);
+    redis_subscription_fini(&session->notifications);
     deadline_free(session->deadline);
     free(session);
 }

@@ -14,7 +14,7 @@
  * others wait here in order. After a reconnect, every call without a reply is sent again with the
  * same ticket: the script detects whether it was already carried out and then returns the same
  * reply. If Redis lost the library, the library is loaded again and the call is repeated. A call
- * that cannot be sent within `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after
+ * that cannot be sent within `timeout_ms` ends as REDIS_CALL_UNAVAILABLE; after
  * redis_session_stop, no call waits beyond the time given there.
  *
  * With wait_replicas, a WAIT follows each call that changes something, and its reply is held back
@@ -84,7 +84,7 @@ struct redis_session_options {
     uint32_t shards, generation; /* number of shards, and their generation */
     uint32_t wait_replicas;
     enum redis_durability require_durability; /* the session takes no calls with less */
-    int64_t patience_ms;
+    int64_t timeout_ms;
     /* The session increments calls, resent, reconnects, redirects, failovers (another process
      * became master), clock_disagreements and losses. */
     struct redis_figures *figures;

@@ -82,7 +82,7 @@ static void offer_name(const struct redis_session *session, char out[REDIS_NAME_
         redis_name_draw(out);
 }
 
-static void say_hello(struct redis_session *session)
+static void send_hello(struct redis_session *session)
 {
     struct buffer *out = session_command(session, SESSION_EXPECTS_HELLO, NULL);
     char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES], run[SESSION_RUN_ID_BYTES];
@@ -109,7 +109,7 @@ void session_greet(struct redis_session *session, enum session_greeting_kind kin
     session->adjusted = session->unsure = 0;
     session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
     if (kind == SESSION_GREET_CLOCK) {
-        say_hello(session);
+        send_hello(session);
         return;
     }
     if (kind == SESSION_GREET_NEW)
@@ -171,9 +171,9 @@ static bool is_there_already(enum session_expects what, const redisReply *reply)
 
 static const struct session_greeting goes_on = {0};
 
-static struct session_greeting greeting_ends(enum redis_verdict verdict, const char *why)
+static struct session_greeting greeting_ends(enum redis_decision decision, const char *why)
 {
-    return (struct session_greeting){.verdict = verdict, .why = why};
+    return (struct session_greeting){.decision = decision, .why = why};
 }
 
 /* Sets the shard's clock to continue at its previous rate. If another server is faster, `expected`
@@ -190,13 +190,13 @@ static struct session_greeting set_clock(struct redis_session *session, int64_t 
                   LOG_NUMBER("port", session->endpoint.port), LOG_NUMBER("ahead_ms", apart_ms));
     }
     if (session->adjusted > ADJUSTS_MAX)
-        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "its clock differs from this server's");
+        return greeting_ends(REDIS_DECISION_ELSEWHERE, "its clock differs from this server's");
     struct buffer *out = session_command(session, SESSION_EXPECTS_ADJUST, NULL);
     session_script(session, out, REDIS_ADJUST, 3);
     redis_command_text(out, "");
     redis_command_number(out, expected_ms);
     redis_command_number(out, expected_ms - apart_ms);
-    say_hello(session);
+    send_hello(session);
     return goes_on;
 }
 
@@ -215,7 +215,7 @@ static struct session_greeting shards_reply(const struct redis_session *session,
     if (!redis_generation_parse(slice_make(reply->str, reply->len), &found) ||
         found.number > options->generation ||
         (found.number == options->generation && found.shards != options->shards))
-        return greeting_ends(REDIS_VERDICT_REFUSED, other_shards);
+        return greeting_ends(REDIS_DECISION_REFUSED, other_shards);
     return goes_on;
 }
 
@@ -225,9 +225,9 @@ static struct session_greeting compare_clocks(struct redis_session *session,
                                               const struct redis_head *head)
 {
     if (head->is_held != (session->options.test_clock_ms != 0))
-        return greeting_ends(REDIS_VERDICT_REFUSED, head->is_held
-                                                        ? "its jobs use a test clock"
-                                                        : "its jobs do not use a test clock");
+        return greeting_ends(REDIS_DECISION_REFUSED, head->is_held
+                                                         ? "its jobs use a test clock"
+                                                         : "its jobs do not use a test clock");
     if (head->is_held) {
         session_hold_clock(session, head->now_ms);
         return (struct session_greeting){.is_up = true};
@@ -238,7 +238,7 @@ static struct session_greeting compare_clocks(struct redis_session *session,
     if (agrees && session->is_behind && head->adjust_ms == known_ms)
         apart_ms = -1;
     if (apart_ms && now_us - session->asked_us > JOURNEY_US_MAX && session->unsure++ < UNSURE_MAX) {
-        say_hello(session);
+        send_hello(session);
         return goes_on;
     }
     session->is_behind = false;
@@ -252,7 +252,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     struct redis_head head;
     struct session_greeting greeting;
     if (!redis_head_read(reply, &head) || head.rest.len < HELLO_REST_BYTES)
-        return greeting_ends(REDIS_VERDICT_REFUSED, "its greeting cannot be read");
+        return greeting_ends(REDIS_DECISION_REFUSED, "its greeting cannot be read");
     const unsigned char *at = (const void *)(head.rest.at + 1);
     memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
     session->has_lease_key = true;
@@ -264,7 +264,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
             session->options.name);
     greeting = shards == session->options.shards
                    ? compare_clocks(session, &head)
-                   : greeting_ends(REDIS_VERDICT_REFUSED, other_shards);
+                   : greeting_ends(REDIS_DECISION_REFUSED, other_shards);
     greeting.is_gone = head.rest.at[0] && session->was_up;
     return greeting;
 }
@@ -278,7 +278,7 @@ static struct session_greeting learn(const struct redis_session *session)
     if (redis_master_durability(&session->master) >= options->require_durability)
         return goes_on;
     return greeting_ends(
-        REDIS_VERDICT_REFUSED,
+        REDIS_DECISION_REFUSED,
         redis_master_evicts(&session->master)
             ? "it would evict jobs when memory is short, less than --require-durability"
             : "it promises less than --require-durability");
@@ -290,21 +290,21 @@ static struct session_greeting room_reply(struct redis_session *session, const r
         return goes_on;
     redis_master_hear_room(&session->master, reply->str);
     struct session_greeting greeting = learn(session);
-    if (!greeting.verdict && strcmp(session->master.history, session->greeted_history) != 0)
-        return greeting_ends(REDIS_VERDICT_GREET, "its data belong to another queue");
+    if (!greeting.decision && strcmp(session->master.history, session->greeted_history) != 0)
+        return greeting_ends(REDIS_DECISION_GREET, "its data belong to another queue");
     return greeting;
 }
 
 static struct session_greeting role_reply(struct redis_session *session, const redisReply *reply)
 {
     if (!is_master(reply))
-        return greeting_ends(REDIS_VERDICT_ELSEWHERE, "it is not a master");
+        return greeting_ends(REDIS_DECISION_ELSEWHERE, "it is not a master");
     struct session_greeting greeting = learn(session);
-    if (greeting.verdict)
+    if (greeting.decision)
         return greeting;
     if (!session->has_library)
         load_library(session);
-    say_hello(session);
+    send_hello(session);
     return goes_on;
 }
 
@@ -320,11 +320,11 @@ static bool may_fail(enum session_expects what)
  * after a pause, because the greeting itself failed. */
 static struct session_greeting error_reply(const char *error)
 {
-    enum redis_verdict verdict = redis_error_judge(error);
-    if (verdict == REDIS_VERDICT_GREET || verdict == REDIS_VERDICT_GONE ||
-        verdict == REDIS_VERDICT_CLOCK)
-        verdict = REDIS_VERDICT_AGAIN;
-    return greeting_ends(verdict, error);
+    enum redis_decision decision = redis_error_classify(error);
+    if (decision == REDIS_DECISION_GREET || decision == REDIS_DECISION_GONE ||
+        decision == REDIS_DECISION_CLOCK)
+        decision = REDIS_DECISION_AGAIN;
+    return greeting_ends(decision, error);
 }
 
 struct session_greeting session_greeting_reply(struct redis_session *session,
@@ -339,11 +339,11 @@ struct session_greeting session_greeting_reply(struct redis_session *session,
         return shards_reply(session, reply);
     case SESSION_EXPECTS_LIBRARY:
         if (!read_libraries(session, reply))
-            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not list its functions");
+            return greeting_ends(REDIS_DECISION_REFUSED, "it does not list its functions");
         break;
     case SESSION_EXPECTS_INFO:
         if (!read_run_id(session, reply))
-            return greeting_ends(REDIS_VERDICT_REFUSED, "it does not return its run id");
+            return greeting_ends(REDIS_DECISION_REFUSED, "it does not return its run id");
         break;
     case SESSION_EXPECTS_CONFIG:
         redis_master_hear_config(&session->master, reply);

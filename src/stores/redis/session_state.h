@@ -77,7 +77,7 @@ struct redis_session {
     bool stopping;
     struct redis_endpoint endpoint;
     struct redis_connection *connection;
-    struct redis_subscription news; /* connected to the same server */
+    struct redis_subscription notifications; /* connected to the same server */
     struct redis_topology_asker asker;
     struct peer_clock clock;
 
@@ -118,12 +118,12 @@ struct redis_session {
     char mark[SESSION_MARK_BYTES]; /* of the shard's messages, as returned by the last hello */
 
     bool was_up;
-    bool said_gone;                    /* the loss of the queue was logged */
-    bool was_moved;                    /* redirected by MOVED since it was up */
-    char said[SESSION_WHY_BYTES];      /* the last warning logged */
-    char said_call[SESSION_WHY_BYTES]; /* the last warning logged about a call, and when */
+    bool said_gone;                       /* the loss of the queue was logged */
+    bool was_moved;                       /* redirected by MOVED since it was up */
+    char last_warning[SESSION_WHY_BYTES]; /* the last warning logged */
+    char said_call[SESSION_WHY_BYTES];    /* the last warning logged about a call, and when */
     int64_t said_call_ms;
-    char said_news[128]; /* the last warning logged about notifications */
+    char logged_notifications[128]; /* the last warning logged about notifications */
 };
 
 /* Makes sure that the deadline fires by `at_ms`. A deadline that moves later is left as it is: it
@@ -173,7 +173,7 @@ static inline void session_script(const struct redis_session *session, struct bu
 /* The action that a session has to take after a reply to its greeting. */
 struct session_greeting {
     /* 0: no action; otherwise the connection is closed as after this error. */
-    enum redis_verdict verdict;
+    enum redis_decision decision;
     const char *why;
     bool is_up;   /* the greeting has succeeded: calls may be sent */
     bool is_gone; /* the shard's core was missing though it had existed */

@@ -7,7 +7,7 @@
 #include "redis/shard_calls.h"
 #include "redis/shard_feed.h"
 #include "redis/shard_move.h"
-#include "redis/shard_news.h"
+#include "redis/shard_notifications.h"
 #include "redis/shard_turn.h"
 
 #include <assert.h>
@@ -77,7 +77,7 @@ static void on_packed(struct redis_call *call, enum redis_call_end end,
         struct slice rest = head->rest;
         redis_shard_hear(shard, head);
         if (!redis_unpack_u8(&rest, &more))
-            redis_shard_say_malformed(shard, REDIS_PACK);
+            redis_shard_log_malformed(shard, REDIS_PACK);
         shard->may_pack = more != 0;
         shard->unpacked -= more && shard->unpacked > PACK_JOBS ? PACK_JOBS : shard->unpacked;
     }
@@ -143,7 +143,7 @@ static void note_full(struct redis_shard *shard)
 
 static void on_message(void *ctx, struct slice message)
 {
-    redis_news_hear(ctx, message);
+    redis_notification_receive(ctx, message);
 }
 
 static void on_learned(void *ctx, const struct redis_master *master)
@@ -168,7 +168,7 @@ static void on_turned(void *ctx, bool up)
     shard->turned_ms = clock_inner_ms();
     shard->may_pack |= up; /* jobs that another server left unpacked */
     if (up)
-        redis_news_look(shard, true);
+        redis_notifications_check(shard, true);
 }
 
 /* ---- the turn ---- */
@@ -176,7 +176,7 @@ static void on_turned(void *ctx, bool up)
 /* Returns the earlier event of the last reply and the notifications. */
 static const struct redis_next *next_event(const struct redis_shard *shard)
 {
-    return shard->news.ms < shard->next.ms ? &shard->news : &shard->next;
+    return shard->notified_next.ms < shard->next.ms ? &shard->notified_next : &shard->next;
 }
 
 /* Returns whether nothing can become due before time advances. */
@@ -188,10 +188,10 @@ static bool nothing_is_due(const struct redis_shard *shard, int64_t now_us)
 }
 
 /* Returns whether the waiters for the event's topic were already notified of this event. */
-static bool is_told(const struct redis_shard *shard, const struct redis_next *event)
+static bool is_notified(const struct redis_shard *shard, const struct redis_next *event)
 {
-    return shard->told.ms == event->ms &&
-           slice_equals(redis_next_topic(&shard->told), redis_next_topic(event));
+    return shard->notified.ms == event->ms &&
+           slice_equals(redis_next_topic(&shard->notified), redis_next_topic(event));
 }
 
 /* Returns whether there is a local waiter for the event: for its topic; if a lease ends, for any
@@ -203,7 +203,7 @@ static bool is_waited_for(const struct redis_shard *shard, const struct redis_ne
     if (!event->topic_bytes)
         return true;
     return redis_watches_find(&shard->watches, redis_next_topic(event)) &&
-           !(shard->told_in_vain && is_told(shard, event));
+           !(shard->notified_in_vain && is_notified(shard, event));
 }
 
 static int64_t later_us(const struct redis_shard *shard, const struct redis_next *event)
@@ -262,23 +262,23 @@ static void come(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
     struct slice topic = redis_next_topic(event);
-    bool is_new = topic.len && is_waited_for(shard, event) && !is_told(shard, event);
+    bool is_new = topic.len && is_waited_for(shard, event) && !is_notified(shard, event);
     shard->pause_until_us = clock_boot_us() + AGAIN_PAUSE_US;
     if (!is_new) {
         redis_turn_let_due(shard);
         return;
     }
-    redis_next_set(&shard->told, event->ms, topic);
-    shard->told_in_vain = false;
-    redis_news_ready(shard, topic);
+    redis_next_set(&shard->notified, event->ms, topic);
+    shard->notified_in_vain = false;
+    redis_notification_ready(shard, topic);
 }
 
 /* Notes whether the notified waiters have taken, after they had the chance to. */
-static void note_told(struct redis_shard *shard)
+static void note_notified(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
-    if (is_told(shard, event) && !shard->turns_under_way)
-        shard->told_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
+    if (is_notified(shard, event) && !shard->turns_under_way)
+        shard->notified_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
 }
 
 /* Sends the replies that are ready. Replies added by callbacks wait for the next round. */
@@ -293,9 +293,9 @@ static void replies_run(struct redis_shard *shard)
     }
 }
 
-static bool has_to_tell(const struct redis_shard *shard)
+static bool must_notify(const struct redis_shard *shard)
 {
-    return redis_news_has_some(shard) || !list_is_empty(&shard->soon);
+    return redis_notifications_has_some(shard) || !list_is_empty(&shard->soon);
 }
 
 /* Checks for changes without a notification. */
@@ -304,7 +304,7 @@ static void shard_look(struct redis_shard *shard)
     if (!shard->up || shard->stopping)
         return;
     if (!shard->looking)
-        redis_news_look(shard, true);
+        redis_notifications_check(shard, true);
     redis_session_look(shard->session);
     probe(shard);
 }
@@ -318,14 +318,14 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     if (comes)
         come(shard);
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        if (!has_to_tell(shard))
+        if (!must_notify(shard))
             break;
-        redis_news_tell(shard);
+        redis_notifications_deliver(shard);
         replies_run(shard);
     }
     if (comes)
-        note_told(shard);
-    redis_news_look(shard, false);
+        note_notified(shard);
+    redis_notifications_check(shard, false);
     redis_turn_send(shard, comes_soon(shard, now_us));
     redis_batches_send(shard);
     int64_t pack_ms = pack_turn(shard, now_us / 1000);
@@ -334,7 +334,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
         pack_ms = move_ms;
     if (feed_ms < pack_ms)
         pack_ms = feed_ms;
-    if (has_to_tell(shard))
+    if (must_notify(shard))
         return now_us;
     int64_t at_us = coming_us(shard, now_us);
     return pack_ms <= at_us / 1000 ? pack_ms * 1000 : at_us;
@@ -347,7 +347,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
     struct redis_shard *shard = redis_shard_of(queue);
     const struct redis_inspection *inspection = shard->options.inspection;
     *out = (struct queue_info){.store = "redis",
-                               .durability = inspection->durability_says,
+                               .durability = inspection->durability_text,
                                .durability_class = redis_durability_name(inspection->durability),
                                .sync = inspection->sync,
                                .shards = 1,
@@ -367,7 +367,7 @@ bool redis_shard_is_done(const struct redis_shard *shard)
 
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
 {
-    return shard->calls == 0 && !has_to_tell(shard) && list_is_empty(&shard->fresh) &&
+    return shard->calls == 0 && !must_notify(shard) && list_is_empty(&shard->fresh) &&
            redis_session_calls(shard->session) == 0 && shard->up && shard->known &&
            nothing_is_due(shard, now_us);
 }
@@ -453,7 +453,7 @@ static void on_submit(struct queue *queue, const struct command *command,
 }
 
 static const struct queue_ops ops = {
-    .submit = on_submit, .watch = redis_news_watch, .info = on_info};
+    .submit = on_submit, .watch = redis_notifications_watch, .info = on_info};
 
 /* Reports the time of a held clock. All clocks are shown by that of the first shard. */
 static void on_held(void *ctx, int64_t at_ms)
@@ -473,7 +473,7 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .shards = options->generation.shards,
                                             .generation = options->generation.number,
                                             .wait_replicas = options->wait_replicas,
-                                            .patience_ms = options->patience_ms,
+                                            .timeout_ms = options->timeout_ms,
                                             .figures = options->figures,
                                             .tally = options->tally,
                                             .script_us = options->script_us,
@@ -498,7 +498,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options, s
     shard->queue.ops = &ops;
     shard->options = *options;
     shard->random.state = random_u64();
-    shard->next.ms = shard->news.ms = shard->told.ms = INT64_MAX;
+    shard->next.ms = shard->notified_next.ms = shard->notified.ms = INT64_MAX;
     shard->turned_ms = clock_inner_ms();
     shard->has_space = !options->inspection->is_full;
     list_init(&shard->open);
@@ -506,7 +506,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options, s
     list_init(&shard->soon);
     for (size_t i = 0; i < REDIS_BATCH_BUCKETS; i++)
         list_init(&shard->buckets[i]);
-    redis_news_init(shard);
+    redis_notifications_init(shard);
     if (!(shard->session = session_new(shard))) {
         redis_shard_free(shard);
         return NULL;
@@ -532,7 +532,7 @@ void redis_shard_free(struct redis_shard *shard)
     shard->session = NULL;
     redis_batches_free(shard);
     replies_run(shard);
-    redis_news_fini(shard);
+    redis_notifications_fini(shard);
     free(shard);
 }
 

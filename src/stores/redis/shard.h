@@ -44,7 +44,7 @@ struct redis_shard_options {
     struct redis_generation generation; /* the shard's own */
     uint32_t topics_max, wait_replicas;
     uint64_t body_bytes_max;
-    int64_t patience_ms;
+    int64_t timeout_ms;
     enum redis_durability require_durability;
     /* Whether this shard's session also queries its master's settings for other shards, and the
      * callback that receives them. */

@@ -5,7 +5,7 @@
 #include "redis/command.h"
 #include "redis/id.h"
 #include "redis/shard_calls.h"
-#include "redis/shard_news.h"
+#include "redis/shard_notifications.h"
 
 #include <stdlib.h>
 
@@ -63,7 +63,7 @@ static void inquiry_reply_status(struct inquiry *inquiry, enum queue_status stat
 
 static void inquiry_reply_malformed(struct inquiry *inquiry)
 {
-    redis_shard_say_malformed(inquiry->shard, inquiry->call.script);
+    redis_shard_log_malformed(inquiry->shard, inquiry->call.script);
     inquiry_reply_status(inquiry, QUEUE_UNAVAILABLE);
 }
 
@@ -118,7 +118,7 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
             answer.jobs = &job;
             answer.job_count = 1;
         } else if (answer.status == QUEUE_UNAVAILABLE) {
-            redis_shard_say_malformed(inquiry->shard, REDIS_GET);
+            redis_shard_log_malformed(inquiry->shard, REDIS_GET);
         }
     }
     inquiry_reply(inquiry, &answer);
@@ -169,7 +169,7 @@ static void reply_listed(struct inquiry *inquiry, const struct redis_head *head,
                         rooms[i]))
             answer.job_count++;
         else
-            redis_shard_say_malformed(inquiry->shard, REDIS_LIST);
+            redis_shard_log_malformed(inquiry->shard, REDIS_LIST);
     }
     if (answer.job_count) {
         const struct job *last = &jobs[answer.job_count - 1].job;
@@ -258,9 +258,9 @@ static void on_topic(struct redis_call *call, enum redis_call_end end,
     }
     topic.name = inquiry->topic;
     if (inquiry->topic_call.verb == QUEUE_TOPIC_PUT)
-        redis_news_event(inquiry->shard, QUEUE_EVENT_TOPIC, topic.name);
+        redis_notification_event(inquiry->shard, QUEUE_EVENT_TOPIC, topic.name);
     if (topic.counts.ready && !topic.paused)
-        redis_news_ready(inquiry->shard, topic.name);
+        redis_notification_ready(inquiry->shard, topic.name);
     struct queue_reply answer = {
         .status = (enum queue_status)status, .topics = &topic, .topic_count = 1};
     inquiry_reply(inquiry, &answer);
@@ -308,13 +308,13 @@ static void step_done(struct inquiry *inquiry, const struct redis_head *head)
     inquiry->affected += affected;
     inquiry->reached = (int64_t)reached;
     if (affected && call->verb == QUEUE_TOPIC_REDRIVE)
-        redis_news_ready(inquiry->shard, inquiry->topic);
+        redis_notification_ready(inquiry->shard, inquiry->topic);
     if (status == QUEUE_NOT_FOUND && inquiry->stepped)
         status = QUEUE_OK; /* the topic was deleted meanwhile */
     inquiry->stepped = true;
     bool enough = call->verb == QUEUE_TOPIC_REDRIVE && call->max && inquiry->affected >= call->max;
     if (status == QUEUE_OK && !more && call->verb == QUEUE_TOPIC_DELETE)
-        redis_news_event(inquiry->shard, QUEUE_EVENT_TOPIC, inquiry->topic);
+        redis_notification_event(inquiry->shard, QUEUE_EVENT_TOPIC, inquiry->topic);
     if (status != QUEUE_OK || !more || enough)
         inquiry_reply_status(inquiry, (enum queue_status)status);
     else if (!topic_ask_step(inquiry))
@@ -508,7 +508,7 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
         for (size_t at = 1; status == QUEUE_OK && at < reply->elements; at += TOPIC_ELEMENTS)
             status = showing_add(showing, reply, at, head->adjust_ms);
         if (status == QUEUE_UNAVAILABLE)
-            redis_shard_say_malformed(showing->shard, REDIS_TOPICS);
+            redis_shard_log_malformed(showing->shard, REDIS_TOPICS);
     }
     bool is_enough = showing->limit && showing->count >= showing->limit;
     if (status == QUEUE_OK && more && !is_enough && showing->count > before) {
@@ -616,7 +616,7 @@ static void on_forecast(struct redis_call *call, enum redis_call_end end,
         redis_shard_hear(forecast->shard, head);
         status = forecast_read(forecast, head->rest);
         if (status == QUEUE_UNAVAILABLE)
-            redis_shard_say_malformed(forecast->shard, REDIS_FORECAST);
+            redis_shard_log_malformed(forecast->shard, REDIS_FORECAST);
     }
     if (status == QUEUE_OK && forecast->rank) {
         if (forecast_ask(forecast))

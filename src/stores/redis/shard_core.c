@@ -83,7 +83,7 @@ void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const str
     if (due->has_more)
         shard->pause_until_us = 0;
     if (due->was_taken)
-        shard->told.ms = INT64_MAX;
+        shard->notified.ms = INT64_MAX;
     shard->other_until_us = due->has_other ? clock_boot_us() + OTHER_COUNTS_US : 0;
 }
 
@@ -132,7 +132,7 @@ bool redis_element(const redisReply *reply, size_t at, struct slice *out)
     return element->type == REDIS_REPLY_STRING || element->type == REDIS_REPLY_NIL;
 }
 
-void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script)
+void redis_shard_log_malformed(const struct redis_shard *shard, enum redis_script script)
 {
     log_event(LOG_ERROR, "answer of a script cannot be read",
               LOG_TEXT("script", redis_script_name(script)),

@@ -3,7 +3,7 @@
  * sending calls, replying to callers of the queue. Used only by redis/shard*.c:
  *
  *  shard_core    this file
- *  shard_news    notifications about topics: ready jobs, events; the periodic check
+ *  shard_notifications    notifications about topics: ready jobs, events; the periodic check
  *  shard_batch   requests of one turn that travel together
  *  shard_items   push, answer, change: calls with a result for each item, in batches
  *  shard_take    takes, in batches
@@ -37,7 +37,7 @@ struct redis_watch {
     uint64_t count;    /* watch calls without an unwatch */
     uint64_t look;     /* the last look that requested it */
     bool seen;         /* returned by the script look */
-    bool told;         /* notified since it was last seen without ready jobs */
+    bool notified;     /* notified since it was last seen without ready jobs */
     bool found;        /* found by the look that is returning */
     char topic[];
 };
@@ -106,18 +106,19 @@ struct redis_shard {
     size_t event_count;
     struct redis_events_heard heard;
 
-    struct redis_next next, news; /* the next event as in the last reply, and as notified since */
-    int64_t adjust_ms;            /* the shard's clock - its wall clock */
-    int64_t pause_until_us;       /* boot: before this, due jobs are not requested again */
-    int64_t other_until_us;       /* boot: until then, another server is expected to act first */
+    struct redis_next next,
+        notified_next;      /* the next event as in the last reply, and as notified since */
+    int64_t adjust_ms;      /* the shard's clock - its wall clock */
+    int64_t pause_until_us; /* boot: before this, due jobs are not requested again */
+    int64_t other_until_us; /* boot: until then, another server is expected to act first */
     /* inner: when a turn found that this event, expected to be due, was not due yet */
     int64_t in_vain_us;
     int64_t in_vain_event_ms;
     /* the event that is due; boot: since when it was seen to be due */
     int64_t due_event_ms;
     int64_t due_seen_us;
-    struct redis_next told;        /* the event of which the waiters for its topic were notified; */
-    bool told_in_vain;             /* and no waiter took it */
+    struct redis_next notified;    /* the event of which the waiters for its topic were notified; */
+    bool notified_in_vain;         /* and no waiter took it */
     int64_t turned_ms;             /* inner: since when it is up, or down */
     bool up, known;                /* known: a reply has come since it is up */
     int64_t busy_ms;               /* inner: the last turn with a batch */
@@ -193,7 +194,7 @@ void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const str
 
 /* Reads one element of a reply; empty if it is nil. Returns false if it is not a string. */
 bool redis_element(const redisReply *reply, size_t at, struct slice *out);
-void redis_shard_say_malformed(const struct redis_shard *shard, enum redis_script script);
+void redis_shard_log_malformed(const struct redis_shard *shard, enum redis_script script);
 
 /* Notes whether a push found room. */
 void redis_shard_note_space(struct redis_shard *shard, enum queue_status status);

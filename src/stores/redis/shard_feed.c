@@ -66,7 +66,7 @@ int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
 static void feed_offer(struct feed_desk *desk, const struct job_event *event)
 {
     if (feed_admit(desk, event->kind, event->topic))
-        feed_tell(desk, event);
+        feed_publish(desk, event);
 }
 
 void redis_feed_cut(struct redis_shard *shard)
@@ -134,7 +134,7 @@ static bool take_event(struct redis_shard *shard, struct slice *rest,
 
 /* Returns whether this shard reports the event. Events that occur in all shards alike are reported
  * by the first one. */
-static bool is_to_tell(const struct redis_shard *shard, struct job_event *event)
+static bool must_publish(const struct redis_shard *shard, struct job_event *event)
 {
     bool is_first = shard->options.place == 0;
     switch (event->kind) {
@@ -165,7 +165,7 @@ void redis_feed_hear(struct redis_shard *shard, struct slice message)
         feed_lose(desk, lost);
     while (message.len && take_event(shard, &message, room, &event)) {
         event.at_ms = (int64_t)at_ms;
-        if (is_to_tell(shard, &event))
+        if (must_publish(shard, &event))
             feed_offer(desk, &event);
     }
 }

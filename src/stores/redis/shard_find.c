@@ -39,7 +39,7 @@ static void on_found(struct redis_call *call, enum redis_call_end end,
         if (!command_item_is_good(find->command, i, result))
             continue;
         if (status == QUEUE_OK && !redis_unpack_result(&rest, head->adjust_ms, result)) {
-            redis_shard_say_malformed(find->shard, REDIS_FIND);
+            redis_shard_log_malformed(find->shard, REDIS_FIND);
             status = QUEUE_UNAVAILABLE;
         }
         if (status != QUEUE_OK)

@@ -4,7 +4,7 @@
 #include "redis/lease.h"
 #include "redis/shard_batch.h"
 #include "redis/shard_calls.h"
-#include "redis/shard_news.h"
+#include "redis/shard_notifications.h"
 
 #include "redis/command.h"
 
@@ -129,9 +129,9 @@ static void topic_items_done(struct redis_batch *batch, const struct redis_batch
         request_item_done(request);
     }
     if (malformed)
-        redis_shard_say_malformed(shard, batch->call.script);
+        redis_shard_log_malformed(shard, batch->call.script);
     if (any_ready)
-        redis_news_ready(shard, redis_batch_topic(batch));
+        redis_notification_ready(shard, redis_batch_topic(batch));
 }
 
 static void push_done(struct redis_batch *batch, enum queue_status status,
@@ -239,7 +239,7 @@ static bool answer_item_done(struct redis_batch *batch, size_t i,
     if (good && split_name(name, &topic, &stored)) {
         keep_id(request, index, stored);
         if (result->state == JOB_READY)
-            redis_news_ready(batch->shard, topic);
+            redis_notification_ready(batch->shard, topic);
     }
     if (!good)
         result->status = QUEUE_UNAVAILABLE;
@@ -256,7 +256,7 @@ static void answer_done(struct redis_batch *batch, enum queue_status status,
     for (size_t i = 0; i < batch->count; i++)
         malformed |= !answer_item_done(batch, i, answer);
     if (malformed)
-        redis_shard_say_malformed(batch->shard, REDIS_TURN);
+        redis_shard_log_malformed(batch->shard, REDIS_TURN);
 }
 
 static const struct redis_batch_kind answers = {

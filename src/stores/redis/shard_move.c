@@ -53,7 +53,7 @@ void redis_move_hear(struct redis_shard *shard, struct slice rest)
     if (read_state(shard, rest, &state, &target))
         note_state(shard, state, &target);
     else
-        redis_shard_say_malformed(shard, REDIS_LOOK);
+        redis_shard_log_malformed(shard, REDIS_LOOK);
 }
 
 /* ---- steps ---- */
@@ -306,7 +306,7 @@ static void page_send(struct redis_shard *shard, const redisReply *reply, enum p
     struct slice topic;
     if (!redis_element(reply, 1, &topic) || !page_share(shard, reply, kind, topic, shares)) {
         shares_free(shares);
-        redis_shard_say_malformed(shard, REDIS_LEAVE);
+        redis_shard_log_malformed(shard, REDIS_LEAVE);
         page_end(shard, REST_MAX_MS * 10);
         return;
     }
@@ -322,10 +322,10 @@ static void page_send(struct redis_shard *shard, const redisReply *reply, enum p
     arrival_ended(shard, true);
 }
 
-static bool read_page(struct slice rest, uint8_t *says, uint8_t *kind, uint64_t *page)
+static bool read_page(struct slice rest, uint8_t *answer, uint8_t *kind, uint64_t *page)
 {
     uint64_t now_ms;
-    return redis_unpack_u8(&rest, says) && redis_unpack_u48(&rest, page) &&
+    return redis_unpack_u8(&rest, answer) && redis_unpack_u48(&rest, page) &&
            redis_unpack_u48(&rest, &now_ms) && redis_unpack_u8(&rest, kind);
 }
 
@@ -340,16 +340,16 @@ static void on_left(struct redis_call *call, enum redis_call_end end, const stru
 {
     struct moving *moving = list_entry(call, struct moving, call);
     struct redis_shard *shard = moving->from;
-    uint8_t says = NOTHING_LEAVES, kind = 0;
+    uint8_t answer = NOTHING_LEAVES, kind = 0;
     moving_free(moving);
     if (end == REDIS_CALL_OK) {
         redis_shard_hear(shard, head);
-        if (!read_page(head->rest, &says, &kind, &shard->move.page))
-            redis_shard_say_malformed(shard, REDIS_LEAVE);
+        if (!read_page(head->rest, &answer, &kind, &shard->move.page))
+            redis_shard_log_malformed(shard, REDIS_LEAVE);
     }
-    if (says == NOTHING_IS_LEFT)
+    if (answer == NOTHING_IS_LEFT)
         closed(shard);
-    if (says == PAGE_LEAVES)
+    if (answer == PAGE_LEAVES)
         page_send(shard, reply, (enum page_kind)kind);
     else
         page_end(shard, IDLE_MS);

@@ -72,7 +72,7 @@ static void on_picked(struct redis_call *call, enum redis_call_end end,
     if (end == REDIS_CALL_OK) {
         redis_shard_hear(shard, head);
         if (!pick_read_head(head, &answer, &jobs)) {
-            redis_shard_say_malformed(shard, REDIS_PICK);
+            redis_shard_log_malformed(shard, REDIS_PICK);
             answer = (struct queue_reply){.status = QUEUE_UNAVAILABLE};
         }
     }
@@ -85,7 +85,7 @@ static void on_picked(struct redis_call *call, enum redis_call_end end,
         answer = (struct queue_reply){.status = QUEUE_NO_MEMORY};
     for (size_t i = 0; i < jobs && picked.jobs && picked.texts; i++)
         if (!picked_add(&picked, shard, head, reply, 1 + i * PICK_ELEMENTS))
-            redis_shard_say_malformed(shard, REDIS_PICK);
+            redis_shard_log_malformed(shard, REDIS_PICK);
     answer.jobs = picked.jobs;
     answer.job_count = picked.count;
     shard->options.figures->jobs += picked.count;

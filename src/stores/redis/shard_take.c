@@ -220,7 +220,7 @@ static bool read_taken(struct redis_batch *batch, const struct redis_batch_answe
     for (size_t i = 0; i < count; i++)
         if (!read_job(batch, answer->head, answer->reply, answer->at + i * REDIS_TAKE_ELEMENTS,
                       taken))
-            redis_shard_say_malformed(batch->shard, REDIS_TURN); /* its lease ends on its own */
+            redis_shard_log_malformed(batch->shard, REDIS_TURN); /* its lease ends on its own */
     return true;
 }
 

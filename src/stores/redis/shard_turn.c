@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "redis/command.h"
-#include "redis/shard_news.h"
+#include "redis/shard_notifications.h"
 
 #include <stdlib.h>
 
@@ -85,7 +85,7 @@ static void turn_share(struct turn *turn, const struct redis_head *head, struct 
     struct redis_batch_answer answer = {.head = head, .reply = reply, .rest = &rest, .at = 1};
     while ((batch = first_batch(turn))) {
         if (!read_share(batch, &answer)) {
-            redis_shard_say_malformed(shard, REDIS_TURN);
+            redis_shard_log_malformed(shard, REDIS_TURN);
             turn_fail(turn, QUEUE_UNAVAILABLE);
             return;
         }
@@ -94,7 +94,7 @@ static void turn_share(struct turn *turn, const struct redis_head *head, struct 
     }
     for (size_t at = answer.at; at < reply->elements; at++)
         if (redis_element(reply, at, &topic))
-            redis_news_ready(shard, topic);
+            redis_notification_ready(shard, topic);
 }
 
 static void on_turned(struct redis_call *call, enum redis_call_end end,
@@ -110,7 +110,7 @@ static void on_turned(struct redis_call *call, enum redis_call_end end,
         uint8_t bits = 0;
         redis_shard_hear(shard, head);
         if (!redis_unpack_u8(&rest, &bits))
-            redis_shard_say_malformed(shard, REDIS_TURN);
+            redis_shard_log_malformed(shard, REDIS_TURN);
         redis_shard_note_due(shard, turn->lets_due ? turn->asked_us : INT64_MIN,
                              &(struct redis_due){.has_more = bits & TURN_HAS_MORE,
                                                  .has_other = bits & TURN_HAS_OTHER,
@@ -189,7 +189,7 @@ static bool turn_send(struct redis_shard *shard)
     if (!turn)
         return false;
     shard->lets_due = false;
-    shard->news.ms = INT64_MAX; /* included in the reply */
+    shard->notified_next.ms = INT64_MAX; /* included in the reply */
     turn_gather(turn, false, REDIS_BATCH_ITEMS_MAX);
     for (struct list *at = turn->batches.next; at != &turn->batches; at = at->next)
         turn->answers += list_entry(at, struct redis_batch, list)->count;

@@ -189,12 +189,12 @@ static int log_in(struct redis_sync_connection *connection, const char *user, co
 
 static redisContext *connect_to(const struct redis_endpoint *endpoint)
 {
-    const struct timeval patience = {.tv_sec = REDIS_SYNC_MS / 1000};
+    const struct timeval timeout = {.tv_sec = REDIS_SYNC_MS / 1000};
     redisContext *context = endpoint->port
-                                ? redisConnectWithTimeout(endpoint->host, endpoint->port, patience)
-                                : redisConnectUnixWithTimeout(endpoint->host, patience);
+                                ? redisConnectWithTimeout(endpoint->host, endpoint->port, timeout)
+                                : redisConnectUnixWithTimeout(endpoint->host, timeout);
     if (context && !context->err)
-        redisSetTimeout(context, patience);
+        redisSetTimeout(context, timeout);
     return context;
 }
 

@@ -66,7 +66,7 @@ static struct redis_topology_asker *first_waiting(const struct redis_topology *t
 
 /* Answers all waiting askers. One that asks again in its callback is answered in another loop
  * iteration. */
-static void tell_all(struct redis_topology *topology)
+static void notify_all(struct redis_topology *topology)
 {
     struct redis_topology_asker *asker;
     struct list waiting;
@@ -116,7 +116,7 @@ static void end_question(struct redis_topology *topology, bool answered)
     topology->first += topology->tried;
     if (topology->url.kind == REDIS_SENTINEL && !answered)
         topology->master.port = 0;
-    tell_all(topology);
+    notify_all(topology);
     if (topology->must_ask)
         deadline_set(topology->deadline, topology->ended_ms + REDIS_WHERE_PAUSE_MS);
     else
@@ -204,7 +204,7 @@ static void on_deadline(void *ctx)
         topology->tried = 0;
         put_question(topology);
     } else {
-        tell_all(topology);
+        notify_all(topology);
         if (first_waiting(topology))
             deadline_set(topology->deadline,
                          clock_inner_ms() + (topology->must_ask ? REDIS_WHERE_PAUSE_MS : 0));

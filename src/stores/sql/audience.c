@@ -58,8 +58,8 @@ bool sql_audience_is_there(const struct sql_audience *audience)
     return audience->kinds || is_elsewhere(audience);
 }
 
-void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
-                       int64_t adjust_ms, uint64_t lost)
+void sql_audience_publish(struct sql_audience *audience, struct slice lines, int64_t at_ms,
+                          int64_t adjust_ms, uint64_t lost)
 {
     struct job_event event;
     if (!audience->kinds)
@@ -71,7 +71,7 @@ void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_
         event.due_ms -= event.due_ms ? adjust_ms : 0;
         event.lease_until_ms -= event.lease_until_ms ? adjust_ms : 0;
         if (feed_admit(audience->desk, event.kind, event.topic))
-            feed_tell(audience->desk, &event);
+            feed_publish(audience->desk, &event);
     }
 }
 
@@ -80,7 +80,7 @@ void sql_audience_hear(struct sql_audience *audience, struct slice message, int6
     uint64_t at_ms, lost;
     if (sql_event_take_number(&message, ' ', &at_ms) &&
         sql_event_take_number(&message, '\n', &lost))
-        sql_audience_tell(audience, message, (int64_t)at_ms, adjust_ms, lost);
+        sql_audience_publish(audience, message, (int64_t)at_ms, adjust_ms, lost);
 }
 
 void sql_audience_miss(struct sql_audience *audience)

@@ -51,8 +51,8 @@ bool sql_audience_is_there(const struct sql_audience *audience);
 
 /* Sends lines about changes made by this server, or by the database for a user, to the feed. `lost`
  * is the number of missing events. `adjust_ms`: the queue's time minus the wall clock. */
-void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
-                       int64_t adjust_ms, uint64_t lost);
+void sql_audience_publish(struct sql_audience *audience, struct slice lines, int64_t at_ms,
+                          int64_t adjust_ms, uint64_t lost);
 /* Handles a message of another server. */
 void sql_audience_hear(struct sql_audience *audience, struct slice message, int64_t adjust_ms);
 /* Records that messages were missed; the number of events is unknown. */

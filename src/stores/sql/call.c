@@ -43,7 +43,7 @@ void sql_call_again(struct sql_call *call)
     call->job_count = call->topic_count = call->cursor_bytes = 0;
     call->status = QUEUE_OK;
     call->step_affected = 0;
-    call->sights.count = 0;
+    call->observations.count = 0;
     call->drained = call->has_more = false;
     call->mark = 0;
     buffer_clear(&call->names);
@@ -54,7 +54,7 @@ void sql_call_free(struct sql_call *call)
 {
     sql_call_again(call);
     sql_results_fini(&call->results);
-    sql_sights_fini(&call->sights);
+    sql_observations_fini(&call->observations);
     sql_leases_fini(&call->ends);
     buffer_fini(&call->names);
     buffer_fini(&call->bounds);

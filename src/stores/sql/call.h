@@ -26,8 +26,8 @@ enum sql_call_kind {
 
 enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
-struct sql_sight {      /* Result of a check of a topic. */
-    struct slice topic; /* points into `results` */
+struct sql_observation { /* Result of a check of a topic. */
+    struct slice topic;  /* points into `results` */
     int64_t
         next_ms; /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
     bool is_paused;
@@ -35,7 +35,7 @@ struct sql_sight {      /* Result of a check of a topic. */
     /* a time before the check; jobs committed since then may be due from this time on */
     int64_t seen_ms;
 };
-VECTOR_DECLARE(sql_sights, struct sql_sight)
+VECTOR_DECLARE(sql_observations, struct sql_observation)
 VECTOR_DECLARE(sql_results, void *)
 VECTOR_DECLARE(sql_leases, struct sql_lease)
 
@@ -70,10 +70,10 @@ struct sql_call {
     struct queue_forecast *forecast;
     struct sql_results results; /* owned by the dialect, kept until the reply */
     void (*result_free)(void *result);
-    struct sql_sights sights; /* TAKE, LOOK: applied after the commit */
-    bool listens;             /* UPKEEP: a consumer of this server listens to events */
-    bool is_heard;            /* UPKEEP: a consumer of another server listens to events */
-    bool part_failed;         /* UPKEEP: a part failed, the rest was done */
+    struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
+    bool listens;                         /* UPKEEP: a consumer of this server listens to events */
+    bool is_heard;    /* UPKEEP: a consumer of another server listens to events */
+    bool part_failed; /* UPKEEP: a part failed, the rest was done */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
     /* UPKEEP: number of changes so far that made jobs wait, if all of them are visible by now. An
      * unchanged number means that there is nothing new. 0: unknown */

@@ -15,9 +15,9 @@ enum {
     END_ROUNDS_MAX = 8
 };
 
-void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms)
+void sql_call_queue_init(struct sql_call_queue *queue, int64_t timeout_ms)
 {
-    *queue = (struct sql_call_queue){.patience_ms = patience_ms};
+    *queue = (struct sql_call_queue){.timeout_ms = timeout_ms};
     list_init(&queue->waiting);
     list_init(&queue->answered);
 }
@@ -149,7 +149,7 @@ void sql_call_queue_return(struct sql_call_queue *queue, struct list *calls)
 
 bool sql_call_queue_retry(const struct sql_call_queue *queue, struct sql_call *call)
 {
-    if (clock_boot_ms() - call->since_ms >= queue->patience_ms)
+    if (clock_boot_ms() - call->since_ms >= queue->timeout_ms)
         return false;
     call->retry_ms = clock_boot_ms() + (call->retry_ms ? SQL_RETRY_MS_MAX : SQL_RETRY_MS);
     return true;
@@ -185,8 +185,7 @@ void sql_call_queue_refuse_late(struct sql_call_queue *queue, struct list *calls
     while (at != calls) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (call->kind == SQL_CALL_COMMAND &&
-            clock_boot_ms() - call->since_ms >= queue->patience_ms)
+        if (call->kind == SQL_CALL_COMMAND && clock_boot_ms() - call->since_ms >= queue->timeout_ms)
             sql_call_queue_refuse(queue, call, QUEUE_UNAVAILABLE);
     }
 }

@@ -18,12 +18,12 @@ struct sql_call_queue {
     struct list answered; /* ready for their reply */
     int64_t commands;     /* number of commands without a reply, wherever they are */
     /* timeout for a command that waits for its transaction, or for an unreachable database */
-    int64_t patience_ms;
+    int64_t timeout_ms;
     int64_t retry_at_ms; /* elapsed: a call that found its rows locked must not be sent before */
     bool has_clock;      /* a correction of the clock may wait, which goes first */
 };
 
-void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms);
+void sql_call_queue_init(struct sql_call_queue *queue, int64_t timeout_ms);
 
 /* Adds a command. If there is no memory for a copy, the call has no command. */
 struct sql_call *sql_call_queue_add(struct sql_call_queue *queue, const struct command *command,

@@ -207,7 +207,7 @@ struct sql_dialect {
     enum sql_progress (*advance_flush)(struct sql_link *link);
     /* Returns the next notification of other servers, between transactions. Returns false if there
      * are no more. */
-    bool (*next_news)(struct sql_link *link, struct sql_news *out);
+    bool (*next_notification)(struct sql_link *link, struct sql_notification *out);
 };
 
 /* Returns the dialect for the URL's scheme, or NULL if it is unknown. */

@@ -10,7 +10,7 @@ void sql_effects_init(struct sql_effects *effects)
 
 void sql_effects_clear(struct sql_effects *effects)
 {
-    effects->tallies.count = effects->news.count = effects->holds.count = 0;
+    effects->tallies.count = effects->notifications.count = effects->holds.count = 0;
     effects->expire_ms = INT64_MAX;
     effects->failed = false;
     buffer_clear(&effects->events);
@@ -21,7 +21,7 @@ void sql_effects_clear(struct sql_effects *effects)
 void sql_effects_fini(struct sql_effects *effects)
 {
     sql_tallies_fini(&effects->tallies);
-    sql_news_list_fini(&effects->news);
+    sql_notification_list_fini(&effects->notifications);
     sql_holds_fini(&effects->holds);
     buffer_fini(&effects->events);
 }
@@ -48,17 +48,17 @@ void sql_effects_count(struct sql_effects *effects, int64_t topic, const int64_t
         tallies->at[i - 1].counts[k] += counts[k];
 }
 
-struct sql_news *sql_effects_news(struct sql_effects *effects, struct slice topic)
+struct sql_notification *sql_effects_notification(struct sql_effects *effects, struct slice topic)
 {
-    struct sql_news_list *list = &effects->news;
-    struct sql_news news = {.due_ms = INT64_MAX};
+    struct sql_notification_list *list = &effects->notifications;
+    struct sql_notification notification = {.due_ms = INT64_MAX};
     for (size_t i = list->count; i > 0; i--)
         if (slice_is(topic, list->at[i - 1].name))
             return &list->at[i - 1];
-    if (topic.len >= sizeof news.name)
+    if (topic.len >= sizeof notification.name)
         return NULL;
-    memcpy(news.name, topic.at, topic.len);
-    if (!sql_news_list_add(list, news)) {
+    memcpy(notification.name, topic.at, topic.len);
+    if (!sql_notification_list_add(list, notification)) {
         effects->failed = true;
         return NULL;
     }
@@ -67,9 +67,9 @@ struct sql_news *sql_effects_news(struct sql_effects *effects, struct slice topi
 
 void sql_effects_due(struct sql_effects *effects, struct slice topic, int64_t due_ms)
 {
-    struct sql_news *news = sql_effects_news(effects, topic);
-    if (news && due_ms < news->due_ms)
-        news->due_ms = due_ms;
+    struct sql_notification *notification = sql_effects_notification(effects, topic);
+    if (notification && due_ms < notification->due_ms)
+        notification->due_ms = due_ms;
 }
 
 void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease, int64_t until_ms)
@@ -87,7 +87,7 @@ void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms)
 
 /* ---- events ---- */
 
-void sql_effects_tell(struct sql_effects *effects, const struct job_event *event)
+void sql_effects_publish(struct sql_effects *effects, const struct job_event *event)
 {
     if (!effects->tells)
         return;
@@ -98,22 +98,22 @@ void sql_effects_tell(struct sql_effects *effects, const struct job_event *event
     sql_event_emit(&effects->events, event);
 }
 
-static void tell_push(struct sql_effects *effects, const struct queue_push *push,
-                      const struct queue_result *result)
+static void publish_push(struct sql_effects *effects, const struct queue_push *push,
+                         const struct queue_result *result)
 {
     bool is_new = result->status == QUEUE_CREATED;
     if (!is_new && result->status != QUEUE_REPLACED)
         return;
-    sql_effects_tell(effects,
-                     &(struct job_event){.kind = is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED,
-                                         .topic = push->topic,
-                                         .id = push->id,
-                                         .attempt = push->past.attempt,
-                                         .due_ms = result->due_ms});
+    sql_effects_publish(effects,
+                        &(struct job_event){.kind = is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED,
+                                            .topic = push->topic,
+                                            .id = push->id,
+                                            .attempt = push->past.attempt,
+                                            .due_ms = result->due_ms});
 }
 
-static void tell_change(struct sql_effects *effects, const struct queue_change *change,
-                        const struct queue_result *result, uint32_t attempt, int64_t was_due_ms)
+static void notify_change(struct sql_effects *effects, const struct queue_change *change,
+                          const struct queue_result *result, uint32_t attempt, int64_t was_due_ms)
 {
     struct job_event event = {
         .topic = change->topic, .id = change->id, .attempt = attempt, .due_ms = result->due_ms};
@@ -125,25 +125,25 @@ static void tell_change(struct sql_effects *effects, const struct queue_change *
     } else {
         return;
     }
-    sql_effects_tell(effects, &event);
+    sql_effects_publish(effects, &event);
 }
 
 /* Appends the event of a failed attempt, and a second one if the job died. */
-static void tell_failure(struct sql_effects *effects, struct job_event event,
-                         const struct queue_result *result, struct slice error)
+static void publish_failure(struct sql_effects *effects, struct job_event event,
+                            const struct queue_result *result, struct slice error)
 {
     event.error = event.kind == JOB_EVENT_NACKED ? error : (struct slice){0};
     event.due_ms = result->state == JOB_DEAD ? 0 : result->due_ms;
-    sql_effects_tell(effects, &event);
+    sql_effects_publish(effects, &event);
     if (result->state != JOB_DEAD)
         return;
     event.kind = JOB_EVENT_DEAD;
     event.error = error;
-    sql_effects_tell(effects, &event);
+    sql_effects_publish(effects, &event);
 }
 
-static void tell_answer(struct sql_effects *effects, const struct queue_answer *answer,
-                        const struct queue_result *result, uint32_t attempt)
+static void publish_answer(struct sql_effects *effects, const struct queue_answer *answer,
+                           const struct queue_result *result, uint32_t attempt)
 {
     static const enum job_event_kind kinds[] = {[QUEUE_ACK] = JOB_EVENT_ACKED,
                                                 [QUEUE_NACK] = JOB_EVENT_NACKED,
@@ -159,48 +159,50 @@ static void tell_answer(struct sql_effects *effects, const struct queue_answer *
     else
         return;
     if (event.kind == JOB_EVENT_NACKED) {
-        tell_failure(effects, event, result, answer->error);
+        publish_failure(effects, event, result, answer->error);
         return;
     }
     if (event.kind == JOB_EVENT_EXTENDED)
         event.lease_until_ms = result->lease_until_ms;
     if (event.kind == JOB_EVENT_RETURNED)
         event.due_ms = result->due_ms;
-    sql_effects_tell(effects, &event);
+    sql_effects_publish(effects, &event);
     if (result->status == QUEUE_CREATED)
-        tell_push(effects, &(struct queue_push){.topic = result->topic, .id = result->id}, result);
+        publish_push(effects, &(struct queue_push){.topic = result->topic, .id = result->id},
+                     result);
 }
 
-void sql_effects_tell_item(struct sql_effects *effects, const struct command *command, size_t item,
-                           const struct queue_result *result, uint32_t attempt, int64_t was_due_ms)
+void sql_effects_publish_item(struct sql_effects *effects, const struct command *command,
+                              size_t item, const struct queue_result *result, uint32_t attempt,
+                              int64_t was_due_ms)
 {
     if (!effects->tells)
         return;
     if (command->kind == COMMAND_PUSH)
-        tell_push(effects, &command->pushes[item], result);
+        publish_push(effects, &command->pushes[item], result);
     else if (command->kind == COMMAND_CHANGE)
-        tell_change(effects, &command->changes[item], result, attempt, was_due_ms);
+        notify_change(effects, &command->changes[item], result, attempt, was_due_ms);
     else
-        tell_answer(effects, &command->answers[item], result, attempt);
+        publish_answer(effects, &command->answers[item], result, attempt);
 }
 
-void sql_effects_tell_end(struct sql_effects *effects, const struct queue_result *result,
-                          uint32_t attempt)
+void sql_effects_publish_end(struct sql_effects *effects, const struct queue_result *result,
+                             uint32_t attempt)
 {
     struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
     if (!effects->tells)
         return;
     if (result->status == QUEUE_CANCELLED) {
         event.kind = JOB_EVENT_CANCELLED;
-        sql_effects_tell(effects, &event);
+        sql_effects_publish(effects, &event);
     } else if (result->status == QUEUE_OK) {
         event.kind = JOB_EVENT_LEASE_ENDED;
-        tell_failure(effects, event, result, slice_of("lease ended"));
+        publish_failure(effects, event, result, slice_of("lease ended"));
     }
 }
 
-void sql_effects_tell_topic(struct sql_effects *effects, const struct queue_topic_call *call,
-                            uint64_t jobs)
+void sql_effects_publish_topic(struct sql_effects *effects, const struct queue_topic_call *call,
+                               uint64_t jobs)
 {
     static const enum job_event_kind kinds[] = {
         [QUEUE_TOPIC_PUT] = JOB_EVENT_SETTINGS,   [QUEUE_TOPIC_PAUSE] = JOB_EVENT_PAUSED,
@@ -212,21 +214,21 @@ void sql_effects_tell_topic(struct sql_effects *effects, const struct queue_topi
         return;
     event.kind = kinds[call->verb];
     event.count = call->id.len ? 0 : jobs;
-    sql_effects_tell(effects, &event);
+    sql_effects_publish(effects, &event);
 }
 
-void sql_effects_tell_taken(struct sql_effects *effects, const struct job *job, enum job_way way)
+void sql_effects_publish_taken(struct sql_effects *effects, const struct job *job, enum job_way way)
 {
-    sql_effects_tell(effects, &(struct job_event){.kind = JOB_EVENT_DELIVERED,
-                                                  .way = way,
-                                                  .topic = job->topic,
-                                                  .id = job->id,
-                                                  .attempt = job->attempt,
-                                                  .due_ms = job->due_ms,
-                                                  .lease_until_ms = job->lease_until_ms});
+    sql_effects_publish(effects, &(struct job_event){.kind = JOB_EVENT_DELIVERED,
+                                                     .way = way,
+                                                     .topic = job->topic,
+                                                     .id = job->id,
+                                                     .attempt = job->attempt,
+                                                     .due_ms = job->due_ms,
+                                                     .lease_until_ms = job->lease_until_ms});
 }
 
-void sql_effects_tell_lines(struct sql_effects *effects, struct slice lines)
+void sql_effects_publish_lines(struct sql_effects *effects, struct slice lines)
 {
     if (effects->events.len + lines.len > EVENTS_BYTES_MAX)
         effects->events_lost += sql_event_count(lines);

@@ -39,7 +39,7 @@ struct sql_tally { /* Changes of the counts of one topic. */
 };
 VECTOR_DECLARE(sql_tallies, struct sql_tally)
 
-struct sql_news { /* Notification about one topic. */
+struct sql_notification { /* Notification about one topic. */
     char name[JOB_TOPIC_BYTES_MAX + 1];
     int64_t due_ms; /* lowest due time of its newly waiting jobs; INT64_MAX: no such job */
     bool died;      /* jobs died, and a consumer watches for that */
@@ -50,7 +50,7 @@ struct sql_news { /* Notification about one topic. */
     struct slice events;
     bool misses_events; /* without a topic: messages before this one were missed */
 };
-VECTOR_DECLARE(sql_news_list, struct sql_news)
+VECTOR_DECLARE(sql_notification_list, struct sql_notification)
 
 struct sql_hold { /* Lease that this server starts or stops watching. */
     struct sql_lease lease;
@@ -60,7 +60,7 @@ VECTOR_DECLARE(sql_holds, struct sql_hold)
 
 struct sql_effects {
     struct sql_tallies tallies;
-    struct sql_news_list news;
+    struct sql_notification_list notifications;
     struct sql_holds holds;
     int64_t expire_ms;    /* lowest end of a ttl; INT64_MAX: no ttl */
     bool failed;          /* out of memory: the transaction must not be committed */
@@ -78,25 +78,27 @@ void sql_effects_fini(struct sql_effects *effects);
 void sql_effects_count(struct sql_effects *effects, int64_t topic,
                        const int64_t counts[SQL_COUNTS]);
 /* Returns the notification of a topic, for adding to it. Returns NULL if out of memory. */
-struct sql_news *sql_effects_news(struct sql_effects *effects, struct slice topic);
+struct sql_notification *sql_effects_notification(struct sql_effects *effects, struct slice topic);
 void sql_effects_due(struct sql_effects *effects, struct slice topic, int64_t due_ms);
 void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease, int64_t until_ms);
 void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms); /* 0: no change */
 /* Appends an event if a consumer listens. Copies all that the event points to. */
-void sql_effects_tell(struct sql_effects *effects, const struct job_event *event);
+void sql_effects_publish(struct sql_effects *effects, const struct job_event *event);
 /* Appends the events of an item of a push, change or answer that ended with `result`, based on the
  * state of its job before and after. `attempt` is the attempt in progress at that time. */
-void sql_effects_tell_item(struct sql_effects *effects, const struct command *command, size_t item,
-                           const struct queue_result *result, uint32_t attempt, int64_t was_due_ms);
+void sql_effects_publish_item(struct sql_effects *effects, const struct command *command,
+                              size_t item, const struct queue_result *result, uint32_t attempt,
+                              int64_t was_due_ms);
 /* Appends the events of a lease that expired. */
-void sql_effects_tell_end(struct sql_effects *effects, const struct queue_result *result,
-                          uint32_t attempt);
+void sql_effects_publish_end(struct sql_effects *effects, const struct queue_result *result,
+                             uint32_t attempt);
 /* Appends the event of a completed topic call, or of a step of it, that affected `jobs` jobs. */
-void sql_effects_tell_topic(struct sql_effects *effects, const struct queue_topic_call *call,
-                            uint64_t jobs);
+void sql_effects_publish_topic(struct sql_effects *effects, const struct queue_topic_call *call,
+                               uint64_t jobs);
 /* Appends lines that the schema wrote about its own changes. */
-void sql_effects_tell_lines(struct sql_effects *effects, struct slice lines);
+void sql_effects_publish_lines(struct sql_effects *effects, struct slice lines);
 /* Appends the event of a delivered job. */
-void sql_effects_tell_taken(struct sql_effects *effects, const struct job *job, enum job_way way);
+void sql_effects_publish_taken(struct sql_effects *effects, const struct job *job,
+                               enum job_way way);
 
 #endif

@@ -40,7 +40,7 @@ void sql_hints_look(struct sql_hints *hints)
         sql_topic_plan_look(&hints->context->plan, sql_topics_of(entry));
 }
 
-static void tell_event(struct sql_hints *hints, enum queue_event event, struct slice topic)
+static void notify_event(struct sql_hints *hints, enum queue_event event, struct slice topic)
 {
     if (hints->queue->on_event)
         hints->queue->on_event(hints->queue->on_event_owner, event, topic);
@@ -53,11 +53,11 @@ void sql_hints_doubt(struct sql_hints *hints)
          entry = table_next(&topics->table, entry))
         sql_topics_of(entry)->bound_ms = 0;
     sql_hints_look(hints);
-    tell_event(hints, QUEUE_EVENT_TOPIC, (struct slice){0});
-    tell_event(hints, QUEUE_EVENT_DEAD, (struct slice){0});
+    notify_event(hints, QUEUE_EVENT_TOPIC, (struct slice){0});
+    notify_event(hints, QUEUE_EVENT_DEAD, (struct slice){0});
 }
 
-void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms)
+void sql_hints_notify_ready(struct sql_hints *hints, int64_t now_ms)
 {
     struct sql_topic_plan *plan = &hints->context->plan;
     while (sql_topic_plan_next_ms(plan) <= now_ms) {
@@ -98,12 +98,12 @@ static bool brought(const struct list *calls, struct slice topic)
     return false;
 }
 
-void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call,
-                            const struct list *calls)
+void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
+                          const struct list *calls)
 {
     bool took = call->kind == SQL_CALL_COMMAND;
-    for (size_t i = 0; i < call->sights.count; i++) {
-        const struct sql_sight *sight = &call->sights.at[i];
+    for (size_t i = 0; i < call->observations.count; i++) {
+        const struct sql_observation *sight = &call->observations.at[i];
         struct sql_topic *topic = sql_topics_need(&hints->context->topics, sight->topic);
         if (!topic)
             continue;
@@ -117,7 +117,7 @@ void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call
     }
 }
 
-void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news)
+void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *news)
 {
     if (news->listens)
         sql_audience_elsewhere(&hints->audience);
@@ -136,12 +136,12 @@ void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news)
     if (topic && (news->look || news->changed))
         sql_topic_plan_look(&hints->context->plan, topic);
     if (news->changed)
-        tell_event(hints, QUEUE_EVENT_TOPIC, name);
+        notify_event(hints, QUEUE_EVENT_TOPIC, name);
     if (news->died)
-        tell_event(hints, QUEUE_EVENT_DEAD, name);
+        notify_event(hints, QUEUE_EVENT_DEAD, name);
 }
 
-void sql_hints_believe_effects(struct sql_hints *hints)
+void sql_hints_apply_effects(struct sql_hints *hints)
 {
     struct sql_effects *effects = &hints->context->effects;
     for (size_t i = 0; i < effects->holds.count; i++)
@@ -149,9 +149,10 @@ void sql_hints_believe_effects(struct sql_hints *hints)
                               effects->holds.at[i].until_ms);
     if (effects->expire_ms < hints->expire_ms)
         hints->expire_ms = effects->expire_ms;
-    for (size_t i = 0; i < effects->news.count; i++)
-        sql_hints_hear(hints, &effects->news.at[i]);
+    for (size_t i = 0; i < effects->notifications.count; i++)
+        sql_hints_hear(hints, &effects->notifications.at[i]);
     if (!effects->events_return)
-        sql_audience_tell(&hints->audience, buffer_slice(&effects->events), hints->context->now_ms,
-                          hints->context->adjust_ms, effects->events_lost);
+        sql_audience_publish(&hints->audience, buffer_slice(&effects->events),
+                             hints->context->now_ms, hints->context->adjust_ms,
+                             effects->events_lost);
 }

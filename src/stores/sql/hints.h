@@ -34,14 +34,14 @@ void sql_hints_look(struct sql_hints *hints);
 /* Discards all bounds, since notifications may have been missed. */
 void sql_hints_doubt(struct sql_hints *hints);
 /* Notifies the queue of topics that are due or whose pause has ended. */
-void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms);
+void sql_hints_notify_ready(struct sql_hints *hints, int64_t now_ms);
 
 /* Applies what a call found in its topics. `calls`: all calls of the committed transaction. */
-void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call,
-                            const struct list *calls);
+void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
+                          const struct list *calls);
 /* Applies the context's effects of a committed transaction. */
-void sql_hints_believe_effects(struct sql_hints *hints);
+void sql_hints_apply_effects(struct sql_hints *hints);
 /* Applies a notification from another server or a user. */
-void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news);
+void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *notification);
 
 #endif

@@ -117,10 +117,10 @@ static void hear_others(struct sql_housekeeping *keeping)
     keeping->hear_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_HEAR) != NULL;
 }
 
-void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news)
+void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification)
 {
     int64_t now_ms = database_ms(keeping);
-    if (is_news && !keeping->upkeep_under_way && !keeping->upkeep_failed)
+    if (is_notification && !keeping->upkeep_under_way && !keeping->upkeep_failed)
         keeping->upkeep_ms = 0;
     set_clock(keeping);
     keep_up(keeping);
@@ -132,7 +132,7 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news)
         keeping->adopt_wanted = false;
         keeping->adopt_under_way = true;
     }
-    sql_hints_tell_ready(keeping->hints, now_ms);
+    sql_hints_notify_ready(keeping->hints, now_ms);
     look_for_others(keeping);
     hear_others(keeping);
     if (!keeping->look_under_way && sql_topic_plan_wants_look(plan_of(keeping)))
@@ -268,15 +268,15 @@ void sql_housekeeping_committed(struct sql_housekeeping *keeping, const struct l
         call_is_done(keeping, call, true);
         looked_at_all = looked_at_all || call->from_the_start;
         if (!call->from_the_start)
-            sql_hints_believe_look(keeping->hints, call, calls);
+            sql_hints_apply_look(keeping->hints, call, calls);
     }
     for (struct list *at = calls->next; at != calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
         /* a check without a bound overrides the others, since it includes jobs below the bounds */
         if (call->from_the_start)
-            sql_hints_believe_look(keeping->hints, call, calls);
+            sql_hints_apply_look(keeping->hints, call, calls);
     }
-    sql_hints_believe_effects(keeping->hints);
+    sql_hints_apply_effects(keeping->hints);
     if (context->by_sql)
         keeping->by_sql_ms = clock_boot_ms() + BY_SQL_MS;
     context->by_sql = false;

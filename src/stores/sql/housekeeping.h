@@ -37,9 +37,9 @@ void sql_housekeeping_init(struct sql_housekeeping *keeping, const struct sql_di
 
 /* Schedules upkeep, adoption and the end of ttls for a new connection. */
 void sql_housekeeping_connected(struct sql_housekeeping *keeping);
-/* Adds the operations that are due to the call queue. `is_news`: the next upkeep must record that a
+/* Adds the operations that are due to the call queue. `is_notification`: the next upkeep must record that a
  * consumer listens here. */
-void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news);
+void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification);
 /* Records once in the database that this server stops. Replaces all other operations. */
 void sql_housekeeping_leave(struct sql_housekeeping *keeping);
 /* Returns when the next operation is due, by the inner clock. */

@@ -65,12 +65,12 @@ void sql_session_watch(struct sql_session *session, struct slice name, bool on)
 static void on_advance(void *ctx, bool is_part_over)
 {
     struct sql_session *session = ctx;
-    struct sql_news news;
+    struct sql_notification notification;
     if (is_part_over)
         sql_transaction_part_over(&session->turn);
     while (session->turn.phase == SQL_PHASE_IDLE && !session->connection.is_lost &&
-           session->dialect->next_news(session->context.link, &news))
-        sql_hints_hear(&session->hints, &news);
+           session->dialect->next_notification(session->context.link, &notification))
+        sql_hints_hear(&session->hints, &notification);
 }
 
 static void connection_is_lost(struct sql_session *session)
@@ -160,9 +160,9 @@ static void while_down(struct sql_session *session)
 
 static void do_what_is_due(struct sql_session *session)
 {
-    bool is_news = sql_audience_look(&session->hints.audience);
+    bool is_notification = sql_audience_look(&session->hints.audience);
     if (session->turn.phase != SQL_PHASE_DOWN && !session->stopping)
-        sql_housekeeping_run(&session->housekeeping, is_news);
+        sql_housekeeping_run(&session->housekeeping, is_notification);
 }
 
 static void stop_if_done(struct sql_session *session)
@@ -256,7 +256,7 @@ struct sql_session *sql_session_new(struct reactor *reactor,
         .reactor = reactor, .context = &session->context, .on_advance = on_advance, .ctx = session};
     sql_effects_init(&session->context.effects);
     sql_flush_init(&session->connection.flush, reactor);
-    sql_call_queue_init(&session->calls, options->patience_ms);
+    sql_call_queue_init(&session->calls, options->timeout_ms);
     sql_hints_init(&session->hints, &session->context, queue, options->desk, dialect->look_ms != 0);
     sql_housekeeping_init(&session->housekeeping, dialect, &session->hints, &session->calls);
     sql_transaction_init(&session->turn, &session->connection, &session->housekeeping);

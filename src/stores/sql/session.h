@@ -24,7 +24,7 @@ struct sql_session;
 struct sql_session_options {
     const char *url; /* copied */
     uint32_t topics_max;
-    int64_t patience_ms;    /* timeout for calls while the database is unreachable */
+    int64_t timeout_ms;     /* timeout for calls while the database is unreachable */
     struct feed_desk *desk; /* receives events; NULL: no feed */
 };
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 10000 };
+enum { TIMEOUT_MS = 10000 };
 
 struct sql {
     struct queue queue; /* first, so that the handle can be cast to the struct */
@@ -90,8 +90,8 @@ int sql_open(const struct sql_options *options, struct sql **out, char *error, s
     sql->dialect = dialect;
     sql->options = *options;
     sql->options.url = sql->url;
-    if (!sql->options.patience_ms)
-        sql->options.patience_ms = PATIENCE_MS;
+    if (!sql->options.timeout_ms)
+        sql->options.timeout_ms = TIMEOUT_MS;
     if (!sql_greet(dialect, &wish, &sql->greeting)) {
         error_write(error, error_bytes, "%s", sql->greeting.error);
         free(sql->url);
@@ -112,7 +112,7 @@ int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, cha
 {
     const struct sql_session_options options = {.url = sql->url,
                                                 .topics_max = sql->options.topics_max,
-                                                .patience_ms = sql->options.patience_ms,
+                                                .timeout_ms = sql->options.timeout_ms,
                                                 .desk = sql->desk};
     sql->queue.ops = &sql_ops;
     sql->queue.door = queue_door_new(sql->options.body_bytes_max, random_u64(), clock_wall_ms);

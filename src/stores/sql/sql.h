@@ -34,7 +34,7 @@ struct sql_options {
     bool migrate;    /* create the schema, or migrate it to this version */
     uint64_t body_bytes_max;
     uint32_t topics_max;
-    int64_t patience_ms; /* timeout for calls while the database is unreachable; 0: 10 s */
+    int64_t timeout_ms; /* timeout for calls while the database is unreachable; 0: 10 s */
 };
 
 struct sql_figures {

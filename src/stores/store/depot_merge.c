@@ -203,7 +203,8 @@ static void end_merge(struct depot_keys_merge *merge)
 /* Makes the runs refer to the new table. The next commit then leaves the merged tables out; until
  * then they stay in the view, since the catalog on disk still names them. A run without alive slots
  * has its keys in no table; it is also dropped with that commit. */
-static void tell_runs(const struct depot *depot, const struct depot_keys_merge *merge, bool is_made)
+static void report_runs(const struct depot *depot, const struct depot_keys_merge *merge,
+                        bool is_made)
 {
     const struct depot_view *view = depot->view;
 
@@ -228,7 +229,7 @@ bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge)
         *table = (struct depot_table){.keys = merge->made, .depot = depot, .number = merge->number};
         depot_view_add_table(view, table);
     }
-    tell_runs(depot, merge, table != NULL);
+    report_runs(depot, merge, table != NULL);
     depot_view_set(depot, view);
     end_merge(merge);
     depot->is_merging = false;

@@ -145,7 +145,7 @@ uint64_t wal_committed(struct wal *wal);
 
 /* Returns whether the path of the log's file led elsewhere after the last commit was synced. The
  * log then continues in files that the next opening will not find unless they are moved back. */
-bool wal_is_astray(const struct wal *wal);
+bool wal_is_moved(const struct wal *wal);
 /* Checks again whether the path of the log's file leads to it. Returns false if it leads
  * elsewhere. */
 bool wal_look(struct wal *wal);

@@ -396,7 +396,7 @@ int wal_commit(struct wal *wal)
              flight->result == 0 && number <= flight->sync_last; number++)
             flight->result = sync_file(wal, number);
     if (flight->result == 0)
-        flight->is_astray = !file_leads(wal, flight->sync_last);
+        flight->is_moved = !file_leads(wal, flight->sync_last);
     return flight->result;
 }
 
@@ -423,7 +423,7 @@ uint64_t wal_committed(struct wal *wal)
         return wal->committed; /* the failed batch stays readable until the log is closed */
     }
     wal->committed = flight->sequence;
-    wal->is_astray = flight->is_astray;
+    wal->is_moved = flight->is_moved;
     if (flight->batch) {
         wal->commits++;
         wal->bytes_written += flight->batch->len;
@@ -442,15 +442,15 @@ uint64_t wal_committed(struct wal *wal)
     return wal->committed;
 }
 
-bool wal_is_astray(const struct wal *wal)
+bool wal_is_moved(const struct wal *wal)
 {
-    return wal->is_astray;
+    return wal->is_moved;
 }
 
 bool wal_look(struct wal *wal)
 {
-    wal->is_astray = !file_leads(wal, wal->current);
-    return !wal->is_astray;
+    wal->is_moved = !file_leads(wal, wal->current);
+    return !wal->is_moved;
 }
 
 bool wal_leads(const struct wal *wal)

@@ -457,8 +457,8 @@ int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_f
 }
 
 /* Opens a file in the directory of another log, if it belongs to this one. */
-static int open_astray(const struct wal_disk *disk, const struct wal_disk *place, uint32_t name,
-                       uint32_t first, struct wal_files *files)
+static int open_moved(const struct wal_disk *disk, const struct wal_disk *place, uint32_t name,
+                      uint32_t first, struct wal_files *files)
 {
     char text[32], header[WAL_HEADER_BYTES];
     struct wal_file_about about;
@@ -485,8 +485,8 @@ static int open_astray(const struct wal_disk *disk, const struct wal_disk *place
     return -ENOMEM;
 }
 
-int wal_files_open_astray(const struct wal_disk *disk, const char *dir, uint32_t first,
-                          struct wal_files *files)
+int wal_files_open_moved(const struct wal_disk *disk, const char *dir, uint32_t first,
+                         struct wal_files *files)
 {
     struct wal_disk place = *disk;
     struct names names = {0};
@@ -497,7 +497,7 @@ int wal_files_open_astray(const struct wal_disk *disk, const char *dir, uint32_t
     if (names.has_failed)
         result = -ENOMEM;
     for (size_t i = 0; result == 0 && i < names.numbers.count; i++)
-        result = open_astray(disk, &place, names.numbers.at[i], first, files);
+        result = open_moved(disk, &place, names.numbers.at[i], first, files);
     log_numbers_fini(&names.numbers);
     return result;
 }

@@ -136,8 +136,8 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, uint32_t newest,
 int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_files *files);
 /* Adds, for salvage, the files of this log that are in the log's directory `dir` of another shard.
  * Only files with an intact header are recognised. Returns 0 or -ENOMEM. */
-int wal_files_open_astray(const struct wal_disk *disk, const char *dir, uint32_t first,
-                          struct wal_files *files);
+int wal_files_open_moved(const struct wal_disk *disk, const char *dir, uint32_t first,
+                         struct wal_files *files);
 /* Finds a file in a table that may have gaps. */
 struct wal_file *wal_files_search(const struct wal_files *files, uint32_t number);
 void wal_file_name(uint32_t number, char out[32]);
@@ -259,7 +259,7 @@ struct wal_flight {
     struct wal_batch *batch;        /* NULL: sync only */
     uint32_t sync_first, sync_last; /* first and last file to sync */
     uint64_t sequence;
-    bool is_astray;
+    bool is_moved;
     int result;
 };
 
@@ -298,7 +298,7 @@ struct wal {
 
     uint32_t held; /* number of wal_hold_back calls in effect */
     uint64_t bytes_written, records_written, commits, syncs;
-    bool is_broken, is_astray, spares_unwanted;
+    bool is_broken, is_moved, spares_unwanted;
     int stuck; /* why there is no next file, as returned by wal_has_room; 0: no failure */
     char error[WAL_ERROR_BYTES];
 

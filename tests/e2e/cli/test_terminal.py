@@ -60,7 +60,7 @@ class Slow(http.server.BaseHTTPRequestHandler):
         self.answer({"topic": "t", "counts": {"delayed": 0, "retrying": 0, "ready": left, "leased": 3, "dead": 0}})
 
     def do_POST(self):
-        assert self.server.over.wait(self.server.patience) or not self.server.patience
+        assert self.server.over.wait(self.server.limit) or not self.server.limit
         self.answer({"jobs": 5000, "complete": True, "dry_run": False})
 
     def answer(self, value):
@@ -79,7 +79,7 @@ class Slow(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def slow():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
-        server.looks, server.over, server.patience = 0, threading.Event(), 20
+        server.looks, server.over, server.limit = 0, threading.Event(), 20
         threading.Thread(target=server.serve_forever, daemon=True).start()
         server.url = f"http://127.0.0.1:{server.server_address[1]}"
         yield server
@@ -95,7 +95,7 @@ def test_a_long_purge_shows_its_progress(slow):
 
 @pytest.mark.parametrize("terminal", ["dumb", None])
 def test_without_a_terminal_no_line_is_overwritten(slow, terminal):
-    slow.patience = 0
+    slow.limit = 0
     slow.over.set()
     arguments = ("purge", "t", "--yes", "--url", slow.url)
     if terminal:

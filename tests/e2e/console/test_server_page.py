@@ -116,11 +116,11 @@ def test_the_log_continues_after_a_given_line(start_server):
     assert client.good("GET", f"/v1/log?cursor={first['cursor']}") == {"lines": [], "lost": 0, "cursor": first["cursor"]}
     for n in range(30):
         client.put_topic(f"t{n}", max_attempts=3)
-    news = client.good("GET", f"/v1/log?cursor={first['cursor']}&limit=7")
-    assert [line["fields"]["topic"] for line in news["lines"]] == [f"t{n}" for n in range(7)]
-    assert client.good("GET", f"/v1/log?cursor={news['cursor']}&limit=1")["lines"][0]["fields"]["topic"] == "t7"
+    notifications = client.good("GET", f"/v1/log?cursor={first['cursor']}&limit=7")
+    assert [line["fields"]["topic"] for line in notifications["lines"]] == [f"t{n}" for n in range(7)]
+    assert client.good("GET", f"/v1/log?cursor={notifications['cursor']}&limit=1")["lines"][0]["fields"]["topic"] == "t7"
     assert [line["fields"]["topic"] for line in client.good("GET", "/v1/log?limit=2")["lines"]] == ["t28", "t29"]
-    for line in news["lines"]:
+    for line in notifications["lines"]:
         assert line["level"] == "info" and line["event"] == "audit" and line["at"].endswith("Z") and line["fields"]["outcome"] == "ok"
     written = server.log().splitlines()
     assert len(client.good("GET", "/v1/log?limit=1000")["lines"]) == len(written), "no more and no less than in the log"

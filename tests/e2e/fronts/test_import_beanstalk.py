@@ -254,7 +254,7 @@ def test_a_job_that_is_deleted_there_on_its_way_is_named(old, said, server):
 def test_after_a_lost_server_the_tubes_stay_paused_until_the_next_run(old, said, server):
     put_many(said, "mail", 100, lambda n: 0)
     with Gate(server, down=len(server.client().call("GET", "/v1/info").body) + 2000) as gate:  # in the answer to the first batch
-        running = begin(gate, "import", old.url, "--patience", "100ms")
+        running = begin(gate, "import", old.url, "--retry-for", "100ms")
         gate.wait(running)
         server.kill()
         gate.cut()

@@ -9,7 +9,7 @@ from redis_serving import info, metric, push_answer, ready, works
 from server import eventually, slack, together
 
 
-def test_a_redis_out_of_reach_is_503_after_the_patience_and_heals_by_itself(start_server):
+def test_a_redis_out_of_reach_is_503_after_the_timeout_and_heals_by_itself(start_server):
     with RedisServer(aof="always") as server:
         started = start_server("--store", server.url, "--store-timeout", "1s")
         works(started)
@@ -75,7 +75,7 @@ def test_a_server_without_redis_stops_cleanly(start_server):
         assert started.terminate() == 0 and time.monotonic() - began < 10 * slack()
 
 
-def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(start_server):
+def test_a_stop_does_not_take_as_long_as_the_timeout_with_a_redis_that_is_gone(start_server):
     with RedisServer(aof="always") as server:
         started = start_server("--store", server.url, "--store-timeout", "60s", "--grace", "8s")
         works(started)

@@ -101,7 +101,7 @@ def test_metrics_count_calls_to_redis(fresh, start_server):
     assert metric(started, "tarry_redis_items_total") >= before + 20
     assert metric(started, "tarry_redis_calls_total") > 0
     assert metric(started, "tarry_redis_shards") == metric(started, "tarry_redis_shards_up") == 1
-    for name in ("resent", "redirects", "failovers", "clock_disagreements", "news_lost"):
+    for name in ("resent", "redirects", "failovers", "clock_disagreements", "notifications_lost"):
         assert metric(started, f"tarry_redis_{name}_total") >= 0
     assert metric(started, r'tarry_redis_reconnects_total\{shard="0"\}') == 0
     assert 20 <= metric(started, r'tarry_redis_script_duration_seconds_count\{script="push"\}') <= metric(started, r'tarry_redis_round_trip_duration_seconds_count\{shard="0"\}')

@@ -53,7 +53,7 @@ def test_temporary_objects_of_a_caller_are_not_taken_for_postgresql_s_own(postgr
         cursor.execute("SELECT count(*) FROM ran")
         assert cursor.fetchone() == (0,)
         cursor.execute("CREATE TEMP TABLE mine (due bigint, topic int)")
-        for refused_ in ("CREATE TRIGGER t AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION tarry._tell()",
+        for refused_ in ("CREATE TRIGGER t AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION tarry._notify()",
                          "SELECT tarry._hello(0)", "SELECT tarry._may('x')"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(refused_)

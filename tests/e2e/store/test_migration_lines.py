@@ -35,7 +35,7 @@ def test_an_aborted_import_counts_accepted_jobs(target, on_conflict):
     """The server accepts four jobs of the batch, and refuses the others until the waiting time ends."""
     target.client().call("PUT", "/v1/topics/t?max_jobs=4")
     lines = b"".join(b'{"topic":"t","id":"%d","delay":"1h","body":"x"}\n' % number for number in range(10))
-    out, err = tarry(target, "import", "--json", "--patience", "500ms", "--on-conflict", on_conflict, stdin=lines, code=REFUSED)
+    out, err = tarry(target, "import", "--json", "--retry-for", "500ms", "--on-conflict", on_conflict, stdin=lines, code=REFUSED)
     assert json.loads(out) == {"created": 4, "replaced": 0, "existed": 0, "refused": 0}, err
     assert target.client().topic("t")["counts"]["delayed"] == 4
     assert "continue with --skip 0" in err

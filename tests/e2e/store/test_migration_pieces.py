@@ -80,7 +80,7 @@ def test_an_export_is_continued_after_a_crash_of_the_server(source, tmp_path):
     push_many(source, 5000, spread_ms=50, meta={"pad": "x" * 900})
     path = tmp_path / "dump"
     with Gate(source, down=2_500_000) as gate:
-        running = begin(gate, "export", "--output", str(path), "--patience", "0")
+        running = begin(gate, "export", "--output", str(path), "--retry-for", "0")
         gate.wait(running)
         source.kill()
     err = running.communicate(timeout=60)[1].decode()
@@ -119,7 +119,7 @@ def test_an_import_cut_short_is_continued_with_skip(source, target, tmp_path):
     path = tmp_path / "dump"
     path.write_bytes(export(source))
     with Gate(target, up=600_000) as gate:
-        running = begin(gate, "import", str(path), "--patience", "500ms")
+        running = begin(gate, "import", str(path), "--retry-for", "500ms")
         gate.wait(running).cut()
         err = running.communicate(timeout=60)[1].decode()
     assert running.returncode == UNREACHABLE, err

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from client import Refused, request_bytes
-from server import StartFailed, eventually, patience, together
+from server import StartFailed, eventually, time_limit, together
 from test_restart import counts_of, state_of
 
 pytestmark = pytest.mark.shards
@@ -65,7 +65,7 @@ def test_a_long_poll_on_any_shard_is_woken(server):
 
 def test_all_shards_work_in_parallel(server):
     """Many threads use the whole API; at the end the figures add up and each job was taken by one."""
-    end, limit = (time.monotonic() + seconds for seconds in (SECONDS, patience(SECONDS)))
+    end, limit = (time.monotonic() + seconds for seconds in (SECONDS, time_limit(SECONDS)))
     taken, lock = [], threading.Lock()
     server.client().put_topic("busy", lease_for="60s", backoff="fixed:10ms", max_attempts=100)
     server.client().put_topic("side", lease_for="60s", backoff="fixed:10ms", max_attempts=2)

@@ -367,12 +367,12 @@ def run_and_judge(make, chosen, least):
     print(render(report))
     print(f"judged in {time.monotonic() - began:.1f} s")
     lacks = list(loop.fronts_lack())
-    if lacks and report["verdict"] == "PASS":
+    if lacks and report["decision"] == "PASS":
         print("INVALID:", *lacks, sep="\n  ")
         return EXIT["INVALID"], report
-    if report["verdict"] == "PASS" and not chosen.directory:
+    if report["decision"] == "PASS" and not chosen.directory:
         shutil.rmtree(directory)
-    return EXIT[report["verdict"]], report
+    return EXIT[report["decision"]], report
 
 
 def main(arguments=None):

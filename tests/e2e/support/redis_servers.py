@@ -23,7 +23,7 @@ import redis
 from child import Child, NotStarted
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from server import free_port, patience
+from server import free_port, time_limit
 
 START_SECONDS = 120.0
 FAULTS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
@@ -76,7 +76,7 @@ def _query(tls):
 
 def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
     """Waits until `check()` gives something true, and returns it; a server that cannot be asked has not given it."""
-    limit = time.monotonic() + patience(seconds)
+    limit = time.monotonic() + time_limit(seconds)
     while True:
         try:
             found = check()

@@ -122,7 +122,7 @@ class Server:
         """SIGTERM; the exit code."""
         if self.proc.poll() is None:
             self.proc.send_signal(signal.SIGTERM)
-        code = self.proc.wait(patience(timeout))
+        code = self.proc.wait(time_limit(timeout))
         if code != 0:
             self.clean_exits = False
         return code
@@ -212,7 +212,7 @@ def slack():
     return 1 + max(float(load), int(running) - 1) / len(os.sched_getaffinity(0))
 
 
-def patience(seconds):
+def time_limit(seconds):
     """Returns how long to wait for what must happen: a time that only a fault exceeds, even if forty programs share the machine. A passing test
     does not wait for it."""
     return max(60.0, 4 * seconds)
@@ -234,7 +234,7 @@ def freeze(pid):
 
 def eventually(check, seconds=10.0, pause=0.005):
     """Waits until `check()` gives something true, and returns it. On a quiet machine it does within `seconds`."""
-    seconds = patience(seconds)
+    seconds = time_limit(seconds)
     limit = time.monotonic() + seconds
     while True:
         found = check()

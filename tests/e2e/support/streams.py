@@ -4,7 +4,7 @@ import json
 import time
 
 from client import Connection, Refused, Reply, request_bytes
-from server import patience
+from server import time_limit
 
 
 class Ended(Exception):
@@ -51,7 +51,7 @@ class Stream:
 
     def next(self, timeout=10.0):
         """(event, data). Comments do not make it wait for longer."""
-        limit = time.monotonic() + patience(timeout)
+        limit = time.monotonic() + time_limit(timeout)
         while True:
             while (end := self.text.find(b"\n\n")) < 0:
                 self.connection.socket.settimeout(max(limit - time.monotonic(), 0.01))

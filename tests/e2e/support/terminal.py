@@ -10,7 +10,7 @@ import subprocess
 import termios
 import time
 
-from server import BINARY, patience
+from server import BINARY, time_limit
 
 
 class Terminal:
@@ -39,7 +39,7 @@ class Terminal:
             self.raw += os.read(self.main, 65536)
 
     def until(self, holds, seconds=15):
-        limit = time.monotonic() + patience(seconds)
+        limit = time.monotonic() + time_limit(seconds)
         while not holds(self.screen()):
             assert time.monotonic() < limit, "\n".join(self.screen())
             self.read(0.2)
@@ -49,7 +49,7 @@ class Terminal:
         os.write(self.main, keys)
 
     def end(self):
-        code = self.proc.wait(patience(15))
+        code = self.proc.wait(time_limit(15))
         self.read(0.2)
         return code
 

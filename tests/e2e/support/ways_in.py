@@ -93,7 +93,7 @@ def put(house, topic, count):
 
 def import_lines(house, topic, count):
     lines = "".join(json.dumps({"topic": topic, "id": f"import-{n}", "body": "x"}) + "\n" for n in range(count))
-    house.cli("import", "--patience", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
+    house.cli("import", "--retry-for", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
     status, said = house.http("GET", f"/v1/topics/{topic}")
     return sum(said["counts"][state] for state in ("delayed", "ready", "leased", "dead")) if status == 200 else 0
 

@@ -74,9 +74,9 @@ static inline int front_rig_dial(const struct front_rig *rig)
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(rig->listeners.at[0].address.port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = 10};
+    struct timeval timeout = {.tv_sec = 10};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     return fd;
 }

@@ -191,7 +191,7 @@ static bool judge(void *ctx, struct slice topic, struct slice extension, char *e
     return memmem(extension.at, extension.len, "bad", 3) == NULL;
 }
 
-static bool judge_callback(void *ctx, struct slice url, char *error)
+static bool evaluate_callback(void *ctx, struct slice url, char *error)
 {
     (void)ctx;
     (void)snprintf(error, HTTP_HOOK_ERROR_BYTES, "host is not allowed");
@@ -204,12 +204,13 @@ static bool say_off(void *ctx)
     return false;
 }
 
-static const struct http_hooks hooks = {.check_extension = judge, .check_callback = judge_callback};
+static const struct http_hooks hooks = {.check_extension = judge,
+                                        .check_callback = evaluate_callback};
 
 CLAIM(an_extension_is_kept_short_and_judged_by_the_hooks)
 {
     static const struct http_hooks off = {
-        .is_on = say_off, .check_extension = judge, .check_callback = judge_callback};
+        .is_on = say_off, .check_extension = judge, .check_callback = evaluate_callback};
     struct http_fault fault;
     struct slice topic = slice_of("t"), bad = slice_of("{\"deliver\":{\"bad\":1}}");
     assert_true(api_extension_check(&hooks, topic, slice_of("{\"deliver\":{}}"), &fault));

@@ -66,7 +66,7 @@ static const struct half {
      "408 "},
 };
 
-static void assert_patience_ends(const struct server *server, const struct half *half)
+static void assert_timeout_ends(const struct server *server, const struct half *half)
 {
     struct client client;
 
@@ -78,14 +78,14 @@ static void assert_patience_ends(const struct server *server, const struct half 
     client_hang_up(&client);
 }
 
-CLAIM(patience_ends)
+CLAIM(timeout_ends)
 {
     static struct server server;
     struct client client;
 
     server_start(&server, (struct http_options){.idle_ms = 60, .header_ms = 60, .body_ms = 60});
     for (size_t i = 0; i < COUNT_OF(halves); i++)
-        assert_patience_ends(&server, &halves[i]);
+        assert_timeout_ends(&server, &halves[i]);
     /* A waiting take is not an idle connection. */
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=300ms"));

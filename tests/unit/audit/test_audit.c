@@ -203,10 +203,10 @@ static void refused_calls_at_any_rate_are_few_lines_and_a_number(void **state)
     repeat("other", "forbidden", 1);
     assert_int_equal(count_of("\"caller\":\"flood\""), AUDIT_REFUSED_BURST);
     assert_int_equal(count_of("\"caller\":\"other\""), 1); /* no other caller is left out */
-    assert_true(audit_tell_left_out());
+    assert_true(audit_log_left_out());
     assert_int_equal(left_out_of("flood"), 1000 - AUDIT_REFUSED_BURST);
     assert_int_equal(left_out_of("other"), 0);
-    assert_false(audit_tell_left_out());
+    assert_false(audit_log_left_out());
 }
 
 static void completed_changes_are_always_written(void **state)
@@ -215,7 +215,7 @@ static void completed_changes_are_always_written(void **state)
     start();
     repeat("busy", AUDIT_OUTCOME_OK, 300);
     assert_int_equal(count_of("\"caller\":\"busy\""), 300);
-    assert_false(audit_tell_left_out());
+    assert_false(audit_log_left_out());
 }
 
 int main(void)

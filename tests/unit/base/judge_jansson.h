@@ -24,7 +24,7 @@
 #undef JSON_FALSE
 #undef JSON_NULL
 
-enum verdict { VERDICT_YES = 1, VERDICT_NO, VERDICT_NO_OPINION };
+enum decision { DECISION_YES = 1, DECISION_NO, DECISION_NO_OPINION };
 
 /* Returns the depth of brackets outside of strings; only correct for valid JSON. */
 static inline int judge_depth(struct slice text)
@@ -46,8 +46,8 @@ static inline int judge_depth(struct slice text)
     return deepest;
 }
 
-/* *tree is the caller's to json_decref; NULL unless the verdict is yes. */
-static inline enum verdict judge_json(struct slice text, json_t **tree)
+/* *tree is the caller's to json_decref; NULL unless the decision is yes. */
+static inline enum decision judge_json(struct slice text, json_t **tree)
 {
     json_error_t error;
 
@@ -55,14 +55,14 @@ static inline enum verdict judge_json(struct slice text, json_t **tree)
     if (!*tree) {
         enum json_error_code code = json_error_code(&error);
         bool silent = code == json_error_numeric_overflow || code == json_error_null_byte_in_key;
-        return silent ? VERDICT_NO_OPINION : VERDICT_NO;
+        return silent ? DECISION_NO_OPINION : DECISION_NO;
     }
     bool lost_nul = memchr(text.at, 0, text.len) != NULL;
     if (!lost_nul && judge_depth(text) <= JSON_DEPTH_MAX)
-        return VERDICT_YES;
+        return DECISION_YES;
     json_decref(*tree);
     *tree = NULL;
-    return lost_nul ? VERDICT_NO : VERDICT_NO_OPINION;
+    return lost_nul ? DECISION_NO : DECISION_NO_OPINION;
 }
 
 static inline bool judge_same(struct json_value ours, json_t *theirs);

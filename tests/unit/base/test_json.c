@@ -363,7 +363,7 @@ CLAIM(agrees_with_jansson_on_damaged_documents)
     struct random random = seed_random("agrees_with_jansson_on_damaged_documents");
     const struct slice palette = slice_of("{}[]\",:\\u0123456789dDeE+-.ntfb /\xc3\xa9\xed\xa0\x80");
     struct buffer text;
-    int verdicts[4] = {0};
+    int decisions[4] = {0};
 
     buffer_init(&text, 4096);
     for (int i = 0; i < 60000; i++) {
@@ -373,16 +373,16 @@ CLAIM(agrees_with_jansson_on_damaged_documents)
             mutate_once(&text, &random, palette);
         struct json_value value;
         json_t *tree;
-        enum verdict verdict = judge_json(buffer_slice(&text), &tree);
+        enum decision decision = judge_json(buffer_slice(&text), &tree);
         bool ours = json_check(buffer_slice(&text), &value, NULL);
-        verdicts[verdict]++;
-        if ((verdict == VERDICT_YES && (!ours || !judge_same(value, tree))) ||
-            (verdict == VERDICT_NO && ours))
-            fail_msg("judged %d, ours %d: %.*s", verdict, ours, (int)text.len, text.at);
+        decisions[decision]++;
+        if ((decision == DECISION_YES && (!ours || !judge_same(value, tree))) ||
+            (decision == DECISION_NO && ours))
+            fail_msg("judged %d, ours %d: %.*s", decision, ours, (int)text.len, text.at);
         json_decref(tree);
     }
     buffer_fini(&text);
-    assert_true(verdicts[VERDICT_YES] > 1000 && verdicts[VERDICT_NO] > 1000);
+    assert_true(decisions[DECISION_YES] > 1000 && decisions[DECISION_NO] > 1000);
 }
 
 CLAIMS_MAIN(NULL, NULL)

@@ -208,9 +208,8 @@ CLAIM(unfinished_jobs_take_no_more_than_the_budget)
             say(fds[i], part, len);
             left -= len;
         }
-        struct timeval patience = {.tv_sec = 2};
-        assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience),
-                         0);
+        struct timeval timeout = {.tv_sec = 2};
+        assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout), 0);
         (void)recv(fds[i], answer, sizeof answer - 1, 0);
         refused += strcmp(answer, "OUT_OF_MEMORY\r\n") == 0;
         close(fds[i]);

@@ -82,8 +82,8 @@ static void strike_stage(struct stage *stage)
     free(stage);
 }
 
-static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t window,
-                                  int64_t *wait_ms)
+static enum endpoint_decision give(struct stage *stage, const char *to, uint32_t window,
+                                   int64_t *wait_ms)
 {
     char error[TARGET_ERROR_BYTES];
     struct buffer name;
@@ -95,15 +95,15 @@ static enum endpoint_verdict give(struct stage *stage, const char *to, uint32_t 
     *parcel =
         (struct parcel){.request = {.reported = on_reported, .window = window}, .stage = stage};
     stage->is_giving = true;
-    enum endpoint_verdict verdict =
+    enum endpoint_decision decision =
         endpoints_give(&stage->endpoints, &parcel->request, buffer_slice(&name), &message, wait_ms);
-    if (verdict != ENDPOINT_SENT)
+    if (decision != ENDPOINT_SENT)
         free(parcel);
     endpoints_flush(&stage->endpoints);
     stage->is_giving = false;
-    stage->given += verdict == ENDPOINT_SENT;
+    stage->given += decision == ENDPOINT_SENT;
     buffer_fini(&name);
-    return verdict;
+    return decision;
 }
 
 static void turn_until_told(struct stage *stage)
@@ -221,7 +221,7 @@ CLAIM(too_many_endpoints_are_admitted_one_after_the_other)
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
     }
-    stage->endpoints.crowd.usual_ms = 10 * 1000; /* they are slow */
+    stage->endpoints.congestion.usual_ms = 10 * 1000; /* they are slow */
     for (int i = 0; i < 10 * ENDPOINTS_MAX; i++) {
         snprintf(to, sizeof to, "http://127.0.0.2:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_LATER);
@@ -272,19 +272,19 @@ static void report_pending(struct stage *stage, enum target_outcome outcome, boo
     endpoints->env.reported(endpoints->env.owner, tag, &report);
 }
 
-static enum endpoint_verdict load(struct stage *stage, const char *name)
+static enum endpoint_decision load(struct stage *stage, const char *name)
 {
     int64_t wait_ms;
     const struct target_message message = {
         .job = &stage->job, .setting = &stage->setting, .to = slice_of(name)};
     struct parcel *parcel = calloc(1, sizeof *parcel);
     *parcel = (struct parcel){.request.reported = on_reported, .stage = stage};
-    enum endpoint_verdict verdict =
+    enum endpoint_decision decision =
         endpoints_give(&stage->endpoints, &parcel->request, slice_of(name), &message, &wait_ms);
-    stage->given += verdict == ENDPOINT_SENT;
-    if (verdict != ENDPOINT_SENT)
+    stage->given += decision == ENDPOINT_SENT;
+    if (decision != ENDPOINT_SENT)
         free(parcel);
-    return verdict;
+    return decision;
 }
 
 CLAIM(unsent_messages_do_not_count_against_the_endpoint)

@@ -53,7 +53,7 @@ static void stage_open(struct stage *stage, uint32_t kinds)
                                      .now = stage->now};
     stage->ear.engine = engine_new(&options);
     engine_start(stage->ear.engine, 1);
-    engine_tell(stage->ear.engine, kinds);
+    engine_notify(stage->ear.engine, kinds);
 }
 
 static void stage_close(struct stage *stage)
@@ -189,7 +189,7 @@ CLAIM(only_requested_kinds_send_events)
     stage_open(&stage, job_event_bit(JOB_EVENT_DUE));
     push(&stage, 10, (struct policy){0});
     pass(&stage, 11);
-    engine_tell(stage.ear.engine, 0);
+    engine_notify(stage.ear.engine, 0);
     answer(&stage, take(&stage), QUEUE_NACK);
     pass(&stage, 11);
     assert_string_equal(stage.ear.words, "due");

@@ -98,7 +98,7 @@ static void say(struct feed_desk *desk, enum job_event_kind kind, const char *to
                               .error = slice_of("no"),
                               .count = count};
     if (feed_wants(desk, NULL) & job_event_bit(kind) && feed_admit(desk, kind, event.topic))
-        feed_tell(desk, &event);
+        feed_publish(desk, &event);
 }
 
 CLAIM(without_listeners_no_event_is_built)

@@ -329,7 +329,7 @@ static inline void examine(void)
     assert_int_equal(fsck_run(scene.dir, &scene.report), 0);
 }
 
-static inline void on_say(void *ctx, const char *text)
+static inline void on_text(void *ctx, const char *text)
 {
     (void)ctx;
     strncat(scene.said, text, sizeof scene.said - strlen(scene.said) - 1);
@@ -337,7 +337,7 @@ static inline void on_say(void *ctx, const char *text)
 
 static inline void repair(void)
 {
-    const struct fsck_options options = {.repair = true, .say = on_say};
+    const struct fsck_options options = {.repair = true, .report_step = on_text};
 
     fsck_report_fini(&scene.report);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);

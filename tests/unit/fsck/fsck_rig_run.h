@@ -228,7 +228,7 @@ static inline void end_job(const char *topic, const char *id, enum record_reason
                  .sequence = 5}});
 }
 
-static inline void tell_topic(const char *topic, const struct topic_totals *totals)
+static inline void notify_topic(const char *topic, const struct topic_totals *totals)
 {
     append_on(
         &(struct record){.kind = RECORD_TOPIC,

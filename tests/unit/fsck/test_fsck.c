@@ -298,7 +298,7 @@ CLAIM_BETWEEN(a_copy_of_a_shard_is_not_saved_twice, make_scene, remove_scene)
 {
     char command[300], into[200];
     const struct fsck_options options = {.salvage = into};
-    bool is_told = false;
+    bool is_notified = false;
 
     some_life();
     set_totals(4, 1);
@@ -308,10 +308,10 @@ CLAIM_BETWEEN(a_copy_of_a_shard_is_not_saved_twice, make_scene, remove_scene)
     snprintf(into, sizeof into, "%s-saved", scene.dir);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
     for (uint64_t i = 0; i < scene.report.finding_count; i++)
-        is_told |= scene.report.finding[i].shard == 1 &&
-                   strstr(scene.report.finding[i].text,
-                          "the files in 'shard-01' belong to shard 00 of this store");
-    assert_true(is_told);
+        is_notified |= scene.report.finding[i].shard == 1 &&
+                       strstr(scene.report.finding[i].text,
+                              "the files in 'shard-01' belong to shard 00 of this store");
+    assert_true(is_notified);
     assert_int_equal(scene.report.kept_count, 1);
     assert_string_equal(scene.report.kept[0].topic, "orders");
     assert_int_equal(scene.report.kept[0].jobs, 3);

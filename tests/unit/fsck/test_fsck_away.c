@@ -279,7 +279,8 @@ static void stop_writes(void *ctx, const char *text)
 static bool repair_with_room_for(int64_t writes, const char *text, const char *error)
 {
     struct moment moment = {.text = text, .writes = writes};
-    const struct fsck_options options = {.repair = true, .say = stop_writes, .ctx = &moment};
+    const struct fsck_options options = {
+        .repair = true, .report_step = stop_writes, .ctx = &moment};
     int result;
 
     disk.failed = 0;

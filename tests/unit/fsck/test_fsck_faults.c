@@ -147,7 +147,7 @@ static void an_end_first(void)
 
 static void a_topic_first(void)
 {
-    tell_topic("others", &(struct topic_totals){0});
+    notify_topic("others", &(struct topic_totals){0});
 }
 
 /* Writes one batch that is larger than a single read of a file. */

@@ -62,8 +62,8 @@ static void all_ends(void)
                                      .reason = RECORD_ACKED,
                                      .carried = true,
                                      .topic = slice_of("orders")}});
-    tell_topic("orders",
-               &(struct topic_totals){.pushed = 5, .acked = 1, .cancelled = 2, .expired = 1});
+    notify_topic("orders",
+                 &(struct topic_totals){.pushed = 5, .acked = 1, .cancelled = 2, .expired = 1});
 }
 
 CLAIM_BETWEEN(every_end_counts_once, make_bare, remove_scene)
@@ -82,9 +82,9 @@ static void falling_totals(void)
 
     all_ends();
     for (size_t i = 0; i < 4; i++) {
-        tell_topic("orders", &totals[i]);
-        tell_topic("orders",
-                   &(struct topic_totals){.pushed = 5, .acked = 1, .cancelled = 2, .expired = 1});
+        notify_topic("orders", &totals[i]);
+        notify_topic("orders",
+                     &(struct topic_totals){.pushed = 5, .acked = 1, .cancelled = 2, .expired = 1});
     }
 }
 
@@ -114,8 +114,8 @@ static void a_crowd(void)
         }
     for (int i = 0; i < TOPICS; i++) {
         snprintf(topic, sizeof topic, "t%d", i);
-        tell_topic(topic,
-                   &(struct topic_totals){.pushed = JOBS_OF_EACH, .acked = JOBS_OF_EACH / 3});
+        notify_topic(topic,
+                     &(struct topic_totals){.pushed = JOBS_OF_EACH, .acked = JOBS_OF_EACH / 3});
     }
     remove_topic("nobody");
 }

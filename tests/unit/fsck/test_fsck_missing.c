@@ -9,7 +9,7 @@ enum { MISSING = 6000 };
 
 static void many_more(void)
 {
-    tell_topic("orders", &(struct topic_totals){.pushed = 2 * JOBS + 1 + MISSING, .acked = 2});
+    notify_topic("orders", &(struct topic_totals){.pushed = 2 * JOBS + 1 + MISSING, .acked = 2});
 }
 
 CLAIM_BETWEEN(however_many_are_missing_the_rest_is_saved, make_scene, remove_scene)
@@ -64,7 +64,7 @@ CLAIM_BETWEEN(strangers_in_a_log_without_a_topic_are_left_to_a_backup, make_bare
 
 static void only_totals(void)
 {
-    tell_topic("orders", &(struct topic_totals){.pushed = 3, .acked = 1});
+    notify_topic("orders", &(struct topic_totals){.pushed = 3, .acked = 1});
 }
 
 CLAIM_BETWEEN(jobs_missing_of_a_log_without_any_are_ended, make_bare, remove_scene)

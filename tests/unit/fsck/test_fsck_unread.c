@@ -178,7 +178,8 @@ static void break_when_the_table_is_written(void *ctx, const char *text)
 CLAIM_BETWEEN(no_table_is_rewritten_without_previously_readable_entries, make_scene,
               remove_and_heal)
 {
-    const struct fsck_options options = {.repair = true, .say = break_when_the_table_is_written};
+    const struct fsck_options options = {.repair = true,
+                                         .report_step = break_when_the_table_is_written};
 
     remove_file("00000002.keys");
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), -EIO);

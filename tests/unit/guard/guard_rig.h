@@ -46,7 +46,7 @@ static inline struct guard *guard_rig_open(const char *text)
     return guard;
 }
 
-static inline enum guard_verdict guard_rig_judge(struct guard *guard, const char *address)
+static inline enum guard_decision guard_rig_evaluate(struct guard *guard, const char *address)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};

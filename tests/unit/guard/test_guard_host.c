@@ -23,7 +23,7 @@ static const char policy[] = "allow-host = Hooks.Example.com\n"
 
 static const struct {
     const char *host;
-    int verdict;
+    int decision;
     const char *sentence;
 } rows[] = {
     {"hooks.example.com", OK, "the name"},
@@ -127,10 +127,10 @@ CLAIM(hosts_are_classified_by_their_form)
 {
     struct guard *guard = guard_rig_open(policy);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        int verdict = (int)guard_check_host(guard, slice_of(rows[i].host));
-        if (verdict != rows[i].verdict)
+        int decision = (int)guard_check_host(guard, slice_of(rows[i].host));
+        if (decision != rows[i].decision)
             fail_msg("'%s', %s: %s", rows[i].host, rows[i].sentence,
-                     guard_verdict_name((enum guard_verdict)verdict));
+                     guard_decision_name((enum guard_decision)decision));
     }
     guard_free(guard);
 }
@@ -173,7 +173,7 @@ CLAIM(nothing_is_allowed_without_a_policy)
     assert_int_equal(guard_open("", &guard, error), 0);
     assert_false(guard_is_on(guard));
     assert_int_equal(guard_check_host(guard, slice_of("8.8.8.8")), GUARD_OFF);
-    assert_int_equal(guard_rig_judge(guard, "8.8.8.8"), GUARD_OFF);
+    assert_int_equal(guard_rig_evaluate(guard, "8.8.8.8"), GUARD_OFF);
     assert_int_equal(guard_find_keys(guard, slice_of("default"), keys), 0);
     assert_int_equal(guard_reload(guard, error), 0);
     guard_free(guard);
@@ -249,9 +249,9 @@ static uint32_t random_v4(struct random *random)
                                    : (uint32_t)random_next(random);
 }
 
-CLAIM(every_spelling_gets_the_same_verdict)
+CLAIM(every_spelling_gets_the_same_decision)
 {
-    struct random random = seed_random("every_spelling_gets_the_same_verdict");
+    struct random random = seed_random("every_spelling_gets_the_same_decision");
     struct guard *guard = guard_rig_open("allow-host = *\nallow-network = 10.1.0.0/16\n");
     for (int round = 0; round < 20000; round++) {
         uint32_t address = random_v4(&random);
@@ -262,9 +262,9 @@ CLAIM(every_spelling_gets_the_same_verdict)
             spell_mapped(&random, address, odd, sizeof odd);
         else
             spell_v4(&random, address, odd, sizeof odd);
-        enum guard_verdict verdict = guard_check_host(guard, slice_of(odd));
-        if (verdict != guard_rig_judge(guard, plain))
-            fail_msg("'%s' for %s: %s", odd, plain, guard_verdict_name(verdict));
+        enum guard_decision decision = guard_check_host(guard, slice_of(odd));
+        if (decision != guard_rig_evaluate(guard, plain))
+            fail_msg("'%s' for %s: %s", odd, plain, guard_decision_name(decision));
     }
     guard_free(guard);
 }

@@ -281,7 +281,7 @@ CLAIM(only_public_addresses_are_reached)
 {
     struct guard *guard = guard_rig_open("allow-host = *\n");
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        bool is_allowed = guard_rig_judge(guard, rows[i].address) == GUARD_ALLOWED;
+        bool is_allowed = guard_rig_evaluate(guard, rows[i].address) == GUARD_ALLOWED;
         if (is_allowed != rows[i].is_public)
             fail_msg("%s, %s: %s", rows[i].address, rows[i].sentence,
                      is_allowed ? "reached" : "refused");
@@ -368,7 +368,7 @@ CLAIM(an_address_is_judged_alike_wherever_it_is_held)
             snprintf(address, sizeof address, forms[i], a >> 24, a >> 16 & 255, a >> 8 & 255,
                      a & 255);
 #pragma GCC diagnostic pop
-            if ((guard_rig_judge(guard, address) == GUARD_ALLOWED) != is_public)
+            if ((guard_rig_evaluate(guard, address) == GUARD_ALLOWED) != is_public)
                 fail_msg("%s: %s", address, is_public ? "refused" : "reached");
         }
     }

@@ -77,7 +77,7 @@ CLAIM(networks_open_only_their_addresses)
         snprintf(policy, sizeof policy, "allow-host = *\nallow-network = %s\n",
                  openings[i].network);
         struct guard *guard = guard_rig_open(policy);
-        bool is_open = guard_rig_judge(guard, openings[i].address) == GUARD_ALLOWED;
+        bool is_open = guard_rig_evaluate(guard, openings[i].address) == GUARD_ALLOWED;
         if (is_open != openings[i].is_open)
             fail_msg("%s by %s, %s: %s", openings[i].address, openings[i].network,
                      openings[i].sentence, is_open ? "reached" : "refused");

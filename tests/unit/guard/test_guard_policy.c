@@ -403,7 +403,7 @@ CLAIM(reading_again_takes_all_of_it_or_nothing)
     assert_int_equal(guard_reload(guard, error), 0);
     assert_int_equal(guard_check_host(guard, slice_of("a.example")), GUARD_HOST_NOT_NAMED);
     assert_int_equal(guard_check_host(guard, slice_of("b.example")), GUARD_ALLOWED);
-    assert_int_equal(guard_rig_judge(guard, "10.1.2.3"), GUARD_ALLOWED);
+    assert_int_equal(guard_rig_evaluate(guard, "10.1.2.3"), GUARD_ALLOWED);
     assert_true(guard_generation(guard) > generation);
 
     unlink(path);
@@ -453,13 +453,13 @@ CLAIM(threads_may_query_during_a_reload)
     guard_free(guard);
 }
 
-CLAIM(verdicts_have_names)
+CLAIM(decisions_have_names)
 {
-    assert_string_equal(guard_verdict_name(GUARD_ALLOWED), "allowed");
-    assert_string_equal(guard_verdict_name(GUARD_OFF), "off");
-    assert_string_equal(guard_verdict_name(GUARD_HOST_NOT_NAMED), "host_not_allowed");
-    assert_string_equal(guard_verdict_name(GUARD_NETWORK_FORBIDDEN), "network_forbidden");
-    assert_string_equal(guard_verdict_name(GUARD_NOT_AN_ADDRESS), "not_an_address");
+    assert_string_equal(guard_decision_name(GUARD_ALLOWED), "allowed");
+    assert_string_equal(guard_decision_name(GUARD_OFF), "off");
+    assert_string_equal(guard_decision_name(GUARD_HOST_NOT_NAMED), "host_not_allowed");
+    assert_string_equal(guard_decision_name(GUARD_NETWORK_FORBIDDEN), "network_forbidden");
+    assert_string_equal(guard_decision_name(GUARD_NOT_AN_ADDRESS), "not_an_address");
 }
 
 CLAIMS_MAIN(NULL, NULL)

@@ -118,7 +118,7 @@ static void describe(const struct resolved *resolved, char *out, size_t bytes)
 
 static const struct {
     const char *host, *addresses;
-    enum guard_verdict verdict;
+    enum guard_decision decision;
     bool is_temporary;
     const char *says;
 } rows[] = {
@@ -153,7 +153,7 @@ static void check_row(size_t i, const struct resolved *resolved)
     describe(resolved, found, sizeof found);
     if (strcmp(found, rows[i].addresses) != 0)
         fail_msg("'%s': found '%s', not '%s'", rows[i].host, found, rows[i].addresses);
-    CASE_HOLDS(rows[i].host, resolved->verdict == rows[i].verdict);
+    CASE_HOLDS(rows[i].host, resolved->decision == rows[i].decision);
     CASE_HOLDS(rows[i].host, resolved->is_temporary == rows[i].is_temporary);
     CASE_HOLDS(rows[i].host, (resolved->count > 0) == (resolved->error[0] == 0));
     CASE_HOLDS(rows[i].host, strstr(resolved->error, rows[i].says));
@@ -184,7 +184,7 @@ static void addresses_and_rejected_hosts_cause_no_look_up(void **state)
         resolve_now(guard, hosts[i], 443, &resolved);
     assert_int_equal(guard_open(NULL, &off, error), 0);
     resolve_now(off, "public.example", 443, &resolved);
-    assert_int_equal(resolved.verdict, GUARD_OFF);
+    assert_int_equal(resolved.decision, GUARD_OFF);
     assert_non_null(strstr(resolved.error, "--deliver FILE"));
     assert_int_equal(atomic_load(&asked), 0);
     guard_free(off);
@@ -308,12 +308,12 @@ static void cached_addresses_are_checked_again(void **state)
     ask(&asker, "inner.example", 2);
     turn_until_told(&asker);
     assert_int_equal(asker.last.count, 0);
-    assert_int_equal(asker.last.verdict, GUARD_NETWORK_FORBIDDEN);
+    assert_int_equal(asker.last.decision, GUARD_NETWORK_FORBIDDEN);
     guard_rig_rewrite(path, "allow-host = other.example\n", 0600);
     assert_int_equal(guard_reload(asker.guard, error), 0);
     ask(&asker, "inner.example", 3);
     turn_until_told(&asker);
-    assert_int_equal(asker.last.verdict, GUARD_HOST_NOT_NAMED);
+    assert_int_equal(asker.last.decision, GUARD_HOST_NOT_NAMED);
     unlink(path);
     tear_down(&asker);
 }

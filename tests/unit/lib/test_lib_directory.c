@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 16, EACH = 60, PATIENCE_MS = 20000, PATH_BYTES = 64 };
+enum { THREADS = 16, EACH = 60, TIMEOUT_MS = 20000, PATH_BYTES = 64 };
 
 static char root[] = "/tmp/tarry-lib-XXXXXX";
 
@@ -437,7 +437,7 @@ CLAIM(a_close_ends_waits_and_returns_undelivered_jobs)
     int fd = tarry_fd(queue);
     struct pollfd poller = {.fd = fd, .events = POLLIN};
     assert_int_equal(tarry_submit(queue, &call, on_end, &code), TARRY_OK);
-    assert_int_equal(poll(&poller, 1, PATIENCE_MS),
+    assert_int_equal(poll(&poller, 1, TIMEOUT_MS),
                      1); /* it has its job, and no thread dispatches */
     assert_int_equal(tarry_submit(queue, &call, on_end, &code), TARRY_OK); /* waits */
     taker_start(&taker, queue, 1, -1);
@@ -536,7 +536,7 @@ CLAIM(answers_come_only_from_dispatch)
     }
     int count = 0;
     while (count < 20) {
-        assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1);
+        assert_int_equal(poll(&poller, 1, TIMEOUT_MS), 1);
         count += tarry_dispatch(queue, 0);
         assert_int_equal(atomic_load(&submitted_ends), count);
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 20000 };
+enum { TIMEOUT_MS = 20000 };
 
 /* Arguments of the last callback. */
 struct heard {
@@ -132,7 +132,7 @@ CLAIM(a_submitted_take_waits_for_its_job)
     assert_false(is_readable(fd, 20));
     rig_push(queue, "a", 40);
     while (!heard.count && turns++ < 10) { /* the wheel may need a step on the way */
-        assert_true(is_readable(fd, PATIENCE_MS));
+        assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }
     assert_in_range(turns, 1, 4);
@@ -150,7 +150,7 @@ CLAIM(a_submitted_take_ends_after_its_wait_or_an_interruption)
 
     submit_take(queue, 30, &heard);
     for (int turns = 0; !heard.count && turns < 10; turns++) {
-        assert_true(is_readable(fd, PATIENCE_MS));
+        assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }
     assert_int_equal(heard.count, 1);
@@ -180,7 +180,7 @@ CLAIM(a_descriptor_that_comes_late_has_missed_nothing)
     queue = rig_open(0);
     rig_push(queue, "a", 30);
     submit_take(queue, -1, &heard);
-    assert_true(is_readable(tarry_fd(queue), PATIENCE_MS));
+    assert_true(is_readable(tarry_fd(queue), TIMEOUT_MS));
     tarry_dispatch(queue, 0);
     assert_string_equal(heard.id, "a");
     tarry_close(queue);
@@ -202,7 +202,7 @@ CLAIM(a_push_of_another_thread_wakes_the_loop)
 
     submit_take(queue, -1, &heard);
     pthread_create(&thread, NULL, push_elsewhere, queue);
-    assert_true(is_readable(fd, PATIENCE_MS));
+    assert_true(is_readable(fd, TIMEOUT_MS));
     tarry_dispatch(queue, 0);
     assert_string_equal(heard.id, "b");
     pthread_join(thread, NULL);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOUR_MS = 3600 * 1000, PATIENCE_MS = 20000, WATCHES_MAX = 64 };
+enum { HOUR_MS = 3600 * 1000, TIMEOUT_MS = 20000, WATCHES_MAX = 64 };
 
 /* ---- the wall clock, and its watches: events that stand for the kernel's timers ---- */
 
@@ -139,7 +139,7 @@ static void *taker_run(void *ctx)
 static void wait_for_watch(void)
 {
     struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < PATIENCE_MS && !watches_on(); i++)
+    for (int i = 0; i < TIMEOUT_MS && !watches_on(); i++)
         nanosleep(&pause, NULL);
     assert_true(watches_on());
 }
@@ -225,11 +225,11 @@ CLAIM_BETWEEN(the_descriptor_reports_clock_steps_only_while_a_timed_job_waits, f
     push_at(queue, "a", wall_ms() + HOUR_MS);
     assert_int_equal(watches_on(), 1);
     set_wall_clock(HOUR_MS / 2);
-    assert_true(is_readable(fd, PATIENCE_MS));
+    assert_true(is_readable(fd, TIMEOUT_MS));
     assert_int_equal(tarry_dispatch(queue, 0), 0);
     assert_false(is_readable(fd, 0)); /* it was heard, and nothing is due */
     set_wall_clock(HOUR_MS / 2 + 1000);
-    assert_true(is_readable(fd, PATIENCE_MS));
+    assert_true(is_readable(fd, TIMEOUT_MS));
     assert_int_equal(tarry_dispatch(queue, 0), 1);
     assert_int_equal(taken, 1);
     assert_false(is_readable(fd, 0));

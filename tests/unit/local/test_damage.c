@@ -38,7 +38,7 @@ enum {
     FILES_MAX = 200,
     DAMAGES = 2000,
     DAMAGES_SHORT = 500,
-    PATIENCE_MS = 30000
+    TIMEOUT_MS = 30000
 };
 
 /* Skips the sync: the disk need not survive a power cut here. */
@@ -202,7 +202,7 @@ static struct queue_reply_to to(struct world *world)
 
 static void wait_for_answers(struct world *world)
 {
-    const int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    const int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (world->answered < world->wanted && clock_boot_us() < until_us)
         pump(world);
@@ -834,9 +834,9 @@ static bool is_any(struct loss loss)
     return loss.lost || loss.back || loss.older;
 }
 
-/* ---- verdicts ---- */
+/* ---- decisions ---- */
 
-enum verdict { CLEAN, REPAIR, RESTORE, REFUSED, VERDICTS };
+enum decision { CLEAN, REPAIR, RESTORE, REFUSED, VERDICTS };
 
 static struct {
     uint64_t count[CLASSES][KINDS][VERDICTS];
@@ -845,19 +845,19 @@ static struct {
     struct fsck_report report;
 } seen;
 
-static enum verdict verdict_of(int result)
+static enum decision decision_of(int result)
 {
     const struct fsck_report *report = &seen.report;
-    enum verdict verdict = CLEAN;
+    enum decision decision = CLEAN;
 
     if (result < 0)
         return REFUSED;
     for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++)
         if (report->finding[i].cure != FSCK_REPAIR)
-            verdict = RESTORE;
-        else if (verdict == CLEAN)
-            verdict = REPAIR;
-    return verdict;
+            decision = RESTORE;
+        else if (decision == CLEAN)
+            decision = REPAIR;
+    return decision;
 }
 
 static void tell(const struct damage *damage, const char *text, struct loss loss)
@@ -930,13 +930,13 @@ static void judge(const struct damage *damage)
     const struct fsck_options options = {.salvage = world->saved, .lot_jobs = 50};
     struct state state = {0};
     struct loss loss = {0};
-    enum verdict verdict;
+    enum decision decision;
     int result;
 
     fsck_report_fini(&seen.report);
-    verdict = verdict_of(fsck_run(world->dir, &seen.report));
+    decision = decision_of(fsck_run(world->dir, &seen.report));
     seen.damages++;
-    seen.count[damage->class][damage->kind][verdict]++;
+    seen.count[damage->class][damage->kind][decision]++;
     fsck_report_fini(&seen.report);
     result = fsck_run_with(world->dir, &options, &seen.report);
     if (result == 0) {
@@ -951,7 +951,7 @@ static void judge(const struct damage *damage)
             tell(damage, "saved", loss);
             fail_msg("wrong bodies: %d, jobs twice: %d", state.wrong, state.twice);
         }
-        if (verdict == CLEAN && is_any(loss)) {
+        if (decision == CLEAN && is_any(loss)) {
             tell(damage, "clean", loss);
             fail_msg("clean with a loss");
         }

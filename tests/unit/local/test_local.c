@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FILE_BYTES = 1 << 20, BODY_BYTES_MAX = 64 << 10, PATIENCE_MS = 30000 };
+enum { FILE_BYTES = 1 << 20, BODY_BYTES_MAX = 64 << 10, TIMEOUT_MS = 30000 };
 
 struct world {
     char dir[64];
@@ -63,7 +63,7 @@ static void open_local(struct world *world, uint64_t body_bytes_max)
 
 static bool pump_until(struct world *world, const bool *flag, uint32_t answered)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     while (!(flag && *flag) && world->answered < answered) {
         if (clock_boot_us() > until_us)
             return false;
@@ -224,7 +224,7 @@ int fsync(int fd)
 static void wait_for_upkeep(struct world *world)
 {
     struct queue_info info = {0};
-    for (int i = 0; i < PATIENCE_MS && info.bytes_on_disk < 2 * FILE_BYTES; i++) {
+    for (int i = 0; i < TIMEOUT_MS && info.bytes_on_disk < 2 * FILE_BYTES; i++) {
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
         queue_info(world->queue, &info);
         usleep(1000);
@@ -277,7 +277,7 @@ CLAIM_BETWEEN(a_log_that_breaks_in_its_upkeep_answers_everybody_and_stops, make_
 static enum queue_status push_until_accepted(struct world *world)
 {
     enum queue_status status = QUEUE_UNAVAILABLE;
-    for (int i = 0; i < PATIENCE_MS / 10 && status == QUEUE_UNAVAILABLE; i++) {
+    for (int i = 0; i < TIMEOUT_MS / 10 && status == QUEUE_UNAVAILABLE; i++) {
         status = push(world, "t", "last", 1000000, BODY_BYTES_MAX);
         usleep(10000);
     }
@@ -397,7 +397,7 @@ CLAIM_BETWEEN(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay, make_w
     clock_fake_start(inner_ms, inner_ms + 2 * hour_ms + 1000);
     open_local(world, BODY_BYTES_MAX);
     clock_fake_end();
-    assert_in_range(clock_inner_ms(), inner_ms, inner_ms + 1000 + PATIENCE_MS);
+    assert_in_range(clock_inner_ms(), inner_ms, inner_ms + 1000 + TIMEOUT_MS);
     clock_start(&clock_process, clock_wall_ms());
     close_local(world);
 }
@@ -467,8 +467,8 @@ CLAIM_BETWEEN(two_queues_of_a_process_have_two_clocks, make_world, remove_world)
     other->clock = &again;
     open_local(other, BODY_BYTES_MAX);
     assert_in_range(clock_inner_ms_of(&again), process_ms + 25 * hour_ms,
-                    process_ms + 25 * hour_ms + PATIENCE_MS);
-    assert_in_range(clock_inner_ms(), process_ms, process_ms + PATIENCE_MS);
+                    process_ms + 25 * hour_ms + TIMEOUT_MS);
+    assert_in_range(clock_inner_ms(), process_ms, process_ms + TIMEOUT_MS);
     assert_int_equal(take(world, "t"), 0);
     close_local(other);
     close_local(world);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARDS = 2, HOLD_MS = 600, PATIENCE_MS = 30000 };
+enum { SHARDS = 2, HOLD_MS = 600, TIMEOUT_MS = 30000 };
 
 struct world {
     char dir[64];
@@ -57,7 +57,7 @@ static int open_world(void **state)
 
 static void wait_for(struct world *world, const bool *flag)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (!*flag && clock_boot_us() < until_us) {
         uv_run(reactor_loop(world->reactors[0]), UV_RUN_NOWAIT);

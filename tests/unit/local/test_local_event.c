@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SHARDS = 3, LISTENER = 0, BURST = 300, PATIENCE_MS = 30000 };
+enum { SHARDS = 3, LISTENER = 0, BURST = 300, TIMEOUT_MS = 30000 };
 
 struct world {
     char dir[64];
@@ -83,7 +83,7 @@ static void turn(struct world *world)
 
 static void wait_for(struct world *world, const bool *flag)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (!*flag && clock_boot_us() < until_us)
         turn(world);
@@ -93,7 +93,7 @@ static void wait_for(struct world *world, const bool *flag)
 /* More than `before`. */
 static void wait_for_more(struct world *world, const size_t *events, size_t before)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (*events <= before && clock_boot_us() < until_us)
         turn(world);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SHARDS = 3, PATIENCE_MS = 30000, JOBS = 30 };
+enum { SHARDS = 3, TIMEOUT_MS = 30000, JOBS = 30 };
 
 struct world {
     char dir[64];
@@ -56,7 +56,7 @@ static void open_local(struct world *world)
 
 static void pump(struct world *world, const bool *flag, uint32_t answered)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     while (!(flag && *flag) && world->answered < answered) {
         assert_true(clock_boot_us() < until_us);
         for (uint32_t i = 0; i < SHARDS; i++)

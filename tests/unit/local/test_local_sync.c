@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 40, PATIENCE_MS = 30000, LARGE_BYTES = 256 << 10 };
+enum { LOOK_MS = 40, TIMEOUT_MS = 30000, LARGE_BYTES = 256 << 10 };
 
 static atomic_bool held, held_archivist, failing;
 static atomic_uint begun;
@@ -260,7 +260,7 @@ CLAIM_BETWEEN(no_change_is_answered_before_its_sync, open_world, close_world)
         atomic_store(&held, false);
         if (early != (rows[i].waits ? 0 : 1))
             fail_msg("%s: %u answers before the sync", rows[i].what, early);
-        assert_int_equal(pump(world, PATIENCE_MS, answered + 1), answered + 1);
+        assert_int_equal(pump(world, TIMEOUT_MS, answered + 1), answered + 1);
         if (world->status > QUEUE_CANCELLED)
             fail_msg("%s: refused with status %d", rows[i].what, (int)world->status);
         if (rows[i].waits && atomic_load(&begun) == before)
@@ -277,7 +277,7 @@ CLAIM_BETWEEN(undurable_jobs_are_not_reported_as_existing, open_world, close_wor
     push(world, "one", CONFLICT_KEEP);
     assert_int_equal(pump(world, LOOK_MS, 1), 0);
     atomic_store(&held, false);
-    assert_int_equal(pump(world, PATIENCE_MS, 2), 2);
+    assert_int_equal(pump(world, TIMEOUT_MS, 2), 2);
     assert_int_equal(world->status, QUEUE_EXISTED);
 }
 
@@ -288,12 +288,12 @@ CLAIM_BETWEEN(after_a_failed_sync_no_call_succeeds_and_the_server_is_notified, o
     struct world *world = *state;
     atomic_store(&failing, true);
     push(world, "one", 0);
-    assert_int_equal(pump(world, PATIENCE_MS, 1), 1);
+    assert_int_equal(pump(world, TIMEOUT_MS, 1), 1);
     assert_int_equal(world->status, QUEUE_UNAVAILABLE);
     assert_true(world->has_failed);
     atomic_store(&failing, false); /* a retry that works proves nothing */
     push(world, "two", 0);
-    assert_int_equal(pump(world, PATIENCE_MS, 2), 2);
+    assert_int_equal(pump(world, TIMEOUT_MS, 2), 2);
     assert_int_equal(world->status, QUEUE_UNAVAILABLE);
 }
 
@@ -327,9 +327,9 @@ CLAIM_BETWEEN(a_small_push_overtakes_large_ones_of_other_topics, open_world, clo
     push_body(world, "large", body, 10);
     assert_int_equal(pump(world, LOOK_MS, given), given - 1);
     push_body(world, "small", body, 10);
-    assert_int_equal(pump(world, PATIENCE_MS, given), given);
+    assert_int_equal(pump(world, TIMEOUT_MS, given), given);
     atomic_store(&held_archivist, false);
-    assert_int_equal(pump(world, PATIENCE_MS, given + 2), given + 2);
+    assert_int_equal(pump(world, TIMEOUT_MS, given + 2), given + 2);
     free(body);
 }
 
@@ -350,7 +350,7 @@ CLAIM_BETWEEN(a_slow_sync_appears_in_the_figures, open_world, close_world)
     push(world, "two", 0);
     pump(world, LOOK_MS, 1);
     atomic_store(&held, false);
-    pump(world, PATIENCE_MS, 2);
+    pump(world, TIMEOUT_MS, 2);
 
     times = (struct shard_times){0};
     local_times(world->local, 0, &times);
@@ -371,7 +371,7 @@ CLAIM_BETWEEN(the_figures_include_log_disk_and_opening, open_world, close_world)
     struct shard_figures figures;
     struct statvfs room;
     push(world, "one", 0);
-    pump(world, PATIENCE_MS, 1);
+    pump(world, TIMEOUT_MS, 1);
     local_figures(world->local, 0, &figures);
     assert_int_equal(statvfs(world->dir, &room), 0);
     assert_int_equal(figures.disk_bytes, (uint64_t)room.f_blocks * room.f_frsize);
@@ -379,7 +379,7 @@ CLAIM_BETWEEN(the_figures_include_log_disk_and_opening, open_world, close_world)
     assert_true(figures.log_files >= 1);
     assert_int_equal(figures.log_bytes, figures.log_files * (4 << 20));
     assert_true(figures.bytes_on_disk >= figures.log_bytes);
-    assert_true(figures.recovery_ms >= 0 && figures.recovery_ms < PATIENCE_MS);
+    assert_true(figures.recovery_ms >= 0 && figures.recovery_ms < TIMEOUT_MS);
     assert_int_equal(local_shards(world->local), 1);
 }
 
@@ -388,9 +388,9 @@ CLAIM_BETWEEN(body_reads_are_counted_by_their_source, open_world, close_world)
     struct world *world = *state;
     struct shard_figures figures;
     push(world, "one", 0);
-    pump(world, PATIENCE_MS, 1);
+    pump(world, TIMEOUT_MS, 1);
     queue_get(world->queue, slice_of("t"), slice_of("one"), to(world));
-    pump(world, PATIENCE_MS, 2);
+    pump(world, TIMEOUT_MS, 2);
     local_figures(world->local, 0, &figures);
     assert_int_equal(figures.reads[SHARD_READ_MEMORY], 1);
     assert_int_equal(figures.reads[SHARD_READ_PAGE_CACHE], 0);

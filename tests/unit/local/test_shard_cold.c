@@ -16,7 +16,7 @@ enum {
     FILE_BYTES = 1 << 20,
     BODY_BYTES = 16384,
     JOBS_MAX = 4000,
-    PATIENCE_MS = 30000, /* of a test on a busy machine */
+    TIMEOUT_MS = 30000, /* of a test on a busy machine */
     HELD_MS = 200,
     DUE_MS = 3600000
 };
@@ -87,10 +87,9 @@ static void open_shard(struct world *world)
         fail_msg("%s", error);
 }
 
-static bool turn_until(struct world *world, const bool *flag, uint32_t answered,
-                       int64_t patience_ms)
+static bool turn_until(struct world *world, const bool *flag, uint32_t answered, int64_t timeout_ms)
 {
-    int64_t until_us = clock_boot_us() + patience_ms * 1000;
+    int64_t until_us = clock_boot_us() + timeout_ms * 1000;
     while (!(flag && *flag) && world->answered < answered) {
         if (clock_boot_us() > until_us)
             return false;
@@ -102,7 +101,7 @@ static bool turn_until(struct world *world, const bool *flag, uint32_t answered,
 
 static void turn_until_idle(struct world *world)
 {
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     int idle = 0;
     while (idle < 10) { /* some turns one after the other */
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
@@ -116,7 +115,7 @@ static void turn_until_idle(struct world *world)
 static void close_shard(struct world *world)
 {
     shard_stop(world->shard, on_stopped, world);
-    if (!turn_until(world, &world->has_stopped, UINT32_MAX, PATIENCE_MS))
+    if (!turn_until(world, &world->has_stopped, UINT32_MAX, TIMEOUT_MS))
         fail_msg("the shard does not stop");
     shard_free(world->shard);
     reactor_free(world->reactor);
@@ -167,7 +166,7 @@ static struct queue_reply_to to(struct world *world)
 
 static enum queue_status answer(struct world *world, const char *what)
 {
-    if (!turn_until(world, NULL, world->answered + 1, PATIENCE_MS))
+    if (!turn_until(world, NULL, world->answered + 1, TIMEOUT_MS))
         fail_msg("no answer to a %s", what);
     return world->status;
 }
@@ -195,7 +194,7 @@ static bool push_is_held(struct world *world, struct slice id)
 {
     uint32_t answered = world->answered + 1;
     submit_push(world, id);
-    for (int tries = 0; tries < PATIENCE_MS / HELD_MS; tries++) {
+    for (int tries = 0; tries < TIMEOUT_MS / HELD_MS; tries++) {
         if (turn_until(world, NULL, answered, HELD_MS))
             return false;
         if (!list_is_empty(&world->shard->held))
@@ -239,7 +238,7 @@ static void let_checkpoint_go(struct world *world)
 static void turn_until_held(struct world *world)
 {
     const struct checkpoint *checkpoint = world->shard->checkpoint;
-    int64_t until_us = clock_boot_us() + (int64_t)PATIENCE_MS * 1000;
+    int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     while (checkpoint_is_busy(checkpoint) && checkpoint_phase(checkpoint) != CHECKPOINT_EVICTING) {
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
         usleep(20);

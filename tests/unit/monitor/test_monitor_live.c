@@ -255,7 +255,7 @@ static void judge(const struct judged *judged, struct buffer *out)
         .steps = {.count = judged->stepped_ms != 0,
                   .last_ms = -5000,
                   .last_at_ms = sample.inner_ms - judged->stepped_ms}};
-    monitor_status_judge(&status, &input);
+    monitor_status_evaluate(&status, &input);
     buffer_clear(out);
     monitor_status_write(out, &status);
     buffer_append_byte(out, '\0');
@@ -300,7 +300,7 @@ CLAIM(each_party_of_background_work_is_reported)
     input.troubles_ms[TROUBLE_INTAKE][1] = 12000;
     input.troubles_ms[TROUBLE_DATABASE_UPKEEP][2] = 11000;
     buffer_clear(&text);
-    monitor_status_judge(&status, &input);
+    monitor_status_evaluate(&status, &input);
     monitor_status_write(&text, &status);
     buffer_append_byte(&text, '\0');
     assert_int_equal(client_count_of(text.at, "\"code\""), 5);

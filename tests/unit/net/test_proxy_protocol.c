@@ -63,7 +63,7 @@ CLAIM(returns_the_client_address)
         CASE_HOLDS(sentence, proxy_protocol_read(slice_make(more, good[i].len + 5), &peer, &used) ==
                                  PROXY_PROTOCOL_WHOLE);
         CASE_HOLDS(sentence, used == good[i].len);
-        CASE_HOLDS(sentence, peer.is_told && (peer.kind == PEER_UNKNOWN) == !good[i].peer[0]);
+        CASE_HOLDS(sentence, peer.is_notified && (peer.kind == PEER_UNKNOWN) == !good[i].peer[0]);
         peer_emit(&peer, text);
         CASE_HOLDS(sentence, strcmp(text, good[i].peer) == 0);
     }

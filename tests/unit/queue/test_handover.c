@@ -180,7 +180,7 @@ static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 static const struct queue_reply_to to = {.done = on_done};
 
-static void begin(int64_t patience_ms)
+static void begin(int64_t timeout_ms)
 {
     for (int i = 0; i < 2; i++)
         fakes[i] = (struct fake){.queue.ops = &ops, .name = i == FROM ? 'f' : 'i'};
@@ -188,15 +188,15 @@ static void begin(int64_t patience_ms)
                                                        .is_sealed = is_sealed,
                                                        .part_of_lease = part_of_lease,
                                                        .refuse = refuse,
-                                                       .patience_ms = patience_ms});
+                                                       .timeout_ms = timeout_ms});
     assert_non_null(handover);
     replies = 0;
     asked[0] = 0;
 }
 
-static void begin_two(int64_t patience_ms)
+static void begin_two(int64_t timeout_ms)
 {
-    begin(patience_ms);
+    begin(timeout_ms);
     assert_true(handover_begin(handover, &fakes[INTO].queue));
     fakes[FROM].is_sealed = true;
 }

@@ -21,7 +21,7 @@ struct rig {
     struct redis_tally tally;
     struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     uv_timer_t tick;
-    int64_t patience_ms;
+    int64_t timeout_ms;
     uint32_t wait_replicas;
     char server[9], tag[REDIS_TAG_BYTES];
     /* its reports */
@@ -67,7 +67,7 @@ static inline void rig_on_tick(uv_timer_t *tick)
     (void)tick;
 }
 
-/* The rest of the rig may be set before: patience, server, tag, wait_replicas. */
+/* The rest of the rig may be set before: timeout, server, tag, wait_replicas. */
 static inline void rig_start(struct rig *rig, const char *url)
 {
     char error[256] = "";
@@ -86,7 +86,7 @@ static inline void rig_start(struct rig *rig, const char *url)
         .url = &rig->url,
         .shards = 1,
         .wait_replicas = rig->wait_replicas,
-        .patience_ms = rig->patience_ms ? rig->patience_ms : 10000,
+        .timeout_ms = rig->timeout_ms ? rig->timeout_ms : 10000,
         .figures = &rig->figures,
         .tally = &rig->tally,
         .script_us = rig->script_us,

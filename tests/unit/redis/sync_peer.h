@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 20000, TEST_S = 600, MIB = 1 << 20 };
+enum { TIMEOUT_MS = 20000, TEST_S = 600, MIB = 1 << 20 };
 
 static struct redis_server *server;
 
@@ -84,7 +84,7 @@ static inline void talk_connect(struct connection *connection, const char *host,
 
 static inline void talk_connect_server(struct connection *connection)
 {
-    talk_connect(connection, "127.0.0.1", server->port, PATIENCE_MS);
+    talk_connect(connection, "127.0.0.1", server->port, TIMEOUT_MS);
 }
 
 #define SYNC_CONNECTION_UNTIL(TALK, CONDITION)                                                     \

@@ -33,38 +33,38 @@ CLAIM(errors_follow_the_table)
 {
     static const struct {
         const char *sentence, *error;
-        enum redis_verdict verdict;
+        enum redis_decision decision;
     } rows[] = {
-        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", REDIS_VERDICT_GREET},
-        {"functions flushed", "ERR Function not found", REDIS_VERDICT_GREET},
-        {"clock set back", "CLOCK it went back", REDIS_VERDICT_CLOCK},
+        {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", REDIS_DECISION_GREET},
+        {"functions flushed", "ERR Function not found", REDIS_DECISION_GREET},
+        {"clock set back", "CLOCK it went back", REDIS_DECISION_CLOCK},
         {"the layout is newer", "VERSION the jobs were stored by a newer tarry",
-         REDIS_VERDICT_REFUSED},
+         REDIS_DECISION_REFUSED},
         {"all was flushed", "GONE the core of this shard is not there, Redis lost its data",
-         REDIS_VERDICT_GONE},
-        {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", REDIS_VERDICT_MOVED},
-        {"slot is moving", "ASK 3999 127.0.0.1:6381", REDIS_VERDICT_AGAIN},
+         REDIS_DECISION_GONE},
+        {"slot is elsewhere", "MOVED 3999 127.0.0.1:6381", REDIS_DECISION_MOVED},
+        {"slot is moving", "ASK 3999 127.0.0.1:6381", REDIS_DECISION_AGAIN},
         {"half of it has moved", "TRYAGAIN Multiple keys request during rehashing of slot",
-         REDIS_VERDICT_AGAIN},
+         REDIS_DECISION_AGAIN},
         {"found by the script",
          "ERR Script attempted to access a non local key in a cluster node script: x, on y",
-         REDIS_VERDICT_AGAIN},
-        {"a long script", "BUSY Redis is busy running a script.", REDIS_VERDICT_AGAIN},
+         REDIS_DECISION_AGAIN},
+        {"a long script", "BUSY Redis is busy running a script.", REDIS_DECISION_AGAIN},
         {"not the stream error of that name", "BUSYGROUP Consumer Group name already exists",
-         REDIS_VERDICT_REFUSED},
+         REDIS_DECISION_REFUSED},
         {"demoted", "READONLY You can't write against a read only replica.",
-         REDIS_VERDICT_ELSEWHERE},
+         REDIS_DECISION_ELSEWHERE},
         {"memory", "OOM command not allowed when used memory > 'maxmemory'.",
-         REDIS_VERDICT_NO_SPACE},
+         REDIS_DECISION_NO_SPACE},
         {"disk", "MISCONF Errors writing to the AOF file: No space left on device",
-         REDIS_VERDICT_NO_SPACE},
+         REDIS_DECISION_NO_SPACE},
         {"too few replicas", "NOREPLICAS Not enough good replicas to write.",
-         REDIS_VERDICT_REFUSED},
+         REDIS_DECISION_REFUSED},
         {"a fault of ours", "ERR user_script:1: Script attempted to access nonexistent variable",
-         REDIS_VERDICT_REFUSED},
+         REDIS_DECISION_REFUSED},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        CASE_HOLDS(rows[i].sentence, redis_error_judge(rows[i].error) == rows[i].verdict);
+        CASE_HOLDS(rows[i].sentence, redis_error_classify(rows[i].error) == rows[i].decision);
 }
 
 CLAIM(moved_names_the_node)

@@ -147,7 +147,7 @@ CLAIM(a_slot_that_moves_under_calls_takes_them_along)
     assert_true(rig.figures.redirects >= 3);
     assert_int_equal(redis_cluster_master(cluster, slot)->port, from->port);
     rig_run_ms(&rig, 50);
-    struct rig other = {.server = "fedcba98"}; /* news come from where the slot is now */
+    struct rig other = {.server = "fedcba98"}; /* notifications come from where the slot is now */
     memcpy(other.tag, rig.tag, sizeof other.tag);
     rig_start(&other, url_of(cluster, 2).text);
     assert_int_equal(rig_end_of(&other, rig_push(&other, "u", "now", 0), 5), REDIS_CALL_OK);
@@ -189,7 +189,7 @@ CLAIM(a_master_that_is_killed_is_replaced_without_a_loss_or_a_jump)
     _Atomic int64_t *clock = fake_clock_open(path);
     atomic_store(&clock[1], (int64_t)AHEAD_MS * 1000);
     struct redis_cluster *cluster = redis_cluster_new(3, 2, TARRY_FAKE_TIME_LIBRARY);
-    struct rig rig = {.wait_replicas = 1, .patience_ms = 14000};
+    struct rig rig = {.wait_replicas = 1, .timeout_ms = 14000};
     start(&rig, cluster);
     uint16_t slot = redis_slot_of(slice_of(rig.tag));
     struct stream *stream = stream_new(&rig);

@@ -85,7 +85,7 @@ CLAIM(takes_big_replies)
 CLAIM(speaks_through_a_unix_socket)
 {
     struct connection connection = {0};
-    talk_connect(&connection, server->path, 0, PATIENCE_MS);
+    talk_connect(&connection, server->path, 0, TIMEOUT_MS);
     redis_command_words(talk_out(&connection), "ECHO", "through the path", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies == 1)
     assert_string_equal(connection.last, "through the path");
@@ -96,7 +96,7 @@ CLAIM(speaks_through_a_unix_socket)
 CLAIM(a_name_is_resolved)
 {
     struct connection connection = {0};
-    talk_connect(&connection, "localhost", server->port, PATIENCE_MS);
+    talk_connect(&connection, "localhost", server->port, TIMEOUT_MS);
     redis_command_words(talk_out(&connection), "ECHO", "by name", NULL);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies == 1 || connection.downs)
     assert_string_equal(connection.last, "by name");

@@ -57,7 +57,7 @@ CLAIM(the_last_reply_arrives_although_writing_fails)
     struct connection connection = {.on_up = accept_peer};
     uint16_t port;
     int fd = connection.peer = talk_listen(5, &port);
-    talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
+    talk_connect(&connection, "127.0.0.1", port, TIMEOUT_MS);
     SYNC_CONNECTION_UNTIL(&connection, connection.ups)
     talk_echo(&connection, 1);
     (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);
@@ -82,7 +82,7 @@ CLAIM(a_peer_that_is_not_redis_is_reported)
     struct connection connection = {.on_up = answer_as_http};
     uint16_t port;
     connection.peer = talk_listen(5, &port);
-    talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
+    talk_connect(&connection, "127.0.0.1", port, TIMEOUT_MS);
     talk_expect_down(&connection, "no replies can be read from '127.0.0.1:", "\"H\"");
     assert_int_equal(connection.replies, 1);
     close(connection.peer);
@@ -145,7 +145,7 @@ static void may_go_when_nobody_answers(void)
 {
     struct connection connection = {.on_down = free_it};
 
-    talk_connect(&connection, "/nowhere", 0, PATIENCE_MS);
+    talk_connect(&connection, "/nowhere", 0, TIMEOUT_MS);
     SYNC_CONNECTION_UNTIL(&connection, connection.downs)
     talk_finish(&connection);
     assert_int_equal(connection.downs, 1);
@@ -181,7 +181,7 @@ static void dial_again(struct connection *connection)
         return;
     struct redis_endpoint endpoint = {.port = server->port};
     strcpy(endpoint.host, "127.0.0.1");
-    connection->connection = redis_connection_new(connection->reactor, &endpoint, NULL, PATIENCE_MS,
+    connection->connection = redis_connection_new(connection->reactor, &endpoint, NULL, TIMEOUT_MS,
                                                   &talk_events, connection);
     redis_command_words(talk_out(connection), "QUIT", NULL);
 }

@@ -9,7 +9,7 @@ CLAIM(a_refused_connection_is_reported)
     char begins[64];
     int fd = talk_listen(-1, &port); /* bound, without a listener */
     snprintf(begins, sizeof begins, "no connection to '127.0.0.1:%u'", port);
-    talk_connect(&connection, "127.0.0.1", port, PATIENCE_MS);
+    talk_connect(&connection, "127.0.0.1", port, TIMEOUT_MS);
     redis_command_words(talk_out(&connection), "PING", NULL);
     talk_expect_down(&connection, begins, "refused");
     assert_int_equal(connection.ups, 0);
@@ -27,10 +27,10 @@ CLAIM(a_missing_socket_is_reported)
 {
     struct connection connection = {0}, longer = {0};
     char path[200] = "/";
-    talk_connect(&connection, "/nowhere/socket", 0, PATIENCE_MS);
+    talk_connect(&connection, "/nowhere/socket", 0, TIMEOUT_MS);
     talk_expect_down(&connection, "no connection to '/nowhere/socket'", "no such file");
     memset(path + 1, 'x', 150);
-    talk_connect(&longer, path, 0, PATIENCE_MS);
+    talk_connect(&longer, path, 0, TIMEOUT_MS);
     talk_expect_down(&longer, "no connection to '/xxx", "at most 107 bytes");
 }
 
@@ -62,7 +62,7 @@ CLAIM(may_go_before_it_is_connected)
     for (size_t i = 0; i < COUNT_OF(hosts); i++)
         for (int turns = 0; turns < 2; turns++) {
             struct connection connection = {0};
-            talk_connect(&connection, hosts[i], server->port, PATIENCE_MS);
+            talk_connect(&connection, hosts[i], server->port, TIMEOUT_MS);
             redis_command_words(talk_out(&connection), "PING", NULL);
             for (int turn = 0; turn < turns; turn++)
                 (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);

@@ -124,7 +124,7 @@ static void until_replica_has(struct rig *rig, struct redis_server *replica, con
 CLAIM(it_follows_the_masters_that_sentinel_names)
 {
     struct trio trio;
-    struct rig rig = {.patience_ms = 14000};
+    struct rig rig = {.timeout_ms = 14000};
     trio_start(&trio);
     start(&rig, &trio);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "first", 60000), 5), REDIS_CALL_OK);
@@ -149,7 +149,7 @@ CLAIM(it_follows_the_masters_that_sentinel_names)
 CLAIM(a_master_unknown_to_all_sentinels_is_unreachable)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 500};
+    struct rig rig = {.timeout_ms = 500};
     char config[32], url[200];
     struct redis_server *ignorant = sentinel_new(config);
     snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%u/jobs?sentinel-password=sesame",

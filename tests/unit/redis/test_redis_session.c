@@ -1,4 +1,4 @@
-/* A session against a real server: calls, what waits for replicas, news of other servers. */
+/* A session against a real server: calls, what waits for replicas, notifications of other servers. */
 #include "session_scene.h"
 #include "unit/claim.h"
 
@@ -99,7 +99,7 @@ CLAIM(stopping_ends_calls_in_flight_and_waiting_ones)
 CLAIM(a_change_on_too_few_replicas_is_not_confirmed)
 {
     struct redis_server *server = redis_server_new(NULL), *replica = redis_server_new(NULL);
-    struct rig rig = {.wait_replicas = 1, .patience_ms = 2000};
+    struct rig rig = {.wait_replicas = 1, .timeout_ms = 2000};
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 1000), 5), REDIS_CALL_UNAVAILABLE);
     assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
@@ -129,7 +129,7 @@ CLAIM(a_change_on_too_few_replicas_is_not_confirmed)
 CLAIM(a_repeated_change_also_waits_for_its_replicas)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.wait_replicas = 1, .patience_ms = 4000};
+    struct rig rig = {.wait_replicas = 1, .timeout_ms = 4000};
     scene_start(&rig, server);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);
     rig_run_ms(&rig, 200);
@@ -144,7 +144,7 @@ CLAIM(a_repeated_change_also_waits_for_its_replicas)
     redis_server_free(server);
 }
 
-/* ---- news ---- */
+/* ---- notifications ---- */
 
 CLAIM(messages_of_other_servers_are_reported)
 {
@@ -177,7 +177,7 @@ CLAIM(a_lost_subscription_is_renewed_and_reports_missed_messages)
     redis_server_do(server, "CLIENT KILL TYPE pubsub");
     assert_true(RIG_UNTIL(&rig, 5, rig.ups == ups + 1));
     assert_int_equal(rig.downs, 0);
-    assert_true(rig.session->news.is_subscribed);
+    assert_true(rig.session->notifications.is_subscribed);
     rig_stop(&rig);
     redis_server_free(server);
 }
@@ -193,7 +193,7 @@ static bool count_turn(void *ctx)
 CLAIM(idle_it_wakes_for_nothing)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 500};
+    struct rig rig = {.timeout_ms = 500};
     int turns = 0;
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 60000), 5), REDIS_CALL_OK);

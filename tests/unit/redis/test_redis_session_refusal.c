@@ -24,7 +24,7 @@ CLAIM(a_wrong_password_is_logged_once_and_retried)
     static const char *const words[] = {"--requirepass", "secret", NULL};
     struct redis_server *server = redis_server_new(&(struct redis_server_options){.words = words});
     char url[80], path[] = "/tmp/tarry-link-log-XXXXXX";
-    struct rig rig = {.patience_ms = 3000};
+    struct rig rig = {.timeout_ms = 3000};
     close(mkstemp(path));
     assert_true(log_open(path, LOG_INFO, false));
     snprintf(url, sizeof url, "redis://:other@127.0.0.1:%u", (unsigned)server->port);
@@ -142,7 +142,7 @@ CLAIM(a_replica_is_not_accepted_as_master)
 CLAIM(a_queue_of_other_shards_is_refused)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 300};
+    struct rig rig = {.timeout_ms = 300};
     char core[86] = {[0] = 1, [6] = 8, [69] = 16}; /* layout, shards, length of the lease key */
     redisReply *reply = redis_server_ask(server, "SET {tarry:0}:core %b", core, sizeof core);
     freeReplyObject(reply);

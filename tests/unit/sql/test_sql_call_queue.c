@@ -5,7 +5,7 @@
 #include "unit/cases.h"
 #include "unit/claim.h"
 
-enum { PATIENCE_MS = 60000, REPLIES_MAX = 16 };
+enum { TIMEOUT_MS = 60000, REPLIES_MAX = 16 };
 
 static struct {
     uint64_t tag;
@@ -24,7 +24,7 @@ static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
 static void start(struct sql_call_queue *queue, struct list *turn)
 {
     reply_count = 0;
-    sql_call_queue_init(queue, PATIENCE_MS);
+    sql_call_queue_init(queue, TIMEOUT_MS);
     list_init(turn);
 }
 
@@ -151,13 +151,13 @@ CLAIM(a_call_on_locked_rows_waits_and_others_overtake_it)
     end(&queue, &turn);
 }
 
-CLAIM(a_retry_ends_with_the_patience)
+CLAIM(a_retry_ends_with_the_timeout)
 {
     struct sql_call_queue queue;
     struct list turn;
     start(&queue, &turn);
     struct sql_call *call = add_push(&queue, 1);
-    call->since_ms -= PATIENCE_MS;
+    call->since_ms -= TIMEOUT_MS;
     assert_false(sql_call_queue_retry(&queue, call));
     end(&queue, &turn);
 }
@@ -170,8 +170,8 @@ CLAIM(late_commands_are_refused_once_and_the_servers_own_have_time)
     struct sql_call *late = add_push(&queue, 1);
     struct sql_call *own = sql_call_queue_add_own(&queue, SQL_CALL_UPKEEP);
     add_push(&queue, 2);
-    late->since_ms -= PATIENCE_MS;
-    own->since_ms -= PATIENCE_MS;
+    late->since_ms -= TIMEOUT_MS;
+    own->since_ms -= TIMEOUT_MS;
     sql_call_queue_refuse_late(&queue, &queue.waiting);
     assert_int_equal(reply_count, 0); /* never inside a call */
     sql_call_queue_reply(&queue);

@@ -18,7 +18,7 @@ static int64_t hold_of_b(enum command_kind kind, const char *other)
 {
     struct sql_context context = {0};
     struct sql_hints hints = {.context = &context};
-    struct sql_sight sights[] = {
+    struct sql_observation observations[] = {
         {.topic = slice_of("a"), .next_ms = INT64_MAX, .seen_ms = NOW_MS},
         {.topic = slice_of("b"), .next_ms = NOW_MS - 5, .seen_ms = NOW_MS},
     };
@@ -32,10 +32,10 @@ static int64_t hold_of_b(enum command_kind kind, const char *other)
     list_add_last(&calls, &first.list);
     list_add_last(&calls, &second.list);
     for (size_t i = 0; i < 2; i++)
-        assert_true(sql_sights_add(&first.sights, sights[i]));
-    sql_hints_believe_look(&hints, &first, &calls);
+        assert_true(sql_observations_add(&first.observations, observations[i]));
+    sql_hints_apply_look(&hints, &first, &calls);
     int64_t hold_ms = sql_topics_find(&context.topics, slice_of("b"))->hold_ms;
-    sql_sights_fini(&first.sights);
+    sql_observations_fini(&first.observations);
     sql_topics_free(&context.topics);
     sql_topic_plan_fini(&context.plan);
     return hold_ms;

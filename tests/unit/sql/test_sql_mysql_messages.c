@@ -38,9 +38,9 @@ static void tell(size_t count)
     sql_effects_clear(&context.effects);
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(id, sizeof id, "%0100zu", i);
-        sql_effects_tell(&context.effects, &(struct job_event){.kind = JOB_EVENT_PUSHED,
-                                                               .topic = slice_of("a'\\b"),
-                                                               .id = slice_of(id)});
+        sql_effects_publish(&context.effects, &(struct job_event){.kind = JOB_EVENT_PUSHED,
+                                                                  .topic = slice_of("a'\\b"),
+                                                                  .id = slice_of(id)});
     }
 }
 

@@ -193,16 +193,16 @@ CLAIM_BETWEEN(a_commit_reports_whether_its_path_leads_to_its_file, make_home, re
 
         snprintf(section, sizeof section, "%s%s", home, sections[i]);
         commit_one(wal);
-        assert_false(wal_is_astray(wal));
+        assert_false(wal_is_moved(wal));
         assert_int_equal(rename(section, aside), 0);
-        assert_false(wal_is_astray(wal)); /* not checked yet */
+        assert_false(wal_is_moved(wal)); /* not checked yet */
         commit_one(wal);
-        assert_true(wal_is_astray(wal));
+        assert_true(wal_is_moved(wal));
         assert_false(wal_look(wal));
         assert_int_equal(rename(aside, section), 0);
-        assert_true(wal_is_astray(wal));
+        assert_true(wal_is_moved(wal));
         assert_true(wal_look(wal));
-        assert_false(wal_is_astray(wal));
+        assert_false(wal_is_moved(wal));
     }
     wal_close(wal);
     wal_close(open_log());
@@ -219,7 +219,7 @@ CLAIM_BETWEEN(a_copy_in_its_place_is_another_file, make_home, remove_home)
     snprintf(command, sizeof command, "cp -a '%s' '%s' && mv '%s' '%s'", file, aside, aside, file);
     assert_int_equal(system(command), 0);
     commit_one(wal);
-    assert_true(wal_is_astray(wal));
+    assert_true(wal_is_moved(wal));
     wal_close(wal);
 }
 

@@ -15,7 +15,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-enum { REPORTS_MAX = 4096, PATIENCE_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 500 };
+enum { REPORTS_MAX = 4096, RUN_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 500 };
 
 struct rig {
     struct reactor *reactor;
@@ -29,7 +29,7 @@ struct rig {
     size_t target_count;
     int awaited, closings;
     bool in_send;
-    uv_timer_t patience;
+    uv_timer_t timeout;
     int64_t sent_ms;
     struct told {
         int times;
@@ -53,7 +53,7 @@ static void on_report(void *owner, uint64_t tag, const struct target_report *rep
         reactor_stop(rig->reactor);
 }
 
-static void on_patience(uv_timer_t *timer)
+static void on_timeout(uv_timer_t *timer)
 {
     (void)timer;
     fail_msg("a report is missing");
@@ -78,7 +78,7 @@ static void open_rig(struct rig *rig, const char *rules)
                             .body = slice_of("{\"total\":12}"),
                             .attempt = 3,
                             .due_ms = 1795000000123};
-    uv_timer_init(reactor_loop(rig->reactor), &rig->patience);
+    uv_timer_init(reactor_loop(rig->reactor), &rig->timeout);
 }
 
 static struct target *open_target(struct rig *rig, const char *scheme, uint16_t port)
@@ -113,9 +113,9 @@ static void send_path(struct rig *rig, struct target *target, uint64_t tag, uint
 /* Runs until all reports (and closings) are there. */
 static void run(struct rig *rig)
 {
-    uv_timer_start(&rig->patience, on_patience, PATIENCE_MS, 0);
+    uv_timer_start(&rig->timeout, on_timeout, RUN_MS, 0);
     (void)uv_run(reactor_loop(rig->reactor), UV_RUN_DEFAULT);
-    uv_timer_stop(&rig->patience);
+    uv_timer_stop(&rig->timeout);
 }
 
 static void begin_time(struct rig *rig)
@@ -138,7 +138,7 @@ static void close_rig(struct rig *rig)
     assert_int_equal(rig->closings, (int)rig->target_count);
     if (rig->target_count > 0)
         run(rig);
-    uv_close((uv_handle_t *)&rig->patience, NULL);
+    uv_close((uv_handle_t *)&rig->timeout, NULL);
     resolver_free(rig->resolver);
     reactor_free(rig->reactor);
     guard_free(rig->guard);

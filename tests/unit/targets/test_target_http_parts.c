@@ -46,7 +46,7 @@ CLAIM(the_status_decides)
         CASE_HOLDS(sentence, answer.status == 0);
         (void)target_answer_add_line(&answer, slice_of(answers[i].status_line), now_ms);
         (void)target_answer_add_line(&answer, slice_of(answers[i].header), now_ms);
-        target_answer_judge(&answer, dead_on, COUNT_OF(dead_on), &report);
+        target_answer_evaluate(&answer, dead_on, COUNT_OF(dead_on), &report);
         CASE_HOLDS(sentence, report.outcome == answers[i].outcome);
         CASE_HOLDS(sentence, report.is_ailing == answers[i].is_ailing);
         CASE_HOLDS(sentence, report.is_limited == (report.code == 429));
@@ -66,7 +66,7 @@ CLAIM(a_trailer_is_ignored)
     struct target_report report;
     for (size_t i = 0; i < COUNT_OF(lines); i++)
         assert_true(target_answer_add_line(&answer, slice_of(lines[i]), now_ms));
-    target_answer_judge(&answer, NULL, 0, &report);
+    target_answer_evaluate(&answer, NULL, 0, &report);
     assert_int_equal(report.code, 503);
     assert_int_equal(report.outcome, TARGET_FAILED);
     assert_int_equal(report.retry_after_ms, -1);

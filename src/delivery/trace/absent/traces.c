@@ -65,10 +65,10 @@ void trace_span_set_place(struct trace_span *span, struct slice place)
     abort();
 }
 
-void tracer_stop(struct tracer *tracer, int64_t patience_ms)
+void tracer_stop(struct tracer *tracer, int64_t timeout_ms)
 {
     (void)tracer;
-    (void)patience_ms;
+    (void)timeout_ms;
     abort();
 }
 

@@ -73,11 +73,11 @@ void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page)
 
 const struct metric_table delivery_metrics, delivery_dead_metrics;
 
-void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
+void delivery_stop(struct delivery *delivery, int64_t timeout_ms, void (*stopped)(void *ctx),
                    void *ctx)
 {
     (void)delivery;
-    (void)patience_ms;
+    (void)timeout_ms;
     stopped(ctx);
 }
 

@@ -9,7 +9,7 @@ if kept then return repeated(kept) end
 if core_flags >= LAYOUT.HELD then
     if not expected and new then
         LAYOUT.hold(new)
-        tell('c' .. server_of(ticket) .. text_of(new))
+        notify('c' .. server_of(ticket) .. text_of(new))
     elseif not expected then
         local names = call('ZRANGE', TOPICS, '0', '-1')
         for i = 1, #names do

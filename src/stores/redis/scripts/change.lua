@@ -9,7 +9,7 @@ if kept then return repeated(kept) end
 wants_aware(ticket)
 local t, on_its_way = topic_find(name), page_under_way()
 
-local function said(status, j)
+local function answer_of(status, j)
     return pack('>BBI6', status, shown_state(j), j.due)
 end
 
@@ -35,8 +35,8 @@ local function move(j, verb, when, ms, priority)
     j.state = DELAYED
     hang(t, j)
     try_write(t, j)
-    if feed.heard then feed.tell(verb == RUN and feed.RUN or feed.RESCHEDULED, name, j.id, j.attempt, j.due) end
-    return said(OK, j)
+    if feed.heard then feed.publish(verb == RUN and feed.RUN or feed.RESCHEDULED, name, j.id, j.attempt, j.due) end
+    return answer_of(OK, j)
 end
 
 -- The next extend reports this to the holder, and the end of the lease cancels the job.
@@ -45,7 +45,7 @@ local function request(j)
         j.requested = true
         try_write(t, j)
     end
-    return said(IS_REQUESTED, j)
+    return answer_of(IS_REQUESTED, j)
 end
 
 local function change(id, verb, when, has_priority, priority, ms)
@@ -53,25 +53,25 @@ local function change(id, verb, when, has_priority, priority, ms)
     local j = t and job_find(t, id)
     if not j then return pack('>BBI6', NOT_FOUND, 0, 0) end
     if verb == CANCEL_DEAD then -- `ms` is the delivery it died with
-        if j.state ~= DEAD or j.delivery ~= ms then return said(CONFLICT, j) end
+        if j.state ~= DEAD or j.delivery ~= ms then return answer_of(CONFLICT, j) end
         verb = CANCEL
     end
     if verb == CANCEL_WAITING then -- `ms` is its last delivery
-        if j.state == DEAD or j.state == LEASED_STATE or j.delivery ~= ms then return said(CONFLICT, j) end
+        if j.state == DEAD or j.state == LEASED_STATE or j.delivery ~= ms then return answer_of(CONFLICT, j) end
         verb = CANCEL
     end
     if verb == REQUEST and j.state == LEASED_STATE then return request(j) end
     if verb == REQUEST then verb = CANCEL end
-    if j.state == LEASED_STATE then return said(IS_LEASED, j) end
+    if j.state == LEASED_STATE then return answer_of(IS_LEASED, j) end
     if verb == CANCEL then
-        local answer = said(CANCELLED, j)
+        local answer = answer_of(CANCELLED, j)
         unhang(t, j)
         finish(t, j, 'cancelled')
-        if feed.heard then feed.tell(feed.CANCELLED, name, j.id, j.attempt, j.due) end
+        if feed.heard then feed.publish(feed.CANCELLED, name, j.id, j.attempt, j.due) end
         return answer
     end
-    if j.state == DEAD then return said(IS_DEAD, j) end
-    if verb == RUN and shown_state(j) == READY then return said(OK, j) end
+    if j.state == DEAD then return answer_of(IS_DEAD, j) end
+    if verb == RUN and shown_state(j) == READY then return answer_of(OK, j) end
     return move(j, verb, when, ms, verb == RESCHEDULE and has_priority == 1 and priority)
 end
 

@@ -128,7 +128,7 @@ local function settings_set(t, wanted)
         lower(t, EXTENDED)
     end
     topic_rules.settings_put(t, sub(wanted, 4 + extension_bytes))
-    settings_tell(NOBODY, t.name)
+    settings_notify(NOBODY, t.name)
 end
 
 -- Settings and pause as other shards have them: what was seen here before, and what is wanted. Nothing is done where it has changed since.
@@ -147,7 +147,7 @@ local function check_settings()
         t.is_lost, t.is_counted = false, true
     end
     settings_set(t, wanted)
-    if sub(wanted, 1, 1) == '0' and t.f[AT.ready] > 0 then tell('r' .. NOBODY .. step.name) end
+    if sub(wanted, 1, 1) == '0' and t.f[AT.ready] > 0 then notify('r' .. NOBODY .. step.name) end
     return ''
 end
 

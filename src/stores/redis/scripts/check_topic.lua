@@ -16,13 +16,13 @@ local function check_whole()
     local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + 1) or ''
     if kept ~= '' and not topic_rules.settings_are_whole(kept) and find(t.name, '', 'the settings are unreadable', 'dropped') then
         t.is_changed = true
-        settings_tell(NOBODY, t.name)
+        settings_notify(NOBODY, t.name)
     end
     local extension = call('STRLEN', t.extension)
     if extension > 0 and not has(t, EXTENDED) and find(t.name, '', 'the settings have an extension, but the topic lacks the flag', 'flag set') then raise(t, EXTENDED) end
     if extension > EXTENSION_BYTES_MAX and find(t.name, '', 'the extension of the settings is too long', 'dropped') then
         call('DEL', t.extension)
-        settings_tell(NOBODY, t.name)
+        settings_notify(NOBODY, t.name)
     end
     return ''
 end
@@ -125,7 +125,7 @@ local function retrying_of(page)
     return found
 end
 
-local function judge_split(found)
+local function check_split_figure(found)
     local kept = figures_of({'delayed', 'retrying'})
     if kept.retrying == found then return end
     if find(t.name, '', format('counts %d retrying, but there are %d', kept.retrying, found), 'counted again') then
@@ -134,7 +134,7 @@ local function judge_split(found)
     end
 end
 
-local function judge_dead_bytes(found)
+local function check_dead_bytes(found)
     local kept = figures_of({'dead_bytes'}).dead_bytes
     if kept ~= found and find(t.name, '', format('counts %d bytes of dead jobs, but there are %d', kept, found), 'counted again') then
         figure_put('dead_bytes', found)
@@ -156,7 +156,7 @@ local function walk_through(w)
 
     local is_still = walk.steps == 1 or signature() == walk.signature
     if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == figures_of({w.figure})[w.figure]) then
-        w.judge(walk.found)
+        w.check(walk.found)
     elseif walk.walks < WALKS_MAX then
         return cmsgpack.pack({walks = walk.walks, before = is_still and walk.found or nil})
     else
@@ -166,12 +166,12 @@ local function walk_through(w)
 end
 
 local function check_split()
-    return walk_through({key = t.tries, command = 'HSCAN', found_in = retrying_of, figure = 'retrying', judge = judge_split,
+    return walk_through({key = t.tries, command = 'HSCAN', found_in = retrying_of, figure = 'retrying', check = check_split_figure,
                          what = 'the split of delayed and retrying'})
 end
 
 local function check_bytes()
-    return walk_through({key = t.dead, command = 'ZSCAN', found_in = dead_bytes_of, figure = 'dead_bytes', judge = judge_dead_bytes,
+    return walk_through({key = t.dead, command = 'ZSCAN', found_in = dead_bytes_of, figure = 'dead_bytes', check = check_dead_bytes,
                          what = 'the bytes of dead jobs'})
 end
 

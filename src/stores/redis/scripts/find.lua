@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Whether there are such jobs: topic and id each.
 begin(KEYS)
-local on_its_way, said = page_under_way(), {}
+local on_its_way, results = page_under_way(), {}
 
 local function find(name, id)
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
@@ -10,5 +10,5 @@ local function find(name, id)
     return pack('>BBI6', OK, shown_state(j), j.due)
 end
 
-for i = 1, #ARGV, 2 do said[#said + 1] = find(ARGV[i], ARGV[i + 1]) end
-return shown(table.concat(said))
+for i = 1, #ARGV, 2 do results[#results + 1] = find(ARGV[i], ARGV[i + 1]) end
+return shown(table.concat(results))

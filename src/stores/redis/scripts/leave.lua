@@ -9,17 +9,17 @@ local NOTHING, PAGE, BUSY, EMPTY = 0, 1, 2, 3
 local JOBS, IDS, TOTALS, RECORDS = 1, 2, 3, 4 -- kinds of page: jobs, remembered ids, a topic's totals, records set aside by a repair
 local MOVER_MS, TOPICS_LOOKED_AT = 1000, 200
 
-local function says(what, page, kind, more)
+local function leave_answer(what, page, kind, more)
     return shown(pack('>BI6I6B', what, page or 0, now, kind or 0), more)
 end
 
-if sealed ~= LEAVING then return says(sealed == CLOSED and EMPTY or NOTHING) end
+if sealed ~= LEAVING then return leave_answer(sealed == CLOSED and EMPTY or NOTHING) end
 
 -- One server is enough.
 local server = sub(ticket, 1, 8)
 local found = call('HMGET', MOVES, 'mover', 'seen', 'page', 'kind', 'topic')
 local mover, seen, page, kind, name = found[1], tonumber(found[2] or 0), tonumber(found[3] or 0), tonumber(found[4] or 0), found[5]
-if mover and mover ~= server and math.abs(clock - seen) < MOVER_MS then return says(BUSY) end
+if mover and mover ~= server and math.abs(clock - seen) < MOVER_MS then return leave_answer(BUSY) end
 call('HSET', MOVES, 'mover', server, 'seen', text_of(clock))
 
 -- Begins a page of these ids of the topic. A job is counted as pushed where it is, so that each shard's counts add up.
@@ -146,11 +146,11 @@ if kind == 0 then
     if kind == 0 and call('ZCARD', TOPICS) == 0 and call('ZCARD', LEASES) == 0 then shard_end() end
     settle(server, '', nil)
 end
-if kind == 0 then return says(sealed == CLOSED and EMPTY or NOTHING) end
+if kind == 0 then return leave_answer(sealed == CLOSED and EMPTY or NOTHING) end
 
 local more, keys = {name}, keys_of(name).__index
 for _, id in ipairs(call('ZRANGE', LEAVES, '0', '-1')) do
     local at = #more
     more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, element_of({name = name, finished = keys.finished, jobs = keys.jobs, tries = keys.tries, history = keys.history}, id)
 end
-return says(PAGE, page, kind, more)
+return leave_answer(PAGE, page, kind, more)

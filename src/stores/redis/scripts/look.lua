@@ -7,4 +7,4 @@ for i = 1, #ARGV do
     if t and not has(t, PAUSED) and t.ready_before > 0 then ready[#ready + 1] = ARGV[i] end
 end
 local more = core_more()
-return shown(pack('>I6I6', more.changes, more.deaths) .. state_told(), ready)
+return shown(pack('>I6I6', more.changes, more.deaths) .. move_state(), ready)

@@ -8,7 +8,7 @@ local consumer = string.sub(ARGV[2], 19)
 local AT_ONCE = 200 -- jobs of one call: so long Redis does nothing else
 local jobs, out = 0, {} -- of the answer: topic, id, record and try per job
 
-local function said(status, following)
+local function answer_of(status, following)
     local f = following or {priority = 0, due = 0, sequence = 0}
     return pack('>BBI2I6I6I4', status, following and 1 or 0, f.priority, f.due, f.sequence, jobs)
 end
@@ -27,7 +27,7 @@ if kept then
         local place, words = call('HGET', LEASED, text_of(delivery)), {}
         if place and take_again(delivery, delivery, words) > 0 then show(sub(place, 7, string.find(place, '\0', 7, true) - 1), words) end
     end
-    return shown(said(status), out)
+    return shown(answer_of(status), out)
 end
 
 -- ---- one job ----
@@ -49,7 +49,7 @@ local function lease_job(t, j)
     try_write(t, j)
     count(t, 'leased', 1)
     count(t, 'delivered', 1)
-    if feed.heard then feed.tell(feed.DELIVERED, t.name, id, j.attempt, j.due, j.lease_until, way) end
+    if feed.heard then feed.publish(feed.DELIVERED, t.name, id, j.attempt, j.due, j.lease_until, way) end
     local try = try_of(j)
     if has(t, HISTORIC) then try = history_shown(j.record, try, call('HGET', t.history, id)) end
     show(t.name, {id, j.record, try})
@@ -133,4 +133,4 @@ else
 end
 settle(NOBODY, ticket, sequence > before and pack('>BI6I6', status, before + 1, sequence) or nil)
 local at = best()
-return shown(said(status, at and firsts[at]), out)
+return shown(answer_of(status, at and firsts[at]), out)

@@ -126,8 +126,8 @@ if is_delete and more == 0 then
         topic_rules.resume(t)
         t.is_deleted = true
         if next_topic == name then shard_look() end
-        settings_tell(server_of(ticket), name)
+        settings_notify(server_of(ticket), name)
     end
 end
-if feed.heard and (affected > 0 or t.is_deleted) then feed.tell(t.is_deleted and feed.DELETED or feed.PURGED, name, '', 0, 0, 0, affected) end
+if feed.heard and (affected > 0 or t.is_deleted) then feed.publish(t.is_deleted and feed.DELETED or feed.PURGED, name, '', 0, 0, 0, affected) end
 return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence), nil, NOBODY)

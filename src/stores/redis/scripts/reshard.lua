@@ -10,7 +10,7 @@ local function go_on(step)
     call('HSETNX', T .. ':moving', 'target', target)
     if call('HGET', T .. ':moving', 'target') ~= target then return end
     sealed, core_is_changed = step, true
-    tell('g')
+    notify('g')
 end
 
 if verb == 'prepare' then
@@ -30,4 +30,4 @@ elseif verb == 'adopt' then
     call('ZADD', T .. ':aware', text_of(clock), sub(ticket, 1, 8))
 end
 write(ticket)
-return shown(state_told())
+return shown(move_state())

@@ -25,15 +25,15 @@ if verb == PUT then
         call('DEL', t.extension)
         lower(t, EXTENDED)
     end
-    settings_tell(server_of(ticket), name)
+    settings_notify(server_of(ticket), name)
 elseif verb == PAUSE then
     topic_rules.pause(t, pause_until > 0 and pause_until + adjust or pause_ms > 0 and now + pause_ms + 1 or nil)
 elseif verb == RESUME then
     topic_rules.resume(t)
-    if t.ready_before > 0 then tell('r--------' .. name) end
+    if t.ready_before > 0 then notify('r--------' .. name) end
 end
 if feed.heard then
     local kind = verb == PUT and feed.SETTINGS or verb == PAUSE and feed.PAUSED or verb == RESUME and feed.RESUMED
-    if kind then feed.tell(kind, name, '') end
+    if kind then feed.publish(kind, name, '') end
 end
 return changed(ticket, pack('>B', is_new and verb == PUT and CREATED or OK), {topic_packed(t)})

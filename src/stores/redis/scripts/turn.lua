@@ -15,7 +15,7 @@ local has_other = not is_mover and since < MOVER_MS and holder ~= NOBODY
 local was_due = next_ms <= now
 
 local out = {false} -- the answer: the head comes last
-local said, names, counts, numbers = '', nil, '', '' -- per answer; per take whether more is ready, how many jobs, and their first and last delivery
+local results, names, counts, numbers = '', nil, '', '' -- per answer; per take whether more is ready, how many jobs, and their first and last delivery
 
 -- Carried out before: the same answers, and of the leases those that still stand.
 local kept = answered_before(ticket)
@@ -34,7 +34,7 @@ end
 local before = sequence
 chance_seed(chance)
 if answers > 0 then
-    said, names = answers_carry_out(ARGV, 3, answers)
+    results, names = answers_carry_out(ARGV, 3, answers)
     for i = 1, answers do out[i + 1] = names[i] end
 end
 local left = most > 0 and most - leases_due(most) or 0
@@ -54,7 +54,7 @@ if left > 0 then topics_due(left) end
 if takes > 0 and is_mover and since >= MOVER_STALE_MS or takes > 0 and not is_mover and (not has_other or sequence > before and was_due) then
     mover, core_is_changed, has_other = pack('>c8I6', server, now), true, false
 end
-local woken = settle(server, ticket, (answers > 0 or sequence > before) and words_kept(names) .. numbers .. said or nil)
-out[1] = head() .. char((next_ms <= now and 1 or 0) + (has_other and 2 or 0)) .. said .. counts
+local woken = settle(server, ticket, (answers > 0 or sequence > before) and words_kept(names) .. numbers .. results or nil)
+out[1] = head() .. char((next_ms <= now and 1 or 0) + (has_other and 2 or 0)) .. results .. counts
 for i = 1, woken and #woken or 0 do out[#out + 1] = woken[i] end
 return out

@@ -200,7 +200,8 @@ static bool read_deleted(struct mysql_link *link, const struct mysql_step *step,
     call->status = row && mysql_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
     call->step_affected = row ? (uint64_t)mysql_number(row[1]) : 0;
     if (call->status == QUEUE_OK)
-        sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
+        sql_effects_publish_topic(&link->context->effects, &call->command->topic,
+                                  call->step_affected);
     return true;
 }
 
@@ -479,11 +480,13 @@ static void append_step(struct mysql_link *link, struct sql_call *call,
 static void notify_topic(struct mysql_link *link, const struct sql_call *call)
 {
     enum queue_topic_verb verb = call->command->topic.verb;
-    struct sql_news *news = sql_effects_news(&link->context->effects, call->command->topic.topic);
-    if (!news)
+    struct sql_notification *notification =
+        sql_effects_notification(&link->context->effects, call->command->topic.topic);
+    if (!notification)
         return;
-    news->look = true;
-    news->changed = news->changed || verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_DELETE;
+    notification->look = true;
+    notification->changed =
+        notification->changed || verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_DELETE;
     if (verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_REDRIVE) /* the ttls may have changed */
         sql_effects_expire(&link->context->effects, 1);
 }
@@ -522,7 +525,7 @@ static void append_topic(struct mysql_link *link, struct sql_call *call)
     }
     if (command->verb != QUEUE_TOPIC_GET) {
         notify_topic(link, call);
-        sql_effects_tell_topic(&link->context->effects, command, 0);
+        sql_effects_publish_topic(&link->context->effects, command, 0);
     }
     append_figures(link, call, command->topic, (struct slice){0}, 0);
 }
@@ -696,5 +699,5 @@ void mysql_call_steps_on(struct mysql_link *link, struct sql_call *call)
     if (command->verb == QUEUE_TOPIC_REDRIVE && command->id.len && !call->step_affected &&
         !call->affected)
         call->status = QUEUE_NOT_FOUND;
-    sql_effects_tell_topic(&link->context->effects, command, call->step_affected);
+    sql_effects_publish_topic(&link->context->effects, command, call->step_affected);
 }

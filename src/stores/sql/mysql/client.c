@@ -168,14 +168,14 @@ bool mysql_version_is_mariadb(const char *version)
 bool mysql_version_check(const char *version, char *error, size_t error_bytes)
 {
     unsigned major = 0, minor = 0;
-    bool is_maria = mysql_version_is_mariadb(version);
+    bool is_mariadb = mysql_version_is_mariadb(version);
     if (strstr(version, "TiDB"))
         return error_text(error, error_bytes,
                           "the server is TiDB ('%s'), which cannot skip locked rows, use MariaDB "
                           "10.6 or MySQL 8.0 or above",
                           version);
     (void)sscanf(version, "%u.%u", &major, &minor);
-    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
+    bool is_good = is_mariadb ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
     return is_good || error_text(error, error_bytes,
                                  "the server has version '%s', which is too old, use MariaDB 10.6 "
                                  "or MySQL 8.0 or above",

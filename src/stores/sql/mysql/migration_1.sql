@@ -111,9 +111,9 @@ CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGIN
 
 -- Notifications between servers, read with each of their looks: r: a job waits again behind the bounds; t: settings changed; d: jobs died;
 -- l: look. A late commit has a low number: so a reader goes back in time, and does not continue from a number.
-CREATE TABLE IF NOT EXISTS tarry.news (
+CREATE TABLE IF NOT EXISTS tarry.notification (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, what CHAR(1) CHARACTER SET ascii NOT NULL,
-  name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY news_at (at)
+  name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY notified_at (at)
 ) ENGINE=InnoDB;
 
 -- Events of servers' transactions, written while a client listens at another server: lines, kept for seconds. A server's own lines come in
@@ -347,9 +347,9 @@ BEGIN
       DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
       DELETE FROM tarry.server_ids;
     END IF;
-    INSERT INTO tarry.server_fold SELECT n FROM tarry.news WHERE at < v_now - 60000 LIMIT 1000 FOR UPDATE SKIP LOCKED;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.notification WHERE at < v_now - 60000 LIMIT 1000 FOR UPDATE SKIP LOCKED;
     IF ROW_COUNT() > 0 THEN
-      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.news x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.notification x FORCE INDEX (PRIMARY) ON x.n = f.n;
       DELETE FROM tarry.server_fold;
     END IF;
     INSERT INTO tarry.server_fold SELECT n FROM tarry.message WHERE at < v_now - 10000 LIMIT 10000 FOR UPDATE SKIP LOCKED;

@@ -80,14 +80,14 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
     return SQL_UNDER_WAY;
 }
 
-static bool on_next_news(struct sql_link *base, struct sql_news *out)
+static bool on_next_notification(struct sql_link *base, struct sql_notification *out)
 {
     struct mysql_link *link = link_of(base);
-    if (link->inbox.news_at < link->inbox.news.count) {
-        *out = link->inbox.news.at[link->inbox.news_at++];
+    if (link->inbox.notified_at < link->inbox.notifications.count) {
+        *out = link->inbox.notifications.at[link->inbox.notified_at++];
         return true;
     }
-    link->inbox.news_at = link->inbox.news.count = 0;
+    link->inbox.notified_at = link->inbox.notifications.count = 0;
     return mysql_next_message(link, out);
 }
 
@@ -126,7 +126,7 @@ static void on_close(struct sql_link *base)
     mysql_steps_fini(&link->wire.steps);
     mysql_ends_fini(&link->wire.ends);
     mysql_ends_fini(&link->wire.packet_steps);
-    sql_news_list_fini(&link->inbox.news);
+    sql_notification_list_fini(&link->inbox.notifications);
     mysql_sequence_list_fini(&link->inbox.heard);
     buffer_fini(&link->wire.text);
     free(link);
@@ -175,5 +175,5 @@ const struct sql_dialect sql_mysql = {
     .send_commit = on_send_commit,
     .send_rollback = on_send_rollback,
     .advance = on_advance,
-    .next_news = on_next_news,
+    .next_notification = on_next_notification,
 };

@@ -8,7 +8,7 @@
 /* ---- counts and notifications ---- */
 
 enum {
-    NEWS_MS = 5000, /* a transaction that wrote a notification has ended after this time */
+    NOTIFICATION_MS = 5000, /* a transaction that wrote a notification has ended after this time */
     HEARD_MAX = 1024
 };
 
@@ -24,21 +24,22 @@ static bool was_heard(struct mysql_link *link, uint64_t number)
 }
 
 /* Reads notifications. Earlier ones are not needed: each new connection discards all bounds. */
-static bool read_news(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+static bool read_notifications(struct mysql_link *link, const struct mysql_step *step,
+                               MYSQL_RES *result)
 {
     MYSQL_ROW row;
     (void)step;
     while ((row = libmariadb.mysql_fetch_row(result))) {
-        struct sql_news news = {.due_ms = INT64_MAX};
+        struct sql_notification notification = {.due_ms = INT64_MAX};
         if (was_heard(link, (uint64_t)mysql_number(row[0])))
             continue;
-        (void)snprintf(news.name, sizeof news.name, "%s", row[2]);
+        (void)snprintf(notification.name, sizeof notification.name, "%s", row[2]);
         if (row[1][0] == 'r')
-            news.due_ms = mysql_number(row[3]);
-        news.changed = row[1][0] == 't';
-        news.look = row[1][0] == 'l';
-        news.died = row[1][0] == 'd';
-        if (!sql_news_list_add(&link->inbox.news, news))
+            notification.due_ms = mysql_number(row[3]);
+        notification.changed = row[1][0] == 't';
+        notification.look = row[1][0] == 'l';
+        notification.died = row[1][0] == 'd';
+        if (!sql_notification_list_add(&link->inbox.notifications, notification))
             return false;
     }
     return true;
@@ -48,10 +49,11 @@ static bool read_news(struct mysql_link *link, const struct mysql_step *step, MY
  * recognized later. */
 void mysql_append_hear(struct mysql_link *link)
 {
-    buffer_append_format(mysql_statement(link, read_news),
-                         "SELECT n,what,name,due FROM tarry.news WHERE at>@tarry_now-%d AND "
-                         "server<>%lld",
-                         NEWS_MS, (long long)link->context->server);
+    buffer_append_format(
+        mysql_statement(link, read_notifications),
+        "SELECT n,what,name,due FROM tarry.notification WHERE at>@tarry_now-%d AND "
+        "server<>%lld",
+        NOTIFICATION_MS, (long long)link->context->server);
 }
 
 static bool is_counted(const struct sql_tallies *tallies, int count)
@@ -96,12 +98,13 @@ void mysql_append_tallies(struct mysql_link *link)
     }
 }
 
-static void append_one_news(struct mysql_link *link, struct buffer **out, char what,
-                            const char *name, int64_t due_ms)
+static void append_one_notification(struct mysql_link *link, struct buffer **out, char what,
+                                    const char *name, int64_t due_ms)
 {
     if (!*out) {
         *out = mysql_statement(link, NULL);
-        buffer_append_text(*out, "INSERT INTO tarry.news (at,server,what,name,due) VALUES ");
+        buffer_append_text(*out,
+                           "INSERT INTO tarry.notification (at,server,what,name,due) VALUES ");
     } else {
         buffer_append_byte(*out, ',');
     }
@@ -111,20 +114,20 @@ static void append_one_news(struct mysql_link *link, struct buffer **out, char w
 
 /* Appends notifications. Jobs due from now on are found by other servers' own checks, so only jobs
  * behind their bounds need a notification. */
-void mysql_append_news(struct mysql_link *link)
+void mysql_append_notifications(struct mysql_link *link)
 {
-    const struct sql_news_list *list = &link->context->effects.news;
+    const struct sql_notification_list *list = &link->context->effects.notifications;
     struct buffer *out = NULL;
     for (size_t i = 0; i < list->count; i++) {
-        const struct sql_news *news = &list->at[i];
-        if (news->due_ms < link->now_ms)
-            append_one_news(link, &out, 'r', news->name, news->due_ms);
-        if (news->changed)
-            append_one_news(link, &out, 't', news->name, 0);
-        if (news->look)
-            append_one_news(link, &out, 'l', news->name, 0);
-        if (news->died)
-            append_one_news(link, &out, 'd', news->name, 0);
+        const struct sql_notification *notification = &list->at[i];
+        if (notification->due_ms < link->now_ms)
+            append_one_notification(link, &out, 'r', notification->name, notification->due_ms);
+        if (notification->changed)
+            append_one_notification(link, &out, 't', notification->name, 0);
+        if (notification->look)
+            append_one_notification(link, &out, 'l', notification->name, 0);
+        if (notification->died)
+            append_one_notification(link, &out, 'd', notification->name, 0);
     }
 }
 
@@ -275,7 +278,7 @@ static struct mysql_peer *peer_of(struct mysql_link *link, int64_t server)
     return &peers->at[peers->count - 1];
 }
 
-bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
+bool mysql_next_message(struct mysql_link *link, struct sql_notification *out)
 {
     enum { N, SERVER, NUMBER, TEXT };
     MYSQL_ROW row = link->inbox.messages ? libmariadb.mysql_fetch_row(link->inbox.messages) : NULL;
@@ -285,7 +288,7 @@ bool mysql_next_message(struct mysql_link *link, struct sql_news *out)
     }
     struct mysql_peer *peer = peer_of(link, mysql_number(row[SERVER]));
     uint64_t number = (uint64_t)mysql_number(row[NUMBER]);
-    *out = (struct sql_news){
+    *out = (struct sql_notification){
         .due_ms = INT64_MAX,
         .misses_events = peer->number && number != 1 && number != peer->number + 1,
         .events =

@@ -21,8 +21,8 @@ struct mysql_peer { /* A server whose messages are read. */
 VECTOR_DECLARE(mysql_peers, struct mysql_peer)
 
 struct mysql_inbox { /* Read, but not yet delivered. */
-    struct sql_news_list news;
-    size_t news_at;
+    struct sql_notification_list notifications;
+    size_t notified_at;
     struct mysql_sequence_list heard; /* numbers read in the last seconds, as a ring buffer */
     size_t heard_next;
     MYSQL_RES *messages; /* NULL: no result */
@@ -40,7 +40,7 @@ struct mysql_outbox {  /* Messages that this server writes. */
 /* Appends the changed counts of topics. */
 void mysql_append_tallies(struct mysql_link *link);
 /* Appends notifications about the transaction. */
-void mysql_append_news(struct mysql_link *link);
+void mysql_append_notifications(struct mysql_link *link);
 /* Appends a query for notifications of other servers. */
 void mysql_append_hear(struct mysql_link *link);
 /* Appends messages with the events of the transaction. */
@@ -48,7 +48,7 @@ void mysql_append_messages(struct mysql_link *link);
 /* Appends a query for messages that servers wrote since the last one. */
 void mysql_append_messages_since(struct mysql_link *link);
 /* Returns false if there are no more messages. */
-bool mysql_next_message(struct mysql_link *link, struct sql_news *out);
+bool mysql_next_message(struct mysql_link *link, struct sql_notification *out);
 /* Starts or stops reading messages. */
 void mysql_messages_listen(struct mysql_link *link, bool listens);
 void mysql_messages_free(struct mysql_link *link);

@@ -27,7 +27,7 @@ static const char *const checks[] = {
 
     "SELECT CONCAT('topic ', QUOTE(t.name), ': its priority ', j.lane, ' is not listed, so its "
     "jobs are never taken'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.lane VALUES (', t.topic, "
-    "', ', j.lane, '); INSERT INTO tarry.news (at, server, what, name, due) VALUES "
+    "', ', j.lane, '); INSERT INTO tarry.notification (at, server, what, name, due) VALUES "
     "(tarry.now_ms(), 0, ''r'', ', QUOTE(t.name), ', 0)') "
     "FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL "
     "WHERE j.lane <> 70000 AND NOT EXISTS (SELECT 1 FROM tarry.lane l WHERE l.topic = j.topic AND "

@@ -83,9 +83,10 @@ static void note(struct mysql_link *link, const struct mysql_row *row,
     if (waits && row->state == JOB_DELAYED)
         sql_effects_due(effects, slice_of(row->topic->name), row->due_ms);
     if (died && row->topic->has_extension) {
-        struct sql_news *news = sql_effects_news(effects, slice_of(row->topic->name));
-        if (news)
-            news->died = true;
+        struct sql_notification *notification =
+            sql_effects_notification(effects, slice_of(row->topic->name));
+        if (notification)
+            notification->died = true;
     }
 }
 
@@ -447,9 +448,9 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     if (topic)
         row = mysql_row_need(link, topic, result->id);
     if (row)
-        sql_effects_tell_item(effects, command, i, result,
-                              row->attempt + (is_return && result->status == QUEUE_OK),
-                              row->due_ms);
+        sql_effects_publish_item(effects, command, i, result,
+                                 row->attempt + (is_return && result->status == QUEUE_OK),
+                                 row->due_ms);
 }
 
 static void decide_items(struct mysql_link *link, struct sql_call *call)
@@ -487,7 +488,7 @@ static void end_by_itself(struct mysql_link *link, struct mysql_row *row)
     result.status = end_lease(link, row, &answer, true);
     if (row->exists)
         show(row, link->now_ms, &result);
-    sql_effects_tell_end(&link->context->effects, &result, row->attempt);
+    sql_effects_publish_end(&link->context->effects, &result, row->attempt);
 }
 
 static void decide_ends(struct mysql_link *link, struct sql_call *call)
@@ -539,13 +540,13 @@ static void notify_expiry(struct mysql_link *link, const struct mysql_row *row)
                               .id = mysql_row_id(row),
                               .attempt = row->attempt,
                               .due_ms = row->due_ms};
-    sql_effects_tell(&link->context->effects, &event);
+    sql_effects_publish(&link->context->effects, &event);
     if (!row->topic->settings.dead_letter_expired)
         return;
     event.kind = JOB_EVENT_DEAD;
     event.due_ms = 0;
     event.error = slice_of("expired");
-    sql_effects_tell(&link->context->effects, &event);
+    sql_effects_publish(&link->context->effects, &event);
 }
 
 static void expire_one(struct mysql_link *link, struct mysql_row *row)

@@ -357,7 +357,8 @@ static bool call_fill(struct mysql_link *link, struct sql_call *call)
         taken->job.lease = slice_make(token, SQL_LEASE_TEXT_BYTES);
         taken->job.job.topic = name_in(&call->command->take, taken->job.job.topic);
         call->jobs[taken->order] = taken->job;
-        sql_effects_tell_taken(&link->context->effects, &taken->job.job, call->command->take.way);
+        sql_effects_publish_taken(&link->context->effects, &taken->job.job,
+                                  call->command->take.way);
         if (!keep_for(call, taken->result) || (taken->body && !keep_for(call, taken->body)))
             return false;
     }
@@ -662,16 +663,16 @@ bool mysql_share_looks(struct mysql_link *link)
                 sql_topics_find(&link->context->topics, slice_of(topic->name));
             if (!topic->number || !is_asked(link, call, topic))
                 continue;
-            struct sql_sight sight = {
+            struct sql_observation observation = {
                 .topic = is_take(call) ? name_in(&call->command->take, slice_of(topic->name))
                                        : known->entry.key,
                 .next_ms = topic->next_ms[call->from_the_start],
                 .is_paused = is_paused(link, topic),
                 .resume_ms = is_paused(link, topic) ? topic->paused_until_ms : 0,
                 .seen_ms = link->now_ms};
-            if (!sql_sights_add(&call->sights, sight))
+            if (!sql_observations_add(&call->observations, observation))
                 return false;
-            if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
+            if (!observation.is_paused && observation.next_ms <= observation.seen_ms)
                 call->drained = false;
         }
         take_again(call);

@@ -95,7 +95,7 @@ static bool is_done(const struct mysql_link *link, enum mysql_stage stage)
     return link->transaction.stages & stage_bit(stage);
 }
 
-static bool has_news(const struct mysql_link *link)
+static bool has_notifications(const struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_LOOK)
@@ -172,7 +172,7 @@ static const struct stage {
     void (*read)(struct mysql_link *link);   /* evaluates the results so far */
 } stages[] = {
     [MYSQL_STAGE_BEGIN] = {BEGIN, .append = append_begin},
-    [MYSQL_STAGE_HEAR] = {BEGIN, .applies = has_news, .append = mysql_append_hear},
+    [MYSQL_STAGE_HEAR] = {BEGIN, .applies = has_notifications, .append = mysql_append_hear},
     [MYSQL_STAGE_MESSAGES] = {BEGIN, .append = mysql_append_messages_since},
     [MYSQL_STAGE_BEGUN] = {CALLS, .read = correct_begin},
     [MYSQL_STAGE_TOPICS] = {BEGIN | CALLS, 0, has_unread_topics, mysql_append_topics},
@@ -190,7 +190,7 @@ static const struct stage {
     [MYSQL_STAGE_LOOK] = {COMMIT, .append = mysql_append_looks},
     [MYSQL_STAGE_END] = {COMMIT, .append = mysql_append_call_ends},
     [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
-    [MYSQL_STAGE_NEWS] = {COMMIT, 0, has_others, mysql_append_news},
+    [MYSQL_STAGE_NEWS] = {COMMIT, 0, has_others, mysql_append_notifications},
     [MYSQL_STAGE_EVENTS] = {COMMIT, 0, is_heard, mysql_append_messages},
     [MYSQL_STAGE_COMMIT] = {COMMIT, .append = append_commit},
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},

@@ -104,9 +104,10 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
         (state == JOB_DELAYED || state == JOB_READY))
         sql_effects_due(&link->context->effects, topic, postgres_row_number(result, row, DID_DUE));
     if (postgres_row_flag(result, row, DID_DIED)) {
-        struct sql_news *news = sql_effects_news(&link->context->effects, topic);
-        if (news)
-            news->died = true;
+        struct sql_notification *notification =
+            sql_effects_notification(&link->context->effects, topic);
+        if (notification)
+            notification->died = true;
     }
 }
 
@@ -120,12 +121,12 @@ static void fill_result(struct queue_result *out, const PGresult *result, int ro
 }
 
 /* Appends the event of an item. */
-static void tell_item(const struct sql_call *call, struct postgres_link *link, size_t i,
-                      const PGresult *result, int row)
+static void publish_item(const struct sql_call *call, struct postgres_link *link, size_t i,
+                         const PGresult *result, int row)
 {
-    sql_effects_tell_item(&link->context->effects, call->command, i, &call->items[i],
-                          (uint32_t)postgres_row_number(result, row, DID_ATTEMPT),
-                          postgres_row_number(result, row, DID_WAS_DUE));
+    sql_effects_publish_item(&link->context->effects, call->command, i, &call->items[i],
+                             (uint32_t)postgres_row_number(result, row, DID_ATTEMPT),
+                             postgres_row_number(result, row, DID_WAS_DUE));
 }
 
 static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -138,7 +139,7 @@ static void read_push(struct sql_call *call, struct postgres_link *link, size_t 
     if (call->items[i].status != QUEUE_CREATED)
         link->old_ids = POSTGRES_OLD_IDS;
     note_did(link, push->topic, result, row);
-    tell_item(call, link, i, result, row);
+    publish_item(call, link, i, result, row);
 }
 
 static void read_change(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -149,7 +150,7 @@ static void read_change(struct sql_call *call, struct postgres_link *link, size_
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
     note_did(link, change->topic, result, row);
-    tell_item(call, link, i, result, row);
+    publish_item(call, link, i, result, row);
 }
 
 static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -170,7 +171,7 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
                             postgres_row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
-    tell_item(call, link, i, result, row);
+    publish_item(call, link, i, result, row);
 }
 
 static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -183,8 +184,8 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
                                .id = postgres_row_text(result, row, DID_ID)};
     fill_result(&out, result, row);
     note_did(link, out.topic, result, row);
-    sql_effects_tell_end(&link->context->effects, &out,
-                         (uint32_t)postgres_row_number(result, row, DID_ATTEMPT));
+    sql_effects_publish_end(&link->context->effects, &out,
+                            (uint32_t)postgres_row_number(result, row, DID_ATTEMPT));
 }
 
 static void read_find(struct sql_call *call, size_t i, const PGresult *result)
@@ -310,7 +311,7 @@ static bool fill_taken(struct sql_call *call, struct postgres_link *link, const 
         sql_effects_hold(&link->context->effects, &lease, job->job.lease_until_ms);
         sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
-        sql_effects_tell_taken(&link->context->effects, &job->job, call->command->take.way);
+        sql_effects_publish_taken(&link->context->effects, &job->job, call->command->take.way);
     }
     return true;
 }
@@ -324,21 +325,21 @@ static bool read_taken(struct sql_call *call, struct postgres_link *link, const 
     return is_good;
 }
 
-static bool add_sight(struct sql_call *call, const struct sql_sight *sight)
+static bool add_observation(struct sql_call *call, const struct sql_observation *observation)
 {
-    if (!sight->is_paused && sight->next_ms <= sight->seen_ms)
+    if (!observation->is_paused && observation->next_ms <= observation->seen_ms)
         call->drained = false;
-    return sql_sights_add(&call->sights, *sight);
+    return sql_observations_add(&call->observations, *observation);
 }
 
 /* Reads the rows without an id, one per topic: the waiting jobs after a take. */
-static bool read_sights(struct sql_call *call, const PGresult *result)
+static bool read_observations(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         if (!postgres_row_is_null(result, i, SHOWN_ID))
             continue;
-        struct sql_sight sight = {
+        struct sql_observation observation = {
             .topic = postgres_row_text(result, i, SHOWN_NAME),
             .next_ms = postgres_row_is_null(result, i, SHOWN_DUE)
                            ? INT64_MAX
@@ -347,7 +348,7 @@ static bool read_sights(struct sql_call *call, const PGresult *result)
             .resume_ms = postgres_row_number(result, i, SHOWN_UNTIL),
             .seen_ms = postgres_row_number(result, i, SHOWN_TAKEN),
         };
-        if (!add_sight(call, &sight))
+        if (!add_observation(call, &observation))
             return false;
     }
     return true;
@@ -449,7 +450,7 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
 {
     const struct queue_topic_call *topic = &call->command->topic;
     const char *detail;
-    struct sql_news *news;
+    struct sql_notification *notification;
     call->status = status_of(postgres_row_text(result, 0, 0), &detail);
     if (statement == POSTGRES_DELETE || statement == POSTGRES_PURGE ||
         statement == POSTGRES_REDRIVE) {
@@ -462,12 +463,13 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
     }
     if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
         return;
-    sql_effects_tell_topic(&link->context->effects, topic, call->step_affected);
-    news = sql_effects_news(&link->context->effects, topic->topic);
-    if (!news)
+    sql_effects_publish_topic(&link->context->effects, topic, call->step_affected);
+    notification = sql_effects_notification(&link->context->effects, topic->topic);
+    if (!notification)
         return;
-    news->look = true;
-    news->changed = news->changed || statement == POSTGRES_PUT || statement == POSTGRES_DELETE;
+    notification->look = true;
+    notification->changed =
+        notification->changed || statement == POSTGRES_PUT || statement == POSTGRES_DELETE;
     if (statement == POSTGRES_PUT) /* its ttl may have changed */
         sql_effects_expire(&link->context->effects, 1);
     if (statement == POSTGRES_REDRIVE)
@@ -479,7 +481,7 @@ static bool read_look(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        struct sql_sight sight = {
+        struct sql_observation observation = {
             .topic = postgres_row_text(result, i, 0),
             .next_ms =
                 postgres_row_is_null(result, i, 2) ? INT64_MAX : postgres_row_number(result, i, 2),
@@ -487,7 +489,7 @@ static bool read_look(struct sql_call *call, const PGresult *result)
             .resume_ms = postgres_row_number(result, i, 4),
             .seen_ms = postgres_row_number(result, i, 5),
         };
-        if (!add_sight(call, &sight))
+        if (!add_observation(call, &observation))
             return false;
     }
     return true;
@@ -522,12 +524,13 @@ static void read_expire(struct sql_call *call, struct postgres_link *link, const
     while (died.len) {
         const char *comma = memchr(died.at, ',', died.len);
         size_t len = comma ? (size_t)(comma - died.at) : died.len;
-        struct sql_news *news = sql_effects_news(&link->context->effects, slice_make(died.at, len));
-        if (news)
-            news->died = true;
+        struct sql_notification *notification =
+            sql_effects_notification(&link->context->effects, slice_make(died.at, len));
+        if (notification)
+            notification->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
-    sql_effects_tell_lines(&link->context->effects, postgres_row_text(result, 0, 2));
+    sql_effects_publish_lines(&link->context->effects, postgres_row_text(result, 0, 2));
 }
 
 static void read_adopt(struct postgres_link *link, const PGresult *result)
@@ -612,7 +615,7 @@ static void read_created(struct postgres_link *link, const struct postgres_item 
     sql_effects_count(effects, postgres_row_number(rows, row, DID_TOPIC), counts);
     sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
     sql_effects_due(effects, push->topic, out->due_ms);
-    sql_effects_tell_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
+    sql_effects_publish_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
 }
 
 /* Reads the pushes without a row of their own, which were created as the row of their group
@@ -661,7 +664,7 @@ static bool read_takes(const struct postgres_step *step, struct postgres_link *l
     size_t count, done = 0;
     struct taken_row *rows = taken_rows(result->rows, &count);
     const struct sql_call *first = link->sent.at[step->first].call;
-    bool is_good = rows && read_sights(link->sent.at[step->first].call, result->rows);
+    bool is_good = rows && read_observations(link->sent.at[step->first].call, result->rows);
     for (size_t i = 0; i < step->count && is_good; i++) {
         const struct postgres_item *item = &link->sent.at[step->first + i];
         size_t left = count - done, wanted = item->index < left ? item->index : left;

@@ -130,7 +130,8 @@ static bool send_tallies(struct postgres_link *link)
     return true;
 }
 
-static bool send_one_news(struct postgres_link *link, char what, const char *topic, int64_t due_ms)
+static bool send_one_notification(struct postgres_link *link, char what, const char *topic,
+                                  int64_t due_ms)
 {
     char text[JOB_TOPIC_BYTES_MAX + 40];
     struct postgres_params params = {0};
@@ -141,21 +142,21 @@ static bool send_one_news(struct postgres_link *link, char what, const char *top
 
 /* Sends notifications. Jobs with a later due time need no notification, since other servers check
  * once a second. */
-static bool send_news(struct postgres_link *link)
+static bool send_notifications(struct postgres_link *link)
 {
-    const struct sql_news_list *list = &link->context->effects.news;
+    const struct sql_notification_list *list = &link->context->effects.notifications;
     int64_t until_ms = link->context->now_ms + TOLD_AHEAD_MS;
     bool sent = true;
     for (size_t i = 0; i < list->count && sent; i++) {
-        const struct sql_news *news = &list->at[i];
-        if (news->due_ms < until_ms)
-            sent = send_one_news(link, 'r', news->name, news->due_ms);
-        if (sent && news->changed)
-            sent = send_one_news(link, 't', news->name, 0);
-        if (sent && news->look)
-            sent = send_one_news(link, 'l', news->name, 0);
-        if (sent && news->died)
-            sent = send_one_news(link, 'd', news->name, 0);
+        const struct sql_notification *notification = &list->at[i];
+        if (notification->due_ms < until_ms)
+            sent = send_one_notification(link, 'r', notification->name, notification->due_ms);
+        if (sent && notification->changed)
+            sent = send_one_notification(link, 't', notification->name, 0);
+        if (sent && notification->look)
+            sent = send_one_notification(link, 'l', notification->name, 0);
+        if (sent && notification->died)
+            sent = send_one_notification(link, 'd', notification->name, 0);
     }
     return sent;
 }
@@ -193,7 +194,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
 {
     struct postgres_link *link = link_of(base);
     flight_begin(link, context);
-    return send_tallies(link) && (turn->is_alone || send_news(link)) &&
+    return send_tallies(link) && (turn->is_alone || send_notifications(link)) &&
            (!turn->is_heard || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            flight_send(link);
 }
@@ -359,7 +360,7 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
 
 /* Parses "what topic due". r: a job with this due time waits; t: the settings changed; d: jobs
  * died; l: check the topic; h: another server has a listener. */
-static bool parse_news(const char *text, struct sql_news *out)
+static bool parse_notification(const char *text, struct sql_notification *out)
 {
     long long due = 0;
     char what = 0;
@@ -383,24 +384,24 @@ static void forget_message(struct postgres_link *link)
     link->message = NULL;
 }
 
-static bool on_next_news(struct sql_link *base, struct sql_news *out)
+static bool on_next_notification(struct sql_link *base, struct sql_notification *out)
 {
     struct postgres_link *link = link_of(base);
     PGnotify *notify;
-    bool is_news = false;
-    while (!is_news && (notify = libpq.PQnotifies(link->connection))) {
-        *out = (struct sql_news){.due_ms = INT64_MAX};
+    bool is_notification = false;
+    while (!is_notification && (notify = libpq.PQnotifies(link->connection))) {
+        *out = (struct sql_notification){.due_ms = INT64_MAX};
         forget_message(link);
         link->message = notify;
         if (notify->be_pid == libpq.PQbackendPID(link->connection))
             continue;
         if (strcmp(notify->relname, "tarry_events") == 0)
             out->events = slice_of(notify->extra);
-        is_news = out->events.len || parse_news(notify->extra, out);
+        is_notification = out->events.len || parse_notification(notify->extra, out);
     }
-    if (!is_news)
+    if (!is_notification)
         forget_message(link);
-    return is_news;
+    return is_notification;
 }
 
 /* ---- life ---- */
@@ -503,5 +504,5 @@ const struct sql_dialect sql_postgres = {
     .flush_socket = on_flush_socket,
     .send_flush = on_send_flush,
     .advance_flush = on_advance_flush,
-    .next_news = on_next_news,
+    .next_notification = on_next_notification,
 };

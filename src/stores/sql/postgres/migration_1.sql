@@ -1149,7 +1149,7 @@ END $$;
 
 -- Removes jobs whose ttl has ended, or marks them dead. next: when to call again (NULL: no job has a ttl), with a pause if transactions of others
 -- hold all the rest; died: topics with an extension in which jobs died; told: events.
-CREATE FUNCTION tarry._expire(p_limit int, p_told boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._expire(p_limit int, p_events boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
@@ -1169,7 +1169,7 @@ BEGIN
       counts[9] := 1;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
-    IF p_told AND t.name IS NOT NULL THEN
+    IF p_events AND t.name IS NOT NULL THEN
       told := concat(told, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
     END IF;
     done := done + 1;
@@ -1361,7 +1361,7 @@ END $$;
 
 -- Notifies when a user's transaction that made jobs due commits, however long it was open, if they are due within the servers'
 -- look ahead.
-CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION tarry._notify() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.due < tarry.now_ms() + 1500 THEN
     PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || NEW.due / 1000 * 1000) FROM tarry.topic t WHERE t.topic = NEW.topic AND t.name IS NOT NULL;
@@ -1369,7 +1369,7 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._tell();
+  FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._notify();
 
 -- ---- looking over it ----
 
@@ -1463,7 +1463,7 @@ BEGIN
 END $$;
 
 -- Publishes the changes of a user's transaction with its commit, if the user asked for that and a client listens.
-CREATE FUNCTION tarry._tell_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._publish_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE heard > tarry.now_ms()) THEN
     PERFORM pg_notify('tarry_events', format(E'%s 0\n', tarry.now_ms())
@@ -1512,7 +1512,7 @@ BEGIN
     r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
       convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
   END IF;
-  IF r.status IN ('created', 'replaced') THEN PERFORM tarry._tell_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
+  IF r.status IN ('created', 'replaced') THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
 
@@ -1539,7 +1539,7 @@ DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
   r := tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false));
-  IF r.status = 'cancelled' THEN PERFORM tarry._tell_event(11, topic, id, r); END IF;
+  IF r.status = 'cancelled' THEN PERFORM tarry._publish_event(11, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
 
@@ -1554,7 +1554,7 @@ BEGIN
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
   r := tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1));
-  IF r.status = 'ok' THEN PERFORM tarry._tell_event(12, topic, id, r); END IF;
+  IF r.status = 'ok' THEN PERFORM tarry._publish_event(12, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
 
@@ -1564,7 +1564,7 @@ DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
   r := tarry._user_change(3, topic, id, 1, 0, -1);
-  IF r.status = 'ok' THEN PERFORM tarry._tell_event(13, topic, id, r); END IF;
+  IF r.status = 'ok' THEN PERFORM tarry._publish_event(13, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
 

@@ -111,7 +111,7 @@ local feed = {PUSHED = 1, REPLACED = 2, DUE = 3, DELIVERED = 4, ACKED = 5, NACKE
               RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, MANY = 500}
 
 -- Appends an event. Only called if feed.heard. Unknown members are 0 or ''; `due` and `lease_until` are on the shard's clock.
-function feed.tell(kind, topic, id, attempt, due, lease_until, count, error)
+function feed.publish(kind, topic, id, attempt, due, lease_until, count, error)
     local at = #feed.words
     if at >= feed.MANY then
         feed.lost = feed.lost + 1
@@ -217,8 +217,8 @@ function LAYOUT.mark()
 end
 
 -- Notifies the other servers. They also poll without a notification, so a failure is ignored: an error here would leave a call half done.
-local function tell(news)
-    redis.pcall('SPUBLISH', T .. ':told', '@' .. LAYOUT.mark() .. news)
+local function notify(message)
+    redis.pcall('SPUBLISH', T .. ':notifications', '@' .. LAYOUT.mark() .. message)
 end
 
 -- ---- sending many arguments ----

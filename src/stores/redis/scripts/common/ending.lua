@@ -11,10 +11,10 @@ local function wake(server)
         if t.ready_before <= 0 and ready > 0 and not has(t, PAUSED) then
             woken = woken or {}
             woken[#woken + 1] = t.name
-            tell('r' .. server .. t.name)
+            notify('r' .. server .. t.name)
         end
         t.ready_before = ready
-        if t.has_dead then deaths_tell(t) end
+        if t.has_dead then deaths_notify(t) end
         t.has_dead = false
     end
     return woken
@@ -49,11 +49,11 @@ local function settle(server, ticket, kept)
     events_settle()
     local woken = wake(server)
     if next_ms < next_before then
-        tell('d' .. text_of(next_ms) .. ' ' .. next_topic)
+        notify('d' .. text_of(next_ms) .. ' ' .. next_topic)
         next_before = next_ms
     end
     if feed.heard and #feed.words + feed.lost > 0 then
-        tell('e' .. server .. pack('>I6I4', now - adjust, feed.lost) .. table.concat(feed.words))
+        notify('e' .. server .. pack('>I6I4', now - adjust, feed.lost) .. table.concat(feed.words))
         feed.words, feed.lost = {}, 0
     end
     write(ticket, kept)

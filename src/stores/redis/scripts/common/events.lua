@@ -1,5 +1,5 @@
 -- The next event of a topic, and of the shard. Both are kept as a lower bound each, which is corrected when a due event was moved.
-local first_score, topic_refresh, topic_list, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of = (function()
+local first_score, topic_refresh, topic_list, shard_look, events_settle, settings_notify, deaths_notify, NOBODY, server_of = (function()
 
 local function first_score(key)
     local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -83,23 +83,23 @@ end
 
 -- Notifies that the topic's settings changed or the topic was deleted. Numbered, so that each server can detect a lost notification; `server`
 -- already knows.
-local function settings_tell(server, name)
+local function settings_notify(server, name)
     local more = core_more()
     more.changes = more.changes + 1
     core_more_set(more)
-    tell('s' .. server .. text_of(more.changes) .. ' ' .. name)
+    notify('s' .. server .. text_of(more.changes) .. ' ' .. name)
 end
 
 -- Notifies the servers that forward dead jobs: jobs of the topic died in this call, or arrived here dead.
-local function deaths_tell(t)
+local function deaths_notify(t)
     if not may_have(t, EXTENDED) then return end
     local more = core_more()
     more.deaths = more.deaths + 1
     core_more_set(more)
-    tell('x' .. text_of(more.deaths) .. ' ' .. t.name)
+    notify('x' .. text_of(more.deaths) .. ' ' .. t.name)
 end
 
-return first_score, topic_refresh, topic_list, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of
+return first_score, topic_refresh, topic_list, shard_look, events_settle, settings_notify, deaths_notify, NOBODY, server_of
 
 end)()
 

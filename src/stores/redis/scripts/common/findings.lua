@@ -48,7 +48,7 @@ local function check_next(ms, name)
     if kept <= ms then return end
     if find(name, '', format("the shard's next event is noted at %d, but there is one at %d", kept, ms), 'corrected') then
         shard_look()
-        tell('d' .. text_of(next_ms) .. ' ' .. next_topic)
+        notify('d' .. text_of(next_ms) .. ' ' .. next_topic)
     end
 end
 

@@ -133,7 +133,7 @@ end
 
 -- Cancels a job whose lease has ended and for which a cancel was requested. The job is in no set.
 function holding.cancel(t, j)
-    if feed.heard then feed.tell(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
+    if feed.heard then feed.publish(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
     finish(t, j, 'cancelled')
 end
 
@@ -184,11 +184,11 @@ local function fail(t, j, delay, error, outcome)
     if not feed.heard then return end
     local due = j.state ~= DEAD and j.due or 0
     if outcome == OUTCOME.LEASE_OVER then
-        feed.tell(feed.LEASE_ENDED, t.name, j.id, j.attempt, due)
+        feed.publish(feed.LEASE_ENDED, t.name, j.id, j.attempt, due)
     else
-        feed.tell(feed.NACKED, t.name, j.id, j.attempt, due, 0, 0, error)
+        feed.publish(feed.NACKED, t.name, j.id, j.attempt, due, 0, 0, error)
     end
-    if j.state == DEAD then feed.tell(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, error) end
+    if j.state == DEAD then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, error) end
 end
 
 return TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,

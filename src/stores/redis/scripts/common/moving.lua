@@ -1,5 +1,5 @@
 -- A shard whose jobs go over to the next generation (README.md, "Another number of shards").
-local ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, state_told = (function()
+local ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, move_state = (function()
 
 -- Steps of a move, in the core's `sealed`: 0 not begun; the next generation is announced; no new job comes; jobs leave; the shard is empty.
 local ANNOUNCED, SEALED, LEAVING, CLOSED = 1, 2, 3, 4
@@ -27,11 +27,11 @@ local function wants_aware(ticket)
 end
 
 -- Returns the step of the move and the generation it leads to.
-local function state_told()
+local function move_state()
     return pack('>BI6', sealed, sequence) .. (sealed > 0 and call('HGET', T .. ':moving', 'target') or '')
 end
 
-return ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, state_told
+return ANNOUNCED, SEALED, LEAVING, CLOSED, ELSEWHERE, MOVING, page_under_way, is_leaving, wants_aware, move_state
 
 end)()
 

@@ -1,4 +1,4 @@
-#include "redis/shard_news.h"
+#include "redis/shard_notifications.h"
 
 #include "redis/shard_feed.h"
 #include "redis/shard_move.h"
@@ -37,7 +37,7 @@ static struct redis_watch *watch_new(struct redis_shard *shard, struct slice top
     return watch;
 }
 
-void redis_news_watch(struct queue *queue, struct slice topic, bool on)
+void redis_notifications_watch(struct queue *queue, struct slice topic, bool on)
 {
     struct redis_shard *shard = redis_shard_of(queue);
     struct redis_watch *watch = redis_watches_find(&shard->watches, topic);
@@ -53,18 +53,18 @@ void redis_news_watch(struct queue *queue, struct slice topic, bool on)
     }
 }
 
-void redis_news_ready(struct redis_shard *shard, struct slice topic)
+void redis_notification_ready(struct redis_shard *shard, struct slice topic)
 {
     struct redis_watch *watch =
         shard->watches.table.count ? redis_watches_find(&shard->watches, topic) : NULL;
     if (!watch)
         return;
-    watch->told = true;
+    watch->notified = true;
     list_remove(&watch->ready);
     list_add_last(&shard->ready, &watch->ready);
 }
 
-static void watches_tell(struct redis_shard *shard)
+static void watches_notify(struct redis_shard *shard)
 {
     size_t left = shard->watches.table.count;
     while (left-- && !list_is_empty(&shard->ready)) {
@@ -113,7 +113,7 @@ static bool event_is_noted(const struct redis_shard *shard, enum queue_event kin
     return false;
 }
 
-void redis_news_event(struct redis_shard *shard, enum queue_event kind, struct slice topic)
+void redis_notification_event(struct redis_shard *shard, enum queue_event kind, struct slice topic)
 {
     if (shard->event_count >= EVENTS_MAX)
         topic.len = 0;
@@ -129,7 +129,7 @@ void redis_news_event(struct redis_shard *shard, enum queue_event kind, struct s
     shard->event_count++;
 }
 
-static void events_tell(struct redis_shard *shard)
+static void events_notify(struct redis_shard *shard)
 {
     size_t left = shard->event_count;
     while (left-- && !list_is_empty(&shard->events)) {
@@ -141,10 +141,10 @@ static void events_tell(struct redis_shard *shard)
     }
 }
 
-void redis_news_tell(struct redis_shard *shard)
+void redis_notifications_deliver(struct redis_shard *shard)
 {
-    watches_tell(shard);
-    events_tell(shard);
+    watches_notify(shard);
+    events_notify(shard);
 }
 
 /* ---- numbers: each message carries the count of its kind, so that lost messages are detected
@@ -166,9 +166,9 @@ static void event_hear(struct redis_shard *shard, enum queue_event kind, uint64_
     bool missed = !heard->known || number > heard->number + 1;
     *heard = (struct redis_heard){.known = true, .number = number};
     if (missed)
-        redis_news_event(shard, kind, (struct slice){0});
+        redis_notification_event(shard, kind, (struct slice){0});
     else if (!own)
-        redis_news_event(shard, kind, topic);
+        redis_notification_event(shard, kind, topic);
 }
 
 static void event_count_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
@@ -181,7 +181,7 @@ static void event_count_hear(struct redis_shard *shard, enum queue_event kind, u
     if (heard->known && number <= heard->number && !went_back)
         return;
     *heard = (struct redis_heard){.known = true, .number = number};
-    redis_news_event(shard, kind, (struct slice){0});
+    redis_notification_event(shard, kind, (struct slice){0});
 }
 
 /* Takes in the counters returned by the script look; `before`: what was known when it was sent. */
@@ -226,22 +226,22 @@ static void hear_of_server(struct redis_shard *shard, char kind, struct slice re
     else if (kind == 's')
         hear_event(shard, QUEUE_EVENT_TOPIC, text, own);
     else if (kind == 'r' && !own)
-        redis_news_ready(shard, text);
+        redis_notification_ready(shard, text);
     else if (kind == 'c' && !own && text_parse_u64(text, INT64_MAX, &held_ms))
         redis_session_hold_clock(shard->session, (int64_t)held_ms);
 }
 
-void redis_news_hear(struct redis_shard *shard, struct slice message)
+void redis_notification_receive(struct redis_shard *shard, struct slice message)
 {
     uint64_t at_ms;
     if (message.len == 0)
         return;
     struct slice rest = slice_make(message.at + 1, message.len - 1);
     if (message.at[0] == 'd' && text_parse_u64(before_space(rest), INT64_MAX, &at_ms)) {
-        if ((int64_t)at_ms < shard->news.ms)
-            redis_next_set(&shard->news, (int64_t)at_ms, after_space(rest));
+        if ((int64_t)at_ms < shard->notified_next.ms)
+            redis_next_set(&shard->notified_next, (int64_t)at_ms, after_space(rest));
     } else if (message.at[0] == 'g') {
-        redis_news_look(shard, true);
+        redis_notifications_check(shard, true);
     } else if (message.at[0] == 'x') {
         hear_event(shard, QUEUE_EVENT_DEAD, rest, false);
     } else if (rest.len > SERVER_BYTES) {
@@ -271,17 +271,18 @@ static void mark_found(struct redis_shard *shard, const redisReply *reply)
     }
 }
 
-static void tell_found(struct redis_shard *shard, const struct look *look)
+static void notify_found(struct redis_shard *shard, const struct look *look)
 {
     for (struct redis_watch *watch = redis_watches_first(&shard->watches); watch;
          watch = redis_watches_next(&shard->watches, watch)) {
         if (watch->look != look->number)
             continue;
         if (watch->found) {
-            shard->options.figures->news_lost += look->all && watch->seen && !watch->told;
-            redis_news_ready(shard, watch->entry.key);
+            shard->options.figures->notifications_lost +=
+                look->all && watch->seen && !watch->notified;
+            redis_notification_ready(shard, watch->entry.key);
         } else {
-            watch->told = false;
+            watch->notified = false;
         }
         watch->seen = true;
         watch->found = false;
@@ -296,7 +297,7 @@ static void hear_counters(const struct look *look, const struct redis_head *head
         events_counted(look->shard, changes, deaths, &look->heard);
         redis_move_hear(look->shard, rest);
     } else
-        redis_shard_say_malformed(look->shard, REDIS_LOOK);
+        redis_shard_log_malformed(look->shard, REDIS_LOOK);
 }
 
 static void on_looked(struct redis_call *call, enum redis_call_end end,
@@ -307,12 +308,12 @@ static void on_looked(struct redis_call *call, enum redis_call_end end,
     if (look->all)
         shard->looking = false;
     if (end == REDIS_CALL_OK) {
-        bool heard = head->next_ms >= shard->next.ms || head->next_ms >= shard->news.ms;
-        shard->options.figures->news_lost += look->all && shard->known && !heard;
+        bool heard = head->next_ms >= shard->next.ms || head->next_ms >= shard->notified_next.ms;
+        shard->options.figures->notifications_lost += look->all && shard->known && !heard;
         redis_shard_hear(shard, head);
         hear_counters(look, head);
         mark_found(shard, reply);
-        tell_found(shard, look);
+        notify_found(shard, look);
     }
     buffer_fini(&look->call.args);
     free(look);
@@ -376,7 +377,7 @@ static void look_at_all(struct redis_shard *shard)
     } while (watch);
 }
 
-void redis_news_look(struct redis_shard *shard, bool all)
+void redis_notifications_check(struct redis_shard *shard, bool all)
 {
     if (!shard->up)
         return;
@@ -388,7 +389,7 @@ void redis_news_look(struct redis_shard *shard, bool all)
 
 /* ---- life cycle ---- */
 
-void redis_news_fini(struct redis_shard *shard)
+void redis_notifications_fini(struct redis_shard *shard)
 {
     struct redis_watch *watch;
     while ((watch = redis_watches_first(&shard->watches)))

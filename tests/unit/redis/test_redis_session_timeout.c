@@ -4,10 +4,10 @@
 
 #include <signal.h>
 
-CLAIM(a_call_waits_no_longer_than_its_patience)
+CLAIM(a_call_waits_no_longer_than_its_timeout)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 400};
+    struct rig rig = {.timeout_ms = 400};
     scene_start(&rig, server);
     redis_server_stop(server, SIGKILL);
     int64_t begin_ms = clock_inner_ms();
@@ -25,10 +25,10 @@ CLAIM(a_call_waits_no_longer_than_its_patience)
 }
 
 /* One that is under way, one that waits, and one that comes later still. */
-CLAIM(a_stop_ends_the_patience_of_all_calls)
+CLAIM(a_stop_ends_the_timeout_of_all_calls)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 60000};
+    struct rig rig = {.timeout_ms = 60000};
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 2000 ALL");
     struct rig_call *flying = rig_push(&rig, "t", "a", 1000);
@@ -54,7 +54,7 @@ CLAIM(a_stop_ends_the_patience_of_all_calls)
 CLAIM(calls_given_up_leave_room_for_others)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 300};
+    struct rig rig = {.timeout_ms = 300};
     struct rig_call *calls[20];
     scene_start(&rig, server);
     redis_server_do(server, "CLIENT PAUSE 800 ALL");
@@ -76,7 +76,7 @@ CLAIM(calls_given_up_leave_room_for_others)
     redis_server_free(server);
 }
 
-CLAIM(a_pause_shorter_than_the_patience_is_only_a_pause)
+CLAIM(a_pause_shorter_than_the_timeout_is_only_a_pause)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {0};
@@ -93,7 +93,7 @@ CLAIM(a_pause_shorter_than_the_patience_is_only_a_pause)
 CLAIM(a_server_that_falls_silent_is_left_and_found_again)
 {
     struct redis_server *server = redis_server_new(NULL);
-    struct rig rig = {.patience_ms = 20000};
+    struct rig rig = {.timeout_ms = 20000};
     scene_start(&rig, server);
     kill(server->pid, SIGSTOP);
     struct rig_call *push = rig_push(&rig, "t", "a", 1000);

@@ -1,5 +1,5 @@
 /*
- * shard_news: notifies the queue's owner about topics: a watched topic has ready jobs (queue.h,
+ * shard_notifications: notifies the queue's owner about topics: a watched topic has ready jobs (queue.h,
  * on_ready), or something happened to it (on_event). The shard learns of it from replies, from
  * messages of other servers, and from a periodic look, which finds changes whose message was lost.
  */
@@ -8,30 +8,31 @@
 
 #include "redis/shard_core.h"
 
-static inline void redis_news_init(struct redis_shard *shard)
+static inline void redis_notifications_init(struct redis_shard *shard)
 {
     list_init(&shard->fresh);
     list_init(&shard->ready);
     list_init(&shard->events);
 }
-void redis_news_fini(struct redis_shard *shard);
+void redis_notifications_fini(struct redis_shard *shard);
 
 /* Implements the queue's `watch`. */
-void redis_news_watch(struct queue *queue, struct slice topic, bool on);
+void redis_notifications_watch(struct queue *queue, struct slice topic, bool on);
 /* Notes that the topic has ready jobs: its watchers are notified at the end of the turn. */
-void redis_news_ready(struct redis_shard *shard, struct slice topic);
+void redis_notification_ready(struct redis_shard *shard, struct slice topic);
 /* Notes an event to be reported at the end of the turn; an empty name: any topic. */
-void redis_news_event(struct redis_shard *shard, enum queue_event event, struct slice topic);
+void redis_notification_event(struct redis_shard *shard, enum queue_event event,
+                              struct slice topic);
 /* Handles a message of the shard's channel (scripts/README.md, "News"). */
-void redis_news_hear(struct redis_shard *shard, struct slice message);
+void redis_notification_receive(struct redis_shard *shard, struct slice message);
 /* Sends the noted notifications; those added meanwhile wait for the next round. */
-void redis_news_tell(struct redis_shard *shard);
-static inline bool redis_news_has_some(const struct redis_shard *shard)
+void redis_notifications_deliver(struct redis_shard *shard);
+static inline bool redis_notifications_has_some(const struct redis_shard *shard)
 {
     return !list_is_empty(&shard->ready) || shard->event_count;
 }
 
 /* Looks at recently watched topics only, or at all of them, which also fetches the next event. */
-void redis_news_look(struct redis_shard *shard, bool all);
+void redis_notifications_check(struct redis_shard *shard, bool all);
 
 #endif
