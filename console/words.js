@@ -527,7 +527,7 @@ const WORDS = {
     "log.levelHead": ["Level", "级别"],
     "log.event": ["Event", "事件"],
     "log.fields": ["Fields", "字段"],
-    "log.lost": ["{n} older lines are no longer kept", "更早的 {n} 行已丢弃"],
+    "log.lost": ["{n} older lines were dropped", "更早的 {n} 行已丢弃"],
 };
 
 const rules = { en: new Intl.PluralRules("en"), zh: new Intl.PluralRules("zh") };

@@ -26,7 +26,7 @@ def sleeper(**options):
 
 
 def run(tmp_path, *files):
-    """The lines of the summary, and the whole output."""
+    """Runs pytest over the files; returns the ids of the failed tests, and the output."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for number, text in enumerate(files):
         (tmp_path / f"test_{number}.py").write_text(HEAD + text)

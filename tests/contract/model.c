@@ -71,7 +71,7 @@ static bool has_expired(struct model *model, const struct model_job *job)
     return job->state == JOB_READY && ttl_ms && job->first_due.most_ms + ttl_ms <= model->now_ms;
 }
 
-/* Returns false if it is gone, and another job is in its place. */
+/* Returns false if the job was removed: then another job has its index. */
 static bool advance_one(struct model *model, struct model_job *job)
 {
     size_t before = model->job_count;

@@ -113,7 +113,7 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
 
 /* Returns the next job of a take of this topic; NULL without a ready job, or if the topic is paused. */
 struct model_job *model_next_ready(struct model *model, struct slice topic);
-/* The same over several topics, the best first. */
+/* Returns the best of the next jobs of several topics. */
 struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count);
 bool model_may_take(struct model *model, const struct model_job *job);
 /* Returns true if `a` comes out before `b`, by priority. */

@@ -2,8 +2,7 @@
  * duration: durations as people write them. Pure.
  *
  * Grammar: one or more of NUMBER UNIT, with the units d h m s ms in descending order, each at most
- * once ("2h30m", "1500ms", "7d"). 0 is the only number that needs no unit: for any other number,
- * seconds and milliseconds are both possible. NUMBER is decimal digits. The last part may have a
+ * once ("2h30m", "1500ms", "7d"). only 0 may be without a unit: 30 could mean seconds or milliseconds. NUMBER is decimal digits. The last part may have a
  * fraction of 1 to 9 digits ("1.5s"), rounded up to a whole millisecond. No sign, no blanks.
  *
  * ISO 8601 durations of a fixed length are also accepted: "PT30M", "P1DT2H", "P2W", "PT1.5S" or

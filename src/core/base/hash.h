@@ -1,4 +1,4 @@
-/* hash: XXH3 as used in tarry. Seeded: the seed is drawn when a data directory is created. Pure. */
+/* hash: XXH3 as used in tarry. hash_pair is seeded (local store: with the seed of the data directory); hash_64 is not, so never rely on it against chosen keys. Pure. */
 #ifndef TARRY_BASE_HASH_H
 #define TARRY_BASE_HASH_H
 

@@ -42,7 +42,7 @@ uint64_t random_below(struct random *random, uint64_t bound)
 {
     if (bound == 0)
         return 0;
-    /* Reject the lowest 2^64 mod bound draws, so that each remainder has the same number of
+    /* Reject draws below 2^64 mod `bound`: then each remainder is equally likely, so that each remainder has the same number of
      * draws. */
     uint64_t least = (0 - bound) % bound;
     uint64_t drawn;

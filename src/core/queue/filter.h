@@ -10,7 +10,7 @@ struct queue_filter {
     struct slice error;     /* substring of the last error */
     struct slice meta_name;
     struct slice meta_value; /* exact; empty: any value, if the name is present */
-    /* Wall clock; the end of the last attempt, from the history of the job. A job without history matches neither. */
+    /* Wall clock; the end of the last attempt, from the history of the job. With one of these set, a job without history does not match. */
     int64_t died_after_ms, died_before_ms;
 };
 

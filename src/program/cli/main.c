@@ -5,8 +5,7 @@
 
 int main(int argc, char **argv)
 {
-    /* Makes exceeding a file size limit (ulimit -f) a write error instead of killing the
-     * process. */
+    /* Ignores SIGXFSZ: a write beyond `ulimit -f` fails instead of killing the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
     return cli_main(argc, argv);
 }

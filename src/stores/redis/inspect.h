@@ -1,5 +1,5 @@
 /*
- * inspect: inspects Redis before the server stores any job in it. Blocking; runs before the
+ * inspect: checks at the start whether Redis is configured so that it keeps jobs. Blocking; runs before the
  * reactors.
  *
  * Connects to the master (or to every master of a cluster), authenticates, and reads its effective
@@ -7,7 +7,7 @@
  * replicas. Fixes the number of shards. Rejects settings that could silently lose jobs, and reports
  * how to change them; settings that only weaken durability are logged as warnings.
  *
- * If a server does not allow CONFIG (hosted ones), its INFO is trusted.
+ * A hosted server often forbids CONFIG: then only INFO is read, and the durability is UNKNOWN unless there is no append-only file.
  */
 #ifndef TARRY_REDIS_INSPECT_H
 #define TARRY_REDIS_INSPECT_H
@@ -17,7 +17,7 @@
 #include "redis/redis.h"
 #include "redis/url.h"
 
-/* The result of an inspection. With several masters, the weakest value counts. */
+/* The result of an inspection. Each member is the worst value over all masters. */
 struct redis_inspection {
     enum redis_durability durability;
     bool evicts; /* at least one master evicts jobs when memory is short, with this policy */
@@ -47,7 +47,7 @@ struct redis_inspection {
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
                   struct redis_inspection *out, char *error, size_t error_bytes);
 
-/* Stores the generation, once the shards of the other one hold no more jobs. Errors as above. */
+/* Stores the generation. Call it only when the shards of the previous one hold no jobs. Errors as above. */
 int redis_inspect_write_generation(const struct redis_url *url,
                                    const struct redis_generation *generation, char *error,
                                    size_t error_bytes);

@@ -45,8 +45,7 @@ static inline bool redis_info_is(const char *info, const char *key, const char *
 
 /* Reads from a complete INFO everything that does not require CONFIG. */
 void redis_master_hear_info(struct redis_master *out, const char *info);
-/* Reads the reply to INFO memory persistence replication: the policy, whether memory and disk have
- * room, the history. */
+/* Reads the reply to `INFO memory persistence replication`: the policy, whether memory and disk have room, the replication id. */
 void redis_master_hear_room(struct redis_master *out, const char *info);
 /* Reads the reply to CONFIG GET. An error reply (CONFIG is forbidden) changes nothing. */
 void redis_master_hear_config(struct redis_master *out, const redisReply *config);

@@ -131,7 +131,7 @@ struct clock *redis_test_clock(struct redis *redis);
  * never runs inside the call. One call at a time. */
 typedef void redis_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happened);
 void redis_settle(struct redis *redis, int64_t to_ms, redis_settled *settled, void *ctx);
-/* Sets a function that runs inside each queue call that does more than read. Call before the
+/* Sets a function that runs at the start of each queue call that may change the queue. Call before the
  * reactor runs. */
 void redis_on_active(struct redis *redis, void (*active)(void *ctx), void *ctx);
 

@@ -32,7 +32,7 @@ struct sql_observation { /* Result of a check of a topic. */
         next_ms; /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
     bool is_paused;
     int64_t resume_ms; /* 0: not set, or never */
-    /* a time before the check; jobs committed since then may be due from this time on */
+    /* a time before the check began: a job committed after it may be missing from next_ms, but is not due earlier */
     int64_t seen_ms;
 };
 VECTOR_DECLARE(sql_observations, struct sql_observation)
@@ -109,8 +109,7 @@ void sql_call_all_created(struct sql_call *call, int64_t now_ms);
 size_t sql_call_weight(const struct sql_call *call); /* number of items */
 size_t sql_call_bytes(const struct sql_call *call);
 
-/* Keeps a result to which texts of the reply point. Returns false if out of memory; the result is
- * then freed. */
+/* Takes ownership of `result`, to which texts of the reply point, also on failure (out of memory: returns false). */
 bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result));
 /* Discards the results, since the call is sent again. */
 void sql_call_again(struct sql_call *call);

@@ -162,7 +162,8 @@ int wal_read_next(struct wal *wal, struct record_place place, struct wal_window 
             return 0;
         }
     }
-    return wal_read(wal, place, true, scratch, out); /* large, or not on disk yet */
+    return wal_read(wal, place, true, scratch,
+                    out); /* large, in RAM only, or unreadable: wal_read reports why */
 }
 
 void wal_window_fini(struct wal_window *window)

@@ -1,4 +1,4 @@
-"""docs/moving/redisson.md and bullmq.md: their scripts and commands on a real Redis that holds what the peers have put there."""
+"""docs/moving/redisson.md and bullmq.md: their scripts and commands on a real Redis with the jobs of the peers, or bytes in their format."""
 
 import base64
 import json
