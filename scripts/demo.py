@@ -104,9 +104,9 @@ def report(client, orders, paid, push_ms):
     lates = sorted(late for order in orders.values() for late in order["late_ms"])
     due = [order for order in orders.values() if order["id"] not in paid]
     faults = {
-        "were never delivered": sum(not order["late_ms"] for order in due),
-        "came twice": sum(len(order["late_ms"]) > 1 for order in orders.values()),
-        "came though cancelled": sum(bool(orders[id]["late_ms"]) for id in paid),
+        "never delivered": sum(not order["late_ms"] for order in due),
+        "delivered twice": sum(len(order["late_ms"]) > 1 for order in orders.values()),
+        "delivered though cancelled": sum(bool(orders[id]["late_ms"]) for id in paid),
         "early": sum(late < 0 for late in lates),
         "still in the queue": sum(client.call("GET", "/v1/topics/unpaid-orders")["counts"].values()),
     }

@@ -70,7 +70,8 @@ static void print_result(struct bulk *bulk, const json_t *one)
     if (!is_done(result) && !is_requested(result))
         refuse_result(bulk, id, result, one);
     else if (!bulk->args->json && !bulk->is_stdin)
-        printf("%s %s\n", is_requested(result) ? "requested of its consumer:" : bulk->change->done,
+        printf("%s %s\n",
+               is_requested(result) ? "cancel requested from the consumer of" : bulk->change->done,
                show_text(json_object_get(one, "id"), cell));
 }
 

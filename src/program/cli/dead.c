@@ -228,7 +228,10 @@ static void print_swept(const struct call *call)
 {
     long long jobs = json_integer_value(call_member(call, "jobs"));
     bool is_dry_run = json_is_true(call_member(call, "dry_run"));
-    printf("%s%s %lld\n", is_dry_run ? "would be " : "", call->request->done, jobs);
+    if (is_dry_run)
+        printf("%lld job%s would be %s\n", jobs, jobs == 1 ? "" : "s", call->request->done);
+    else
+        printf("%s %lld\n", call->request->done, jobs);
     if (json_is_false(call_member(call, "complete")))
         fputs("tarry: there may be more\n", stderr);
 }

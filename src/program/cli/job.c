@@ -177,7 +177,7 @@ static void print_list(const struct call *call)
 static void print_changed(const struct call *call)
 {
     bool is_requested = call->client.status == 202;
-    printf("%s %s\n", is_requested ? "requested of its consumer:" : call->request->done,
+    printf("%s %s\n", is_requested ? "cancel requested from the consumer of" : call->request->done,
            call_argument(call, 1));
 }
 

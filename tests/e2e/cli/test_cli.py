@@ -289,11 +289,11 @@ def test_a_cancel_is_requested_from_the_holder(tarry, server):
     for ident in ("a", "b", "c"):
         tarry("push", "t", ident, "--body", "x")
     tarry("take", "t", "--max", "2", "--consumer", "worker 1", "--lease-for", "1h")
-    assert tarry("cancel", "t", "a", "--request") == "requested of its consumer: a\n"
+    assert tarry("cancel", "t", "a", "--request") == "cancel requested from the consumer of a\n"
     shown = tarry("get", "t", "a")
     assert re.search(r"^consumer +worker 1$", shown, re.M) and re.search(r"^cancel requested +true$", shown, re.M), shown
     assert "worker 1" in tarry("list", "t")
-    assert tarry("cancel", "t", "b", "c", "--request") == "requested of its consumer: b\ncancelled c\n"
+    assert tarry("cancel", "t", "b", "c", "--request") == "cancel requested from the consumer of b\ncancelled c\n"
     many = server.cli("cancel", "t", "-", "--request", input=b"a\nb\n")
     assert many.stdout == b"cancelled 0\nrequested of their consumers: 2\n" and many.returncode == OK
 

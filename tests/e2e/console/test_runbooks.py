@@ -195,7 +195,7 @@ def dead(place, mind):
     reader.type(0, r"DEAD.*bills +.* 6\b")
     reader.type(0, r"LAST ERROR.*http 420.*http 410")
     reader.type(0, r'"error":"http 420","count":4,.*"error":"http 410","count":2,')
-    reader.type(0, r"redriven 1\nwould be redriven 3\nredriven 3\npurged 2\n")
+    reader.type(0, r"redriven 1\n3 jobs would be redriven\nredriven 3\npurged 2\n")
     assert says_well(server)
     reader.end()
 

@@ -242,7 +242,7 @@ def test_the_editor_inherits_only_the_standard_descriptors(tarry, tmp_path):  # 
 def test_redrive_and_purge_by_a_filter_from_the_command_line(tarry):  # noqa: F811
     client = tarry.server.client()
     die(client, "t", {"a": "http 500", "b": "http 502", "c": "timed out"})
-    assert tarry("redrive", "t", "--error", "http", "--dry-run") == "would be redriven 2\n"
+    assert tarry("redrive", "t", "--error", "http", "--dry-run") == "2 jobs would be redriven\n"
     assert tarry("redrive", "t", "--error", "http 500") == "redriven 1\n"
     tarry("purge", "t", "--error", "timed", code=USAGE)
     assert tarry("purge", "t", "--error", "timed", "--dry-run") == "would be purged 1\n"
@@ -278,4 +278,4 @@ def test_work_makes_a_job_dead_if_the_command_requests_it(server, tmp_path):
     job = client.get("t", "a")
     assert (job["attempt"], job["last_error"], job["history"][0]["outcome"]) == (1, "exit 65", "refused")
     _, err = worker.stop()
-    assert "nacked t/a, exit 65, for good" in err
+    assert "nacked t/a, exit 65, now dead" in err
