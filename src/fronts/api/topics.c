@@ -125,19 +125,27 @@ static bool read_settings_members(struct json_value object, struct http_fields *
     return true;
 }
 
+/* Parses an object of `what`, which is for the error. */
+static bool read_object(struct slice json, struct json_value *object, const char *what,
+                        struct http_fault *fault)
+{
+    size_t error_at;
+    if (!json_check(json, object, &error_at))
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", error_at);
+    if (object->kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "the body must be an object of %s", what);
+    return true;
+}
+
 bool api_settings_read(struct slice json, struct http_fields *fields, struct buffer *scratch,
                        struct buffer *extension, struct http_fault *fault)
 {
     struct extension members = {0};
     struct json_value object;
-    size_t error_at;
-    if (!json_check(json, &object, &error_at))
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", error_at);
-    if (object.kind != JSON_OBJECT)
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "the body must be an object of settings such as "
-                              "{\"max_attempts\":5,\"backoff\":\"exp:1s..10m\"}");
-    return read_settings_members(object, fields, &members, scratch, fault) &&
+    return read_object(json, &object,
+                       "settings such as {\"max_attempts\":5,\"backoff\":\"exp:1s..10m\"}",
+                       fault) &&
+           read_settings_members(object, fields, &members, scratch, fault) &&
            extension_write(&members, extension, fault);
 }
 
@@ -203,13 +211,9 @@ bool api_settings_patch(const struct topic_settings *settings, struct slice patc
     struct json_value target, change;
     struct buffer now;
     struct slice twice;
-    size_t error_at;
-    if (!json_check(patch, &change, &error_at))
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", error_at);
-    if (change.kind != JSON_OBJECT)
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "the body must be an object of the settings to change such as "
-                              "{\"max_attempts\":5,\"ttl\":null}");
+    if (!read_object(patch, &change,
+                     "the settings to change such as {\"max_attempts\":5,\"ttl\":null}", fault))
+        return false;
     buffer_init(&now, API_PATCH_BYTES_MAX);
     api_settings_write(&now, settings);
     bool done = json_check(buffer_slice(&now), &target, NULL);
