@@ -311,7 +311,7 @@ static void end_answer(struct work_answers *answers, struct work_slot *slot, enu
     slot->state = WORK_SLOT_FREE;
     if (is_ok && !answers->quiet)
         fprintf(stderr, "%sed %s%s%s%s\n", verbs[verb], slot->name, slot->error[0] ? ", " : "",
-                slot->error, slot->is_final ? ", for good" : "");
+                slot->error, slot->is_final ? ", now dead" : "");
     else if (!is_ok && slot->is_doubtful)
         cli_error("'%s' may have been %sed by an interrupted call; if not, its lease has ended and "
                   "it will be delivered again",
@@ -575,7 +575,7 @@ static void run_transfers(struct work *work)
 
 /* ---- the loop ---- */
 
-static void say_stopping(size_t running)
+static void print_stopping(size_t running)
 {
     fprintf(stderr, "stopping, %zu command%s still running\n", running,
             running == 1 ? " is" : "s are");
@@ -586,7 +586,7 @@ static void read_signals(struct work *work)
     struct signalfd_siginfo info;
     while (read(work->signals, &info, sizeof info) == sizeof info) {
         if (!work->stopping && !work->answers.quiet)
-            say_stopping(count_slots(work, WORK_SLOT_RUNNING));
+            print_stopping(count_slots(work, WORK_SLOT_RUNNING));
         for (size_t i = 0; work->stopping && i < work->slot_count; i++)
             if (work->slots[i].state == WORK_SLOT_RUNNING)
                 kill(-work->slots[i].child.pid, SIGTERM);

@@ -103,41 +103,41 @@ void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
 {
     bool took = call->kind == SQL_CALL_COMMAND;
     for (size_t i = 0; i < call->observations.count; i++) {
-        const struct sql_observation *sight = &call->observations.at[i];
-        struct sql_topic *topic = sql_topics_need(&hints->context->topics, sight->topic);
+        const struct sql_observation *observation = &call->observations.at[i];
+        struct sql_topic *topic = sql_topics_need(&hints->context->topics, observation->topic);
         if (!topic)
             continue;
         topic->look = false;
-        topic->paused = sight->is_paused;
-        topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
-        bool is_due = sight->next_ms <= sight->seen_ms;
-        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took,
-                       took && is_due && brought(calls, sight->topic));
+        topic->paused = observation->is_paused;
+        topic->resume_ms = observation->resume_ms ? observation->resume_ms : INT64_MAX;
+        bool is_due = observation->next_ms <= observation->seen_ms;
+        sql_topic_seen(topic, observation->next_ms, observation->seen_ms, took,
+                       took && is_due && brought(calls, observation->topic));
         sql_topic_plan_changed(&hints->context->plan, topic);
     }
 }
 
-void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *news)
+void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *notification)
 {
-    if (news->listens)
+    if (notification->listens)
         sql_audience_elsewhere(&hints->audience);
-    if (news->misses_events)
+    if (notification->misses_events)
         sql_audience_miss(&hints->audience);
-    if (news->events.len)
-        sql_audience_hear(&hints->audience, news->events, hints->context->adjust_ms);
-    if (!news->name[0])
+    if (notification->events.len)
+        sql_audience_hear(&hints->audience, notification->events, hints->context->adjust_ms);
+    if (!notification->name[0])
         return;
-    struct slice name = slice_of(news->name);
+    struct slice name = slice_of(notification->name);
     struct sql_topic *topic = sql_topics_find(&hints->context->topics, name);
-    if (topic && news->due_ms != INT64_MAX) {
-        sql_topic_hear(topic, news->due_ms);
+    if (topic && notification->due_ms != INT64_MAX) {
+        sql_topic_hear(topic, notification->due_ms);
         sql_topic_plan_changed(&hints->context->plan, topic);
     }
-    if (topic && (news->look || news->changed))
+    if (topic && (notification->look || notification->changed))
         sql_topic_plan_look(&hints->context->plan, topic);
-    if (news->changed)
+    if (notification->changed)
         notify_event(hints, QUEUE_EVENT_TOPIC, name);
-    if (news->died)
+    if (notification->died)
         notify_event(hints, QUEUE_EVENT_DEAD, name);
 }
 
