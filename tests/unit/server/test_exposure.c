@@ -10,7 +10,8 @@ enum { LOCAL = 1, PROVE = 2, INSECURE = 4 };
 
 CLAIM(only_safe_or_explicitly_insecure_listeners_are_served)
 {
-    static const char both[] = "reach without TLS and tokens, give --insecure";
+    static const char both[] =
+        "reach without TLS and tokens, add the word tls and give --tokens, or --insecure";
     static const char tls[] = "reach without TLS, add the word tls, or plain";
     static const char meant[] = "reach without tokens, leave out no-token, or --insecure";
     static const char none[] = "reach without tokens, give --tokens FILE, or --insecure";
