@@ -212,11 +212,16 @@ struct tarry_push {
     const char *error;    /* up to 256 bytes */
     uint32_t error_bytes; /* 0: NUL-terminated */
     uint32_t attempt;     /* deliveries so far */
+    /* 1 to 128 printable ASCII bytes without blanks: if a push to this topic had the same `once` within once_for_ms
+     * (0: 5 minutes), nothing changes and the code is EXISTED, even if its job has ended; NULL: no such check. In a
+     * directory with several shards, pushes with one `once` need the same id or none. */
+    const char *once;
+    int64_t once_for_ms;
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
         sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-            0, 0, NULL, 0, 0                                                                       \
+            0, 0, NULL, 0, 0, NULL, 0                                                              \
     }
 
 /* The result of one item. The caller sets the size of the first. */

@@ -101,6 +101,8 @@ static struct tarry_push push_of(const struct queue_push *from)
     push.error = text_or_null(from->past.error);
     push.error_bytes = (uint32_t)from->past.error.len;
     push.attempt = from->past.attempt;
+    push.once = text_or_null(from->once);
+    push.once_for_ms = from->once_for_ms;
     return push;
 }
 
@@ -178,7 +180,8 @@ static void reply_add(struct lib_driver *self, const struct queue_reply *reply,
 static const char *detail_of(const char *field)
 {
     static const char *const names[][2] = {
-        {"delay_ms", "delay"}, {"at_ms", "at"}, {"lease_ms", "lease_for"}, {"ttl_ms", "ttl"}};
+        {"delay_ms", "delay"}, {"at_ms", "at"}, {"lease_ms", "lease_for"}, {"ttl_ms", "ttl"},
+        {"once_for_ms", "once_for"}};
     for (size_t i = 0; field && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(field, names[i][0]) == 0)
             return names[i][1];
@@ -756,7 +759,7 @@ extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, drive
 const struct driver driver_lib = {
     .name = "lib",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
@@ -771,7 +774,7 @@ const struct driver driver_lib = {
 const struct driver driver_lib_dir_1 = {
     .name = "lib_dir_1",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
     .runs = 20,
     .shards = 1,
     .is_at_once = true,
@@ -787,7 +790,7 @@ const struct driver driver_lib_dir_1 = {
 const struct driver driver_lib_dir_3 = {
     .name = "lib_dir_3",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
     .runs = 10,
     .shards = 3,
     .is_at_once = true,
@@ -803,7 +806,7 @@ const struct driver driver_lib_dir_3 = {
 const struct driver driver_lib_clock = {
     .name = "lib_clock",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_ONCE | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,

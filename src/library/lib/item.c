@@ -53,7 +53,8 @@ static const char *detail_of(const char *option)
                                            {"at", "at_ms"},
                                            {"lease_for", "lease_ms"},
                                            {"ttl", "ttl_ms"},
-                                           {"dedup_window", "dedup_window_ms"}};
+                                           {"dedup_window", "dedup_window_ms"},
+                                           {"once_for", "once_for_ms"}};
     for (size_t i = 0; option && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(option, names[i][0]) == 0)
             return names[i][1];
@@ -173,7 +174,9 @@ static bool push_read(const struct tarry_push *from, struct queue_push *out,
                             from->backoff_first_ms, from->backoff_max_ms),
         .past = {.attempt = from->attempt,
                  .dead = from->flags & TARRY_IS_DEAD,
-                 .error = error_of(from->error, from->error_bytes)}};
+                 .error = error_of(from->error, from->error_bytes)},
+        .once = lib_text(from->once),
+        .once_for_ms = from->once_for_ms};
     return true;
 }
 

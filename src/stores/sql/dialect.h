@@ -160,7 +160,6 @@ struct sql_dialect {
     const char *durable_settings; /* how to achieve the first one */
     /* calls that only read, and upkeep, need no commit: see sql_turn.is_single */
     bool has_single_turns;
-    bool has_again;       /* QUEUE_AGAIN, and a `once` of pushes */
     bool has_whole_turns; /* see sql_turn.is_whole */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends

@@ -29,23 +29,10 @@ static struct sql *sql_of(struct queue *queue)
     return (struct sql *)(void *)queue;
 }
 
-/* Returns whether an item needs what MySQL does not have yet. */
-static bool is_unsupported(const struct sql *sql, const struct command *command)
-{
-    for (size_t i = 0; !sql->dialect->has_again && i < command->count; i++)
-        if ((command->kind == COMMAND_PUSH && command->pushes[i].once.len) ||
-            (command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_AGAIN))
-            return true;
-    return false;
-}
-
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    struct command refused = *command;
-    if (command->status == QUEUE_OK && is_unsupported(sql_of(queue), command))
-        refused.status = QUEUE_UNSUPPORTED;
-    sql_session_submit(sql_of(queue)->session, refused.status ? &refused : command, reply_to);
+    sql_session_submit(sql_of(queue)->session, command, reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)

@@ -80,7 +80,7 @@ CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM ta
 CREATE TABLE IF NOT EXISTS tarry.lane (topic INT NOT NULL, lane INT NOT NULL, PRIMARY KEY (topic, lane)) ENGINE=InnoDB;
 
 CREATE TABLE IF NOT EXISTS tarry.finished (
-  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL,
+  topic INT NOT NULL, id VARCHAR(129) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL, -- also a once, behind a blank
   PRIMARY KEY (topic, id), KEY finished_until (until)
 ) ENGINE=InnoDB;
 
@@ -260,7 +260,7 @@ BEGIN
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, lane INT, due BIGINT, seq BIGINT,
     server BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, lane, due, seq)) ENGINE=InnoDB;
-  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_ids (topic INT, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin, PRIMARY KEY (topic, id))
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_ids (topic INT, id VARCHAR(129) CHARACTER SET ascii COLLATE ascii_bin, PRIMARY KEY (topic, id))
     ENGINE=InnoDB;
   DELETE FROM tarry.server_fold;
   DELETE FROM tarry.server_places;
@@ -581,6 +581,55 @@ BEGIN
         INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, replaced)
           VALUES (v_topic, 1 - (v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
       END IF;
+    END IF;
+  END IF;
+  DO LAST_INSERT_ID(v_saved);
+END//
+
+-- Pushes a job unless p_once was used in the topic within its time. The row of the once makes a second push wait for the first; a push that stores no
+-- job leaves no row.
+DROP PROCEDURE IF EXISTS tarry.push_once//
+CREATE PROCEDURE tarry.push_once(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255), IN p_priority INT,
+  IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, IN p_once VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_once_for_ms BIGINT,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic INT;
+  DECLARE v_now, v_saved BIGINT;
+  DECLARE v_owns TINYINT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+    DELETE FROM tarry.finished WHERE v_owns AND topic = v_topic AND id = CONCAT(' ', p_once);
+    RESIGNAL;
+  END;
+  SET v_saved = LAST_INSERT_ID();
+  IF p_topic IS NULL OR p_topic NOT REGEXP '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$' THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad topic';
+  END IF;
+  IF p_once IS NULL OR p_once NOT REGEXP '^[!-~]{1,128}$' THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad once';
+  END IF;
+  IF p_once_for_ms < 1 OR p_once_for_ms > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'once_for is not between 1 ms and 10 years';
+  END IF;
+  CALL tarry.may(p_topic);
+  SET v_now = tarry.now_ms();
+  SELECT topic INTO v_topic FROM tarry.topic WHERE name = p_topic;
+  IF v_topic IS NULL THEN
+    INSERT IGNORE INTO tarry.topic (name) VALUES (p_topic);
+    SELECT topic INTO v_topic FROM tarry.topic WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
+  END IF;
+  DELETE FROM tarry.finished WHERE topic = v_topic AND id = CONCAT(' ', p_once) AND until <= v_now;
+  INSERT IGNORE INTO tarry.finished VALUES (v_topic, CONCAT(' ', p_once), v_now + COALESCE(p_once_for_ms, 300000) + 1);
+  IF ROW_COUNT() = 0 THEN
+    SET p_result = 'existed';
+  ELSE
+    SET v_owns = 1;
+    CALL tarry.push_with(p_topic, p_id, p_delay_ms, p_at_ms, p_body, p_content_type, p_priority, p_on_conflict, p_result);
+    IF p_result NOT IN ('created', 'replaced') THEN
+      DELETE FROM tarry.finished WHERE topic = v_topic AND id = CONCAT(' ', p_once);
     END IF;
   END IF;
   DO LAST_INSERT_ID(v_saved);

@@ -131,7 +131,7 @@ void mysql_rows_clear(struct mysql_link *link)
     link->history.events.count = 0; /* they refer to the rows */
 }
 
-static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t topic,
+static size_t key_write(char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX], uint32_t topic,
                         struct slice id)
 {
     memcpy(key, &topic, sizeof topic);
@@ -141,8 +141,8 @@ static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t 
 
 static struct mysql_row *row_need(struct mysql_link *link, uint32_t topic, struct slice id)
 {
-    char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
-    if (id.len > JOB_ID_BYTES_MAX)
+    char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX];
+    if (id.len > QUEUE_ONCE_ID_BYTES_MAX)
         return NULL;
     size_t len = key_write(key, topic, id);
     struct mysql_row *row = mysql_ids_find(&link->rows.ids, slice_make(key, len));
@@ -165,6 +165,13 @@ struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *to
                                  struct slice id)
 {
     return row_need(link, topic->number, id);
+}
+
+struct mysql_row *mysql_row_of_once(struct mysql_link *link, struct mysql_topic *topic,
+                                    struct slice once)
+{
+    char room[QUEUE_ONCE_ID_BYTES_MAX];
+    return row_need(link, topic->number, queue_once_id(once, room));
 }
 
 /* A place is used as a key, so it must not contain padding. */
@@ -377,7 +384,10 @@ static bool need_item_rows(struct mysql_link *link)
         struct slice id =
             command->kind == COMMAND_PUSH ? command->pushes[i].id : command->changes[i].id;
         struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
-        if (topic && topic->number && !mysql_row_need(link, topic, id))
+        bool has_once = command->kind == COMMAND_PUSH && command->pushes[i].once.len;
+        if (topic && topic->number &&
+            (!mysql_row_need(link, topic, id) ||
+             (has_once && !mysql_row_of_once(link, topic, command->pushes[i].once))))
             return false;
     }
     return true;
@@ -700,9 +710,27 @@ static void append_inserts(struct mysql_link *link)
     }
 }
 
+/* Appends the columns of a job that is pushed again. */
+static void append_again(struct buffer *out, const struct mysql_row *row)
+{
+    const struct queue_again *again = row->again;
+    buffer_append_format(out, ",seq=%llu,delivery=0,lease_span=0",
+                         (unsigned long long)row->sequence);
+    if (!again->has_body)
+        return;
+    if (again->content_type.len) {
+        buffer_append_text(out, ",content_type=");
+        mysql_quote_bytes(out, again->content_type);
+    }
+    buffer_append_format(out, ",body_bytes=%zu,body=_binary", again->body.len);
+    mysql_quote(out, again->body);
+}
+
 static void append_update(struct mysql_link *link, const struct mysql_row *row)
 {
-    struct buffer *out = mysql_statement_changing(link, 1);
+    bool is_large = row->again && row->again->body.len > link->packet_bytes_max / 16;
+    struct buffer *out =
+        is_large ? mysql_statement_changing_apart(link, 1) : mysql_statement_changing(link, 1);
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
     if (row->extended || row->requested) {
         buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
@@ -725,9 +753,32 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
             buffer_append_text(out, ",history=");
             mysql_quote_bytes(out, slice_make(row->history, row->history_bytes));
         }
+        if (row->again)
+            append_again(out, row);
     }
     buffer_append_text(out, " WHERE ");
     mysql_append_single_place(out, &row->stored_at);
+}
+
+/* Appends the `once` of pushes. If another transaction remembers one at the same time, the insert fails and the
+ * transaction is repeated. */
+static void append_onces(struct mysql_link *link)
+{
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
+        struct buffer *out;
+        if (!row->finished_anew || !row->is_once)
+            continue;
+        out = mysql_statement(link, NULL);
+        buffer_append_format(out, "DELETE FROM tarry.finished WHERE topic=%u AND id=",
+                             topic_number_of(row));
+        mysql_quote(out, mysql_row_id(row));
+        buffer_append_format(out, " AND until<=%lld", (long long)link->now_ms);
+        out = mysql_statement(link, NULL);
+        buffer_append_format(out, "INSERT INTO tarry.finished VALUES (%u,", topic_number_of(row));
+        mysql_quote(out, mysql_row_id(row));
+        buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
+    }
 }
 
 static void append_finished(struct mysql_link *link)
@@ -735,7 +786,7 @@ static void append_finished(struct mysql_link *link)
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
-        if (!row->finished_anew)
+        if (!row->finished_anew || row->is_once)
             continue;
         if (out)
             buffer_append_byte(out, ',');
@@ -785,4 +836,5 @@ void mysql_append_rows(struct mysql_link *link)
     }
     append_inserts(link);
     append_finished(link);
+    append_onces(link);
 }

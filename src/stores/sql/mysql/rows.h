@@ -33,7 +33,7 @@ struct mysql_run {
 
 struct mysql_row { /* A job that the transaction needs, or an id without a job. */
     struct table_entry by_id, by_place;
-    char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
+    char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX];
     size_t id_bytes;
     struct mysql_place stored_at; /* location of the row; valid if `stored` */
     bool stored;
@@ -47,6 +47,7 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     const struct sql_call *owner; /* call that selected the row itself: purge, redrive, expire */
     int64_t finished_until_ms;
     bool finished_anew;
+    bool is_once; /* the name of a `once`, which must not be remembered by two transactions */
 
     enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */
     int32_t lane, priority;
@@ -57,7 +58,9 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     bool cancel_requested;
     struct policy policy;
     uint64_t body_bytes, meta_bytes;
-    const struct queue_push *push; /* of a fresh row */
+    const struct queue_push *push;   /* of a fresh row */
+    const struct queue_again *again; /* of a job that is pushed again in its row */
+    uint32_t acked_attempt;          /* of such a job: the attempt that was acked */
     struct slice error;            /* error of an answer or a push, owned by the caller */
     bool has_error;                /* the error is new, as is its history */
     char history[JOB_HISTORY_BYTES_MAX];
@@ -90,6 +93,9 @@ void mysql_rows_clear(struct mysql_link *link);
 /* Finds or creates the row of an id in the transaction. Returns NULL if out of memory. */
 struct mysql_row *mysql_row_need(struct mysql_link *link, struct mysql_topic *topic,
                                  struct slice id);
+/* The same for the `once` of a push. */
+struct mysql_row *mysql_row_of_once(struct mysql_link *link, struct mysql_topic *topic,
+                                    struct slice once);
 struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place);
 extern const char mysql_row_columns[];
 /* Appends a condition that names rows of one topic and lane, without its last bracket. It compares

@@ -149,12 +149,20 @@ static bool fits_packet(const struct mysql_link *link, const struct queue_push *
     return false;
 }
 
+/* Returns whether a new body of a job fits into a packet. */
+static bool again_fits_packet(const struct mysql_link *link, const struct queue_again *again,
+                              struct queue_result *out)
+{
+    const struct queue_push push = {.content_type = again->content_type, .body = again->body};
+    return !again->has_body || fits_packet(link, &push, out);
+}
+
 static enum queue_status push_one(struct mysql_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
     struct mysql_topic *topic = mysql_names_find(&link->topics.names, push->topic);
     int64_t counts[SQL_COUNTS] = {0};
-    struct mysql_row *row;
+    struct mysql_row *row, *once = NULL;
     enum job_state state;
     struct life life;
     if (is_far(link->now_ms, &push->when)) {
@@ -166,8 +174,12 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     if (!topic || !topic->number)
         return QUEUE_TOO_MANY_TOPICS;
     row = mysql_row_need(link, topic, push->id);
-    if (!row)
+    if (push->once.len)
+        once = mysql_row_of_once(link, topic, push->once);
+    if (!row || (push->once.len && !once))
         return QUEUE_NO_MEMORY;
+    if (once && once->finished_until_ms > link->now_ms)
+        return QUEUE_EXISTED;
     state = row->finished_until_ms > link->now_ms ? JOB_FINISHED : seen_state(row, link->now_ms);
     life = life_push(state, push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
                      topic->settings.max_jobs && topic->jobs >= (int64_t)topic->settings.max_jobs);
@@ -185,6 +197,11 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
         topic->jobs++;
     }
     fill(link, row, push);
+    if (once) {
+        once->finished_until_ms =
+            link->now_ms + (push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS) + 1;
+        once->finished_anew = once->is_once = true;
+    }
     count_row(row, counts, 1);
     show(row, link->now_ms, out);
     note(link, row, counts, true, push->past.dead);
@@ -386,6 +403,45 @@ static enum queue_status end_lease(struct mysql_link *link, struct mysql_row *ro
     return life.status;
 }
 
+/* Acks a leased job and pushes it again in its row. */
+static enum queue_status again_one(struct mysql_link *link, struct mysql_row *row,
+                                   const struct queue_answer *answer, struct queue_result *out)
+{
+    const struct queue_again *again = answer->again;
+    int64_t counts[SQL_COUNTS] = {
+        [SQL_COUNT_LEASED] = -1, [SQL_COUNT_ACKED] = 1, [SQL_COUNT_PUSHED] = 1};
+    if (is_far(link->now_ms, &again->when)) {
+        out->detail = "at";
+        return QUEUE_BAD_OPTION;
+    }
+    if (!again_fits_packet(link, again, out))
+        return QUEUE_BODY_TOO_BIG;
+    struct life life = life_answer(answer, row->cancel_requested);
+    if (life.step != LIFE_AGAIN)
+        return end_lease(link, row, answer, false);
+    mysql_history_note(link, row, "acked", holder(row), (struct slice){0});
+    row->again = again;
+    row->acked_attempt = row->attempt;
+    row->state = JOB_DELAYED;
+    row->attempt = 0;
+    row->delivery = 0;
+    row->lease_span_ms = 0;
+    row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &again->when);
+    if (again->priority != QUEUE_PRIORITY_UNSET)
+        row->priority = again->priority;
+    row->lane = row->priority;
+    row->sequence = link->rows.number + link->rows.numbers_used++;
+    row->history_bytes = 0;
+    row->error = (struct slice){0};
+    row->has_error = true;
+    if (again->has_body)
+        row->body_bytes = again->body.len;
+    unlease(row);
+    count_row(row, counts, 1);
+    note(link, row, counts, true, false);
+    return life.status;
+}
+
 static enum queue_status answer_one(struct mysql_link *link, const struct queue_answer *answer,
                                     const struct sql_lease *lease, struct queue_result *out)
 {
@@ -405,8 +461,10 @@ static enum queue_status answer_one(struct mysql_link *link, const struct queue_
         sql_effects_hold(&link->context->effects, lease, row->lease_until_ms);
         return QUEUE_OK;
     }
-    sql_effects_hold(&link->context->effects, lease, 0);
-    enum queue_status status = end_lease(link, row, answer, false);
+    enum queue_status status = answer->verb == QUEUE_AGAIN ? again_one(link, row, answer, out)
+                                                           : end_lease(link, row, answer, false);
+    if (status != QUEUE_BAD_OPTION && status != QUEUE_BODY_TOO_BIG)
+        sql_effects_hold(&link->context->effects, lease, 0);
     if (row->exists)
         show(row, link->now_ms, out);
     return status;
@@ -447,10 +505,12 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     topic = mysql_names_find(&link->topics.names, result->topic);
     if (topic)
         row = mysql_row_need(link, topic, result->id);
+    bool is_again = row && command->kind == COMMAND_ANSWER && row->again;
     if (row)
         sql_effects_publish_item(effects, command, i, result,
-                                 row->attempt + (is_return && result->status == QUEUE_OK),
-                                 row->due_ms);
+                              is_again ? row->acked_attempt
+                                       : row->attempt + (is_return && result->status == QUEUE_OK),
+                              row->due_ms);
 }
 
 static void decide_items(struct mysql_link *link, struct sql_call *call)

@@ -329,6 +329,7 @@ static bool want_item_topics(struct mysql_link *link, struct sql_call *call)
             is_good = topic_want(link, command->changes[i].topic) != NULL;
         } else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease)) {
             is_good = mysql_topic_want_number(link, lease.topic) != NULL;
+            link->transaction.has_pushes |= command->answers[i].verb == QUEUE_AGAIN;
         }
     }
     return call->items && is_good;

@@ -119,6 +119,11 @@ static bool read_changed(struct mysql_link *link, const struct mysql_step *step,
     return true;
 }
 
+struct buffer *mysql_statement_changing_apart(struct mysql_link *link, size_t count)
+{
+    return statement_begin(link, (struct mysql_step){.read = read_changed, .number = count}, true);
+}
+
 struct buffer *mysql_statement_changing(struct mysql_link *link, size_t count)
 {
     return mysql_statement_of(link, (struct mysql_step){.read = read_changed, .number = count});

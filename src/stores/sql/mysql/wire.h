@@ -74,6 +74,7 @@ void mysql_flight_begin(struct mysql_link *link);
 struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read);
 struct buffer *mysql_statement_of(struct mysql_link *link, struct mysql_step step);
 /* The statement must change exactly `count` rows, which the transaction has locked. */
+struct buffer *mysql_statement_changing_apart(struct mysql_link *link, size_t count);
 struct buffer *mysql_statement_changing(struct mysql_link *link, size_t count);
 /* Begins a new packet with a statement whose result is not used. */
 struct buffer *mysql_statement_apart(struct mysql_link *link);
