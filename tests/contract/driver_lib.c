@@ -179,9 +179,11 @@ static void reply_add(struct lib_driver *self, const struct queue_reply *reply,
 /* The fields of tarry.h have names of their own. */
 static const char *detail_of(const char *field)
 {
-    static const char *const names[][2] = {
-        {"delay_ms", "delay"}, {"at_ms", "at"}, {"lease_ms", "lease_for"}, {"ttl_ms", "ttl"},
-        {"once_for_ms", "once_for"}};
+    static const char *const names[][2] = {{"delay_ms", "delay"},
+                                           {"at_ms", "at"},
+                                           {"lease_ms", "lease_for"},
+                                           {"ttl_ms", "ttl"},
+                                           {"once_for_ms", "once_for"}};
     for (size_t i = 0; field && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(field, names[i][0]) == 0)
             return names[i][1];

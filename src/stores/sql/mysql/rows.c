@@ -770,8 +770,8 @@ static void append_onces(struct mysql_link *link)
         if (!row->finished_anew || !row->is_once)
             continue;
         out = mysql_statement(link, NULL);
-        buffer_append_format(out, "DELETE FROM tarry.finished WHERE topic=%u AND id=",
-                             topic_number_of(row));
+        buffer_append_format(
+            out, "DELETE FROM tarry.finished WHERE topic=%u AND id=", topic_number_of(row));
         mysql_quote(out, mysql_row_id(row));
         buffer_append_format(out, " AND until<=%lld", (long long)link->now_ms);
         out = mysql_statement(link, NULL);

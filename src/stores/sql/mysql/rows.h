@@ -61,8 +61,8 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     const struct queue_push *push;   /* of a fresh row */
     const struct queue_again *again; /* of a job that is pushed again in its row */
     uint32_t acked_attempt;          /* of such a job: the attempt that was acked */
-    struct slice error;            /* error of an answer or a push, owned by the caller */
-    bool has_error;                /* the error is new, as is its history */
+    struct slice error;              /* error of an answer or a push, owned by the caller */
+    bool has_error;                  /* the error is new, as is its history */
     char history[JOB_HISTORY_BYTES_MAX];
     size_t history_bytes;
     char consumer[JOB_CONSUMER_BYTES_MAX]; /* holder of the lease */

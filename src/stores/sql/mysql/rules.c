@@ -508,9 +508,10 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     bool is_again = row && command->kind == COMMAND_ANSWER && row->again;
     if (row)
         sql_effects_publish_item(effects, command, i, result,
-                              is_again ? row->acked_attempt
-                                       : row->attempt + (is_return && result->status == QUEUE_OK),
-                              row->due_ms);
+                                 is_again
+                                     ? row->acked_attempt
+                                     : row->attempt + (is_return && result->status == QUEUE_OK),
+                                 row->due_ms);
 }
 
 static void decide_items(struct mysql_link *link, struct sql_call *call)
