@@ -1,8 +1,10 @@
 """A missing core: every call is refused before anything was changed, and hello recreates it."""
 
+import struct
+
 import pytest
 import redis
-from abi import ACK, CANCEL, OK, TOPIC_GET, TOPIC_PUT, Shard, job
+from abi import ACK, CANCEL, CREATED, OK, TOPIC_GET, TOPIC_PUT, Shard, job
 
 CALLS = {
     "push": lambda shard: shard.push("t", job("a")),
@@ -44,6 +46,31 @@ def test_hello_recreates_a_lost_core_and_reports_it_without_repeating_numbers(sh
     [waiting] = shard.take("t")
     assert waiting.id == b"waiting" and waiting.delivery > old.delivery
     assert [answer[0] for answer in shard.answer((ACK, old.delivery), (ACK, waiting.delivery))] == [OK, OK]
+
+
+def test_a_call_for_a_core_that_was_created_again_is_refused(shard):
+    """The ticket ends with the window and the end of the lease key that the server knows."""
+    now, known = shard.hello().now, shard.hello().lease_key[-8:]
+    window = struct.pack(">IHIH", (now - 60000) >> 16, (now - 60000) & 0xffff, (now + 60000) >> 16, (now + 60000) & 0xffff)
+    assert shard.push("t", job("a"), ticket=shard.ticket().encode() + window + known)[0][0] == CREATED
+    with pytest.raises(redis.exceptions.ResponseError, match="^GONE"):
+        shard.push("t", job("b"), ticket=shard.ticket().encode() + window + b"another!")
+    with pytest.raises(redis.exceptions.ResponseError, match="^GONE"):
+        shard.take("t", ticket=shard.ticket().encode() + window + b"another!")
+
+
+def test_numbers_continue_above_those_of_a_core_that_a_server_used_before(shard):
+    shard.client.flushall()
+    assert shard.hello(drawn=b"another-key-1234").sequence == 0
+    shard.push("t", job("a"))
+    [first] = shard.take("t")
+    assert shard.hello(drawn=b"another-key-5678", known=b"abcdef01").sequence > 10**12
+    shard.push("t", job("b"))
+    [second] = shard.take("t")
+    assert second.delivery > 10**12 > first.delivery
+    shard.client.flushall()
+    assert shard.hello(drawn=b"another-key-9999", known=b"abcdef01").sequence > 10**12, "of the server that creates it"
+    assert shard.hello(known=b"key-9999").sequence == shard.hello(known=b"key-9999").sequence, "the same core"
 
 
 def test_the_name_of_the_queue_is_chosen_once_and_kept(shard):

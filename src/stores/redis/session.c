@@ -25,11 +25,12 @@ static void put48(char *at, int64_t number)
         at[i] = (char)(number % 256);
 }
 
-/* Appends the ticket, and the time window within which the call may be carried out. */
+/* Appends the ticket, the time window within which the call may be carried out, and the name of the
+ * core that the server knows. */
 static void emit_ticket(const struct redis_session *session, const struct redis_call *call,
                         struct buffer *out)
 {
-    char text[SESSION_TICKET_BYTES + SESSION_WINDOW_BYTES];
+    char text[SESSION_TICKET_BYTES + SESSION_WINDOW_BYTES + SESSION_CORE_BYTES];
     enum { SERVER_BYTES = 8, NUMBER_DIGITS = 12 };
     size_t len = 0;
     int64_t earliest_ms, latest_ms;
@@ -45,6 +46,10 @@ static void emit_ticket(const struct redis_session *session, const struct redis_
         put48(text + len, earliest_ms < 0 ? 0 : earliest_ms);
         put48(text + len + SESSION_WINDOW_BYTES / 2, latest_ms < 0 ? 0 : latest_ms);
         len += SESSION_WINDOW_BYTES;
+    }
+    if (call->changes && session->clock.known && session->has_lease_key) {
+        session_name_core(session, text + len);
+        len += SESSION_CORE_BYTES;
     }
     redis_command_arg(out, slice_make(text, len));
 }

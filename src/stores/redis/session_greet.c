@@ -88,9 +88,10 @@ static void send_hello(struct redis_session *session)
     char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES], run[SESSION_RUN_ID_BYTES];
     if (session->options.name)
         offer_name(session, name);
+    char core[SESSION_CORE_BYTES];
     random_bytes(lease_key, sizeof lease_key); /* for a shard without a key */
     bool is_held = session->options.test_clock_ms != 0;
-    session_script(session, out, REDIS_HELLO, 4 + is_held);
+    session_script(session, out, REDIS_HELLO, 6);
     name_run(session, run);
     memcpy(session->greeted_history, session->master.history, sizeof session->greeted_history);
     redis_command_text(out, run);
@@ -99,6 +100,11 @@ static void send_hello(struct redis_session *session)
     redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
     if (is_held)
         redis_command_number(out, session->options.test_clock_ms);
+    else
+        redis_command_text(out, "");
+    if (session->has_lease_key)
+        session_name_core(session, core);
+    redis_command_arg(out, slice_make(core, session->has_lease_key ? sizeof core : 0));
     session->asked_us = clock_inner_us();
 }
 
@@ -254,6 +260,8 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     if (!redis_head_read(reply, &head) || head.rest.len < HELLO_REST_BYTES)
         return greeting_ends(REDIS_DECISION_REFUSED, "its greeting cannot be read");
     const unsigned char *at = (const void *)(head.rest.at + 1);
+    bool is_other = session->has_lease_key &&
+                    memcmp(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES) != 0;
     memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
     session->has_lease_key = true;
     memcpy(session->mark, head.rest.at + HELLO_MARK_AT, SESSION_MARK_BYTES);
@@ -265,7 +273,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     greeting = shards == session->options.shards
                    ? compare_clocks(session, &head)
                    : greeting_ends(REDIS_DECISION_REFUSED, other_shards);
-    greeting.is_gone = head.rest.at[0] && session->was_up;
+    greeting.is_gone = (head.rest.at[0] || is_other) && session->was_up;
     return greeting;
 }
 

@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 enum session_state {
     SESSION_PAUSING = 1, /* until resume_ms, then SEEKING */
@@ -36,6 +37,7 @@ enum {
     SESSION_EXPECTED_MAX = 256, /* replies that Redis owes */
     SESSION_TICKET_BYTES = 21,
     SESSION_WINDOW_BYTES = 12, /* earliest and latest time, 48 bits each */
+    SESSION_CORE_BYTES = 8,    /* the end of the core's lease key, which names its creation */
     SESSION_WHY_BYTES = 200,
     SESSION_RUN_ID_BYTES = 41,
     SESSION_MARK_BYTES = 8
@@ -135,6 +137,13 @@ static inline void session_wake_by(struct redis_session *session, int64_t at_ms)
         return;
     session->wake_ms = at_ms;
     deadline_set(session->deadline, at_ms);
+}
+
+/* Writes the name of the core that the session knows. */
+static inline void session_name_core(const struct redis_session *session, char *out)
+{
+    const char *key = (const char *)&session->lease_key;
+    memcpy(out, key + sizeof session->lease_key - SESSION_CORE_BYTES, SESSION_CORE_BYTES);
 }
 
 /* Notes that the shard's held clock was moved to this time. */

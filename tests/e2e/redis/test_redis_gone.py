@@ -2,12 +2,14 @@
 
 import shutil
 import subprocess
+import threading
 
 import pytest
 import state
 from redis_servers import RedisServer
 from redis_serving import info, metric, push_answer, ready, refused, works
 from server import BINARY, eventually
+from sql_serving import push_until
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,29 @@ def test_after_flushall_the_first_server_to_notice_recreates_the_queue(fresh, st
     one.terminate()
     assert len(other.client().take("kept", max=1000)) == 100
     assert fsck(fresh).returncode == 0
+
+
+def test_flushall_beside_a_busy_server_leaves_one_lease_key_and_repeats_no_number(fresh, start_server):
+    one, busy = (start_server("--store", fresh.url, "--shards", "1") for _ in range(2))
+    one.client().push("t", "old")
+    [old] = one.client().take("t", lease_for="60s")
+    ends, pushed = threading.Event(), []
+    pushing = threading.Thread(target=push_until, args=(ends, busy.client(), "busy", "job", pushed))
+    pushing.start()
+    for round in range(3):
+        eventually(lambda: len(pushed) > 20)
+        fresh.client().flushall()
+        pushed.clear()
+        eventually(lambda: len(pushed) > 20)
+        one.client().push("t", "old")
+        [job] = eventually(lambda: one.client().take("t", lease_for="60s"))
+        assert job["delivery"] > old["delivery"], "a number was repeated"
+        assert busy.client().ack(job["lease"])[0]["result"] == "ok", round
+        assert one.client().call("POST", f"/v1/ack?lease={old['lease']}").status == 409
+        assert says_gone(one) == says_gone(busy) == round + 1
+        old = job
+    ends.set()
+    pushing.join(10)
 
 
 def test_an_idle_server_notices_within_a_second_or_two(fresh, start_server):

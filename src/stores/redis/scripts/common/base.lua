@@ -199,11 +199,14 @@ local function clock_within(window)
     end
 end
 
--- Begins each call of a server except hello: `ticket` (or nil), which may contain a window, and the topic of the call
--- (or nil).
+-- Begins each call of a server except hello: `ticket` (or nil), which may contain a window and after it the end of the lease
+-- key of the core that the server knows, and the topic of the call (or nil).
 local function begin(keys, ticket, name)
     local text = reach(keys, ticket, name)
     if not core_tail then refuse_core(text) end
+    if ticket and #ticket > 33 and sub(ticket, 34) ~= sub(core_tail, -8) then
+        error({err = 'GONE the core of this shard was created again, Redis lost its data'})
+    end
     if ticket and #ticket > 21 then clock_within(sub(ticket, 22)) end
 end
 
