@@ -43,7 +43,7 @@ static const struct scenario churned = {.name = "churn",
 struct churn {
     struct world world;
     struct sim_fs disk;
-    struct judge judge; /* only keeps the time */
+    struct oracle oracle; /* only keeps the time */
     char leases[LEASES][QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     uint32_t lease_count;
     /* The last look. */
@@ -286,7 +286,7 @@ static void churn_reopen(struct churn *churn, bool in_order, uint64_t seed)
         must(world_stop(&churn->world), "a stop comes to an end");
     world_drop(&churn->world);
     sim_fs_crash(&churn->disk, SIM_DROP_UNSYNCED);
-    world_init(&churn->world, &churned, &churn->disk, &churn->judge, seed, inner_ms, wall_ms);
+    world_init(&churn->world, &churned, &churn->disk, &churn->oracle, seed, inner_ms, wall_ms);
     churn_open(churn);
     sim_totals.recoveries++;
     look(churn);
@@ -301,9 +301,9 @@ void sim_churn(uint64_t seed, uint32_t lives)
         assert(churn);
         sim_trying("sim churn 1 with TARRY_TEST_SEED=%llu", (unsigned long long)life);
         sim_fs_init(&churn->disk, life);
-        judge_init(&churn->judge);
+        oracle_init(&churn->oracle);
         machine_log_clear();
-        world_init(&churn->world, &churned, &churn->disk, &churn->judge, life, 1700000000000,
+        world_init(&churn->world, &churned, &churn->disk, &churn->oracle, life, 1700000000000,
                    1700000000000);
         churn_open(churn);
         for (uint32_t step = 1; step <= STEPS; step++) {

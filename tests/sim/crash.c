@@ -1,5 +1,5 @@
 /*
- * A run, and at every I/O of it what a power cut at that moment would leave: the disk and the judge
+ * A run, and at every I/O of it what a power cut at that moment would leave: the disk and the oracle
  * are copied, the copy is damaged and recovered, while the run itself waits. So are crashes inside
  * recoveries.
  */
@@ -50,23 +50,23 @@ static void add_figures(struct world *world)
 /* ---- one crash ---- */
 
 /* Checks after a crash: the effects of calls in progress may stay. */
-static void crash_judge(const struct world *world, struct judge *judge)
+static void crash_check(const struct world *world, struct oracle *oracle)
 {
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++)
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++)
         if (world->calls[i].is_used && world->calls[i].kind == COMMAND_TAKE)
-            judge_take_lost(judge, world->calls[i].topic, world->calls[i].since_ms,
-                            world->calls[i].lease_ms);
-    judge_crash(judge);
+            oracle_take_lost(oracle, world->calls[i].topic, world->calls[i].since_ms,
+                             world->calls[i].lease_ms);
+    oracle_crash(oracle);
 }
 
-static struct judge *judge_of_depth(uint32_t depth)
+static struct oracle *oracle_of_depth(uint32_t depth)
 {
-    static struct judge *judges[DEPTH_MAX + 1];
+    static struct oracle *checks[DEPTH_MAX + 1];
 
-    if (!judges[depth])
-        judges[depth] = malloc(sizeof **judges);
-    assert(judges[depth]);
-    return judges[depth];
+    if (!checks[depth])
+        checks[depth] = malloc(sizeof **checks);
+    assert(checks[depth]);
+    return checks[depth];
 }
 
 static struct sim_fs *disk_of_depth(uint32_t depth)
@@ -94,15 +94,15 @@ static void live_on(struct world *world, uint32_t commands)
     for (uint32_t i = 0; i < commands * 8 && world->figures.commands < commands; i++)
         world_step(world);
     if (!world_quiet(world))
-        judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                        "after a recovery");
+        oracle_violation(world->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                         "after a recovery");
     world_look(world, false);
 }
 
 static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
 {
     uint32_t depth = from->depth + 1;
-    struct judge *judge = judge_of_depth(depth);
+    struct oracle *oracle = oracle_of_depth(depth);
     struct sim_fs *disk = disk_of_depth(depth);
     struct world *world = malloc(sizeof *world);
     struct random random = {.state = seed};
@@ -114,12 +114,12 @@ static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
         wall_step_ms = (int64_t)random_below(&random, 120000) - 60000;
     sim_fs_clone(disk, from->world->disk, random_next(&random));
     sim_fs_crash(disk, damage);
-    judge_copy(judge, from->world->judge);
-    memset(judge->seen, 0, sizeof judge->seen);
-    judge->kills_in_flight = judge->redelivered = 0;
-    crash_judge(from->world, judge);
-    judge->broken = false;
-    world_init(world, from->world->scenario, disk, judge, random_next(&random),
+    oracle_copy(oracle, from->world->oracle);
+    memset(oracle->seen, 0, sizeof oracle->seen);
+    oracle->kills_in_flight = oracle->redelivered = 0;
+    crash_check(from->world, oracle);
+    oracle->broken = false;
+    world_init(world, from->world->scenario, disk, oracle, random_next(&random),
                from->world->machine.inner_ms + down_ms,
                from->world->machine.wall_ms + down_ms + wall_step_ms);
     world->serial = from->world->serial + 1000000 * depth;
@@ -130,8 +130,8 @@ static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
     sim_totals.recoveries++;
     sim_totals.within += depth > 1;
     if (world_open(world)) {
-        judge_violation(judge, "S: opens after every crash", UINT32_MAX, UINT32_MAX, "%s",
-                        world->error);
+        oracle_violation(oracle, "S: opens after every crash", UINT32_MAX, UINT32_MAX, "%s",
+                         world->error);
     } else {
         world_look(world, true);
         trying.crash_at = 0;
@@ -144,9 +144,9 @@ static void recover(struct trying *from, enum sim_damage damage, uint64_t seed)
         }
     }
     for (int i = 0; i < GUESS_STATES; i++)
-        sim_totals.seen[i] += judge->seen[i];
-    sim_totals.kills_in_flight += judge->kills_in_flight;
-    sim_totals.redelivered += judge->redelivered;
+        sim_totals.seen[i] += oracle->seen[i];
+    sim_totals.kills_in_flight += oracle->kills_in_flight;
+    sim_totals.redelivered += oracle->redelivered;
     disk->at_io = NULL;
     world_drop(world);
     sim_fs_fini(disk);
@@ -212,17 +212,17 @@ static void reopen(struct world *world)
     int result;
 
     if (!world_quiet(world) || !world_stop(world)) {
-        judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                        "while it stops");
+        oracle_violation(world->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                         "while it stops");
         return;
     }
-    judge_crash(world->judge); /* all is durable: nothing comes back */
+    oracle_crash(world->oracle); /* all is durable: nothing comes back */
     world->has_stopped = false;
     result = world_open(world);
     sim_totals.figures.reopened++;
     if (result)
-        judge_violation(world->judge, "S: opens after a stop", UINT32_MAX, UINT32_MAX, "%s",
-                        world->error);
+        oracle_violation(world->oracle, "S: opens after a stop", UINT32_MAX, UINT32_MAX, "%s",
+                         world->error);
     else
         world_look(world, true);
 }
@@ -242,14 +242,14 @@ static void live(struct world *world)
         } else if (world->figures.commands >= next_look && !scenario->no_quiet) {
             next_look += 60;
             if (!world_quiet(world))
-                judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                                "half-way");
+                oracle_violation(world->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                                 "half-way");
             world_look(world, false);
         }
     }
     if (!world_quiet(world))
-        judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                        "at the end");
+        oracle_violation(world->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                         "at the end");
     world_look(world, false);
 }
 
@@ -257,26 +257,27 @@ void sim_crash_run(const struct sim_crashing *crashing)
 {
     struct world *world = malloc(sizeof *world);
     struct trying trying = {.crashing = crashing, .world = world};
-    struct judge *judge = judge_of_depth(0);
+    struct oracle *oracle = oracle_of_depth(0);
     struct sim_fs *disk = disk_of_depth(0);
 
     assert(world);
     sim_trying("sim crash %s %llu", crashing->scenario->name, (unsigned long long)crashing->seed);
     sim_fs_init(disk, crashing->seed);
     disk->bytes_max = crashing->scenario->disk_bytes_max;
-    judge_init(judge);
-    judge->full = disk->bytes_max != 0;
-    world_init(world, crashing->scenario, disk, judge, crashing->seed, 1700000000000,
+    oracle_init(oracle);
+    oracle->full = disk->bytes_max != 0;
+    world_init(world, crashing->scenario, disk, oracle, crashing->seed, 1700000000000,
                1700000000000);
     disk->at_io = at_io;
     disk->at_io_ctx = &trying;
     if (world_open(world))
-        judge_violation(judge, "a new directory opens", UINT32_MAX, UINT32_MAX, "%s", world->error);
+        oracle_violation(oracle, "a new directory opens", UINT32_MAX, UINT32_MAX, "%s",
+                         world->error);
     else
         live(world);
     sim_totals.runs++;
-    sim_totals.kills_in_flight += judge->kills_in_flight;
-    sim_totals.redelivered += judge->redelivered;
+    sim_totals.kills_in_flight += oracle->kills_in_flight;
+    sim_totals.redelivered += oracle->redelivered;
     add_figures(world);
     disk->at_io = NULL;
     world_drop(world);

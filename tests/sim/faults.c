@@ -68,7 +68,7 @@ void __wrap___assert_fail(const char *expression, const char *file, unsigned lin
 struct faulty {
     struct world *world;
     struct sim_fs *disk;
-    struct judge *judge;
+    struct oracle *oracle;
     enum fault fault;
     uint64_t at;
 };
@@ -77,9 +77,9 @@ static void arm(struct faulty *faulty)
 {
     struct sim_fs *disk = faulty->disk;
 
-    faulty->judge->lenient = faulty->fault >= FAULT_READ;
-    faulty->judge->full = faulty->fault == FAULT_SPACE;
-    faulty->judge->fileless = true;
+    faulty->oracle->lenient = faulty->fault >= FAULT_READ;
+    faulty->oracle->full = faulty->fault == FAULT_SPACE;
+    faulty->oracle->fileless = true;
     disk->fail_errno = faulty->fault == FAULT_SPACE ? ENOSPC : EIO;
     disk->fail_for_ever = faulty->fault == FAULT_IO_EVER || faulty->fault == FAULT_SPACE;
     if (faulty->fault <= FAULT_SPACE)
@@ -121,19 +121,19 @@ static bool go_through(struct faulty *faulty)
     if (!world->has_failed)
         world_wait(world, 5000);
     if (!world_quiet(world))
-        judge_violation(faulty->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                        "once what failed is mended");
+        oracle_violation(faulty->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                         "once what failed is mended");
     return !world->has_failed;
 }
 
 /* Service has come back by itself. */
 static void serve_again(struct faulty *faulty)
 {
-    faulty->judge->full = faulty->judge->fileless = faulty->judge->broken = false;
+    faulty->oracle->full = faulty->oracle->fileless = faulty->oracle->broken = false;
     live(faulty->world, 25);
     if (!world_quiet(faulty->world))
-        judge_violation(faulty->judge, "every call is answered", UINT32_MAX, UINT32_MAX,
-                        "after the fault");
+        oracle_violation(faulty->oracle, "every call is answered", UINT32_MAX, UINT32_MAX,
+                         "after the fault");
     world_look(faulty->world, false);
 }
 
@@ -144,20 +144,20 @@ static void start_again(struct faulty *faulty, bool has_ended)
     assert(world);
     if (!has_ended)
         world_drop(before);
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++)
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++)
         if (before->calls[i].is_used && before->calls[i].kind == COMMAND_TAKE)
-            judge_take_lost(faulty->judge, before->calls[i].topic, before->calls[i].since_ms,
-                            before->calls[i].lease_ms);
-    judge_crash(faulty->judge);
-    faulty->judge->broken = faulty->judge->full = faulty->judge->fileless = false;
+            oracle_take_lost(faulty->oracle, before->calls[i].topic, before->calls[i].since_ms,
+                             before->calls[i].lease_ms);
+    oracle_crash(faulty->oracle);
+    faulty->oracle->broken = faulty->oracle->full = faulty->oracle->fileless = false;
     sim_fs_crash(faulty->disk, 1 + (enum sim_damage)(faulty->at % SIM_DAMAGES_ALL));
-    world_init(world, &short_life, faulty->disk, faulty->judge, faulty->at,
+    world_init(world, &short_life, faulty->disk, faulty->oracle, faulty->at,
                before->machine.inner_ms + 10, before->machine.wall_ms + 10);
     world->serial = before->serial + 1000000;
     sim_totals.recoveries++;
     if (world_open(world))
-        judge_violation(faulty->judge, "S: opens after a fault", UINT32_MAX, UINT32_MAX, "%s",
-                        world->error);
+        oracle_violation(faulty->oracle, "S: opens after a fault", UINT32_MAX, UINT32_MAX, "%s",
+                         world->error);
     else
         world_look(world, true);
     world_drop(world);
@@ -175,8 +175,8 @@ static uint64_t counted(const struct faulty *faulty)
 static uint64_t run(enum fault fault, uint64_t at, uint64_t seed)
 {
     static struct sim_fs disk;
-    static struct judge judge;
-    struct faulty faulty = {.disk = &disk, .judge = &judge, .fault = fault, .at = at};
+    static struct oracle oracle;
+    struct faulty faulty = {.disk = &disk, .oracle = &oracle, .fault = fault, .at = at};
     uint64_t count;
     jmp_buf ended;
 
@@ -185,8 +185,8 @@ static uint64_t run(enum fault fault, uint64_t at, uint64_t seed)
     faulty.world = malloc(sizeof *faulty.world);
     assert(faulty.world);
     sim_fs_init(&disk, seed);
-    judge_init(&judge);
-    world_init(faulty.world, &short_life, &disk, &judge, seed, 1700000000000, 1700000000000);
+    oracle_init(&oracle);
+    world_init(faulty.world, &short_life, &disk, &oracle, seed, 1700000000000, 1700000000000);
     memory_fault = (struct memory_fault){0};
     arm(&faulty);
     on_assert = &ended;

@@ -39,7 +39,7 @@ void machine_advance(struct machine *machine, int64_t elapsed_ms);
 
 /* ---- the last lines of the log, for a report ---- */
 void machine_log_show(void);
-bool machine_log_says(const char *event); /* since the last machine_log_clear */
+bool machine_log_has(const char *event); /* since the last machine_log_clear */
 void machine_log_clear(void);
 
 /* ---- memory: counted and refused while `memory_counts` ---- */

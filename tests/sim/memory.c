@@ -86,7 +86,7 @@ void machine_log_show(void)
         printf("  log: %s\n", lines[i % LINES]);
 }
 
-bool machine_log_says(const char *event)
+bool machine_log_has(const char *event)
 {
     for (uint32_t i = line_count > LINES ? line_count - LINES : 0; i < line_count; i++)
         if (strstr(lines[i % LINES], event))

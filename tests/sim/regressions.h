@@ -25,7 +25,7 @@ extern const struct scenario rig_small, rig_large;
 
 struct rig {
     struct sim_fs disk;
-    struct judge judge;
+    struct oracle oracle;
     struct world world;
     size_t body_bytes;
     /* The last take. */

@@ -30,19 +30,19 @@ const char *__asan_default_options(void)
     return "detect_leaks=0:quarantine_size_mb=8";
 }
 
-/* Satisfies judge.c, which needs a report. */
+/* Satisfies oracle.c, which needs a report. */
 void sim_report(void);
 void sim_report(void)
 {
     machine_log_show();
-    fail_msg("the judge is not asked here");
+    fail_msg("the oracle is not asked here");
 }
 
 /* ---- opening, and the ends ---- */
 
 void rig_power_up(int64_t now_ms)
 {
-    world_init(&rig.world, rig.world.scenario, &rig.disk, &rig.judge, 7, now_ms, now_ms);
+    world_init(&rig.world, rig.world.scenario, &rig.disk, &rig.oracle, 7, now_ms, now_ms);
 }
 
 void rig_begin(const struct scenario *scenario, size_t body_bytes)
@@ -51,7 +51,7 @@ void rig_begin(const struct scenario *scenario, size_t body_bytes)
     rig.body_bytes = body_bytes;
     rig.world.scenario = scenario;
     sim_fs_init(&rig.disk, 1);
-    judge_init(&rig.judge);
+    oracle_init(&rig.oracle);
     machine_log_clear();
     rig_power_up(1700000000000);
     if (world_open(&rig.world))
@@ -91,15 +91,15 @@ void rig_skip_to(int64_t wall_ms)
 
 /* ---- asking ---- */
 
-static void body_of(uint32_t id, char out[JUDGE_BODY_MAX])
+static void body_of(uint32_t id, char out[ORACLE_BODY_MAX])
 {
-    int at = snprintf(out, JUDGE_BODY_MAX, "<body of %u>", id);
-    memset(out + at, 'a' + (int)(id % 26), JUDGE_BODY_MAX - (size_t)at);
+    int at = snprintf(out, ORACLE_BODY_MAX, "<body of %u>", id);
+    memset(out + at, 'a' + (int)(id % 26), ORACLE_BODY_MAX - (size_t)at);
 }
 
 static bool is_body(struct slice body, uint32_t id)
 {
-    char wanted[JUDGE_BODY_MAX];
+    char wanted[ORACLE_BODY_MAX];
 
     body_of(id, wanted);
     return body.len == rig.body_bytes && memcmp(body.at, wanted, body.len) == 0;
@@ -147,7 +147,7 @@ void rig_ask(const struct command *command)
 /* Pushes one batch. */
 static void push_batch(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
 {
-    static char ids[BATCH][16], bodies[BATCH][JUDGE_BODY_MAX];
+    static char ids[BATCH][16], bodies[BATCH][ORACLE_BODY_MAX];
     static struct queue_push pushes[BATCH];
 
     for (uint32_t i = 0; i < count; i++) {

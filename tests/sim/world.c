@@ -49,13 +49,13 @@ static void on_stopped(void *ctx)
 }
 
 void world_init(struct world *world, const struct scenario *scenario, struct sim_fs *disk,
-                struct judge *judge, uint64_t seed, int64_t inner_ms, int64_t wall_ms)
+                struct oracle *oracle, uint64_t seed, int64_t inner_ms, int64_t wall_ms)
 {
-    *world = (struct world){.scenario = scenario, .disk = disk, .judge = judge};
+    *world = (struct world){.scenario = scenario, .disk = disk, .oracle = oracle};
     world->random.state = seed;
     world->local = (struct local_options){.sync = WAL_SYNC_ALWAYS,
                                           .wal_file_bytes = scenario->file_bytes,
-                                          .body_bytes_max = JUDGE_BODY_MAX,
+                                          .body_bytes_max = ORACLE_BODY_MAX,
                                           .topics_max = 100};
     world->options = (struct shard_options){.local = &world->local,
                                             .dir = "s",
@@ -67,7 +67,7 @@ void world_init(struct world *world, const struct scenario *scenario, struct sim
                                             .limits = scenario->limits,
                                             .ctx = world};
     machine_init(&world->machine, random_next(&world->random), inner_ms, wall_ms);
-    judge_tick(judge, inner_ms, wall_ms);
+    oracle_tick(oracle, inner_ms, wall_ms);
 }
 
 int world_open(struct world *world)
@@ -80,7 +80,7 @@ int world_open(struct world *world)
     result = shard_open(&world->options, world->machine.reactor, &world->shard, &recovered,
                         world->error, sizeof world->error);
     world_in_product = memory_fault.counts = false;
-    judge_tick(world->judge, world->machine.inner_ms, world->machine.wall_ms);
+    oracle_tick(world->oracle, world->machine.inner_ms, world->machine.wall_ms);
     machine_switch(before);
     if (result)
         world->shard = NULL;
@@ -125,7 +125,7 @@ bool world_stop(struct world *world)
 
 static void tick(struct world *world)
 {
-    judge_tick(world->judge, world->machine.inner_ms, world->machine.wall_ms);
+    oracle_tick(world->oracle, world->machine.inner_ms, world->machine.wall_ms);
 }
 
 static void turn(struct world *world)
@@ -219,7 +219,7 @@ bool world_settle(struct world *world)
 
 static bool is_waiting(const struct world *world)
 {
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++)
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++)
         if (world->calls[i].is_used)
             return true;
     return world->asked != world->answered;
@@ -307,7 +307,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     if (reply->cursor.len)
         memcpy(looking->cursor, reply->cursor.at, reply->cursor.len);
     for (size_t i = 0; i < reply->job_count; i++)
-        judge_see(looking->world->judge, looking->look, &reply->jobs[i]);
+        oracle_see(looking->world->oracle, looking->look, &reply->jobs[i]);
 }
 
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -316,7 +316,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
 
     (void)tag;
     looking->status = reply->status;
-    judge_seen_all(looking->world->judge, looking->look, reply->topics, reply->topic_count);
+    oracle_seen_all(looking->world->oracle, looking->look, reply->topics, reply->topic_count);
 }
 
 static void list_topic(struct world *world, struct looking *looking, uint32_t topic)
@@ -327,19 +327,19 @@ static void list_topic(struct world *world, struct looking *looking, uint32_t to
     do {
         struct command command = {
             .kind = COMMAND_LIST,
-            .list = {.topic = slice_of(judge_topic_name(topic)),
+            .list = {.topic = slice_of(oracle_topic_name(topic)),
                      .limit = limit,
                      .with_body = true,
                      .cursor = slice_make(looking->cursor, looking->cursor_bytes)}};
 
         world_submit(world, &command, on_listed, looking);
         if (!world_quiet(world)) {
-            judge_violation(world->judge, "every call is answered", topic, UINT32_MAX, "list");
+            oracle_violation(world->oracle, "every call is answered", topic, UINT32_MAX, "list");
             return;
         }
         if (looking->status != QUEUE_OK && looking->status != QUEUE_NOT_FOUND)
-            judge_violation(world->judge, "what is there can be listed", topic, UINT32_MAX,
-                            "status %d", (int)looking->status);
+            oracle_violation(world->oracle, "what is there can be listed", topic, UINT32_MAX,
+                             "status %d", (int)looking->status);
     } while (looking->cursor_bytes);
 }
 
@@ -350,10 +350,10 @@ void world_look(struct world *world, bool recovered)
     struct command topics = {.kind = COMMAND_TOPICS};
 
     world_settle(world);
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
+    for (uint32_t t = 0; t < ORACLE_TOPICS; t++)
         list_topic(world, &looking, t);
     world_submit(world, &topics, on_topics, &looking);
     if (!world_quiet(world))
-        judge_violation(world->judge, "every call is answered", UINT32_MAX, UINT32_MAX, "topics");
+        oracle_violation(world->oracle, "every call is answered", UINT32_MAX, UINT32_MAX, "topics");
     world->figures.quiets++;
 }

@@ -1,5 +1,5 @@
 /*
- * world: a shard on a machine and a disk, the commands in progress, and their judge.
+ * world: a shard on a machine and a disk, the commands in progress, and their oracle.
  *
  * Things happen in it one at a time, in an order drawn from the seed: an iteration of the loop, one piece
  * of one helper's work, time passing, a command. Its behaviour only depends on the seed and the
@@ -8,9 +8,9 @@
 #ifndef TARRY_TESTS_SIM_WORLD_H
 #define TARRY_TESTS_SIM_WORLD_H
 
-#include "judge.h"
 #include "local/shard.h"
 #include "machine.h"
+#include "oracle.h"
 #include "support/sim_fs.h"
 
 #include <setjmp.h>
@@ -71,8 +71,8 @@ struct world {
     struct local_options local;
     struct random random;
     const struct scenario *scenario;
-    struct judge *judge;
-    struct call calls[JUDGE_CALLS];
+    struct oracle *oracle;
+    struct call calls[ORACLE_CALLS];
     struct look *look; /* a look in progress; NULL: no look */
     bool has_failed;   /* reported by the shard */
     bool has_stopped;
@@ -83,9 +83,9 @@ struct world {
     char error[512]; /* of opening */
 };
 
-/* The disk and the judge are the caller's. */
+/* The disk and the oracle are the caller's. */
 void world_init(struct world *world, const struct scenario *scenario, struct sim_fs *disk,
-                struct judge *judge, uint64_t seed, int64_t inner_ms, int64_t wall_ms);
+                struct oracle *oracle, uint64_t seed, int64_t inner_ms, int64_t wall_ms);
 /* Opens the world; returns 0 or negative errno with world->error. */
 int world_open(struct world *world);
 /* Stops in order: all is answered and durable. False: it does not come to an end. */

@@ -14,7 +14,7 @@ static uint64_t below(struct world *world, uint64_t bound)
 
 static struct call *free_call(struct world *world)
 {
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++)
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++)
         if (!world->calls[i].is_used)
             return &world->calls[i];
     return NULL;
@@ -29,56 +29,57 @@ struct answer_to {
 
 static void take_answered(struct world *world, struct call *call, const struct queue_reply *reply)
 {
-    struct judge *judge = world->judge;
+    struct oracle *oracle = world->oracle;
 
-    judge->topics[call->topic].takes--;
-    judge->topics[call->topic].commands--;
+    oracle->topics[call->topic].takes--;
+    oracle->topics[call->topic].commands--;
     if (reply->status != QUEUE_OK) {
         if (!(reply->status == QUEUE_STOPPING ||
-              (reply->status == QUEUE_NO_MEMORY && judge->lenient) ||
-              (reply->status == QUEUE_NO_SPACE && judge->full) ||
+              (reply->status == QUEUE_NO_MEMORY && oracle->lenient) ||
+              (reply->status == QUEUE_NO_SPACE && oracle->full) ||
               (reply->status == QUEUE_UNAVAILABLE &&
-               (judge->broken || judge->fileless || judge->lenient))))
-            judge_violation(judge, "what a take may be answered", call->topic, UINT32_MAX, "%d",
-                            (int)reply->status);
+               (oracle->broken || oracle->fileless || oracle->lenient))))
+            oracle_violation(oracle, "what a take may be answered", call->topic, UINT32_MAX, "%d",
+                             (int)reply->status);
         if (reply->status == QUEUE_UNAVAILABLE || reply->status == QUEUE_NO_MEMORY)
-            judge_take_lost(judge, call->topic, call->since_ms, call->lease_ms);
+            oracle_take_lost(oracle, call->topic, call->since_ms, call->lease_ms);
     }
-    if (judge->lenient && machine_log_says("job cannot be read")) /* it was left out */
-        judge_take_lost(judge, call->topic, call->since_ms, call->lease_ms);
+    if (oracle->lenient && machine_log_has("job cannot be read")) /* it was left out */
+        oracle_take_lost(oracle, call->topic, call->since_ms, call->lease_ms);
     for (size_t i = 0; i < reply->job_count; i++)
-        judge_taken(judge, &reply->jobs[i], call->since, call->since_ms, call->lease_ms);
+        oracle_taken(oracle, &reply->jobs[i], call->since, call->since_ms, call->lease_ms);
 }
 
 static void get_answered(struct world *world, struct call *call, const struct queue_reply *reply)
 {
-    struct judge *judge = world->judge;
+    struct oracle *oracle = world->oracle;
 
-    judge->topics[call->topic].commands--;
+    oracle->topics[call->topic].commands--;
     if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
-        judge_got(judge, call->topic, call->id, reply->job_count ? reply->jobs : NULL, call->since);
+        oracle_got(oracle, call->topic, call->id, reply->job_count ? reply->jobs : NULL,
+                   call->since);
     else if (reply->status != QUEUE_STOPPING &&
-             !(reply->status == QUEUE_NO_MEMORY && judge->lenient) &&
+             !(reply->status == QUEUE_NO_MEMORY && oracle->lenient) &&
              !(reply->status == QUEUE_UNAVAILABLE &&
-               (judge->broken || judge->fileless || judge->lenient)))
-        judge_violation(judge, "what a get may be answered", call->topic, call->id, "%d",
-                        (int)reply->status);
+               (oracle->broken || oracle->fileless || oracle->lenient)))
+        oracle_violation(oracle, "what a get may be answered", call->topic, call->id, "%d",
+                         (int)reply->status);
 }
 
 /* Notes durable states: the result of a look in progress may be older. */
 static void note_durable(struct world *world, uint32_t since)
 {
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++)
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++)
         if (world->calls[i].is_used &&
             (world->calls[i].kind == COMMAND_GET || world->calls[i].kind == COMMAND_TAKE) &&
             world->calls[i].since < since)
             since = world->calls[i].since;
-    judge_durable(world->judge, since);
+    oracle_durable(world->oracle, since);
 }
 
 static void items_answered(struct world *world, struct call *call, const struct queue_reply *reply)
 {
-    struct judge *judge = world->judge;
+    struct oracle *oracle = world->oracle;
 
     if (reply->status == QUEUE_OK) {
         note_durable(world, call->since);
@@ -86,9 +87,9 @@ static void items_answered(struct world *world, struct call *call, const struct 
     }
     for (uint32_t i = 0; i < call->op_count; i++) {
         if (reply->status != QUEUE_OK)
-            judge_refused(judge, call->ops[i], reply->status);
+            oracle_refused(oracle, call->ops[i], reply->status);
         else
-            judge_end(judge, call->ops[i], &reply->results[i]);
+            oracle_end(oracle, call->ops[i], &reply->results[i]);
         if (reply->status == QUEUE_OK)
             world->figures.no_space += reply->results[i].status == QUEUE_NO_SPACE;
     }
@@ -103,8 +104,8 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     (void)tag;
     free(to);
     assert(call->is_used);
-    judge_tick(world->judge, world->machine.inner_ms, world->machine.wall_ms);
-    world->judge->broken |= world->has_failed || reply->status == QUEUE_UNAVAILABLE;
+    oracle_tick(world->oracle, world->machine.inner_ms, world->machine.wall_ms);
+    world->oracle->broken |= world->has_failed || reply->status == QUEUE_UNAVAILABLE;
     world->figures.replies++;
     switch (call->kind) {
     case COMMAND_TAKE:
@@ -119,9 +120,9 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
         if (call->op_count) { /* redrive of one */
             struct queue_result result = {.status = reply->status};
 
-            judge_end(world->judge, call->ops[0], &result);
+            oracle_end(world->oracle, call->ops[0], &result);
         } else {
-            judge_topic_end(world->judge, call->topic, reply->status);
+            oracle_topic_end(world->oracle, call->topic, reply->status);
         }
         break;
     default:
@@ -146,7 +147,7 @@ static void submit(struct world *world, struct call *call, const struct command 
 
 static bool is_got(const struct world *world, uint32_t topic, uint32_t id)
 {
-    for (uint32_t i = 0; i < JUDGE_CALLS; i++) {
+    for (uint32_t i = 0; i < ORACLE_CALLS; i++) {
         const struct call *call = &world->calls[i];
 
         if (call->is_used && call->kind == COMMAND_GET && call->topic == topic && call->id == id)
@@ -159,16 +160,16 @@ static bool is_got(const struct world *world, uint32_t topic, uint32_t id)
 static bool choose_job(struct world *world, uint32_t *topic, uint32_t *id)
 {
     for (int tries = 0; tries < 8; tries++) {
-        *topic = (uint32_t)below(world, JUDGE_TOPICS);
-        *id = (uint32_t)below(world, JUDGE_IDS);
-        if (!world->judge->jobs[*topic][*id].op && !world->judge->topics[*topic].verb &&
+        *topic = (uint32_t)below(world, ORACLE_TOPICS);
+        *id = (uint32_t)below(world, ORACLE_IDS);
+        if (!world->oracle->jobs[*topic][*id].op && !world->oracle->topics[*topic].verb &&
             !is_got(world, *topic, *id))
             return true;
     }
     return false;
 }
 
-static bool is_leased(const struct judged *job)
+static bool is_leased(const struct oracle_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++)
         if (job->guesses[i].until == UINT32_MAX && job->guesses[i].state == GUESS_LEASED &&
@@ -180,16 +181,16 @@ static bool is_leased(const struct judged *job)
 /* Chooses a job of which we hold a lease; now and then one of which we held a lease. */
 static bool choose_leased(struct world *world, uint32_t *topic, uint32_t *id)
 {
-    uint32_t all = JUDGE_TOPICS * JUDGE_IDS, from = (uint32_t)below(world, all);
+    uint32_t all = ORACLE_TOPICS * ORACLE_IDS, from = (uint32_t)below(world, all);
     bool any_will_do = below(world, 20) == 0;
 
     for (uint32_t i = 0; i < all; i++) {
-        const struct judged *job;
+        const struct oracle_job *job;
 
-        *topic = (from + i) % all / JUDGE_IDS;
-        *id = (from + i) % JUDGE_IDS;
-        job = &world->judge->jobs[*topic][*id];
-        if (!job->op && !world->judge->topics[*topic].verb && !is_got(world, *topic, *id) &&
+        *topic = (from + i) % all / ORACLE_IDS;
+        *id = (from + i) % ORACLE_IDS;
+        job = &world->oracle->jobs[*topic][*id];
+        if (!job->op && !world->oracle->topics[*topic].verb && !is_got(world, *topic, *id) &&
             job->lease_delivery && (any_will_do || is_leased(job)))
             return true;
     }
@@ -226,11 +227,11 @@ static struct op some_op(struct world *world, enum op_kind kind, uint32_t topic,
                     .since_ms = world->machine.inner_ms,
                     .since_wall_ms = world->machine.wall_ms,
                     .priority = QUEUE_PRIORITY_UNSET};
-    const struct judged *job = &world->judge->jobs[topic][id];
+    const struct oracle_job *job = &world->oracle->jobs[topic][id];
     uint32_t of = kind == OP_PUSH ? ++world->serial : job->guesses[0].serial;
 
     op.serial = of;
-    judge_cargo(of, &cargo);
+    oracle_cargo(of, &cargo);
     op.when = some_when(world, kind == OP_PUSH && !cargo.policy.ttl_ms);
     if (kind == OP_RESCHEDULE && below(world, 4) == 0)
         op.when = (struct queue_when){.due = QUEUE_DUE_UNCHANGED};
@@ -258,10 +259,10 @@ static bool push_some(struct world *world, struct call *call)
         struct op op = some_op(world, OP_PUSH, topic, id);
         struct cargo *with = &cargo[call->op_count];
 
-        judge_cargo(op.serial, with);
-        judge_id_name(id, ids[call->op_count]);
+        oracle_cargo(op.serial, with);
+        oracle_id_name(id, ids[call->op_count]);
         pushes[call->op_count] =
-            (struct queue_push){.topic = slice_of(judge_topic_name(topic)),
+            (struct queue_push){.topic = slice_of(oracle_topic_name(topic)),
                                 .id = slice_of(ids[call->op_count]),
                                 .content_type = slice_of(with->content_type),
                                 .meta = slice_make(with->meta, with->meta_bytes),
@@ -271,7 +272,7 @@ static bool push_some(struct world *world, struct call *call)
                                 .on_conflict = op.on_conflict,
                                 .policy = with->policy,
                                 .past = {.attempt = with->past_attempt, .dead = with->past_dead}};
-        call->ops[call->op_count++] = judge_begin(world->judge, &op);
+        call->ops[call->op_count++] = oracle_begin(world->oracle, &op);
     }
     if (!call->op_count)
         return false;
@@ -293,15 +294,15 @@ static bool answer_some(struct world *world, struct call *call, enum op_kind kin
     for (uint32_t i = 0; i < want && choose_leased(world, &topic, &id); i++) {
         struct op op = some_op(world, kind, topic, id);
 
-        judge_error_text(op.error, errors[call->op_count]);
+        oracle_error_text(op.error, errors[call->op_count]);
         answers[call->op_count] = (struct queue_answer){
             .verb = verbs[kind],
-            .lease = slice_of(world->judge->jobs[topic][id].lease),
+            .lease = slice_of(world->oracle->jobs[topic][id].lease),
             .delay_ms = kind == OP_NACK || kind == OP_RETURN ? op.delay_ms : 0,
             .final = kind == OP_NACK && op.final,
             .error = kind == OP_NACK ? slice_of(errors[call->op_count]) : (struct slice){0},
             .lease_ms = kind == OP_EXTEND ? op.lease_ms : 0};
-        call->ops[call->op_count++] = judge_begin(world->judge, &op);
+        call->ops[call->op_count++] = oracle_begin(world->oracle, &op);
     }
     if (!call->op_count)
         return false;
@@ -321,13 +322,13 @@ static bool change_some(struct world *world, struct call *call, enum op_kind kin
     for (uint32_t i = 0; i < want && choose_job(world, &topic, &id); i++) {
         struct op op = some_op(world, kind, topic, id);
 
-        judge_id_name(id, ids[call->op_count]);
+        oracle_id_name(id, ids[call->op_count]);
         changes[call->op_count] = (struct queue_change){.verb = verbs[kind],
-                                                        .topic = slice_of(judge_topic_name(topic)),
+                                                        .topic = slice_of(oracle_topic_name(topic)),
                                                         .id = slice_of(ids[call->op_count]),
                                                         .when = op.when,
                                                         .priority = op.priority};
-        call->ops[call->op_count++] = judge_begin(world->judge, &op);
+        call->ops[call->op_count++] = oracle_begin(world->oracle, &op);
     }
     if (!call->op_count)
         return false;
@@ -338,18 +339,18 @@ static bool change_some(struct world *world, struct call *call, enum op_kind kin
 
 static bool take_some(struct world *world, struct call *call)
 {
-    struct judge *judge = world->judge;
+    struct oracle *oracle = world->oracle;
     struct slice topic;
 
-    call->topic = (uint32_t)below(world, JUDGE_TOPICS);
-    if (judge->topics[call->topic].verb)
+    call->topic = (uint32_t)below(world, ORACLE_TOPICS);
+    if (oracle->topics[call->topic].verb)
         return false;
-    topic = slice_of(judge_topic_name(call->topic));
+    topic = slice_of(oracle_topic_name(call->topic));
     call->lease_ms = below(world, 3) ? 100 + (int64_t)below(world, 2000) : 0;
-    call->since = judge->event++;
+    call->since = oracle->event++;
     call->since_ms = world->machine.inner_ms;
-    judge->topics[call->topic].takes++;
-    judge->topics[call->topic].commands++;
+    oracle->topics[call->topic].takes++;
+    oracle->topics[call->topic].commands++;
     submit(world, call,
            &(struct command){.kind = COMMAND_TAKE,
                              .take = {.topics = &topic,
@@ -365,13 +366,13 @@ static bool get_one(struct world *world, struct call *call)
 
     if (!choose_job(world, &call->topic, &call->id))
         return false;
-    judge_id_name(call->id, id);
-    call->since = world->judge->event++ - 1;
-    world->judge->topics[call->topic].commands++;
+    oracle_id_name(call->id, id);
+    call->since = world->oracle->event++ - 1;
+    world->oracle->topics[call->topic].commands++;
     submit(world, call,
            &(struct command){
                .kind = COMMAND_GET,
-               .get = {.topic = slice_of(judge_topic_name(call->topic)), .id = slice_of(id)}});
+               .get = {.topic = slice_of(oracle_topic_name(call->topic)), .id = slice_of(id)}});
     return true;
 }
 
@@ -384,13 +385,13 @@ static bool redrive_one(struct world *world, struct call *call)
     if (!choose_job(world, &topic, &id))
         return false;
     op = some_op(world, OP_REDRIVE, topic, id);
-    judge_id_name(id, id_text);
-    call->since = world->judge->event;
-    call->ops[call->op_count++] = judge_begin(world->judge, &op);
+    oracle_id_name(id, id_text);
+    call->since = world->oracle->event;
+    call->ops[call->op_count++] = oracle_begin(world->oracle, &op);
     submit(world, call,
            &(struct command){.kind = COMMAND_TOPIC,
                              .topic = {.verb = QUEUE_TOPIC_REDRIVE,
-                                       .topic = slice_of(judge_topic_name(topic)),
+                                       .topic = slice_of(oracle_topic_name(topic)),
                                        .id = slice_of(id_text)}});
     return true;
 }
@@ -401,18 +402,18 @@ static bool whole_topic(struct world *world, struct call *call)
         QUEUE_TOPIC_PUT,   QUEUE_TOPIC_PUT,    QUEUE_TOPIC_PAUSE,   QUEUE_TOPIC_RESUME,
         QUEUE_TOPIC_PURGE, QUEUE_TOPIC_RESUME, QUEUE_TOPIC_REDRIVE, QUEUE_TOPIC_DELETE};
     static const enum job_state states[] = {0, JOB_DELAYED, JOB_READY, JOB_DEAD};
-    uint8_t row = (uint8_t)below(world, JUDGE_SETTINGS);
+    uint8_t row = (uint8_t)below(world, ORACLE_SETTINGS);
     struct queue_topic_call topic = {.verb = verbs[below(world, 8)],
-                                     .settings = judge_settings(row)};
+                                     .settings = oracle_settings(row)};
 
-    call->topic = (uint32_t)below(world, JUDGE_TOPICS);
-    if (world->judge->topics[call->topic].verb || world->judge->topics[call->topic].commands)
+    call->topic = (uint32_t)below(world, ORACLE_TOPICS);
+    if (world->oracle->topics[call->topic].verb || world->oracle->topics[call->topic].commands)
         return false;
-    topic.topic = slice_of(judge_topic_name(call->topic));
+    topic.topic = slice_of(oracle_topic_name(call->topic));
     if (topic.verb == QUEUE_TOPIC_PURGE)
         topic.state = states[below(world, 4)];
-    call->since = world->judge->event;
-    judge_topic_begin(world->judge, call->topic, topic.verb, topic.state, row);
+    call->since = world->oracle->event;
+    oracle_topic_begin(world->oracle, call->topic, topic.verb, topic.state, row);
     submit(world, call, &(struct command){.kind = COMMAND_TOPIC, .topic = topic});
     return true;
 }
@@ -436,7 +437,7 @@ bool world_command(struct world *world)
 
     if (!call)
         return false;
-    *call = (struct call){.since = world->judge->event, .since_ms = world->machine.inner_ms};
+    *call = (struct call){.since = world->oracle->event, .since_ms = world->machine.inner_ms};
     switch ((enum world_command)choose_kind(world)) {
     case DO_PUSH:
         return push_some(world, call);

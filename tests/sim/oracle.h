@@ -1,20 +1,26 @@
 /*
- * judge: the possible states of every job, in plain form, and whether the shard's answers fit.
+ * oracle: the possible states of every job, in plain form, and whether the shard's answers fit.
  *
  * Of each job it holds a few guesses. A command in progress adds its possible results; a
  * reply, or a look at the job, rules guesses out. A superseded state that is not known to be
  * durable stays as a guess that a power cut brings back. So any number of commands may be in
  * progress, at most one that names a job, and no other of a topic while one is for all of it.
  *
- * Plain values without pointers: a judge is copied whenever a crash is tried. It shares no code
+ * Plain values without pointers: an oracle is copied whenever a crash is tried. It shares no code
  * with the engine. Violations are printed and counted.
  */
-#ifndef TARRY_TESTS_SIM_JUDGE_H
-#define TARRY_TESTS_SIM_JUDGE_H
+#ifndef TARRY_TESTS_SIM_ORACLE_H
+#define TARRY_TESTS_SIM_ORACLE_H
 
 #include "queue/queue.h"
 
-enum { JUDGE_TOPICS = 6, JUDGE_IDS = 48, JUDGE_GUESSES = 48, JUDGE_OPS = 64, JUDGE_CALLS = 16 };
+enum {
+    ORACLE_TOPICS = 6,
+    ORACLE_IDS = 48,
+    ORACLE_GUESSES = 48,
+    ORACLE_OPS = 64,
+    ORACLE_CALLS = 16
+};
 
 enum guess_state { GUESS_ABSENT = 1, GUESS_WAITING, GUESS_LEASED, GUESS_DEAD, GUESS_REMEMBERED };
 enum { GUESS_STATES = 6 };
@@ -64,31 +70,31 @@ struct op {
 };
 
 /* The body of a push: all of it follows from its serial number. */
-enum { JUDGE_BODY_MAX = 800 };
+enum { ORACLE_BODY_MAX = 800 };
 struct cargo {
-    char body[JUDGE_BODY_MAX], meta[64];
+    char body[ORACLE_BODY_MAX], meta[64];
     size_t body_bytes, meta_bytes;
     const char *content_type;
     struct policy policy;
     uint32_t past_attempt;
     bool past_dead;
 };
-void judge_cargo(uint32_t serial, struct cargo *out);
+void oracle_cargo(uint32_t serial, struct cargo *out);
 
-struct judged {
+struct oracle_job {
     uint32_t count;
     uint8_t op;        /* under way, plus 1 */
     uint64_t delivery; /* the highest seen */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     uint64_t lease_delivery; /* of which it is */
-    struct guess guesses[JUDGE_GUESSES];
+    struct guess guesses[ORACLE_GUESSES];
 };
 
 /* Settings a topic may have: rows of a table; 0: no settings were put. */
-enum { JUDGE_SETTINGS = 4 };
-struct topic_settings judge_settings(uint32_t row);
+enum { ORACLE_SETTINGS = 4 };
+struct topic_settings oracle_settings(uint32_t row);
 
-struct judged_topic {
+struct oracle_topic {
     enum queue_topic_verb verb; /* in progress for all of the topic; 0: no command */
     enum job_state state;       /* purge */
     uint8_t row, row_wanted;
@@ -100,7 +106,7 @@ struct judged_topic {
     uint64_t pushed_least, pushed_most;
 };
 
-struct judge {
+struct oracle {
     int64_t now_ms, skew_ms;
     uint32_t event;
     uint32_t violations;
@@ -110,78 +116,78 @@ struct judge {
     bool broken;                 /* the log may have failed */
     uint64_t seen[GUESS_STATES]; /* how often a job was in the state when the power went */
     uint64_t kills_in_flight, redelivered;
-    struct op ops[JUDGE_OPS];
-    struct judged_topic topics[JUDGE_TOPICS];
-    struct judged jobs[JUDGE_TOPICS][JUDGE_IDS];
+    struct op ops[ORACLE_OPS];
+    struct oracle_topic topics[ORACLE_TOPICS];
+    struct oracle_job jobs[ORACLE_TOPICS][ORACLE_IDS];
 };
 
-void judge_init(struct judge *judge);
-void judge_copy(struct judge *to, const struct judge *from);
-void judge_tick(struct judge *judge, int64_t now_ms, int64_t wall_ms);
-const char *judge_topic_name(uint32_t topic);
-void judge_id_name(uint32_t id, char out[16]);
+void oracle_init(struct oracle *oracle);
+void oracle_copy(struct oracle *to, const struct oracle *from);
+void oracle_tick(struct oracle *oracle, int64_t now_ms, int64_t wall_ms);
+const char *oracle_topic_name(uint32_t topic);
+void oracle_id_name(uint32_t id, char out[16]);
 
 /* ---- one job ---- */
 /* Notes a command that is given to the shard, and returns its number. The job has no other in progress. */
-uint32_t judge_begin(struct judge *judge, const struct op *op);
-void judge_end(struct judge *judge, uint32_t op, const struct queue_result *result);
+uint32_t oracle_begin(struct oracle *oracle, const struct op *op);
+void oracle_end(struct oracle *oracle, uint32_t op, const struct queue_result *result);
 /* A refusal of the whole call. */
-void judge_refused(struct judge *judge, uint32_t op, enum queue_status status);
+void oracle_refused(struct oracle *oracle, uint32_t op, enum queue_status status);
 /* Notes that all commands before the event are durable. */
-void judge_durable(struct judge *judge, uint32_t event);
+void oracle_durable(struct oracle *oracle, uint32_t event);
 /* Handed out by a take that was asked at `since`. */
-void judge_taken(struct judge *judge, const struct queue_job *job, uint32_t since, int64_t since_ms,
-                 int64_t lease_ms);
+void oracle_taken(struct oracle *oracle, const struct queue_job *job, uint32_t since,
+                  int64_t since_ms, int64_t lease_ms);
 /* Notes a take of the topic without a known result. */
-void judge_take_lost(struct judge *judge, uint32_t topic, int64_t since_ms, int64_t lease_ms);
+void oracle_take_lost(struct oracle *oracle, uint32_t topic, int64_t since_ms, int64_t lease_ms);
 /* A get that was asked at `since`; NULL: not found. */
-void judge_got(struct judge *judge, uint32_t topic, uint32_t id, const struct queue_job *job,
-               uint32_t since);
+void oracle_got(struct oracle *oracle, uint32_t topic, uint32_t id, const struct queue_job *job,
+                uint32_t since);
 
 /* ---- topics ---- */
-void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_verb verb,
-                       enum job_state state, uint8_t row);
-void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status status);
+void oracle_topic_begin(struct oracle *oracle, uint32_t topic, enum queue_topic_verb verb,
+                        enum job_state state, uint8_t row);
+void oracle_topic_end(struct oracle *oracle, uint32_t topic, enum queue_status status);
 /* Adds the possible results of the topic's command for its jobs, if any. */
-void judge_topic_grow(struct judge *judge, uint32_t topic);
+void oracle_topic_grow(struct oracle *oracle, uint32_t topic);
 
 /* ---- looking at everything, nothing being under way ---- */
 struct look {
-    bool found[JUDGE_TOPICS][JUDGE_IDS];
-    uint64_t waiting[JUDGE_TOPICS], leased[JUDGE_TOPICS], dead[JUDGE_TOPICS];
+    bool found[ORACLE_TOPICS][ORACLE_IDS];
+    uint64_t waiting[ORACLE_TOPICS], leased[ORACLE_TOPICS], dead[ORACLE_TOPICS];
     bool recovered; /* straight after an opening: what is seen is durable */
     bool idle;      /* all that is due has happened */
 };
-void judge_see(struct judge *judge, struct look *look, const struct queue_job *job);
+void oracle_see(struct oracle *oracle, struct look *look, const struct queue_job *job);
 /* Checks the totals after every job was seen; `topics` as the shard counts them. */
-void judge_seen_all(struct judge *judge, const struct look *look, const struct queue_topic *topics,
-                    size_t count);
+void oracle_seen_all(struct oracle *oracle, const struct look *look,
+                     const struct queue_topic *topics, size_t count);
 
 /* ---- the power goes ---- */
-void judge_crash(struct judge *judge);
+void oracle_crash(struct oracle *oracle);
 
 /* ---- its files' own ---- */
 enum { GROWN_BY_END = 1, GROWN_BY_TTL = 2, GROWN_BY_OP = 4 };
-void judge_violation(struct judge *judge, const char *rule, uint32_t topic, uint32_t id,
-                     const char *format, ...) __attribute__((format(printf, 5, 6)));
-struct guess *judge_add(struct judge *judge, struct judged *job, const struct guess *guess);
+void oracle_violation(struct oracle *oracle, const char *rule, uint32_t topic, uint32_t id,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+struct guess *oracle_add(struct oracle *oracle, struct oracle_job *job, const struct guess *guess);
 /* Adds all guesses that follow by time, and by the command in progress. */
-void judge_grow(struct judge *judge, struct judged *job, uint32_t topic);
+void oracle_grow(struct oracle *oracle, struct oracle_job *job, uint32_t topic);
 /* The effect of the command on the guess; at most 3. False in `changes`: nothing. */
 struct outcome {
     enum queue_status status;
     bool changes;
     struct guess guess;
 };
-size_t judge_outcomes(const struct judge *judge, const struct op *op, const struct guess *guess,
-                      struct outcome out[3]);
-struct guess judge_finished(const struct judge *judge, uint8_t row, int64_t since_ms);
+size_t oracle_outcomes(const struct oracle *oracle, const struct op *op, const struct guess *guess,
+                       struct outcome out[3]);
+struct guess oracle_finished(const struct oracle *oracle, uint8_t row, int64_t since_ms);
 /* The attempt failed: one guess, by this settings row. */
-struct guess judge_failed(const struct judge *judge, const struct guess *guess, uint8_t row,
-                          int64_t from_ms, int64_t delay_ms, bool final, uint32_t error);
-bool judge_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32_t *id_out);
+struct guess oracle_failed(const struct oracle *oracle, const struct guess *guess, uint8_t row,
+                           int64_t from_ms, int64_t delay_ms, bool final, uint32_t error);
+bool oracle_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32_t *id_out);
 
 enum { ERROR_LEASE_ENDED = 1, ERROR_EXPIRED, ERROR_OURS };
-void judge_error_text(uint32_t error, char out[32]);
+void oracle_error_text(uint32_t error, char out[32]);
 
 #endif

@@ -1,29 +1,29 @@
 /* Names, settings, and what a push brings: all of it by number. */
-#include "judge.h"
+#include "oracle.h"
 
 #include "base/random.h"
 
 #include <stdio.h>
 
-const char *judge_topic_name(uint32_t topic)
+const char *oracle_topic_name(uint32_t topic)
 {
-    static const char *const names[JUDGE_TOPICS] = {"orders", "mails",  "a",
-                                                    "b.long", "retry_", "stalled"};
+    static const char *const names[ORACLE_TOPICS] = {"orders", "mails",  "a",
+                                                     "b.long", "retry_", "stalled"};
     return names[topic];
 }
 
-void judge_id_name(uint32_t id, char out[16])
+void oracle_id_name(uint32_t id, char out[16])
 {
     snprintf(out, 16, "j%u", id);
 }
 
-bool judge_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32_t *id_out)
+bool oracle_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32_t *id_out)
 {
     char name[16];
 
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
-        for (uint32_t i = 0; slice_is(topic, judge_topic_name(t)) && i < JUDGE_IDS; i++) {
-            judge_id_name(i, name);
+    for (uint32_t t = 0; t < ORACLE_TOPICS; t++)
+        for (uint32_t i = 0; slice_is(topic, oracle_topic_name(t)) && i < ORACLE_IDS; i++) {
+            oracle_id_name(i, name);
             if (slice_is(id, name)) {
                 *topic_out = t;
                 *id_out = i;
@@ -33,7 +33,7 @@ bool judge_find(struct slice topic, struct slice id, uint32_t *topic_out, uint32
     return false;
 }
 
-void judge_error_text(uint32_t error, char out[32])
+void oracle_error_text(uint32_t error, char out[32])
 {
     static const char *const known[ERROR_OURS] = {"", "lease ended", "expired"};
 
@@ -43,7 +43,7 @@ void judge_error_text(uint32_t error, char out[32])
         snprintf(out, 32, "boom %u", error);
 }
 
-static const struct topic_settings rows[JUDGE_SETTINGS] = {
+static const struct topic_settings rows[ORACLE_SETTINGS] = {
     {.dedup_window_ms = 0},
     {.policy = {.lease_ms = 500,
                 .backoff = {.kind = BACKOFF_FIXED, .first_ms = 300, .max_ms = 300},
@@ -55,19 +55,19 @@ static const struct topic_settings rows[JUDGE_SETTINGS] = {
      .dead_letter_expired = true},
     {.policy = {.lease_ms = 100, .max_attempts = 2}, .dedup_window_ms = 60000}};
 
-struct topic_settings judge_settings(uint32_t row)
+struct topic_settings oracle_settings(uint32_t row)
 {
     return rows[row];
 }
 
-void judge_cargo(uint32_t serial, struct cargo *out)
+void oracle_cargo(uint32_t serial, struct cargo *out)
 {
     static const char *const types[] = {"", "application/json", "text/plain"};
     struct random random = {.state = serial * 0x9e3779b9u};
     uint64_t chance = random_next(&random);
 
     *out = (struct cargo){.content_type = types[chance % 3]};
-    out->body_bytes = 16 + random_below(&random, chance % 16 ? 240 : JUDGE_BODY_MAX - 16);
+    out->body_bytes = 16 + random_below(&random, chance % 16 ? 240 : ORACLE_BODY_MAX - 16);
     snprintf(out->body, sizeof out->body, "%08u:", serial);
     for (size_t i = 9; i < out->body_bytes; i++)
         out->body[i] = (char)random_next(&random);

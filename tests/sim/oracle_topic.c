@@ -1,9 +1,9 @@
 /* Commands for all of a topic. Each of its jobs may have gone along already, or not yet. */
-#include "judge.h"
+#include "oracle.h"
 
 #include <assert.h>
 
-static bool is_purged(const struct judged_topic *topic, const struct guess *guess)
+static bool is_purged(const struct oracle_topic *topic, const struct guess *guess)
 {
     if (topic->verb == QUEUE_TOPIC_DELETE)
         return guess->state != GUESS_ABSENT;
@@ -13,16 +13,16 @@ static bool is_purged(const struct judged_topic *topic, const struct guess *gues
 }
 
 /* Delayed or ready: that is by the clock, which has gone on since. */
-static bool is_surely_purged(const struct judged_topic *topic, const struct guess *guess)
+static bool is_surely_purged(const struct oracle_topic *topic, const struct guess *guess)
 {
     return topic->verb == QUEUE_TOPIC_DELETE || guess->state != GUESS_WAITING || !topic->state;
 }
 
-static void add_both(struct judge *judge, struct judged *job, uint32_t topic)
+static void add_both(struct oracle *oracle, struct oracle_job *job, uint32_t topic)
 {
-    const struct judged_topic *of = &judge->topics[topic];
+    const struct oracle_topic *of = &oracle->topics[topic];
 
-    judge_grow(judge, job, topic);
+    oracle_grow(oracle, job, topic);
     for (uint32_t i = 0, count = job->count; i < count; i++) {
         struct guess next = job->guesses[i];
 
@@ -42,36 +42,36 @@ static void add_both(struct judge *judge, struct judged *job, uint32_t topic)
         next.op = UINT8_MAX; /* by the topic's command */
         next.by_time = false;
         next.grown = 0;
-        judge_add(judge, job, &next);
+        oracle_add(oracle, job, &next);
     }
 }
 
-void judge_topic_begin(struct judge *judge, uint32_t topic, enum queue_topic_verb verb,
-                       enum job_state state, uint8_t row)
+void oracle_topic_begin(struct oracle *oracle, uint32_t topic, enum queue_topic_verb verb,
+                        enum job_state state, uint8_t row)
 {
-    struct judged_topic *of = &judge->topics[topic];
+    struct oracle_topic *of = &oracle->topics[topic];
 
     assert(!of->verb && !of->commands);
-    for (uint32_t id = 0; id < JUDGE_IDS; id++)
-        judge_grow(judge, &judge->jobs[topic][id], topic);
+    for (uint32_t id = 0; id < ORACLE_IDS; id++)
+        oracle_grow(oracle, &oracle->jobs[topic][id], topic);
     of->verb = verb;
-    of->since_ms = judge->now_ms;
+    of->since_ms = oracle->now_ms;
     of->state = state;
     of->row_wanted = row;
-    judge->event++;
-    judge_topic_grow(judge, topic);
+    oracle->event++;
+    oracle_topic_grow(oracle, topic);
 }
 
-void judge_topic_grow(struct judge *judge, uint32_t topic)
+void oracle_topic_grow(struct oracle *oracle, uint32_t topic)
 {
-    enum queue_topic_verb verb = judge->topics[topic].verb;
+    enum queue_topic_verb verb = oracle->topics[topic].verb;
 
     if (verb == QUEUE_TOPIC_PURGE || verb == QUEUE_TOPIC_DELETE || verb == QUEUE_TOPIC_REDRIVE)
-        for (uint32_t id = 0; id < JUDGE_IDS; id++)
-            add_both(judge, &judge->jobs[topic][id], topic);
+        for (uint32_t id = 0; id < ORACLE_IDS; id++)
+            add_both(oracle, &oracle->jobs[topic][id], topic);
 }
 
-static bool goes_along(const struct judged_topic *of, const struct guess *guess)
+static bool goes_along(const struct oracle_topic *of, const struct guess *guess)
 {
     if (guess->until != UINT32_MAX || guess->by_time)
         return false;
@@ -82,11 +82,11 @@ static bool goes_along(const struct judged_topic *of, const struct guess *guess)
 }
 
 /* Settles a job that the topic's command included, unless the clock may have moved it out of the way. */
-static void settle(struct judge *judge, struct judged *job, uint32_t topic, bool done)
+static void settle(struct oracle *oracle, struct oracle_job *job, uint32_t topic, bool done)
 {
     for (uint32_t i = job->count; i-- > 0;) {
         struct guess *guess = &job->guesses[i];
-        bool goes = guess->op ? !done : done && goes_along(&judge->topics[topic], guess);
+        bool goes = guess->op ? !done : done && goes_along(&oracle->topics[topic], guess);
 
         guess->op = 0;
         if (goes && job->count > 1)
@@ -94,24 +94,24 @@ static void settle(struct judge *judge, struct judged *job, uint32_t topic, bool
     }
 }
 
-void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status status)
+void oracle_topic_end(struct oracle *oracle, uint32_t topic, enum queue_status status)
 {
-    struct judged_topic *of = &judge->topics[topic];
+    struct oracle_topic *of = &oracle->topics[topic];
     bool done = status == QUEUE_OK || status == QUEUE_CREATED;
     bool allowed =
         done || status == QUEUE_STOPPING || (status == QUEUE_NOT_FOUND && of->may_be_unknown) ||
-        (status == QUEUE_NO_MEMORY && judge->lenient) ||
-        (status == QUEUE_NO_SPACE && judge->full) ||
-        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->fileless || judge->lenient));
+        (status == QUEUE_NO_MEMORY && oracle->lenient) ||
+        (status == QUEUE_NO_SPACE && oracle->full) ||
+        (status == QUEUE_UNAVAILABLE && (oracle->broken || oracle->fileless || oracle->lenient));
 
     if (!allowed)
-        judge_violation(judge, "what an answer may be", topic, UINT32_MAX,
-                        "topic command %d was answered %d", (int)of->verb, (int)status);
+        oracle_violation(oracle, "what an answer may be", topic, UINT32_MAX,
+                         "topic command %d was answered %d", (int)of->verb, (int)status);
     if (status == QUEUE_UNAVAILABLE)
         return; /* unknown until it has come back: the command stays in progress */
-    judge_topic_grow(judge, topic); /* what time has brought within reach meanwhile */
-    for (uint32_t id = 0; id < JUDGE_IDS; id++)
-        settle(judge, &judge->jobs[topic][id], topic, done);
+    oracle_topic_grow(oracle, topic); /* what time has brought within reach meanwhile */
+    for (uint32_t id = 0; id < ORACLE_IDS; id++)
+        settle(oracle, &oracle->jobs[topic][id], topic, done);
     if (done && of->verb == QUEUE_TOPIC_PUT)
         of->row = of->row_wanted;
     if (done && (of->verb == QUEUE_TOPIC_PAUSE || of->verb == QUEUE_TOPIC_RESUME))
@@ -124,9 +124,9 @@ void judge_topic_end(struct judge *judge, uint32_t topic, enum queue_status stat
         of->pushed_least = of->pushed_most = 0;
     }
     /* Jobs due just before may be noticed only now, by the new settings. */
-    for (uint32_t id = 0; done && of->verb == QUEUE_TOPIC_PUT && id < JUDGE_IDS; id++)
-        for (uint32_t i = 0; i < judge->jobs[topic][id].count; i++)
-            judge->jobs[topic][id].guesses[i].grown = 0;
+    for (uint32_t id = 0; done && of->verb == QUEUE_TOPIC_PUT && id < ORACLE_IDS; id++)
+        for (uint32_t i = 0; i < oracle->jobs[topic][id].count; i++)
+            oracle->jobs[topic][id].guesses[i].grown = 0;
     of->verb = 0;
-    judge->event++;
+    oracle->event++;
 }

@@ -1,5 +1,5 @@
 /* Guesses: made, ruled out, brought back by a power cut. */
-#include "judge.h"
+#include "oracle.h"
 #include "sim.h"
 
 #include <assert.h>
@@ -22,60 +22,60 @@ static void show_guess(const struct guess *guess)
            guess->by_time ? " by time" : "");
 }
 
-void judge_violation(struct judge *judge, const char *rule, uint32_t topic, uint32_t id,
-                     const char *format, ...)
+void oracle_violation(struct oracle *oracle, const char *rule, uint32_t topic, uint32_t id,
+                      const char *format, ...)
 {
     va_list arguments;
 
-    judge->violations++;
+    oracle->violations++;
     sim_report();
-    printf("VIOLATION of %s, now %lld, skew %lld, event %u: ", rule, (long long)judge->now_ms,
-           (long long)judge->skew_ms, judge->event);
-    if (topic < JUDGE_TOPICS)
-        printf("%s", judge_topic_name(topic));
-    if (id < JUDGE_IDS)
+    printf("VIOLATION of %s, now %lld, skew %lld, event %u: ", rule, (long long)oracle->now_ms,
+           (long long)oracle->skew_ms, oracle->event);
+    if (topic < ORACLE_TOPICS)
+        printf("%s", oracle_topic_name(topic));
+    if (id < ORACLE_IDS)
         printf("/j%u", id);
     printf(": ");
     va_start(arguments, format);
     vprintf(format, arguments);
     va_end(arguments);
     printf("\n");
-    if (topic < JUDGE_TOPICS && id < JUDGE_IDS)
-        for (uint32_t i = 0; i < judge->jobs[topic][id].count; i++)
-            show_guess(&judge->jobs[topic][id].guesses[i]);
+    if (topic < ORACLE_TOPICS && id < ORACLE_IDS)
+        for (uint32_t i = 0; i < oracle->jobs[topic][id].count; i++)
+            show_guess(&oracle->jobs[topic][id].guesses[i]);
     fflush(stdout);
 }
 
 /* ---- life ---- */
 
-void judge_init(struct judge *judge)
+void oracle_init(struct oracle *oracle)
 {
-    *judge = (struct judge){.event = 1};
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++) {
-        judge->topics[t].may_be_unknown = true;
-        for (uint32_t i = 0; i < JUDGE_IDS; i++) {
-            judge->jobs[t][i].count = 1;
-            judge->jobs[t][i].guesses[0] =
+    *oracle = (struct oracle){.event = 1};
+    for (uint32_t t = 0; t < ORACLE_TOPICS; t++) {
+        oracle->topics[t].may_be_unknown = true;
+        for (uint32_t i = 0; i < ORACLE_IDS; i++) {
+            oracle->jobs[t][i].count = 1;
+            oracle->jobs[t][i].guesses[0] =
                 (struct guess){.state = GUESS_ABSENT, .until = UINT32_MAX};
         }
     }
 }
 
 /* Copies only the guesses in use. */
-void judge_copy(struct judge *to, const struct judge *from)
+void oracle_copy(struct oracle *to, const struct oracle *from)
 {
-    memcpy(to, from, offsetof(struct judge, jobs));
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
-        for (uint32_t i = 0; i < JUDGE_IDS; i++)
+    memcpy(to, from, offsetof(struct oracle, jobs));
+    for (uint32_t t = 0; t < ORACLE_TOPICS; t++)
+        for (uint32_t i = 0; i < ORACLE_IDS; i++)
             memcpy(&to->jobs[t][i], &from->jobs[t][i],
-                   offsetof(struct judged, guesses) +
+                   offsetof(struct oracle_job, guesses) +
                        from->jobs[t][i].count * sizeof(struct guess));
 }
 
-void judge_tick(struct judge *judge, int64_t now_ms, int64_t wall_ms)
+void oracle_tick(struct oracle *oracle, int64_t now_ms, int64_t wall_ms)
 {
-    judge->now_ms = now_ms;
-    judge->skew_ms = wall_ms - now_ms;
+    oracle->now_ms = now_ms;
+    oracle->skew_ms = wall_ms - now_ms;
 }
 
 /* ---- guesses ---- */
@@ -89,7 +89,7 @@ static bool is_same(const struct guess *a, const struct guess *b)
            a->first_ms == b->first_ms && a->end_least == b->end_least && a->end_most == b->end_most;
 }
 
-struct guess *judge_add(struct judge *judge, struct judged *job, const struct guess *guess)
+struct guess *oracle_add(struct oracle *oracle, struct oracle_job *job, const struct guess *guess)
 {
     for (uint32_t i = 0; i < job->count; i++)
         if (is_same(&job->guesses[i], guess)) {
@@ -99,24 +99,24 @@ struct guess *judge_add(struct judge *judge, struct judged *job, const struct gu
             }
             return &job->guesses[i];
         }
-    if (job->count == JUDGE_GUESSES) {
+    if (job->count == ORACLE_GUESSES) {
         for (uint32_t i = 0; i < job->count; i++)
             show_guess(&job->guesses[i]);
-        judge_violation(judge, "the judge's own limits", UINT32_MAX, UINT32_MAX,
-                        "too many guesses about one job");
+        oracle_violation(oracle, "the oracle's own limits", UINT32_MAX, UINT32_MAX,
+                         "too many guesses about one job");
         job->count--;
     }
     job->guesses[job->count] = *guess;
-    job->guesses[job->count].made_ms = judge->now_ms;
+    job->guesses[job->count].made_ms = oracle->now_ms;
     return &job->guesses[job->count++];
 }
 
-static void drop(struct judged *job, uint32_t i)
+static void drop(struct oracle_job *job, uint32_t i)
 {
     job->guesses[i] = job->guesses[--job->count];
 }
 
-static void add_derived(struct judge *judge, struct judged *job, const struct guess *from,
+static void add_derived(struct oracle *oracle, struct oracle_job *job, const struct guess *from,
                         struct guess next)
 {
     next.until = UINT32_MAX;
@@ -124,25 +124,25 @@ static void add_derived(struct judge *judge, struct judged *job, const struct gu
     next.status = from->status;
     next.by_time = true;
     next.grown = 0;
-    judge_add(judge, job, &next);
+    oracle_add(oracle, job, &next);
 }
 
-static void end_lease(struct judge *judge, struct judged *job, const struct judged_topic *topic,
-                      uint32_t i)
+static void end_lease(struct oracle *oracle, struct oracle_job *job,
+                      const struct oracle_topic *topic, uint32_t i)
 {
     struct guess from = job->guesses[i];
 
     job->guesses[i].grown |= GROWN_BY_END;
     add_derived(
-        judge, job, &from,
-        judge_failed(judge, &from, topic->row, from.end_least, -1, false, ERROR_LEASE_ENDED));
+        oracle, job, &from,
+        oracle_failed(oracle, &from, topic->row, from.end_least, -1, false, ERROR_LEASE_ENDED));
     if (topic->verb == QUEUE_TOPIC_PUT)
-        add_derived(judge, job, &from,
-                    judge_failed(judge, &from, topic->row_wanted, from.end_least, -1, false,
-                                 ERROR_LEASE_ENDED));
+        add_derived(oracle, job, &from,
+                    oracle_failed(oracle, &from, topic->row_wanted, from.end_least, -1, false,
+                                  ERROR_LEASE_ENDED));
 }
 
-static void expire(struct judge *judge, struct judged *job, const struct judged_topic *topic,
+static void expire(struct oracle *oracle, struct oracle_job *job, const struct oracle_topic *topic,
                    uint32_t i)
 {
     struct guess from = job->guesses[i];
@@ -154,28 +154,28 @@ static void expire(struct judge *judge, struct judged *job, const struct judged_
 
         next.state = GUESS_DEAD;
         next.error = ERROR_EXPIRED;
-        if (!judge_settings(some[k]).dead_letter_expired)
-            next = judge_finished(judge, some[k], from.first_ms);
+        if (!oracle_settings(some[k]).dead_letter_expired)
+            next = oracle_finished(oracle, some[k], from.first_ms);
         if (next.state == GUESS_REMEMBERED)
             next.end_most = INT64_MAX / 4; /* however late it came to notice */
-        add_derived(judge, job, &from, next);
+        add_derived(oracle, job, &from, next);
     }
 }
 
-static bool has_expired(const struct judge *judge, const struct guess *guess)
+static bool has_expired(const struct oracle *oracle, const struct guess *guess)
 {
     static struct cargo cargo;
-    int64_t first_ms = guess->is_wall ? guess->first_ms - judge->skew_ms : guess->first_ms;
+    int64_t first_ms = guess->is_wall ? guess->first_ms - oracle->skew_ms : guess->first_ms;
 
-    judge_cargo(guess->serial, &cargo);
-    return cargo.policy.ttl_ms && first_ms + cargo.policy.ttl_ms <= judge->now_ms &&
-           (guess->is_wall || guess->due_least <= judge->now_ms);
+    oracle_cargo(guess->serial, &cargo);
+    return cargo.policy.ttl_ms && first_ms + cargo.policy.ttl_ms <= oracle->now_ms &&
+           (guess->is_wall || guess->due_least <= oracle->now_ms);
 }
 
-static void apply_op(struct judge *judge, struct judged *job, uint32_t i)
+static void apply_op(struct oracle *oracle, struct oracle_job *job, uint32_t i)
 {
     struct outcome outcomes[3];
-    size_t count = judge_outcomes(judge, &judge->ops[job->op - 1], &job->guesses[i], outcomes);
+    size_t count = oracle_outcomes(oracle, &oracle->ops[job->op - 1], &job->guesses[i], outcomes);
 
     job->guesses[i].grown |= GROWN_BY_OP;
     for (size_t k = 0; k < count; k++) {
@@ -188,63 +188,63 @@ static void apply_op(struct judge *judge, struct judged *job, uint32_t i)
         next.status = (uint8_t)outcomes[k].status;
         next.by_time = false;
         next.grown = 0;
-        judge_add(judge, job, &next);
+        oracle_add(oracle, job, &next);
     }
 }
 
-void judge_grow(struct judge *judge, struct judged *job, uint32_t topic)
+void oracle_grow(struct oracle *oracle, struct oracle_job *job, uint32_t topic)
 {
-    const struct judged_topic *of = &judge->topics[topic];
+    const struct oracle_topic *of = &oracle->topics[topic];
 
     for (uint32_t i = 0; i < job->count; i++) {
         const struct guess *guess = &job->guesses[i];
 
         if (guess->until == UINT32_MAX && guess->state == GUESS_LEASED &&
-            !(guess->grown & GROWN_BY_END) && guess->end_least <= judge->now_ms)
-            end_lease(judge, job, of, i);
+            !(guess->grown & GROWN_BY_END) && guess->end_least <= oracle->now_ms)
+            end_lease(oracle, job, of, i);
         if (guess->until == UINT32_MAX && guess->state == GUESS_WAITING &&
-            !(guess->grown & GROWN_BY_TTL) && has_expired(judge, guess))
-            expire(judge, job, of, i);
+            !(guess->grown & GROWN_BY_TTL) && has_expired(oracle, guess))
+            expire(oracle, job, of, i);
         if (job->op && !guess->op && !(guess->grown & GROWN_BY_OP) &&
-            guess->until > judge->ops[job->op - 1].since)
-            apply_op(judge, job, i);
+            guess->until > oracle->ops[job->op - 1].since)
+            apply_op(oracle, job, i);
     }
 }
 
 /* ---- commands that name one job ---- */
 
-static struct judged *job_of(struct judge *judge, const struct op *op)
+static struct oracle_job *job_of(struct oracle *oracle, const struct op *op)
 {
-    return &judge->jobs[op->topic][op->id];
+    return &oracle->jobs[op->topic][op->id];
 }
 
-uint32_t judge_begin(struct judge *judge, const struct op *op)
+uint32_t oracle_begin(struct oracle *oracle, const struct op *op)
 {
     uint32_t i = 0;
-    struct judged *job = job_of(judge, op);
+    struct oracle_job *job = job_of(oracle, op);
 
-    assert(!job->op && !judge->topics[op->topic].verb);
-    judge_grow(judge, job, op->topic);
-    while (judge->ops[i].kind)
+    assert(!job->op && !oracle->topics[op->topic].verb);
+    oracle_grow(oracle, job, op->topic);
+    while (oracle->ops[i].kind)
         i++;
-    assert(i < JUDGE_OPS);
-    judge->ops[i] = *op;
-    judge->ops[i].since = judge->event++;
-    judge->topics[op->topic].commands++;
+    assert(i < ORACLE_OPS);
+    oracle->ops[i] = *op;
+    oracle->ops[i].since = oracle->event++;
+    oracle->topics[op->topic].commands++;
     job->op = (uint8_t)(i + 1);
     for (uint32_t k = 0; k < job->count; k++)
         job->guesses[k].grown &= (uint8_t)~GROWN_BY_OP;
     return i;
 }
 
-static void forget_op(struct judge *judge, uint32_t i)
+static void forget_op(struct oracle *oracle, uint32_t i)
 {
-    struct op *op = &judge->ops[i];
+    struct op *op = &oracle->ops[i];
 
-    job_of(judge, op)->op = 0;
-    judge->topics[op->topic].commands--;
+    job_of(oracle, op)->op = 0;
+    oracle->topics[op->topic].commands--;
     op->kind = 0;
-    judge->event++;
+    oracle->event++;
 }
 
 static bool has_changed(enum queue_status status)
@@ -254,12 +254,12 @@ static bool has_changed(enum queue_status status)
 }
 
 /* Returns true if the result is possible, and pins it. */
-static bool pin(const struct judge *judge, const struct op *op, struct guess *guess,
+static bool pin(const struct oracle *oracle, const struct op *op, struct guess *guess,
                 const struct queue_result *result)
 {
-    int64_t due_ms = result->due_ms - (guess->is_wall ? 0 : judge->skew_ms);
-    int64_t end_ms = result->lease_until_ms - judge->skew_ms;
-    int64_t since_ms = judge->now_ms - guess->made_ms;
+    int64_t due_ms = result->due_ms - (guess->is_wall ? 0 : oracle->skew_ms);
+    int64_t end_ms = result->lease_until_ms - oracle->skew_ms;
+    int64_t since_ms = oracle->now_ms - guess->made_ms;
 
     if (guess->by_time)
         return true;
@@ -278,24 +278,24 @@ static bool pin(const struct judge *judge, const struct op *op, struct guess *gu
     return true;
 }
 
-static void end_changed(struct judge *judge, uint32_t number, const struct queue_result *result)
+static void end_changed(struct oracle *oracle, uint32_t number, const struct queue_result *result)
 {
-    const struct op *op = &judge->ops[number];
-    struct judged *job = job_of(judge, op);
+    const struct op *op = &oracle->ops[number];
+    struct oracle_job *job = job_of(oracle, op);
     uint32_t matching = 0;
 
-    bool fits[JUDGE_GUESSES] = {false};
+    bool fits[ORACLE_GUESSES] = {false};
 
     for (uint32_t i = 0; i < job->count; i++) {
         fits[i] = job->guesses[i].op && job->guesses[i].status == (uint8_t)result->status &&
-                  pin(judge, op, &job->guesses[i], result);
+                  pin(oracle, op, &job->guesses[i], result);
         matching += fits[i];
     }
     if (!matching) {
-        judge_violation(judge, "what an answer may be", op->topic, op->id,
-                        "command %d was answered %d, due %lld, lease until %lld", (int)op->kind,
-                        (int)result->status, (long long)(result->due_ms - judge->skew_ms),
-                        (long long)(result->lease_until_ms - judge->skew_ms));
+        oracle_violation(oracle, "what an answer may be", op->topic, op->id,
+                         "command %d was answered %d, due %lld, lease until %lld", (int)op->kind,
+                         (int)result->status, (long long)(result->due_ms - oracle->skew_ms),
+                         (long long)(result->lease_until_ms - oracle->skew_ms));
         return;
     }
     for (uint32_t i = job->count; i-- > 0;) {
@@ -309,22 +309,22 @@ static void end_changed(struct judge *judge, uint32_t number, const struct queue
         guess->grown &= (uint8_t)~GROWN_BY_OP;
     }
     if (op->kind == OP_PUSH && result->status == QUEUE_CREATED) {
-        judge->topics[op->topic].pushed_least++;
-        judge->topics[op->topic].pushed_most++;
+        oracle->topics[op->topic].pushed_least++;
+        oracle->topics[op->topic].pushed_most++;
     }
     if (op->kind == OP_PUSH)
-        judge->topics[op->topic].may_be_unknown = false;
+        oracle->topics[op->topic].may_be_unknown = false;
 }
 
-static bool is_explained(const struct judge *judge, const struct op *op, const struct judged *job,
-                         enum queue_status status)
+static bool is_explained(const struct oracle *oracle, const struct op *op,
+                         const struct oracle_job *job, enum queue_status status)
 {
-    const struct judged_topic *topic = &judge->topics[op->topic];
+    const struct oracle_topic *topic = &oracle->topics[op->topic];
     struct outcome outcomes[3];
 
-    if (status == QUEUE_STOPPING || (status == QUEUE_NO_MEMORY && judge->lenient) ||
-        (status == QUEUE_UNAVAILABLE && (judge->broken || judge->fileless || judge->lenient)) ||
-        (status == QUEUE_NO_SPACE && judge->full))
+    if (status == QUEUE_STOPPING || (status == QUEUE_NO_MEMORY && oracle->lenient) ||
+        (status == QUEUE_UNAVAILABLE && (oracle->broken || oracle->fileless || oracle->lenient)) ||
+        (status == QUEUE_NO_SPACE && oracle->full))
         return true;
     if (status == QUEUE_LEASED && (topic->takes || topic->took >= op->since))
         return true;
@@ -332,7 +332,7 @@ static bool is_explained(const struct judge *judge, const struct op *op, const s
         size_t count = 0;
 
         if (!job->guesses[i].op && job->guesses[i].until > op->since)
-            count = judge_outcomes(judge, op, &job->guesses[i], outcomes);
+            count = oracle_outcomes(oracle, op, &job->guesses[i], outcomes);
         for (size_t k = 0; k < count; k++)
             if (!outcomes[k].changes && outcomes[k].status == status)
                 return true;
@@ -341,14 +341,14 @@ static bool is_explained(const struct judge *judge, const struct op *op, const s
 }
 
 /* Ends a refused command; after a failed log its effect is unknown: it may have been stored. */
-static void end_refused(struct judge *judge, uint32_t number, enum queue_status status)
+static void end_refused(struct oracle *oracle, uint32_t number, enum queue_status status)
 {
-    const struct op *op = &judge->ops[number];
-    struct judged *job = job_of(judge, op);
+    const struct op *op = &oracle->ops[number];
+    struct oracle_job *job = job_of(oracle, op);
 
-    if (!is_explained(judge, op, job, status))
-        judge_violation(judge, "what a refusal may be", op->topic, op->id,
-                        "command %d was answered %d", (int)op->kind, (int)status);
+    if (!is_explained(oracle, op, job, status))
+        oracle_violation(oracle, "what a refusal may be", op->topic, op->id,
+                         "command %d was answered %d", (int)op->kind, (int)status);
     for (uint32_t i = job->count; i-- > 0;) {
         if (!job->guesses[i].op)
             continue;
@@ -358,33 +358,33 @@ static void end_refused(struct judge *judge, uint32_t number, enum queue_status 
             drop(job, i);
     }
     if (status == QUEUE_UNAVAILABLE && op->kind == OP_PUSH)
-        judge->topics[op->topic].pushed_most++;
+        oracle->topics[op->topic].pushed_most++;
 }
 
-void judge_end(struct judge *judge, uint32_t number, const struct queue_result *result)
+void oracle_end(struct oracle *oracle, uint32_t number, const struct queue_result *result)
 {
-    const struct op *op = &judge->ops[number];
+    const struct op *op = &oracle->ops[number];
 
-    judge_grow(judge, job_of(judge, op), op->topic);
+    oracle_grow(oracle, job_of(oracle, op), op->topic);
     if (has_changed(result->status))
-        end_changed(judge, number, result);
+        end_changed(oracle, number, result);
     else
-        end_refused(judge, number, result->status);
-    forget_op(judge, number);
+        end_refused(oracle, number, result->status);
+    forget_op(oracle, number);
 }
 
-void judge_refused(struct judge *judge, uint32_t number, enum queue_status status)
+void oracle_refused(struct oracle *oracle, uint32_t number, enum queue_status status)
 {
     const struct queue_result result = {.status = status};
 
-    judge_end(judge, number, &result);
+    oracle_end(oracle, number, &result);
 }
 
-void judge_durable(struct judge *judge, uint32_t event)
+void oracle_durable(struct oracle *oracle, uint32_t event)
 {
-    for (uint32_t t = 0; t < JUDGE_TOPICS; t++)
-        for (uint32_t k = 0; k < JUDGE_IDS; k++) {
-            struct judged *job = &judge->jobs[t][k];
+    for (uint32_t t = 0; t < ORACLE_TOPICS; t++)
+        for (uint32_t k = 0; k < ORACLE_IDS; k++) {
+            struct oracle_job *job = &oracle->jobs[t][k];
 
             for (uint32_t i = job->count; job->count > 1 && i-- > 0;)
                 if (job->guesses[i].until <= event)
