@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from .report import EXIT, judge, render
+from .report import EXIT, check, render
 from .validity import DEFAULTS
 
 
@@ -16,12 +16,12 @@ def main(arguments=None):
     chosen = parser.parse_args(arguments)
     least = {name: getattr(chosen, "min_" + name) for name in DEFAULTS}
     if chosen.history == "-":
-        report = judge(sys.stdin, least)
+        report = check(sys.stdin, least)
     else:
         with open(chosen.history, encoding="utf-8") as lines:
-            report = judge(lines, least)
+            report = check(lines, least)
     print(render(report, as_json=chosen.json))
-    return EXIT[report["verdict"]]
+    return EXIT[report["result"]]
 
 
 sys.exit(main())

@@ -136,7 +136,7 @@ def cause_of(history, key, previous, delivery):
     return None
 
 
-class Verdict:
+class Result:
     """The findings of a rule: the number of checks, each violation in a sentence, and notes."""
 
     def __init__(self, rule):

@@ -28,7 +28,7 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
 
 `unknown` means that the reply was lost: the call may have happened, or not, at some time between begin and end.
 
-An answer just before a failover, or during it, also counts as unknown: replication is behind. How much of it was lost is reported, not judged.
+An answer just before a failover, or during it, also counts as unknown: replication is behind. How much of it was lost is reported, not checked.
 """
 
 import bisect
@@ -48,7 +48,7 @@ CHANGE_OUTCOMES = {"ok", "not_found", "leased", "dead", "refused", "unknown"}
 
 
 class Malformed(Exception):
-    """The history cannot be judged."""
+    """The history cannot be checked."""
 
 
 class Span:

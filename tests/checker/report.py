@@ -15,19 +15,19 @@ EXIT = {"PASS": 0, "FAIL": 1, "INVALID": 3}
 SHOWN = 20
 
 
-def judge(lines, least=None):
+def check(lines, least=None):
     try:
         history = History().read(lines)
     except Malformed as fault:
-        return {"verdict": "INVALID", "lacks": [str(fault)], "rules": {}, "size": {}}
+        return {"result": "INVALID", "lacks": [str(fault)], "rules": {}, "size": {}}
     rules = {}
     for rule in RULES:
-        verdict = rule(history)
-        rules[verdict.rule] = {"text": " ".join(rule.__doc__.split()), "trials": verdict.trials, "violations": verdict.violations,
-                               "notes": verdict.notes}
+        result = rule(history)
+        rules[result.rule] = {"text": " ".join(rule.__doc__.split()), "trials": result.trials, "violations": result.violations,
+                               "notes": result.notes}
     missing = lacks(history, {**DEFAULTS, **(least or {})})
     failed = any(rule["violations"] for rule in rules.values())
-    return {"verdict": "FAIL" if failed else "INVALID" if missing else "PASS", "lacks": missing, "rules": rules,
+    return {"result": "FAIL" if failed else "INVALID" if missing else "PASS", "lacks": missing, "rules": rules,
             "size": {"calls": history.calls, "pushes": acked_pushes(history), "kills": len(history.kills),
                      "disturbances": len(history.disturbances), "failovers": len(history.failovers),
                      "deliveries": sum(len(key.deliveries) for key in history.keys.values()),
@@ -47,4 +47,4 @@ def render(report, as_json=False):
         if count > SHOWN:
             lines.append(f"     … and {count - SHOWN} more")
     lines += [f"lacks: {sentence}" for sentence in report["lacks"]]
-    return "\n".join(lines + [report["verdict"]])
+    return "\n".join(lines + [report["result"]])

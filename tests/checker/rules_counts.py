@@ -1,6 +1,6 @@
 """The sums, and the state after a crash: rules C and S."""
 
-from .causes import Verdict
+from .causes import Result
 from .history import APPLIED
 
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
@@ -10,24 +10,24 @@ GONE = ("acked", "cancelled", "expired")
 def counts_add_up(history):
     """C. At every quiet point pushed = delayed + retrying + ready + leased + dead + acked + cancelled + expired, in each topic; and the
     server's sums lie between what was answered and what may have happened besides."""
-    verdict = Verdict("C")
+    result = Result("C")
     for span, topics in history.counts:
         for name, counts in topics.items():
-            verdict.trials += 1
+            result.trials += 1
             missing = [field for field in ("pushed",) + LIVE + GONE if not isinstance(counts.get(field), int)]
             if missing:
-                verdict.blame(f"{name}: no figure for {', '.join(missing)}")
+                result.blame(f"{name}: no figure for {', '.join(missing)}")
                 continue
             total = sum(counts[field] for field in LIVE + GONE)
             if counts["pushed"] != total:
-                verdict.blame(f"{name}: pushed {counts['pushed']}, but {total} are accounted for: "
+                result.blame(f"{name}: pushed {counts['pushed']}, but {total} are accounted for: "
                               + ", ".join(f"{field} {counts[field]}" for field in LIVE + GONE))
-    _judge_sums(history, verdict)
-    _judge_listing(history, verdict)
-    return verdict
+    _check_sums(history, result)
+    _check_listing(history, result)
+    return result
 
 
-def _judge_sums(history, verdict):
+def _check_sums(history, result):
     for name, bounds in _bounds(history).items():
         for span, topics in history.counts:
             if name not in topics or any(verb == "delete" for verb, _, _ in history.topics[name].calls):
@@ -35,10 +35,10 @@ def _judge_sums(history, verdict):
             for field, (sure, maybe) in bounds.items():
                 least = _before(sure, span.begin)
                 most = least + _before(maybe, span.begin)
-                verdict.trials += 1
+                result.trials += 1
                 figure = topics[name].get(field)
                 if isinstance(figure, int) and not least <= figure <= most:
-                    verdict.blame(f"{name}: {field} is {figure}, by the calls it lies between {least} and {most}")
+                    result.blame(f"{name}: {field} is {figure}, by the calls it lies between {least} and {most}")
 
 
 def _before(marks, instant):
@@ -81,7 +81,7 @@ def _mark(field, span):
         field[1].append((span.begin, 1))
 
 
-def _judge_listing(history, verdict):
+def _check_listing(history, result):
     """The last counts of remaining jobs match the listing."""
     if not history.counts:
         return
@@ -91,31 +91,31 @@ def _judge_listing(history, verdict):
             continue
         left = [key.left for key in history.keys.values() if key.topic is topic and key.left]
         for state in ("dead", "leased"):
-            verdict.trials += 1
+            result.trials += 1
             shown = sum(1 for look in left if look.state == state)
             if shown != topics[name].get(state):
-                verdict.blame(f"{name}: {topics[name].get(state)} {state} by the counts, {shown} listed")
+                result.blame(f"{name}: {topics[name].get(state)} {state} by the counts, {shown} listed")
 
 
 def state_survives(history):
     """S. After every crash the server comes back, `tarry fsck` is clean, and recovering twice gives the same state."""
-    verdict = Verdict("S")
-    verdict.trials += len(history.readies)
+    result = Result("S")
+    result.trials += len(history.readies)
     for at in history.failed_starts:
-        verdict.blame(f"the server did not come back at {at}")
+        result.blame(f"the server did not come back at {at}")
     for at, code, text in history.fscks:
-        verdict.trials += 1
+        result.trials += 1
         if code != 0:
-            verdict.blame(f"fsck: exit code {code}: {text.strip()[:200]}")
+            result.blame(f"fsck: exit code {code}: {text.strip()[:200]}")
     for first, second, settled in history.recovered:
-        verdict.trials += 1
-        _judge_recovered(first, second, settled, verdict)
-    return verdict
+        result.trials += 1
+        _check_recovered(first, second, settled, result)
+    return result
 
 
-def _judge_recovered(first, second, settled, verdict):
+def _check_recovered(first, second, settled, result):
     if set(first) != set(second):
-        verdict.blame(f"topics differ from one start to the next: {sorted(set(first) ^ set(second))}")
+        result.blame(f"topics differ from one start to the next: {sorted(set(first) ^ set(second))}")
         return
     for name, before in first.items():
         after = second[name]
@@ -126,7 +126,7 @@ def _judge_recovered(first, second, settled, verdict):
             if sums[0] != sums[1]:
                 changed.append(f"live jobs {sums[0]} became {sums[1]}")
         if changed:
-            verdict.blame(f"{name}: from one start to the next: " + ", ".join(changed))
+            result.blame(f"{name}: from one start to the next: " + ", ".join(changed))
 
 
 def acked_pushes(history):

@@ -1,12 +1,12 @@
 """Nothing lost, nothing made up, nothing come back: rules L, P, A, I."""
 
-from .causes import Verdict, endings, pushed_again
+from .causes import Result, endings, pushed_again
 from .history import MS
 
 
 def no_loss(history):
     """L. A push answered OK is delivered at least once, or still there at the end, or cancelled. (Also: once delivered and not acked, it is still there.)"""
-    verdict = Verdict("L")
+    result = Result("L")
     for key in history.keys.values():
         applied = [push for push in key.pushes if push.applied]
         doubted = [push for push in key.pushes if push.doubted]
@@ -14,20 +14,20 @@ def no_loss(history):
             continue
         ends = endings(key, history)
         for push in doubted:
-            verdict.note("answered around a failover")
-            verdict.note("of these lost", 0 if _fate(history, key, push, ends) else 1)
+            result.note("answered around a failover")
+            result.note("of these lost", 0 if _fate(history, key, push, ends) else 1)
         for push in applied:
-            verdict.trials += 1
+            result.trials += 1
             fate = _fate(history, key, push, ends)
-            verdict.note(fate or "lost")
+            result.note(fate or "lost")
             if not fate:
                 seen = sum(1 for delivery in key.deliveries if delivery.body == push.body)
-                verdict.blame(f"{key.name()}: pushed ({push.outcome}), delivered {seen} times, and gone without ack, cancel or expiry")
+                result.blame(f"{key.name()}: pushed ({push.outcome}), delivered {seen} times, and gone without ack, cancel or expiry")
         for look in key.looks:
             if look.outcome == "not_found":
-                _judge_absence(key, look, applied, ends, verdict)
-    _judge_expired(history, verdict)
-    return verdict
+                _check_absence(key, look, applied, ends, result)
+    _check_expired(history, result)
+    return result
 
 
 def _fate(history, key, push, ends):
@@ -53,77 +53,77 @@ def _fate(history, key, push, ends):
     return None
 
 
-def _judge_absence(key, look, applied, ends, verdict):
+def _check_absence(key, look, applied, ends, result):
     """A look-up that finds nothing, of a job that must be there."""
-    verdict.trials += 1
+    result.trials += 1
     before = [push for push in applied if push.end < look.begin]
     if not before:
         return
     newest = max(before, key=lambda push: push.end)
     if not any(span.end > newest.begin and span.begin < look.end for span, _ in ends):
-        verdict.blame(f"{key.name()}: looked up after its push was answered, and not found")
+        result.blame(f"{key.name()}: looked up after its push was answered, and not found")
 
 
-def _judge_expired(history, verdict):
+def _check_expired(history, result):
     """No more jobs may be put down to expiry than the server itself counted."""
     if not history.counts:
         return
     counted = sum(topic.get("expired", 0) for topic in history.counts[-1][1].values())
-    claimed = verdict.notes.get("expired", 0)
+    claimed = result.notes.get("expired", 0)
     if claimed > counted:
-        verdict.blame(f"{claimed} jobs went without a trace and could have expired, but the server counts {counted} expired")
+        result.blame(f"{claimed} jobs went without a trace and could have expired, but the server counts {counted} expired")
 
 
 def no_phantom(history):
     """P. Each delivery matches a push attempted, to the byte."""
-    verdict = Verdict("P")
+    result = Result("P")
     for key in history.keys.values():
         for delivery in key.deliveries:
-            verdict.trials += 1
-            _judge_body(key, delivery, "delivered", verdict)
+            result.trials += 1
+            _check_body(key, delivery, "delivered", result)
         for look in key.looks:
             if look.outcome == "found" and look.body is not None:
-                verdict.trials += 1
-                _judge_body(key, look, "shown", verdict)
+                result.trials += 1
+                _check_body(key, look, "shown", result)
     for lease, _ in history.phantom_leases:
-        verdict.blame(f"an answer to the lease {lease}, which nobody was given, was answered ok")
-    return verdict
+        result.blame(f"an answer to the lease {lease}, which nobody was given, was answered ok")
+    return result
 
 
-def _judge_body(key, seen, how, verdict):
+def _check_body(key, seen, how, result):
     if any(push.begin <= seen.end for push in key.by_body.get(seen.body, ())):
         return
     if not key.pushes:
-        verdict.blame(f"{key.name()}: {how}, but never pushed")
+        result.blame(f"{key.name()}: {how}, but never pushed")
     elif any(push.body == seen.body for push in key.pushes):
-        verdict.blame(f"{key.name()}: {how} with the body of a push that was refused or had not been sent")
+        result.blame(f"{key.name()}: {how} with the body of a push that was refused or had not been sent")
     else:
-        verdict.blame(f"{key.name()}: {how} with bytes that nobody pushed under this id")
+        result.blame(f"{key.name()}: {how} with bytes that nobody pushed under this id")
 
 
 def stays_finished(history):
     """A. Acked stays acked, cancelled stays cancelled."""
-    verdict = Verdict("A")
+    result = Result("A")
     for key in history.keys.values():
         for at, delivery in enumerate(key.deliveries):
             done = [a for a in delivery.answers if a.verb == "ack" and a.outcome == "ok"]
             if not done:
                 continue
-            verdict.trials += 1
+            result.trials += 1
             if any(a.begin > done[0].end for a in delivery.answers if a is not done[0] and a.outcome == "ok"):
-                verdict.blame(f"{delivery.name()}: its lease was answered ok again after the ack")
+                result.blame(f"{delivery.name()}: its lease was answered ok again after the ack")
             later = [other for other in key.deliveries[at + 1:] if other.end >= done[0].begin]  # those before: a stale ack, rule X's
-            _judge_after(key, done[0], later, delivery.body, "acked", verdict)
+            _check_after(key, done[0], later, delivery.body, "acked", result)
         for change in key.changes:
             if change.verb == "cancel" and change.outcome == "ok":
-                verdict.trials += 1
+                result.trials += 1
                 for body in key.by_body:
                     later = [d for d in key.deliveries if d.earliest > change.end]
-                    _judge_after(key, change, later, body, "cancelled", verdict)
-    return verdict
+                    _check_after(key, change, later, body, "cancelled", result)
+    return result
 
 
-def _judge_after(key, ending, later, body, what, verdict):
+def _check_after(key, ending, later, body, what, result):
     pushes = key.by_body.get(body, ())
     if pushed_again(key, body, ending) or not any(push.begin < ending.end for push in pushes):
         return
@@ -131,63 +131,63 @@ def _judge_after(key, ending, later, body, what, verdict):
         return
     for delivery in later:
         if delivery.body == body:
-            verdict.blame(f"{delivery.name()}: delivered after it was {what}")
+            result.blame(f"{delivery.name()}: delivered after it was {what}")
             return
     for look in key.looks:
         if look.outcome == "found" and look.begin > ending.end and look.body == body and look.state != "finished":
-            verdict.blame(f"{key.name()}: still shown as {look.state} after it was {what}")
+            result.blame(f"{key.name()}: still shown as {look.state} after it was {what}")
             return
 
 
 def one_job_per_id(history):
     """I. A push repeated with the same id makes one job, also across crashes; and within dedup_window no job once it has finished."""
-    verdict = Verdict("I")
+    result = Result("I")
     for key in history.keys.values():
         window_ms = key.topic.settings["dedup_window_ms"]
         if len(key.pushes) < 2 and not window_ms and key.pushes[:1] and key.pushes[0].outcome in ("created", "unknown"):
             continue
         ends = endings(key, history)
         for at, push in enumerate(key.pushes):
-            verdict.trials += 1
+            result.trials += 1
             earlier = [other for other in key.pushes if other is not push and other.may_have_happened]
             if push.outcome == "created":
-                _judge_created(key, push, earlier, ends, window_ms, verdict)
+                _check_created(key, push, earlier, ends, window_ms, result)
             elif push.outcome in ("existed", "conflict", "replaced", "leased"):
-                _judge_existed(key, push, earlier, ends, window_ms, verdict)
-        _judge_double_ack(key, verdict)
-    return verdict
+                _check_existed(key, push, earlier, ends, window_ms, result)
+        _check_double_ack(key, result)
+    return result
 
 
-def _judge_created(key, push, earlier, ends, window_ms, verdict):
+def _check_created(key, push, earlier, ends, window_ms, result):
     sure = [other for other in earlier if other.applied and other.end < push.begin]
     if sure:
         newest = max(sure, key=lambda other: other.end)
         if not any(span.end > newest.begin and span.begin < push.end for span, _ in ends):
-            verdict.blame(f"{key.name()}: pushed twice, created twice, and nothing ended the first")
+            result.blame(f"{key.name()}: pushed twice, created twice, and nothing ended the first")
             return
     if window_ms:
         for span, what in ends:
             if span.outcome == "ok" and span.end < push.begin and push.end < span.begin + window_ms * MS:
-                verdict.blame(f"{key.name()}: made again {(push.begin - span.end) // MS} ms after its {what}, within the dedup_window")
+                result.blame(f"{key.name()}: made again {(push.begin - span.end) // MS} ms after its {what}, within the dedup_window")
                 return
 
 
-def _judge_existed(key, push, earlier, ends, window_ms, verdict):
+def _check_existed(key, push, earlier, ends, window_ms, result):
     before = [other for other in earlier if other.begin < push.end]
     if not before:
-        verdict.blame(f"{key.name()}: answered '{push.outcome}', but it had never been pushed")
+        result.blame(f"{key.name()}: answered '{push.outcome}', but it had never been pushed")
         return
     if push.outcome == "existed" and window_ms:
         return
     for span, what in ends:
         gone = span.outcome == "ok" and span.end < push.begin
         if gone and not any(other.end > span.begin for other in before):
-            verdict.blame(f"{key.name()}: answered '{push.outcome}' after its {what}, and nothing had been pushed since")
+            result.blame(f"{key.name()}: answered '{push.outcome}' after its {what}, and nothing had been pushed since")
             return
 
 
-def _judge_double_ack(key, verdict):
+def _check_double_ack(key, result):
     for body, pushes in key.by_body.items():
         acked = [d for d in key.deliveries if d.body == body and any(a.verb == "ack" and a.outcome == "ok" for a in d.answers)]
         if len(acked) > len(pushes):
-            verdict.blame(f"{key.name()}: {len(pushes)} pushes, but {len(acked)} deliveries acked")
+            result.blame(f"{key.name()}: {len(pushes)} pushes, but {len(acked)} deliveries acked")

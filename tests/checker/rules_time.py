@@ -1,6 +1,6 @@
 """Never early, and how late: rules E and T."""
 
-from .causes import Verdict, cause_of, crash_may_have_undone, least_backoff_ns, lease_end, lost_takes, pushed_again, redriven
+from .causes import Result, cause_of, crash_may_have_undone, least_backoff_ns, lease_end, lost_takes, pushed_again, redriven
 from .history import MS, due_of
 
 
@@ -16,7 +16,7 @@ class _Setter:
 def never_early(history):
     """E. No delivery before its due: relative delay measured from before the push (nack, reschedule) was sent; absolute time on the server's clock.
     Tolerance 0. A retry waits at least its delay or backoff (less the jitter)."""
-    verdict = Verdict("E")
+    result = Result("E")
     for key in history.keys.values():
         before = {}
         for delivery in key.deliveries:
@@ -27,11 +27,11 @@ def never_early(history):
             setters = _setters(history, key, previous, delivery)
             if not setters:
                 continue  # a phantom: rule P's
-            verdict.trials += 1
+            result.trials += 1
             if not any(_allows(setter, setters, delivery) for setter in setters):
                 nearest = min(setters, key=lambda setter: setter.due)
-                verdict.blame(f"{delivery.name()}: {(nearest.due - delivery.end) / MS:.3f} ms before its due ({nearest.what})")
-    return verdict
+                result.blame(f"{delivery.name()}: {(nearest.due - delivery.end) / MS:.3f} ms before its due ({nearest.what})")
+    return result
 
 
 def _allows(setter, setters, delivery):
@@ -86,7 +86,7 @@ def _retry_setters(key, previous):
 def lateness(history):
     """T. How late a due job reaches a consumer that was waiting for it: from the due time (reckoned from before the push was sent) to the whole reply.
     Only first deliveries, by themselves in their reply, of jobs never moved, to a take that was already waiting when the job fell due; none around a fault."""
-    verdict = Verdict("T")
+    result = Result("T")
     late = []
     for key in history.keys.values():
         if key.changes or len(key.pushes) != 1 or not key.pushes[0].applied:
@@ -100,8 +100,8 @@ def lateness(history):
             if delivery.begin < due and push.end <= due and undisturbed:
                 late.append((delivery.end - due) / MS)
     late.sort()
-    verdict.trials = len(late)
+    result.trials = len(late)
     if late:
         for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)):
-            verdict.notes[name + "_ms"] = round(late[min(len(late) - 1, int(share * len(late)))], 3)
-    return verdict
+            result.notes[name + "_ms"] = round(late[min(len(late) - 1, int(share * len(late)))], 3)
+    return result

@@ -1,4 +1,4 @@
-"""The judge judged: each bad history is flagged with the rules it breaks and no others; good ones pass; thin ones are INVALID."""
+"""The checker checked: each bad history is flagged with the rules it breaks and no others; good ones pass; thin ones are INVALID."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .report import judge
+from .report import check
 from .story import WALL, Story, totals
 
 NOTHING_WANTED = {"pushes": 0, "kills": 0, "redeliveries": 0}
@@ -15,7 +15,7 @@ BAD, GOOD = [], []
 
 
 def broken(story):
-    report = judge(story.text(), NOTHING_WANTED)
+    report = check(story.text(), NOTHING_WANTED)
     assert report["rules"], report["lacks"]
     return {rule: found["violations"] for rule, found in report["rules"].items() if found["violations"]}
 
@@ -256,31 +256,31 @@ def test_every_rule_has_its_bad_histories():
 def test_lateness_is_reported_for_waiting_consumers_only():
     story = Story().push(0, delay_ms=100).take(50, took=53).ack(110)  # due at 100, reply whole at 103
     story.push(0, "b", delay_ms=100).take(200, "b", lease="b").ack(210, "b")  # no take waited
-    notes = judge(story.text(), NOTHING_WANTED)["rules"]["T"]
+    notes = check(story.text(), NOTHING_WANTED)["rules"]["T"]
     assert notes["trials"] == 1 and notes["notes"]["max_ms"] == 3.0
 
 
 def test_lateness_leaves_faults_out():
     story = Story().push(0, delay_ms=100).take(50, took=453).kill(90).ack(510)
-    assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
+    assert check(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
 
 
 def test_lateness_leaves_disturbances_and_the_time_to_connect_again_out():
     story = Story().push(0, delay_ms=1500).take(1000, took=2000).disturb(20, 30).ack(3100)
-    assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
+    assert check(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 0
     story = Story().push(0, delay_ms=4000).take(3000, took=1100).disturb(20, 30).ack(4200)
-    assert judge(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 1
+    assert check(story.text(), NOTHING_WANTED)["rules"]["T"]["trials"] == 1
 
 
 def test_losses_of_a_failover_are_counted():
     story = Story().push(4500).push(4600, "b").take(4700, "b", lease="b").ack(4800, "b").failover(5000, 6000).listing(9000)
-    notes = judge(story.text(), NOTHING_WANTED)["rules"]["L"]["notes"]
+    notes = check(story.text(), NOTHING_WANTED)["rules"]["L"]["notes"]
     assert notes["answered around a failover"] == 2 and notes["of these lost"] == 1
 
 
 def test_causes_are_counted_by_name():
     story = Story().push(0).take(10).kill(20).take(50, number=2).ack(60, "a-2")
-    rules = judge(story.text(), NOTHING_WANTED)["rules"]
+    rules = check(story.text(), NOTHING_WANTED)["rules"]
     assert rules["D"]["notes"] == {"crash after delivery": 1} and rules["N"]["notes"] == {"repeated after a crash": 1}
 
 
@@ -299,8 +299,8 @@ THIN = [
 
 @pytest.mark.parametrize("story, least, sentence", [case[1:] for case in THIN], ids=[case[0] for case in THIN])
 def test_a_run_with_too_few_calls_is_invalid(story, least, sentence):
-    report = judge(story.text(), {**NOTHING_WANTED, **least})
-    assert report["verdict"] == "INVALID" and any(sentence in lack for lack in report["lacks"]), report["lacks"]
+    report = check(story.text(), {**NOTHING_WANTED, **least})
+    assert report["result"] == "INVALID" and any(sentence in lack for lack in report["lacks"]), report["lacks"]
 
 
 UNREADABLE = {
@@ -317,8 +317,8 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("lines", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_an_unreadable_history_is_invalid(lines):
-    report = judge(lines, NOTHING_WANTED)
-    assert report["verdict"] == "INVALID" and report["lacks"]
+    report = check(lines, NOTHING_WANTED)
+    assert report["result"] == "INVALID" and report["lacks"]
 
 
 def run(lines, tmp_path, *flags):
@@ -340,4 +340,4 @@ def test_exit_codes(tmp_path):
     passed = run(full.text(), tmp_path, *none)
     assert passed.returncode == 0, passed.stdout
     report = json.loads(run(full.text(), tmp_path, "--json", *none).stdout)
-    assert report["verdict"] == "PASS" and report["size"]["deliveries"] == 4
+    assert report["result"] == "PASS" and report["size"]["deliveries"] == 4

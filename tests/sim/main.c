@@ -128,7 +128,7 @@ static const char *what_is_missing(void)
     return NULL;
 }
 
-static int verdict(const char *what)
+static int summary(const char *what)
 {
     bool failed;
 
@@ -254,5 +254,5 @@ int main(int count, char **arguments)
     else
         return usage();
     print_totals(began);
-    return verdict(what);
+    return summary(what);
 }

@@ -39,7 +39,7 @@ def test_no_power_cut_loses_changes_answered_by_the_library(tmp_path):
     assert traced.faults == []
     power = PowerLoss(traced, SEED, IMAGES)
     assert power.run() == []
-    assert power.judged >= IMAGES and traced.order.checked.get("push", 0) > 100 and traced.order.checked.get("ack", 0) > 100
+    assert power.checked >= IMAGES and traced.order.checked.get("push", 0) > 100 and traced.order.checked.get("ack", 0) > 100
 
 
 def test_a_library_that_answers_before_it_syncs_is_found(tmp_path):

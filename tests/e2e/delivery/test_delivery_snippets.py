@@ -159,7 +159,7 @@ def cases(message):
     ]
 
 
-def judge(message, command, directory, environment=None):
+def check(message, command, directory, environment=None):
     given = cases(message)
     lines = "".join("\t".join((*case[1:5], base64.b64encode(case[5]).decode())) + "\n" for case in given)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=directory, env=environment, timeout=SECONDS, check=False)
@@ -179,7 +179,7 @@ def need(program):
 
 def test_python(message, tmp_path):
     (tmp_path / "verify.py").write_text(snippet("python") + PYTHON, encoding="utf-8")
-    judge(message, ["/usr/bin/python3", "verify.py"], tmp_path)
+    check(message, ["/usr/bin/python3", "verify.py"], tmp_path)
 
 
 @pytest.mark.thorough("needs a JDK")
@@ -189,7 +189,7 @@ def test_java(message, tmp_path):
     # Java runs the first class of a single file.
     text = snippet("java").replace("final class Webhook {", JAVA + "final class Webhook {")
     (tmp_path / "Verify.java").write_text(text, encoding="utf-8")
-    judge(message, [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "Verify.java"], tmp_path)
+    check(message, [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "Verify.java"], tmp_path)
 
 
 @pytest.mark.thorough("needs Go, which compiles its library first")
@@ -205,21 +205,21 @@ def test_go(message, tmp_path):
     built = subprocess.run([go, "build", "-gcflags=all=-N -l", "-ldflags=-s -w", "-o", "verify", "verify.go", "main.go"],
                            capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=SECONDS, check=False)
     assert built.returncode == 0, built.stderr
-    judge(message, ["./verify"], tmp_path)
+    check(message, ["./verify"], tmp_path)
 
 
 @pytest.mark.thorough("needs PHP")
 def test_php(message, tmp_path):
     php = need("php")
     (tmp_path / "verify.php").write_text(snippet("php") + PHP, encoding="utf-8")
-    judge(message, [php, "-n", "verify.php"], tmp_path)
+    check(message, [php, "-n", "verify.php"], tmp_path)
 
 
 @pytest.mark.thorough("needs Node")
 def test_node(message, tmp_path):
     node = need("node")
     (tmp_path / "verify.mjs").write_text(snippet("js") + NODE, encoding="utf-8")
-    judge(message, [node, "verify.mjs"], tmp_path)
+    check(message, [node, "verify.mjs"], tmp_path)
 
 
 # ---- the rest of the page ----

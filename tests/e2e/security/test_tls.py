@@ -385,7 +385,7 @@ def test_the_load_generator_speaks_it(start_server, authority):
     assert result["pushed"] == result["delivered"] == result["acked"] == 5000
 
 
-# ---- judged by others ----
+# ---- checked by others ----
 
 
 @pytest.mark.thorough("needs testssl.sh, takes a minute")
@@ -393,11 +393,11 @@ def test_testssl_finds_nothing_above_low(start_server, authority, tmp_path):
     """Versions, ciphers, forward secrecy, the certificate and known attacks; not which browsers can connect, nor each cipher by itself."""
     server = start(start_server, authority)
     found = tmp_path / "found.json"
-    judged = subprocess.run([shutil.which("testssl") or "testssl.sh", "--quiet", "--color", "0", "--warnings", "batch", "--ip", "127.0.0.1", "-n", "none",
+    checked = subprocess.run([shutil.which("testssl") or "testssl.sh", "--quiet", "--color", "0", "--warnings", "batch", "--ip", "127.0.0.1", "-n", "none",
                              "--add-ca", str(authority.file), "--jsonfile", str(found), "-p", "-s", "-f", "-S", "-h", "-U",
                              f"https://localhost:{server.tls_port}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300)
     findings = json.loads(found.read_text())
     by_name = {finding["id"]: finding["finding"] for finding in findings}
-    assert "offered" in by_name["TLS1_3"] and "not offered" in by_name["TLS1"], judged.stdout[-3000:]
+    assert "offered" in by_name["TLS1_3"] and "not offered" in by_name["TLS1"], checked.stdout[-3000:]
     assert len(findings) > 60
     assert [finding for finding in findings if finding["severity"] in ("MEDIUM", "HIGH", "CRITICAL", "FATAL")] == []

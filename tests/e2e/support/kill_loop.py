@@ -1,5 +1,5 @@
 """
-The kill -9 loop: a real server, real clients, and a history of every call for the judge (tests/checker).
+The kill -9 loop: a real server, real clients, and a history of every call for the checker (tests/checker).
 
     python3 tests/e2e/support/kill_loop.py --kills 40 --pushes 100000 --seed 1 --shards 2
 
@@ -24,7 +24,7 @@ if "--doors" in sys.argv:
     os.environ["TARRY_TEST_DOORS"] = "1"  # before any import that reads it
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2])]
 
-from checker.report import EXIT, judge, render  # noqa: E402
+from checker.report import EXIT, check, render  # noqa: E402
 from client import Lost, job_path, request_bytes  # noqa: E402
 import front_workers  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Churner, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
@@ -348,7 +348,7 @@ def arguments_of_all(description):
     return parser
 
 
-def run_and_judge(make, chosen, least):
+def run_and_check(make, chosen, least):
     """Runs make(chosen, directory) and checks its history. (exit code, report or None)"""
     directory = chosen.directory or tempfile.mkdtemp(prefix="kill-loop-")
     print(f"seed {chosen.seed}, {chosen.shards} shards, {directory}", flush=True)
@@ -363,9 +363,9 @@ def run_and_judge(make, chosen, least):
         loop.stop()
     began = time.monotonic()
     with open(path, encoding="utf-8") as lines:
-        report = judge(lines, least)
+        report = check(lines, least)
     print(render(report))
-    print(f"judged in {time.monotonic() - began:.1f} s")
+    print(f"checked in {time.monotonic() - began:.1f} s")
     lacks = list(loop.fronts_lack())
     if lacks and report["decision"] == "PASS":
         print("INVALID:", *lacks, sep="\n  ")
@@ -380,7 +380,7 @@ def main(arguments=None):
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--library", action="store_true", help="a program with the library in its process in place of the server")
     chosen = parser.parse_args(arguments)
-    return run_and_judge(KillLoop, chosen, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})[0]
+    return run_and_check(KillLoop, chosen, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})[0]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fails a test that leaves a thread or a process behind, and kills the process. A conftest imports the three hooks.
 
-A test that uses a fixture of a wider scope is judged when that scope has ended, because the fixture may start its servers again during the test.
+A test that uses a fixture of a wider scope is checked when that scope has ended, because the fixture may start its servers again during the test.
 """
 
 import os

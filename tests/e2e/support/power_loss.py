@@ -163,13 +163,13 @@ def in_memory():
 
 
 class PowerLoss:
-    """`count` images of a trace, judged. only: that one alone is made, and left in `leave`. forgets: see Disk; the first fault is then enough."""
+    """`count` images of a trace, checked. only: that one alone is made, and left in `leave`. forgets: see Disk; the first fault is then enough."""
 
     def __init__(self, traced, seed, count, only=None, leave=None, forgets=None):
         self.traced, self.seed, self.count, self.only, self.leave, self.forgets = traced, seed, count, only, leave, forgets
         self.story, self.disk = Story(traced.changes), Disk(forgets)
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="tarry-power-", dir=in_memory()))
-        self.helpers, self.faults, self.judged, self.jobs, self.within = [], [], 0, 0, 0
+        self.helpers, self.faults, self.checked, self.jobs, self.within = [], [], 0, 0, 0
 
     def run(self):
         """The faults, as text."""
@@ -178,7 +178,7 @@ class PowerLoss:
         try:
             self._go(list(enumerate(places)))
             for helper in self.helpers:
-                self._judge(helper)
+                self._check(helper)
         finally:
             for helper in self.helpers:
                 helper.stop()
@@ -205,7 +205,7 @@ class PowerLoss:
             return
         helper = self.helpers[number % len(self.helpers)]
         self.disk.crash(image.path, image.damage, random.Random(f"{self.seed}/{number}"))
-        self._judge(helper)
+        self._check(helper)
         if number % WITHIN_EVERY == WITHIN_EVERY - 1 and not self.forgets:
             self._within(image, helper)
         helper.give(image)
@@ -226,16 +226,16 @@ class PowerLoss:
                 again.damage = chance.choice(DAMAGES)
                 disk.crash(again.path, again.damage, chance)
                 helper.give(again)
-                self._judge(helper)
+                self._check(helper)
                 self.within += 1
         trace.unlink()
 
-    def _judge(self, helper):
+    def _check(self, helper):
         if not helper.image:
             return
         image, steps = helper.answer()
         faults = image.faults(steps)
-        self.judged += 1
+        self.checked += 1
         self.jobs += steps.get("first", (1, ""))[1].count("\njob\t")
         if faults:
             self.faults.append(f"image {image.number}, after {image.moment}, damage '{image.damage}':\n    " + "\n    ".join(faults[:5]))
@@ -247,7 +247,7 @@ class PowerLoss:
 def too_little(traced, power, images):
     """Events that a run must contain to prove anything."""
     wanted = {"checkpoints": (traced.names.get("catalogs", 0), 2), "log files begun": (traced.names.get("log files", 0), 4),
-              "images": (power.judged, images), "power cuts within a recovery": (power.within, images // WITHIN_EVERY), "batches": (traced.order.batches, 100)}
+              "images": (power.checked, images), "power cuts within a recovery": (power.within, images // WITHIN_EVERY), "batches": (traced.order.batches, 100)}
     for what in ("push", "existed", "ack", "nack", "cancel", "reschedule", "topic"):
         wanted[f"answers to {what}"] = (traced.order.checked.get(what, 0), 4 if what == "existed" else 10)  # that one is rare
     return [f"{what}: {is_now}, not {least}" for what, (is_now, least) in wanted.items() if is_now < least]
@@ -257,7 +257,7 @@ def report(traced, power):
     answers = ", ".join(f"{count} {what}" for what, count in sorted(traced.order.checked.items()))
     return (f"{sum(traced.order.checked.values())} answers proved to come after their sync ({answers}), {traced.order.batches} batches, "
             f"{traced.kinds.get(SYNCED, 0)} syncs, renamed {traced.names}, {traced.kinds.get(PUNCHED, 0)} punched, {traced.kinds.get(UNLINKED, 0)} unlinked; "
-            f"{power.judged} images with {power.jobs} jobs recovered twice, "
+            f"{power.checked} images with {power.jobs} jobs recovered twice, "
             f"{power.within} of them of power cuts within a recovery")
 
 

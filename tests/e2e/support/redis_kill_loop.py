@@ -1,5 +1,5 @@
 """
-Three servers on one Redis, clients spread over them, and everything broken that can break; the judge is tests/checker.
+Three servers on one Redis, clients spread over them, and everything broken that can break; the checker is tests/checker.
 
     python3 tests/e2e/support/redis_kill_loop.py --kind single   --faults 300 --pushes 200000 --seconds 300
     python3 tests/e2e/support/redis_kill_loop.py --kind sentinel --faults 40  --flag=--wait-replicas=1
@@ -8,7 +8,7 @@ Three servers on one Redis, clients spread over them, and everything broken that
 single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, FUNCTION
 FLUSH, servers and Redis frozen (SIGSTOP) for longer than anybody waits, Redis' clock set by up to half a second or slewed, also while a server is
 frozen: nothing that was answered may be lost. sentinel, cluster: also replicas that take over, and loaded slots that move; what a failover lost is
-counted and published, all else is judged. Exit code: the checker's.
+counted and published, all else is checked. Exit code: the checker's.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from invariants import scan  # noqa: E402
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402
-from kill_loop import START_KILLS, Loop, arguments_of_all, front_flags, run_and_judge  # noqa: E402
+from kill_loop import START_KILLS, Loop, arguments_of_all, front_flags, run_and_check  # noqa: E402
 from certificates import Authority  # noqa: E402
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
@@ -286,7 +286,7 @@ class RedisLoop(Loop):
 
 class SingleLoop(RedisLoop):
     def make_store(self):
-        # Behind: jobs for a moment of the wall clock are judged by this machine's, and come by that of Redis.
+        # Behind: jobs for a moment of the wall clock are checked by this machine's, and come by that of Redis.
         self.clock = FakeClock(self.directory / "redis.clock", -2 * STEP_MS_MAX)
         return RedisServer(aof="always", directory=self.directory / "redis", env=self.clock.env(fake_time_library(self.directory)))
 
@@ -424,7 +424,7 @@ def main(arguments=None):
     with contextlib.ExitStack() as stack:
         if chosen.doors:  # the connection to Redis is also encrypted
             stack.enter_context(with_tls(Authority(stack.enter_context(tempfile.TemporaryDirectory()))))
-        code, report = run_and_judge(KINDS[chosen.kind], chosen, least)
+        code, report = run_and_check(KINDS[chosen.kind], chosen, least)
     if report and report["rules"]:
         notes = report["rules"]["L"]["notes"]
         if "answered around a failover" in notes:

@@ -1,5 +1,5 @@
 """
-Three servers on one PostgreSQL, clients spread over them, and everything broken that can break; the judge is tests/checker.
+Three servers on one PostgreSQL, clients spread over them, and everything broken that can break; the checker is tests/checker.
 
     python3 tests/e2e/support/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300 [--slow-disk]
 
@@ -19,7 +19,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 import psycopg2  # noqa: E402
-from kill_loop import arguments_of_all, run_and_judge  # noqa: E402
+from kill_loop import arguments_of_all, run_and_check  # noqa: E402
 from kill_workers import now  # noqa: E402
 from postgres import PostgresServer  # noqa: E402
 from redis_kill_loop import RedisLoop  # noqa: E402
@@ -171,7 +171,7 @@ def main(arguments=None):
     parser.add_argument("--slow-disk", action="store_true", help="each sync takes 5 ms more, and takes pass by; what is not synced is written late")
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}
-    return run_and_judge(SqlLoop, chosen, least)[0]
+    return run_and_check(SqlLoop, chosen, least)[0]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """
-Three servers on a MariaDB and its replica, clients spread over them, and everything broken that can break; the judge is tests/checker.
+Three servers on a MariaDB and its replica, clients spread over them, and everything broken that can break; the checker is tests/checker.
 
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --faults 60 --pushes 40000 --seconds 120
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
@@ -7,7 +7,7 @@ Three servers on a MariaDB and its replica, clients spread over them, and everyt
 kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
 open transaction; writes disabled for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
 for the replica (semi-synchronous, AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is
-counted, all else is judged. Exit code: the checker's.
+counted, all else is checked. Exit code: the checker's.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 import pymysql  # noqa: E402
-from kill_loop import arguments_of_all, run_and_judge  # noqa: E402
+from kill_loop import arguments_of_all, run_and_check  # noqa: E402
 from mariadb import MariadbServer  # noqa: E402
 from server import eventually, free_port  # noqa: E402
 from sql_kill_loop import SECONDS_LOCKED, SqlLoop  # noqa: E402
@@ -135,7 +135,7 @@ def main(arguments=None):
     parser.add_argument("--asynchronous", action="store_true", help="no commit waits for the replica")
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": 0, "disturbances": 0 if chosen.asynchronous else chosen.faults}
-    code, report = run_and_judge(MariadbLoop, chosen, least)
+    code, report = run_and_check(MariadbLoop, chosen, least)
     if report and report["rules"]:
         notes = report["rules"]["L"]["notes"]
         if "answered around a failover" in notes:

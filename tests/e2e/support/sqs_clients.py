@@ -233,10 +233,10 @@ CLIENTS = {
 
 def tried(name, server):
     """Fails where the client does not do what it should; NotHere where it cannot be had."""
-    tool, command, judge = CLIENTS[name]
+    tool, command, check = CLIENTS[name]
     if not shutil.which(tool):
         raise NotHere(f"there is no '{tool}'")
-    judge(command(), name, server)
+    check(command(), name, server)
 
 
 def main(names):
