@@ -42,14 +42,14 @@ void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struc
 
 const struct metric reactor_metrics[] = {
     [TURN_DURATION] =
-        {.name = "tarry_loop_turn_duration_seconds",
+        {.name = "tarry_loop_iteration_duration_seconds",
          .type = PROMETHEUS_HISTOGRAM,
          .labels = {"reactor"},
          .help = "Duration of an iteration of an event loop, without the time that it sleeps.",
          .meaning =
              "Nothing else runs on the loop during an iteration. The rate of its sum is the load "
              "of the loop: near 1 it is full, add `--shards`. Iterations over 10 ms delay jobs."},
-    [TURN_LONGEST] = {.name = "tarry_loop_turn_longest_seconds",
+    [TURN_LONGEST] = {.name = "tarry_loop_iteration_longest_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"reactor"},
                       .help = "The longest iteration of the last minute.",
@@ -60,9 +60,10 @@ const struct metric reactor_metrics[] = {
              .type = PROMETHEUS_HISTOGRAM,
              .labels = {"reactor"},
              .help = "Delay between a loop's deadlines and their execution.",
-             .meaning = "The machine adds this to every job's lateness. Grows: the loop is busy "
-                        "(`tarry_loop_turn_duration_seconds`), or the process gets no processor "
-                        "time."},
+             .meaning =
+                 "The machine adds this to every job's lateness. Grows: the loop is busy "
+                 "(`tarry_loop_iteration_duration_seconds`), or the process gets no processor "
+                 "time."},
     [LETTERS] = {.name = "tarry_loop_letters_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"reactor"},

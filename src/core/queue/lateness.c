@@ -238,7 +238,7 @@ const struct metric lateness_metrics[] = {
                          "server sent it; it grows if the target is slow or down "
                          "(`tarry_endpoint_duration_seconds`, `tarry_deliver_endpoints`), or "
                          "`max_in_flight` or `rate` is reached. Late in all topics: the server "
-                         "itself (`tarry_loop_turn_longest_seconds`).",
+                         "itself (`tarry_loop_iteration_longest_seconds`).",
               .when = "once a job was delivered"},
     [ATTEMPTS] = {.name = "tarry_delivery_attempts",
                   .type = PROMETHEUS_HISTOGRAM,

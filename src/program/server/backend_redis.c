@@ -182,7 +182,7 @@ static const struct metric redis_metrics[] = {
                         "The minimum wait of every push, take and ack: the network, the queue of "
                         "Redis, the script. Grows at one shard: its master is busy or far away. "
                         "Grows at all shards: the network, or this server's loop "
-                        "(`tarry_loop_turn_duration_seconds`).",
+                        "(`tarry_loop_iteration_duration_seconds`).",
                     ON_REDIS},
     [SCRIPT_DURATION] = {.name = "tarry_redis_script_duration_seconds",
                          .type = PROMETHEUS_HISTOGRAM,

@@ -85,7 +85,7 @@ enum {
 #define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
 static const struct metric sql_metrics[] = {
-    [TURNS] = {.name = "tarry_sql_turns_total",
+    [TURNS] = {.name = "tarry_sql_transactions_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Transactions of this server.",
                .meaning =

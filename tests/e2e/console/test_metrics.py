@@ -154,7 +154,7 @@ def test_the_page_of_the_docs_is_the_table():
 
 
 def turns(server):
-    return sum(int(count) for count in re.findall(r"^tarry_loop_turn_duration_seconds_count\{.*\} (\d+)$", page(server), re.M))
+    return sum(int(count) for count in re.findall(r"^tarry_loop_iteration_duration_seconds_count\{.*\} (\d+)$", page(server), re.M))
 
 
 @pytest.mark.plain("durations")
@@ -171,7 +171,7 @@ def test_ten_thousand_topics_hold_up_no_turn(start_server, capsys):
     assert re.search(r"^tarry_topics 10000$", text, re.M) and len(re.findall(r"^tarry_topic_paused", text, re.M)) == 201
     before = turns(server)
     passed = turns(server) - before
-    longest = re.findall(r"^tarry_loop_turn_longest_seconds\{.*\} (\S+)$", page(server), re.M)
+    longest = re.findall(r"^tarry_loop_iteration_longest_seconds\{.*\} (\S+)$", page(server), re.M)
     with capsys.disabled():
         print(f" 10,000 topics: best of 10 scrapes {min(took):.1f} ms, over {passed} turns; the longest turn since the start {max(map(float, longest)) * 1000:.2f} ms")
     assert IS_SANITIZED or min(took) < 50 * slack()

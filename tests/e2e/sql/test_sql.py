@@ -516,9 +516,9 @@ def test_an_expired_job_in_a_transaction_is_retried_at_intervals(start_server):
         with transaction(own, False) as cursor:
             cursor.execute("SELECT tarry.reschedule('ttl', 'a', priority => 7)")
             time.sleep(1)
-            before = metric(server, "tarry_sql_turns_total")
+            before = metric(server, "tarry_sql_transactions_total")
             time.sleep(2)
-            assert metric(server, "tarry_sql_turns_total") - before < 60
+            assert metric(server, "tarry_sql_transactions_total") - before < 60
         eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
 
 

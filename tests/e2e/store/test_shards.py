@@ -146,7 +146,7 @@ def test_all_shards_work_in_parallel(server):
     assert counts["busy"]["acked"] == len(taken) > 50
     assert counts["busy"]["pushed"] == len(taken)
     page = server.client().call("GET", "/metrics").body.decode()
-    for label, name in (("shard", "tarry_log_sync_duration_seconds"), ("shard", "tarry_log_batch_bytes"), ("reactor", "tarry_loop_turn_duration_seconds")):
+    for label, name in (("shard", "tarry_log_sync_duration_seconds"), ("shard", "tarry_log_batch_bytes"), ("reactor", "tarry_loop_iteration_duration_seconds")):
         assert all(int(count) > 0 for count in re.findall(rf'^{name}_count{{{label}="\d+"}} (\d+)$', page, re.MULTILINE)), name
         assert len(re.findall(rf"^{name}_count", page, re.MULTILINE)) > 1, name
 
