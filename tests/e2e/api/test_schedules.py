@@ -8,6 +8,7 @@ import time
 import pytest
 from client import Refused
 from server import eventually
+from tokens import Token, TokenFile
 
 START = "2026-03-28T00:00:00Z"
 
@@ -294,3 +295,33 @@ def test_a_fire_that_is_refused_is_tried_again_and_then_skipped(clocked):
     clocked.cancel("mail", "blocks")
     advance(clocked, "1h")
     assert jobs(clocked) == ["s@2026-03-28T02:00:00Z"]
+
+
+# ---- rights ----
+
+
+def test_schedules_of_topics_of_others_are_hidden(start_server, tmp_path):
+    everything, own, reader = Token("all"), Token("own", ["push", "read"], ["mail"]), Token("reader", ["read"], ["mail"])
+    tokens = TokenFile(tmp_path / "tokens", everything, own, reader)
+    client = start_server("--sync", "never", "--wal-file", "16MiB", "--tokens", str(tokens.path)).client()
+
+    def call(token, method, path, spec=None):
+        reply = client.call(method, f"/v1/schedules{path}", json.dumps(spec).encode() if spec is not None else b"", token.headers)
+        return reply.status, reply.body.decode()
+
+    assert call(everything, "PUT", "/theirs", {"topic": "secret", "every": "1h"})[0] == 201
+    assert call(own, "PUT", "/mine", {"topic": "mail", "every": "1h"})[0] == 201
+    assert call(own, "PUT", "/new", {"topic": "secret", "every": "1h"})[0] == 403
+    assert call(reader, "PUT", "/new", {"topic": "mail", "every": "1h"})[0] == 403
+    assert call(reader, "GET", "/mine")[0] == 200
+    for method, path, spec in (("GET", "", None), ("GET", "/next", None), ("DELETE", "", None), ("PATCH", "", {"every": "2h"}), ("POST", "/pause", None),
+                               ("POST", "/resume", None), ("POST", "/run", None), ("POST", "/backfill?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z", None)):
+        theirs, missing = call(own, method, f"/theirs{path}", spec), call(own, method, f"/absent{path}", spec)
+        assert theirs[0] == missing[0] == 404 and theirs[1].replace("theirs", "N") == missing[1].replace("absent", "N"), (method, path, theirs)
+    status, text = call(own, "PUT", "/theirs", {"topic": "mail", "every": "1h"})
+    assert status == 403 and "secret" not in text
+    assert [s["name"] for s in json.loads(call(own, "GET", "")[1])["schedules"]] == ["mine"]
+    assert len(json.loads(call(everything, "GET", "")[1])["schedules"]) == 2
+    assert json.loads(call(everything, "GET", "/theirs")[1])["spec"] == {"topic": "secret", "every": "1h"}, "it is unchanged"
+    status, text = call(own, "PUT", "?owner=shop&prune=true", {"schedules": [{"name": "s", "topic": "secret", "every": "1h"}]})
+    assert status == 403
