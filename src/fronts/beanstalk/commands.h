@@ -1,6 +1,6 @@
 /*
- * commands: entry points for the commands of the protocol. A command either answers immediately, or
- * calls the queue and answers when the reply arrives. The command is in session->command. One
+ * commands: the commands of the protocol, as tables by noun. A command either answers immediately,
+ * or calls the queue and answers when the reply arrives. The command is in session->command. One
  * thread.
  */
 #ifndef TARRY_BEANSTALK_COMMANDS_H
@@ -13,6 +13,18 @@
 /* Executes its commands in order. A command that waits for the queue delays only those behind it. */
 extern const struct beanstalk_session_driver beanstalk_dispatch;
 
+/* ---- tables ---- */
+
+struct beanstalk_handler {
+    enum beanstalk_verb verb; /* 0 ends the table */
+    void (*begin)(struct beanstalk_session *session);
+    bool is_worker; /* a client that sends it is a worker */
+};
+
+extern const struct beanstalk_handler beanstalk_reserve_handlers[];
+extern const struct beanstalk_handler beanstalk_jobs_handlers[];
+extern const struct beanstalk_handler beanstalk_tubes_handlers[];
+
 /* ---- put.c ---- */
 
 /* Begins a put whose line, of `line_bytes`, is at the front of the input. Returns false if more
@@ -22,7 +34,6 @@ bool beanstalk_put(struct beanstalk_session *session, const struct beanstalk_com
 
 /* ---- reserve.c: reservations and their timers ---- */
 
-void beanstalk_reserve(struct beanstalk_session *session);
 /* Ends the wait of a reserve that has not received a job. */
 void beanstalk_reserve_give_up(struct beanstalk_session *session, const char *text);
 /* Records a taken job as held by the client and sends it. Returns false if out of memory; the job
@@ -31,33 +42,5 @@ bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queu
 /* Sets the timer to the next end or renewal of a reservation, or to the end of a wait. */
 void beanstalk_reserve_set_timer(struct beanstalk_session *session);
 void beanstalk_reserve_woken(struct beanstalk_session *session);
-
-/* ---- jobs.c: jobs by their number ---- */
-
-/* Releases, buries or touches a job that the client holds. */
-void beanstalk_lease_answer(struct beanstalk_session *session);
-void beanstalk_delete(struct beanstalk_session *session);
-
-/* Finds the job for peek, stats-job, kick-job, reserve-job, and for a delete of a job that the
- * client does not hold. */
-void beanstalk_look_up(struct beanstalk_session *session);
-
-/* ---- tubes.c: tubes and the jobs of the used tube ---- */
-
-void beanstalk_peek_ready(struct beanstalk_session *session);
-void beanstalk_peek_delayed(struct beanstalk_session *session);
-void beanstalk_peek_buried(struct beanstalk_session *session);
-void beanstalk_kick(struct beanstalk_session *session);
-
-void beanstalk_use(struct beanstalk_session *session);
-void beanstalk_watch(struct beanstalk_session *session);
-void beanstalk_ignore(struct beanstalk_session *session);
-void beanstalk_list_used(struct beanstalk_session *session);
-void beanstalk_list_watched(struct beanstalk_session *session);
-
-void beanstalk_pause_tube(struct beanstalk_session *session);
-void beanstalk_answer_tube(struct beanstalk_session *session);
-/* Answers stats and list-tubes. */
-void beanstalk_answer_all(struct beanstalk_session *session);
 
 #endif

@@ -1,6 +1,8 @@
 /* dispatch: cuts the input of a client into commands and executes them in order. */
 #include "beanstalk/commands.h"
 
+#include <assert.h>
+
 /* ---- input that is not a command ---- */
 
 /* Closes the connection of a web page, or of a client for another port, without an answer. */
@@ -50,26 +52,6 @@ static bool skip_input(struct beanstalk_session *session)
 
 /* ---- commands ---- */
 
-static void become_worker(struct beanstalk_session *session)
-{
-    if (session->is_worker)
-        return;
-    session->is_worker = true;
-    session->front->workers++;
-}
-
-static void reserve(struct beanstalk_session *session)
-{
-    become_worker(session);
-    beanstalk_reserve(session);
-}
-
-static void reserve_job(struct beanstalk_session *session)
-{
-    become_worker(session);
-    beanstalk_look_up(session);
-}
-
 /* Stops reading; commands before quit are still answered. */
 static void quit(struct beanstalk_session *session)
 {
@@ -78,33 +60,28 @@ static void quit(struct beanstalk_session *session)
                                  beanstalk_connection_input(&session->connection).len);
 }
 
-/* Handlers of all commands but put, which has a body. */
-static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) = {
-    [BEANSTALK_PEEK] = beanstalk_look_up,
-    [BEANSTALK_PEEK_READY] = beanstalk_peek_ready,
-    [BEANSTALK_PEEK_DELAYED] = beanstalk_peek_delayed,
-    [BEANSTALK_PEEK_BURIED] = beanstalk_peek_buried,
-    [BEANSTALK_RESERVE] = reserve,
-    [BEANSTALK_RESERVE_WITH_TIMEOUT] = reserve,
-    [BEANSTALK_RESERVE_JOB] = reserve_job,
-    [BEANSTALK_DELETE] = beanstalk_delete,
-    [BEANSTALK_RELEASE] = beanstalk_lease_answer,
-    [BEANSTALK_USE] = beanstalk_use,
-    [BEANSTALK_WATCH] = beanstalk_watch,
-    [BEANSTALK_IGNORE] = beanstalk_ignore,
-    [BEANSTALK_BURY] = beanstalk_lease_answer,
-    [BEANSTALK_KICK] = beanstalk_kick,
-    [BEANSTALK_KICK_JOB] = beanstalk_look_up,
-    [BEANSTALK_TOUCH] = beanstalk_lease_answer,
-    [BEANSTALK_STATS] = beanstalk_answer_all,
-    [BEANSTALK_STATS_JOB] = beanstalk_look_up,
-    [BEANSTALK_STATS_TUBE] = beanstalk_answer_tube,
-    [BEANSTALK_LIST_TUBES] = beanstalk_answer_all,
-    [BEANSTALK_LIST_TUBE_USED] = beanstalk_list_used,
-    [BEANSTALK_LIST_TUBES_WATCHED] = beanstalk_list_watched,
-    [BEANSTALK_PAUSE_TUBE] = beanstalk_pause_tube,
-    [BEANSTALK_QUIT] = quit,
-};
+static const struct beanstalk_handler own_handlers[] = {{BEANSTALK_QUIT, quit, false}, {0}};
+
+/* All commands but put, which has a body; the most frequent first. */
+static const struct beanstalk_handler *const tables[] = {
+    beanstalk_reserve_handlers, beanstalk_jobs_handlers, beanstalk_tubes_handlers, own_handlers};
+
+static const struct beanstalk_handler *find_handler(enum beanstalk_verb verb)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        for (const struct beanstalk_handler *row = tables[i]; row->verb; row++)
+            if (row->verb == verb)
+                return row;
+    return NULL;
+}
+
+static void become_worker(struct beanstalk_session *session)
+{
+    if (session->is_worker)
+        return;
+    session->is_worker = true;
+    session->front->workers++;
+}
 
 /* Returns the action under which the audit records a command, or NULL if it is not recorded.
  * Recorded commands are those that require the scope admin over HTTP. */
@@ -125,6 +102,8 @@ static const char *audit_name(const struct beanstalk_command *command)
 static void begin_command(struct beanstalk_session *session,
                           const struct beanstalk_command *command, size_t line_bytes)
 {
+    const struct beanstalk_handler *handler = find_handler(command->verb);
+    assert(handler);
     session->command = *command;
     if (command->tube.len)
         memcpy(session->tube_name, command->tube.at, command->tube.len);
@@ -133,7 +112,9 @@ static void begin_command(struct beanstalk_session *session,
     session->front->verbs[command->verb]++;
     if (audit_name(command))
         beanstalk_change_begin(session, audit_name(command));
-    begin[command->verb](session);
+    if (handler->is_worker)
+        become_worker(session);
+    handler->begin(session);
     if (!session->wait)
         beanstalk_change_end(session);
 }

@@ -178,7 +178,9 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
     go_on_with_job(session);
 }
 
-void beanstalk_look_up(struct beanstalk_session *session)
+/* Finds the job for peek, stats-job, kick-job, reserve-job, and for a delete of a job that the
+ * client does not hold. */
+static void look_up(struct beanstalk_session *session)
 {
     char room[JOB_ID_BYTES_MAX];
     struct slice topic = {0};
@@ -235,7 +237,8 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
                                                                     : "RELEASED\r\n");
 }
 
-void beanstalk_lease_answer(struct beanstalk_session *session)
+/* Releases, buries or touches a job that the client holds. */
+static void answer_lease(struct beanstalk_session *session)
 {
     const struct beanstalk_command *command = &session->command;
     struct beanstalk_reservations *held = &session->reservations;
@@ -314,7 +317,7 @@ static const struct beanstalk_reservation *take_next_delete(struct beanstalk_ses
     return reservation;
 }
 
-void beanstalk_delete(struct beanstalk_session *session)
+static void delete_job(struct beanstalk_session *session)
 {
     struct queue_answer acks[SESSION_DELETES_MAX];
     struct beanstalk_reservations *held = &session->reservations;
@@ -322,7 +325,7 @@ void beanstalk_delete(struct beanstalk_session *session)
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
     if (!reservation) {
-        beanstalk_look_up(session);
+        look_up(session);
         return;
     }
     session->delete_count = 0;
@@ -336,3 +339,17 @@ void beanstalk_delete(struct beanstalk_session *session)
     queue_answer(beanstalk_session_queue(session), acks, session->delete_count,
                  beanstalk_session_call(session, on_deleted));
 }
+
+/* ---- the table ---- */
+
+const struct beanstalk_handler beanstalk_jobs_handlers[] = {
+    {BEANSTALK_DELETE, delete_job, false},
+    {BEANSTALK_RELEASE, answer_lease, false},
+    {BEANSTALK_TOUCH, answer_lease, false},
+    {BEANSTALK_BURY, answer_lease, false},
+    {BEANSTALK_PEEK, look_up, false},
+    {BEANSTALK_RESERVE_JOB, look_up, true},
+    {BEANSTALK_KICK_JOB, look_up, false},
+    {BEANSTALK_STATS_JOB, look_up, false},
+    {0},
+};

@@ -206,7 +206,7 @@ static bool take_next_reserve(struct beanstalk_session *session)
     return true;
 }
 
-void beanstalk_reserve(struct beanstalk_session *session)
+static void reserve(struct beanstalk_session *session)
 {
     int64_t now_ms = clock_inner_ms();
     bool is_timed = session->command.verb == BEANSTALK_RESERVE_WITH_TIMEOUT;
@@ -218,3 +218,6 @@ void beanstalk_reserve(struct beanstalk_session *session)
         session->reserve_count++;
     (void)take(session, !session->is_deadline_near && session->give_up_ms > now_ms);
 }
+
+const struct beanstalk_handler beanstalk_reserve_handlers[] = {
+    {BEANSTALK_RESERVE, reserve, true}, {BEANSTALK_RESERVE_WITH_TIMEOUT, reserve, true}, {0}};

@@ -16,7 +16,7 @@ static void answer_used(struct beanstalk_session *session)
     buffer_append_format(&session->connection.out, "USING %.*s\r\n", (int)name.len, name.at);
 }
 
-void beanstalk_use(struct beanstalk_session *session)
+static void use_tube(struct beanstalk_session *session)
 {
     struct beanstalk_tube *tube =
         beanstalk_tubes_need(&session->front->tubes, session->command.tube);
@@ -31,7 +31,7 @@ void beanstalk_use(struct beanstalk_session *session)
     answer_used(session);
 }
 
-void beanstalk_list_used(struct beanstalk_session *session)
+static void list_used(struct beanstalk_session *session)
 {
     answer_used(session);
 }
@@ -52,7 +52,7 @@ static void answer_watching(struct beanstalk_session *session)
                          session->watched_count);
 }
 
-void beanstalk_watch(struct beanstalk_session *session)
+static void watch_tube(struct beanstalk_session *session)
 {
     struct slice name = session->command.tube;
     if (find_watched(session, name) == session->watched_count) {
@@ -69,7 +69,7 @@ void beanstalk_watch(struct beanstalk_session *session)
     answer_watching(session);
 }
 
-void beanstalk_ignore(struct beanstalk_session *session)
+static void ignore_tube(struct beanstalk_session *session)
 {
     uint32_t at = find_watched(session, session->command.tube);
     if (at < session->watched_count && session->watched_count == 1) {
@@ -86,7 +86,7 @@ void beanstalk_ignore(struct beanstalk_session *session)
     answer_watching(session);
 }
 
-void beanstalk_list_watched(struct beanstalk_session *session)
+static void list_watched(struct beanstalk_session *session)
 {
     struct buffer yaml;
     buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
@@ -109,7 +109,7 @@ static void call_topic(struct beanstalk_session *session, struct queue_topic_cal
 
 static void on_paused(void *owner, uint64_t tag, const struct queue_reply *reply);
 
-void beanstalk_pause_tube(struct beanstalk_session *session)
+static void pause_tube(struct beanstalk_session *session)
 {
     int64_t pause_ms = (int64_t)session->command.number * 1000;
     /* A pause longer than the queue's longest time lasts until the topic is resumed. */
@@ -127,7 +127,7 @@ static void on_made(void *owner, uint64_t tag, const struct queue_reply *reply)
     if (!beanstalk_session_called(session))
         return;
     if (reply->status == QUEUE_CREATED || reply->status == QUEUE_OK)
-        beanstalk_pause_tube(session);
+        pause_tube(session);
     else
         beanstalk_finish(session, beanstalk_answer_of(reply->status));
 }
@@ -177,7 +177,7 @@ static void on_tube(void *owner, uint64_t tag, const struct queue_reply *reply)
     session->driver->go_on(session);
 }
 
-void beanstalk_answer_tube(struct beanstalk_session *session)
+static void show_tube(struct beanstalk_session *session)
 {
     call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_GET}, on_tube);
 }
@@ -221,7 +221,8 @@ static void on_counted(void *owner, uint64_t tag, enum queue_status status)
     free(census);
 }
 
-void beanstalk_answer_all(struct beanstalk_session *session)
+/* Answers stats and list-tubes. */
+static void show_all(struct beanstalk_session *session)
 {
     struct census *census = calloc(1, sizeof *census);
     const struct topic_walk_listener listener = {
@@ -285,17 +286,17 @@ static void peek(struct beanstalk_session *session, enum job_state state, uint32
 
 /* Finds the job of the best priority. If the store returns a page of jobs, finds the best one on
  * this page. */
-void beanstalk_peek_ready(struct beanstalk_session *session)
+static void peek_ready(struct beanstalk_session *session)
 {
     peek(session, JOB_READY, QUEUE_LIST_MAX);
 }
 
-void beanstalk_peek_delayed(struct beanstalk_session *session)
+static void peek_delayed(struct beanstalk_session *session)
 {
     peek(session, JOB_DELAYED, 1);
 }
 
-void beanstalk_peek_buried(struct beanstalk_session *session)
+static void peek_buried(struct beanstalk_session *session)
 {
     peek(session, JOB_DEAD, 1);
 }
@@ -383,7 +384,7 @@ static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *rep
         run_delayed(session);
 }
 
-void beanstalk_kick(struct beanstalk_session *session)
+static void kick_jobs(struct beanstalk_session *session)
 {
     const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE,
                                              .topic = beanstalk_tube_name(session->used),
@@ -394,3 +395,22 @@ void beanstalk_kick(struct beanstalk_session *session)
         queue_topic(beanstalk_session_queue(session), &redrive,
                     beanstalk_session_call(session, on_redriven));
 }
+
+/* ---- the table ---- */
+
+const struct beanstalk_handler beanstalk_tubes_handlers[] = {
+    {BEANSTALK_USE, use_tube, false},
+    {BEANSTALK_WATCH, watch_tube, false},
+    {BEANSTALK_IGNORE, ignore_tube, false},
+    {BEANSTALK_LIST_TUBE_USED, list_used, false},
+    {BEANSTALK_LIST_TUBES_WATCHED, list_watched, false},
+    {BEANSTALK_PEEK_READY, peek_ready, false},
+    {BEANSTALK_PEEK_DELAYED, peek_delayed, false},
+    {BEANSTALK_PEEK_BURIED, peek_buried, false},
+    {BEANSTALK_KICK, kick_jobs, false},
+    {BEANSTALK_STATS_TUBE, show_tube, false},
+    {BEANSTALK_STATS, show_all, false},
+    {BEANSTALK_LIST_TUBES, show_all, false},
+    {BEANSTALK_PAUSE_TUBE, pause_tube, false},
+    {0},
+};
