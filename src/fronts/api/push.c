@@ -418,10 +418,10 @@ static void add_item_of(struct api_batch *batch, struct json_value value, bool i
     set_aside(batch, &fault);
 }
 
-/* Parses one line. Returns false if the whole body is refused. A line that is not JSON is set aside
+/* Parses the line that begins at byte `at` of the body. Returns false if the whole body is refused. A line that is not JSON is set aside
  * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that
  * the body is malformed. */
-static bool parse_line(struct slice line, bool is_json, struct api_batch *batch,
+static bool parse_line(struct slice line, size_t at, bool is_json, struct api_batch *batch,
                        struct http_fault *fault)
 {
     struct json_value value;
@@ -434,6 +434,11 @@ static bool parse_line(struct slice line, bool is_json, struct api_batch *batch,
         add_item_of(batch, value, finding == JSON_TOO_DEEP);
         return true;
     }
+    if (is_json && finding == JSON_MALFORMED)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "malformed JSON at byte %zu; the body must be a JSON array of jobs, "
+                              "or one object per line",
+                              at + error_at);
     if (is_json)
         return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
                               "the body must be a JSON array of jobs, or one object per line");
@@ -452,10 +457,12 @@ static bool parse_lines(struct slice body, bool is_json, struct api_batch *batch
         at = lf ? lf + 1 : end;
         if (line.len && line.at[line.len - 1] == '\r')
             line.len--;
-        if (line.len && !parse_line(line, is_json, batch, fault))
+        if (line.len && !parse_line(line, (size_t)(line.at - body.at), is_json, batch, fault))
             return false;
     }
-    return batch->item_count || !is_json || refuse_json(fault, body.len);
+    return batch->item_count || !is_json ||
+           http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                          "the body is empty, send a JSON array of jobs, or one object per line");
 }
 
 /* Returns whether the array has more items than a batch may have, by a quick scan of its first

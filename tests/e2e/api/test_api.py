@@ -487,6 +487,14 @@ def test_malformed_json_without_an_option_is_rejected(content_type, client):
     assert client.call("PUT", "/v1/topics/mistakes/jobs/2", b"", headers).status == 201
 
 
+@pytest.mark.parametrize("body, detail", [
+    (b'{"topic":"u",', "malformed JSON at byte 13; the body must be a JSON array of jobs, or one object per line"),
+    (b'{"topic":"u"}\n{"topic":"u",', "malformed JSON at byte 27"), (b"5", "the body must be a JSON array of jobs"), (b"", "the body is empty"), (b"\n", "the body is empty")])
+def test_a_malformed_batch_is_rejected_with_its_place(body, detail, client):
+    answer = client.call("POST", "/v1/jobs", body, {"Content-Type": "application/json"})
+    assert (answer.status, answer.json()["code"]) == (400, "bad_json") and detail in answer.json()["detail"] and not client.topics()
+
+
 def test_a_form_is_rejected_unless_an_option_declares_it_as_the_body(client):
     headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
     answer = client.call("POST", "/v1/topics/forms/jobs", b"delay=30m&body=x", headers)
