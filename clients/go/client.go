@@ -292,6 +292,52 @@ func (c *Client) GiveBack(ctx context.Context, leases ...string) ([]error, error
 	return c.answer(ctx, "return", leases, answer{})
 }
 
+// Again describes how a job is pushed again. Zero values keep what the job has; without Delay and At it is due now.
+type Again struct {
+	Body        any // as in Push; nil: the old body
+	Delay       time.Duration
+	At          time.Time
+	Priority    *int
+	ContentType string
+}
+
+// Again acks a job and pushes it again in one step. It returns false if the cancel of the job was requested: the job has ended.
+func (c *Client) Again(ctx context.Context, again Again, lease string) (bool, error) {
+	query := url.Values{"lease": {lease}}
+	for name, value := range map[string]string{"delay": milliseconds(again.Delay), "at": moment(again.At)} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if again.Priority != nil {
+		query.Set("priority", strconv.Itoa(*again.Priority))
+	}
+	r := request{method: "POST", path: "/v1/again", query: query}
+	if again.Body != nil {
+		body, contentType, err := bodyOf(again.Body)
+		if err != nil {
+			return false, err
+		}
+		if again.ContentType != "" {
+			contentType = again.ContentType
+		}
+		r.raw, r.contentType = body, contentType
+	}
+	var found struct{ Results []result }
+	if err := c.transport.call(ctx, &r, &found); err != nil {
+		return r.isRepeated && errors.Is(err, ErrLeaseEnded), ignoreIf(r.isRepeated && errors.Is(err, ErrLeaseEnded), err)
+	}
+	return len(found.Results) == 0 || found.Results[0].Result != Cancelled, nil
+}
+
+// ignoreIf returns nil if an earlier try of the call may have been carried out.
+func ignoreIf(mayBeDone bool, err error) error {
+	if mayBeDone {
+		return nil
+	}
+	return err
+}
+
 func (c *Client) answer(ctx context.Context, verb string, leases []string, like answer) ([]error, error) {
 	answers := make([]answer, len(leases))
 	for at, lease := range leases {

@@ -27,6 +27,10 @@ type Push struct {
 	MaxAttempts int
 	Backoff     string // like exponential:1s..1h, or fixed:30s
 	OnConflict  string // if the id exists: keep, replace, reject
+	// Once makes the push idempotent: if a push to the topic had the same text within OnceFor (5 minutes), nothing changes, even if its job has
+	// ended. The server then generates a missing id.
+	Once        string
+	OnceFor     time.Duration
 	Callback    string
 	Meta        map[string]string
 	ContentType string
@@ -82,7 +86,7 @@ func (j *Job) LogValue() slog.Value {
 // item is a job of a batch push as the API has it.
 type item struct {
 	Topic       string            `json:"topic"`
-	ID          string            `json:"id"`
+	ID          string            `json:"id,omitempty"`
 	Body        []byte            `json:"body_base64"`
 	ContentType string            `json:"content_type"`
 	Delay       string            `json:"delay,omitempty"`
@@ -93,6 +97,8 @@ type item struct {
 	MaxAttempts int               `json:"max_attempts,omitempty"`
 	Backoff     string            `json:"backoff,omitempty"`
 	OnConflict  string            `json:"on_conflict,omitempty"`
+	Once        string            `json:"once,omitempty"`
+	OnceFor     string            `json:"once_for,omitempty"`
 	Callback    string            `json:"callback,omitempty"`
 	Meta        map[string]string `json:"meta,omitempty"`
 }
@@ -108,10 +114,12 @@ func (p *Push) item() (item, error) {
 	made := item{
 		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,
 		TTL: milliseconds(p.TTL), Lease: milliseconds(p.Lease), MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, OnConflict: p.OnConflict,
-		Callback: p.Callback, Meta: p.Meta,
+		Once: p.Once, OnceFor: milliseconds(p.OnceFor), Callback: p.Callback, Meta: p.Meta,
 	}
 	if made.ID == "" {
-		made.ID = newID(time.Now())
+		if p.Once == "" { // else the server generates one that belongs to the shard of the once
+			made.ID = newID(time.Now())
+		}
 		if made.OnConflict == "" {
 			made.OnConflict = "keep" // a try whose answer was lost may have created the job
 		}

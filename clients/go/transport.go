@@ -104,6 +104,8 @@ type request struct {
 	method, path string
 	query        url.Values
 	body         any           // written as JSON; nil: no body
+	raw          []byte        // in place of body, with its content type
+	contentType  string
 	timeout      time.Duration // of a try; 0: the client's
 	isOnce       bool          // never made again
 	retryFor     time.Duration // 0: the client's
@@ -115,7 +117,7 @@ type request struct {
 
 // call reads the answer into out, which may be nil.
 func (t *transport) call(ctx context.Context, r *request, out any) error {
-	var body []byte
+	body := r.raw
 	if r.body != nil {
 		var err error
 		if body, err = json.Marshal(r.body); err != nil {
@@ -190,7 +192,7 @@ func (t *transport) once(ctx context.Context, r *request, body []byte, out any) 
 	if len(r.query) > 0 {
 		target += "?" + strings.ReplaceAll(r.query.Encode(), "+", "%20") // a plus itself is %2B by then
 	}
-	status, header, data, err := t.exchange(ctx, r.method, target, body)
+	status, header, data, err := t.exchange(ctx, r.method, target, body, r.contentType)
 	if err != nil || status >= 502 && status <= 504 {
 		t.at.CompareAndSwap(at, (at+1)%int64(len(t.places)))
 	}
@@ -210,7 +212,7 @@ func (t *transport) once(ctx context.Context, r *request, body []byte, out any) 
 	return 0, nil
 }
 
-func (t *transport) exchange(ctx context.Context, method, target string, body []byte) (int, http.Header, []byte, error) {
+func (t *transport) exchange(ctx context.Context, method, target string, body []byte, contentType string) (int, http.Header, []byte, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
@@ -221,7 +223,10 @@ func (t *transport) exchange(ctx context.Context, method, target string, body []
 	}
 	message.Header.Set("User-Agent", "tarry-go")
 	if body != nil {
-		message.Header.Set("Content-Type", "application/json")
+		if contentType == "" {
+			contentType = "application/json"
+		}
+		message.Header.Set("Content-Type", contentType)
 	}
 	if t.token != "" {
 		message.Header.Set("Authorization", "Bearer "+t.token)

@@ -12,8 +12,8 @@ const results = (found) => ({ results: found.map((one) => (one ? one.code : "ok"
 
 function item(request) {
   const body = "body_base64" in request ? Buffer.from(request.body_base64, "base64") : "text" in request ? request.text : (request.json ?? null);
-  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, content_type: contentType } = request;
-  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, contentType };
+  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, once, content_type: contentType } = request;
+  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, once, contentType };
 }
 
 function shown({ topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested }) {
@@ -74,6 +74,7 @@ const operations = {
   ack: async ({ leases }) => results(await client.ack(leases)),
   nack: async ({ leases, delay_ms: delay, error, final }) => results(await client.nack(leases, { delay, error, final })),
   extend: async ({ leases, lease_ms: lease }) => results(await client.extend(leases, { lease })),
+  again: async ({ leases, text, delay_ms: delay, priority }) => ({ done: await client.again(leases[0], { body: text, delay, priority }) }),
   give_back: async ({ leases }) => results(await client.giveBack(leases)),
   worker({ name, topics, concurrency, lease_ms: lease, consumer, handler }) {
     const onDone = (job, outcome) => say({ event: "ended", worker: name, id: job.id, attempt: job.attempt, outcome });

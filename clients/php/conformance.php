@@ -49,7 +49,7 @@ function pushOptions(array $item): array
         'delay' => seconds($item, 'delay_ms'), 'at' => seconds($item, 'at_ms'), 'ttl' => seconds($item, 'ttl_ms'),
         'maxAttempts' => $item['max_attempts'] ?? null, 'backoff' => $item['backoff'] ?? null,
         'onConflict' => $item['on_conflict'] ?? null, 'contentType' => $item['content_type'] ?? null,
-        'meta' => $item['meta'] ?? null,
+        'meta' => $item['meta'] ?? null, 'once' => $item['once'] ?? null,
     ];
     return array_filter($options, static fn (mixed $value): bool => $value !== null);
 }
@@ -184,6 +184,9 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             return results($client->nack($leases, seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false));
         case 'extend':
             return results($client->extend($leases, seconds($request, 'lease_ms')));
+        case 'again':
+            $delay = seconds($request, 'delay_ms');
+            return ['done' => $client->again($leases[0], $request['text'] ?? null, $delay, null, $request['priority'] ?? null)];
         case 'give_back':
             return results($client->giveBack($leases));
         case 'worker':

@@ -30,7 +30,7 @@ def problem(fault):
 
 def push_options(request):
     body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
-    options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "meta", "content_type") if name in request}
+    options = {name: request[name] for name in ("topic", "id", "priority", "max_attempts", "backoff", "on_conflict", "once", "meta", "content_type") if name in request}
     return {"body": body, "delay": seconds(request, "delay_ms"), "at": seconds(request, "at_ms"), "ttl": seconds(request, "ttl_ms"), **options}
 
 
@@ -98,6 +98,10 @@ class Adapter:
 
     def give_back(self, request):
         return results(self.client.give_back(*request["leases"]))
+
+    def again(self, request):
+        text = request.get("text")
+        return {"done": self.client.again(request["leases"][0], text, delay=seconds(request, "delay_ms"), priority=request.get("priority"))}
 
     def verify(self, request):
         try:

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
 import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
-import { errorOf, NotFound, TarryError, Unavailable } from "./errors.js";
+import { errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
 import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult } from "./job.js";
 import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
 
@@ -42,6 +42,10 @@ export interface PushOptions {
   /** "fixed:10s", or "exp:1s..10m". */
   backoff?: string | undefined;
   onConflict?: "replace" | "keep" | "reject" | undefined;
+  /** If a push to the topic had the same text within `onceFor`, nothing changes, even if its job has ended. The server then generates a missing id. */
+  once?: string | undefined;
+  /** Default: 5 minutes. */
+  onceFor?: Duration | undefined;
   callback?: string | undefined;
   meta?: Readonly<Record<string, string>> | undefined;
   contentType?: string | undefined;
@@ -52,6 +56,15 @@ export interface PushOptions {
 export interface PushItem extends PushOptions {
   topic: string;
   body?: unknown;
+}
+
+export interface AgainOptions extends CallOptions {
+  /** Default: the old body. */
+  body?: unknown;
+  delay?: Duration | undefined;
+  at?: Moment | undefined;
+  priority?: number | undefined;
+  contentType?: string | undefined;
 }
 
 export interface RescheduleOptions extends CallOptions {
@@ -247,6 +260,24 @@ export class Client {
     return this.#answer("return", leases, {}, options);
   }
 
+  /** Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it has ended. */
+  async again(lease: string | Job, options: AgainOptions = {}): Promise<boolean> {
+    const query: [string, string][] = [["lease", typeof lease === "string" ? lease : lease.lease]];
+    if (options.delay !== undefined) query.push(["delay", durationText(options.delay)]);
+    if (options.at !== undefined) query.push(["at", momentText(options.at)]);
+    if (options.priority !== undefined) query.push(["priority", String(options.priority)]);
+    const [body, contentType] = options.body === undefined ? [] : bodyOf(options.body, options.contentType);
+    let mayBeDone = false;
+    try {
+      const onDoubt = (): boolean => (mayBeDone = true);
+      const answer = await this.transport.call({ method: "POST", path: "/v1/again", query, ...(body ? { body } : {}), ...(contentType ? { contentType } : {}), onDoubt, signal: options.signal });
+      return resultsOf(answer)[0]?.["result"] !== "cancelled";
+    } catch (fault) {
+      if (mayBeDone && fault instanceof LeaseEnded) return true; // an earlier try may have done it
+      throw fault;
+    }
+  }
+
   #answer(verb: Verb, leases: Leases, members: Json, options: CallOptions): Promise<LeaseResults> {
     const all = Array.isArray(leases) ? (leases as readonly (string | Job)[]) : [leases as string | Job];
     const items = all.map((one) => ({ lease: typeof one === "string" ? one : one.lease, ...members }));
@@ -322,7 +353,7 @@ function itemText(item: PushItem): string {
   const meta = { ...traces, ...item.meta };
   return JSON.stringify({
     topic: item.topic,
-    id: item.id || newId(),
+    id: item.id || (item.once ? undefined : newId()), // a server generates one that belongs to the shard of the once
     body_base64: body.toString("base64"),
     content_type: contentType,
     delay: span(item.delay),
@@ -333,6 +364,8 @@ function itemText(item: PushItem): string {
     max_attempts: item.maxAttempts,
     backoff: item.backoff,
     on_conflict: item.onConflict ?? (item.id ? undefined : "keep"),
+    once: item.once,
+    once_for: span(item.onceFor),
     callback: item.callback,
     meta: Object.keys(meta).length > 0 ? meta : undefined,
   });

@@ -17,7 +17,9 @@ export interface Call {
   method: string;
   path: string;
   query?: readonly (readonly [string, string])[];
-  body?: string;
+  body?: string | Buffer;
+  /** Default: JSON. */
+  contentType?: string;
   signal?: AbortSignal | undefined;
   timeout?: number;
   /** False: a failure is reported immediately. */
@@ -131,7 +133,7 @@ export class Transport {
       if (call.signal?.aborted) return reject(call.signal.reason);
       const at = this.#at;
       const place = this.#places[at] as Place;
-      const body = call.body === undefined ? {} : { "Content-Type": "application/json" };
+      const body = call.body === undefined ? {} : { "Content-Type": call.contentType ?? "application/json" };
       const length = call.method === "GET" || call.method === "DELETE" ? {} : { "Content-Length": Buffer.byteLength(call.body ?? "") };
       const request = place.request(call, { ...this.#headers, ...body, ...length });
       let isSent = false;

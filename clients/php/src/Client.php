@@ -74,6 +74,8 @@ final class Client
         ?int $maxAttempts = null,
         ?string $backoff = null,
         ?string $onConflict = null,
+        ?string $once = null,
+        int|float|\DateInterval|null $onceFor = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -150,6 +152,8 @@ final class Client
         ?int $maxAttempts = null,
         ?string $backoff = null,
         ?string $onConflict = null,
+        ?string $once = null,
+        int|float|\DateInterval|null $onceFor = null,
         ?string $callback = null,
         array $meta = [],
         ?string $contentType = null,
@@ -160,7 +164,8 @@ final class Client
         $meta += array_filter(['traceparent' => $traceparent, 'tracestate' => $tracestate], is_string(...));
         return array_filter([
             'topic' => $topic,
-            'id' => $id ?? Format::newId(),
+            // With a once the server generates an id that belongs to its shard.
+            'id' => $id ?? ($once === null ? Format::newId() : null),
             'body_base64' => base64_encode($data),
             'content_type' => $type,
             'delay' => $delay === null ? null : Format::milliseconds($delay),
@@ -171,6 +176,8 @@ final class Client
             'max_attempts' => $maxAttempts,
             'backoff' => $backoff,
             'on_conflict' => $onConflict ?? ($id === null ? 'keep' : null),
+            'once' => $once,
+            'once_for' => $onceFor === null ? null : Format::milliseconds($onceFor),
             'callback' => $callback,
             'meta' => $meta === [] ? null : (object) $meta,
         ], static fn (mixed $value): bool => $value !== null);
@@ -401,6 +408,37 @@ final class Client
     public function giveBack(string|array $leases): array
     {
         return $this->answers('return', $leases);
+    }
+
+    /**
+     * Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it
+     * has ended.
+     *
+     * @param mixed $body as in push(); null: the old body
+     * @throws TarryError
+     */
+    public function again(
+        string $lease,
+        mixed $body = null,
+        int|float|\DateInterval|null $delay = null,
+        int|float|\DateTimeInterface|null $at = null,
+        ?int $priority = null,
+        ?string $contentType = null,
+    ): bool {
+        [$data, $type] = $body === null ? [null, null] : Format::body($body, $contentType);
+        $query = self::query([
+            'lease' => $lease,
+            'delay' => $delay === null ? null : Format::milliseconds($delay),
+            'at' => $at === null ? null : Format::moment($at),
+            'priority' => $priority,
+        ]);
+        $tries = 0;
+        try {
+            $answer = $this->transport->call(new Request('POST', '/v1/again', $query, $data, contentType: $type), tries: $tries);
+        } catch (LeaseEnded $fault) {
+            return $tries > 0 ? true : throw $fault; // an earlier try may have done it
+        }
+        return (self::results($answer)[0]['result'] ?? null) !== 'cancelled';
     }
 
     /**

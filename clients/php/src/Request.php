@@ -16,6 +16,7 @@ final readonly class Request
         public array $query = [],
         public ?string $body = null,
         public ?float $timeout = null,
+        public ?string $contentType = null,
     ) {
     }
 }

@@ -172,7 +172,8 @@ final class Transport
         $head .= $this->token === null ? '' : "Authorization: Bearer $this->token\r\n";
         if ($request->body !== null || $request->method === 'POST') {
             $head .= 'Content-Length: ' . strlen($request->body ?? '') . "\r\n";
-            $head .= $request->body === null ? '' : "Content-Type: application/json\r\n";
+            $type = $request->contentType ?? 'application/json';
+            $head .= $request->body === null ? '' : "Content-Type: $type\r\n";
         }
         return "$head\r\n$request->body";
     }

@@ -81,3 +81,6 @@ class AsyncClient:
 
     async def give_back(self, *leases: str) -> Outcomes:
         return await self._call(self.sync.give_back, *leases)
+
+    async def again(self, lease: str, body: Any = None, **options: Any) -> bool:
+        return await self._call(self.sync.again, lease, body, **options)

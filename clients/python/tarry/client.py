@@ -13,7 +13,7 @@ import time
 import urllib.parse
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
-from .errors import NotFound, TarryError, Unavailable, error_of
+from .errors import LeaseEnded, NotFound, TarryError, Unavailable, error_of
 from .job import Duration, Job, Pushed, body_of, job_of, milliseconds, moment, new_id, time_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
 
@@ -85,13 +85,18 @@ class Client:
         max_attempts: int | None = None,
         backoff: str | None = None,
         on_conflict: str | None = None,
+        once: str | None = None,
+        once_for: Duration | None = None,
         callback: str | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> Pushed:
-        """Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job."""
+        """
+        Pushes a job. Without an id the client generates one, so that a repeated try does not create a second job. `once`: if a push to the topic had the same text within
+        `once_for` (5 minutes), nothing changes and the result is "existed", even if its job has ended; the server then generates a missing id.
+        """
         given = {name: value for name, value in locals().items() if name != "self"}
         (result,) = self._push_items([_item(given)])
         if isinstance(result, TarryError):
@@ -227,6 +232,29 @@ class Client:
         """Returns jobs unprocessed: they are ready again immediately, and the attempt does not count."""
         return self._answers("return", [{"lease": lease} for lease in leases])
 
+    def again(
+        self,
+        lease: str,
+        body: Any = None,
+        *,
+        delay: Duration | None = None,
+        at: datetime.datetime | float | None = None,
+        priority: int | None = None,
+        content_type: str | None = None,
+    ) -> bool:
+        """Acks a job and pushes it again in one step; what is not given stays the same. False: its cancel was requested, and it has ended."""
+        options = {"delay": None if delay is None else milliseconds(delay), "at": None if at is None else moment(at), "priority": None if priority is None else str(priority)}
+        query: Query = [("lease", lease), *((name, value) for name, value in options.items() if value is not None)]
+        data, kind = body_of(body, content_type) if body is not None else (b"", None)
+        tries: Tries = []
+        try:
+            answer = self.transport.call("POST", "/v1/again", query, body=data or None, headers={"Content-Type": kind} if kind else {}, tries=tries)
+        except LeaseEnded:
+            if tries:
+                return True  # an earlier try may have done it
+            raise
+        return [one.get("result") for one in _results(answer)] != ["cancelled"]
+
     def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], on_result: Callable[[int, Mapping[str, Any]], object] | None = None, **how: Any) -> Outcomes:
         out: Outcomes = []
         for start in range(0, len(items), LEASES):
@@ -259,8 +287,8 @@ def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
 
 
 _ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
-_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds}  # as the API has them
-_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "callback")
+_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds, "once_for": milliseconds}  # as the API has them
+_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "once", "callback")
 
 
 def _item(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,7 +301,9 @@ def _item(given: Mapping[str, Any]) -> dict[str, Any]:
     traces = {name: given[name] for name in ("traceparent", "tracestate") if given.get(name)}
     item = {name: given[name] for name in _AS_THEY_ARE if given.get(name) is not None}
     item |= {"lease_for" if name == "lease" else name: text(given[name]) for name, text in _TEXTS.items() if given.get(name) is not None}
-    item |= {"topic": given["topic"], "id": given.get("id") or new_id(), "body_base64": base64.b64encode(data).decode(), "content_type": kind}
+    item |= {"topic": given["topic"], "body_base64": base64.b64encode(data).decode(), "content_type": kind}
+    if given.get("id") or not given.get("once"):  # else the server generates one that belongs to the shard of the once
+        item["id"] = given.get("id") or new_id()
     if not given.get("id"):
         item.setdefault("on_conflict", "keep")
     if meta := {**traces, **(given.get("meta") or {})}:

@@ -170,7 +170,7 @@ void api_result_members_write(struct buffer *out, const struct queue_result *res
     buffer_append_byte(out, '"');
     if (result->status == QUEUE_CANCELLED)
         return; /* the recorded state is no longer meaningful */
-    if (result->state) {
+    if (result->state && result->state != JOB_FINISHED) {
         PUT(out, ",\"state\":\"");
         buffer_append_text(out, job_state_name(result->state));
         buffer_append_byte(out, '"');

@@ -45,6 +45,7 @@ type call struct {
 	Items       []call            `json:"items"`
 	Body        []byte            `json:"body_base64"`
 	Text        *string           `json:"text"`
+	Once        string            `json:"once"`
 	JSON        json.RawMessage   `json:"json"`
 	DelayMS     int               `json:"delay_ms"`
 	AtMS        int64             `json:"at_ms"`
@@ -106,7 +107,7 @@ func problem(err error) object {
 func (c *call) push() tarry.Push {
 	made := tarry.Push{
 		Topic: c.Topic, ID: c.ID, Body: c.Body, Delay: ms(c.DelayMS), Priority: c.Priority, TTL: ms(c.TTLMS), MaxAttempts: c.MaxAttempts,
-		Backoff: c.Backoff, OnConflict: c.OnConflict, Meta: c.Meta, ContentType: c.ContentType,
+		Backoff: c.Backoff, OnConflict: c.OnConflict, Once: c.Once, Meta: c.Meta, ContentType: c.ContentType,
 	}
 	if c.AtMS != 0 {
 		made.At = time.UnixMilli(c.AtMS)
@@ -213,6 +214,13 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final}, c.Leases...))
 	case "extend":
 		return results(client.Extend(ctx, ms(c.LeaseMS), c.Leases...))
+	case "again":
+		again := tarry.Again{Delay: ms(c.DelayMS), Priority: c.Priority}
+		if c.Text != nil {
+			again.Body = *c.Text
+		}
+		found, err := client.Again(ctx, again, c.Leases[0])
+		return object{"done": found}, err
 	case "give_back":
 		return results(client.GiveBack(ctx, c.Leases...))
 	case "worker":

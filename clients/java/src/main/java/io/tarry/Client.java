@@ -2,11 +2,14 @@ package io.tarry;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -396,6 +399,21 @@ public final class Client implements AutoCloseable {
     /** Returns jobs that were not started; they are ready again immediately, and the attempt does not count. */
     public List<Optional<TarryException>> giveBack(Collection<String> leases) {
         return Transport.await(giveBackAsync(leases));
+    }
+
+    /**
+     * Acks a job and pushes it again after the delay, in one step. A body of null is the old one; the rest stays the same. Returns false if the cancel of the job was
+     * requested: it has ended.
+     */
+    public boolean again(String lease, Object body, Duration delay) {
+        String query = "?lease=" + URLEncoder.encode(lease, StandardCharsets.UTF_8) + (delay == null ? "" : "&delay=" + Api.milliseconds(delay));
+        Transport.Request request = request("POST", "/v1/again" + query);
+        if (body != null) {
+            Map<String, Object> item = new Push("", body).item();
+            request.body = Base64.getDecoder().decode((String) item.get("body_base64"));
+            request.contentType = (String) item.get("content_type");
+        }
+        return Transport.await(transport.call(request, answer -> answer.objects("results").stream().noneMatch(one -> "cancelled".equals(one.get("result")))));
     }
 
     private CompletableFuture<List<Optional<TarryException>>> giveBackAsync(Collection<String> leases) {

@@ -62,6 +62,19 @@ public final class Push {
         return with("on_conflict", onConflict);
     }
 
+    /**
+     * Makes the push idempotent: if a push to the topic had the same text within {@link #onceFor}, nothing changes, even if its job has ended. The server then
+     * generates a missing id.
+     */
+    public Push once(String once) {
+        return with("once", once);
+    }
+
+    /** Sets how long the text of {@link #once} is remembered, 5 minutes by default. */
+    public Push onceFor(Duration time) {
+        return with("once_for", Api.milliseconds(time));
+    }
+
     public Push callback(String url) {
         return with("callback", url);
     }
@@ -102,7 +115,9 @@ public final class Push {
     /** The item of a batch push. An id that is made here stays: the same Push pushed again is the same job. */
     Map<String, Object> item() {
         if (!item.containsKey("id")) {
-            item.put("id", Api.newId(System.currentTimeMillis()));
+            if (!item.containsKey("once")) { // else the server makes one that belongs to the shard of the once
+                item.put("id", Api.newId(System.currentTimeMillis()));
+            }
             item.putIfAbsent("on_conflict", "keep");
         }
         String given = (String) item.get("content_type");

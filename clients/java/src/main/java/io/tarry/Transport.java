@@ -43,6 +43,7 @@ final class Transport {
         final String method;
         final String target;
         byte[] body = new byte[0];
+        String contentType = "application/json";
         boolean isMadeAgain = true;
         /** Gets a thread immediately, however many calls are in flight. */
         boolean isUrgent;
@@ -382,7 +383,7 @@ final class Transport {
         }
 
         private byte[] bytes(Place to) {
-            String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: application/json\r\n" : "");
+            String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: " + request.contentType + "\r\n" : "");
             return Connection.request(request.method, to.path + request.target, headers, request.body);
         }
 

@@ -71,6 +71,7 @@ public final class Conformance {
             Optional.ofNullable(duration("ttl_ms")).ifPresent(push::ttl);
             Optional.ofNullable(text("backoff")).ifPresent(push::backoff);
             Optional.ofNullable(text("on_conflict")).ifPresent(push::onConflict);
+            Optional.ofNullable(text("once")).ifPresent(push::once);
             Optional.ofNullable(text("content_type")).ifPresent(push::contentType);
             if (has("priority")) {
                 push.priority(number("priority", 0));
@@ -171,6 +172,8 @@ public final class Conformance {
                 return results(client.nack(request.texts("leases"), request.duration("delay_ms"), request.text("error"), Boolean.TRUE.equals(request.members.get("final"))));
             case "extend":
                 return results(client.extend(request.texts("leases"), request.duration("lease_ms")));
+            case "again":
+                return done(client.again(request.texts("leases").get(0), request.text("text"), request.duration("delay_ms")));
             case "give_back":
                 return results(client.giveBack(request.texts("leases")));
             case "worker":
