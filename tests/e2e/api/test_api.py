@@ -62,7 +62,7 @@ def test_without_an_id_the_server_makes_one(client):
     (b"x" * (1 << 20), "application/octet-stream"),
 ], ids=range(15))
 def test_bodies_travel_untouched(client, body, content_type):
-    client.push("bytes", "a", body, content_type=content_type)
+    client.push("bytes", "a", body, content_type=content_type, delay=0)
     raw = client.call("POST", "/v1/topics/bytes/take?max=1", headers={"Accept": "application/octet-stream"})
     assert raw.body == body
     assert raw.headers["content-type"] == content_type
