@@ -92,3 +92,14 @@ def test_adoption_reads_no_job_that_waits_for_a_later_due(own, start_server):
     assert read < 2000, read
     second.kill()
     eventually(lambda: first.client().get("w", "held")["state"] == "ready", seconds=40)
+
+
+# ---- the session of a migration ----
+
+@pytest.mark.parametrize("settings", [["autocommit=0"], ["sql-mode=ORACLE,EMPTY_STRING_IS_NULL"], ["init-connect=SET autocommit=0, sql_mode=ANSI_QUOTES, sql_safe_updates=1"]])
+def test_migration_sets_its_session_itself(settings, start_server):
+    with MariadbServer(*settings) as database:
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        client.push("t", "a")
+        assert [job["id"] for job in eventually(lambda: client.take("t", wait="5s"))] == ["a"]
