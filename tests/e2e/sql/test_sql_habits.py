@@ -1,10 +1,12 @@
 """tarry serve on a PostgreSQL that is used as others use theirs: publications, joins, drivers, settings of a database, a DBA's schema."""
 
+import contextlib
 import json
 import time
 
 import psycopg2
 import pytest
+from pgbouncer import Pgbouncer
 from postgres import PostgresServer
 from redis_serving import metric
 from server import eventually
@@ -179,3 +181,25 @@ def test_time_limits_of_the_database_do_not_apply_to_tarry(start_server):
         server.client().push("t", "a")
         assert [job["id"] for job in eventually(lambda: server.client().take("t"))] == ["a"]
         assert "lost" not in server.log()
+
+
+# ---- poolers ----
+
+def test_pooler_in_transaction_mode_is_refused_by_name_and_gets_no_setting(own):
+    with Pgbouncer(own, "transaction") as pooler:
+        for arguments in (("serve", "--listen", "127.0.0.1:0", "--store", pooler.url), ("sql", "migrate", pooler.url), ("fsck", "--store", pooler.url)):
+            refused = tarry(*arguments)
+            assert refused.returncode != 0 and "pooler in transaction mode" in refused.stderr, refused
+        with contextlib.closing(psycopg2.connect(pooler.url)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('lock_timeout'), current_setting('search_path'), count(*) FROM pg_prepared_statements")
+            assert cursor.fetchone() == ("0", '"$user", public', 0)
+            cursor.execute("SELECT tarry.push('t', 'a')")
+            assert cursor.fetchone() == ("created",)
+
+
+def test_pooler_in_session_mode_serves_several_servers(own, start_server):
+    with Pgbouncer(own, "session") as pooler:
+        one, other = (start_server("--store", pooler.url).client() for _ in range(2))
+        one.push("t", "a")
+        [job] = eventually(lambda: other.take("t", wait="5s"))
+        one.ack(job["lease"])

@@ -48,7 +48,7 @@ static bool agree(PGconn *connection, const char *text, char *error, size_t erro
     return is_done;
 }
 
-static void *on_connect(const char *url, char *error, size_t error_bytes)
+static PGconn *dial(const char *url)
 {
     static const char *const names[] = {"dbname",
                                         "connect_timeout",
@@ -58,15 +58,52 @@ static void *on_connect(const char *url, char *error, size_t error_bytes)
                                         "tcp_user_timeout",
                                         NULL};
     const char *const values[] = {url, "5", "tarry", "UTF8", "10", "20000", NULL};
-    if (!libpq_load(error, error_bytes))
-        return NULL;
     PGconn *connection = libpq.PQconnectdbParams(names, values, 1);
     (void)libpq.PQsetNoticeProcessor(connection, drop_notice, NULL);
+    return connection;
+}
+
+/* Returns the process that runs the text, whose last statement selects it. 0: unknown. */
+static int process_of(PGconn *connection, const char *text)
+{
+    PGresult *result = libpq.PQexec(connection, text);
+    int process = libpq.PQntuples(result) == 1 ? atoi(libpq.PQgetvalue(result, 0, 0)) : 0;
+    libpq.PQclear(result);
+    return process;
+}
+
+/* Returns true if a pooler gives the connection another process of PostgreSQL for each transaction.
+ * The settings of a session would then be those of other programs, so nothing was set yet. The
+ * transaction of a second connection gets the process that the first one has just used. */
+static bool is_pooled(PGconn *connection, const char *url)
+{
+    static const char process[] = "SELECT pg_catalog.pg_backend_pid()";
+    int first = process_of(connection, process);
+    if (!first || first == libpq.PQbackendPID(connection))
+        return false;
+    PGconn *other = dial(url);
+    int second = process_of(other, "BEGIN; SELECT pg_catalog.pg_backend_pid()");
+    int again = process_of(connection, process);
+    libpq.PQclear(libpq.PQexec(other, "ROLLBACK"));
+    libpq.PQfinish(other);
+    return second == first || again != first;
+}
+
+static void *on_connect(const char *url, char *error, size_t error_bytes)
+{
+    if (!libpq_load(error, error_bytes))
+        return NULL;
+    PGconn *connection = dial(url);
     bool is_reached = libpq.PQstatus(connection) == CONNECTION_OK;
-    if (is_reached && agree(connection, terms, error, error_bytes))
+    bool is_own = is_reached && !is_pooled(connection, url);
+    if (is_own && agree(connection, terms, error, error_bytes))
         return connection;
     if (!is_reached)
         error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));
+    else if (!is_own)
+        error_write(error, error_bytes,
+                    "the URL leads to a connection pooler in transaction mode, give the address of "
+                    "PostgreSQL itself, or use session mode");
     libpq.PQfinish(connection);
     return NULL;
 }
