@@ -93,7 +93,8 @@ static void push_one(struct churn *churn, uint32_t topic, uint32_t ids, int64_t 
                                     .body = slice_make(body, below(churn, BODY_BYTES)),
                                     .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms},
                                     .priority = QUEUE_PRIORITY_UNSET,
-                                    .on_conflict = (enum record_conflict)below(churn, 4)};
+                                    .on_conflict = (enum record_conflict)below(churn, 4),
+                                    .once = slice_of(below(churn, 4) ? "" : id)};
 
     world_submit(&churn->world,
                  &(struct command){.kind = COMMAND_PUSH, .count = 1, .pushes = &push}, on_answered,
@@ -130,13 +131,21 @@ static void take_some(struct churn *churn, struct slice topic)
 
 static void answer_one(struct churn *churn)
 {
-    static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_ACK, QUEUE_NACK, QUEUE_RETURN};
-    enum queue_verb verb = verbs[below(churn, 4)];
+    static const enum queue_verb verbs[] = {QUEUE_ACK, QUEUE_ACK, QUEUE_NACK, QUEUE_RETURN,
+                                            QUEUE_AGAIN};
+    static const char body[BODY_BYTES];
+    enum queue_verb verb = verbs[below(churn, 5)];
+    const struct queue_again again = {.when = {.due = QUEUE_DUE_DELAY,
+                                               .ms = below(churn, 2) ? 3600000 : 0},
+                                      .priority = QUEUE_PRIORITY_UNSET,
+                                      .has_body = below(churn, 2),
+                                      .body = slice_make(body, below(churn, BODY_BYTES))};
     const struct queue_answer answer = {.verb = verb,
                                         .lease = slice_of(churn->leases[below(churn, LEASES)]),
                                         .delay_ms =
                                             verb == QUEUE_NACK && below(churn, 2) ? 3600000 : 0,
-                                        .final = verb == QUEUE_NACK && below(churn, 3) == 0};
+                                        .final = verb == QUEUE_NACK && below(churn, 3) == 0,
+                                        .again = verb == QUEUE_AGAIN ? &again : NULL};
 
     world_submit(&churn->world,
                  &(struct command){.kind = COMMAND_ANSWER, .count = 1, .answers = &answer},
