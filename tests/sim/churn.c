@@ -135,11 +135,11 @@ static void answer_one(struct churn *churn)
                                             QUEUE_AGAIN};
     static const char body[BODY_BYTES];
     enum queue_verb verb = verbs[below(churn, 5)];
-    const struct queue_again again = {.when = {.due = QUEUE_DUE_DELAY,
-                                               .ms = below(churn, 2) ? 3600000 : 0},
-                                      .priority = QUEUE_PRIORITY_UNSET,
-                                      .has_body = below(churn, 2),
-                                      .body = slice_make(body, below(churn, BODY_BYTES))};
+    const struct queue_again again = {
+        .when = {.due = QUEUE_DUE_DELAY, .ms = below(churn, 2) ? 3600000 : 0},
+        .priority = QUEUE_PRIORITY_UNSET,
+        .has_body = below(churn, 2),
+        .body = slice_make(body, below(churn, BODY_BYTES))};
     const struct queue_answer answer = {.verb = verb,
                                         .lease = slice_of(churn->leases[below(churn, LEASES)]),
                                         .delay_ms =
