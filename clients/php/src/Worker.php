@@ -87,7 +87,7 @@ final class Worker
         }
         if (!extension_loaded('pcntl') || !extension_loaded('posix')) {
             throw new \LogicException('a worker needs the extensions pcntl and posix: its heartbeat continues while handlers '
-                . 'run, each in a process; without them, take(), extend() and ack() by hand');
+                . 'run, each in a process; without them, take(), extend() and ack() yourself');
         }
         $this->topics = array_values((array) $topics);
         $this->lease = Format::seconds($lease);

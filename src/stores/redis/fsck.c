@@ -258,7 +258,7 @@ static int check_tokens(struct fsck *fsck)
     struct slice type = slice_make(reply->str, reply->len);
     if (!slice_is(type, "none") && !slice_is(type, "hash"))
         fsck_found(
-            fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""),
+            fsck, -1, REDIS_FSCK_MANUAL, slice_of(""), slice_of(""),
             slice_of("the tokens are stored in a key of another type"),
             slice_of("servers cannot read them: delete the key, and create the tokens again"));
     freeReplyObject(reply);

@@ -22,8 +22,8 @@ enum { REDIS_FSCK_FINDINGS_MAX = 1000, REDIS_FSCK_TEXT_BYTES = 1024 };
 enum redis_fsck_how {
     REDIS_FSCK_TO_MEND = 1, /* a repair would mend it */
     REDIS_FSCK_MENDED,
-    REDIS_FSCK_BY_HAND, /* an operator has to decide */
-    REDIS_FSCK_NOTE     /* nothing is wrong */
+    REDIS_FSCK_MANUAL, /* an operator has to decide */
+    REDIS_FSCK_NOTE    /* nothing is wrong */
 };
 
 /* A finding. The report owns its texts. */

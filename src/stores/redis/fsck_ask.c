@@ -397,7 +397,7 @@ static void step_give_up(struct stepping *stepping)
 {
     char what[80];
     snprintf(what, sizeof what, "'%s' cannot be checked: a key is of another type", stepping->part);
-    fsck_found(stepping->fsck, (int32_t)stepping->shard, REDIS_FSCK_BY_HAND, stepping->topic,
+    fsck_found(stepping->fsck, (int32_t)stepping->shard, REDIS_FSCK_MANUAL, stepping->topic,
                slice_of(""), slice_of(what), slice_of("rename or delete that key"));
 }
 
@@ -500,7 +500,7 @@ static void find_stray(struct fsck *fsck, struct slice key)
     strcpy(fsck->strays[fsck->stray_count++], tag);
     snprintf(what, sizeof what, "keys begin with '%s', which does not belong to the %u shards", tag,
              (unsigned)fsck->report->shards);
-    fsck_found(fsck, -1, REDIS_FSCK_BY_HAND, slice_of(""), slice_of(""), slice_of(what),
+    fsck_found(fsck, -1, REDIS_FSCK_MANUAL, slice_of(""), slice_of(""), slice_of(what),
                slice_of("servers ignore them: examine them, and rename or delete them"));
 }
 

@@ -7,11 +7,11 @@
 
 static const char *const state_names[] = {[REDIS_FSCK_TO_MEND] = "to_mend",
                                           [REDIS_FSCK_MENDED] = "mended",
-                                          [REDIS_FSCK_BY_HAND] = "by_hand",
+                                          [REDIS_FSCK_MANUAL] = "manual",
                                           [REDIS_FSCK_NOTE] = "note"};
 static const char *const state_words[] = {[REDIS_FSCK_TO_MEND] = "to mend",
                                           [REDIS_FSCK_MENDED] = "mended",
-                                          [REDIS_FSCK_BY_HAND] = "by hand",
+                                          [REDIS_FSCK_MANUAL] = "manual",
                                           [REDIS_FSCK_NOTE] = "note"};
 
 /* ---- storage ---- */

@@ -226,7 +226,7 @@ def test_damage_that_needs_a_decision_is_reported_and_kept(queue):
     before = dump(client)
     for flags in ((), ("--repair",)):
         code, report, _ = fsck(redis.url, *flags)
-        assert code == FOUND and [finding["state"] for finding in report["findings"]] == ["by_hand", "by_hand"]
+        assert code == FOUND and [finding["state"] for finding in report["findings"]] == ["manual", "manual"]
         assert {True} == {any(words in finding["text"] for finding in report["findings"]) for words in ("'{tarry:77}'", ":what:t'")}
     assert dump(client) == before
 
@@ -239,7 +239,7 @@ def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
     client.set(f"{tag}:finished:now", "x")
     spoil(client, tag, False)
     code, report, _ = fsck(redis.url, "--repair")
-    left = [finding for finding in report["findings"] if finding["state"] == "by_hand"]
+    left = [finding for finding in report["findings"] if finding["state"] == "manual"]
     assert code == FOUND and "error" not in report and report["mended"] == report["finding_count"] - len(left) >= 4 and len(left) >= 2
     assert f"'{tag}:finished:now' is a string instead of a zset" in left[0]["text"] and all("another type" in finding["text"] for finding in left[1:])
     client.delete(f"{tag}:finished:now")
