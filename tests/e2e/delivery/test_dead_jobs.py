@@ -245,7 +245,7 @@ def test_redrive_and_purge_by_a_filter_from_the_command_line(tarry):  # noqa: F8
     assert tarry("redrive", "t", "--error", "http", "--dry-run") == "2 jobs would be redriven\n"
     assert tarry("redrive", "t", "--error", "http 500") == "redriven 1\n"
     tarry("purge", "t", "--error", "timed", code=USAGE)
-    assert tarry("purge", "t", "--error", "timed", "--dry-run") == "would be purged 1\n"
+    assert tarry("purge", "t", "--error", "timed", "--dry-run") == "1 job would be purged\n"
     assert tarry("purge", "t", "--id-prefix", "c", "--yes") == "purged 1\n"
     assert states(client, "t") == {"a": "ready", "b": "dead"}
     assert json.loads(tarry("purge", "t", "--error", "x", "--yes", "--json")) == {
@@ -253,7 +253,7 @@ def test_redrive_and_purge_by_a_filter_from_the_command_line(tarry):  # noqa: F8
     client.push("t", "live", delay="1h")
     tarry("purge", "t", "--dry-run", code=REFUSED)
     tarry("purge", "t", "--max", "1", "--yes", code=REFUSED)
-    assert tarry("purge", "t", "--state", "dead", "--dry-run") == "would be purged 1\n"
+    assert tarry("purge", "t", "--state", "dead", "--dry-run") == "1 job would be purged\n"
     assert tarry("redrive", "t") == "redriven 1\n"
 
 
