@@ -1,20 +1,24 @@
 /* schema: creates, upgrades or prints the tables of a queue in a SQL database. */
+#include "base/buffer.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "sql/sql.h"
 
 #include <string.h>
 
-enum { ERROR_BYTES = 512 };
+enum { ERROR_BYTES = 512, SCHEMA_BYTES_MAX = 1 << 20 };
 
 static int show(const char *kind)
 {
-    struct slice text = sql_schema(kind);
-    if (!text.len)
-        return cli_usage("unknown kind of database '%s', write postgres or mysql", kind);
-    if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
-        return cli_error("cannot write to standard output");
-    return CLI_OK;
+    struct buffer text;
+    buffer_init(&text, SCHEMA_BYTES_MAX);
+    int result = CLI_OK;
+    if (!sql_schema(kind, &text))
+        result = cli_usage("unknown kind of database '%s', write postgres or mysql", kind);
+    else if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
+        result = cli_error("cannot write to standard output");
+    buffer_fini(&text);
+    return result;
 }
 
 static int migrate(const char *url)

@@ -1,21 +1,45 @@
 #include "sql/schema.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "sql/dialect.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DELIMITER_BYTES = 8 };
+enum { DELIMITER_BYTES = 8, FINGERPRINT_BYTES = 17, SCHEMA_BYTES_MAX = 1 << 20 };
 
 struct versions { /* Both 0: there is no schema. */
     int version, oldest_reader;
+    bool is_of_this_build; /* the text of the schema is the same */
 };
+
+static void fingerprint_emit(const struct sql_questions *questions, char out[FINGERPRINT_BYTES])
+{
+    (void)snprintf(out, FINGERPRINT_BYTES, "%016" PRIx64,
+                   hash_64(questions->schema, *questions->schema_bytes));
+}
+
+bool sql_schema_emit(const struct sql_questions *questions, struct buffer *out)
+{
+    char fingerprint[FINGERPRINT_BYTES];
+    fingerprint_emit(questions, fingerprint);
+    buffer_append(out, questions->schema, *questions->schema_bytes);
+    buffer_append_format(out,
+                         "UPDATE tarry.schema_version SET fingerprint = '%s' WHERE version = %d "
+                         "AND fingerprint IS NULL;\n",
+                         fingerprint, questions->schema_version);
+    return !out->failed;
+}
 
 /* Reads the versions. Returns false if the database reports an error. */
 static bool read_versions(struct sql_client *client, struct versions *out, char *error,
                           size_t error_bytes)
 {
+    enum { FINGERPRINT = 3 }; /* the column after the time; early builds did not have it */
     const char *exists = client->dialect->questions->schema_exists;
     struct sql_rows row = {0};
     *out = (struct versions){0};
@@ -23,13 +47,15 @@ static bool read_versions(struct sql_client *client, struct versions *out, char 
     bool is_there = is_good && (!exists || !sql_rows_is_null(&row, 0, 0));
     sql_rows_fini(&row);
     if (is_there)
-        is_good = sql_ask(client,
-                          "SELECT version, oldest_reader FROM tarry.schema_version ORDER BY "
-                          "version DESC LIMIT 1",
-                          NULL, &row);
+        is_good = sql_ask(
+            client, "SELECT * FROM tarry.schema_version ORDER BY version DESC LIMIT 1", NULL, &row);
     if (row.count) {
         out->version = (int)sql_rows_number(&row, 0, 0);
         out->oldest_reader = (int)sql_rows_number(&row, 0, 1);
+        char fingerprint[FINGERPRINT_BYTES];
+        fingerprint_emit(client->dialect->questions, fingerprint);
+        out->is_of_this_build =
+            row.columns > FINGERPRINT && slice_is(sql_rows_text(&row, 0, FINGERPRINT), fingerprint);
     }
     sql_rows_fini(&row);
     return is_good || client->refusal == SQL_REFUSAL_ABSENT ||
@@ -79,15 +105,21 @@ static bool migrate_from(struct sql_client *client, int version, char *error, si
 {
     const struct sql_questions *questions = client->dialect->questions;
     char delimiter[DELIMITER_BYTES] = ";";
-    struct slice text = slice_make(questions->schema, *questions->schema_bytes), statement;
+    struct slice text, statement;
+    struct buffer whole;
     if (version >= questions->schema_version)
         return true;
-    if (!questions->schema_has_delimiters)
-        return run(client, text, error, error_bytes);
-    while (next_statement(&text, delimiter, &statement))
-        if (!run(client, statement, error, error_bytes))
-            return false;
-    return true;
+    buffer_init(&whole, SCHEMA_BYTES_MAX);
+    bool is_done = sql_schema_emit(questions, &whole) ||
+                   error_text(error, error_bytes, "cannot create the schema: out of memory");
+    text = buffer_slice(&whole);
+    if (is_done && !questions->schema_has_delimiters)
+        is_done = run(client, text, error, error_bytes);
+    while (is_done && questions->schema_has_delimiters &&
+           next_statement(&text, delimiter, &statement))
+        is_done = run(client, statement, error, error_bytes);
+    buffer_fini(&whole);
+    return is_done;
 }
 
 static bool migrate_locked(struct sql_client *client, char *error, size_t error_bytes)
@@ -122,6 +154,11 @@ bool sql_schema_check(struct sql_client *client, bool migrate, char *error, size
                           "the schema 'tarry' has version %d, this tarry requires %d, run 'tarry "
                           "sql migrate URL'",
                           found.version, required);
+    if (found.version == required && !found.is_of_this_build)
+        return error_text(error, error_bytes,
+                          "the schema 'tarry' was created by another build of this version, use "
+                          "that build, or export the jobs, drop the schema and run 'tarry sql "
+                          "migrate URL'");
     if (found.oldest_reader > required)
         return error_text(error, error_bytes,
                           "the schema 'tarry' has version %d, which this tarry is too old for",

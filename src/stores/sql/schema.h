@@ -6,6 +6,13 @@
 
 #include "sql/client.h"
 
+struct buffer;
+struct sql_questions;
+
+/* Appends the whole schema as SQL. Its last statement stores a fingerprint of the text, by which a
+ * schema of another build with the same version is recognised. Returns false if out of memory. */
+bool sql_schema_emit(const struct sql_questions *questions, struct buffer *out);
+
 /* Returns true if this version can use the schema. With `migrate`, creates it or migrates it to
  * this version first. This happens under a lock: servers that start together wait for the first
  * one. Returns false with instructions in `error` otherwise. */

@@ -194,13 +194,12 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
     return is_done ? 0 : -EPROTO;
 }
 
-struct slice sql_schema(const char *kind)
+bool sql_schema(const char *kind, struct buffer *out)
 {
     for (size_t i = 0; sql_dialects[i]; i++)
         if (strcmp(sql_dialects[i]->name, kind) == 0)
-            return slice_make(sql_dialects[i]->questions->schema,
-                              *sql_dialects[i]->questions->schema_bytes);
-    return (struct slice){0};
+            return sql_schema_emit(sql_dialects[i]->questions, out);
+    return false;
 }
 
 bool sql_is_quiet(struct sql *sql)

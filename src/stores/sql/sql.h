@@ -77,7 +77,8 @@ void sql_place(const char *url, char *out, size_t out_bytes);
 /* Creates the schema or migrates it to this version. sql_schema returns its text. Blocking, for
  * commands. */
 int sql_migrate(const char *url, char *error, size_t error_bytes);
-struct slice sql_schema(const char *kind); /* `kind` as from sql_kind; empty if unknown */
+struct buffer;
+bool sql_schema(const char *kind, struct buffer *out); /* `kind` as from sql_kind; false: unknown */
 
 /* Checks the queue and prints each problem as a line on standard output, or all as one JSON object.
  * `mend`: repair what can be repaired without any loss. Returns the number of remaining problems,

@@ -183,6 +183,19 @@ def test_time_limits_of_the_database_do_not_apply_to_tarry(start_server):
         assert "lost" not in server.log()
 
 
+# ---- a schema of another build ----
+
+def test_schema_of_another_build_is_refused_and_one_made_manually_is_used(start_server):
+    with PostgresServer() as database:
+        database.do(tarry("sql", "schema", "postgres").stdout)
+        start_server("--store", database.url).client().push("t", "a")
+        for change in ("UPDATE tarry.schema_version SET fingerprint = 'other'", "ALTER TABLE tarry.schema_version DROP COLUMN fingerprint"):
+            database.do(change)
+            for arguments in (("serve", "--listen", "127.0.0.1:0", "--store", database.url), ("sql", "migrate", database.url)):
+                refused = tarry(*arguments)
+                assert refused.returncode != 0 and "created by another build" in refused.stderr, refused
+
+
 # ---- poolers ----
 
 def test_pooler_in_transaction_mode_is_refused_by_name_and_gets_no_setting(own):

@@ -103,3 +103,10 @@ def test_migration_sets_its_session_itself(settings, start_server):
         client = start_server("--store", database.url).client()
         client.push("t", "a")
         assert [job["id"] for job in eventually(lambda: client.take("t", wait="5s"))] == ["a"]
+
+
+def test_schema_of_another_build_is_refused(own):
+    assert tarry("sql", "migrate", own.url).returncode == 0
+    own.do("UPDATE tarry.schema_version SET fingerprint = 'other'")
+    refused = tarry("sql", "migrate", own.url)
+    assert refused.returncode != 0 and "created by another build" in refused.stderr, refused

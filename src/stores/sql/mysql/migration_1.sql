@@ -9,7 +9,8 @@ CREATE DATABASE IF NOT EXISTS tarry CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 CREATE TABLE IF NOT EXISTS tarry.schema_version (
   version INT PRIMARY KEY,
   oldest_reader INT NOT NULL, -- servers of this version and above may use the schema
-  at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
+  at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+  fingerprint CHAR(16) CHARACTER SET ascii -- of the text of this schema, set after its last statement
 ) ENGINE=InnoDB;
 
 CREATE TABLE IF NOT EXISTS tarry.store (

@@ -11,7 +11,8 @@ END $$;
 CREATE TABLE tarry.schema_version (
   version int PRIMARY KEY,
   oldest_reader int NOT NULL, -- servers of this version and above may use the schema
-  at timestamptz NOT NULL DEFAULT now()
+  at timestamptz NOT NULL DEFAULT now(),
+  fingerprint text -- of the text of this schema, set after its last statement
 );
 
 CREATE TABLE tarry.store (
