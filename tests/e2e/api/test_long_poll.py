@@ -42,7 +42,7 @@ def read_all(connections, seconds=30):
 
 
 def test_three_thousand_wait_and_each_gets_one_job(start_server, many_descriptors):
-    server = start_server("--sync", "always", "--shards", "1", "--max-connections", "4000", "--max-waiting", "4000")
+    server = start_server("--sync", "always", "--shards", "1", "--max-connections", "4000", "--max-waiting", "4000", "--idle-timeout", "10m")  # with TLS, the last of so many connects long after the first
     client = server.client()
     client.push("warm", body=b"up")
     resident, descriptors = server.resident_bytes(), server.descriptors()
