@@ -143,7 +143,7 @@ static const struct metric sql_metrics[] = {
                       .meaning = "Other than 0: the database's clock was set. The value stays and "
                                  "does no harm.",
                       ON_SQL},
-    [CLOCK_STEPS] = {.name = "tarry_clock_steps_total",
+    [CLOCK_STEPS] = {.name = "tarry_sql_clock_steps_total",
                      .type = PROMETHEUS_COUNTER,
                      .help = "Steps of the database's clock by more than 100 ms.",
                      .meaning = "Delays and leases do not follow them. Again and again: runbook "

@@ -70,7 +70,7 @@ class ClockClaims(Clocks):
         clock.step(HOUR_MS)
         eventually(lambda: -HOUR_MS - 100 <= adjust_ms(database) <= -HOUR_MS + 100, 3)
         assert any("the clock of the database was set" in server.log() for server in servers)
-        assert sum(metric(server, "tarry_clock_steps_total") for server in servers) >= 1
+        assert sum(metric(server, "tarry_sql_clock_steps_total") for server in servers) >= 1
         assert sum(metric(server, "tarry_sql_clock_corrections_total") for server in servers) >= 1
         eventually(lambda: all(metric(server, "tarry_sql_clock_adjust_seconds") < -3599 for server in servers), 3)
 
