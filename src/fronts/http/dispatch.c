@@ -65,6 +65,16 @@ static const char *method_name(enum http_method method)
     return names[method];
 }
 
+/* Returns whether a route has exactly this path, such as /v1/schedules/next. Patterns that match the
+ * path as well are then not listed. */
+static bool path_is_literal(const struct http_shared *shared, struct slice path)
+{
+    for (uint32_t i = 0; i < shared->route_count; i++)
+        if (slice_is(path, shared->routes[i].pattern))
+            return true;
+    return false;
+}
+
 /* Refuses a request without a route. Writes the methods of the path to the front's arena. */
 static bool refuse_target(struct http_front *front, struct http_fault *fault)
 {
@@ -72,9 +82,11 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
     struct slice path = front->request.path;
     struct buffer *allow = &front->arena;
     struct http_match ignored;
+    bool is_literal = path_is_literal(shared, path);
     buffer_clear(allow);
     for (uint32_t i = 0; i < shared->route_count; i++) {
-        if (!path_matches(&shared->routes[i], path, &ignored))
+        if (!path_matches(&shared->routes[i], path, &ignored) ||
+            (is_literal && strchr(shared->routes[i].pattern, '{')))
             continue;
         if (allow->len)
             buffer_append_text(allow, ", ");

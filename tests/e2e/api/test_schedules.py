@@ -297,6 +297,12 @@ def test_a_fire_that_is_refused_is_tried_again_and_then_skipped(clocked):
     assert jobs(clocked) == ["s@2026-03-28T02:00:00Z"]
 
 
+def test_the_path_of_the_preview_lists_only_its_own_method(server):
+    reply = server.client().call("OPTIONS", "/v1/schedules/next")
+    assert reply.status == 405 and reply.headers["allow"] == "POST"
+    assert reply.json()["detail"] == "'/v1/schedules/next' has only POST"
+
+
 # ---- rights ----
 
 
