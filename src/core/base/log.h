@@ -61,14 +61,16 @@ static inline struct log_field log_field_text(const char *key, const char *text)
 
 #define LOG_TEXT(KEY, TEXT) log_field_text((KEY), (TEXT))
 #define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
-#define LOG_FIELDS_CHECK(BYTES)                                                                    \
-    ((void)sizeof(struct {                                                                         \
-        _Static_assert((BYTES) <= (LOG_FIELDS_MAX + 1) * sizeof(struct log_field),                 \
-                       "a log event has at most LOG_FIELDS_MAX fields");                           \
-        char checked;                                                                              \
-    }))
+/* 1 if there are at most LOG_FIELDS_MAX arguments; otherwise one of them, which is no constant. */
+#define LOG_FITS(...)                                                                              \
+    LOG_EIGHTEENTH(0 __VA_OPT__(, ) __VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,   \
+                   1, 1)
+#define LOG_EIGHTEENTH(A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, R, ...) R
 #define log_event(LEVEL, EVENT, ...)                                                               \
-    (LOG_FIELDS_CHECK(sizeof((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})),          \
+    ((void)sizeof(struct {                                                                         \
+         _Static_assert(LOG_FITS(__VA_ARGS__), "a log event has at most 16 fields");               \
+         char checked;                                                                             \
+     }),                                                                                           \
      log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}}))
 
 /* Writes the fields up to the first one without a key. At most LOG_FIELDS_MAX. */
