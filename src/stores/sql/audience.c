@@ -1,7 +1,7 @@
 #include "sql/audience.h"
 
 #include "base/clock.h"
-#include "sql/event.h"
+#include "sql/effect.h"
 
 void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk, bool looks)
 {

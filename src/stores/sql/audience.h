@@ -4,7 +4,7 @@
  *
  * Each second's upkeep records in the database that a consumer listens here, so that the other
  * servers know. The record is valid for SQL_AUDIENCE_MS. Events go to the local feed, and to the
- * other servers as a message of lines (sql/event.h) after a first line "AT LOST".
+ * other servers as a message of lines (sql/effect.h) after a first line "AT LOST".
  *
  * Used on the reactor's thread.
  */

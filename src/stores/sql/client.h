@@ -13,6 +13,7 @@
 #include "base/slice.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct sql_dialect;
@@ -106,5 +107,28 @@ char *sql_rows_add(struct sql_rows *rows, size_t bytes);
 void sql_rows_add_null(struct sql_rows *rows);
 /* Notes why a question failed. Returns false. The message becomes one line. */
 bool sql_client_refuse(struct sql_client *client, enum sql_refusal refusal, const char *message);
+
+/* ---- libraries of databases ---- */
+
+/*
+ * Loads a database's own client library when a store needs it, so that the program
+ * does not depend on it. Any thread.
+ */
+struct sql_client_library {
+    const char *file;     /* for example libpq.so.5 */
+    const char *database; /* name of its database */
+    const char *package;  /* name of its Debian package */
+    /* Functions to load, and where to store their addresses. */
+    const struct sql_client_function {
+        const char *name;
+        void *into;
+    } * functions;
+    size_t count;
+    bool is_loaded;
+};
+
+/* Loads the library. Returns false with a message for the user if it is not installed or too old. A
+ * loaded library is never unloaded. */
+bool sql_client_library_load(struct sql_client_library *library, char *error, size_t error_bytes);
 
 #endif

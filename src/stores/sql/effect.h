@@ -7,11 +7,38 @@
 #ifndef TARRY_SQL_EFFECT_H
 #define TARRY_SQL_EFFECT_H
 
+#include "base/buffer.h"
 #include "base/vector.h"
+#include "job/event.h"
 #include "job/job.h"
 #include "queue/queue.h"
-#include "sql/event.h"
 #include "sql/lease.h"
+
+/* ---- events ---- */
+
+/*
+ * What happened to a job or topic, as a line of text. Servers exchange events in this form
+ * through the database. Pure.
+ *
+ *     KIND ATTEMPT DUE LEASE_UNTIL COUNT WAY TOPIC ID ERROR
+ *
+ * Fields are separated by one blank, numbers are decimal, unknown values are 0 or empty, and the
+ * error is percent-encoded. The schema also writes such lines.
+ */
+enum { SQL_EVENT_BYTES_MAX = 1400 }; /* per line */
+
+void sql_event_emit(struct buffer *out, const struct job_event *event);
+
+/* Parses the next event from `lines`. Its error is decoded into `error`, whose capacity limit is
+ * SQL_EVENT_BYTES_MAX, and points there. Returns false if no event could be parsed. */
+bool sql_event_take(struct slice *lines, struct buffer *error, struct job_event *out);
+/* Takes as many whole lines as fit into `bytes_max`, which must be at least SQL_EVENT_BYTES_MAX. */
+struct slice sql_event_take_lines(struct slice *lines, size_t bytes_max);
+size_t sql_event_count(struct slice lines);
+/* Parses a decimal number and the byte `end` after it. */
+bool sql_event_take_number(struct slice *rest, char end, uint64_t *out);
+
+/* ---- effects ---- */
 
 /* Indexes into the counts of tarry.tally. */
 enum {
@@ -65,7 +92,7 @@ struct sql_effects {
     int64_t expire_ms;    /* lowest end of a ttl; INT64_MAX: no ttl */
     bool failed;          /* out of memory: the transaction must not be committed */
     bool tells;           /* a consumer listens to events */
-    struct buffer events; /* lines of sql/event.h */
+    struct buffer events; /* lines of sql/effect.h */
     uint64_t events_lost; /* events for which there was no room */
     /* the events are read back here in their order among those of other servers */
     bool events_return;

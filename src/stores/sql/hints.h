@@ -13,7 +13,7 @@
 #include "sql/audience.h"
 #include "sql/call.h"
 #include "sql/dialect.h"
-#include "sql/hold.h"
+#include "sql/lease.h"
 
 struct sql_hints {
     struct sql_context *context; /* owner of the topics and their plan */

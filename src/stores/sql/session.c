@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "sql/call_queue.h"
 #include "sql/connection.h"
-#include "sql/connector.h"
 #include "sql/hints.h"
 #include "sql/housekeeping.h"
 #include "sql/transaction.h"

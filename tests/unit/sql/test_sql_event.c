@@ -1,5 +1,5 @@
 /* Lines of events: what is written is read; what is damaged is refused, and nothing behind it is read. */
-#include "sql/event.h"
+#include "sql/effect.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -2,7 +2,7 @@
 #include "sql/mysql/calls.h"
 #include "queue/cursor.h"
 #include "sql/mysql/link.h"
-#include "sql/topic_figures.h"
+#include "sql/topic.h"
 
 #include <stdlib.h>
 #include <string.h>

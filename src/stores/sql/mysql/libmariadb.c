@@ -1,6 +1,6 @@
 #include "sql/mysql/libmariadb.h"
 
-#include "sql/client_library.h"
+#include "sql/client.h"
 
 struct libmariadb libmariadb;
 

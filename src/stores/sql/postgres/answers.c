@@ -4,7 +4,7 @@
 #include "base/trouble.h"
 #include "queue/cursor.h"
 #include "sql/postgres/row.h"
-#include "sql/topic_figures.h"
+#include "sql/topic.h"
 
 #include <stdio.h>
 

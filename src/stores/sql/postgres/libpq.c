@@ -1,6 +1,6 @@
 #include "sql/postgres/libpq.h"
 
-#include "sql/client_library.h"
+#include "sql/client.h"
 
 struct libpq libpq;
 

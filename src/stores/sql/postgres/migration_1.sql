@@ -217,7 +217,7 @@ END $$;
 
 -- ---- events ----
 
--- A line of what happened, as the servers write it (sql/event.h): the kind's number is that of job/event.h.
+-- A line of what happened, as the servers write it (sql/effect.h): the kind's number is that of job/event.h.
 CREATE FUNCTION tarry._event(p_kind int, p_topic text, p_id text, p_attempt int, p_due bigint, p_error text DEFAULT '') RETURNS text LANGUAGE sql IMMUTABLE AS
 $$ SELECT format(E'%s %s %s 0 0 0 %s %s %s\n', p_kind, p_attempt, p_due, p_topic, p_id, p_error) $$;
 
