@@ -3,10 +3,69 @@
 #include "base/log.h"
 #include "base/trouble.h"
 #include "queue/cursor.h"
-#include "sql/postgres/row.h"
 #include "sql/topic.h"
 
 #include <stdio.h>
+
+/* ---- values of rows, in PostgreSQL's binary format ---- */
+
+/* Texts point into the result and are valid as long as it is. NULL is read as 0, false, or an empty
+ * text. */
+
+static uint64_t big_endian(const char *at, int bytes)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < bytes; i++)
+        number = number << 8 | (unsigned char)at[i];
+    return number;
+}
+
+static bool row_is_null(const PGresult *result, int row, int column)
+{
+    return libpq.PQgetisnull(result, row, column);
+}
+
+int64_t postgres_row_number(const PGresult *result, int row, int column)
+{
+    const char *at = libpq.PQgetvalue(result, row, column);
+    switch (libpq.PQgetlength(result, row, column)) {
+    case 1:
+        return *at != 0;
+    case 2:
+        return (int16_t)big_endian(at, 2);
+    case 4:
+        return (int32_t)big_endian(at, 4);
+    case 6: /* location of a row */
+        return (int64_t)big_endian(at, 6);
+    case 8:
+        return (int64_t)big_endian(at, 8);
+    default:
+        return 0;
+    }
+}
+
+static bool row_flag(const PGresult *result, int row, int column)
+{
+    return libpq.PQgetlength(result, row, column) == 1 &&
+           libpq.PQgetvalue(result, row, column)[0] != 0;
+}
+
+static struct slice row_text(const PGresult *result, int row, int column)
+{
+    return slice_make(libpq.PQgetvalue(result, row, column),
+                      (size_t)libpq.PQgetlength(result, row, column));
+}
+
+/* Reads an array. Its header is: dimensions, has NULLs, type of the items, size, first index. Each
+ * item is preceded by its length. */
+static void row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
+{
+    struct slice text = row_text(result, row, column);
+    const size_t header = 20, item = 12;
+    memset(counts, 0, SQL_COUNTS * sizeof *counts);
+    for (size_t i = 0; i < SQL_COUNTS && text.len >= header + (i + 1) * item; i++)
+        counts[i] = (int64_t)big_endian(text.at + header + i * item + 4, 8);
+}
 
 /* Columns of tarry._did. */
 enum {
@@ -96,14 +155,14 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
     enum job_state state = (enum job_state)postgres_row_number(result, row, DID_STATE);
     enum queue_status status;
     const char *detail;
-    postgres_row_counts(result, row, DID_COUNTS, counts);
+    row_counts(result, row, DID_COUNTS, counts);
     sql_effects_count(&link->context->effects, postgres_row_number(result, row, DID_TOPIC), counts);
     sql_effects_expire(&link->context->effects, postgres_row_number(result, row, DID_EXPIRE));
-    status = status_of(postgres_row_text(result, row, DID_STATUS), &detail);
+    status = status_of(row_text(result, row, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
         (state == JOB_DELAYED || state == JOB_READY))
         sql_effects_due(&link->context->effects, topic, postgres_row_number(result, row, DID_DUE));
-    if (postgres_row_flag(result, row, DID_DIED)) {
+    if (row_flag(result, row, DID_DIED)) {
         struct sql_notification *notification =
             sql_effects_notification(&link->context->effects, topic);
         if (notification)
@@ -113,7 +172,7 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
 
 static void fill_result(struct queue_result *out, const PGresult *result, int row)
 {
-    out->status = status_of(postgres_row_text(result, row, DID_STATUS), &out->detail);
+    out->status = status_of(row_text(result, row, DID_STATUS), &out->detail);
     out->state = (enum job_state)postgres_row_number(result, row, DID_STATE);
     out->due_ms = postgres_row_number(result, row, DID_DUE);
     if (out->state == JOB_LEASED)
@@ -157,7 +216,7 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
                         const PGresult *result, int row)
 {
     struct queue_result *out = &call->items[i];
-    struct slice topic = postgres_row_text(result, row, DID_NAME);
+    struct slice topic = row_text(result, row, DID_NAME);
     struct sql_lease lease;
     fill_result(out, result, row);
     note_did(link, topic, result, row);
@@ -166,10 +225,10 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     if (!is_done || !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
-    out->id = postgres_row_text(result, row, DID_ID);
+    out->id = row_text(result, row, DID_ID);
     out->lease_until_ms = postgres_row_number(result, row, DID_UNTIL);
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
-                            postgres_row_flag(result, row, DID_CANCEL_REQUESTED);
+                            row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
     publish_item(call, link, i, result, row);
 }
@@ -180,8 +239,8 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
     int64_t until_ms = postgres_row_number(result, row, DID_UNTIL);
     if (until_ms) /* it was extended in the meantime */
         sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
-    struct queue_result out = {.topic = postgres_row_text(result, row, DID_NAME),
-                               .id = postgres_row_text(result, row, DID_ID)};
+    struct queue_result out = {.topic = row_text(result, row, DID_NAME),
+                               .id = row_text(result, row, DID_ID)};
     fill_result(&out, result, row);
     note_did(link, out.topic, result, row);
     sql_effects_publish_end(&link->context->effects, &out,
@@ -197,8 +256,8 @@ static void read_find(struct sql_call *call, size_t i, const PGresult *result)
 
 static void fill_job(struct job *job, const PGresult *result, int row)
 {
-    job->topic = postgres_row_text(result, row, SHOWN_NAME);
-    job->id = postgres_row_text(result, row, SHOWN_ID);
+    job->topic = row_text(result, row, SHOWN_NAME);
+    job->id = row_text(result, row, SHOWN_ID);
     job->state = (enum job_state)postgres_row_number(result, row, SHOWN_STATE);
     job->priority = (uint16_t)postgres_row_number(result, row, SHOWN_PRIORITY);
     job->attempt = (uint32_t)postgres_row_number(result, row, SHOWN_ATTEMPT);
@@ -216,13 +275,13 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->policy.backoff.first_ms = postgres_row_number(result, row, SHOWN_BACKOFF_FIRST);
     job->policy.backoff.max_ms = postgres_row_number(result, row, SHOWN_BACKOFF_MAX);
     job->policy.max_attempts = (uint32_t)postgres_row_number(result, row, SHOWN_ATTEMPTS_MAX);
-    job->content_type = postgres_row_text(result, row, SHOWN_TYPE);
-    job->meta = postgres_row_text(result, row, SHOWN_META);
-    job->error = postgres_row_text(result, row, SHOWN_ERROR);
-    job->history = postgres_row_text(result, row, SHOWN_HISTORY);
-    job->consumer = postgres_row_text(result, row, SHOWN_CONSUMER);
-    job->cancel_requested = postgres_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
-    job->body = postgres_row_text(result, row, SHOWN_BODY);
+    job->content_type = row_text(result, row, SHOWN_TYPE);
+    job->meta = row_text(result, row, SHOWN_META);
+    job->error = row_text(result, row, SHOWN_ERROR);
+    job->history = row_text(result, row, SHOWN_HISTORY);
+    job->consumer = row_text(result, row, SHOWN_CONSUMER);
+    job->cancel_requested = row_flag(result, row, SHOWN_CANCEL_REQUESTED);
+    job->body = row_text(result, row, SHOWN_BODY);
 }
 
 struct taken_row {
@@ -253,7 +312,7 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
     bool is_in_order = true;
     *count = 0;
     for (int i = 0; rows && i < all; i++) {
-        if (postgres_row_is_null(result, i, SHOWN_ID))
+        if (row_is_null(result, i, SHOWN_ID))
             continue;
         struct taken_row *row = &rows[*count];
         bool is_same = *count && topic == postgres_row_number(result, i, SHOWN_TOPIC) &&
@@ -337,11 +396,11 @@ static bool read_observations(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        if (!postgres_row_is_null(result, i, SHOWN_ID))
+        if (!row_is_null(result, i, SHOWN_ID))
             continue;
         struct sql_observation observation = {
-            .topic = postgres_row_text(result, i, SHOWN_NAME),
-            .next_ms = postgres_row_is_null(result, i, SHOWN_DUE)
+            .topic = row_text(result, i, SHOWN_NAME),
+            .next_ms = row_is_null(result, i, SHOWN_DUE)
                            ? INT64_MAX
                            : postgres_row_number(result, i, SHOWN_DUE),
             .is_paused = postgres_row_number(result, i, SHOWN_STATE) == 0,
@@ -358,7 +417,7 @@ static bool read_observations(struct sql_call *call, const PGresult *result)
 static bool read_taken_one(struct sql_call *call, struct postgres_link *link,
                            const PGresult *result)
 {
-    bool is_leased = libpq.PQntuples(result) > 0 && postgres_row_is_null(result, 0, SHOWN_NAME);
+    bool is_leased = libpq.PQntuples(result) > 0 && row_is_null(result, 0, SHOWN_NAME);
     if (is_leased || !libpq.PQntuples(result)) {
         call->status = is_leased ? QUEUE_LEASED : QUEUE_NOT_FOUND;
         return true;
@@ -387,11 +446,11 @@ static bool read_history(struct sql_call *call, const PGresult *result)
             .id = call->command->get.id,
             .state = JOB_FINISHED,
             .due_ms = postgres_row_number(result, (int)i, AT),
-            .content_type = postgres_row_text(result, (int)i, EVENT),
+            .content_type = row_text(result, (int)i, EVENT),
             .attempt = (uint32_t)postgres_row_number(result, (int)i, ATTEMPT),
             .taken_ms = postgres_row_number(result, (int)i, STARTED),
-            .consumer = postgres_row_text(result, (int)i, CONSUMER),
-            .error = postgres_row_text(result, (int)i, ERROR),
+            .consumer = row_text(result, (int)i, CONSUMER),
+            .error = row_text(result, (int)i, ERROR),
         };
     call->job_count = count;
     call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
@@ -401,7 +460,7 @@ static bool read_history(struct sql_call *call, const PGresult *result)
 static bool read_list(struct sql_call *call, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result), limit = call->command->list.limit;
-    if (count && postgres_row_is_null(result, 0, SHOWN_NAME)) {
+    if (count && row_is_null(result, 0, SHOWN_NAME)) {
         call->status = QUEUE_NOT_FOUND;
         return true;
     }
@@ -417,14 +476,14 @@ static bool read_list(struct sql_call *call, const PGresult *result)
 
 static struct sql_topic_figures figures_of(const PGresult *result, int row)
 {
-    struct sql_topic_figures figures = {
-        .has_priority = !postgres_row_is_null(result, row, SQL_FIGURE_PRIORITY),
-        .name = postgres_row_text(result, row, SQL_FIGURE_NAME),
-        .extension = postgres_row_text(result, row, SQL_FIGURE_EXTENSION)};
+    struct sql_topic_figures figures = {.has_priority =
+                                            !row_is_null(result, row, SQL_FIGURE_PRIORITY),
+                                        .name = row_text(result, row, SQL_FIGURE_NAME),
+                                        .extension = row_text(result, row, SQL_FIGURE_EXTENSION)};
     for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
         if (sql_topic_figure_is_number(i))
             figures.numbers[i] = postgres_row_number(result, row, (int)i);
-    postgres_row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
+    row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
     return figures;
 }
 
@@ -451,7 +510,7 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
     const struct queue_topic_call *topic = &call->command->topic;
     const char *detail;
     struct sql_notification *notification;
-    call->status = status_of(postgres_row_text(result, 0, 0), &detail);
+    call->status = status_of(row_text(result, 0, 0), &detail);
     if (statement == POSTGRES_DELETE || statement == POSTGRES_PURGE ||
         statement == POSTGRES_REDRIVE) {
         uint64_t jobs = (uint64_t)postgres_row_number(result, 0, 1);
@@ -482,10 +541,9 @@ static bool read_look(struct sql_call *call, const PGresult *result)
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_observation observation = {
-            .topic = postgres_row_text(result, i, 0),
-            .next_ms =
-                postgres_row_is_null(result, i, 2) ? INT64_MAX : postgres_row_number(result, i, 2),
-            .is_paused = postgres_row_flag(result, i, 3),
+            .topic = row_text(result, i, 0),
+            .next_ms = row_is_null(result, i, 2) ? INT64_MAX : postgres_row_number(result, i, 2),
+            .is_paused = row_flag(result, i, 3),
             .resume_ms = postgres_row_number(result, i, 4),
             .seen_ms = postgres_row_number(result, i, 5),
         };
@@ -518,9 +576,9 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
 /* Reads the result of an expiry. The topics with dead jobs are separated by commas. */
 static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
-    struct slice died = postgres_row_text(result, 0, 1);
+    struct slice died = row_text(result, 0, 1);
     call->next_expire_ms =
-        postgres_row_is_null(result, 0, 0) ? INT64_MAX : postgres_row_number(result, 0, 0);
+        row_is_null(result, 0, 0) ? INT64_MAX : postgres_row_number(result, 0, 0);
     while (died.len) {
         const char *comma = memchr(died.at, ',', died.len);
         size_t len = comma ? (size_t)(comma - died.at) : died.len;
@@ -530,7 +588,7 @@ static void read_expire(struct sql_call *call, struct postgres_link *link, const
             notification->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
-    sql_effects_publish_lines(&link->context->effects, postgres_row_text(result, 0, 2));
+    sql_effects_publish_lines(&link->context->effects, row_text(result, 0, 2));
 }
 
 static void read_adopt(struct postgres_link *link, const PGresult *result)
@@ -555,7 +613,7 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
 {
     int64_t counts[SQL_COUNTS] = {0};
     const struct command *command = item->call->command;
-    if (!postgres_row_is_null(rows, row, DID_COUNTS) || !command)
+    if (!row_is_null(rows, row, DID_COUNTS) || !command)
         return;
     if (step->statement == POSTGRES_ACKS ||
         (step->statement == POSTGRES_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
@@ -763,13 +821,13 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         call->others = postgres_row_number(result, 0, 0);
         call->silent = postgres_row_number(result, 0, 1);
         call->next_expire_ms =
-            postgres_row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
+            row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
         call->mark = postgres_row_number(result, 0, 3);
         note_time(link, result, 4, 7);
-        call->is_heard = postgres_row_flag(result, 0, 5);
-        call->part_failed = !postgres_row_is_null(result, 0, 6);
+        call->is_heard = row_flag(result, 0, 5);
+        call->part_failed = !row_is_null(result, 0, 6);
         if (call->part_failed)
-            report_failed_part(postgres_row_text(result, 0, 6));
+            report_failed_part(row_text(result, 0, 6));
         return true;
     case POSTGRES_SET_CLOCK:
         note_time(link, result, 0, 1);

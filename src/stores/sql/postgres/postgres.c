@@ -1,12 +1,11 @@
 /* The dialect's table: a session's transactions in libpq's pipeline. */
+#include "sql/postgres/postgres.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
 #include "sql/postgres/client.h"
 #include "sql/postgres/flusher.h"
-#include "sql/postgres/postgres.h"
-#include "sql/postgres/row.h"
 
 #include <stdio.h>
 #include <stdlib.h>
