@@ -118,4 +118,15 @@ void sql_call_reply(struct sql_call *call);
 /* Replies with an error instead of a result. */
 void sql_call_refuse(struct sql_call *call, enum queue_status status);
 
+/* ---- times of callers ---- */
+
+/*
+ * Times of callers, which are those of the database's wall clock, and times of the queue, which
+ * differ by the adjustment of the database's clock (database_clock.h).
+ */
+/* Converts the times of a command from the wall clock. */
+void sql_wall_read(struct command *command, int64_t adjust_ms);
+/* Converts the times of a reply to the wall clock. */
+void sql_wall_write(struct sql_call *call, int64_t adjust_ms);
+
 #endif

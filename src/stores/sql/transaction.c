@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/trouble.h"
-#include "sql/wall.h"
+#include "sql/call.h"
 
 #include <stdio.h>
 
