@@ -2,8 +2,8 @@
  * The queue on a real PostgreSQL, a real MariaDB, or a real MySQL: that of the directory in TARRY_TEST_MYSQL_SERVER,
  * which tests/e2e/support/mysql.py prints.
  *
- * All time of that store is tarry.now_ms(), so the database gets the suite's clock by
- * another function in its place, which reads a table. If the suite steps the wall clock of the
+ * All time of that store is tarry.now_ms(), in PostgreSQL also tarry._clock(), so the database gets
+ * the suite's clock by other functions in their place, which read a table. If the suite steps the wall clock of the
  * machine it is on, the database's clock continues as before: it is another machine's. One server for the
  * whole program; a new world finds a new schema.
  */
@@ -147,7 +147,9 @@ static struct database databases[] = {
         .world =
             (const char *const[]){
                 "CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS "
-                "$$ SELECT ms FROM tarry_test.clock $$",
+                "$$ SELECT ms FROM tarry_test.clock $$;"
+                "CREATE OR REPLACE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint) "
+                "LANGUAGE sql VOLATILE AS $$ SELECT ms, 0::bigint FROM tarry_test.clock $$",
                 "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
                 "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
                 "DELETE FROM tarry.server; DELETE FROM tarry.ticket"},
