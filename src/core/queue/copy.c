@@ -43,7 +43,8 @@ static void place_push(struct space *space, struct queue_push *copy, const struc
     PLACE_SLICE(space, copy, push, meta);
     PLACE_SLICE(space, copy, push, body);
     PLACE_SLICE(space, copy, push, past.error);
-    PLACE_SLICE(space, copy, push, once);
+    if (push->once.len)
+        PLACE_SLICE(space, copy, push, once);
 }
 
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
