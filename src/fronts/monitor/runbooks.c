@@ -17,6 +17,7 @@ static const struct runbook {
     RUNBOOK("dead", dead),
     RUNBOOK("full", full),
     RUNBOOK("redis-away", redis_away),
+    RUNBOOK("database-away", database_away),
     RUNBOOK("store", store),
     RUNBOOK("background", background),
     RUNBOOK("clock", clock),

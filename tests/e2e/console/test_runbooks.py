@@ -13,6 +13,7 @@ import pytest
 from certificates import Authority
 from conftest import FLAGS
 from pages import blocks
+from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import BINARY, REPO, Server, eventually
 from test_status import House
@@ -235,6 +236,21 @@ def redis_away(place, mind):
         reader.end()
 
 
+def database_away(place, mind):
+    with PostgresServer() as database:
+        server = mind(Server(place / "server", ["--store", database.url, "--migrate"])).start()
+        server.client().push("orders", "a", delay="1h")
+        database.stop()
+        eventually(lambda: server.cli("status").returncode == CRITICAL, 20, 0.1)
+        reader = Reader("database-away", server)
+        reader.type(CRITICAL, r"store_failed")
+        reader.type(0, r"^tarry_sql_up 0\n$")
+        assert "the database cannot be reached" in server.log()
+        database.start()
+        eventually(lambda: says_well(server), 20, 0.1)
+        reader.end()
+
+
 def clock(place, mind):
     house = House(place)
     mind(house.server)
@@ -306,7 +322,7 @@ def down(place, mind):
     reader.end()
 
 
-CONDITIONS = [late, stuck, dead, full, redis_away, clock, certificate, store, down, background]
+CONDITIONS = [late, stuck, dead, full, redis_away, database_away, clock, certificate, store, down, background]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.__name__)
