@@ -4,6 +4,7 @@
 
 #include "job/ulid.h"
 #include "queue/caller.h"
+#include "queue/traits.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -221,12 +222,6 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
 
 /* ---- any call ---- */
 
-static bool has_items(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
-}
-
 /* Checks one item; if a call has no items, the call. Inline, because every call passes here. */
 static inline __attribute__((always_inline)) enum queue_status check_item(
     const struct command *command, size_t i, uint64_t body_bytes_max, const char **detail)
@@ -263,7 +258,7 @@ enum found { FOUND_GOOD = 1, FOUND_UNNAMED, FOUND_FAULT };
 static enum found look_at(const struct command *command, uint64_t body_bytes_max)
 {
     enum found found = FOUND_GOOD;
-    size_t count = has_items(command) ? command->count : 1;
+    size_t count = command_item_count(command);
     const char *detail;
     for (size_t i = 0; i < count; i++) {
         if (check_item(command, i, body_bytes_max, &detail) != QUEUE_OK)
@@ -278,14 +273,7 @@ static enum found look_at(const struct command *command, uint64_t body_bytes_max
 
 static bool changes_topic(const struct command *command)
 {
-    return command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET;
-}
-
-/* Whether rules are asked of the call: an answer is allowed by its lease, and who may look at what is the fronts'. */
-static bool is_ruled(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_CHANGE ||
-           changes_topic(command);
+    return command->kind == COMMAND_TOPIC && command_writes(command);
 }
 
 /* The decisions of the rules so far: `admitted` items, and the reason against the next one. Each item is submitted
@@ -299,7 +287,7 @@ struct admission {
 /* Submits all items of a valid call. False: one was rejected. */
 static bool admit_all(struct admission *admission, const struct command *command)
 {
-    size_t count = has_items(command) ? command->count : 1;
+    size_t count = command_item_count(command);
     const struct queue_caller *caller = admission->caller;
     for (; admission->admitted < count; admission->admitted++)
         if (!caller->rules->admit(caller, command, admission->admitted, &admission->refused))
@@ -437,14 +425,14 @@ static __attribute__((noinline)) void submit_faulty(struct queue *queue,
 {
     struct queue_check checks[QUEUE_BATCH_MAX];
     struct command faulty = *command;
-    size_t count = has_items(command) ? command->count : 1;
+    size_t count = command_item_count(command);
     for (size_t i = 0; i < count; i++) {
         checks[i] = (struct queue_check){0};
         checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
         if (checks[i].status == QUEUE_OK)
             admit_item(admission, command, i, &checks[i]);
     }
-    if (has_items(command))
+    if (command_has_items(command))
         faulty.checks = checks;
     else
         faulty.status = checks[0].status;
@@ -462,7 +450,7 @@ void queue_submit(struct queue *queue, const struct command *command,
     assert(command->count <= QUEUE_BATCH_MAX);
     enum found found = look_at(command, body_bytes_max);
     admission.caller = NULL;
-    if (reply_to.caller && is_ruled(command)) {
+    if (reply_to.caller && command_traits_of(command)->is_ruled) {
         admission.caller = reply_to.caller;
         admission.admitted = 0;
         admission.refused.status = QUEUE_OK;

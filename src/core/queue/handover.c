@@ -5,6 +5,7 @@
 #include "base/table.h"
 #include "queue/copy.h"
 #include "queue/sharded.h"
+#include "queue/traits.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -144,7 +145,7 @@ static void items_go_on(struct seeking *seeking);
 /* Stores a result, with the names from the caller, since those of a reply do not outlive it. */
 static void keep_result(struct seeking *seeking, size_t item, const struct queue_result *result)
 {
-    struct queue_find name = queue_item_name(seeking->command, item);
+    struct queue_find name = command_item_name(seeking->command, item);
     seeking->results[item] = *result;
     seeking->results[item].topic = name.topic;
     seeking->results[item].id = name.id;
@@ -192,7 +193,7 @@ static void items_ask(struct seeking *seeking, enum part part)
                               .count = seeking->asked_count[part],
                               .checks = whole->checks ? seeking->checks : NULL,
                               .pushes = (const struct queue_push *)(void *)seeking->items};
-    size_t bytes = queue_item_bytes(whole->kind);
+    size_t bytes = command_traits[whole->kind].item_bytes;
     for (size_t i = 0; i < command.count; i++) {
         size_t item = seeking->asked[part][i];
         if (whole->checks)
@@ -343,47 +344,25 @@ static void submit_to(struct queue *queue, const struct command *command,
     queue->ops->submit(queue, command, reply_to);
 }
 
-static void submit_topic(struct handover *handover, const struct command *command,
-                         struct queue_reply_to reply_to)
+/* Returns whether a call changes all jobs of a topic, one part after the other. */
+static bool walks_topic(const struct command *command)
 {
-    const struct queue_topic_call *call = &command->topic;
-    bool is_redrive = call->verb == QUEUE_TOPIC_REDRIVE;
-    if (is_redrive && call->id.len)
-        seek_job(handover, command, reply_to);
-    else if (is_redrive || call->verb == QUEUE_TOPIC_DELETE || call->verb == QUEUE_TOPIC_PURGE)
-        follow_topic(handover, command, reply_to);
-    else
-        submit_to(sharded_queue(handover->both), command, reply_to);
+    enum queue_topic_verb verb = command->topic.verb;
+    return command->kind == COMMAND_TOPIC &&
+           (verb == QUEUE_TOPIC_REDRIVE || verb == QUEUE_TOPIC_DELETE || verb == QUEUE_TOPIC_PURGE);
 }
 
 static void submit_to_two(struct handover *handover, const struct command *command,
                           struct queue_reply_to reply_to)
 {
-    switch (command->kind) {
-    case COMMAND_PUSH:
-    case COMMAND_CHANGE:
-    case COMMAND_FIND:
+    if (command_traits[command->kind].has_names)
         seek_items(handover, command, reply_to);
-        break;
-    case COMMAND_GET:
+    else if (command_name_count(command))
         seek_job(handover, command, reply_to);
-        break;
-    case COMMAND_TAKE:
-        if (command->take.id.len)
-            seek_job(handover, command, reply_to);
-        else
-            submit_to(sharded_queue(handover->both), command, reply_to);
-        break;
-    case COMMAND_TOPIC:
-        submit_topic(handover, command, reply_to);
-        break;
-    case COMMAND_ANSWER:
-    case COMMAND_LIST:
-    case COMMAND_TOPICS:
-    case COMMAND_FORECAST:
+    else if (walks_topic(command))
+        follow_topic(handover, command, reply_to);
+    else
         submit_to(sharded_queue(handover->both), command, reply_to);
-        break;
-    }
 }
 
 static void on_submit(struct queue *queue, const struct command *command,

@@ -4,40 +4,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-struct queue_find queue_item_name(const struct command *command, size_t i)
-{
-    switch (command->kind) {
-    case COMMAND_PUSH:
-        return (struct queue_find){command->pushes[i].topic, command->pushes[i].id};
-    case COMMAND_CHANGE:
-        return (struct queue_find){command->changes[i].topic, command->changes[i].id};
-    default:
-        assert(command->kind == COMMAND_FIND);
-        return command->finds[i];
-    }
-}
-
 struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX])
 {
     assert(once.len && once.len <= JOB_ONCE_BYTES_MAX);
     room[0] = ' ';
     memcpy(room + 1, once.at, once.len);
     return slice_make(room, 1 + once.len);
-}
-
-size_t queue_item_bytes(enum command_kind kind)
-{
-    switch (kind) {
-    case COMMAND_PUSH:
-        return sizeof(struct queue_push);
-    case COMMAND_CHANGE:
-        return sizeof(struct queue_change);
-    case COMMAND_FIND:
-        return sizeof(struct queue_find);
-    default:
-        assert(kind == COMMAND_ANSWER);
-        return sizeof(struct queue_answer);
-    }
 }
 
 static int compare_names(const void *a, const void *b)

@@ -317,13 +317,6 @@ struct command {
     };
 };
 
-/* Returns whether the call may change something. */
-static inline bool command_acts(const struct command *command)
-{
-    return command->kind <= COMMAND_TAKE ||
-           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
-}
-
 /* ---- replies ---- */
 
 struct queue_result { /* one per item of push, answer, change, find */
@@ -634,12 +627,9 @@ void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_
                         uint64_t jobs);
 void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part);
 
-/* Return the job that an item of a push, change or find names, and the size of an item; for implementations. */
-struct queue_find queue_item_name(const struct command *command, size_t i);
 /* Writes the name under which a `once` is remembered: with a leading blank, which no id has. */
 enum { QUEUE_ONCE_ID_BYTES_MAX = 1 + JOB_ONCE_BYTES_MAX };
 struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX]);
-size_t queue_item_bytes(enum command_kind kind);
 
 /* Sorts topics in the order of replies to TOPICS; for implementations. */
 void queue_topics_sort(struct queue_topic *topics, size_t count);

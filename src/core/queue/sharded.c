@@ -3,6 +3,7 @@
 #include "queue/copy.h"
 #include "queue/cursor.h"
 #include "queue/sharded_gather.h"
+#include "queue/traits.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
     const struct sharded_options *options = &sharded->options;
     uint32_t part;
     if (command->kind != COMMAND_ANSWER) {
-        struct queue_find name = queue_item_name(command, i);
+        struct queue_find name = command_item_name(command, i);
         return sharded_part_of_job(sharded, name.topic, name.id);
     }
     /* Any part rejects a token that belongs to no part. */
@@ -55,7 +56,7 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
 static void send_parts(struct sharded_gather *gather, const struct command *command, char *items,
                        struct queue_check *checks)
 {
-    size_t bytes = queue_item_bytes(command->kind);
+    size_t bytes = command_traits[command->kind].item_bytes;
     uint32_t part_count = gather->sharded->part_count;
     for (uint32_t at = 0; at < part_count; at++) {
         struct command part = {.kind = command->kind,
@@ -97,7 +98,7 @@ static void spread_items(struct sharded *sharded, const struct command *command,
     struct sharded_gather *gather = sharded_gather_new(sharded, join_items, reply_to);
     if (!gather)
         return;
-    char *items = malloc(command->count * queue_item_bytes(command->kind));
+    char *items = malloc(command->count * command_traits[command->kind].item_bytes);
     struct queue_check *checks = malloc(command->count * sizeof *checks);
     gather->part_of = malloc(command->count);
     if (items && checks && gather->part_of) {

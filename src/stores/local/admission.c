@@ -5,6 +5,7 @@
 #include "local/checkpoint.h"
 #include "local/command.h"
 #include "queue/copy.h"
+#include "queue/traits.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -83,16 +84,11 @@ static size_t push_bytes(const struct command *command)
  * shard. */
 static enum queue_status command_refusal(const struct shard *shard, const struct command *command)
 {
-    const bool looks_only =
-        command->kind == COMMAND_GET || command->kind == COMMAND_FIND ||
-        command->kind == COMMAND_LIST || command->kind == COMMAND_TOPICS ||
-        command->kind == COMMAND_FORECAST ||
-        (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
     if (command->status != QUEUE_OK)
         return command->status;
     if (shard->broken)
         return QUEUE_UNAVAILABLE;
-    return shard->moved && !looks_only ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
+    return shard->moved && command_acts(command) ? QUEUE_DIRECTORY_MOVED : QUEUE_OK;
 }
 
 /*
@@ -124,57 +120,6 @@ struct lookup {
     struct lookup_key keys[];
 };
 
-/* ---- the jobs of a command ---- */
-
-/* Returns the number of jobs that a command names. */
-static size_t command_names(const struct command *command)
-{
-    switch (command->kind) {
-    case COMMAND_PUSH:
-    case COMMAND_CHANGE:
-    case COMMAND_FIND:
-        return command->count;
-    case COMMAND_GET:
-        return 1;
-    case COMMAND_TAKE: /* ready jobs are loaded without a request */
-        return command->take.id.len ? 1 : 0;
-    case COMMAND_TOPIC:
-        return command->topic.verb == QUEUE_TOPIC_REDRIVE && command->topic.id.len ? 1 : 0;
-    case COMMAND_ANSWER: /* leased jobs are always in memory */
-    case COMMAND_LIST:
-    case COMMAND_TOPICS:
-    case COMMAND_FORECAST:
-        return 0;
-    }
-    return 0;
-}
-
-/* Gets the name of a job. Returns false if no job can have this name yet. */
-static bool command_name_at(const struct command *command, size_t i, struct slice *topic,
-                            struct slice *id)
-{
-    if (command->kind == COMMAND_PUSH) {
-        *topic = command->pushes[i].topic;
-        *id = command->pushes[i].id;
-        return !command->pushes[i].id_is_made;
-    }
-    if (command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND) {
-        struct queue_find name = queue_item_name(command, i);
-        *topic = name.topic;
-        *id = name.id;
-    } else if (command->kind == COMMAND_TAKE) {
-        *topic = command->take.topics[0];
-        *id = command->take.id;
-    } else if (command->kind == COMMAND_GET) {
-        *topic = command->get.topic;
-        *id = command->get.id;
-    } else {
-        *topic = command->topic.topic;
-        *id = command->topic.id;
-    }
-    return true;
-}
-
 /* Returns whether an earlier lookup has shown that no cold job has this key. */
 static bool key_is_absent(const struct absent *absent, const struct shard *shard,
                           struct hash128 key)
@@ -194,12 +139,14 @@ static size_t absent_keys(const struct shard *shard, const struct command *comma
 {
     bool knows[KEYS_MAX];
     size_t named = 0, count = 0;
-    for (size_t i = 0; i < command_names(command); i++) {
-        struct slice topic, id;
-        if (command_name_at(command, i, &topic, &id))
-            out[named++] = engine_key(shard->engine, topic, id);
-        if (command->kind == COMMAND_PUSH && command->pushes[i].once.len)
-            out[named++] = engine_once_key(shard->engine, topic, command->pushes[i].once);
+    const size_t name_count = command_name_count(command);
+    for (size_t i = 0; i < name_count; i++) {
+        struct queue_find name = command_name(command, i);
+        const struct queue_push *push = command->kind == COMMAND_PUSH ? &command->pushes[i] : NULL;
+        if (!push || !push->id_is_made) /* else no job can have this name yet */
+            out[named++] = engine_key(shard->engine, name.topic, name.id);
+        if (push && push->once.len)
+            out[named++] = engine_once_key(shard->engine, name.topic, push->once);
     }
     engine_know(shard->engine, out, named, knows);
     for (size_t i = 0; i < named; i++)
@@ -354,7 +301,7 @@ static bool lookup_wants(struct shard *shard, const struct command *command,
     struct hash128 keys[KEYS_MAX];
     if (depot_view(shard->depot)->run_count == 0)
         return false;
-    assert(command_names(command) <= QUEUE_BATCH_MAX);
+    assert(command_name_count(command) <= QUEUE_BATCH_MAX);
     bool knew = false;
     if (absent && absent->is_all && absent->generation == depot_view(shard->depot)->generation)
         return false;

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "queue/copy.h"
 #include "queue/door.h"
+#include "queue/traits.h"
 #include "queue/watch.h"
 
 #include <assert.h>
@@ -99,7 +100,7 @@ static void run_items(struct memory_handle *handle, const struct command *comman
             memory_answer(handle->memory, &command->answers[i], now, result);
         if (command->kind == COMMAND_ANSWER)
             continue;
-        struct queue_find name = queue_item_name(command, i);
+        struct queue_find name = command_item_name(command, i);
         result->topic = name.topic;
         result->id = name.id;
     }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "queue/traits.h"
 #include "redis/command.h"
 #include "redis/shard_batch.h"
 #include "redis/shard_calls.h"

@@ -1,5 +1,6 @@
 /* Push, answer, change: calls with a result for each item. The items of a turn travel in batches:
  * pushes and changes by topic, answers of all topics together. */
+#include "queue/traits.h"
 #include "redis/id.h"
 #include "redis/lease.h"
 #include "redis/shard_batch.h"
@@ -293,22 +294,19 @@ static size_t text_bytes_of(const struct command *command)
     size_t bytes = 0;
     if (command->kind == COMMAND_ANSWER)
         return command->count * JOB_ID_BYTES_MAX;
-    for (size_t i = 0; i < command->count; i++)
-        bytes += command->kind == COMMAND_PUSH
-                     ? command->pushes[i].topic.len + command->pushes[i].id.len
-                     : command->changes[i].topic.len + command->changes[i].id.len;
+    for (size_t i = 0; i < command->count; i++) {
+        struct queue_find name = command_item_name(command, i);
+        bytes += name.topic.len + name.id.len;
+    }
     return bytes;
 }
 
 static void name_result(const struct command *command, size_t i, struct request *request,
                         size_t *used)
 {
-    bool is_push = command->kind == COMMAND_PUSH;
-    struct queue_result *result = &request->results[i];
-    result->topic =
-        request_text(request, used, is_push ? command->pushes[i].topic : command->changes[i].topic);
-    result->id =
-        request_text(request, used, is_push ? command->pushes[i].id : command->changes[i].id);
+    struct queue_find name = command_item_name(command, i);
+    request->results[i].topic = request_text(request, used, name.topic);
+    request->results[i].id = request_text(request, used, name.id);
 }
 
 static enum queue_status item_add(struct redis_shard *shard, const struct command *command,

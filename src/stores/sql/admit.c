@@ -78,8 +78,7 @@ void sql_admit_jobs(struct sql_call *call)
         else
             call->jobs[kept++] = call->jobs[i];
     }
-    bool is_of_one =
-        command->kind == COMMAND_GET || (command->kind == COMMAND_TAKE && command->take.id.len > 0);
+    bool is_of_one = !command_has_items(command) && command_name_count(command);
     if (is_of_one && !kept)
         call->status = QUEUE_NOT_FOUND;
     call->job_count = kept;

@@ -75,16 +75,13 @@ bool sql_call_is_durable(const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND)
         return false;
-    const struct command *command = call->command;
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE ||
-           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+    return command_writes(call->command);
 }
 
 bool sql_call_is_change(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND)
-        return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
+        return command_acts(call->command);
     return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_HEAR;
 }
 
@@ -102,17 +99,11 @@ bool sql_call_is_single(const struct sql_call *call)
     return !sql_call_is_change(call);
 }
 
-static bool has_items(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
-}
-
 size_t sql_call_weight(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_END)
         return call->ends.count;
-    return call->command && has_items(call->command) ? call->command->count : 1;
+    return call->command ? command_item_count(call->command) : 1;
 }
 
 size_t sql_call_bytes(const struct sql_call *call)
@@ -179,7 +170,7 @@ void sql_call_refuse(struct sql_call *call, enum queue_status status)
 {
     const struct command *command = call->command;
     sql_call_again(call);
-    if (command && has_items(command) && status != QUEUE_OK &&
+    if (command && command_has_items(command) && status != QUEUE_OK &&
         (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
         for (size_t i = 0; i < command->count; i++)
             if (command_item_is_good(command, i, &call->items[i]))

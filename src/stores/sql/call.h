@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "queue/queue.h"
+#include "queue/traits.h"
 #include "sql/effect.h"
 
 enum sql_call_kind {
@@ -84,6 +85,12 @@ struct sql_call {
 struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
                               struct queue_reply_to reply_to);
 void sql_call_free(struct sql_call *call);
+
+/* Returns true if the call has items that change jobs. */
+static inline bool sql_call_writes_items(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && command_writes_items(call->command);
+}
 
 /* Returns the first call of a list, or NULL if the list is empty. */
 static inline struct sql_call *sql_call_first(const struct list *calls)

@@ -45,13 +45,6 @@ static inline bool mysql_has_runs(const struct mysql_link *link)
     return link->is_mariadb && !link->transaction.is_exact;
 }
 
-static inline bool mysql_has_items(const struct sql_call *call)
-{
-    return call->kind == SQL_CALL_COMMAND &&
-           (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
-            call->command->kind == COMMAND_ANSWER);
-}
-
 /* Returns true for purge and redrive, which run in steps. */
 static inline bool mysql_is_step(const struct sql_call *call)
 {

@@ -374,19 +374,16 @@ static bool need_item_rows(struct mysql_link *link)
     if (!need_named_row(link, call))
         return false;
     EACH_CALL(link, call)
-    for (size_t i = 0; mysql_has_items(call) && i < call->command->count; i++) {
+    for (size_t i = 0; sql_call_writes_items(call) && i < call->command->count; i++) {
         const struct command *command = call->command;
         struct queue_result unused;
         if (command->kind == COMMAND_ANSWER || !command_item_is_good(command, i, &unused))
             continue;
-        struct slice name =
-            command->kind == COMMAND_PUSH ? command->pushes[i].topic : command->changes[i].topic;
-        struct slice id =
-            command->kind == COMMAND_PUSH ? command->pushes[i].id : command->changes[i].id;
-        struct mysql_topic *topic = mysql_names_find(&link->topics.names, name);
+        struct queue_find name = command_item_name(command, i);
+        struct mysql_topic *topic = mysql_names_find(&link->topics.names, name.topic);
         bool has_once = command->kind == COMMAND_PUSH && command->pushes[i].once.len;
         if (topic && topic->number &&
-            (!mysql_row_need(link, topic, id) ||
+            (!mysql_row_need(link, topic, name.id) ||
              (has_once && !mysql_row_of_once(link, topic, command->pushes[i].once))))
             return false;
     }
@@ -428,7 +425,7 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
         for (size_t i = 0; i < call->ends.count; i++)
             if (!name_lease(leases, &call->ends.at[i], false))
                 return false;
-        if (!mysql_has_items(call) || call->command->kind != COMMAND_ANSWER)
+        if (!sql_call_writes_items(call) || call->command->kind != COMMAND_ANSWER)
             continue;
         for (size_t i = 0; i < call->command->count; i++) {
             const struct queue_answer *answer = &call->command->answers[i];

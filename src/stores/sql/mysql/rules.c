@@ -214,7 +214,7 @@ void mysql_mark_new_topics(struct mysql_link *link)
 {
     EACH_CALL(link, call)
     for (size_t i = 0;
-         mysql_has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
+         sql_call_writes_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
          i++) {
         const struct queue_push *push = &call->command->pushes[i];
         struct queue_result unused;
@@ -523,13 +523,14 @@ static void decide_items(struct mysql_link *link, struct sql_call *call)
         if (!command_item_is_good(command, i, out))
             continue;
         *out = (struct queue_result){0};
+        if (command->kind != COMMAND_ANSWER) {
+            struct queue_find name = command_item_name(command, i);
+            out->topic = name.topic;
+            out->id = name.id;
+        }
         if (command->kind == COMMAND_PUSH) {
-            out->topic = command->pushes[i].topic;
-            out->id = command->pushes[i].id;
             out->status = push_one(link, &command->pushes[i], out);
         } else if (command->kind == COMMAND_CHANGE) {
-            out->topic = command->changes[i].topic;
-            out->id = command->changes[i].id;
             out->status = change_one(link, &command->changes[i], out);
         } else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease)) {
             out->status = answer_one(link, &command->answers[i], &lease, out);
@@ -684,9 +685,7 @@ static void decide_call(struct mysql_link *link, struct sql_call *call)
         call->status = pick_one(link, &call->command->take);
     if (call->kind == SQL_CALL_END)
         decide_ends(link, call);
-    else if (call->kind == SQL_CALL_COMMAND &&
-             (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
-              call->command->kind == COMMAND_ANSWER))
+    else if (sql_call_writes_items(call))
         decide_items(link, call);
 }
 

@@ -725,17 +725,10 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     return false;
 }
 
-static bool has_items(const struct sql_call *call)
-{
-    return call->command &&
-           (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_ANSWER ||
-            call->command->kind == COMMAND_CHANGE);
-}
-
 /* Returns true if the call's items are sent in batches. */
 static bool is_gathered(const struct sql_call *call)
 {
-    return call->kind == SQL_CALL_END || (has_items(call));
+    return call->kind == SQL_CALL_END || sql_call_writes_items(call);
 }
 
 /* Returns true if the call only reads or takes. It is then sent after the batches of the calls
