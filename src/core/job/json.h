@@ -1,19 +1,77 @@
-/* json: the JSON form of a job's parts, shared by HTTP and targets. Pure. */
+/*
+ * json: a job as JSON. One table has a row for each member: the forms that have it, how it is
+ * written, how it is read, and how it gets from a list into an export. So a new member of a job is
+ * one row. Pure.
+ */
 #ifndef TARRY_JOB_JSON_H
 #define TARRY_JOB_JSON_H
 
+#include "base/json_read.h"
 #include "job/job.h"
+#include "job/record.h"
+
+enum job_form {
+    JOB_FORM_TAKEN = 1,   /* the answer to a take: with lease */
+    JOB_FORM_KEPT = 2,    /* get and list: with state, history and the job's own settings */
+    JOB_FORM_SENT = 4,    /* the message to a target */
+    JOB_FORM_EXPORTED = 8 /* a line of an export, which is also an item of a batch */
+};
+
+enum job_form_body {
+    JOB_BODY_NONE = 1,
+    JOB_BODY_SHOWN, /* JSON if type and body are JSON, text if it is UTF-8, else base64 */
+    JOB_BODY_EXACT  /* base64 */
+};
+
+/* Appends a job as an object. `lease` is empty unless the form is JOB_FORM_TAKEN. */
+void job_json_write(struct buffer *out, const struct job *job, struct slice lease,
+                    enum job_form form, enum job_form_body body);
+
+/* Appends `,"lease_for":…` and the other members of a policy that are set. */
+void job_json_write_policy(struct buffer *out, const struct policy *policy);
+
+/* Appends a job of JOB_FORM_KEPT, a checked object, as JOB_FORM_EXPORTED, without its body and
+ * without the final brace. Members that it does not have are left out. Returns false if the topic,
+ * the id or the due is missing. */
+bool job_json_export(struct buffer *out, struct json_value kept);
+
+/* Returns the number of ended attempts of such a job. */
+int64_t job_json_attempts(struct json_value kept);
+
+/* What a line of an export describes. */
+struct job_json {
+    struct job job;                   /* due_ms: of `at`; priority: JOB_PRIORITY if not given */
+    enum record_conflict on_conflict; /* 0: not given */
+    int64_t delay_ms;
+    bool has_at, has_delay, has_priority;
+};
+
+/* Reads a line of an export, a checked object. Unescapes and decodes into `text`, and collects the
+ * metas in `meta`, which is emptied first. `text` must have room for twice the length of the line,
+ * because the slices of *out point into the line and into `text`. Returns false at an unknown
+ * member and at an invalid value. */
+bool job_json_read(struct json_value line, struct buffer *text, struct buffer *meta,
+                   struct job_json *out);
+
+/* Reads a member of a policy. Returns false if it is not one; sets *is_good if its value is
+ * valid. */
+bool job_json_read_policy(struct slice key, struct json_value value, struct buffer *text,
+                          struct policy *out, bool *is_good);
+
+/* Read a value of a line. A duration is a text or a number of milliseconds. */
+bool job_json_read_text(struct json_value value, struct buffer *text, struct slice *out);
+bool job_json_read_number(struct json_value value, int64_t most, int64_t *out);
+bool job_json_read_duration(struct json_value value, struct buffer *text, int64_t *out);
+bool job_json_read_conflict(struct json_value value, enum record_conflict *out);
+
+/* Reads the body of a line or an item. A string is its text, unless the type is JSON; any other
+ * value is kept as JSON. Sets the type if it is empty. */
+bool job_json_read_body(struct json_value value, struct buffer *text, struct slice *type,
+                        struct slice *out);
 
 /* Returns whether the type is application/json or something+json, with or without parameters. */
 bool job_type_is_json(struct slice type);
 /* Returns the type without its parameters and the blanks before them. */
 struct slice job_type_plain(struct slice type);
-
-/* Appends `,"body":…` or `,"body_base64":…`: JSON stays a JSON value if the type is JSON; other
- * text becomes a string; other bytes are in base64. */
-void job_json_body(struct buffer *out, const struct job *job);
-/* Appends `,"content_type":…`. A type that is not printable ASCII was stored by an earlier version;
- * pushes now refuse it. */
-void job_json_content_type(struct buffer *out, struct slice type);
 
 #endif

@@ -2,6 +2,30 @@
 
 #include "job/wire.h"
 
+#include <assert.h>
+
+/* ---- names ---- */
+
+static const char *const conflicts[] = {
+    [CONFLICT_REPLACE] = "replace", [CONFLICT_KEEP] = "keep", [CONFLICT_REJECT] = "reject"};
+static const size_t conflicts_end = sizeof conflicts / sizeof conflicts[0];
+
+const char *record_conflict_name(enum record_conflict conflict)
+{
+    assert(conflict > 0 && (size_t)conflict < conflicts_end);
+    return conflicts[conflict];
+}
+
+bool record_conflict_parse(struct slice name, enum record_conflict *out)
+{
+    for (size_t i = CONFLICT_REPLACE; i < conflicts_end; i++)
+        if (slice_is(name, conflicts[i])) {
+            *out = (enum record_conflict)i;
+            return true;
+        }
+    return false;
+}
+
 /*
  * A field with its usual value takes no space: the varint `fields` lists the present fields. A
  * content has one stored form: a field that is present with its usual value is refused, so decoding

@@ -38,7 +38,11 @@ enum record_reason {
  * from an old file. */
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
+/* What a push does if its id exists. */
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
+#define RECORD_CONFLICT_SAYS "replace, keep or reject"
+const char *record_conflict_name(enum record_conflict conflict); /* "replace", … */
+bool record_conflict_parse(struct slice name, enum record_conflict *out);
 
 /* The settings of a topic. Zeroed: nothing set. */
 struct topic_settings {

@@ -18,7 +18,4 @@ void api_job_write(struct buffer *out, const struct queue_job *job, enum api_vie
 /* Writes `"topic":…,"id":…,"result":…` and the other members of the result, without braces. */
 void api_result_members_write(struct buffer *out, const struct queue_result *result);
 
-/* Writes `,"lease_for":…` and the other members that are set. */
-void api_policy_write(struct buffer *out, const struct policy *policy);
-
 #endif

@@ -246,8 +246,6 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
     }
 }
 
-/* Reads the body. A string is its text, unless the type declares it as JSON; any other value is
- * stored as JSON text. */
 static bool read_item_body(struct item *item)
 {
     struct queue_push *push = item->push;
@@ -256,16 +254,8 @@ static bool read_item_body(struct item *item)
     if (item->seen & MEMBER_BODY_BASE64)
         return http_fault_set(item->fault, PROBLEM_OPTION_CLASH, 0,
                               "'body' and 'body_base64' are both given, choose one");
-    if (item->body.kind == JSON_STRING && !job_type_is_json(push->content_type)) {
-        if (!push->content_type.len)
-            push->content_type = slice_of("text/plain; charset=utf-8");
-        return json_string_bytes(item->body.raw, item->arena, &push->body) ||
-               refuse_item_memory(item);
-    }
-    if (!push->content_type.len)
-        push->content_type = slice_of("application/json");
-    push->body = item->body.raw;
-    return true;
+    return job_json_read_body(item->body, item->arena, &push->content_type, &push->body) ||
+           refuse_item_memory(item);
 }
 
 /* Checks the nesting of a body: a taken job would show a deeper one as text. `above` is the number

@@ -1,12 +1,11 @@
 #include "api/topics.h"
 
-#include "api/job_json.h"
 #include "api/json_shape.h"
 #include "api/routes.h"
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
-#include "job/record.h"
+#include "job/json.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -153,7 +152,6 @@ bool api_settings_read(struct slice json, struct http_fields *fields, struct buf
 
 void api_settings_write(struct buffer *out, const struct topic_settings *settings)
 {
-    static const char *const conflicts[] = {NULL, "replace", "keep", "reject"};
     struct slice extension = settings->extension;
     buffer_append_text(out, "{\"dead_letter_expired\":");
     buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
@@ -173,10 +171,10 @@ void api_settings_write(struct buffer *out, const struct topic_settings *setting
     }
     if (settings->on_conflict) {
         buffer_append_text(out, ",\"on_conflict\":\"");
-        buffer_append_text(out, conflicts[settings->on_conflict]);
+        buffer_append_text(out, record_conflict_name(settings->on_conflict));
         buffer_append_byte(out, '"');
     }
-    api_policy_write(out, &settings->policy);
+    job_json_write_policy(out, &settings->policy);
     if (settings->max_jobs) {
         buffer_append_text(out, ",\"max_jobs\":");
         buffer_append_u64(out, settings->max_jobs);

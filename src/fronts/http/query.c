@@ -56,7 +56,7 @@ static const struct option {
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
                         "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
-                            "replace, keep or reject"},
+                            RECORD_CONFLICT_SAYS},
     [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,
                       "a lease from a take; at most 1000"},
     [OPTION_MAX] = {NAME("max"), KIND_NUMBER, INTO(max), 1, QUEUE_TAKE_MAX,
@@ -224,19 +224,6 @@ static bool refuse_value(const struct option *option, struct slice value, struct
 
 /* ---- values ---- */
 
-static bool parse_conflict(struct slice value, enum record_conflict *out)
-{
-    if (slice_is(value, "replace"))
-        *out = CONFLICT_REPLACE;
-    else if (slice_is(value, "keep"))
-        *out = CONFLICT_KEEP;
-    else if (slice_is(value, "reject"))
-        *out = CONFLICT_REJECT;
-    else
-        return false;
-    return true;
-}
-
 static bool parse_bodies(struct slice value, enum http_bodies *out)
 {
     if (slice_is(value, "true"))
@@ -333,7 +320,7 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_FREQUENCY:
         return frequency_parse(value, into);
     case KIND_CONFLICT:
-        return parse_conflict(value, into);
+        return record_conflict_parse(value, into);
     case KIND_BODIES:
         return parse_bodies(value, into);
     case KIND_EVENTS:

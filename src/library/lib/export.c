@@ -2,7 +2,7 @@
  * export`. */
 #include "base/duration.h"
 #include "base/json_write.h"
-#include "base/timestamp.h"
+#include "job/json.h"
 #include "lib/transfer.h"
 
 #include <stdlib.h>
@@ -38,34 +38,17 @@ static void write_duration(struct buffer *out, const char *key, int64_t ms)
     buffer_append_byte(out, '"');
 }
 
-static void write_policy(struct buffer *out, const struct policy *policy)
-{
-    write_duration(out, "lease_for", policy->lease_ms);
-    write_duration(out, "ttl", policy->ttl_ms);
-    if (policy->max_attempts == POLICY_ATTEMPTS_NONE)
-        json_write_member_text(out, "max_attempts", slice_of("none"));
-    else if (policy->max_attempts)
-        json_write_member_number(out, "max_attempts", policy->max_attempts);
-    if (!policy->backoff.kind)
-        return;
-    json_write_member(out, "backoff");
-    buffer_append_byte(out, '"');
-    policy_emit_backoff(out, &policy->backoff);
-    buffer_append_byte(out, '"');
-}
-
 static void write_settings(struct buffer *out, const struct topic_settings *settings)
 {
-    static const char *const conflicts[] = {
-        [CONFLICT_REPLACE] = "replace", [CONFLICT_KEEP] = "keep", [CONFLICT_REJECT] = "reject"};
     buffer_append_text(out, "{\"dead_letter_expired\":");
     buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
     write_duration(out, "dedup_window", settings->dedup_window_ms);
     if (settings->has_priority)
         json_write_member_number(out, "priority", (uint64_t)settings->priority);
     if (settings->on_conflict)
-        json_write_member_text(out, "on_conflict", slice_of(conflicts[settings->on_conflict]));
-    write_policy(out, &settings->policy);
+        json_write_member_text(out, "on_conflict",
+                               slice_of(record_conflict_name(settings->on_conflict)));
+    job_json_write_policy(out, &settings->policy);
     if (settings->max_jobs)
         json_write_member_number(out, "max_jobs", settings->max_jobs);
     if (settings->push_rate.count) {
@@ -97,59 +80,6 @@ static void write_topic(const struct queue_topic *topic, size_t stride, void *in
         buffer_append_text(out, ",\"paused_until\":");
         buffer_append_i64(out, topic->paused_until_ms);
     }
-    buffer_append_text(out, "}\n");
-}
-
-/* Appends the job's metadata without tarry's own entries; the callback URL becomes a separate
- * member. */
-static void write_meta(struct buffer *out, struct slice meta)
-{
-    struct slice name, value, callback = {0};
-    size_t at = 0;
-    char before = '{';
-    buffer_append_text(out, ",\"meta\":");
-    while (job_meta_next(meta, &at, &name, &value)) {
-        if (slice_is(name, JOB_META_CALLBACK))
-            callback = value;
-        if (name.len >= strlen(JOB_META_OWN) &&
-            !memcmp(name.at, JOB_META_OWN, strlen(JOB_META_OWN)))
-            continue;
-        buffer_append_byte(out, before);
-        json_write_string(out, name);
-        buffer_append_byte(out, ':');
-        json_write_string(out, value);
-        before = ',';
-    }
-    buffer_append_text(out, before == '{' ? "{}" : "}");
-    if (callback.len)
-        json_write_member_text(out, "callback", callback);
-}
-
-/* Appends a job's line. A leased job is due when its lease ends, and the attempt in progress
- * does not count. */
-static void write_job(struct buffer *out, const struct job *job)
-{
-    bool is_leased = job->state == JOB_LEASED;
-    int64_t due_ms = is_leased ? job->lease_until_ms : job->due_ms;
-    uint32_t attempt = job->attempt - (is_leased && job->attempt ? 1 : 0);
-    buffer_append_text(out, "{\"topic\":");
-    json_write_string(out, job->topic);
-    json_write_member_text(out, "id", job->id);
-    json_write_member(out, "at");
-    buffer_append_i64(out, due_ms < TIMESTAMP_BARE_MS_MIN ? TIMESTAMP_BARE_MS_MIN : due_ms);
-    if (attempt)
-        json_write_member_number(out, "attempt", attempt);
-    if (job->state == JOB_DEAD)
-        json_write_member_text(out, "state", slice_of("dead"));
-    if (job->error.len)
-        json_write_member_text(out, "error", job->error);
-    json_write_member_number(out, "priority", job->priority);
-    write_policy(out, &job->policy);
-    if (job->content_type.len)
-        json_write_member_text(out, "content_type", job->content_type);
-    write_meta(out, job->meta);
-    json_write_member(out, "body_base64");
-    json_write_base64(out, job->body);
     buffer_append_text(out, "}\n");
 }
 
@@ -208,7 +138,9 @@ static int export_jobs(struct export *export, const char *topic)
             return code == TARRY_NOT_FOUND ? TARRY_OK : code; /* deleted meanwhile */
         for (size_t i = 0; i < n; i++) {
             const struct memory_job *job = (const struct memory_job *)(void *)jobs[i];
-            write_job(&export->lines, &job->shown.job);
+            job_json_write(&export->lines, &job->shown.job, (struct slice){0}, JOB_FORM_EXPORTED,
+                           JOB_BODY_EXACT);
+            buffer_append_byte(&export->lines, '\n');
             tarry_job_free(jobs[i]);
         }
         code = lines_write(export);

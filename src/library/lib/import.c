@@ -1,8 +1,7 @@
 /* Import: reads the lines of an export. Pushes jobs in batches with their state, and creates
  * topics with their settings. */
-#include "base/duration.h"
 #include "base/json_read.h"
-#include "base/text.h"
+#include "job/json.h"
 #include "lib/directory.h"
 #include "lib/transfer.h"
 #include "queue/door.h"
@@ -10,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <strings.h>
 
 enum { CHUNK_BYTES = 256 * 1024 };
 
@@ -110,64 +108,6 @@ static int import_flush(struct import *import)
     return code;
 }
 
-/* ---- members of a line ---- */
-
-static bool read_text(struct import *import, struct json_value value, struct slice *out)
-{
-    return value.kind == JSON_STRING && json_string_bytes(value.raw, &import->text, out);
-}
-
-static bool read_number(struct json_value value, int64_t most, int64_t *out)
-{
-    return value.kind == JSON_NUMBER && json_number_i64(value.raw, out) && *out >= 0 &&
-           *out <= most;
-}
-
-/* Reads a duration: a text, or a number of milliseconds. */
-static bool read_duration(struct import *import, struct json_value value, int64_t *out)
-{
-    struct slice text;
-    if (value.kind == JSON_NUMBER)
-        return read_number(value, POLICY_DELAY_MS_MAX, out);
-    return read_text(import, value, &text) && duration_parse(text, POLICY_DELAY_MS_MAX, out);
-}
-
-/* Reads a member of a policy. Returns false if it is not one; sets *is_good if its value is
- * valid. */
-static bool read_policy(struct import *import, struct slice key, struct json_value value,
-                        struct policy *policy, bool *is_good)
-{
-    struct slice text;
-    int64_t number;
-    if (json_string_is(key, "lease_for")) {
-        *is_good = read_duration(import, value, &policy->lease_ms);
-    } else if (json_string_is(key, "ttl")) {
-        *is_good = read_duration(import, value, &policy->ttl_ms);
-    } else if (json_string_is(key, "max_attempts") && value.kind == JSON_STRING) {
-        *is_good = json_string_is(value.raw, "none");
-        policy->max_attempts = POLICY_ATTEMPTS_NONE;
-    } else if (json_string_is(key, "max_attempts")) {
-        *is_good = read_number(value, POLICY_ATTEMPTS_MAX, &number);
-        policy->max_attempts = *is_good ? (uint32_t)number : 0;
-    } else if (json_string_is(key, "backoff")) {
-        *is_good = read_text(import, value, &text) && policy_parse_backoff(text, &policy->backoff);
-    } else {
-        return false;
-    }
-    return true;
-}
-
-static bool read_conflict(struct json_value value, enum record_conflict *out)
-{
-    if (value.kind != JSON_STRING)
-        return false;
-    *out = json_string_is(value.raw, "replace")  ? CONFLICT_REPLACE
-           : json_string_is(value.raw, "keep")   ? CONFLICT_KEEP
-           : json_string_is(value.raw, "reject") ? CONFLICT_REJECT
-                                                 : 0;
-    return *out != 0;
-}
-
 /* ---- a topic ---- */
 
 static bool read_setting(struct import *import, struct slice key, struct json_value value,
@@ -176,25 +116,26 @@ static bool read_setting(struct import *import, struct slice key, struct json_va
     struct slice text;
     int64_t number = 0;
     bool is_good = true;
-    if (read_policy(import, key, value, &out->policy, &is_good))
+    if (job_json_read_policy(key, value, &import->text, &out->policy, &is_good))
         return is_good;
     if (json_string_is(key, "dead_letter_expired")) {
         out->dead_letter_expired = value.kind == JSON_TRUE;
         return value.kind == JSON_TRUE || value.kind == JSON_FALSE;
     }
     if (json_string_is(key, "dedup_window"))
-        return read_duration(import, value, &out->dedup_window_ms);
+        return job_json_read_duration(value, &import->text, &out->dedup_window_ms);
     if (json_string_is(key, "on_conflict"))
-        return read_conflict(value, &out->on_conflict);
+        return job_json_read_conflict(value, &out->on_conflict);
     if (json_string_is(key, "push_rate"))
-        return read_text(import, value, &text) && frequency_parse(text, &out->push_rate);
+        return job_json_read_text(value, &import->text, &text) &&
+               frequency_parse(text, &out->push_rate);
     if (json_string_is(key, "priority")) {
-        out->has_priority = read_number(value, JOB_PRIORITY_MAX, &number);
+        out->has_priority = job_json_read_number(value, JOB_PRIORITY_MAX, &number);
         out->priority = (int32_t)number;
         return out->has_priority;
     }
     if (json_string_is(key, "max_jobs")) {
-        is_good = read_number(value, (int64_t)TOPIC_JOBS_MAX, &number);
+        is_good = job_json_read_number(value, (int64_t)TOPIC_JOBS_MAX, &number);
         out->max_jobs = (uint64_t)number;
         return is_good;
     }
@@ -243,131 +184,32 @@ static int import_topic(struct import *import, struct slice name, struct json_va
 
 /* ---- a job ---- */
 
-static bool read_meta(struct import *import, struct json_value meta)
+static struct queue_push push_of(const struct job_json *line)
 {
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key, name, text;
-    bool is_good = meta.kind == JSON_OBJECT;
-    while (is_good && json_next_member(meta, &cursor, &key, &value)) {
-        is_good = read_text(import, (struct json_value){JSON_STRING, key}, &name) &&
-                  read_text(import, value, &text) &&
-                  !(name.len >= strlen(JOB_META_OWN) &&
-                    !memcmp(name.at, JOB_META_OWN, strlen(JOB_META_OWN))) &&
-                  job_meta_add(&import->meta, name, text) == JOB_META_OK;
-    }
-    return is_good;
-}
-
-static bool type_is_json(struct slice type)
-{
-    static const size_t suffix = sizeof "+json" - 1;
-    const char *end = type.len ? memchr(type.at, ';', type.len) : NULL;
-    if (end)
-        type.len = (size_t)(end - type.at);
-    while (type.len && type.at[type.len - 1] == ' ')
-        type.len--;
-    return (type.len == strlen("application/json") &&
-            !strncasecmp(type.at, "application/json", type.len)) ||
-           (type.len > suffix && !strncasecmp(type.at + type.len - suffix, "+json", suffix));
-}
-
-static bool read_base64(struct import *import, struct json_value value, struct slice *out)
-{
-    struct slice text;
-    if (!read_text(import, value, &text))
-        return false;
-    size_t start = import->text.len;
-    if (!text_base64_decode(text, &import->text))
-        return false;
-    *out = slice_make(import->text.at + start, import->text.len - start);
-    return true;
-}
-
-/* Reads a body. A string is its text, unless the content type is JSON; any other value is kept
- * as JSON. */
-static bool read_body(struct import *import, struct json_value body, struct queue_push *push)
-{
-    if (body.kind == JSON_STRING && !type_is_json(push->content_type)) {
-        if (!push->content_type.len)
-            push->content_type = slice_of("text/plain; charset=utf-8");
-        return read_text(import, body, &push->body);
-    }
-    if (!push->content_type.len)
-        push->content_type = slice_of("application/json");
-    push->body = body.raw;
-    return true;
-}
-
-static bool read_job_member(struct import *import, struct slice key, struct json_value value,
-                            struct queue_push *push, struct json_value *body)
-{
-    struct slice text;
-    int64_t number = 0;
-    bool is_good = true;
-    if (read_policy(import, key, value, &push->policy, &is_good))
-        return is_good;
-    if (json_string_is(key, "topic"))
-        return read_text(import, value, &push->topic);
-    if (json_string_is(key, "id"))
-        return read_text(import, value, &push->id);
-    if (json_string_is(key, "content_type"))
-        return read_text(import, value, &push->content_type);
-    if (json_string_is(key, "error"))
-        return read_text(import, value, &push->past.error);
-    if (json_string_is(key, "body_base64"))
-        return read_base64(import, value, &push->body);
-    if (json_string_is(key, "on_conflict"))
-        return read_conflict(value, &push->on_conflict);
-    if (json_string_is(key, "meta"))
-        return read_meta(import, value);
-    if (json_string_is(key, "callback"))
-        return read_text(import, value, &text) &&
-               job_meta_add(&import->meta, slice_of(JOB_META_CALLBACK), text) == JOB_META_OK;
-    if (json_string_is(key, "state"))
-        return push->past.dead = value.kind == JSON_STRING && json_string_is(value.raw, "dead");
-    if (json_string_is(key, "body")) {
-        *body = value;
-        return true;
-    }
-    if (json_string_is(key, "at")) {
-        push->when.due = QUEUE_DUE_AT;
-        return read_number(value, INT64_MAX, &push->when.ms);
-    }
-    if (json_string_is(key, "delay")) {
-        push->when.due = QUEUE_DUE_DELAY;
-        return read_duration(import, value, &push->when.ms);
-    }
-    if (json_string_is(key, "priority")) {
-        is_good = read_number(value, JOB_PRIORITY_MAX, &number);
-        push->priority = (int32_t)number;
-        return is_good;
-    }
-    if (!json_string_is(key, "attempt") || !read_number(value, UINT32_MAX, &number))
-        return false;
-    push->past.attempt = (uint32_t)number;
-    return true;
+    const struct job *job = &line->job;
+    return (struct queue_push){
+        .topic = job->topic,
+        .id = job->id,
+        .content_type = job->content_type,
+        .meta = job->meta,
+        .body = job->body,
+        .when = {.due = line->has_at      ? QUEUE_DUE_AT
+                        : line->has_delay ? QUEUE_DUE_DELAY
+                                          : QUEUE_DUE_NOW,
+                 .ms = line->has_at ? job->due_ms : line->delay_ms},
+        .priority = line->has_priority ? job->priority : QUEUE_PRIORITY_UNSET,
+        .on_conflict = line->on_conflict,
+        .policy = job->policy,
+        .past = {.attempt = job->attempt, .dead = job->state == JOB_DEAD, .error = job->error}};
 }
 
 static int import_job(struct import *import, struct json_value object)
 {
     struct queue_push *push = &import->pushes[import->count];
-    struct json_cursor cursor = {0};
-    struct json_value value, body = {0};
-    struct slice key;
-    *push = (struct queue_push){.when.due = QUEUE_DUE_NOW, .priority = QUEUE_PRIORITY_UNSET};
-    buffer_clear(&import->meta);
-    while (json_next_member(object, &cursor, &key, &value))
-        if (!read_job_member(import, key, value, push, &body))
-            return TARRY_BAD_OPTION;
-    if (body.kind && !read_body(import, body, push))
-        return TARRY_BAD_OPTION;
-    if (import->meta.len) {
-        push->meta = slice_make(import->text.at + import->text.len, import->meta.len);
-        buffer_append_slice(&import->text, buffer_slice(&import->meta));
-    }
-    if (import->text.failed)
-        return TARRY_NO_MEMORY;
+    struct job_json line;
+    if (!job_json_read(object, &import->text, &import->meta, &line))
+        return import->text.failed ? TARRY_NO_MEMORY : TARRY_BAD_OPTION;
+    *push = push_of(&line);
     if (!push->id.len)
         return TARRY_BAD_ID;
     if (!push->on_conflict)
@@ -419,7 +261,7 @@ static int import_line(struct import *import, struct slice text)
         return TARRY_BAD_OPTION;
     members_read(object, &of);
     if (!import->is_head) {
-        import->is_head = read_number(of.head, INT64_MAX, &number) && number == 1;
+        import->is_head = job_json_read_number(of.head, INT64_MAX, &number) && number == 1;
         return import->is_head ? TARRY_OK : TARRY_BAD_OPTION;
     }
     if (of.end.kind) {
@@ -430,9 +272,9 @@ static int import_line(struct import *import, struct slice text)
         return TARRY_OK;
     if (of.settings.kind != JSON_OBJECT)
         return import_job(import, object);
-    if (of.paused_until.kind && !read_number(of.paused_until, INT64_MAX, &number))
+    if (of.paused_until.kind && !job_json_read_number(of.paused_until, INT64_MAX, &number))
         return TARRY_BAD_OPTION;
-    return read_text(import, of.topic, &name)
+    return job_json_read_text(of.topic, &import->text, &name)
                ? import_topic(import, name, of.settings, of.paused.kind == JSON_TRUE, number)
                : TARRY_BAD_OPTION;
 }

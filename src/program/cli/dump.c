@@ -197,85 +197,6 @@ static bool write_body(struct buffer *out, struct json_value job, struct buffer 
     return true;
 }
 
-static void copy_member(struct buffer *out, struct json_value job, const char *from, const char *to)
-{
-    struct json_value value = json_member(job, from);
-    if (value.kind == JSON_NONE)
-        return;
-    buffer_append_byte(out, ',');
-    json_write_key(out, to);
-    buffer_append_slice(out, value.raw);
-}
-
-/* Writes the metadata without tarry's own entries, which a push rejects. */
-static void write_meta(struct buffer *out, struct json_value meta)
-{
-    static const char own[] = "\"" JOB_META_OWN;
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key;
-    char before = '{';
-    if (meta.kind != JSON_OBJECT)
-        return;
-    buffer_append_text(out, ",\"meta\":");
-    while (json_next_member(meta, &cursor, &key, &value)) {
-        if (key.len >= sizeof own - 1 && memcmp(key.at, own, sizeof own - 1) == 0)
-            continue;
-        buffer_append_byte(out, before);
-        buffer_append_slice(out, key);
-        buffer_append_byte(out, ':');
-        buffer_append_slice(out, value.raw);
-        before = ',';
-    }
-    buffer_append_text(out, before == '{' ? "{}" : "}");
-}
-
-/* Writes the next due time; for a leased job, the end of its lease. */
-static bool write_at(struct buffer *out, struct json_value job)
-{
-    struct json_value at = json_member(job, "lease_until");
-    int64_t ms;
-    if (at.kind == JSON_NONE)
-        at = json_member(job, "due_at");
-    if (at.kind != JSON_STRING || at.raw.len < 2 ||
-        !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
-        return false;
-    if (ms < TIMESTAMP_BARE_MS_MIN) /* long due anyway; a smaller number would be rejected */
-        ms = TIMESTAMP_BARE_MS_MIN;
-    buffer_append_text(out, ",\"at\":");
-    buffer_append_i64(out, ms);
-    return true;
-}
-
-/* Writes the number of attempts without the one in progress, which may be the job's last. Returns false if it is 0,
- * which is omitted. */
-static bool write_attempt(struct buffer *out, struct json_value job)
-{
-    struct json_value attempt = json_member(job, "attempt");
-    int64_t number = 0;
-    if (attempt.kind != JSON_NUMBER || !json_number_i64(attempt.raw, &number))
-        return false;
-    if (json_member(job, "lease_until").kind != JSON_NONE)
-        number--;
-    if (number <= 0)
-        return false;
-    buffer_append_text(out, ",\"attempt\":");
-    buffer_append_i64(out, number);
-    return true;
-}
-
-/* Writes the content type. An older server may return one that is not ASCII, which a push would
- * reject. */
-static void write_content_type(struct buffer *out, struct json_value type)
-{
-    if (type.kind != JSON_STRING)
-        return;
-    buffer_append_text(out, ",\"content_type\":");
-    for (size_t i = 0; i < type.raw.len; i++)
-        buffer_append_byte(out,
-                           type.raw.at[i] < ' ' || type.raw.at[i] > '~' ? '?' : type.raw.at[i]);
-}
-
 static bool has_json_type(struct json_value job)
 {
     struct json_value type = json_member(job, "content_type");
@@ -287,32 +208,14 @@ static bool has_json_type(struct json_value job)
 static bool write_job(struct buffer *out, struct json_value job, struct buffer *scratch,
                       bool as_base64)
 {
-    static const char *const alike[] = {"priority",     "lease_for", "ttl",
-                                        "max_attempts", "backoff",   "callback"};
-    struct json_value topic = json_member(job, "topic"), id = json_member(job, "id"),
-                      state = json_member(job, "state");
-    if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
+    if (!job_json_export(out, job))
         return false;
-    buffer_append_text(out, "{\"topic\":");
-    buffer_append_slice(out, topic.raw);
-    buffer_append_text(out, ",\"id\":");
-    buffer_append_slice(out, id.raw);
-    if (!write_at(out, job))
-        return false;
-    bool has_attempt = write_attempt(out, job);
-    if (state.kind == JSON_STRING && json_string_is(state.raw, "dead"))
-        buffer_append_text(out, ",\"state\":\"dead\"");
-    copy_member(out, job, "last_error", "error");
-    for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
-        copy_member(out, job, alike[i], alike[i]);
-    write_content_type(out, json_member(job, "content_type"));
-    write_meta(out, json_member(job, "meta"));
     if (as_base64)
         write_base64(out, json_member(job, "body_base64").raw);
     else if (!write_body(out, job, scratch, &as_base64))
         return false;
     /* Marks the job of an export, whose body may nest deeper than that of a push. */
-    if (as_base64 && !has_attempt && has_json_type(job))
+    if (as_base64 && !job_json_attempts(job) && has_json_type(job))
         buffer_append_text(out, ",\"attempt\":0");
     buffer_append_text(out, "}\n");
     return true;
