@@ -213,8 +213,8 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
 void mysql_mark_new_topics(struct mysql_link *link)
 {
     EACH_CALL(link, call)
-    for (size_t i = 0;
-         sql_call_writes_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count;
+    for (size_t i = 0; sql_call_writes_items(call) && call->command->kind == COMMAND_PUSH &&
+                       i < call->command->count;
          i++) {
         const struct queue_push *push = &call->command->pushes[i];
         struct queue_result unused;
