@@ -10,7 +10,7 @@
 #include "access/rights.h"
 #include "http/query.h"
 
-enum { HTTP_ROUTES_MAX = 80 };
+enum { HTTP_ROUTES_MAX = 112 };
 
 struct http_call;
 struct http_connection;

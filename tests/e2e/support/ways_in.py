@@ -107,9 +107,9 @@ WITHOUT_CALLERS = (put,)  # the protocol has no such call
 
 def sqs_operations():
     """(name, scopes, whether the audit records it) of each row."""
-    text = "".join((FRONTS / "sqs" / name).read_text(encoding="utf-8") for name in ("queues.c", "messages.c", "moves.c"))
-    rows = re.findall(r'^    \{"([A-Z]\w+)", SQS_NAMES_\w+, ([A-Z_| ]+),\s*\w+,\s*(?:NULL|\w+|"[^"]*"),\s*(NULL|"[^"]*")\},$', text, re.M)
-    assert len(rows) == len(re.findall(r'^    \{"[A-Z]\w+", SQS_NAMES_', text, re.M)) > 20
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((FRONTS / "sqs").glob("*.c")))
+    rows = re.findall(r'^    \{"([A-Z]\w+)",\s+SQS_NAMES_\w+,\s+(ACCESS_[A-Z_| ]+),[^{}]*?(NULL|"[^"]*")\},$', text, re.M)
+    assert len(rows) == len(re.findall(r'^    \{"[A-Z]\w+",\s+SQS_NAMES_', text, re.M)) > 20
     return [(name, scopes, audit.strip('"') if audit != "NULL" else None) for name, scopes, audit in rows]
 
 
