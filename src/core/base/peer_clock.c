@@ -47,12 +47,24 @@ static void take_in(struct peer_clock *clock, struct range range, int64_t adjust
     clock->adjust_ms = adjust_ms;
 }
 
+/* Returns true if another server has set the clock back, and nothing else has moved it: the peer's own
+ * clock, without its adjustment, is where it was. */
+static bool is_set_back(const struct peer_clock *clock, struct range known, struct range heard,
+                        int64_t adjust_ms)
+{
+    int64_t moved_us = (adjust_ms - clock->adjust_ms) * US_PER_MS;
+    return moved_us < 0 && heard.max_us - moved_us >= known.min_us - PEER_CLOCK_BEHIND_US &&
+           heard.min_us - moved_us <= known.max_us + PEER_CLOCK_AHEAD_US;
+}
+
 /* Returns how far behind a clock adjusted by another server may be to be adopted. */
-static int64_t taken_over_us(const struct peer_clock *clock, int64_t adjust_ms, int64_t at_us)
+static int64_t taken_over_us(const struct peer_clock *clock, struct range known, struct range heard,
+                             int64_t adjust_ms, int64_t at_us)
 {
     if (adjust_ms == clock->adjust_ms)
         return 0;
-    if (adjust_ms < clock->adjust_ms && at_us - clock->since_us < PEER_CLOCK_FRESH_US)
+    if (at_us - clock->since_us < PEER_CLOCK_FRESH_US &&
+        is_set_back(clock, known, heard, adjust_ms))
         return INT64_MAX;
     bool is_undone = clock->forward_us && at_us - clock->forward_us < PEER_CLOCK_YIELD_WITHIN_US;
     return is_undone && adjust_ms < clock->adjust_ms ? PEER_CLOCK_YIELD_US
@@ -82,7 +94,7 @@ bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_m
     }
     struct range known = known_at(clock, came_us);
     int64_t ahead_us = heard.min_us - known.max_us, behind_us = known.min_us - heard.max_us;
-    if (behind_us > 0 && behind_us <= taken_over_us(clock, adjust_ms, came_us)) {
+    if (behind_us > 0 && behind_us <= taken_over_us(clock, known, heard, adjust_ms, came_us)) {
         take_in(clock, heard, adjust_ms, came_us);
         return true;
     }

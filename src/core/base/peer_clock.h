@@ -36,7 +36,7 @@ enum {
     PEER_CLOCK_YIELD_US = 500000,
     PEER_CLOCK_YIELD_WITHIN_US = 10000000,
     /* A server that has known the clock for less than this time adopts any setting back by another
-     * server: it may have started on a clock that had just been set. */
+     * server, if only the adjustment changed: it may have started on a clock that had just been set. */
     PEER_CLOCK_FRESH_US = 30000000,
     /* A server whose setting back was undone this often in a row adopts the clock: it stood still
      * without noticing, since no machine's elapsed time runs ahead. */

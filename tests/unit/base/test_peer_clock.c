@@ -195,6 +195,18 @@ CLAIM(a_new_server_adopts_a_setting_back)
         peer_clock_hear(&fresh, 85000, -3660000, 95 * second_us, 95 * second_us + 200, &apart_ms));
 }
 
+/* The clock was set forward by 300 ms, which another server undid, and then back by 200 ms. */
+CLAIM(a_new_server_adopts_no_clock_that_was_set_itself)
+{
+    struct peer_clock fresh = {0};
+    int64_t apart_ms;
+    assert_true(peer_clock_hear(&fresh, 50000, 0, 0, 200, &apart_ms));
+    assert_false(peer_clock_hear(&fresh, 50800, -300, second_us, second_us + 200, &apart_ms));
+    assert_in_range(apart_ms, -201, -198);
+    assert_true(
+        peer_clock_hear(&fresh, 52000, -100, 2 * second_us, 2 * second_us + 200, &apart_ms));
+}
+
 /* A server that stood still for five seconds has read its clock before or after that. */
 CLAIM(a_delayed_answer_is_not_a_clock_jump)
 {
