@@ -127,7 +127,7 @@ def test_the_demo_names_the_stores_that_it_starts():
 
 
 def test_make_run_is_replaced_by_the_server():
-    done = subprocess.run(["make", "-n", "run"], cwd=REPO, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["make", "--no-print-directory", "-n", "run"], cwd=REPO, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1].startswith("exec build/tarry serve --data"), "a signal for make reaches the server"
 
 

@@ -139,7 +139,7 @@ def completed(*words):
 
 def test_bash_completes_commands_and_their_options():
     assert completed("pu") == ["push", "purge"]
-    assert completed("push", "--on") == ["--on-conflict"]
+    assert completed("push", "--on") == ["--on-conflict", "--once", "--once-for"]
     assert completed("topic", "s") == ["show", "set"]
     assert completed("help", "fs") == ["fsck"]
     assert completed("push", "a-topic", "pu") == []

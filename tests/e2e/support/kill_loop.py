@@ -367,12 +367,12 @@ def run_and_check(make, chosen, least):
     print(render(report))
     print(f"checked in {time.monotonic() - began:.1f} s")
     lacks = list(loop.fronts_lack())
-    if lacks and report["decision"] == "PASS":
+    if lacks and report["result"] == "PASS":
         print("INVALID:", *lacks, sep="\n  ")
         return EXIT["INVALID"], report
-    if report["decision"] == "PASS" and not chosen.directory:
+    if report["result"] == "PASS" and not chosen.directory:
         shutil.rmtree(directory)
-    return EXIT[report["decision"]], report
+    return EXIT[report["result"]], report
 
 
 def main(arguments=None):
