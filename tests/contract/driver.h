@@ -31,7 +31,9 @@ enum {
     DRIVER_LACKS_NACK_PRIORITY = 4,
     DRIVER_LACKS_CANCEL_BY_LEASE = 8,
     DRIVER_LACKS_AGAIN = 16, /* pushes of a leased job again, by its lease */
-    DRIVER_LACKS_ONCE = 32
+    DRIVER_LACKS_ONCE = 32,
+    DRIVER_LACKS_ORDER_OF_TOPICS =
+        64 /* push order between topics of one push, if all else is equal */
 };
 
 struct driver {

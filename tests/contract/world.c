@@ -216,17 +216,28 @@ static struct model_job *expected_job(struct world *world, struct slice topic,
     return job;
 }
 
+/* Returns whether the store may serve a job before the best one of another topic, which is equally good. */
+static bool may_come_first(struct world *world, struct model_job *job, const struct model_job *best)
+{
+    return world->client.driver->lacks & DRIVER_LACKS_ORDER_OF_TOPICS &&
+           strcmp(job->topic, best->topic) != 0 && job->priority == best->priority &&
+           job->due.most_ms == best->due.most_ms &&
+           model_next_ready(&world->model, slice_of(job->topic)) == job;
+}
+
 /* Returns the best job: with several shards any of its priority will do, and of a single one any that is due as early. */
 static struct model_job *best_job(struct world *world, const struct queue_take *take,
                                   const struct queue_job *shown)
 {
     struct model_job *best = model_next_best(&world->model, take->topics, take->topic_count);
-    struct model_job *job;
+    struct model_job *job =
+        best && shown ? model_find(&world->model, shown->job.topic, shown->job.id) : NULL;
 
-    if (!best || !shown || world->client.driver->shards == 1)
+    if (!job || !model_may_take(&world->model, job))
         return best;
-    job = model_find(&world->model, shown->job.topic, shown->job.id);
-    if (!job || !model_may_take(&world->model, job) || job->priority != best->priority ||
+    if (may_come_first(world, job, best))
+        return job;
+    if (world->client.driver->shards == 1 || job->priority != best->priority ||
         (take->max == 1 && job->due.most_ms != best->due.most_ms))
         return best;
     return job;
