@@ -130,7 +130,7 @@ def test_each_permission_of_the_rule_is_needed(tmp_path):
             flags = ["--store", f"redis://tarry:PASSWORD@127.0.0.1:{server.port}", "--shards", "1", "--store-timeout", "1s"]
             started = Server(tmp_path / permission.replace("|", "-"), flags).launch()
             client = None
-            limit = time.monotonic() + 5
+            limit = time.monotonic() + 30
             while not denied(server.client()) and time.monotonic() < limit and started.proc.poll() is None:
                 time.sleep(0.01)
                 if client is None and "event=listening" in started.log():
