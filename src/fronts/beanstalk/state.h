@@ -28,7 +28,8 @@ struct beanstalk_front {
     struct list sessions, timed[BEANSTALK_PHASES];
     struct deadline *alarm; /* for the first session to expire, at alarm_ms */
     int64_t alarm_ms;
-    struct list later; /* sessions that have used their share of this loop iteration, see session.c */
+    struct list
+        later; /* sessions that have used their share of this loop iteration, see session.c */
     struct turn_end_call turn_end; /* resumes the sessions in `later` */
     uint32_t turn_commands;        /* commands begun in this loop iteration */
     uint32_t connection_count, producers, workers, waiting;
