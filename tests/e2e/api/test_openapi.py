@@ -43,6 +43,15 @@ assert yaml.safe_load(text) == yaml.load(text, Texts), "a word means something e
     subprocess.run([str(tools / "python"), "-c", program, str(DOCUMENT)], check=True, timeout=60)
 
 
+def live_a_schedule(client):
+    """Makes each call about one schedule once, correctly."""
+    path = "/v1/schedules/right"
+    for method, call, body in (("PUT", "", b'{"topic":"right","cron":"0 * * * *"}'), ("GET", "", b""), ("GET", "/next", b""), ("PATCH", "", b'{"note":"hourly"}'),
+                               ("POST", "/pause", b""), ("POST", "/resume", b""), ("POST", "/run", b""),
+                               ("POST", "/backfill?from=2026-01-01T00:00:00Z&to=2026-01-01T03:00:00Z", b""), ("DELETE", "", b"")):
+        client.good(method, path + call, body)
+
+
 # The first two stay open: nothing waits for their end. The third has all pushes refused.
 LEFT_OUT = "^/v1/(events|live|drain)$"
 
@@ -74,6 +83,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     for call in ("extend", "return"):
         assert client.call("POST", f"/v1/{call}?lease={lease}").status == 200
     assert client.call("POST", f"/v1/ack?lease={client.take('right', wait='10s')[0]['lease']}").status == 200
+    live_a_schedule(client)
     for target in ("/v1/events", "/v1/live"):
         Stream(server.port, target).close()
     page = server.connection().call("GET", "/metrics").body.decode()
