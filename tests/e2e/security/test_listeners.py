@@ -8,6 +8,7 @@ import socket
 import ssl
 import stat
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -105,17 +106,25 @@ def test_connections_wait_for_a_free_descriptor(start_server, tmp_path):
 # ---- unix sockets ----
 
 
-def test_only_users_permitted_by_the_mode_can_connect(start_server, tmp_path):
-    own, shared = tmp_path / "own.sock", tmp_path / "shared.sock"
+@pytest.fixture
+def open_directory():
+    """A directory that other users may enter. It is not below pytest's own, which each start of pytest closes again."""
+    with tempfile.TemporaryDirectory(prefix="tarry-sockets-") as name:
+        path = pathlib.Path(name)
+        for each in [path, *path.parents][:-1]:
+            if each.stat().st_uid == os.getuid():
+                each.chmod(each.stat().st_mode | 0o011)
+        yield path
+
+
+def test_only_users_permitted_by_the_mode_can_connect(start_server, open_directory):
+    own, shared = open_directory / "own.sock", open_directory / "shared.sock"
     group = os.getgroups()[0] if os.getgroups() else os.getgid()
     start_server("--listen", f"unix:{own}", "--listen", f"unix:{shared},mode=0660,group={group}")
     assert stat.S_IMODE(own.stat().st_mode) == 0o600 and stat.S_IMODE(shared.stat().st_mode) == 0o660
     assert shared.stat().st_gid == group
     assert Client(own).good("GET", "/v1/info") and Client(shared).good("GET", "/v1/info")
     if os.getuid() == 0:  # then another user can try it
-        for parent in [tmp_path, *tmp_path.parents]:
-            if parent != pathlib.Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
         dial = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
         for groups, path, works in (([], own, False), ([], shared, False), ([group], own, False), ([group], shared, True)):
             ended = subprocess.run(["/usr/bin/python3", "-c", dial, path], user=65534, group=65534, extra_groups=groups, capture_output=True, check=False, timeout=30)
