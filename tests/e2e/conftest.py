@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import os
 import pathlib
 import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -154,3 +156,14 @@ def start_redis():
         start.sentinel = functools.partial(start, kind=Sentinel)
         start.cluster = functools.partial(start, kind=Cluster)
         yield start
+
+
+@pytest.fixture
+def open_directory():
+    """A directory that other users may enter. It is not below pytest's own, which each start of pytest closes again."""
+    with tempfile.TemporaryDirectory(prefix="tarry-open-") as name:
+        path = pathlib.Path(name)
+        for each in [path, *path.parents][:-1]:
+            if each.stat().st_uid == os.getuid():
+                each.chmod(each.stat().st_mode | 0o011)
+        yield path

@@ -192,14 +192,11 @@ with socket.socket() as listener:
 
 
 @pytest.mark.parametrize("user", ["same", pytest.param("other", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"))])
-def test_logs_once_that_new_connections_cannot_be_refused(start_server, tmp_path, user):
-    server = start_server("--shards", "2", started=False)
+def test_logs_once_that_new_connections_cannot_be_refused(open_directory, start_server, user):
+    server = start_server("--shards", "2", started=False, directory=open_directory / "server")
     if user == "other":
         server.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        tmp_path.chmod(0o777)
         server.directory.chmod(0o777)
-        for parent in list(tmp_path.parents)[:2]:
-            parent.chmod(0o755)
     server.start()
     refuses = subprocess.run([*server.prefix, "/usr/bin/python3", "-c", TRY_FILTER], capture_output=True, check=False).returncode == 0
     server.client().push("t", "a")

@@ -2,13 +2,11 @@
 
 import functools
 import os
-import pathlib
 import re
 import socket
 import ssl
 import stat
 import subprocess
-import tempfile
 import threading
 
 import pytest
@@ -104,17 +102,6 @@ def test_connections_wait_for_a_free_descriptor(start_server, tmp_path):
 
 
 # ---- unix sockets ----
-
-
-@pytest.fixture
-def open_directory():
-    """A directory that other users may enter. It is not below pytest's own, which each start of pytest closes again."""
-    with tempfile.TemporaryDirectory(prefix="tarry-sockets-") as name:
-        path = pathlib.Path(name)
-        for each in [path, *path.parents][:-1]:
-            if each.stat().st_uid == os.getuid():
-                each.chmod(each.stat().st_mode | 0o011)
-        yield path
 
 
 def test_only_users_permitted_by_the_mode_can_connect(start_server, open_directory):
