@@ -191,7 +191,7 @@ static void queue_drain(uint64_t count)
     }
 }
 
-/* Reads and deletes jobs: with one process there is no lease to write. */
+/* Reads and deletes jobs. A single process writes no leases. */
 static void table_drain(uint64_t count)
 {
     static char ids[TAKE][ID_BYTES + 1];

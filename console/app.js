@@ -1,4 +1,4 @@
-// The state of the whole page; there is no other global state.
+// The state of the whole page, and the only global state.
 
 /** @typedef {{name: string, kind: string, scopes: string[], topics: string[], expires_at?: string}} Caller */
 

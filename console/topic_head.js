@@ -8,7 +8,7 @@ import { deliversBadge, pausedBadge } from "./state.js";
 import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
 import { t } from "./words.js";
 
-/** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} the result of GET; null if there is no such topic */
+/** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} the result of GET; null if the topic does not exist */
 export async function topicOf(topic, signal) {
     try {
         return await get(path("v1", "topics", topic), {}, signal);

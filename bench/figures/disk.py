@@ -13,7 +13,7 @@ OTHER_WRITE_BYTES, OTHER_SYNC_BYTES = MIB // 2, 2 * MIB
 
 
 def written_bytes(directory):
-    """Returns the bytes written to the directory's device by all processes since it was attached; 0 if there is no such figure. /proc/PID/io counts
+    """Returns the bytes written to the directory's device by all processes since it was attached; 0 if the system does not report it. /proc/PID/io counts
     whole folios of the page cache."""
     device = os.stat(directory).st_dev
     try:

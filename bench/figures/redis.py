@@ -63,7 +63,7 @@ class Store:
         return result
 
     def load(self, **flags):
-        """Runs the generator through tarry, or directly on Redis if there is no tarry."""
+        """Runs the generator through tarry, or directly on Redis without tarry."""
         first, second = (*self.tarries, None, None)[:2]
         return self.watched(lambda: self.bench.load(first or self.redis, second=second, core=self.core, **flags))
 

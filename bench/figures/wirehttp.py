@@ -41,7 +41,7 @@ class Connection:
         return int(data[9:12]), data[head:need]
 
     def topic(self, name):
-        """Returns its counts by state; nothing if there is no such topic."""
+        """Returns its counts by state; nothing if the topic does not exist."""
         status, answer, _ = self.call("GET", f"/v1/topics/{name}")
         return json.loads(answer)["counts"] if status == 200 else {}
 

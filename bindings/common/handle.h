@@ -127,7 +127,7 @@ static inline bool handle_has_wait(struct handle *handle, uint64_t tag)
     return wait;
 }
 
-/* Ends the take with this tag, also one that has begun and does not wait yet. False: there is no such take. */
+/* Ends the take with this tag, even if it has begun but does not wait yet. Returns false if the tag is unknown. */
 static inline bool handle_interrupt(struct handle *handle, uint64_t tag)
 {
     const struct timespec pause = {.tv_nsec = 100000};

@@ -61,7 +61,7 @@ static inline struct log_field log_field_text(const char *key, const char *text)
 
 #define LOG_TEXT(KEY, TEXT) log_field_text((KEY), (TEXT))
 #define LOG_NUMBER(KEY, NUMBER) ((struct log_field){.key = (KEY), .number = (int64_t)(NUMBER)})
-/* 1 if there are at most LOG_FIELDS_MAX arguments; otherwise one of them, which is no constant. */
+/* 1 if there are at most LOG_FIELDS_MAX arguments; otherwise one of them, which is not a constant. */
 #define LOG_FITS(...)                                                                              \
     LOG_EIGHTEENTH(0 __VA_OPT__(, ) __VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,   \
                    1, 1)
