@@ -41,15 +41,6 @@ static bool allows(void *ctx, uint64_t tag, struct slice topic, struct http_faul
     return http_gate_allows(front, exchange->caller, exchange->route, topic, fault);
 }
 
-static void answer_no_schedule(struct http_exchange *exchange)
-{
-    char detail[SPEC_NAME_BYTES_MAX + 80];
-    (void)snprintf(detail, sizeof detail,
-                   "there is no schedule '%s': `tarry schedule list` shows all",
-                   http_quotable(name_of(exchange), SPEC_NAME_BYTES_MAX));
-    http_answer_refusal(exchange, QUEUE_NOT_FOUND, detail, 0);
-}
-
 static void on_changed(void *ctx, uint64_t tag, const struct change_result *result)
 {
     struct http_exchange *exchange = http_exchange_find(ctx, tag);
@@ -58,7 +49,7 @@ static void on_changed(void *ctx, uint64_t tag, const struct change_result *resu
     if (result->has_fault) {
         http_answer_fault(exchange, &result->fault);
     } else if (result->status == QUEUE_NOT_FOUND) {
-        answer_no_schedule(exchange);
+        cadence_answer_no_schedule(exchange, name_of(exchange));
     } else if (!queue_status_is_success(result->status)) {
         http_answer_refusal(exchange, result->status, NULL, 0);
     } else {
@@ -104,35 +95,6 @@ static void change_schedule(struct http_call *call)
 
 /* ---- run and backfill: pushes besides the plan ---- */
 
-/* Reads the schedule of a reply. Answers the call and returns NULL if that fails. */
-static struct stored *read_reply(struct http_exchange *exchange, const struct queue_reply *reply)
-{
-    struct http_front *front = exchange->front;
-    struct stored *stored;
-    if (reply->status == QUEUE_NOT_FOUND || (reply->status == QUEUE_OK && !reply->job_count)) {
-        answer_no_schedule(exchange);
-        return NULL;
-    }
-    if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return NULL;
-    }
-    stored = stored_new();
-    if (!stored ||
-        !stored_read(stored, name_of(exchange), reply->jobs[0].job.body, front->shared->hooks)) {
-        stored_free(stored);
-        http_answer_problem(exchange, PROBLEM_BAD_SCHEDULE, 0,
-                            "this server cannot read the schedule, use a server of the version "
-                            "that stored it");
-        return NULL;
-    }
-    if (access_may(exchange->caller, exchange->route->scope, stored->push.topic))
-        return stored;
-    stored_free(stored); /* a schedule of a topic of others is hidden */
-    answer_no_schedule(exchange);
-    return NULL;
-}
-
 static void on_run(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
@@ -159,7 +121,7 @@ static void on_run(void *owner, uint64_t tag, const struct queue_reply *reply)
 static void on_run_looked_up(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
-    struct stored *stored = exchange ? read_reply(exchange, reply) : NULL;
+    struct stored *stored = exchange ? cadence_read_reply(exchange, reply) : NULL;
     if (!stored)
         return;
     int64_t now_ms = queue_wall_ms(exchange->front->queue);
@@ -265,7 +227,7 @@ static void on_backfill_looked_up(void *owner, uint64_t tag, const struct queue_
         return;
     memcpy(&backfill, exchange->note.at + exchange->note.len - sizeof backfill, sizeof backfill);
     exchange->note.len -= sizeof backfill; /* the name is left */
-    struct stored *stored = read_reply(exchange, reply);
+    struct stored *stored = cadence_read_reply(exchange, reply);
     if (!stored)
         return;
     struct schedule schedule = {.name = name_of(exchange), .spec = &stored->spec};

@@ -9,50 +9,12 @@
 
 enum { FIRES = 10, LIMIT = 100, PAGE = 100, SEEN_MAX = 20000, LIST_BYTES_MAX = 4 << 20 };
 
-static void answer_no_schedule(struct http_exchange *exchange, struct slice name)
-{
-    char detail[SPEC_NAME_BYTES_MAX + 80];
-    (void)snprintf(detail, sizeof detail,
-                   "there is no schedule '%s': `tarry schedule list` shows all",
-                   http_quotable(name, SPEC_NAME_BYTES_MAX));
-    http_answer_refusal(exchange, QUEUE_NOT_FOUND, detail, 0);
-}
-
-/* Reads the schedule of a reply. Answers the call and returns NULL if that fails, or if the caller
- * may not see it. */
-static struct stored *read_reply(struct http_exchange *exchange, const struct queue_reply *reply)
-{
-    struct slice name = buffer_slice(&exchange->note);
-    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
-        return NULL;
-    }
-    if (reply->status == QUEUE_NOT_FOUND || !reply->job_count) {
-        answer_no_schedule(exchange, name);
-        return NULL;
-    }
-    struct stored *stored = stored_new();
-    if (!stored || !stored_read(stored, reply->jobs[0].job.id, reply->jobs[0].job.body,
-                                exchange->front->shared->hooks)) {
-        stored_free(stored);
-        http_answer_problem(exchange, PROBLEM_BAD_SCHEDULE, 0,
-                            "this server cannot read the schedule, use a server of the version "
-                            "that stored it");
-        return NULL;
-    }
-    if (access_may(exchange->caller, exchange->route->scope, stored->push.topic))
-        return stored;
-    stored_free(stored); /* a schedule of a topic of others is hidden */
-    answer_no_schedule(exchange, name);
-    return NULL;
-}
-
 /* ---- one ---- */
 
 static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
-    struct stored *stored = exchange ? read_reply(exchange, reply) : NULL;
+    struct stored *stored = exchange ? cadence_read_reply(exchange, reply) : NULL;
     if (!stored)
         return;
     view_write(http_answer_start(exchange), reply->jobs[0].job.id, stored,
@@ -71,7 +33,7 @@ static void look_up(struct http_call *call, queue_done *done)
         queue_get(call->front->queue, slice_of(SCHEDULES_TOPIC), call->id,
                   http_reply_to(call, done));
     else
-        answer_no_schedule(exchange, call->id);
+        cadence_answer_no_schedule(exchange, call->id);
 }
 
 static void show_schedule(struct http_call *call)
@@ -122,7 +84,7 @@ static void on_next_got(void *owner, uint64_t tag, const struct queue_reply *rep
         return;
     memcpy(&preview, exchange->note.at + exchange->note.len - sizeof preview, sizeof preview);
     exchange->note.len -= sizeof preview; /* the name is left */
-    struct stored *stored = read_reply(exchange, reply);
+    struct stored *stored = cadence_read_reply(exchange, reply);
     if (!stored)
         return;
     answer_fires(exchange, reply->jobs[0].job.id, &stored->spec, &preview);
@@ -134,7 +96,7 @@ static void show_next(struct http_call *call)
     struct http_exchange *exchange = call->exchange;
     struct preview preview = preview_of(call);
     if (!spec_name_is_valid(call->id)) {
-        answer_no_schedule(exchange, call->id);
+        cadence_answer_no_schedule(exchange, call->id);
         return;
     }
     http_front_lend(call->front, &exchange->note);
