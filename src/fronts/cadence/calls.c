@@ -1,6 +1,7 @@
 /* The calls that change one schedule: put, patch, delete, pause, resume, run, backfill. */
 #include "base/json_write.h"
 #include "cadence/change.h"
+#include "cadence/view.h"
 #include "queue/status.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "base/json_write.h"
 #include "schedule/calendar.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static void write_time_or_null(struct buffer *out, const char *key, int64_t ms)
@@ -148,4 +149,42 @@ void view_write_fires(struct buffer *out, const struct schedule *schedule, int64
     }
     buffer_append_text(out, "],\"more\":");
     buffer_append_text(out, found == TIMETABLE_NONE ? "false" : "true");
+}
+
+/* ---- the schedule of a reply ---- */
+
+void cadence_answer_no_schedule(struct http_exchange *exchange, struct slice name)
+{
+    char detail[SPEC_NAME_BYTES_MAX + 80];
+    (void)snprintf(detail, sizeof detail,
+                   "there is no schedule '%s': `tarry schedule list` shows all",
+                   http_quotable(name, SPEC_NAME_BYTES_MAX));
+    http_answer_refusal(exchange, QUEUE_NOT_FOUND, detail, 0);
+}
+
+struct stored *cadence_read_reply(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    struct slice name = buffer_slice(&exchange->note);
+    if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        return NULL;
+    }
+    if (reply->status == QUEUE_NOT_FOUND || !reply->job_count) {
+        cadence_answer_no_schedule(exchange, name);
+        return NULL;
+    }
+    struct stored *stored = stored_new();
+    if (!stored ||
+        !stored_read(stored, name, reply->jobs[0].job.body, exchange->front->shared->hooks)) {
+        stored_free(stored);
+        http_answer_problem(exchange, PROBLEM_BAD_SCHEDULE, 0,
+                            "this server cannot read the schedule, use a server of the version "
+                            "that stored it");
+        return NULL;
+    }
+    if (access_may(exchange->caller, exchange->route->scope, stored->push.topic))
+        return stored;
+    stored_free(stored); /* a schedule of a topic of others is hidden */
+    cadence_answer_no_schedule(exchange, name);
+    return NULL;
 }
