@@ -602,6 +602,22 @@ static enum shape refuse_unknown_beside(struct slice name, struct http_fault *fa
     return SHAPE_MISTAKE;
 }
 
+/* Finds the members by which an object may be an envelope: a body, and a delay or a time. *due becomes the last name
+ * of the latter. Most bodies have none of them, and their other members need no look-up then. */
+static bool has_envelope_members(struct json_value object, const char **due)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    bool has_body = false;
+    *due = NULL;
+    while (json_next_member(object, &cursor, &key, &value)) {
+        has_body |= slice_is(key, "\"body\"") || slice_is(key, "\"body_base64\"");
+        *due = slice_is(key, "\"delay\"") ? "delay" : slice_is(key, "\"at\"") ? "at" : *due;
+    }
+    return has_body;
+}
+
 /* Decides whether the object is an envelope or a body. All members of an envelope are those of a
  * batch item, with a body, and with a member that no plain body has: an id or an option. What may
  * be an envelope with a mistake is rejected, because its delay would be lost. On SHAPE_MISTAKE
@@ -611,34 +627,32 @@ static enum shape shape_of(struct json_value object, struct http_fault *fault)
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key, unknown = {0};
-    uint32_t seen = 0;
-    const char *due = NULL;
-    bool has_options = false;
+    const char *due;
+    bool is_envelope = false;
+    if (!has_envelope_members(object, &due)) {
+        if (!due)
+            return SHAPE_BODY;
+        (void)http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "'%s' in a body without 'body': give it in the query, as in ?delay=30m, or "
+            "put the job's body into 'body'; to push the object itself as the body "
+            "add an option, as in ?delay=0",
+            due);
+        return SHAPE_MISTAKE;
+    }
     while (json_next_member(object, &cursor, &key, &value)) {
         struct slice name = slice_make(key.at + 1, key.len - 2);
         uint32_t member = member_of(key);
         if (member)
-            seen |= member;
+            is_envelope |= member == MEMBER_ID;
         else if (http_option_is_allowed(OPTIONS_ITEM, name))
-            has_options = true;
+            is_envelope = true;
         else if (!unknown.at)
             unknown = name;
-        due = slice_is(name, "delay") ? "delay" : slice_is(name, "at") ? "at" : due;
     }
-    if (seen & (MEMBER_BODY | MEMBER_BODY_BASE64)) {
-        if (unknown.at)
-            return refuse_unknown_beside(unknown, fault);
-        return has_options || seen & MEMBER_ID ? SHAPE_ENVELOPE : SHAPE_BODY;
-    }
-    if (!due)
-        return SHAPE_BODY;
-    (void)http_fault_set(
-        fault, PROBLEM_BAD_OPTION, 0,
-        "'%s' in a body without 'body': give it in the query, as in ?delay=30m, or "
-        "put the job's body into 'body'; to push the object itself as the body "
-        "add an option, as in ?delay=0",
-        due);
-    return SHAPE_MISTAKE;
+    if (unknown.at)
+        return refuse_unknown_beside(unknown, fault);
+    return is_envelope ? SHAPE_ENVELOPE : SHAPE_BODY;
 }
 
 /* Checks the topic of an envelope, which must be that of the path. */

@@ -152,7 +152,8 @@ static struct job_limit range_of(const struct option *option)
 static const struct option *find_option(uint64_t allowed, struct slice name)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
-        if (options[i].name_len == name.len && memcmp(options[i].name, name.at, name.len) == 0)
+        if (options[i].name_len == name.len && options[i].name[0] == name.at[0] &&
+            memcmp(options[i].name, name.at, name.len) == 0)
             return i == OPTION_WAIT && allowed & OPTION_BIT(OPTION_WAIT_IDLE)
                        ? &options[OPTION_WAIT_IDLE]
                        : &options[i];
