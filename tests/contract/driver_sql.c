@@ -135,7 +135,7 @@ static const char *mysql_begin(void)
 static const char *const mariadb_world[] = {
     "DROP FUNCTION tarry.now_ms; CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA "
     "RETURN (SELECT ms FROM tarry_test.clock)",
-    "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
+    "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.level;"
     "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
     "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification"};
 
@@ -150,7 +150,7 @@ static struct database databases[] = {
                 "$$ SELECT ms FROM tarry_test.clock $$;"
                 "CREATE OR REPLACE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint) "
                 "LANGUAGE sql VOLATILE AS $$ SELECT ms, 0::bigint FROM tarry_test.clock $$",
-                "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
+                "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.level;"
                 "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
                 "DELETE FROM tarry.server; DELETE FROM tarry.ticket"},
     },

@@ -64,10 +64,10 @@ async function listening(port) {
 /** Calls `one` so many times, `atOnce` of them on their way. */
 async function times(count, atOnce, one) {
   let begun = 0;
-  const lane = async () => {
+  const sender = async () => {
     while (begun++ < count) await one();
   };
-  await Promise.all(Array.from({ length: atOnce }, lane));
+  await Promise.all(Array.from({ length: atOnce }, sender));
 }
 
 /** Measures the rate per second. */

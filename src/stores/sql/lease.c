@@ -9,7 +9,7 @@ static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 static uint64_t check_of(const struct mac_key *key, const struct sql_lease *lease)
 {
     uint64_t where =
-        mac_pair(key, (uint64_t)lease->topic << 32 | lease->lane, (uint64_t)lease->due_ms);
+        mac_pair(key, (uint64_t)lease->topic << 32 | lease->level, (uint64_t)lease->due_ms);
     uint64_t which = mac_pair(key, where ^ lease->sequence, lease->delivery);
     uint64_t when = mac_pair(key, where ^ which, (uint64_t)lease->taken_ms);
     return mac_pair(key, when, lease->row);
@@ -36,7 +36,7 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
 {
     unsigned char packed[PACKED_BYTES + 1] = {0};
     unsigned char *at = put_number(packed, lease->topic, 4);
-    at = put_number(at, lease->lane, 2);
+    at = put_number(at, lease->level, 2);
     at = put_number(at, (uint64_t)lease->due_ms, NUMBER_BYTES);
     at = put_number(at, (uint64_t)lease->taken_ms, NUMBER_BYTES);
     at = put_number(at, lease->sequence, NUMBER_BYTES);
@@ -67,11 +67,11 @@ static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
 bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_lease *out)
 {
     unsigned char packed[PACKED_BYTES + 1] = {0};
-    uint64_t topic, lane, due, taken, sequence, delivery, row, check;
+    uint64_t topic, level, due, taken, sequence, delivery, row, check;
     if (text.len != SQL_LEASE_TEXT_BYTES || !unpack(text, packed))
         return false;
     const unsigned char *at = take_number(packed, &topic, 4);
-    at = take_number(at, &lane, 2);
+    at = take_number(at, &level, 2);
     at = take_number(at, &due, NUMBER_BYTES);
     at = take_number(at, &taken, NUMBER_BYTES);
     at = take_number(at, &sequence, NUMBER_BYTES);
@@ -79,7 +79,7 @@ bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_le
     at = take_number(at, &row, NUMBER_BYTES);
     take_number(at, &check, 8);
     struct sql_lease lease = {.topic = (uint32_t)topic,
-                              .lane = (uint32_t)lane,
+                              .level = (uint32_t)level,
                               .due_ms = (int64_t)due,
                               .taken_ms = (int64_t)taken,
                               .sequence = sequence,

@@ -14,10 +14,10 @@
 
 enum { SQL_LEASE_TEXT_BYTES = 59 };
 
-/* Identifies one delivery of one row and is never reused. `lane`, a priority partition, is below
+/* Identifies one delivery of one row and is never reused. `level`, the priority, is below
  * 2^16, the other numbers below 2^48. */
 struct sql_lease {
-    uint32_t topic, lane;
+    uint32_t topic, level;
     int64_t due_ms, taken_ms;
     uint64_t sequence, delivery;
     uint64_t row; /* a hint: location of the row when the job was taken; 0: unknown */

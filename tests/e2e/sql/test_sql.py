@@ -116,7 +116,7 @@ def test_an_idle_server_sends_one_statement_a_second(start_server):
     with PostgresServer("shared_preload_libraries=pg_stat_statements") as database:
         assert tarry("sql", "migrate", database.url).returncode == 0
         database.do("CREATE EXTENSION pg_stat_statements SCHEMA public; CREATE ROLE counter SUPERUSER LOGIN")
-        database.do("INSERT INTO tarry.topic (name) SELECT 't' || i FROM generate_series(1, 10000) i; INSERT INTO tarry.lane SELECT topic, 100 FROM tarry.topic")
+        database.do("INSERT INTO tarry.topic (name) SELECT 't' || i FROM generate_series(1, 10000) i; INSERT INTO tarry.level SELECT topic, 100 FROM tarry.topic")
         server = start_server("--store", database.url)
         takers = [server.client() for _ in range(4)]
         waiting = [threading.Thread(target=taker.call, args=("POST", "/v1/take?wait=60s&" + "&".join(f"topic=t{i * 25 + k}" for k in range(25)))) for i, taker in enumerate(takers)]
@@ -144,21 +144,21 @@ def test_an_idle_server_sends_one_statement_a_second(start_server):
 
 def test_unused_priorities_are_removed_without_losing_a_job(pair, postgres):
     client = pair[0].client()
-    lanes = "SELECT count(*)::int FROM tarry.lane l JOIN tarry.topic t ON t.topic = l.topic WHERE t.name = 'lanes'"
+    levels = "SELECT count(*)::int FROM tarry.level l JOIN tarry.topic t ON t.topic = l.topic WHERE t.name = 'levels'"
     for priority in range(20):
-        client.push("lanes", f"p{priority}", priority=priority)
+        client.push("levels", f"p{priority}", priority=priority)
     with transaction(postgres, commit=True) as cursor:
-        cursor.execute("SELECT tarry.push('lanes', 'open', priority => 7)")
-        assert sorted(drain(client, "lanes")) == sorted(f"p{priority}" for priority in range(20))
-        eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.lane WHERE idle AND after IS NOT NULL") > 0)
+        cursor.execute("SELECT tarry.push('levels', 'open', priority => 7)")
+        assert sorted(drain(client, "levels")) == sorted(f"p{priority}" for priority in range(20))
+        eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.level WHERE idle AND after IS NOT NULL") > 0)
         marked = postgres.do("SELECT max(beat) FROM tarry.server")
         eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server") > marked + 1000)
-    [job] = client.take("lanes", wait="10s")
+    [job] = client.take("levels", wait="10s")
     assert job["id"] == "open"
     client.ack(job["lease"])
-    eventually(lambda: postgres.do(lanes) <= 2, seconds=30)
-    client.push("lanes", "again", priority=13)
-    assert [job["id"] for job in client.take("lanes", wait="10s")] == ["again"]
+    eventually(lambda: postgres.do(levels) <= 2, seconds=30)
+    client.push("levels", "again", priority=13)
+    assert [job["id"] for job in client.take("levels", wait="10s")] == ["again"]
 
 
 def test_simultaneous_takes_by_priority_get_each_job_once_in_order(pair, postgres):
@@ -751,7 +751,7 @@ def test_a_replica_with_a_clock_an_hour_ahead_fires_nothing_early(start_server, 
 
 # ---- looking over it ----
 
-def test_fsck_finds_and_mends_counts_and_lanes(start_server):
+def test_fsck_finds_and_mends_counts_and_levels(start_server):
     with PostgresServer() as database:
         assert tarry("sql", "migrate", database.url).returncode == 0
         server = start_server("--store", database.url)
@@ -761,7 +761,7 @@ def test_fsck_finds_and_mends_counts_and_lanes(start_server):
         client.take("checked")
         assert tarry("fsck", "--store", database.url).stdout == "no faults found\n"
         database.do("UPDATE tarry.tally SET counts[1] = counts[1] + 3")
-        database.do("DELETE FROM tarry.lane")
+        database.do("DELETE FROM tarry.level")
         found = tarry("fsck", "--store", database.url, "--json")
         assert found.returncode == 1 and len(json.loads(found.stdout)["findings"]) == 2
         mended = tarry("fsck", "--store", database.url, "--repair")

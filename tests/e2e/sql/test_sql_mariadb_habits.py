@@ -82,7 +82,7 @@ def test_adoption_reads_no_job_that_waits_for_a_later_due(own, start_server):
     second.client().push("w", "held")
     assert [job["id"] for job in eventually(lambda: second.client().take("w", lease_for="2s"))] == ["held"]
     far = int(time.time() * 1000) + 86_400_000
-    own.do("INSERT INTO tarry.job (topic, lane, due, seq, id, state, attempt, priority, first_due, body_bytes, body) "
+    own.do("INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body_bytes, body) "
            f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, {far}, 1000000 + s.seq, concat('far-', s.seq), 1, 0, 100, {far}, 1, 'x' FROM tarry.seq_1_to_20000 s")
     with own.connect() as connection, connection.cursor() as cursor:
         cursor.execute("FLUSH STATUS")

@@ -156,11 +156,11 @@ NOTHING = "no faults found\n"
 DAMAGES = [
     ("UPDATE tarry.tally SET fresh = fresh + 3", "its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by (-3, 0, 0, 0, 0)", 3, True),
     ("UPDATE tarry.tally SET dead_bytes = dead_bytes + 1", "differ by (0, 0, 0, 0, -1)", 0, True),
-    ("DELETE FROM tarry.lane WHERE lane = 100", "its priority 100 is not listed, so its jobs are never taken", 2, True),
-    ("UPDATE tarry.job SET lane = 70000 WHERE id = 'later'", "the state of jobs does not match their partition", 1, False),
-    ("UPDATE tarry.job SET priority = 7 WHERE id = 'later'", "the state of jobs does not match their partition", 1, False),
-    ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not match their partition", 1, False),
-    ("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) VALUES (99, 1, 1, 1, 'stray', 1, 1, 1, 'x')",
+    ("DELETE FROM tarry.level WHERE level = 100", "its priority 100 is not listed, so its jobs are never taken", 2, True),
+    ("UPDATE tarry.job SET level = 70000 WHERE id = 'later'", "the state of jobs does not match their level", 1, False),
+    ("UPDATE tarry.job SET priority = 7 WHERE id = 'later'", "the state of jobs does not match their level", 1, False),
+    ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not match their level", 1, False),
+    ("INSERT INTO tarry.job (topic, level, due, seq, id, priority, first_due, body_bytes, body) VALUES (99, 1, 1, 1, 'stray', 1, 1, 1, 'x')",
      "jobs of topics that do not exist", 1, False),
     ("UPDATE tarry.job SET lease_until = lease_until - 7200000 WHERE id = 'held'", "leases ended more than a minute ago", 1, False),
 ]
@@ -190,7 +190,7 @@ def fill(client):
 
 @pytest.mark.parametrize("damage,text,jobs,is_mended", DAMAGES)
 def test_fsck_finds_damage_and_repairs_counts_and_priorities(filled, damage, text, jobs, is_mended):
-    copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "lane", "tally", "tally_add")}
+    copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "level", "tally", "tally_add")}
     filled.do(damage.replace("%", "%%"))
     found = tarry("fsck", "--store", filled.url, "--json")
     [finding] = json.loads(found.stdout)["findings"]
@@ -220,8 +220,8 @@ def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, ma
         for _ in range(5):
             assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
         client.ack(client.take("beneath", wait="5s")[0]["lease"])
-        mariadb.do("DELETE FROM tarry.lane WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'beneath')")
-        mariadb.do("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) "
+        mariadb.do("DELETE FROM tarry.level WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'beneath')")
+        mariadb.do("INSERT INTO tarry.job (topic, level, due, seq, id, priority, first_due, body_bytes, body) "
                    "SELECT topic, 100, 1, 1, 'behind', 100, 1, 1, 'x' FROM tarry.topic WHERE name = 'beneath'")
         taken = []
         waiting = threading.Thread(target=lambda: taken.extend(client.take("beneath", wait="20s")))

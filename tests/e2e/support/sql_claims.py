@@ -147,7 +147,7 @@ def test_nothing_is_left_of_a_deleted_topic(pair, database):
     eventually(lambda: database.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
     database.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # its last day has ended
     eventually(lambda: database.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
-    for table in ("job", "lane", "tally", "tally_add"):
+    for table in ("job", "level", "tally", "tally_add"):
         assert database.do(f"SELECT count(*) FROM tarry.{table} WHERE topic = %s", number) == 0, table
 
 

@@ -7,7 +7,7 @@
 static const struct mac_key key = {1, 2};
 static const struct sql_lease lease = {
     .topic = UINT32_MAX,
-    .lane = 65535,
+    .level = 65535,
     .due_ms = 1700000000123,
     .taken_ms = 1700000000456,
     .sequence = (1ULL << 48) - 1,
@@ -22,7 +22,7 @@ CLAIM(a_lease_survives_writing_and_reading)
     sql_lease_emit(text, &key, &lease);
     assert_true(sql_lease_parse(slice_make(text, sizeof text), &key, &out));
     assert_int_equal(out.topic, lease.topic);
-    assert_int_equal(out.lane, lease.lane);
+    assert_int_equal(out.level, lease.level);
     assert_int_equal(out.due_ms, lease.due_ms);
     assert_int_equal(out.taken_ms, lease.taken_ms);
     assert_int_equal(out.sequence, lease.sequence);

@@ -247,7 +247,7 @@ static bool read_adopt(struct mysql_link *link, const struct mysql_step *step, M
     while ((row = libmariadb.mysql_fetch_row(result))) {
         struct sql_lease lease = {
             .topic = (uint32_t)mysql_number(row[0]),
-            .lane = (uint32_t)mysql_number(row[1]),
+            .level = (uint32_t)mysql_number(row[1]),
             .due_ms = mysql_number(row[2]),
             .sequence = (uint64_t)mysql_number(row[3]),
             .delivery = (uint64_t)mysql_number(row[4]),
@@ -348,15 +348,15 @@ static void append_state(struct buffer *out, enum job_state state, int64_t now_m
         buffer_append_format(out, " AND j.state=%d", (int)state);
 }
 
-static void append_list_lane(struct mysql_link *link, struct buffer *out, struct sql_call *call,
-                             const struct queue_cursor *cursor, int32_t lane)
+static void append_list_level(struct mysql_link *link, struct buffer *out, struct sql_call *call,
+                              const struct queue_cursor *cursor, int32_t level)
 {
     const struct queue_list *list = &call->command->list;
     buffer_append_format(out,
                          "(SELECT %s AS body,%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
-                         "j.topic=%u AND j.lane=%d AND j.due>=%lld AND (j.due>%lld OR j.seq>%llu)",
+                         "j.topic=%u AND j.level=%d AND j.due>=%lld AND (j.due>%lld OR j.seq>%llu)",
                          list->with_body ? "j.body" : "''", mysql_job_columns,
-                         topic_of(link, call)->number, lane, (long long)cursor->due_ms,
+                         topic_of(link, call)->number, level, (long long)cursor->due_ms,
                          (long long)cursor->due_ms, (unsigned long long)cursor->sequence);
     append_state(out, list->state, link->now_ms);
     buffer_append_format(out, " ORDER BY j.due,j.seq LIMIT %u)", list->limit + 1);
@@ -377,11 +377,11 @@ static void append_list(struct mysql_link *link, struct sql_call *call)
         return;
     }
     struct buffer *out = statement_of(link, call, read_list);
-    for (size_t i = 0; i < topic->lane_count; i++) {
-        append_list_lane(link, out, call, &cursor, topic->lanes[i]);
+    for (size_t i = 0; i < topic->level_count; i++) {
+        append_list_level(link, out, call, &cursor, topic->levels[i]);
         buffer_append_text(out, " UNION ALL ");
     }
-    append_list_lane(link, out, call, &cursor, MYSQL_LANE_DEAD);
+    append_list_level(link, out, call, &cursor, MYSQL_LEVEL_DEAD);
     buffer_append_format(out, " ORDER BY due,seq LIMIT %u", list->limit + 1);
 }
 
@@ -467,7 +467,7 @@ static void append_step(struct mysql_link *link, struct sql_call *call,
     } else {
         if (command->max && command->max - call->affected < jobs)
             jobs = command->max - call->affected;
-        buffer_append_format(out, " AND j.lane=%d", MYSQL_LANE_DEAD);
+        buffer_append_format(out, " AND j.level=%d", MYSQL_LEVEL_DEAD);
         if (command->id.len) {
             buffer_append_text(out, " AND j.id=");
             mysql_quote(out, command->id);

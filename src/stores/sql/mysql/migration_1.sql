@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS tarry.number (n BIGINT NOT NULL AUTO_INCREMENT PRIMAR
 
 -- Jobs, clustered by due time: a take walks along the table, and changes no indexed column.
 CREATE TABLE IF NOT EXISTS tarry.job (
-  topic INT NOT NULL, lane INT NOT NULL, -- the priority; 70000 where the job is dead
+  topic INT NOT NULL, level INT NOT NULL, -- the priority level; 70000 if the job is dead
   due BIGINT NOT NULL, seq BIGINT NOT NULL,
   id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   state TINYINT NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
@@ -71,14 +71,14 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
   consumer VARBINARY(64), -- name of the consumer that holds it
   meta BLOB, body LONGBLOB NOT NULL,
-  PRIMARY KEY (topic, lane, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
+  PRIMARY KEY (topic, level, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
 -- Where rows are deleted by: a DELETE by this is one of a single table, which has no index hint of its own.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM tarry.job FORCE INDEX (PRIMARY);
 
--- The lanes that a topic has jobs in, so that a take need not find the next one among jobs that are gone.
-CREATE TABLE IF NOT EXISTS tarry.lane (topic INT NOT NULL, lane INT NOT NULL, PRIMARY KEY (topic, lane)) ENGINE=InnoDB;
+-- The priority levels in which a topic has jobs. A take reads them here instead of searching the index for the next level among deleted jobs.
+CREATE TABLE IF NOT EXISTS tarry.level (topic INT NOT NULL, level INT NOT NULL, PRIMARY KEY (topic, level)) ENGINE=InnoDB;
 
 CREATE TABLE IF NOT EXISTS tarry.finished (
   topic INT NOT NULL, id VARCHAR(129) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL, -- also a once, behind a blank
@@ -154,9 +154,9 @@ RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) D
 -- Counts ready jobs of a priority: fresh, tried before, the oldest due time. A function, because a join would read all waiting jobs: parameters
 -- act as constants, and due jobs are found by their key.
 DROP FUNCTION IF EXISTS tarry.server_ready//
-CREATE FUNCTION tarry.server_ready(p_topic INT, p_lane INT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
+CREATE FUNCTION tarry.server_ready(p_topic INT, p_level INT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
 RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0)) FROM tarry.job FORCE INDEX (PRIMARY)
-  WHERE topic = p_topic AND lane = p_lane AND due <= p_now AND state = 1)//
+  WHERE topic = p_topic AND level = p_level AND due <= p_now AND state = 1)//
 
 DROP PROCEDURE IF EXISTS tarry.server_figures//
 CREATE PROCEDURE tarry.server_figures(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin,
@@ -183,7 +183,7 @@ BEGIN
       GROUP BY topic) s ON s.topic = t.topic
     LEFT JOIN (SELECT y.topic, SUM(SUBSTRING_INDEX(y.ready, ' ', 1)) fresh, SUM(SUBSTRING_INDEX(SUBSTRING_INDEX(y.ready, ' ', 2), ' ', -1)) retry,
         MIN(NULLIF(CAST(SUBSTRING_INDEX(y.ready, ' ', -1) AS SIGNED), 0)) oldest
-      FROM (SELECT DISTINCT l.topic, l.lane, tarry.server_ready(l.topic, l.lane, v_now) ready FROM tarry.lane l
+      FROM (SELECT DISTINCT l.topic, l.level, tarry.server_ready(l.topic, l.level, v_now) ready FROM tarry.level l
         WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) y
       GROUP BY y.topic) r ON r.topic = t.topic
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
@@ -259,8 +259,8 @@ CREATE PROCEDURE tarry.server_picks()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
-  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, lane INT, due BIGINT, seq BIGINT,
-    server BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, lane, due, seq)) ENGINE=InnoDB;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, level INT, due BIGINT, seq BIGINT,
+    server BIGINT NOT NULL DEFAULT 0, PRIMARY KEY (topic, level, due, seq)) ENGINE=InnoDB;
   CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_ids (topic INT, id VARCHAR(129) CHARACTER SET ascii COLLATE ascii_bin, PRIMARY KEY (topic, id))
     ENGINE=InnoDB;
   DELETE FROM tarry.server_fold;
@@ -277,9 +277,9 @@ BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
   DECLARE v_one, v_idle BIGINT;
   DECLARE v_over TINYINT DEFAULT 0;
-  DECLARE v_topic, v_lane INT;
+  DECLARE v_topic, v_level INT;
   DECLARE v_silent CURSOR FOR SELECT server FROM tarry.server WHERE beat < v_now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED;
-  DECLARE v_lanes CURSOR FOR SELECT topic, lane FROM tarry.lane;
+  DECLARE v_levels CURSOR FOR SELECT topic, level FROM tarry.level;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
   CALL tarry.server_picks();
   OPEN v_silent;
@@ -304,25 +304,25 @@ BEGIN
     END IF;
   END LOOP;
   CLOSE v_silent;
-  -- Lane by lane, so that each read is a range of the primary key that ends at now: a join with the lanes reads every waiting job.
-  OPEN v_lanes;
-  each_lane: LOOP
+  -- Reads one level at a time, so that each read is a range of the primary key that ends at now: a join with the levels reads every waiting job.
+  OPEN v_levels;
+  each_level: LOOP
     SET v_over = 0;
-    FETCH v_lanes INTO v_topic, v_lane;
-    IF v_over THEN LEAVE each_lane; END IF;
-    INSERT INTO tarry.server_places SELECT x.topic, x.lane, x.due, x.seq, x.server FROM tarry.job x FORCE INDEX (PRIMARY)
-      WHERE x.topic = v_topic AND x.lane = v_lane AND x.due <= v_now AND x.state = 3;
+    FETCH v_levels INTO v_topic, v_level;
+    IF v_over THEN LEAVE each_level; END IF;
+    INSERT INTO tarry.server_places SELECT x.topic, x.level, x.due, x.seq, x.server FROM tarry.job x FORCE INDEX (PRIMARY)
+      WHERE x.topic = v_topic AND x.level = v_level AND x.due <= v_now AND x.state = 3;
   END LOOP;
-  CLOSE v_lanes;
+  CLOSE v_levels;
   DELETE a FROM tarry.server_places a JOIN tarry.server s ON s.server = a.server WHERE a.server <> p_server; -- servers that live
   -- In this order, and by the primary key: otherwise rows of other servers are locked on the way, and their takes skip them.
   UPDATE tarry.server_places a
-    STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+    STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.level = a.level AND j.due = a.due AND j.seq = a.seq
     SET j.server = p_server
     WHERE a.server <> p_server AND j.state = 3 AND j.server = a.server;
-  SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
+  SELECT j.topic, j.level, j.due, j.seq, j.delivery, j.taken, j.lease_until
     FROM tarry.server_places a STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
-      ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+      ON j.topic = a.topic AND j.level = a.level AND j.due = a.due AND j.seq = a.seq
     WHERE j.state = 3 AND j.server = p_server;
   DELETE FROM tarry.server_places;
 END//
@@ -388,17 +388,17 @@ BEGIN
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
-      INSERT INTO tarry.server_places (topic, lane, due, seq) SELECT topic, lane, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
+      INSERT INTO tarry.server_places (topic, level, due, seq) SELECT topic, level, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
         FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
-        ON x.topic = f.topic AND x.lane = f.lane AND x.due = f.due AND x.seq = f.seq;
+        ON x.topic = f.topic AND x.level = f.level AND x.due = f.due AND x.seq = f.seq;
       INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.finished WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
       DELETE FROM tarry.tally WHERE topic = v_topic;
       INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
       DELETE FROM tarry.server_fold;
-      DELETE FROM tarry.lane WHERE topic = v_topic;
+      DELETE FROM tarry.level WHERE topic = v_topic;
       DELETE FROM tarry.topic WHERE topic = v_topic AND paused_until < v_now - 86400000;
     END IF;
     INSERT INTO tarry.server_fold SELECT server FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server)
@@ -548,15 +548,15 @@ BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the topic has as many jobs as its max_jobs allows';
       END IF;
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
-      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    IF NOT EXISTS (SELECT 1 FROM tarry.level WHERE topic = v_topic AND level = v_priority) THEN
+      INSERT IGNORE INTO tarry.level VALUES (v_topic, v_priority);
     END IF;
     INSERT INTO tarry.number () VALUES ();
     SET v_seq = LAST_INSERT_ID() * 4096;
     SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
     BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
       DECLARE CONTINUE HANDLER FOR 1062 SET v_exists = 1;
-      INSERT INTO tarry.job (topic, lane, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
+      INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
         VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body);
     END;
     IF NOT v_exists THEN
@@ -569,7 +569,7 @@ BEGIN
         FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
       IF v_state = 3 THEN SET p_result = 'leased';
       ELSE
-        UPDATE tarry.job SET lane = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
+        UPDATE tarry.job SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
             first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
             backoff_max = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
             body_bytes = LENGTH(p_body), body = p_body
@@ -651,7 +651,7 @@ CREATE PROCEDURE tarry.cancel_with(
   IN p_request BOOLEAN, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
-  DECLARE v_topic, v_lane, v_state, v_attempt INT;
+  DECLARE v_topic, v_level, v_state, v_attempt INT;
   DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -663,14 +663,14 @@ BEGIN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
-    SELECT lane, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
-      INTO v_lane, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+    SELECT level, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
+      INTO v_level, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
     IF v_state = 3 AND p_request THEN
-      UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       SET p_result = 'requested';
     ELSEIF v_state = 3 THEN SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
-      DELETE FROM tarry.job WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      DELETE FROM tarry.job WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       SET p_result = 'cancelled';
       IF v_history > 0 THEN
         INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
@@ -720,11 +720,11 @@ BEGIN
   END IF;
   IF v_state = 1 THEN
     SET v_priority = COALESCE(p_priority, v_priority);
-    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
-      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    IF NOT EXISTS (SELECT 1 FROM tarry.level WHERE topic = v_topic AND level = v_priority) THEN
+      INSERT IGNORE INTO tarry.level VALUES (v_topic, v_priority);
     END IF;
     SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
-    UPDATE tarry.job SET due = v_due, first_due = v_first, priority = v_priority, lane = v_priority, by_sql = 1,
+    UPDATE tarry.job SET due = v_due, first_due = v_first, priority = v_priority, level = v_priority, by_sql = 1,
         expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND id = p_id;
     SET p_result = 'ok';
   ELSEIF v_state IS NOT NULL THEN

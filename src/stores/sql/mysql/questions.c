@@ -25,18 +25,20 @@ static const char *const checks[] = {
     "WHERE t.name IS NOT NULL AND (d.fresh <> 0 OR d.retry <> 0 OR d.leased <> 0 OR d.dead <> 0 OR "
     "d.dead_bytes <> 0) ORDER BY t.name",
 
-    "SELECT CONCAT('topic ', QUOTE(t.name), ': its priority ', j.lane, ' is not listed, so its "
-    "jobs are never taken'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.lane VALUES (', t.topic, "
-    "', ', j.lane, '); INSERT INTO tarry.notification (at, server, what, name, due) VALUES "
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': its priority ', j.level, ' is not listed, so its "
+    "jobs are never taken'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.level VALUES (', t.topic, "
+    "', ', j.level, '); INSERT INTO tarry.notification (at, server, what, name, due) VALUES "
     "(tarry.now_ms(), 0, ''r'', ', QUOTE(t.name), ', 0)') "
     "FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL "
-    "WHERE j.lane <> 70000 AND NOT EXISTS (SELECT 1 FROM tarry.lane l WHERE l.topic = j.topic AND "
-    "l.lane = j.lane) GROUP BY t.topic, t.name, j.lane ORDER BY t.name, j.lane",
+    "WHERE j.level <> 70000 AND NOT EXISTS (SELECT 1 FROM tarry.level l WHERE l.topic = j.topic "
+    "AND "
+    "l.level = j.level) GROUP BY t.topic, t.name, j.level ORDER BY t.name, j.level",
 
-    "SELECT CONCAT('topic ', QUOTE(t.name), ': the state of jobs does not match their partition'), "
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': the state of jobs does not match their level'), "
     "COUNT(*), NULL FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT "
-    "NULL WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND "
-    "j.lane <> j.priority) OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) "
+    "NULL WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.level = 70000) OR (j.state <> 4 "
+    "AND "
+    "j.level <> j.priority) OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) "
     "GROUP BY t.name ORDER BY t.name",
 
     "SELECT CONCAT('topic ', QUOTE(t.name), ': rows break the rules of a push, so their jobs are "

@@ -9,7 +9,7 @@ enum { KEYS_MAX = 500 }; /* per statement */
 
 enum {
     ROW_TOPIC,
-    ROW_LANE,
+    ROW_LEVEL,
     ROW_DUE,
     ROW_SEQUENCE,
     ROW_ID,
@@ -37,13 +37,13 @@ enum {
 };
 
 const char mysql_row_columns[] =
-    "topic,lane,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
+    "topic,level,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
-    "topic,lane,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
+    "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
 
 /* ---- places ---- */
 
@@ -51,8 +51,8 @@ static int place_compare(const struct mysql_place *a, const struct mysql_place *
 {
     if (a->topic != b->topic)
         return a->topic < b->topic ? -1 : 1;
-    if (a->lane != b->lane)
-        return a->lane < b->lane ? -1 : 1;
+    if (a->level != b->level)
+        return a->level < b->level ? -1 : 1;
     if (a->due_ms != b->due_ms)
         return a->due_ms < b->due_ms ? -1 : 1;
     return (a->sequence > b->sequence) - (a->sequence < b->sequence);
@@ -61,16 +61,16 @@ static int place_compare(const struct mysql_place *a, const struct mysql_place *
 void mysql_append_place(struct buffer *out, const struct mysql_place *place, bool is_first)
 {
     if (is_first)
-        buffer_append_format(out, "topic=%u AND lane=%u AND (due,seq) IN (", place->topic,
-                             place->lane);
+        buffer_append_format(out, "topic=%u AND level=%u AND (due,seq) IN (", place->topic,
+                             place->level);
     buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",", (long long)place->due_ms,
                          (unsigned long long)place->sequence);
 }
 
 void mysql_append_single_place(struct buffer *out, const struct mysql_place *place)
 {
-    buffer_append_format(out, "topic=%u AND lane=%u AND due=%lld AND seq=%llu", place->topic,
-                         place->lane, (long long)place->due_ms,
+    buffer_append_format(out, "topic=%u AND level=%u AND due=%lld AND seq=%llu", place->topic,
+                         place->level, (long long)place->due_ms,
                          (unsigned long long)place->sequence);
 }
 
@@ -85,7 +85,7 @@ static bool run_add(struct mysql_run *run, const struct mysql_place *place, uint
 {
     if (!run->count)
         *run = (struct mysql_run){.first = *place, .delivery = delivery, .taken_ms = taken_ms};
-    else if (place->topic != run->last.topic || place->lane != run->last.lane ||
+    else if (place->topic != run->last.topic || place->level != run->last.level ||
              taken_ms != run->taken_ms || delivery != run->delivery + run->count)
         return false;
     run->last = *place;
@@ -98,7 +98,7 @@ void mysql_append_span(struct buffer *out, const struct mysql_place *first,
 {
     long long from = (long long)first->due_ms, to = (long long)last->due_ms;
     unsigned long long from_seq = first->sequence, to_seq = last->sequence;
-    buffer_append_format(out, "topic=%u AND lane=%u AND ", first->topic, first->lane);
+    buffer_append_format(out, "topic=%u AND level=%u AND ", first->topic, first->level);
     if (from == to)
         buffer_append_format(out, "due=%lld AND seq BETWEEN %llu AND %llu", from, from_seq, to_seq);
     else
@@ -192,12 +192,12 @@ static struct mysql_row *read_place(struct mysql_link *link, MYSQL_ROW row,
         return out;
     out->stored = out->exists = true;
     out->stored_at = (struct mysql_place){.topic = topic,
-                                          .lane = (uint32_t)mysql_number(row[ROW_LANE]),
+                                          .level = (uint32_t)mysql_number(row[ROW_LEVEL]),
                                           .due_ms = mysql_number(row[ROW_DUE]),
                                           .sequence = (uint64_t)mysql_number(row[ROW_SEQUENCE])};
     out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
     mysql_places_add(&link->rows.places, out);
-    out->lane = (int32_t)out->stored_at.lane;
+    out->level = (int32_t)out->stored_at.level;
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
     out->state = (enum job_state)mysql_number(row[ROW_STATE]);
@@ -409,7 +409,7 @@ static int named_compare(const void *a, const void *b)
 static bool name_lease(struct named_leases *leases, const struct sql_lease *lease, bool is_ack)
 {
     struct named_lease named = {.place = {.topic = lease->topic,
-                                          .lane = lease->lane,
+                                          .level = lease->level,
                                           .due_ms = lease->due_ms,
                                           .sequence = lease->sequence},
                                 .delivery = lease->delivery,
@@ -460,7 +460,7 @@ static void append_lease_list(struct mysql_link *link, const struct named_lease 
         size_t part = 0;
         while (part < count && part < KEYS_MAX && leases[part].is_ack == leases->is_ack &&
                leases[part].place.topic == leases->place.topic &&
-               leases[part].place.lane == leases->place.lane) {
+               leases[part].place.level == leases->place.level) {
             mysql_append_place(out, &leases[part].place, part == 0);
             part++;
         }
@@ -587,7 +587,7 @@ static void append_delete_of_run(struct mysql_link *link, struct mysql_row *cons
     append_run(out, &run);
 }
 
-/* Deletes rows of one topic and lane. MariaDB uses the index only if the statement names a single
+/* Deletes rows of one topic and level. MariaDB uses the index only if the statement names a single
  * table; MySQL requires an explicit hint. */
 static void append_delete(struct mysql_link *link, struct mysql_row *const *rows, size_t count)
 {
@@ -611,7 +611,7 @@ static void append_delete_list(struct mysql_link *link, struct mysql_row *const 
         size_t part = 1;
         while (part < count && part < (link->transaction.is_exact ? 1 : KEYS_MAX) &&
                rows[part]->stored_at.topic == first->topic &&
-               rows[part]->stored_at.lane == first->lane)
+               rows[part]->stored_at.level == first->level)
             part++;
         append_delete(link, rows, part);
         rows += part;
@@ -657,7 +657,7 @@ static void append_bytes(struct buffer *out, struct slice bytes)
 static void append_fresh(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->push;
-    buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->lane,
+    buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->level,
                          (long long)row->due_ms, (unsigned long long)row->sequence);
     mysql_quote(out, mysql_row_id(row));
     buffer_append_format(out, ",%d,%u,%d,%lld", (int)row->state, row->attempt, row->priority,
@@ -697,7 +697,7 @@ static void append_inserts(struct mysql_link *link)
             begun = out->len;
             buffer_append_text(
                 out,
-                "INSERT INTO tarry.job (topic,lane,due,seq,id,state,attempt,priority,first_due,"
+                "INSERT INTO tarry.job (topic,level,due,seq,id,state,attempt,priority,first_due,"
                 "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
                 "content_type,meta,error,body_bytes,body) VALUES ");
         } else {
@@ -735,10 +735,10 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
                              row->cancel_requested);
     } else {
         buffer_append_format(out,
-                             "state=%d,attempt=%u,due=%lld,lane=%d,priority=%d,first_due=%lld,"
+                             "state=%d,attempt=%u,due=%lld,level=%d,priority=%d,first_due=%lld,"
                              "lease_until=0,taken=0,server=0,by_sql=0,consumer=NULL,"
                              "cancel_requested=0,expire=",
-                             (int)row->state, row->attempt, (long long)row->due_ms, row->lane,
+                             (int)row->state, row->attempt, (long long)row->due_ms, row->level,
                              row->priority, (long long)row->first_due_ms);
         if (row->expire_ms)
             buffer_append_i64(out, row->expire_ms);
@@ -799,24 +799,24 @@ static void append_finished(struct mysql_link *link)
         buffer_append_text(out, " ON DUPLICATE KEY UPDATE until=VALUES(until)");
 }
 
-/* Appends new lanes, so that the next take finds them. */
-static void append_lanes(struct mysql_link *link)
+/* Appends new levels, so that the next take finds them. */
+static void append_levels(struct mysql_link *link)
 {
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
         if (!row->exists || !(row->fresh || row->changed) || !row->topic ||
-            mysql_topic_has_lane(row->topic, row->priority))
+            mysql_topic_has_level(row->topic, row->priority))
             continue;
         if (out)
             buffer_append_byte(out, ',');
         else {
             out = mysql_statement(link, NULL);
-            buffer_append_text(out, "INSERT IGNORE INTO tarry.lane VALUES ");
+            buffer_append_text(out, "INSERT IGNORE INTO tarry.level VALUES ");
         }
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
-        (void)mysql_topic_add_lane(row->topic,
-                                   row->priority); /* on failure, it is inserted again */
+        (void)mysql_topic_add_level(row->topic,
+                                    row->priority); /* on failure, it is inserted again */
     }
 }
 
@@ -824,7 +824,7 @@ void mysql_append_rows(struct mysql_link *link)
 {
     if (link->rows.list.count)
         qsort(link->rows.list.at, link->rows.list.count, sizeof(struct mysql_row *), row_compare);
-    append_lanes(link);
+    append_levels(link);
     append_deletes(link);
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];

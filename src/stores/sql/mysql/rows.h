@@ -12,13 +12,13 @@
 
 struct mysql_link;
 
-enum { MYSQL_LANE_DEAD = 70000, MYSQL_NUMBERS = 4096 };
+enum { MYSQL_LEVEL_DEAD = 70000, MYSQL_NUMBERS = 4096 };
 
 struct mysql_topic;
 
 /* Location of a row in the table. */
 struct mysql_place {
-    uint32_t topic, lane;
+    uint32_t topic, level;
     int64_t due_ms;
     uint64_t sequence;
 };
@@ -50,7 +50,7 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     bool is_once; /* the name of a `once`, which must not be remembered by two transactions */
 
     enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */
-    int32_t lane, priority;
+    int32_t level, priority;
     int64_t due_ms, first_due_ms, lease_until_ms, taken_ms, lease_span_ms, expire_ms;
     uint64_t sequence, delivery;
     int64_t server;
@@ -98,7 +98,7 @@ struct mysql_row *mysql_row_of_once(struct mysql_link *link, struct mysql_topic 
                                     struct slice once);
 struct mysql_row *mysql_row_at(struct mysql_link *link, const struct mysql_place *place);
 extern const char mysql_row_columns[];
-/* Appends a condition that names rows of one topic and lane, without its last bracket. It compares
+/* Appends a condition that names rows of one topic and level, without its last bracket. It compares
  * with rows of values, since the database searches such a list by bisection, but would test a list
  * of conditions one by one. */
 void mysql_append_place(struct buffer *out, const struct mysql_place *place, bool is_first);

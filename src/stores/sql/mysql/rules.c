@@ -115,7 +115,7 @@ static void fill(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->priority = push->priority != QUEUE_PRIORITY_UNSET ? push->priority
                     : settings->has_priority               ? settings->priority
                                                            : JOB_PRIORITY;
-    row->lane = push->past.dead ? MYSQL_LANE_DEAD : row->priority;
+    row->level = push->past.dead ? MYSQL_LEVEL_DEAD : row->priority;
     row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &push->when);
     row->attempt = push->past.attempt;
     row->policy = push->policy;
@@ -242,7 +242,7 @@ static void move(struct mysql_link *link, struct mysql_row *row, const struct qu
         row->due_ms = row->first_due_ms = link->now_ms;
     } else if (change->verb == QUEUE_RESCHEDULE) {
         if (change->priority != QUEUE_PRIORITY_UNSET)
-            row->priority = row->lane = change->priority;
+            row->priority = row->level = change->priority;
         if (change->when.due != QUEUE_DUE_UNCHANGED)
             row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &change->when);
     }
@@ -288,7 +288,7 @@ static enum queue_status change_one(struct mysql_link *link, const struct queue_
 static struct mysql_row *leased_row(struct mysql_link *link, const struct sql_lease *lease)
 {
     struct mysql_place place = {.topic = lease->topic,
-                                .lane = lease->lane,
+                                .level = lease->level,
                                 .due_ms = lease->due_ms,
                                 .sequence = lease->sequence};
     struct mysql_row *row = mysql_row_at(link, &place);
@@ -334,10 +334,10 @@ static void fail(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->has_error = true;
     counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
     if (answer->has_priority)
-        row->priority = row->lane = answer->priority;
+        row->priority = row->level = answer->priority;
     if (life_fail(outcome, row->attempt, &policy) == LIFE_DIED) {
         row->state = JOB_DEAD;
-        row->lane = MYSQL_LANE_DEAD;
+        row->level = MYSQL_LEVEL_DEAD;
         counts[SQL_COUNT_DIED] = 1;
         mysql_history_note(link, row, "died", holder(row), row->error);
     } else {
@@ -429,7 +429,7 @@ static enum queue_status again_one(struct mysql_link *link, struct mysql_row *ro
     row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &again->when);
     if (again->priority != QUEUE_PRIORITY_UNSET)
         row->priority = again->priority;
-    row->lane = row->priority;
+    row->level = row->priority;
     row->sequence = link->rows.number + link->rows.numbers_used++;
     row->history_bytes = 0;
     row->error = (struct slice){0};
@@ -587,7 +587,7 @@ static enum queue_status pick_one(struct mysql_link *link, const struct queue_ta
     count_row(row, counts, -1);
     row->state = JOB_DELAYED;
     row->due_ms = row->first_due_ms = link->now_ms;
-    row->lane = row->priority;
+    row->level = row->priority;
     row->expire_ms = expire_of(row);
     row_changed(row);
     count_row(row, counts, 1);
@@ -625,7 +625,7 @@ static void expire_one(struct mysql_link *link, struct mysql_row *row)
     if (life_expire(&row->topic->settings) == LIFE_DIED) {
         mysql_history_note(link, row, "died", nobody, (struct slice){0});
         row->state = JOB_DEAD;
-        row->lane = MYSQL_LANE_DEAD;
+        row->level = MYSQL_LEVEL_DEAD;
         row->expire_ms = 0;
         row->error = slice_of("expired");
         row->has_error = true;
@@ -657,7 +657,7 @@ static void redrive_one(struct mysql_link *link, struct mysql_row *row)
     row->state = JOB_DELAYED;
     row->attempt = 0;
     row->due_ms = row->first_due_ms = link->now_ms;
-    row->lane = row->priority;
+    row->level = row->priority;
     row->expire_ms = expire_of(row);
     row_changed(row);
     count_row(row, counts, 1);

@@ -74,7 +74,7 @@ static bool read_take(struct mysql_link *link, const struct mysql_step *step, MY
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
         struct mysql_taken taken = {.topic = topic, .named = step->call, .result = kept};
         mysql_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
-        taken.lane = taken.job.job.priority;
+        taken.level = taken.job.job.priority;
         taken.has_body = row[BODY] != NULL;
         taken.job.job.topic = slice_of(topic->name);
         taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
@@ -123,11 +123,11 @@ static void append_named(struct mysql_link *link, struct sql_call *call)
 static void append_take(struct mysql_link *link, struct mysql_topic *topic)
 {
     struct buffer *out = append_found(link, topic, NULL, "PRIMARY");
-    buffer_append_text(out, "j.lane IN (");
-    bool has_lane = false;
-    for (size_t i = 0; i < topic->lane_count; i++) {
-        buffer_append_format(out, "%s%d", has_lane ? "," : "", topic->lanes[i]);
-        has_lane = true;
+    buffer_append_text(out, "j.level IN (");
+    bool has_level = false;
+    for (size_t i = 0; i < topic->level_count; i++) {
+        buffer_append_format(out, "%s%d", has_level ? "," : "", topic->levels[i]);
+        has_level = true;
     }
     buffer_append_format(out, ") AND j.due>=LEAST(%lld,", (long long)bound_of(link, topic));
     append_now(link, out);
@@ -135,7 +135,7 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
     append_now(link, out);
     buffer_append_text(out, " AND j.state=1 AND (j.expire IS NULL OR j.expire>");
     append_now(link, out);
-    buffer_append_format(out, ") ORDER BY j.lane,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
+    buffer_append_format(out, ") ORDER BY j.level,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
                          topic->take_max);
 }
 
@@ -148,7 +148,7 @@ void mysql_append_takes(struct mysql_link *link)
     want_takes(link);
     for (size_t i = 0; i < link->topics.wanted.count; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
-        if (topic->take_max && topic->number && topic->lane_count &&
+        if (topic->take_max && topic->number && topic->level_count &&
             !(topic->is_read && is_paused(link, topic)))
             append_take(link, topic);
     }
@@ -296,8 +296,8 @@ static int taken_compare(const void *a, const void *b)
         return order;
     if (x->topic != y->topic)
         return x->topic->number < y->topic->number ? -1 : 1;
-    if (x->lane != y->lane)
-        return x->lane < y->lane ? -1 : 1;
+    if (x->level != y->level)
+        return x->level < y->level ? -1 : 1;
     if (x->job.job.due_ms != y->job.job.due_ms)
         return x->job.job.due_ms < y->job.job.due_ms ? -1 : 1;
     return (x->job.job.sequence > y->job.job.sequence) -
@@ -308,7 +308,7 @@ static struct sql_lease lease_of(const struct mysql_taken *taken)
 {
     const struct job *job = &taken->job.job;
     return (struct sql_lease){.topic = taken->topic->number,
-                              .lane = taken->lane,
+                              .level = taken->level,
                               .due_ms = job->due_ms,
                               .taken_ms = job->taken_ms,
                               .sequence = job->sequence,
@@ -410,7 +410,7 @@ bool mysql_fill_takes(struct mysql_link *link)
 static struct mysql_place place_of(const struct mysql_taken *taken)
 {
     return (struct mysql_place){.topic = taken->topic->number,
-                                .lane = taken->lane,
+                                .level = taken->level,
                                 .due_ms = taken->job.job.due_ms,
                                 .sequence = taken->job.job.sequence};
 }
@@ -447,7 +447,7 @@ void mysql_append_bodies(struct mysql_link *link)
 
 static bool goes_with(const struct mysql_taken *a, const struct mysql_taken *b)
 {
-    return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
+    return b->call && a->topic == b->topic && a->level == b->level && lease_compare(a, b) == 0;
 }
 
 /* Returns how many jobs from index `from` are adjacent in the table, as seen by the take. */
@@ -581,13 +581,13 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
         return;
     topic->is_looked[from_start] = true;
     topic->next_ms[from_start] = INT64_MAX;
-    for (size_t i = 0; i < topic->lane_count; i++) {
+    for (size_t i = 0; i < topic->level_count; i++) {
         out = mysql_statement_of(
             link, (struct mysql_step){.read = read_look, .topic = topic, .number = from_start});
         buffer_append_format(out,
                              "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
-                             "lane=%d AND due>=LEAST(%lld,",
-                             topic->number, topic->lanes[i],
+                             "level=%d AND due>=LEAST(%lld,",
+                             topic->number, topic->levels[i],
                              from_start ? 0LL : (long long)bound_of(link, topic));
         append_now(link, out);
         if (topic->looks_back)

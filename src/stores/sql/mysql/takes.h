@@ -17,7 +17,7 @@ struct mysql_result;
 struct mysql_taken { /* A job that a take found. */
     struct queue_job job;
     struct mysql_topic *topic;
-    uint32_t lane;
+    uint32_t level;
     struct sql_call *call;        /* NULL: not assigned */
     const struct sql_call *named; /* take that names this job; NULL: found without its name */
     size_t order;                 /* index among the jobs of its call */

@@ -1,4 +1,4 @@
-/* The topics of a transaction: those that its calls name, their numbers, settings and lanes, read
+/* The topics of a transaction: those that its calls name, their numbers, settings and levels, read
  * again in each transaction, and the creation of the missing ones. */
 #include "sql/mysql/calls.h"
 #include "sql/mysql/link.h"
@@ -27,13 +27,13 @@ enum {
     COLUMN_JOBS_MAX,
     COLUMN_HISTORY,
     COLUMN_HAS_EXTENSION,
-    COLUMN_LANES
+    COLUMN_LEVELS
 };
 
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
     "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
-    "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.lane) FROM tarry.lane l WHERE "
+    "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
     "l.topic=t.topic) FROM tarry.topic t WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
@@ -41,7 +41,7 @@ static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
     table_remove(&link->topics.names.table, &topic->by_name);
     if (topic->number)
         table_remove(&link->topics.numbers.table, &topic->by_number);
-    free(topic->lanes);
+    free(topic->levels);
     free(topic);
 }
 
@@ -175,40 +175,40 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
     topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
 }
 
-bool mysql_topic_add_lane(struct mysql_topic *topic, int32_t lane)
+bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level)
 {
-    if (topic->lane_count == topic->lane_cap) {
-        size_t cap = topic->lane_cap ? topic->lane_cap * 2 : 8;
-        int32_t *lanes = realloc(topic->lanes, cap * sizeof *lanes);
-        if (!lanes)
+    if (topic->level_count == topic->level_cap) {
+        size_t cap = topic->level_cap ? topic->level_cap * 2 : 8;
+        int32_t *levels = realloc(topic->levels, cap * sizeof *levels);
+        if (!levels)
             return false;
-        topic->lanes = lanes;
-        topic->lane_cap = cap;
+        topic->levels = levels;
+        topic->level_cap = cap;
     }
-    topic->lanes[topic->lane_count++] = lane;
+    topic->levels[topic->level_count++] = level;
     return true;
 }
 
-static int lane_compare(const void *a, const void *b)
+static int level_compare(const void *a, const void *b)
 {
     const int32_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Parses numbers separated by commas. Lanes are never removed. */
-static bool read_lanes(struct mysql_link *link, struct mysql_topic *topic, const char *text)
+/* Parses numbers separated by commas. Levels are never removed. */
+static bool read_levels(struct mysql_link *link, struct mysql_topic *topic, const char *text)
 {
-    size_t before = topic->lane_count;
-    topic->lane_count = 0;
+    size_t before = topic->level_count;
+    topic->level_count = 0;
     while (text && *text) {
         char *end;
-        if (!mysql_topic_add_lane(topic, (int32_t)strtol(text, &end, 10)))
+        if (!mysql_topic_add_level(topic, (int32_t)strtol(text, &end, 10)))
             return false;
         text = *end ? end + 1 : end;
     }
-    if (topic->lane_count)
-        qsort(topic->lanes, topic->lane_count, sizeof *topic->lanes, lane_compare);
-    link->topics.have_moved = link->topics.have_moved || topic->lane_count > before;
+    if (topic->level_count)
+        qsort(topic->levels, topic->level_count, sizeof *topic->levels, level_compare);
+    link->topics.have_moved = link->topics.have_moved || topic->level_count > before;
     return true;
 }
 
@@ -232,7 +232,7 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
         most = topic->settings.max_jobs;
         read_settings(topic, row);
         link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most;
-        if (!read_lanes(link, topic, row[COLUMN_LANES]))
+        if (!read_levels(link, topic, row[COLUMN_LEVELS]))
             return false;
         topic->is_read = topic->is_found = true;
     }
@@ -289,10 +289,10 @@ void mysql_append_topics(struct mysql_link *link)
     append_wanted(link, out);
 }
 
-bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane)
+bool mysql_topic_has_level(const struct mysql_topic *topic, int32_t level)
 {
-    for (size_t i = 0; i < topic->lane_count; i++)
-        if (topic->lanes[i] == lane)
+    for (size_t i = 0; i < topic->level_count; i++)
+        if (topic->levels[i] == level)
             return true;
     return false;
 }

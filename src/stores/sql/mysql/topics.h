@@ -1,5 +1,5 @@
 /*
- * topics: the topics of a transaction: their numbers, settings and lanes. A transaction reads them
+ * topics: the topics of a transaction: their numbers, settings and levels. A transaction reads them
  * again, since another server may have changed them, and creates the missing ones.
  */
 #ifndef TARRY_SQL_MYSQL_TOPICS_H
@@ -22,8 +22,8 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     struct topic_settings settings;
     bool has_extension;
     bool is_found; /* used while topics are read */
-    int32_t *lanes;
-    size_t lane_count, lane_cap;
+    int32_t *levels;
+    size_t level_count, level_cap;
     int64_t jobs;       /* number of jobs, if max_jobs is set */
     uint32_t take_max;  /* sum over all takes of the transaction */
     int64_t next_ms[2]; /* found by checks: at or above the bound, and from 0 */
@@ -38,7 +38,7 @@ struct mysql_topics {
     struct mysql_names names;
     struct mysql_numbers numbers;
     struct mysql_topic_list wanted; /* by the transaction */
-    bool have_moved; /* the number or the lanes of a topic differ from the remembered ones */
+    bool have_moved; /* the number or the levels of a topic differ from the remembered ones */
     int64_t count;   /* of all topics of the queue, if there is a maximum */
 };
 
@@ -55,8 +55,8 @@ struct mysql_topic *mysql_topic_want_number(struct mysql_link *link, uint32_t nu
 bool mysql_topics_are_read(const struct mysql_link *link);
 bool mysql_topics_are_known(const struct mysql_link *link); /* at least from earlier transactions */
 void mysql_append_topics(struct mysql_link *link);
-bool mysql_topic_add_lane(struct mysql_topic *topic, int32_t lane); /* false if out of memory */
-bool mysql_topic_has_lane(const struct mysql_topic *topic, int32_t lane);
+bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level); /* false if out of memory */
+bool mysql_topic_has_level(const struct mysql_topic *topic, int32_t level);
 /* Clears the wanted topics for a new transaction. */
 void mysql_topics_begin(struct mysql_link *link);
 void mysql_topics_free(struct mysql_link *link);

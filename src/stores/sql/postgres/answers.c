@@ -110,7 +110,7 @@ enum {
     SHOWN_HISTORY,
     SHOWN_BODY,
     SHOWN_TOPIC,
-    SHOWN_LANE,
+    SHOWN_LEVEL,
     SHOWN_CONSUMER,
     SHOWN_CANCEL_REQUESTED,
     SHOWN_ROW
@@ -308,7 +308,7 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
 {
     int all = libpq.PQntuples(result);
     struct taken_row *rows = calloc((size_t)all + 1, sizeof *rows);
-    int64_t topic = 0, lane = 0;
+    int64_t topic = 0, level = 0;
     bool is_in_order = true;
     *count = 0;
     for (int i = 0; rows && i < all; i++) {
@@ -316,9 +316,9 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
             continue;
         struct taken_row *row = &rows[*count];
         bool is_same = *count && topic == postgres_row_number(result, i, SHOWN_TOPIC) &&
-                       lane == postgres_row_number(result, i, SHOWN_LANE);
+                       level == postgres_row_number(result, i, SHOWN_LEVEL);
         topic = postgres_row_number(result, i, SHOWN_TOPIC);
-        lane = postgres_row_number(result, i, SHOWN_LANE);
+        level = postgres_row_number(result, i, SHOWN_LEVEL);
         *row = (struct taken_row){.row = i,
                                   .run = *count ? row[-1].run + !is_same : 0,
                                   .due_ms = postgres_row_number(result, i, SHOWN_DUE),
@@ -358,7 +358,7 @@ static bool fill_taken(struct sql_call *call, struct postgres_link *link, const 
         int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
             .topic = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_TOPIC),
-            .lane = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_LANE),
+            .level = (uint32_t)postgres_row_number(result, rows[i].row, SHOWN_LEVEL),
             .due_ms = job->job.due_ms,
             .taken_ms = job->job.taken_ms,
             .sequence = job->job.sequence,
@@ -596,7 +596,7 @@ static void read_adopt(struct postgres_link *link, const PGresult *result)
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_lease lease = {
             .topic = (uint32_t)postgres_row_number(result, i, 0),
-            .lane = (uint32_t)postgres_row_number(result, i, 1),
+            .level = (uint32_t)postgres_row_number(result, i, 1),
             .due_ms = postgres_row_number(result, i, 2),
             .sequence = (uint64_t)postgres_row_number(result, i, 3),
             .delivery = (uint64_t)postgres_row_number(result, i, 4),

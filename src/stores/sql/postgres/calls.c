@@ -253,7 +253,7 @@ static struct slice cut(struct slice text, size_t bytes_max)
 static struct postgres_array *add_lease(struct postgres_array *array, const struct sql_lease *lease)
 {
     postgres_array_number(array++, lease->topic);
-    postgres_array_number(array++, lease->lane);
+    postgres_array_number(array++, lease->level);
     postgres_array_number(array++, lease->due_ms);
     postgres_array_number(array++, (int64_t)lease->sequence);
     postgres_array_number(array++, (int64_t)lease->delivery);

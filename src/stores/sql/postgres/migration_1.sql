@@ -49,7 +49,7 @@ CREATE TABLE tarry.job (
   due bigint NOT NULL, seq bigint NOT NULL, first_due bigint NOT NULL,
   lease_until bigint NOT NULL DEFAULT 0, taken bigint NOT NULL DEFAULT 0, lease_span bigint NOT NULL DEFAULT 0,
   delivery bigint NOT NULL DEFAULT 0, server bigint NOT NULL DEFAULT 0,
-  topic int NOT NULL, lane int NOT NULL, -- the priority; 70000 where the job is dead
+  topic int NOT NULL, level int NOT NULL, -- the priority level; 70000 if the job is dead
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
@@ -62,22 +62,22 @@ CREATE TABLE tarry.job (
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
+CREATE UNIQUE INDEX job_due ON tarry.job (topic, level, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 
 -- The planner's statistics must not depend on whether the table is new, or empty now: a topic never narrows a search down by
 -- itself.
-ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER lane SET (n_distinct = 1);
-INSERT INTO tarry.job (due, seq, first_due, topic, lane, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
+ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER level SET (n_distinct = 1);
+INSERT INTO tarry.job (due, seq, first_due, topic, level, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
 ANALYZE tarry.job;
 DELETE FROM tarry.job;
 
--- Priorities in which a topic has jobs (lanes), so that a take need not find the next one in an index full of dead entries.
--- An empty lane is deleted by the upkeep in three steps, because transactions that read it may still insert their job:
+-- The priority levels in which a topic has jobs. A take reads them here instead of searching an index full of dead entries for the next level.
+-- An empty level is deleted by the upkeep in three steps, because transactions that read it may still insert their job:
 -- it is marked as idle; once that is visible, it gets the number of the next transaction; once all earlier transactions have ended, and it is
 -- still empty and marked, it is deleted. A transaction that adds a job removes the mark.
-CREATE TABLE tarry.lane (topic int, lane int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, lane)) WITH (fillfactor = 50);
-CREATE INDEX lane_idle ON tarry.lane (topic, lane) WHERE idle;
+CREATE TABLE tarry.level (topic int, level int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, level)) WITH (fillfactor = 50);
+CREATE INDEX level_idle ON tarry.level (topic, level) WHERE idle;
 
 CREATE TABLE tarry.finished (topic int, id text COLLATE "C", until bigint NOT NULL, PRIMARY KEY (topic, id));
 CREATE INDEX finished_until ON tarry.finished (until);
@@ -200,16 +200,16 @@ BEGIN
   RETURN nextval('tarry.sequence');
 END $$;
 
-CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._level(p_topic int, p_level int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE is_idle boolean;
 BEGIN
   PERFORM pg_current_xact_id(); -- before it looks: the upkeep waits for transactions that it can see
   LOOP
-    SELECT idle INTO is_idle FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
+    SELECT idle INTO is_idle FROM tarry.level WHERE topic = p_topic AND level = p_level;
     IF NOT FOUND THEN
-      INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING;
+      INSERT INTO tarry.level VALUES (p_topic, p_level) ON CONFLICT DO NOTHING;
     ELSIF is_idle THEN
-      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = p_topic AND lane = p_lane AND idle;
+      UPDATE tarry.level SET idle = false, after = NULL WHERE topic = p_topic AND level = p_level AND idle;
     END IF;
     EXIT WHEN FOUND; -- else another one was quicker
   END LOOP;
@@ -307,14 +307,14 @@ BEGIN
   END IF;
   how := coalesce(nullif(p_conflict, 0), nullif(t.on_conflict, 0), 1);
   j.topic := t.topic; j.id := p_id; j.priority := coalesce(nullif(p_priority, -1), t.priority, 100);
-  j.state := CASE WHEN p_dead THEN 4 ELSE 1 END; j.lane := CASE WHEN p_dead THEN 70000 ELSE j.priority END;
+  j.state := CASE WHEN p_dead THEN 4 ELSE 1 END; j.level := CASE WHEN p_dead THEN 70000 ELSE j.priority END;
   j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := p_past;
   j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
-  PERFORM tarry._lane(t.topic, j.priority);
+  PERFORM tarry._level(t.topic, j.priority);
   LOOP
     INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
     IF FOUND THEN
@@ -398,13 +398,13 @@ BEGIN
         j.due := now; j.first_due := now;
       ELSIF p_verb = 2 THEN
         IF p_priority >= 0 THEN
-          j.priority := p_priority; j.lane := p_priority; PERFORM tarry._lane(t.topic, p_priority);
+          j.priority := p_priority; j.level := p_priority; PERFORM tarry._level(t.topic, p_priority);
         END IF;
         IF p_kind <> 4 THEN j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; END IF;
       END IF;
       r.expire := tarry._expire_at(t, j);
       PERFORM tarry._number();
-      UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
+      UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, level = j.level, expire = r.expire, by_sql = p_sql
         WHERE topic = t.topic AND id = p_id;
       r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.attempt := j.attempt; RETURN r;
     END IF;
@@ -459,7 +459,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, p_attempt), p_luck) END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
-CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
+CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_level int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
   p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms(); outcome int; ended bigint; attempts bigint;
 BEGIN
@@ -467,7 +467,7 @@ BEGIN
   SELECT * INTO t FROM tarry.topic WHERE topic = p_topic AND name IS NOT NULL;
   IF NOT FOUND THEN RETURN r; END IF;
   r.topic := t.topic; r.name := t.name;
-  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND lane = p_lane AND due = p_due AND seq = p_seq
+  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND level = p_level AND due = p_due AND seq = p_seq
     AND state = 3 AND delivery = p_delivery AND taken = p_taken FOR UPDATE;
   IF NOT FOUND THEN RETURN r; END IF;
   IF p_verb = 5 AND (j.lease_until > now OR j.server <> p_server) THEN
@@ -509,11 +509,11 @@ BEGIN
     j.error := nullif(p_error, '');
     IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
     IF p_verb = 2 AND p_priority >= 0 THEN
-      j.priority := p_priority; j.lane := p_priority; PERFORM tarry._lane(t.topic, p_priority);
+      j.priority := p_priority; j.level := p_priority; PERFORM tarry._level(t.topic, p_priority);
     END IF;
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
     IF j.attempt >= attempts AND attempts < 4294967295 OR outcome = 3 THEN
-      j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
+      j.state := 4; j.level := 70000; r.counts[14] := 1; r.died := t.extension <> '';
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
@@ -523,7 +523,7 @@ BEGIN
   END IF;
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._number();
-  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
+  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, level = j.level, expire = j.expire, error = j.error, history = j.history,
     lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
@@ -532,7 +532,7 @@ BEGIN
 END $$;
 
 -- Acks a job and pushes it again. `p_priority` -1: as before; `p_given`: 1 a new body, 2 a new content type.
-CREATE FUNCTION tarry._again(p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint, p_kind int, p_ms bigint,
+CREATE FUNCTION tarry._again(p_topic int, p_level int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint, p_kind int, p_ms bigint,
   p_priority int, p_given int, p_type bytea, p_body bytea) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
 BEGIN
@@ -540,7 +540,7 @@ BEGIN
   SELECT * INTO t FROM tarry.topic WHERE topic = p_topic AND name IS NOT NULL;
   IF NOT FOUND THEN RETURN r; END IF;
   r.topic := t.topic; r.name := t.name;
-  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND lane = p_lane AND due = p_due AND seq = p_seq
+  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND level = p_level AND due = p_due AND seq = p_seq
     AND state = 3 AND delivery = p_delivery AND taken = p_taken FOR UPDATE;
   IF NOT FOUND OR j.lease_until <= now THEN RETURN r; END IF;
   r.id := j.id; r.attempt := j.attempt;
@@ -557,12 +557,12 @@ BEGIN
   PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
   r.counts[6] := 1; r.counts[7] := 1;
   IF p_priority >= 0 THEN j.priority := p_priority; END IF;
-  j.lane := j.priority; j.state := 1; j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := 0;
-  PERFORM tarry._lane(t.topic, j.lane);
+  j.level := j.priority; j.state := 1; j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := 0;
+  PERFORM tarry._level(t.topic, j.level);
   IF p_given >= 2 THEN j.content_type := p_type; END IF;
   IF p_given % 2 = 1 THEN j.body := p_body; END IF;
   j.expire := tarry._expire_at(t, j); j.seq := tarry._number();
-  UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, lane = j.lane,
+  UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, content_type = j.content_type, error = NULL, history = NULL, body = j.body,
     consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
@@ -571,12 +571,12 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION tarry._agains(p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_kinds int[],
+CREATE FUNCTION tarry._agains(p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[], p_kinds int[],
   p_ms bigint[], p_priorities int[], p_given int[], p_types bytea[], p_bodies bytea[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did;
 BEGIN
   FOR i IN 1 .. cardinality(p_topics) LOOP
-    r := tarry._again(p_topics[i], p_lanes[i], p_dues[i], p_seqs[i], p_deliveries[i], p_takens[i], p_kinds[i], p_ms[i], p_priorities[i], p_given[i],
+    r := tarry._again(p_topics[i], p_levels[i], p_dues[i], p_seqs[i], p_deliveries[i], p_takens[i], p_kinds[i], p_ms[i], p_priorities[i], p_given[i],
       p_types[i], p_bodies[i]);
     r.n := i;
     RETURN NEXT r;
@@ -588,7 +588,7 @@ END $$;
 CREATE TYPE tarry._shown AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean,
+  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
   "row" tid); -- of a taken job: place of its row
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
@@ -605,7 +605,7 @@ BEGIN
     WHERE j.ctid = ANY (p_rows)
     RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
       j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested, j.ctid;
+      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid;
 END $$;
 
 -- Takes at most p_max jobs, and no more than fill 16 MiB with their bodies; those of a priority come in no order. Then returns, without an id, a
@@ -623,11 +623,11 @@ BEGIN
     CONTINUE WHEN NOT FOUND;
     is_paused := t.paused AND (t.paused_until = 0 OR t.paused_until > now);
     s.due := NULL;
-    FOR l IN SELECT lane FROM tarry.lane WHERE topic = t.topic ORDER BY lane LOOP
+    FOR l IN SELECT level FROM tarry.level WHERE topic = t.topic ORDER BY level LOOP
       wanted := CASE WHEN is_paused OR left_bytes <= 0 THEN 0 ELSE p_max END;
       SELECT array_agg(c.row), array_agg(c.due) INTO rows, dues FROM (
         SELECT j.ctid AS row, j.due FROM tarry.job j
-          WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
+          WHERE j.topic = t.topic AND j.level = l AND j.due >= least(p_bounds[i], now) AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
           ORDER BY j.due, j.seq LIMIT wanted + 1) c;
       CONTINUE WHEN rows IS NULL;
       ready := least(width_bucket(now, dues), wanted);
@@ -635,14 +635,14 @@ BEGIN
       CONTINUE WHEN ready = 0;
       SELECT array_agg(c.row), sum(c.bytes) INTO rows, bytes FROM (
         SELECT j.ctid AS row, octet_length(j.body) AS bytes FROM tarry.job j
-          WHERE j.ctid = ANY (rows[:ready]) AND j.topic = t.topic AND j.lane = l AND j.due <= now AND j.state = 1
+          WHERE j.ctid = ANY (rows[:ready]) AND j.topic = t.topic AND j.level = l AND j.due <= now AND j.state = 1
             AND (j.expire IS NULL OR j.expire > now) FOR UPDATE SKIP LOCKED) c;
       IF rows IS NULL OR cardinality(rows) < ready OR bytes > left_bytes THEN
         s.due := least(s.due, dues[1]);
         SELECT array_agg(b.row), sum(b.bytes) INTO rows, bytes FROM (
           SELECT c.row, c.bytes, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
             SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
-              WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
+              WHERE j.topic = t.topic AND j.level = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
                 AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
               ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED) c) b WHERE b.bytes_before < left_bytes;
         CONTINUE WHEN rows IS NULL;
@@ -668,21 +668,21 @@ BEGIN
   SELECT array_agg(w.topic), array_agg(least(w.bound, now)) INTO numbers, floors FROM (SELECT k.topic, min(a.bound) AS bound
     FROM unnest(p_topics, p_bounds) a(name, bound) JOIN tarry.topic k ON k.name = a.name
     WHERE NOT (k.paused AND (k.paused_until = 0 OR k.paused_until > now)) GROUP BY k.topic) w;
-  FOR l IN SELECT DISTINCT k.lane FROM tarry.lane k WHERE k.topic = ANY (numbers) ORDER BY 1 LOOP
+  FOR l IN SELECT DISTINCT k.level FROM tarry.level k WHERE k.topic = ANY (numbers) ORDER BY 1 LOOP
     LOOP
       IF p_max <= 0 OR left_bytes <= 0 THEN RETURN; END IF;
       SELECT array_agg(b.row), array_agg(b.seq) INTO chosen, chosen_seqs FROM (
         SELECT c.row, c.seq, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
           SELECT f.* FROM unnest(numbers, floors) n(topic, floor), LATERAL (
             SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
-              WHERE j.topic = n.topic AND j.lane = l AND j.due >= n.floor AND j.due <= now
+              WHERE j.topic = n.topic AND j.level = l AND j.due >= n.floor AND j.due <= now
                 AND j.state = 1 AND (j.expire IS NULL OR j.expire > now) AND j.seq <> ALL (held)
               ORDER BY j.due, j.seq LIMIT p_max) f
           ORDER BY f.due, f.seq LIMIT p_max) c) b WHERE b.bytes_before < left_bytes;
       EXIT WHEN chosen IS NULL;
       SELECT array_agg(c.row), array_agg(c.topic), array_agg(c.seq), sum(c.bytes) INTO rows, topics, seqs, bytes FROM (
         SELECT j.ctid AS row, j.topic, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
-          WHERE j.ctid = ANY (chosen) AND j.seq = ANY (chosen_seqs) AND j.lane = l AND j.due <= now AND j.state = 1
+          WHERE j.ctid = ANY (chosen) AND j.seq = ANY (chosen_seqs) AND j.level = l AND j.due <= now AND j.state = 1
             AND (j.expire IS NULL OR j.expire > now) FOR UPDATE SKIP LOCKED) c;
       held := held || ARRAY(SELECT unnest(chosen_seqs) EXCEPT SELECT unnest(seqs));
       CONTINUE WHEN rows IS NULL;
@@ -713,9 +713,9 @@ BEGIN
   IF j.state = 1 AND j.expire <= now THEN RETURN; END IF;
   IF j.state = 4 OR j.due > now THEN
     was := j;
-    j.state := 1; j.lane := j.priority; j.due := now; j.first_due := now;
-    PERFORM tarry._lane(t.topic, j.lane);
-    UPDATE tarry.job SET state = 1, lane = j.lane, due = now, first_due = now, expire = tarry._expire_at(t, j), by_sql = false
+    j.state := 1; j.level := j.priority; j.due := now; j.first_due := now;
+    PERFORM tarry._level(t.topic, j.level);
+    UPDATE tarry.job SET state = 1, level = j.level, due = now, first_due = now, expire = tarry._expire_at(t, j), by_sql = false
       WHERE topic = t.topic AND id = p_id;
     IF was.state = 4 THEN INSERT INTO tarry.tally_add VALUES (t.topic, tarry._counted(tarry._counted(tarry._none(), was, -1), j, 1)); END IF;
   END IF;
@@ -730,8 +730,8 @@ RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until b
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.topic,
-      (SELECT min(f.due) FROM tarry.lane l, LATERAL (
-        SELECT j.due FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND j.due >= least(a.bound, now) AND j.state = 1
+      (SELECT min(f.due) FROM tarry.level l, LATERAL (
+        SELECT j.due FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND j.due >= least(a.bound, now) AND j.state = 1
             AND (j.expire IS NULL OR j.expire > now)
           ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic),
       t.paused AND (t.paused_until = 0 OR t.paused_until > now),
@@ -744,7 +744,7 @@ DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested, NULL::tid
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
 END $$;
@@ -765,9 +765,9 @@ BEGIN
   IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
-    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, x.consumer, x.cancel_requested, NULL::tid FROM (
-    SELECT f.* FROM (SELECT lane FROM tarry.lane WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
-      SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND (j.due, j.seq) > (p_due, p_seq)
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid FROM (
+    SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
+      SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
     ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
 END $$;
@@ -782,15 +782,15 @@ END $$;
 
 -- Inserts plain pushes whose ids do not exist and are not within their window; a unique_violation if an id exists after all.
 -- Returns how many.
-CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_lanes int[], p_topic_ttls bigint[], p_plain boolean[],
+CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
   p_metas bytea[], p_bodies bytea[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE done bigint;
 BEGIN
-  INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+  INSERT INTO tarry.job (topic, id, priority, level, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
       backoff_max, content_type, meta, error, body, expire)
-    SELECT p_topics[i.g], i.id, p_lanes[i.g], p_lanes[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
+    SELECT p_topics[i.g], i.id, p_levels[i.g], p_levels[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
         nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
         nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
         i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0))
@@ -819,24 +819,24 @@ CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[]
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; lanes int[]; ttls bigint[]; plain boolean[];
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
   remembers boolean[]; present boolean[]; done bigint := 0;
 BEGIN
   IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, greatest(p_earliest, least(p_latest, now))); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
   FOR again IN 0 .. 1 LOOP
-    SELECT array_agg(w.topic), array_agg(w.lane), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
-      INTO topics, lanes, ttls, plain, remembers FROM (
-      SELECT t.topic, l.lane, t.ttl, l.lane IS NOT NULL AND t.max_jobs = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
+    SELECT array_agg(w.topic), array_agg(w.level), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
+      INTO topics, levels, ttls, plain, remembers FROM (
+      SELECT t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
           t.dedup_window > 0 OR EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic) AS remembers
         FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
-          LEFT JOIN tarry.lane l ON l.topic = t.topic AND l.lane = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
+          LEFT JOIN tarry.level l ON l.topic = t.topic AND l.level = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
         ORDER BY g.n) w;
-    EXIT WHEN again = 1 OR array_position(lanes, NULL) IS NULL;
+    EXIT WHEN again = 1 OR array_position(levels, NULL) IS NULL;
     PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT p_topics[u.g] AS name FROM unnest(p_groups, p_ms) u(g, ms)
       WHERE NOT tarry._is_far(now, p_kinds[u.g], u.ms) ORDER BY 1) w;
-    PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
+    PERFORM tarry._level(w.topic, w.level) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS level
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
   FOR again IN 0 .. 2 LOOP -- then one by one
@@ -846,14 +846,14 @@ BEGIN
         FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
     END IF;
     BEGIN
-      done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+      done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
         p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
-    done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+    done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
       p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
@@ -910,12 +910,12 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
-RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
+RETURNS TABLE (verb int, topic int, level int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
   short bytea, lease bigint, priority int, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
 BEGIN
-  RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
+  RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
     p_leases, p_priorities) WITH ORDINALITY;
 END $$;
 
@@ -924,7 +924,7 @@ $$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_
 
 -- Plain is an ack, an extension, what is returned, and what fails or whose lease ends by itself without dying, in topics that keep no
 -- history and have no limit of jobs (acks: also with a history).
-CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
@@ -932,11 +932,11 @@ BEGIN
   IF p_verbs && '{2,4,5}' THEN PERFORM tarry._number(); END IF;
   FOR x IN
     WITH u AS MATERIALIZED (
-      SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
+      SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
         p_shorts, p_leases, p_priorities) i
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
-        WHERE u.verb = 1 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+        WHERE u.verb = 1 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
         RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer
     ), h AS (
@@ -944,7 +944,7 @@ BEGIN
     ), e AS (
       UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
-        WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+        WHERE u.verb = 3 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
         RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
     ), b AS (
@@ -959,7 +959,7 @@ BEGIN
             j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck))) END
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0
         WHERE u.verb IN (2, 4, 5) AND NOT u.final AND u.priority < 0
-          AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND NOT j.cancel_requested
           AND CASE u.verb WHEN 5 THEN j.lease_until <= now AND j.server = p_server ELSE j.lease_until > now END
           AND (u.verb = 4 OR j.attempt < coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16)
@@ -969,19 +969,19 @@ BEGIN
       INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, NULL::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
-          false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
+          false AS cancel_requested, NULL::int AS verb, NULL::int AS level, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
           NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error, NULL::bytea AS short, NULL::bigint AS lease,
           NULL::int AS priority FROM a
       UNION ALL SELECT 3, e.n, e.topic, e.name, e.id, e.attempt, NULL, NULL, e.lease_until, e.cancel_requested,
           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
       UNION ALL SELECT b.verb, b.n, b.topic, b.name, b.id, b.attempt, b.due, b.expire, NULL, false,
           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
-      UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
+      UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.level, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
           u.error, u.short, u.lease, u.priority FROM u
         WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e) AND u.n NOT IN (SELECT n FROM b)
   LOOP
     IF x.done IS NULL THEN
-      r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
+      r := tarry._answer(x.verb, x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
     ELSIF x.done IN (1, 3) THEN
       r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
     ELSE
@@ -997,7 +997,7 @@ END $$;
 
 -- Acks jobs, each with the place of its row when it was taken. A row that is still there is deleted without an index, in topics that need nothing
 -- more for an ack; the rest, if found by its key, is answered like other answers. Ended leases return no row.
-CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
+CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
   p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint := 0; l record; n int;
 BEGIN
@@ -1011,15 +1011,15 @@ BEGIN
     GET DIAGNOSTICS done = ROW_COUNT;
     IF done = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
-  SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.lane) AS lanes, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
+  SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.level) AS levels, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
       array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens INTO l
-    FROM unnest(p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens) WITH ORDINALITY u(topic, lane, due, seq, delivery, taken, n)
-    JOIN tarry.job j ON j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq;
+    FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens) WITH ORDINALITY u(topic, level, due, seq, delivery, taken, n)
+    JOIN tarry.job j ON j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq;
   n := cardinality(l.ns);
   IF n IS NULL THEN RETURN; END IF;
   RETURN QUERY SELECT a.status, a.state, a.due, a.topic, a.expire, a.died, a.counts, a.id, a.name, a.lease_until, a.cancel_requested, a.attempt, a.was_due,
       l.ns[a.n]
-    FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.lanes, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
+    FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.levels, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
       array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
       array_fill(-1, ARRAY[n]), p_server) a;
 END $$;
@@ -1043,7 +1043,7 @@ BEGIN
         FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic
           UNION ALL SELECT tarry._none()) x(c)) s,
       LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest
-        FROM tarry.lane l JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic) r
+        FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic) r
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
     ORDER BY t.name LIMIT nullif(p_limit, 0);
 END $$;
@@ -1113,13 +1113,13 @@ BEGIN
   SELECT * INTO t FROM tarry.topic WHERE name = p_name;
   IF NOT FOUND THEN RETURN; END IF;
   PERFORM tarry._number();
-  FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND lane = 70000 AND (p_id IS NULL OR id = p_id)
+  FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND level = 70000 AND (p_id IS NULL OR id = p_id)
       ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
     counts := tarry._counted(counts, j, -1);
     PERFORM tarry._note(t, j, 'redriven', now, NULL, NULL);
-    j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.lane := j.priority;
-    PERFORM tarry._lane(j.topic, j.lane);
-    UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, lane = j.lane, expire = tarry._expire_at(t, j)
+    j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.level := j.priority;
+    PERFORM tarry._level(j.topic, j.level);
+    UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, level = j.level, expire = tarry._expire_at(t, j)
       WHERE topic = j.topic AND id = j.id;
     counts := tarry._counted(counts, j, 1);
     affected := affected + 1;
@@ -1158,7 +1158,7 @@ BEGIN
     counts := tarry._counted(tarry._none(), j, -1);
     IF t.dead_letter_expired AND t.name IS NOT NULL THEN
       j.state := 4;
-      UPDATE tarry.job SET state = 4, lane = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
+      UPDATE tarry.job SET state = 4, level = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
       PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
@@ -1236,7 +1236,7 @@ END $$;
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
 -- A silent server whose transaction is still under way holds its ticket: it is left for later.
 CREATE FUNCTION tarry._adopt(p_server bigint)
-RETURNS TABLE (topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, lease_until bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (topic int, level int, due bigint, seq bigint, delivery bigint, taken bigint, lease_until bigint) LANGUAGE plpgsql AS $$
 DECLARE silent bigint[]; idle bigint[]; now bigint := tarry.now_ms();
 BEGIN
   SELECT array_agg(s.server) INTO silent
@@ -1244,37 +1244,37 @@ BEGIN
   SELECT coalesce(array_agg(w.server), '{}') INTO idle FROM (SELECT k.server FROM tarry.ticket k WHERE k.server = ANY (silent) FOR UPDATE SKIP LOCKED) w;
   SELECT coalesce(array_agg(w), '{}') INTO silent FROM unnest(silent) w
     WHERE w = ANY (idle) OR NOT EXISTS (SELECT FROM tarry.ticket k WHERE k.server = w);
-  RETURN QUERY SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
-    FROM tarry.lane l JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = p_server;
+  RETURN QUERY SELECT j.topic, j.level, j.due, j.seq, j.delivery, j.taken, j.lease_until
+    FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 3 AND j.server = p_server;
   RETURN QUERY UPDATE tarry.job j SET server = p_server
-    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server <> p_server
+    FROM tarry.level l WHERE j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 3 AND j.server <> p_server
       AND (j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
-    RETURNING j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until;
+    RETURNING j.topic, j.level, j.due, j.seq, j.delivery, j.taken, j.lease_until;
   WITH d AS (DELETE FROM tarry.tally y WHERE y.slot = ANY (silent) RETURNING y.topic, y.counts)
     INSERT INTO tarry.tally_add SELECT d.topic, d.counts FROM d;
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
--- Tidies the lanes of topics with several, some at a time. p_own: the caller's transaction, whose number is newer than the lock of the
--- upkeep: so each transaction that found a lane before it was marked has a lower number.
-CREATE FUNCTION tarry._lanes_tidy(p_own bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE l tarry.lane; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+-- Deletes empty levels of topics that have several, a few per call. p_own is the transaction of the caller. It began after the lock of the
+-- upkeep, so each transaction that found a level before it was marked has a lower number.
+CREATE FUNCTION tarry._levels_tidy(p_own bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE l tarry.level; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 BEGIN
-  FOR l IN SELECT * FROM tarry.lane WHERE idle ORDER BY topic, lane LIMIT 100 FOR UPDATE SKIP LOCKED LOOP
+  FOR l IN SELECT * FROM tarry.level WHERE idle ORDER BY topic, level LIMIT 100 FOR UPDATE SKIP LOCKED LOOP
     IF l.after IS NULL THEN
-      UPDATE tarry.lane SET after = p_own WHERE topic = l.topic AND lane = l.lane AND idle;
+      UPDATE tarry.level SET after = p_own WHERE topic = l.topic AND level = l.level AND idle;
     ELSIF l.after < oldest THEN
-      DELETE FROM tarry.lane d WHERE d.topic = l.topic AND d.lane = l.lane AND d.idle AND d.after = l.after
-        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
-      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = l.topic AND lane = l.lane AND idle;
+      DELETE FROM tarry.level d WHERE d.topic = l.topic AND d.level = l.level AND d.idle AND d.after = l.after
+        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.level = l.level);
+      UPDATE tarry.level SET idle = false, after = NULL WHERE topic = l.topic AND level = l.level AND idle;
     END IF;
   END LOOP;
-  -- From a lane drawn at random on: all have their turn.
-  FOR l IN SELECT k.* FROM tarry.lane k WHERE NOT k.idle AND (k.topic, k.lane) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.lane))::int, 0)
-      ORDER BY k.topic, k.lane LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
-    CONTINUE WHEN NOT EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane); -- the only one stays
-    UPDATE tarry.lane SET idle = true WHERE topic = l.topic AND lane = l.lane
-      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
+  -- Starts at a random level, so that each level is checked in the end.
+  FOR l IN SELECT k.* FROM tarry.level k WHERE NOT k.idle AND (k.topic, k.level) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.level))::int, 0)
+      ORDER BY k.topic, k.level LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
+    CONTINUE WHEN NOT EXISTS (SELECT FROM tarry.level o WHERE o.topic = l.topic AND o.level <> l.level); -- the only one stays
+    UPDATE tarry.level SET idle = true WHERE topic = l.topic AND level = l.level
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.level = l.level);
   END LOOP;
 END $$;
 
@@ -1304,12 +1304,12 @@ BEGIN
       CONTINUE WHEN FOUND;
       DELETE FROM tarry.tally WHERE topic = gone;
       DELETE FROM tarry.tally_add WHERE topic = gone;
-      DELETE FROM tarry.lane WHERE topic = gone;
+      DELETE FROM tarry.level WHERE topic = gone;
       DELETE FROM tarry.topic WHERE topic = gone AND paused_until < p_now - 60000 AND age(xmin) > age(p_oldest)
         AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
     END LOOP;
   ELSIF p_part = 4 THEN
-    IF p_fresh THEN PERFORM tarry._lanes_tidy(p_own); END IF;
+    IF p_fresh THEN PERFORM tarry._levels_tidy(p_own); END IF;
   ELSIF p_part = 5 THEN
     IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
   ELSIF p_part = 6 THEN
@@ -1374,7 +1374,7 @@ CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERR
 
 -- ---- looking over it ----
 
--- Lists faults, from one snapshot (servers may be at work); p_mend: corrects counts and lanes, and changes nothing else.
+-- Lists faults, from one snapshot (servers may be at work); p_mend: corrects counts and levels, and changes nothing else.
 CREATE FUNCTION tarry._fsck(p_mend boolean) RETURNS TABLE (finding text, jobs bigint, mended boolean) LANGUAGE plpgsql AS $$
 DECLARE w record;
 BEGIN
@@ -1394,18 +1394,18 @@ BEGIN
     IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, w.diff || '{0,0,0,0,0,0,0,0,0,0}'::bigint[]); END IF;
     RETURN NEXT;
   END LOOP;
-  FOR w IN SELECT t.name, j.topic, j.lane, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
-      WHERE j.lane <> 70000 AND NOT EXISTS (SELECT FROM tarry.lane l WHERE l.topic = j.topic AND l.lane = j.lane) GROUP BY 1, 2, 3 ORDER BY 1, 3 LOOP
-    finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.lane);
+  FOR w IN SELECT t.name, j.topic, j.level, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.level <> 70000 AND NOT EXISTS (SELECT FROM tarry.level l WHERE l.topic = j.topic AND l.level = j.level) GROUP BY 1, 2, 3 ORDER BY 1, 3 LOOP
+    finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.level);
     jobs := w.n; mended := p_mend;
-    IF p_mend THEN PERFORM tarry._lane(w.topic, w.lane); PERFORM tarry._number(); END IF;
+    IF p_mend THEN PERFORM tarry._level(w.topic, w.level); PERFORM tarry._number(); END IF;
     RETURN NEXT;
   END LOOP;
   mended := false;
   FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
-      WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND j.lane <> j.priority)
+      WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.level = 70000) OR (j.state <> 4 AND j.level <> j.priority)
         OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) GROUP BY 1 ORDER BY 1 LOOP
-    finding := format('topic %s: the state of jobs does not match their partition', quote_literal(w.name));
+    finding := format('topic %s: the state of jobs does not match their level', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
   IF NOT EXISTS (SELECT FROM tarry.tokens) THEN
