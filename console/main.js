@@ -5,7 +5,7 @@ import { tick } from "./format.js";
 import { icon } from "./icons.js";
 import { notice, reason } from "./notice.js";
 import { href, go, place } from "./router.js";
-import { learn, restore, setToken } from "./session.js";
+import { has, learn, restore, setToken } from "./session.js";
 import { languageOf, t } from "./words.js";
 
 const PAGES = {
@@ -16,6 +16,8 @@ const PAGES = {
     job: () => import("./job.js"),
     settings: () => import("./settings.js"),
     delivery: () => import("./delivery.js"),
+    schedules: () => import("./schedules.js"),
+    schedule: () => import("./schedule.js"),
     server: () => import("./server.js"),
 };
 
@@ -30,6 +32,8 @@ function pageOf({ parts, query }) {
     const [a, topic, b, id] = parts;
     if (!parts.length) return { name: "overview" };
     if (a === "server" && parts.length === 1) return { name: "server" };
+    if (a === "schedules" && parts.length === 1) return { name: "schedules", query };
+    if (a === "schedules" && parts.length === 2) return { name: "schedule", schedule: topic };
     if (a === "topics" && parts.length === 1) return { name: "topics" };
     if (a === "topics" && parts.length === 2) return { name: "topic", topic };
     if (a === "topics" && parts.length === 3 && ["jobs", "settings", "delivery"].includes(b)) return { name: b, topic, query };
@@ -98,6 +102,8 @@ const caller = el("span", { class: "caller" });
 
 function drawCaller() {
     const who = app.info?.caller;
+    // The page of schedules is hidden if the server was built without them.
+    mark(document.querySelector('nav a[data-page="schedules"]') ?? caller, "hidden", Boolean(app.info) && !has("schedules"));
     fill(caller, who && who.kind !== "anonymous" && el("span", { class: "who", title: t("caller.may", { scopes: who.scopes.join(", ") || "\u2014", topics: who.topics.join(", ") || "\u2014" }) }, who.name),
         app.token ? el("button", { type: "button", class: "plain", on: { click: logOut } }, t("login.out"))
             : who?.kind !== "anonymous" || document.querySelector("dialog") ? el("button", { type: "button", class: "plain", on: { click: askLogin } }, t("login.in")) : null);
@@ -161,7 +167,7 @@ function frame() {
         } } }, t("nav.skip")),
         el("header", {},
             el("a", { class: "brand", href: "#/", "aria-label": t("nav.home") }, el("img", { src: "icon.svg", alt: "", width: "22", height: "22" }), el("span", { "aria-hidden": "true" }, "tarry")),
-            el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("server", ["server"])),
+            el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("schedules", ["schedules"]), link("server", ["server"])),
             el("form", { role: "search", class: "find", on: { submit: (event) => {
                 event.preventDefault();
                 const name = find.value.trim();

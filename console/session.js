@@ -46,5 +46,11 @@ export function lacks(scope, topic) {
     return isAllowed ? "" : t(topic === undefined ? "may.all" : "may.topic", { who: caller.name, scope, topic: topic ?? "" });
 }
 
+/** The reason why the user may not do this for any topic, or "". @param {string} scope */
+export function lacksEverywhere(scope) {
+    const caller = app.info?.caller;
+    return !caller || caller.scopes.includes(scope) ? "" : t("may.scope", { who: caller.name, scope });
+}
+
 /** Is it known by what it needs that the server has this call? */
 export const has = (call) => app.info?.scopes?.[call] !== undefined;

@@ -10,18 +10,24 @@ const of = (topic, ...more) => path("v1", "topics", topic, ...more);
 
 export const resume = (topic) => report(() => post(of(topic, "resume")), t("pause.resumed", { topic }));
 
-/** Pauses for a time, or until the topic is resumed. @param {string} topic */
-export function pause(topic) {
+/** Fields for how long: a list of times, or another one. `time` returns "" for a pause without an end. */
+export function pauseFields() {
     const choice = el("select", { id: "pause-for", value: "" }, ["", "5m", "15m", "1h", "8h", "24h", "other"].map((value) => el("option", { value }, value === "" ? t("pause.open") : value === "other" ? t("pause.other") : value)));
     const other = el("input", { type: "text", id: "pause-other", placeholder: "90m", autocomplete: "off" });
     const more = field(t("pause.other"), other, t("form.duration"));
     more.hidden = true;
     choice.addEventListener("change", () => (more.hidden = choice.value !== "other"));
+    return { node: [field(t("pause.for"), choice), more], time: () => (choice.value === "other" ? other.value.trim() : choice.value) };
+}
+
+/** Pauses for a time, or until the topic is resumed. @param {string} topic */
+export function pause(topic) {
+    const fields = pauseFields();
     return formDialog({
         title: t("pause.title", { topic }), action: t("pause.do"),
-        body: [el("p", {}, t("pause.what")), field(t("pause.for"), choice), more],
+        body: [el("p", {}, t("pause.what")), fields.node],
         send: async (signal) => {
-            const time = choice.value === "other" ? other.value.trim() : choice.value;
+            const time = fields.time();
             await post(of(topic, "pause"), { for: time }, { signal });
             notice(time ? t("pause.doneFor", { topic, time }) : t("pause.done", { topic }));
         },
