@@ -6,9 +6,10 @@
 #ifndef TARRY_BEANSTALK_COMMANDS_H
 #define TARRY_BEANSTALK_COMMANDS_H
 
+#include "beanstalk/job_view.h"
 #include "beanstalk/session.h"
 
-/* ---- dispatch.c: the input of a client ---- */
+/* ---- front.c: the input of a client ---- */
 
 /* Executes its commands in order. A command that waits for the queue delays only those behind it. */
 extern const struct beanstalk_session_driver beanstalk_dispatch;
@@ -32,7 +33,7 @@ extern const struct beanstalk_handler beanstalk_tubes_handlers[];
 bool beanstalk_put(struct beanstalk_session *session, const struct beanstalk_command *put,
                    size_t line_bytes);
 
-/* ---- reserve.c: reservations and their timers ---- */
+/* ---- jobs.c: reservations and their timers ---- */
 
 /* Ends the wait of a reserve that has not received a job. */
 void beanstalk_reserve_give_up(struct beanstalk_session *session, const char *text);
@@ -42,5 +43,11 @@ bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queu
 /* Sets the timer to the next end or renewal of a reservation, or to the end of a wait. */
 void beanstalk_reserve_set_timer(struct beanstalk_session *session);
 void beanstalk_reserve_woken(struct beanstalk_session *session);
+
+/* stats: statistics about jobs, tubes and the server, as YAML. Used on the front's thread only. */
+
+void beanstalk_stats_job(struct buffer *out, const struct beanstalk_job_view *job);
+/* Returns true if the topic is internal to tarry. Clients cannot see internal topics. */
+bool beanstalk_topic_is_own(struct slice name);
 
 #endif

@@ -2,7 +2,7 @@
  * front: beanstalkd's protocol 1.13 in front of a queue. This is the public interface of the room.
  *
  * A front runs on one reactor and belongs to its thread. A tube is the topic of the same name. A
- * job's id is a decimal number, dense over all servers of the store (numbers.h). docs/beanstalk.md
+ * job's id is a decimal number, dense over all servers of the store (put.h). docs/beanstalk.md
  * documents how each command maps to the queue.
  *
  * Life cycle: new before the reactor runs; start once it runs; stop closes all connections, accepts

@@ -1,5 +1,7 @@
 #include "beanstalk/job_view.h"
 
+#include "beanstalk/session.h"
+
 #include "base/text.h"
 
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #ifndef TARRY_BEANSTALK_JOB_VIEW_H
 #define TARRY_BEANSTALK_JOB_VIEW_H
 
-#include "beanstalk/state.h"
+#include "beanstalk/front.h"
 
 #include <stdint.h>
 

@@ -7,6 +7,177 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define BEANSTALK_TUBE_DEFAULT "default"
+
+/* ---- tube ---- */
+
+struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes, struct slice name)
+{
+    return beanstalk_tube_table_find(&tubes->table, name);
+}
+
+struct beanstalk_tube *beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct slice name)
+{
+    struct beanstalk_tube *tube = beanstalk_tubes_find(tubes, name);
+    if (tube || !(tube = calloc(1, sizeof *tube + name.len)))
+        return tube;
+    memcpy(tube->name, name.at, name.len);
+    tube->entry.key = slice_make(tube->name, name.len);
+    beanstalk_tube_table_add(&tubes->table, tube);
+    list_add_last(&tubes->order, &tube->order);
+    return tube;
+}
+
+void beanstalk_tubes_drop(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube)
+{
+    if (tube->users || tube->watchers || slice_is(tube->entry.key, BEANSTALK_TUBE_DEFAULT))
+        return;
+    beanstalk_tube_table_remove(&tubes->table, tube);
+    list_remove(&tube->order);
+    free(tube);
+}
+
+bool beanstalk_tubes_init(struct beanstalk_tubes *tubes)
+{
+    *tubes = (struct beanstalk_tubes){0};
+    list_init(&tubes->order);
+    return beanstalk_tubes_need(tubes, slice_of(BEANSTALK_TUBE_DEFAULT)) != NULL;
+}
+
+void beanstalk_tubes_fini(struct beanstalk_tubes *tubes)
+{
+    struct beanstalk_tube *tube;
+    while ((tube = beanstalk_tube_table_first(&tubes->table))) {
+        beanstalk_tube_table_remove(&tubes->table, tube);
+        free(tube);
+    }
+    beanstalk_tube_table_fini(&tubes->table);
+}
+
+/* ---- reservations ---- */
+
+enum {
+    RENEW_MS = 3600 * 1000, /* time before the end of a lease when it is renewed */
+    EQUAL_MS = 500 /* ends at most this far apart count as equal, since two clocks measured them */
+};
+
+static struct slice key_of(const uint64_t *number)
+{
+    return slice_make(number, sizeof *number);
+}
+
+struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
+                                                          uint64_t number)
+{
+    return beanstalk_reservation_table_find(&held->table, key_of(&number));
+}
+
+/* Adds the reservation to the renewals or removes it, depending on its two ends. Needs reserved
+ * space. */
+static void renewal_place(struct beanstalk_reservations *held, struct beanstalk_reservation *at)
+{
+    bool is_in = at->renewal_index != SIZE_MAX,
+         needs = at->lease_until_ms + EQUAL_MS < at->until_ms;
+    if (is_in && needs) {
+        beanstalk_reservation_renewals_changed(&held->renewals, at->renewal_index);
+    } else if (is_in) {
+        (void)beanstalk_reservation_renewals_remove(&held->renewals, at->renewal_index);
+        at->renewal_index = SIZE_MAX;
+    } else if (needs) {
+        (void)beanstalk_reservation_renewals_add(&held->renewals, at);
+    }
+}
+
+void beanstalk_reservations_remove(struct beanstalk_reservations *held,
+                                   struct beanstalk_reservation *reservation)
+{
+    beanstalk_reservation_table_remove(&held->table, reservation);
+    (void)beanstalk_reservation_ends_remove(&held->ends, reservation->end_index);
+    if (reservation->renewal_index != SIZE_MAX)
+        (void)beanstalk_reservation_renewals_remove(&held->renewals, reservation->renewal_index);
+    free(reservation);
+}
+
+void beanstalk_reservations_fini(struct beanstalk_reservations *held)
+{
+    while (held->ends.count)
+        beanstalk_reservations_remove(held, held->ends.at[0]);
+    beanstalk_reservation_table_fini(&held->table);
+    beanstalk_reservation_ends_fini(&held->ends);
+    beanstalk_reservation_renewals_fini(&held->renewals);
+}
+
+bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
+                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
+                                int64_t lease_until_ms)
+{
+    size_t count = held->ends.count + 1;
+    struct beanstalk_reservation *before = beanstalk_reservations_find(held, number);
+    struct beanstalk_reservation *added = calloc(1, sizeof *added + lease.len);
+    if (!added || !beanstalk_reservation_ends_reserve(&held->ends, count) ||
+        !beanstalk_reservation_renewals_reserve(&held->renewals, count)) {
+        free(added);
+        return false;
+    }
+    if (before)
+        beanstalk_reservations_remove(held, before);
+    added->number = number;
+    added->entry.key = key_of(&added->number);
+    added->renewal_index = SIZE_MAX;
+    added->ttr_s = ttr_s;
+    added->until_ms = until_ms;
+    added->lease_until_ms = lease_until_ms;
+    added->lease_bytes = (uint8_t)lease.len;
+    memcpy(added->lease, lease.at, lease.len);
+    beanstalk_reservation_table_add(&held->table, added);
+    (void)beanstalk_reservation_ends_add(&held->ends, added);
+    renewal_place(held, added);
+    return true;
+}
+
+uint64_t beanstalk_reservations_expire(struct beanstalk_reservations *held, int64_t now_ms)
+{
+    uint64_t count = 0;
+    for (; held->ends.count && held->ends.at[0]->until_ms <= now_ms; count++)
+        beanstalk_reservations_remove(held, held->ends.at[0]);
+    return count;
+}
+
+int64_t beanstalk_reservations_end_ms(const struct beanstalk_reservations *held)
+{
+    return held->ends.count ? held->ends.at[0]->until_ms : INT64_MAX;
+}
+
+void beanstalk_reservations_renewed(struct beanstalk_reservations *held,
+                                    struct beanstalk_reservation *reservation,
+                                    int64_t lease_until_ms)
+{
+    reservation->lease_until_ms = lease_until_ms;
+    renewal_place(held, reservation);
+}
+
+void beanstalk_reservations_touch(struct beanstalk_reservations *held,
+                                  struct beanstalk_reservation *reservation, int64_t now_ms,
+                                  int64_t lease_until_ms)
+{
+    reservation->until_ms = now_ms + (int64_t)reservation->ttr_s * 1000;
+    beanstalk_reservation_ends_changed(&held->ends, reservation->end_index);
+    beanstalk_reservations_renewed(held, reservation, lease_until_ms);
+}
+
+int64_t beanstalk_reservations_renewal_ms(const struct beanstalk_reservations *held)
+{
+    return held->renewals.count ? held->renewals.at[0]->lease_until_ms - RENEW_MS : INT64_MAX;
+}
+
+struct beanstalk_reservation *beanstalk_reservations_renewal(
+    const struct beanstalk_reservations *held)
+{
+    return held->renewals.count ? held->renewals.at[0] : NULL;
+}
+
+/* ---- session ---- */
+
 static struct beanstalk_session *session_of(struct beanstalk_connection *connection)
 {
     return list_entry(connection, struct beanstalk_session, connection);
@@ -25,33 +196,6 @@ bool beanstalk_session_has_memory(struct beanstalk_session *session, size_t byte
     if (!has)
         budget_note_refused(session->connection.budget);
     return has;
-}
-
-void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
-                          struct slice body)
-{
-    struct buffer *out = &session->connection.out;
-    if (!beanstalk_session_has_memory(session, body.len)) {
-        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
-        return;
-    }
-    buffer_append_format(out, "%s %" PRIu64 " %zu\r\n", word, number, body.len);
-    buffer_append_slice(out, body);
-    buffer_append_text(out, "\r\n");
-}
-
-void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml)
-{
-    struct buffer *out = &session->connection.out;
-    if (beanstalk_session_has_memory(session, yaml->len)) {
-        buffer_append_format(out, "OK %zu\r\n", yaml->len);
-        buffer_append_slice(out, buffer_slice(yaml));
-        buffer_append_text(out, "\r\n");
-        out->failed |= yaml->failed;
-    } else {
-        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
-    }
-    buffer_fini(yaml);
 }
 
 const char *beanstalk_answer_of(enum queue_status status)
@@ -85,6 +229,33 @@ const char *beanstalk_answer_of(enum queue_status status)
     }
 }
 
+void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
+                          struct slice body)
+{
+    struct buffer *out = &session->connection.out;
+    if (!beanstalk_session_has_memory(session, body.len)) {
+        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
+        return;
+    }
+    buffer_append_format(out, "%s %" PRIu64 " %zu\r\n", word, number, body.len);
+    buffer_append_slice(out, body);
+    buffer_append_text(out, "\r\n");
+}
+
+void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml)
+{
+    struct buffer *out = &session->connection.out;
+    if (beanstalk_session_has_memory(session, yaml->len)) {
+        buffer_append_format(out, "OK %zu\r\n", yaml->len);
+        buffer_append_slice(out, buffer_slice(yaml));
+        buffer_append_text(out, "\r\n");
+        out->failed |= yaml->failed;
+    } else {
+        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
+    }
+    buffer_fini(yaml);
+}
+
 void beanstalk_finish(struct beanstalk_session *session, const char *text)
 {
     beanstalk_answer(session, text);
@@ -105,16 +276,6 @@ struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, 
     session->wait = SESSION_WAIT_CALL;
     beanstalk_connection_hold(&session->connection);
     return (struct queue_reply_to){.done = done, .owner = session, .caller = &session->call.queue};
-}
-
-void beanstalk_change_begin(struct beanstalk_session *session, const char *action)
-{
-    char peer[PEER_TEXT_BYTES];
-    const struct access_caller *caller = session->call.caller;
-    peer_emit(&session->peer, peer);
-    session->call.change = audit_change_begin(
-        action, &(struct audit_who){
-                    .name = caller->name, .kind = access_kind_name(caller->kind), .peer = peer});
 }
 
 void beanstalk_change_end(struct beanstalk_session *session)
@@ -163,20 +324,7 @@ void beanstalk_return(struct beanstalk_front *front, struct slice lease)
     queue_answer(front->options.queue, &back, 1, (struct queue_reply_to){.done = on_given_back});
 }
 
-void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms)
-{
-    session->front->timeouts += beanstalk_reservations_expire(&session->reservations, now_ms);
-}
-
 /* ---- waiting for a job ---- */
-
-void beanstalk_session_wait(struct beanstalk_session *session)
-{
-    session->wait = SESSION_WAIT_JOB;
-    session->front->waiting++;
-    for (uint32_t i = 0; i < session->watched_count; i++)
-        session->watched[i]->waiting++;
-}
 
 void beanstalk_session_stop_waiting(struct beanstalk_session *session)
 {
@@ -262,16 +410,6 @@ void beanstalk_session_end(struct beanstalk_session *session)
     beanstalk_connection_end(&session->connection);
 }
 
-struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front)
-{
-    for (struct list *at = front->sessions.next; at != &front->sessions; at = at->next) {
-        struct beanstalk_session *session = list_entry(at, struct beanstalk_session, list);
-        if (!beanstalk_session_has_ended(session))
-            return session;
-    }
-    return NULL;
-}
-
 void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct peer *peer,
                             const struct beanstalk_session_driver *driver)
 {
@@ -306,172 +444,8 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
 
 /* ---- phases ---- */
 
-static int64_t timeout_ms(const struct beanstalk_front *front, enum beanstalk_phase phase)
-{
-    const struct beanstalk_options *options = &front->options;
-    switch (phase) {
-    case BEANSTALK_PHASE_IDLE:
-        return options->idle_ms;
-    case BEANSTALK_PHASE_LINE:
-        return options->line_ms;
-    case BEANSTALK_PHASE_BODY:
-        return options->body_ms;
-    default:
-        return options->write_ms;
-    }
-}
-
 /* ---- alarm of the front ---- */
-
-static void phases_set_alarm(struct beanstalk_front *front)
-{
-    int64_t next_ms = INT64_MAX;
-    for (int phase = BEANSTALK_PHASE_IDLE; phase < BEANSTALK_PHASES; phase++) {
-        const struct list *timed = &front->timed[phase];
-        if (list_is_empty(timed))
-            continue;
-        int64_t until_ms = list_entry(timed->next, struct beanstalk_session, timed)->until_ms;
-        next_ms = until_ms < next_ms ? until_ms : next_ms;
-    }
-    front->alarm_ms = next_ms;
-    deadline_set(front->alarm, next_ms);
-}
-
-static void phase_begin(struct beanstalk_session *session, enum beanstalk_phase phase)
-{
-    struct beanstalk_front *front = session->front;
-    list_remove(&session->timed);
-    session->phase = phase;
-    if (phase == BEANSTALK_PHASE_NONE)
-        return;
-    session->until_ms = clock_inner_ms() + timeout_ms(front, phase);
-    session->unsent = uv_stream_get_write_queue_size(&session->connection.stream);
-    list_add_last(&front->timed[phase], &session->timed);
-    if (session->until_ms < front->alarm_ms) {
-        front->alarm_ms = session->until_ms;
-        deadline_set(front->alarm, front->alarm_ms);
-    }
-}
-
-/* Handles the end of a phase's time limit. A client that has read some output gets another period. */
-static void phase_expire(struct beanstalk_session *session)
-{
-    size_t unsent = uv_stream_get_write_queue_size(&session->connection.stream);
-    if (session->phase == BEANSTALK_PHASE_WRITE && unsent < session->unsent)
-        phase_begin(session, BEANSTALK_PHASE_WRITE);
-    else
-        beanstalk_session_end(session);
-}
-
-static void on_alarm(void *ctx)
-{
-    struct beanstalk_front *front = ctx;
-    int64_t now_ms = clock_inner_ms();
-    for (int phase = BEANSTALK_PHASE_IDLE; phase < BEANSTALK_PHASES; phase++)
-        while (!list_is_empty(&front->timed[phase])) {
-            struct beanstalk_session *first =
-                list_entry(front->timed[phase].next, struct beanstalk_session, timed);
-            if (first->until_ms > now_ms)
-                break;
-            phase_expire(first);
-        }
-    phases_set_alarm(front);
-}
 
 /* ---- phase of a session ---- */
 
-static enum beanstalk_phase phase_of(const struct beanstalk_session *session)
-{
-    const struct beanstalk_connection *connection = &session->connection;
-    if (connection->is_writing)
-        return BEANSTALK_PHASE_WRITE;
-    /* The session waits for a job and has sent more input than is buffered. Reading has stopped, so
-     * not even the client's end of input is noticed. */
-    if (session->wait == SESSION_WAIT_JOB && !connection->is_reading && !connection->has_ended)
-        return BEANSTALK_PHASE_LINE;
-    if (session->wait || !list_is_empty(&session->later))
-        return BEANSTALK_PHASE_NONE;
-    if (session->skip.bytes || session->connection.wanted_bytes)
-        return BEANSTALK_PHASE_BODY;
-    if (session->skip.line || beanstalk_connection_input(connection).len)
-        return BEANSTALK_PHASE_LINE;
-    return session->reservations.ends.count ? BEANSTALK_PHASE_NONE : BEANSTALK_PHASE_IDLE;
-}
-
-void beanstalk_phase_settle(struct beanstalk_session *session, bool has_moved)
-{
-    enum beanstalk_phase phase = phase_of(session);
-    if (phase != session->phase || (has_moved && phase != BEANSTALK_PHASE_WRITE))
-        phase_begin(session, phase);
-}
-
-bool beanstalk_phases_init(struct beanstalk_front *front)
-{
-    for (int phase = 0; phase < BEANSTALK_PHASES; phase++)
-        list_init(&front->timed[phase]);
-    front->alarm_ms = INT64_MAX;
-    front->alarm = deadline_new(front->options.reactor, on_alarm, front);
-    return front->alarm;
-}
-
-void beanstalk_phases_fini(struct beanstalk_front *front)
-{
-    deadline_free(front->alarm);
-}
-
 /* ---- share ---- */
-
-enum { COMMANDS_MAX = 64 /* per session and loop iteration */ };
-
-/* Resumes the sessions that were waiting when this iteration ended, while there is time, but at
- * least the first one. */
-static void on_turn_end(struct turn_end_call *call)
-{
-    struct beanstalk_front *front = list_entry(call, struct beanstalk_front, turn_end);
-    struct list now;
-    list_take_all(&now, &front->later);
-    front->turn_commands = 0;
-    while (!list_is_empty(&now)) {
-        struct beanstalk_session *session = list_entry(now.next, struct beanstalk_session, later);
-        list_remove(&session->later);
-        session->driver->go_on(session);
-        if (reactor_is_late(front->options.reactor))
-            break;
-    }
-    if (list_is_empty(&now))
-        return;
-    /* Puts the remaining sessions before those that have just used their share. */
-    now.prev->next = front->later.next;
-    front->later.next->prev = now.prev;
-    front->later.next = now.next;
-    now.next->prev = &front->later;
-    reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
-}
-
-bool beanstalk_share_take(struct beanstalk_session *session, uint32_t begun)
-{
-    struct beanstalk_front *front = session->front;
-    bool is_over =
-        begun >= COMMANDS_MAX || (front->turn_commands && reactor_is_late(front->options.reactor));
-    if (!is_over) {
-        front->turn_commands++;
-        reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
-        return true;
-    }
-    if (list_is_empty(&session->later))
-        list_add_last(&front->later, &session->later);
-    reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
-    return false;
-}
-
-void beanstalk_share_init(struct beanstalk_front *front)
-{
-    list_init(&front->later);
-    list_init(&front->turn_end.list);
-    front->turn_end.run = on_turn_end;
-}
-
-void beanstalk_share_fini(struct beanstalk_front *front)
-{
-    reactor_cancel_at_turn_end(&front->turn_end);
-}

@@ -4,17 +4,201 @@
  *
  * One command is in progress at a time. While it waits for the queue, the commands behind it stay
  * in the input. The session does not execute commands itself: it calls `go_on` of its driver
- * (dispatch.h) when it is ready for the next one. Private to this room; one thread.
+ * (front.h) when it is ready for the next one. Private to this room; one thread.
  */
 #ifndef TARRY_BEANSTALK_SESSION_H
 #define TARRY_BEANSTALK_SESSION_H
 
+#include "beanstalk/command.h"
 #include "beanstalk/connection.h"
+#include "beanstalk/front.h"
 #include "beanstalk/job_view.h"
-#include "beanstalk/reservations.h"
-#include "beanstalk/state.h"
+#include "beanstalk/put.h"
 
 #include "access/call.h"
+#include "base/buffer.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/table.h"
+#include "job/policy.h"
+
+/*
+ * tube: what this server stores about the tubes that its connections use or watch. The jobs
+ * themselves belong to the queue. The tube "default" always exists. One thread.
+ */
+
+struct beanstalk_tube {
+    struct table_entry entry; /* keyed by name */
+    struct list order;        /* position in the list, in order of first use */
+    uint32_t users, watchers, waiting;
+    uint64_t pauses;
+    uint32_t pause_s; /* duration of the last pause */
+    char name[];
+};
+
+TABLE_DECLARE(beanstalk_tube_table, struct beanstalk_tube, entry)
+
+struct beanstalk_tubes {
+    struct beanstalk_tube_table table;
+    struct list order;
+};
+
+/* Returns false if out of memory. */
+bool beanstalk_tubes_init(struct beanstalk_tubes *tubes);
+void beanstalk_tubes_fini(struct beanstalk_tubes *tubes);
+/* Returns NULL if no client uses or watches the tube. */
+struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes, struct slice name);
+/* Finds or creates a tube. Returns NULL if out of memory. A caller that does not count itself as a
+ * user or a watcher must drop the tube again. */
+struct beanstalk_tube *beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct slice name);
+/* Frees the tube if no client uses or watches it. */
+void beanstalk_tubes_drop(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube);
+
+static inline struct slice beanstalk_tube_name(const struct beanstalk_tube *tube)
+{
+    return tube->entry.key;
+}
+
+/*
+ * reservations: the jobs that a client holds, by number and by end time. Pure: the caller passes
+ * the time, by the inner clock.
+ *
+ * A reservation ends at `until_ms`, one TTR after it was made or touched. The queue's lease behind
+ * it may end earlier, since a TTR may be longer than the longest lease. Such a lease must be
+ * renewed in time. A zeroed list is a valid empty list. Each call takes logarithmic time in the
+ * number of reservations.
+ */
+
+struct beanstalk_reservation {
+    struct table_entry entry;
+    uint64_t number;
+    size_t end_index, renewal_index; /* SIZE_MAX in renewal_index: needs no renewal */
+    int64_t until_ms, lease_until_ms;
+    uint32_t ttr_s;
+    uint8_t lease_bytes;
+    char lease[];
+};
+
+static inline bool beanstalk_reservation_ends_before(struct beanstalk_reservation *const *a,
+                                                     struct beanstalk_reservation *const *b)
+{
+    return (*a)->until_ms < (*b)->until_ms;
+}
+
+static inline void beanstalk_reservation_end_placed(struct beanstalk_reservation **at, size_t index)
+{
+    (*at)->end_index = index;
+}
+
+static inline bool beanstalk_reservation_renews_before(struct beanstalk_reservation *const *a,
+                                                       struct beanstalk_reservation *const *b)
+{
+    return (*a)->lease_until_ms < (*b)->lease_until_ms;
+}
+
+static inline void beanstalk_reservation_renewal_placed(struct beanstalk_reservation **at,
+                                                        size_t index)
+{
+    (*at)->renewal_index = index;
+}
+
+TABLE_DECLARE(beanstalk_reservation_table, struct beanstalk_reservation, entry)
+HEAP_DECLARE(beanstalk_reservation_ends, struct beanstalk_reservation *,
+             beanstalk_reservation_ends_before, beanstalk_reservation_end_placed)
+HEAP_DECLARE(beanstalk_reservation_renewals, struct beanstalk_reservation *,
+             beanstalk_reservation_renews_before, beanstalk_reservation_renewal_placed)
+
+struct beanstalk_reservations {
+    struct beanstalk_reservation_table table;
+    struct beanstalk_reservation_ends ends;
+    struct beanstalk_reservation_renewals renewals;
+};
+
+void beanstalk_reservations_fini(struct beanstalk_reservations *held);
+
+/* Adds a reservation and replaces an earlier one with the same number. Returns false if out of
+ * memory; the earlier one is then kept. */
+bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
+                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
+                                int64_t lease_until_ms);
+/* Returns NULL if the client does not hold the job. */
+struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
+                                                          uint64_t number);
+void beanstalk_reservations_remove(struct beanstalk_reservations *held,
+                                   struct beanstalk_reservation *reservation);
+/* Removes reservations that have ended. Returns their count. */
+uint64_t beanstalk_reservations_expire(struct beanstalk_reservations *held, int64_t now_ms);
+/* Returns when the next reservation ends, or INT64_MAX if the list is empty. */
+int64_t beanstalk_reservations_end_ms(const struct beanstalk_reservations *held);
+
+/* Restarts the TTR of a reservation and records the new end of its lease. */
+void beanstalk_reservations_touch(struct beanstalk_reservations *held,
+                                  struct beanstalk_reservation *reservation, int64_t now_ms,
+                                  int64_t lease_until_ms);
+
+/* Returns when the next lease must be renewed, and its reservation. Returns INT64_MAX and NULL if
+ * no lease needs a renewal. */
+int64_t beanstalk_reservations_renewal_ms(const struct beanstalk_reservations *held);
+struct beanstalk_reservation *beanstalk_reservations_renewal(
+    const struct beanstalk_reservations *held);
+/* Records that the lease was renewed until `lease_until_ms`. */
+void beanstalk_reservations_renewed(struct beanstalk_reservations *held,
+                                    struct beanstalk_reservation *reservation,
+                                    int64_t lease_until_ms);
+
+/* Returns the length of the queue's lease for a TTR. */
+static inline int64_t beanstalk_lease_ms(uint32_t ttr_s)
+{
+    int64_t ttr_ms = (int64_t)ttr_s * 1000;
+    return ttr_ms < POLICY_LEASE_MS_MAX ? ttr_ms : POLICY_LEASE_MS_MAX;
+}
+
+static inline struct slice beanstalk_reservation_lease(const struct beanstalk_reservation *at)
+{
+    return slice_make(at->lease, at->lease_bytes);
+}
+
+/* state: the data shared by the front, its sessions and its statistics. Private to this room. */
+
+struct beanstalk_alias; /* job_view.c */
+
+/* The step that a client must complete within a time limit, see session.h. */
+enum beanstalk_phase {
+    BEANSTALK_PHASE_NONE = 0,
+    BEANSTALK_PHASE_IDLE, /* waiting for the next command */
+    BEANSTALK_PHASE_LINE,
+    BEANSTALK_PHASE_BODY,
+    BEANSTALK_PHASE_WRITE, /* the client does not read its answers */
+    BEANSTALK_PHASES
+};
+
+struct beanstalk_front {
+    struct beanstalk_options options;
+    struct beanstalk_numbers *numbers;
+    struct beanstalk_tubes tubes;
+    struct list sessions, timed[BEANSTALK_PHASES];
+    struct deadline *alarm; /* for the first session to expire, at alarm_ms */
+    int64_t alarm_ms;
+    struct list
+        later; /* sessions that have used their share of this loop iteration, see session.c */
+    struct turn_end_call turn_end; /* resumes the sessions in `later` */
+    uint32_t turn_commands;        /* commands begun in this loop iteration */
+    uint32_t connection_count, producers, workers, waiting;
+    uint64_t connections_total, timeouts, verbs[BEANSTALK_VERBS];
+    int64_t started_ms;
+    char instance[17];
+    struct beanstalk_alias *aliases; /* a ring buffer */
+    uint64_t alias_count;            /* aliases assigned so far */
+    char *read_at;                   /* read buffer shared by all connections */
+    uv_poll_t poll;
+    int fd;
+    bool is_polling, is_stopping;
+    uint32_t open_handles; /* handles of the poll and of sessions */
+    /* Called when a handle has closed. The last handle of a stopping front completes the stop. */
+    void (*closed)(struct beanstalk_front *front);
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
 
 enum {
     SESSION_PUTS_MAX = 64,             /* per call */
@@ -85,8 +269,6 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
                             const struct beanstalk_session_driver *driver);
 /* Closes the session and returns its reservations to the queue. May free the session. */
 void beanstalk_session_end(struct beanstalk_session *session);
-/* Returns NULL if all sessions have ended. */
-struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front);
 
 static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
 {
@@ -124,9 +306,6 @@ void beanstalk_answer_job(struct beanstalk_session *session, const char *word, u
 void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml);
 /* Returns the answer to an error of the queue that has no more specific answer. */
 const char *beanstalk_answer_of(enum queue_status status);
-/* Begins an audit record for the command in progress. beanstalk_change_end is called when the
- * command has ended. */
-void beanstalk_change_begin(struct beanstalk_session *session, const char *action);
 void beanstalk_change_end(struct beanstalk_session *session);
 /* Answers the command in progress and begins the next one. */
 void beanstalk_finish(struct beanstalk_session *session, const char *text);
@@ -153,13 +332,8 @@ void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
 /* Ends a lease that no client has received. Does not count as an attempt. */
 void beanstalk_return(struct beanstalk_front *front, struct slice lease);
 
-/* Removes and counts reservations that have ended by `now_ms`. The queue handles their jobs. */
-void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms);
-
 /* ---- waiting for a job ---- */
 
-/* Marks the session as waiting and counts it in the tubes that it watches. */
-void beanstalk_session_wait(struct beanstalk_session *session);
 void beanstalk_session_stop_waiting(struct beanstalk_session *session);
 
 /* ---- phases: what the server expects from the client, and for how long it waits ----
@@ -169,25 +343,10 @@ void beanstalk_session_stop_waiting(struct beanstalk_session *session);
  * earliest session. A session that waits for a job or for the queue, or that holds jobs, is in no
  * phase: a worker may take as long as its TTR allows. */
 
-/* Determines the phase of a session. `has_moved`: a command has been executed, so the time limit
- * restarts now. */
-void beanstalk_phase_settle(struct beanstalk_session *session, bool has_moved);
-
-/* Returns false if out of memory. */
-bool beanstalk_phases_init(struct beanstalk_front *front);
-void beanstalk_phases_fini(struct beanstalk_front *front);
-
 /* ---- share: how much of a loop iteration a session may take ----
  *
  * While the iteration has time left, a session begins its commands immediately, up to a limit.
  * After that the session joins the front's waiting list. Each iteration serves this list from its
  * head while there is time. So a client that pipelines delays other clients by at most one command. */
-
-/* Returns true if the session may begin a command after `begun` others. If false, the session
- * continues by itself in a later iteration. */
-bool beanstalk_share_take(struct beanstalk_session *session, uint32_t begun);
-
-void beanstalk_share_init(struct beanstalk_front *front);
-void beanstalk_share_fini(struct beanstalk_front *front);
 
 #endif
