@@ -22,6 +22,12 @@ static bool matches_time(const struct queue_filter *filter, const struct job *jo
            (!filter->died_before_ms || ms < filter->died_before_ms);
 }
 
+static bool matches_due(const struct queue_filter *filter, const struct job *job)
+{
+    return job->due_ms >= filter->due_after_ms &&
+           (!filter->due_before_ms || job->due_ms < filter->due_before_ms);
+}
+
 static bool matches_meta(const struct queue_filter *filter, struct slice meta)
 {
     struct slice name, value;
@@ -47,7 +53,7 @@ static bool holds(struct slice text, struct slice part)
 bool queue_filter_matches(const struct queue_filter *filter, const struct job *job)
 {
     return begins_with(job->id, filter->id_prefix) && holds(job->error, filter->error) &&
-           matches_meta(filter, job->meta) && matches_time(filter, job);
+           matches_due(filter, job) && matches_meta(filter, job->meta) && matches_time(filter, job);
 }
 
 /* ---- copies that outlive the call ---- */

@@ -12,6 +12,8 @@ struct queue_filter {
     struct slice meta_value; /* exact; empty: any value, if the name is present */
     /* Wall clock; the end of the last attempt, from the history of the job. With one of these set, a job without history does not match. */
     int64_t died_after_ms, died_before_ms;
+    int64_t due_after_ms,
+        due_before_ms; /* wall clock; the due, from the first until before the second */
 };
 
 bool queue_filter_matches(const struct queue_filter *filter, const struct job *job);

@@ -1,13 +1,14 @@
 #include "queue/sweep.h"
 
 #include "base/hash.h"
+#include "queue/status.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 enum { PAGE_JOBS = 200, CURSOR_BYTES_MAX = 512, SENT_MIN = 512 };
 
-/* Hashes of the ids that were redriven: open addressing, at most half full, 0 is free. */
+/* Hashes of the ids that were changed and may come again: open addressing, at most half full, 0 is free. */
 struct sent {
     uint64_t *at;
     size_t count, cap; /* cap: a power of two */
@@ -28,15 +29,17 @@ struct sweep {
     uint64_t tag;
     struct sweep_result result;
     struct sent sent;
-    uint64_t left;       /* matches that may still be processed */
-    uint32_t under_way;  /* changes in progress for this page */
-    uint32_t cursor_len; /* 0: this is the last page */
-    bool is_cut;         /* some jobs of the page were not examined */
+    enum job_state state; /* of the jobs that are listed now */
+    uint64_t left;        /* matches that may still be processed */
+    uint32_t under_way;   /* changes in progress for this page */
+    uint32_t cursor_len;  /* 0: this is the last page */
+    bool is_cut;          /* some jobs of the page were not examined */
+    bool is_past;         /* the jobs behind this page are due too late */
     char cursor[CURSOR_BYTES_MAX];
     char text[];
 };
 
-/* ---- redriven ids ---- */
+/* ---- ids that were changed ---- */
 
 static uint64_t hash_of(struct slice id)
 {
@@ -85,8 +88,17 @@ static bool sent_add(struct sent *sent, struct slice id)
 
 static bool matches(const struct sweep *sweep, const struct job *job)
 {
-    return job->state == JOB_DEAD && queue_filter_matches(&sweep->order.filter, job) &&
+    bool is_in_scope = sweep->order.scope == SWEEP_DEAD
+                           ? job->state == JOB_DEAD
+                           : job->state == JOB_DELAYED || job->state == JOB_READY;
+    return is_in_scope && queue_filter_matches(&sweep->order.filter, job) &&
            !sent_has(&sweep->sent, job->id);
+}
+
+/* Returns whether no job behind this one can match, since lists are ordered by due. */
+static bool is_past(const struct sweep *sweep, const struct job *job)
+{
+    return sweep->order.filter.due_before_ms && job->due_ms >= sweep->order.filter.due_before_ms;
 }
 
 /* ---- page by page ---- */
@@ -104,19 +116,32 @@ static void ask_page(struct sweep *sweep)
 {
     struct queue_list list = {
         .topic = sweep->order.topic,
-        .state = JOB_DEAD,
+        .state = sweep->state,
         .limit = PAGE_JOBS,
         .cursor = slice_make(sweep->cursor, sweep->cursor_len),
     };
     queue_list(sweep->queue, &list, (struct queue_reply_to){.done = on_page, .owner = sweep});
 }
 
+/* Moves from the delayed jobs to the ready ones at the end of the list. Returns whether there is another page. */
+static bool has_page(struct sweep *sweep)
+{
+    if (sweep->cursor_len && !sweep->is_past)
+        return true;
+    if (sweep->order.scope != SWEEP_WAITING || sweep->state == JOB_READY || sweep->is_cut)
+        return false;
+    sweep->state = JOB_READY;
+    sweep->cursor_len = 0;
+    sweep->is_past = false;
+    return true;
+}
+
 /* Ends a page: requests the next one if there is one and the sweep was not stopped, else ends the sweep. */
 static void next_page(struct sweep *sweep)
 {
-    sweep->result.is_complete =
-        sweep->result.status == QUEUE_OK && !sweep->cursor_len && !sweep->is_cut;
-    if (sweep->result.status != QUEUE_OK || !sweep->cursor_len || !sweep->left ||
+    bool has_more = has_page(sweep);
+    sweep->result.is_complete = sweep->result.status == QUEUE_OK && !has_more && !sweep->is_cut;
+    if (sweep->result.status != QUEUE_OK || !has_more || !sweep->left ||
         !sweep->wanted(sweep->owner, sweep->tag))
         sweep_finish(sweep);
     else
@@ -148,7 +173,14 @@ static void redrive_job(struct sweep *sweep, struct slice id)
     queue_topic(sweep->queue, &call, (struct queue_reply_to){.done = on_redriven, .owner = sweep});
 }
 
-static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+/* Returns whether a change was refused because the job is no longer the one from the page. */
+static bool is_skipped(enum queue_status status)
+{
+    return status == QUEUE_NOT_FOUND || status == QUEUE_CONFLICT || status == QUEUE_LEASED ||
+           status == QUEUE_DEAD_STATE;
+}
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sweep *sweep = owner;
     (void)tag;
@@ -156,37 +188,57 @@ static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *re
         sweep->result.status = reply->status;
     for (size_t i = 0; i < reply->result_count; i++) {
         enum queue_status status = reply->results[i].status;
-        if (status == QUEUE_CANCELLED)
+        if (queue_status_is_success(status))
             sweep->result.jobs++;
-        else if (status != QUEUE_NOT_FOUND && status != QUEUE_CONFLICT && status != QUEUE_LEASED)
+        else if (!is_skipped(status))
             sweep->result.status = status;
     }
     sweep->under_way = 0;
     next_page(sweep);
 }
 
-/* Cancels the jobs of a page, each only if it is still the dead job that was listed. */
-static void cancel_jobs(struct sweep *sweep, const struct picked *picked, size_t count)
+static enum queue_change_verb change_verb(enum sweep_verb verb)
+{
+    return verb == SWEEP_CANCEL       ? QUEUE_CANCEL
+           : verb == SWEEP_RESCHEDULE ? QUEUE_RESCHEDULE
+                                      : QUEUE_RUN;
+}
+
+/* Changes the jobs of a page. A dead one is cancelled only if it is still the one that was listed. The id of a job that
+ * is moved is stored, so that it is moved only once. */
+static void change_jobs(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     struct queue_change changes[PAGE_JOBS];
-    for (size_t i = 0; i < count; i++)
-        changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
-                                           .topic = sweep->order.topic,
+    const struct sweep_order *order = &sweep->order;
+    bool is_move = order->verb != SWEEP_CANCEL;
+    for (size_t i = 0; i < count; i++) {
+        changes[i] = (struct queue_change){.verb = change_verb(order->verb),
+                                           .topic = order->topic,
                                            .id = picked[i].id,
                                            .when = {.due = QUEUE_DUE_UNCHANGED},
                                            .priority = QUEUE_PRIORITY_UNSET,
-                                           .only_dead = true,
+                                           .only_dead = order->scope == SWEEP_DEAD,
                                            .delivery = picked[i].delivery};
+        if (order->verb == SWEEP_RESCHEDULE) {
+            changes[i].when = order->when;
+            changes[i].priority = order->priority;
+        }
+        if (is_move && !sent_add(&sweep->sent, picked[i].id)) {
+            sweep->result.status = QUEUE_NO_MEMORY;
+            return;
+        }
+    }
     sweep->under_way = 1;
     queue_change(sweep->queue, changes, count,
-                 (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
+                 (struct queue_reply_to){.done = on_changed, .owner = sweep});
 }
 
 /* Selects the matches of a page, up to the maximum. */
 static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
 {
     size_t count = 0, i = 0;
-    for (; i < page->job_count && sweep->left; i++) {
+    for (; i < page->job_count && sweep->left && !sweep->is_past; i++) {
+        sweep->is_past = is_past(sweep, &page->jobs[i].job);
         sweep->result.seen++;
         if (!matches(sweep, &page->jobs[i].job))
             continue;
@@ -194,7 +246,7 @@ static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, str
             (struct picked){.id = page->jobs[i].job.id, .delivery = page->jobs[i].job.delivery};
         sweep->left--;
     }
-    sweep->is_cut = i < page->job_count;
+    sweep->is_cut = i < page->job_count && !sweep->is_past;
     return count;
 }
 
@@ -210,8 +262,10 @@ static void act_on(struct sweep *sweep, const struct picked *picked, size_t coun
             redrive_job(sweep, picked[i].id);
         break;
     case SWEEP_CANCEL:
+    case SWEEP_RESCHEDULE:
+    case SWEEP_RUN:
         if (count)
-            cancel_jobs(sweep, picked, count);
+            change_jobs(sweep, picked, count);
         break;
     }
     if (!sweep->under_way)
@@ -238,6 +292,11 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 /* ---- start ---- */
 
+static enum job_state first_state(enum sweep_scope scope)
+{
+    return scope == SWEEP_DEAD ? JOB_DEAD : scope == SWEEP_READY ? JOB_READY : JOB_DELAYED;
+}
+
 bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wanted *wanted,
                  sweep_done *done, void *owner, uint64_t tag)
 {
@@ -251,8 +310,9 @@ bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wan
                             .done = done,
                             .owner = owner,
                             .tag = tag,
+                            .state = first_state(order->scope),
                             .left = UINT64_MAX};
-    if (order->verb == SWEEP_REDRIVE)
+    if (order->verb != SWEEP_CANCEL && order->verb != SWEEP_COUNT)
         sweep->left = SWEEP_JOBS_MAX;
     if (order->max && order->max < sweep->left)
         sweep->left = order->max;

@@ -2,6 +2,7 @@
 
 #include "api/job_json.h"
 #include "api/routes.h"
+#include "api/sweep.h"
 #include "queue/filter.h"
 #include "queue/status.h"
 
@@ -146,7 +147,9 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
                                                               : QUEUE_PRIORITY_UNSET,
         .request = fields->request,
     };
-    return out->verb != QUEUE_RESCHEDULE || fields->set ||
+    static const uint64_t moves =
+        OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY);
+    return out->verb != QUEUE_RESCHEDULE || (fields->set & moves) ||
            http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
                           "nothing to change: give 'delay', 'at' or 'priority'");
 }
@@ -172,17 +175,101 @@ static bool change_all(const struct ids_reading *reading)
     return true;
 }
 
+#define OPTIONS_SWEEP (OPTIONS_WAITING | OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_DRY_RUN))
+
+/* A filter may also be a member of the body, next to the ids. */
+static bool check_no_filter(const struct ids_reading *reading)
+{
+    return !(reading->call->query->fields.set & OPTIONS_SWEEP) ||
+           http_fault_set(reading->fault, PROBLEM_OPTION_CLASH, 0,
+                          "'ids' and a filter are both given: choose one");
+}
+
+/* ---- by a filter ---- */
+
+static enum sweep_verb sweep_verb_of(enum queue_change_verb verb)
+{
+    return verb == QUEUE_CANCEL       ? SWEEP_CANCEL
+           : verb == QUEUE_RESCHEDULE ? SWEEP_RESCHEDULE
+                                      : SWEEP_RUN;
+}
+
+/* Sets which jobs are examined, by `state`. A ready job needs no run. */
+static bool read_scope(const struct http_call *call, struct sweep_order *order,
+                       struct http_fault *fault)
+{
+    enum job_state state = call->query->fields.state;
+    bool is_run = order->verb == SWEEP_RUN;
+    if (!state)
+        order->scope = is_run ? SWEEP_DELAYED : SWEEP_WAITING;
+    else if (state == JOB_DELAYED)
+        order->scope = SWEEP_DELAYED;
+    else if (state == JOB_READY && !is_run)
+        order->scope = SWEEP_READY;
+    else
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'state' is '%s' but must be %s: %s",
+                              job_state_name(state), is_run ? "delayed" : "delayed or ready",
+                              state == JOB_READY  ? "a ready job needs no run"
+                              : state == JOB_DEAD ? "redrive or purge dead jobs"
+                                                  : "leased jobs are changed by their ids");
+    return true;
+}
+
+/* Checks a change by a filter. The numbers in its answer show which jobs exist, so it needs the scope of a list. */
+static bool check_sweep(const struct http_call *call, struct http_fault *fault)
+{
+    static const struct http_route list = {.scope = ACCESS_READ};
+    const struct http_fields *fields = &call->query->fields;
+    if (!http_gate_allows(call->front, call->caller, &list, call->topic, fault))
+        return false;
+    if (fields->request)
+        return http_fault_set(fault, PROBLEM_OPTION_CLASH, 0,
+                              "'request' and a filter are both given: a filter selects waiting "
+                              "jobs, so give the ids of leased ones");
+    return (fields->set & OPTIONS_WAITING) ||
+           http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
+                          "a filter is missing: give 'id_prefix', 'meta', 'due_after', "
+                          "'due_before' or 'state'");
+}
+
+static void sweep_jobs(struct http_call *call)
+{
+    static const char *const actions[] = {[QUEUE_CANCEL] = "jobs cancelled",
+                                          [QUEUE_RESCHEDULE] = "jobs rescheduled",
+                                          [QUEUE_RUN] = "jobs run"};
+    struct http_fault fault;
+    struct queue_change change;
+    http_change_begin(call->exchange, actions[call->exchange->route->verb], call->caller,
+                      call->topic);
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    if (!check_sweep(call, &fault) || !change_of(call, &change, &fault)) {
+        http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    struct sweep_order order = {
+        .verb = sweep_verb_of(change.verb), .when = change.when, .priority = change.priority};
+    if (read_scope(call, &order, &fault))
+        api_sweep(call, order);
+    else
+        http_answer_fault(call->exchange, &fault);
+}
+
+/* ---- calls ---- */
+
 /* Handles changes to many jobs. The verb of the route is the enum queue_change_verb. */
 static void change_jobs(struct http_call *call)
 {
     struct http_fault fault;
     struct ids_reading reading = {.call = call, .fault = &fault};
+    bool has_filter = call->query->fields.set & OPTIONS_SWEEP;
     if (!job_topic_is_valid(call->topic)) { /* the queue checks the topic only if there are ids */
         http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
-        return;
-    }
-    if (!read_call(&reading) || !change_all(&reading))
+    } else if (has_filter && !api_bulk_is_named(call->request->body)) {
+        if (api_sweep_has_no_body(call))
+            sweep_jobs(call);
+    } else if (!read_call(&reading) || !check_no_filter(&reading) || !change_all(&reading)) {
         http_answer_fault(call->exchange, &fault);
+    }
 }
 
 /* ---- redrive ---- */
@@ -307,8 +394,8 @@ void api_bulk_redrive(struct http_call *call)
 #define BULK(PATTERN, NAME, VERB, OPTIONS)                                                         \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = HTTP_TOPIC_PATH PATTERN, .name = (NAME),            \
-        .handle = change_jobs, .verb = (VERB), .options = (OPTIONS), .body = HTTP_BODY_SMALL,      \
-        .scope = ACCESS_PUSH, .topics = HTTP_TOPICS_PATH                                           \
+        .handle = change_jobs, .verb = (VERB), .options = (OPTIONS) | OPTIONS_SWEEP,               \
+        .body = HTTP_BODY_SMALL, .scope = ACCESS_PUSH, .topics = HTTP_TOPICS_PATH                  \
     }
 
 const struct http_route api_bulk_routes[] = {

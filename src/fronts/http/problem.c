@@ -50,7 +50,7 @@ static const struct row {
     [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "Too many connections", 503},
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "Too many waiting takes", 503},
     [PROBLEM_TOO_MANY_STREAMS] = {"too_many_streams", "Too many streams", 503},
-    [PROBLEM_TOO_MANY_SWEEPS] = {"too_many_sweeps", "Too many purges and redrives by filter", 503},
+    [PROBLEM_TOO_MANY_SWEEPS] = {"too_many_sweeps", "Too many changes by filter", 503},
     [PROBLEM_TOO_MANY_BACKUPS] = {"too_many_backups", "Too many backups", 503},
     [PROBLEM_TOO_MUCH_MEMORY] = {"too_much_memory", "Requests and answers use too much memory",
                                  503},

@@ -91,6 +91,12 @@ static const struct option {
     [OPTION_DIED_BEFORE] = {NAME("died_before"), KIND_TIME, INTO(died_before_ms), 0, JOB_AT_MS_MAX,
                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                             "1970"},
+    [OPTION_DUE_AFTER] = {NAME("due_after"), KIND_TIME, INTO(due_after_ms), 0, JOB_AT_MS_MAX,
+                          "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
+                          "1970"},
+    [OPTION_DUE_BEFORE] = {NAME("due_before"), KIND_TIME, INTO(due_before_ms), 0, JOB_AT_MS_MAX,
+                           "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
+                           "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
     [OPTION_RESTORE] = {NAME("restore"), KIND_FLAG, INTO(restore), 0, 0, "true or false"},
     [OPTION_ONCE] = {NAME("once"), KIND_TEXT, INTO(once), 1, JOB_ONCE_BYTES_MAX,

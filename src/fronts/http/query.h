@@ -70,6 +70,8 @@ enum http_option_id {
     OPTION_N,
     OPTION_FROM,
     OPTION_PACE,
+    OPTION_DUE_AFTER,
+    OPTION_DUE_BEFORE,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
@@ -96,6 +98,11 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
      OPTION_BIT(OPTION_DIED_BEFORE))
 
+/* Options that select waiting jobs for a cancel, reschedule or run. */
+#define OPTIONS_WAITING                                                                            \
+    (OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_META) | OPTION_BIT(OPTION_DUE_AFTER) |       \
+     OPTION_BIT(OPTION_DUE_BEFORE) | OPTION_BIT(OPTION_STATE))
+
 /* Options that select the jobs of a list. */
 #define OPTIONS_SEARCH                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_META))
@@ -120,7 +127,7 @@ enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER 
 struct http_fields {
     uint64_t set; /* OPTION_BIT of each option given */
     int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
-        died_before_ms, once_for_ms;
+        died_before_ms, once_for_ms, due_after_ms, due_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;

@@ -1,6 +1,7 @@
 /* get, history, locate, list, cancel, reschedule, run: commands for jobs by their id. */
 #include "cli/call.h"
 #include "cli/show.h"
+#include "cli/sweep.h"
 
 #include "base/text.h"
 
@@ -188,6 +189,56 @@ static void print_rescheduled(const struct call *call)
            show_time_from_now(call_member(call, "due_at"), due));
 }
 
+/* ---- waiting jobs by a filter ---- */
+
+/* Flags of the three commands. */
+#define WAITING_FLAGS                                                                              \
+    {"id-prefix", CLI_TEXT, "TEXT", "Only waiting jobs whose id begins with TEXT"},                \
+        {"meta", CLI_TEXT, "NAME:VALUE",                                                           \
+         "Only waiting jobs with this meta; NAME: matches any value"},                             \
+        {"due-after", CLI_TIME, "TIME", "Only jobs that are due at or after this time"},           \
+        {"due-before", CLI_TIME, "TIME", "Only jobs that are due before this time"},               \
+        {"state", CLI_TEXT, "STATE", "Only jobs in this state: delayed or ready"},                 \
+        {"max", CLI_TEXT, "N", "At most this many (default: all)"},                                \
+    {                                                                                              \
+        "dry-run", CLI_SWITCH, NULL, "Only count them"                                             \
+    }
+
+/* Checks that either ids or a filter select the jobs. */
+static int check_selection(struct call *call)
+{
+    bool selects = call_value(call, "id-prefix") || call_value(call, "meta") ||
+                   call_value(call, "due-after") || call_value(call, "due-before") ||
+                   call_value(call, "state");
+    bool has_filter = selects || call_value(call, "max") || call_value(call, "dry-run");
+    if (call_argument(call, 1) && has_filter)
+        return cli_usage("both an ID and a filter are given, choose one");
+    if (!call_argument(call, 1) && !selects)
+        return cli_usage("no jobs are selected: give an ID, - for those on standard input, or a "
+                         "filter such as '--id-prefix'");
+    return -1;
+}
+
+static int check_cancel(struct call *call)
+{
+    int exit_code = check_selection(call);
+    if (exit_code >= 0 || call_argument(call, 1))
+        return exit_code;
+    if (call_value(call, "request"))
+        return cli_usage("'--request' is for leased jobs, which a filter does not select: give "
+                         "their IDs");
+    if (!call_value(call, "yes") && !call_value(call, "dry-run"))
+        return cli_usage("removes jobs of '%s' and cannot be undone, add --yes",
+                         call_argument(call, 0));
+    return -1;
+}
+
+static int change_waiting(struct call *call, const struct slice *none)
+{
+    (void)none;
+    return sweep_call(call, (struct sweep_jobs){.state = call_value(call, "state")});
+}
+
 static int check_reschedule(struct call *call)
 {
     const char *delay = call_value(call, "delay"), *at = call_value(call, "at");
@@ -195,7 +246,7 @@ static int check_reschedule(struct call *call)
         return cli_usage("both '--delay' and '--at' are given, choose one");
     if (!delay && !at && !call_value(call, "priority"))
         return cli_usage("nothing to change, give '--delay', '--at' or '--priority'");
-    return -1;
+    return check_selection(call);
 }
 
 /* ---- history ---- */
@@ -286,50 +337,79 @@ const struct cli_command cli_job_commands[] = {
                             .print = print_list}}}},
     {.name = "cancel",
      .help = "cancel jobs",
-     .call = {.usage = "cancel TOPIC ID... | - [--request]",
-              .about = "Cancels jobs; - reads ids from standard input, one per line. A job that "
-                       "a consumer holds\n"
-                       "cannot be cancelled (exit code 1); use --request. An unknown or finished "
-                       "job is not\n"
-                       "found (exit code 4).",
-              .least = 2,
+     .call = {.usage = "cancel TOPIC ID... | - [--request] | --id-prefix TEXT ... --yes",
+              .about = "Cancels jobs by their ids (- reads ids from standard input, one per line), "
+                       "or the waiting\n"
+                       "jobs that match all given options. A job that a consumer holds cannot be "
+                       "cancelled (exit\n"
+                       "code 1); use --request. An unknown or finished job is not found (exit "
+                       "code 4).",
+              .least = 1,
               .most = CLI_LIST_MAX,
               .flags =
                   {{"request", CLI_SWITCH, NULL,
                     "If the job is leased, request a cancel: unless its consumer acks it, it is "
-                    "cancelled"}},
+                    "cancelled"},
+                   WAITING_FLAGS,
+                   {"yes", CLI_SWITCH, NULL, "Confirm a cancel by a filter", .is_unsent = true}},
+              .check = check_cancel,
               .requests = {{.bulk = "cancel", .done = "cancelled"},
-                           {.method = "DELETE",
+                           {.least = 2,
+                            .method = "DELETE",
                             .path = "topics/{0}/jobs/{1}",
                             .print = print_changed,
+                            .done = "cancelled"},
+                           {.path = "topics/{0}/cancel",
+                            .make = change_waiting,
+                            .wait_ms = SWEEP_MS,
+                            .print = sweep_print,
                             .done = "cancelled"}}}},
     {.name = "reschedule",
      .help = "change the due time or priority of jobs",
-     .call = {.usage = "reschedule TOPIC ID... | - [--delay 30m | --at TIME] [--priority N]",
+     .call = {.usage = "reschedule TOPIC ID... | - | --id-prefix TEXT ... [--delay 30m | --at "
+                       "TIME] [--priority N]",
               .about = "Changes the due time or priority of jobs; they keep their bodies and "
-                       "attempts.\n"
-                       "- reads ids from standard input, one per line.",
-              .least = 2,
+                       "attempts. The jobs are\n"
+                       "given by their ids (- reads ids from standard input, one per line), or are "
+                       "the waiting ones\n"
+                       "that match all given options.",
+              .least = 1,
               .most = CLI_LIST_MAX,
               .flags = {{"delay", CLI_DURATION, "30m", "Make them due after this delay"},
                         {"at", CLI_TIME, "TIME", "Make them due at this time"},
-                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
+                        {"priority", CLI_TEXT, "N", "New priority; 0 comes first"},
+                        WAITING_FLAGS},
               .check = check_reschedule,
               .requests = {{.bulk = "reschedule", .done = "rescheduled"},
-                           {.method = "PATCH",
+                           {.least = 2,
+                            .method = "PATCH",
                             .path = "topics/{0}/jobs/{1}",
-                            .print = print_rescheduled}}}},
+                            .print = print_rescheduled},
+                           {.path = "topics/{0}/reschedule",
+                            .make = change_waiting,
+                            .wait_ms = SWEEP_MS,
+                            .print = sweep_print,
+                            .done = "rescheduled"}}}},
     {.name = "run",
      .help = "make jobs due now",
-     .call = {.usage = "run TOPIC ID... | -",
-              .about = "Makes jobs due now instead of later; - reads ids from standard "
-                       "input, one per line.",
-              .least = 2,
+     .call = {.usage = "run TOPIC ID... | - | --id-prefix TEXT ...",
+              .about = "Makes jobs due now instead of later: those given by their ids (- reads ids "
+                       "from standard\n"
+                       "input, one per line), or the delayed ones that match all given options.",
+              .least = 1,
               .most = CLI_LIST_MAX,
+              .flags = {WAITING_FLAGS},
+              .check = check_selection,
               .requests = {{.bulk = "run", .done = "due now"},
-                           {.method = "POST",
+                           {.least = 2,
+                            .method = "POST",
                             .path = "topics/{0}/jobs/{1}/run",
                             .print = print_changed,
+                            .done = "due now"},
+                           {.path = "topics/{0}/run",
+                            .make = change_waiting,
+                            .wait_ms = SWEEP_MS,
+                            .print = sweep_print,
                             .done = "due now"}}}},
     {0},
 };

@@ -2,11 +2,12 @@
 
 import contextlib
 import json
+import threading
 
 import pytest
 from client import Refused, query, segment
 from redis_servers import RedisServer
-from server import Server
+from server import Server, eventually
 from test_cli import NOTHING, OK, REFUSED, USAGE
 from test_dead_jobs import die
 
@@ -122,6 +123,121 @@ def test_there_is_something_to_change(any_client, topic):
     assert [one["result"] for one in bulk(any_client, "never-" + topic, "cancel", ["a"])] == ["not_found"]
 
 
+# ---- by a filter ----
+
+
+def sweep(client, topic, verb, **options):
+    """Returns how many jobs the change by a filter concerned, and whether it went to the end."""
+    said = client.topic_verb(topic, verb, **options)
+    assert (said["topic"], said["result"], said.get("dry_run", False)) == (topic, "ok", options.get("dry_run") == "true") and said["seen"] >= said["jobs"]
+    return said["jobs"], said["complete"]
+
+
+def fill(client, topic):
+    """600 waiting jobs in three states of readiness, and one each that a filter never touches."""
+    die(client, topic, {"odd-dead": "x"})
+    client.push(topic, "odd-held", meta={"kind": "k1"})
+    assert client.take(topic, wait="5s", lease_for="1h")[0]["id"] == "odd-held"
+    jobs = [{"topic": topic, "id": f"{'odd' if n % 2 else 'even'}-{n}", "meta": {"kind": f"k{n % 3}"}, **({"at": f"20{30 + n % 2}-01-01T00:00:00Z"} if n % 5 else {})} for n in range(600)]
+    client.push_batch(jobs)
+    return {job["id"]: {**job, "n": n} for n, job in enumerate(jobs)}
+
+
+def test_a_filter_cancels_waiting_jobs(any_client, topic):
+    client, jobs = any_client, fill(any_client, topic)
+    assert sweep(client, topic, "cancel", id_prefix="odd-", dry_run="true") == (300, True)
+    assert sweep(client, topic, "cancel", meta="kind:k1", dry_run="true") == (200, True)
+    assert sweep(client, topic, "cancel", meta="kind:", state="ready", dry_run="true") == (120, True)
+    assert sweep(client, topic, "cancel", due_before="2030-06-01T00:00:00Z", due_after="2029-01-01T00:00:00Z", dry_run="true") == (240, True)
+    assert sweep(client, topic, "cancel", due_after="2030-06-01T00:00:00Z", dry_run="true") == (240, True)
+    assert sweep(client, topic, "cancel", due_before="2029-01-01T00:00:00Z", dry_run="true") == (120, True)
+    assert client.topic(topic)["totals"]["cancelled"] == 0
+    assert sweep(client, topic, "cancel", id_prefix="odd-", meta="kind:k1", max=7) == (7, False)
+    gone = {ident for ident, job in jobs.items() if job["n"] % 2 and job["n"] % 3 == 1}
+    assert sweep(client, topic, "cancel", id_prefix="odd-", meta="kind:k1") == (len(gone) - 7, True)
+    assert sweep(client, topic, "cancel", id_prefix="odd-", meta="kind:k1") == (0, True)
+    left = {job["id"] for job in client.list(topic, limit=1000)["jobs"]}
+    assert left == set(jobs) - gone | {"odd-dead", "odd-held"}
+
+
+def test_a_filter_reschedules_each_waiting_job_once(any_client, topic):
+    client, jobs = any_client, fill(any_client, topic)
+    assert sweep(client, topic, "reschedule", id_prefix="odd-", delay="80000h", priority=3) == (300, True)
+    assert sweep(client, topic, "reschedule", state="ready", at="2031-05-05T00:00:00Z") == (60, True)
+    for job in client.list(topic, limit=1000)["jobs"]:
+        if job["id"] in ("odd-dead", "odd-held"):
+            assert job["priority"] != 3
+            continue
+        n = jobs[job["id"]]["n"]
+        assert (job["priority"] == 3, job["due_at"] > "2035") == (n % 2 == 1, n % 2 == 1), job
+        assert (job["due_at"] == "2031-05-05T00:00:00.000Z") == (n % 10 == 0)
+
+
+def test_a_filter_makes_delayed_jobs_due_now(any_client, topic):
+    client = any_client
+    fill(client, topic)
+    assert sweep(client, topic, "run", meta="kind:k1", due_before="2030-06-01T00:00:00Z") == (80, True)
+    assert client.topic(topic)["counts"]["ready"] == 120 + 80
+    assert sweep(client, topic, "run", state="delayed") == (400, True)
+    assert client.topic(topic)["counts"] == {"delayed": 0, "retrying": 0, "ready": 600, "leased": 1, "dead": 1}
+
+
+@pytest.mark.parametrize("call, code, field", [
+    ("cancel?dry_run=true", "option_missing", "id_prefix"), ("cancel?max=3", "option_missing", "id_prefix"), ("cancel?state=dead", "bad_option", "purge"),
+    ("cancel?state=leased", "bad_option", "state"), ("run?state=ready", "bad_option", "state"), ("reschedule?id_prefix=a", "option_missing", "delay"),
+    ("cancel?due_before=soon", "bad_option", "due_before"), ("cancel?id_prefix=a&due_after=1", "bad_option", "due_after"), ("cancel?meta=kind", "bad_option", "meta"),
+    ("cancel?id_prefix=a&max=0", "bad_option", "max"), ("cancel?id_prefix=", "bad_option", "id_prefix"), ("cancel?id_prefix=a&request=true", "option_clash", "request"),
+    ("run?id_prefix=a&delay=1s", "unknown_option", "delay"), ("cancel?id_prefix=a&error=x", "unknown_option", "error")])
+def test_a_bad_filter_changes_nothing_and_names_its_field(any_client, call, code, field):
+    client = any_client
+    client.push("bad_filter", "a", delay="1h")
+    with pytest.raises(Refused, match=code) as refused:
+        client.good("POST", f"/v1/topics/bad_filter/{call}")
+    assert field in str(refused.value)
+    assert client.topic("bad_filter")["totals"]["cancelled"] == 0 and client.get("bad_filter", "a")["state"] == "delayed"
+
+
+def test_ids_and_a_filter_exclude_each_other(any_client, topic):
+    client = any_client
+    push(client, topic, ["a", "b"])
+    with pytest.raises(Refused, match="option_clash"):
+        bulk(client, topic, "cancel", ["a"], id_prefix="b")
+    for body, code in ((b'{"ids":["a"],"id_prefix":"b"}', "option_clash"), (b'{"id_prefix":"b"}', "option_missing"), (b'["a"]', "bad_json")):
+        with pytest.raises(Refused, match=code):
+            client.good("POST", f"/v1/topics/{topic}/cancel", body, JSON)
+    with pytest.raises(Refused, match="unknown_option"):
+        client.good("POST", f"/v1/topics/{topic}/cancel?id_prefix=a", b'{"state":"ready"}', JSON)
+    with pytest.raises(Refused, match="not_found"):
+        client.topic_verb("never-" + topic, "cancel", id_prefix="a")
+    assert client.topic(topic)["counts"]["delayed"] == 2
+
+
+def test_a_change_by_a_filter_is_recorded_with_its_count(any_server, topic):
+    client = any_server.client()
+    push(client, topic, ["a", "b", "c"])
+    sweep(client, topic, "run", id_prefix="a")
+    sweep(client, topic, "reschedule", state="delayed", delay="2h")
+    sweep(client, topic, "cancel", state="delayed", dry_run="true")
+    sweep(client, topic, "cancel", state="delayed")
+    bulk(client, topic, "cancel", ["a"])
+    told = [line for line in any_server.audit.read_text().splitlines() if topic in line]
+    assert [next(action for action in ("jobs run", "jobs rescheduled", "jobs cancelled") if action in line) for line in told] == ["jobs run", "jobs rescheduled", "jobs cancelled"]
+    assert all(f'"jobs":{n}' in line for line, n in zip(told, (1, 2, 2), strict=True)), told
+
+
+def test_a_stopping_server_ends_a_filter_with_its_count(server):
+    client, said = server.client(), []
+    for batch in range(20):
+        push(client, "t", [f"j{batch}-{n}" for n in range(1000)])
+    calling = threading.Thread(target=lambda: said.append(server.client().topic_verb("t", "cancel", id_prefix="j")))
+    calling.start()
+    eventually(lambda: client.topic("t")["totals"]["cancelled"])
+    server.terminate()
+    calling.join()
+    assert said[0]["complete"] is False and 0 < said[0]["jobs"] < 20_000
+    assert server.start().client().topic("t")["totals"]["cancelled"] == said[0]["jobs"]
+
+
 # ---- from the command line ----
 
 
@@ -151,3 +267,25 @@ def test_the_command_line_changes_many(any_server, topic):
     assert run("redrive", topic, "-", stdin="f\n")[0] == "redriven 1\n"
     run("redrive", topic, "d", "e", "--max", "1", code=USAGE)
     run("redrive", topic, "d", "e", "--body", "x", code=USAGE)
+
+
+def test_the_command_line_changes_by_a_filter(any_server, topic):
+    client = any_server.client()
+    push(client, topic, ["a-1", "a-2", "b-1"], meta={"customer": "c-17"})
+
+    def run(*arguments, code=OK):
+        ended = any_server.cli(*arguments)
+        assert ended.returncode == code, ended
+        return ended.stdout.decode() + ended.stderr.decode()
+
+    assert run("run", topic, "--id-prefix", "a-", "--dry-run") == "2 jobs would be due now\n"
+    assert run("reschedule", topic, "--meta", "customer:c-17", "--state", "delayed", "--delay", "2h", "--max", "2") == "rescheduled 2\ntarry: there may be more\n"
+    assert run("run", topic, "--id-prefix", "a-") == "due now 2\n"
+    assert run("cancel", topic, "--due-before", "2020-01-01T00:00:00Z", "--yes") == "cancelled 0\n"
+    assert "add --yes" in run("cancel", topic, "--id-prefix", "a-", code=USAGE)
+    assert json.loads(run("cancel", topic, "--id-prefix", "a-", "--yes", "--json")) == {"topic": topic, "result": "ok", "jobs": 2, "seen": 3, "complete": True}
+    for arguments, part in ((("cancel", topic), "no jobs are selected"), (("cancel", topic, "b-1", "--id-prefix", "b"), "choose one"), (("run", topic, "--max", "3"), "no jobs are selected"),
+                            (("cancel", topic, "--state", "ready", "--request", "--yes"), "'--request'"), (("reschedule", topic, "--state", "ready"), "nothing to change")):
+        assert part in run(*arguments, code=USAGE)
+    assert "'state'" in run("cancel", topic, "--state", "dead", "--yes", code=REFUSED)
+    assert client.topic(topic)["counts"]["delayed"] == 1

@@ -314,6 +314,16 @@ def test_a_rejected_call_is_audited_only_for_known_callers(house):
     assert len(purges("anonymous")) == before
 
 
+@pytest.mark.parametrize("verb", ["cancel", "run", "reschedule"])
+def test_a_filter_needs_the_scope_of_a_list_too(house, verb):
+    """The answer shows how many jobs match, which a producer may not learn."""
+    target = f"/v1/topics/{OWN[0]}/{verb}?id_prefix=none-such&dry_run=true" + ("&delay=1h" if verb == "reschedule" else "")
+    push = next(token for token in LIMITED if token.scopes == ("push",))
+    refused = Client(house.on("require-token"), push).call("POST", target)
+    assert (refused.status, refused.code) == (403, "forbidden") and "read" in refused.json()["detail"]
+    assert Client(house.on("require-token"), ALL).call("POST", target).json()["jobs"] == 0
+
+
 def test_no_secret_is_in_the_log_or_the_audit(house):
     text = house.server.log() + (house.tokens.path.parent / "audit").read_text()
     assert not [token for token in TOKENS if token.secret in text or token.secret[6:] in text]

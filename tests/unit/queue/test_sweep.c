@@ -1,5 +1,5 @@
-/* Sweeps over the dead jobs of a queue that lists, redrives and cancels, and answers at the test's
- * command. */
+/* Sweeps over the dead or delayed jobs of a queue that lists, redrives and changes, and answers at the
+ * test's command. */
 #include "queue/sweep.h"
 
 #include "unit/cases.h"
@@ -40,6 +40,9 @@ struct fake {
     enum queue_status fails; /* what redrives end in; 0: they do not fail */
     bool dies_again;         /* redriven jobs are dead immediately, behind the others */
     bool is_wanted;
+    bool is_waiting;    /* the jobs are delayed, not dead; the place is the due */
+    size_t changes_max; /* further changes fail with NO_SPACE; 0: no limit */
+    size_t changes;
     int done;
     struct sweep_result result;
 };
@@ -56,9 +59,10 @@ static struct call *add_call(struct fake *fake, struct queue_reply_to to)
 
 static void fake_list(struct queue *queue, const struct queue_list *list, struct queue_reply_to to)
 {
-    struct call *call = add_call((struct fake *)queue, to);
+    struct fake *fake = (struct fake *)queue;
+    struct call *call = add_call(fake, to);
     assert_true(slice_is(list->topic, "t"));
-    assert_int_equal(list->state, JOB_DEAD);
+    assert_int_equal(list->state, fake->is_waiting ? JOB_DELAYED : JOB_DEAD);
     call->is_list = true;
     call->list = *list;
     (void)snprintf(call->cursor, sizeof call->cursor, "%.*s", (int)list->cursor.len,
@@ -95,12 +99,42 @@ static void fake_topic(struct queue *queue, const struct queue_topic_call *asked
     }
 }
 
+/* Moves a job behind the others. */
+static void move_job(struct fake *fake, struct dead *job)
+{
+    assert_true(fake->job_count < JOBS_MAX);
+    struct dead *moved = &fake->jobs[fake->job_count++];
+    *moved = *job;
+    job->is_gone = true;
+    moved->redriven++;
+}
+
+static enum queue_status change_waiting(struct fake *fake, const struct queue_change *change)
+{
+    struct dead *job = find(fake, change->id);
+    assert_false(change->only_dead);
+    if (fake->changes_max && fake->changes == fake->changes_max)
+        return QUEUE_NO_SPACE;
+    fake->changes++;
+    if (!job)
+        return QUEUE_NOT_FOUND;
+    if (change->verb == QUEUE_RESCHEDULE)
+        move_job(fake, job);
+    else
+        job->is_gone = true;
+    return change->verb == QUEUE_CANCEL ? QUEUE_CANCELLED : QUEUE_OK;
+}
+
 static void fake_change(struct queue *queue, const struct queue_change *changes, size_t count,
                         struct queue_reply_to to)
 {
     struct fake *fake = (struct fake *)queue;
     struct call *call = add_call(fake, to);
     for (size_t i = 0; i < count; i++) {
+        if (fake->is_waiting) {
+            call->results[i].status = change_waiting(fake, &changes[i]);
+            continue;
+        }
         struct dead *job = find(fake, changes[i].id);
         assert_int_equal(changes[i].verb, QUEUE_CANCEL);
         assert_true(changes[i].only_dead);
@@ -141,7 +175,8 @@ static void answer_list(struct fake *fake, const struct call *call)
         if (job->is_gone)
             continue;
         jobs[count++] =
-            (struct queue_job){.job = {.state = JOB_DEAD,
+            (struct queue_job){.job = {.state = fake->is_waiting ? JOB_DELAYED : JOB_DEAD,
+                                       .due_ms = (int64_t)i,
                                        .id = slice_of(job->id),
                                        .delivery = job->delivery,
                                        .error = slice_of(job->error),
@@ -203,6 +238,7 @@ static void sweep(struct fake *fake, struct sweep_order order)
 {
     char topic[] = "t";
     order.topic = slice_of(topic);
+    order.scope = fake->is_waiting ? SWEEP_DELAYED : SWEEP_DEAD;
     assert_true(sweep_start(&fake->queue, &order, is_wanted, on_done, fake, 7));
     topic[0] = 'x'; /* the order is gone with the call */
     assert_int_equal(fake->done, 0);
@@ -322,6 +358,45 @@ CLAIM(jobs_that_are_no_longer_dead_are_skipped)
     assert_int_equal(fake->result.status, QUEUE_OK);
     assert_int_equal(fake->result.jobs, 0);
     assert_true(fake->result.is_complete);
+    free(fake);
+}
+
+CLAIM(each_waiting_job_is_moved_once)
+{
+    struct fake *fake = fake_new(450);
+    fake->is_waiting = true;
+    sweep(fake,
+          (struct sweep_order){.verb = SWEEP_RESCHEDULE, .filter.id_prefix = slice_of("odd-")});
+    assert_int_equal(fake->result.status, QUEUE_OK);
+    assert_int_equal(fake->result.jobs, 225);
+    assert_true(fake->result.is_complete);
+    for (size_t i = 450; i < fake->job_count; i++)
+        assert_int_equal(fake->jobs[i].redriven, 1);
+    free(fake);
+}
+
+CLAIM(a_full_disk_ends_the_sweep_and_the_changes_so_far_are_counted)
+{
+    struct fake *fake = fake_new(450);
+    fake->is_waiting = true;
+    fake->changes_max = 250;
+    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL});
+    assert_int_equal(fake->result.status, QUEUE_NO_SPACE);
+    assert_int_equal(fake->result.jobs, 250);
+    assert_false(fake->result.is_complete);
+    assert_int_equal(fake->lists, 2);
+    free(fake);
+}
+
+CLAIM(jobs_due_later_than_the_filter_allows_are_not_listed)
+{
+    struct fake *fake = fake_new(900);
+    fake->is_waiting = true;
+    sweep(fake, (struct sweep_order){
+                    .verb = SWEEP_RUN, .filter.due_after_ms = 10, .filter.due_before_ms = 210});
+    assert_int_equal(fake->result.jobs, 200);
+    assert_true(fake->result.is_complete);
+    assert_int_equal(fake->lists, 2);
     free(fake);
 }
 
