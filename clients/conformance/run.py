@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -256,6 +257,12 @@ class Play:
             raise Failed(fault)
         if "history_errors" in step and [one.get("error") for one in job["history"]] != step["history_errors"]:
             raise Failed(f"the history is {job['history']}")
+
+    def _schedule(self, name, step):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/v1/schedules/{urllib.parse.quote(name, safe='')}") as answer:
+            found = json.load(answer)
+        if fault := fits(step["members"], found, "schedule"):
+            raise Failed(fault)
 
     def _consumers(self, topic, step):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/v1/topics/{topic}/consumers") as answer:

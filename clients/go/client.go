@@ -227,6 +227,64 @@ func (c *Client) List(ctx context.Context, topic string, options ListOptions) fu
 	}
 }
 
+// Schedule is a plan, and the jobs that it pushes. Topic is required, and one of Cron and Every.
+type Schedule struct {
+	Topic       string
+	Body        any // as in Push
+	ContentType string
+	Cron        []string      // it fires when any of them fires
+	Every       time.Duration // in place of Cron
+	Zone        string        // UTC
+	// Members are other members of the specification in docs/schedules.md, as the API has them, such as "overlap": "skip".
+	Members map[string]any
+}
+
+// Scheduled is the result of Schedule.
+type Scheduled struct {
+	Result string    `json:"result"` // created, replaced, or existed if nothing was changed
+	Next   time.Time `json:"next"`   // the next fire; zero if there is none
+}
+
+func (s *Schedule) spec() map[string]any {
+	spec := make(map[string]any, len(s.Members)+5)
+	for name, value := range s.Members {
+		spec[name] = value
+	}
+	for name, value := range map[string]string{"topic": s.Topic, "every": milliseconds(s.Every), "zone": s.Zone, "content_type": s.ContentType} {
+		if value != "" {
+			spec[name] = value
+		}
+	}
+	if len(s.Cron) > 0 {
+		spec["cron"] = s.Cron
+	}
+	if bytes, is := s.Body.([]byte); is {
+		spec["body_base64"] = bytes
+	} else if s.Body != nil {
+		spec["body"] = s.Body
+	}
+	return spec
+}
+
+func schedulePath(name string) string { return "/v1/schedules/" + url.PathEscape(name) }
+
+// Schedule creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing.
+func (c *Client) Schedule(ctx context.Context, name string, schedule Schedule) (Scheduled, error) {
+	var answer Scheduled
+	err := c.transport.call(ctx, &request{method: "PUT", path: schedulePath(name), body: schedule.spec()}, &answer)
+	return answer, err
+}
+
+// Unschedule deletes a schedule; its jobs stay. It returns false if the schedule does not exist.
+func (c *Client) Unschedule(ctx context.Context, name string) (bool, error) {
+	r := request{method: "DELETE", path: schedulePath(name)}
+	err := c.transport.call(ctx, &r, nil)
+	if errors.Is(err, ErrNotFound) {
+		return r.isRepeated, nil // an earlier try may have done it
+	}
+	return err == nil, err
+}
+
 // Take has the options of a take.
 type Take struct {
 	Topics []string      // served in this order

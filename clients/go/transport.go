@@ -103,8 +103,8 @@ func firstOf(texts ...string) string {
 type request struct {
 	method, path string
 	query        url.Values
-	body         any           // written as JSON; nil: no body
-	raw          []byte        // in place of body, with its content type
+	body         any    // written as JSON; nil: no body
+	raw          []byte // in place of body, with its content type
 	contentType  string
 	timeout      time.Duration // of a try; 0: the client's
 	isOnce       bool          // never made again

@@ -75,6 +75,11 @@ const operations = {
   nack: async ({ leases, delay_ms: delay, error, final }) => results(await client.nack(leases, { delay, error, final })),
   extend: async ({ leases, lease_ms: lease }) => results(await client.extend(leases, { lease })),
   again: async ({ leases, text, delay_ms: delay, priority }) => ({ done: await client.again(leases[0], { body: text, delay, priority }) }),
+  async schedule({ name, topic, cron, zone, members, every_ms: every, ...rest }) {
+    const found = await client.schedule(name, { topic, cron, zone, members, every, body: item(rest).body ?? undefined });
+    return { result: found.result, next_ms: found.next?.getTime() };
+  },
+  unschedule: async ({ name }) => ({ done: await client.unschedule(name) }),
   give_back: async ({ leases }) => results(await client.giveBack(leases)),
   worker({ name, topics, concurrency, lease_ms: lease, consumer, handler }) {
     const onDone = (job, outcome) => say({ event: "ended", worker: name, id: job.id, attempt: job.attempt, outcome });

@@ -187,6 +187,15 @@ function answer(?Client &$client, array &$workers, array $request): mixed
         case 'again':
             $delay = seconds($request, 'delay_ms');
             return ['done' => $client->again($leases[0], $request['text'] ?? null, $delay, null, $request['priority'] ?? null)];
+        case 'schedule':
+            $bytes = isset($request['body_base64']) ? base64_decode($request['body_base64']) : null;
+            $body = $request['text'] ?? $request['json'] ?? $bytes;
+            [$cron, $every, $zone] = [$request['cron'] ?? null, seconds($request, 'every_ms'), $request['zone'] ?? null];
+            $members = $request['members'] ?? [];
+            $found = $client->schedule($request['name'], $topic, $body, $cron, $every, $zone, members: $members);
+            return ['result' => $found->result, 'next_ms' => $found->next === null ? null : 1000 * $found->next->getTimestamp()];
+        case 'unschedule':
+            return ['done' => $client->unschedule($request['name'])];
         case 'give_back':
             return results($client->giveBack($leases));
         case 'worker':

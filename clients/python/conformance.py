@@ -103,6 +103,15 @@ class Adapter:
         text = request.get("text")
         return {"done": self.client.again(request["leases"][0], text, delay=seconds(request, "delay_ms"), priority=request.get("priority"))}
 
+    def schedule(self, request):
+        members = request.get("members", {})
+        body = base64.b64decode(request["body_base64"]) if "body_base64" in request else request["text"] if "text" in request else request.get("json")
+        found = self.client.schedule(request["name"], request["topic"], body, cron=request.get("cron"), every=seconds(request, "every_ms"), zone=request.get("zone"), **members)
+        return {"result": found.result, "next_ms": round(found.next.timestamp() * 1000) if found.next else None}
+
+    def unschedule(self, request):
+        return {"done": self.client.unschedule(request["name"])}
+
     def verify(self, request):
         try:
             tarry.verify(request["secrets"], request["headers"], base64.b64decode(request["body_base64"]), now=seconds(request, "now_ms"))

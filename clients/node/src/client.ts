@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import type { AgentOptions } from "node:https";
 import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
 import { errorOf, LeaseEnded, NotFound, TarryError, Unavailable } from "./errors.js";
-import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult } from "./job.js";
+import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult, type Scheduled } from "./job.js";
 import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
 
 const ITEMS_MAX = 1_000; // of a request
@@ -65,6 +65,21 @@ export interface AgainOptions extends CallOptions {
   at?: Moment | undefined;
   priority?: number | undefined;
   contentType?: string | undefined;
+}
+
+/** A plan, and the jobs that it pushes. */
+export interface ScheduleSpec {
+  topic: string;
+  body?: unknown;
+  contentType?: string | undefined;
+  /** An expression, or several. */
+  cron?: string | readonly string[] | undefined;
+  /** An interval in place of `cron`. */
+  every?: Duration | undefined;
+  /** Default: UTC. */
+  zone?: string | undefined;
+  /** Other members of the specification in docs/schedules.md, as the API has them: { overlap: "skip", max_attempts: 3 }. */
+  members?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export interface RescheduleOptions extends CallOptions {
@@ -228,6 +243,24 @@ export class Client {
     }
   }
 
+  /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
+  async schedule(name: string, spec: ScheduleSpec, options: CallOptions = {}): Promise<Scheduled> {
+    const answer = await this.transport.call({ method: "PUT", path: schedulePath(name), body: specText(spec), signal: options.signal });
+    return { result: String(answer["result"]) as PushResult, next: dateOf(answer["next"]) };
+  }
+
+  /** Deletes a schedule; its jobs stay. Returns false if there is no such schedule. */
+  async unschedule(name: string, options: CallOptions = {}): Promise<boolean> {
+    let mayBeDone = false;
+    try {
+      await this.transport.call({ method: "DELETE", path: schedulePath(name), onDoubt: () => (mayBeDone = true), signal: options.signal });
+      return true;
+    } catch (fault) {
+      if (fault instanceof NotFound) return mayBeDone; // an earlier try may have done it
+      throw fault;
+    }
+  }
+
   /** Returns ready jobs, topics in the given order. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends. */
   async take(topics: string | readonly string[], options: TakeOptions = {}): Promise<Job[]> {
     const wait = options.wait ?? 0;
@@ -319,6 +352,24 @@ function tokenOf(given: string | undefined): string | undefined {
 
 function pathOf(...parts: string[]): string {
   return `/v1/topics/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+function schedulePath(name: string): string {
+  return `/v1/schedules/${encodeURIComponent(name)}`;
+}
+
+/** A specification as JSON. Bytes go as base64; a text and any other value as they are. */
+function specText(spec: ScheduleSpec): string {
+  const isBytes = ArrayBuffer.isView(spec.body) || spec.body instanceof ArrayBuffer || spec.body instanceof SharedArrayBuffer;
+  return JSON.stringify({
+    ...spec.members,
+    topic: spec.topic,
+    cron: spec.cron,
+    every: spec.every === undefined ? undefined : durationText(spec.every),
+    zone: spec.zone,
+    ...(isBytes ? { body_base64: bodyOf(spec.body)[0].toString("base64") } : { body: spec.body }),
+    content_type: spec.contentType,
+  });
 }
 
 function objectsOf(found: unknown): Json[] {

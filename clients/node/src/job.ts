@@ -41,6 +41,12 @@ export interface Pushed {
   readonly dueAt: Date | undefined;
 }
 
+/** The result of a schedule. `next`: the next fire; undefined if there is none. */
+export interface Scheduled {
+  readonly result: PushResult;
+  readonly next: Date | undefined;
+}
+
 export type JobState = "delayed" | "ready" | "leased" | "dead";
 
 /** A job as it was taken, or as it stands. */

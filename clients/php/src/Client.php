@@ -303,6 +303,62 @@ final class Client
         } while ($cursor !== null);
     }
 
+    // ---- schedules ----
+
+    /**
+     * Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing.
+     *
+     * @param mixed $body a string is sent as text if it is UTF-8, else as bytes; anything else becomes JSON; null: no body
+     * @param string|list<string>|null $cron
+     * @param array<string, mixed> $members other members of docs/schedules.md, as the API has them: ['overlap' => 'skip']
+     * @throws TarryError
+     */
+    public function schedule(
+        string $name,
+        string $topic,
+        mixed $body = null,
+        string|array|null $cron = null,
+        int|float|\DateInterval|null $every = null,
+        ?string $zone = null,
+        ?string $contentType = null,
+        array $members = [],
+    ): Scheduled {
+        $isBytes = is_string($body) && preg_match('//u', $body) !== 1;
+        $spec = array_filter([
+            'topic' => $topic,
+            'cron' => $cron,
+            'every' => $every === null ? null : Format::milliseconds($every),
+            'zone' => $zone,
+            $isBytes ? 'body_base64' : 'body' => is_string($body) && $isBytes ? base64_encode($body) : $body,
+            'content_type' => $contentType,
+        ], static fn (mixed $value): bool => $value !== null);
+        $request = new Request('PUT', self::schedulePath($name), body: Format::json($spec + $members));
+        $answer = $this->transport->call($request);
+        $result = is_string($answer['result'] ?? null) ? $answer['result'] : '';
+        return new Scheduled($result, Format::time($answer['next'] ?? null));
+    }
+
+    /**
+     * Deletes a schedule; its jobs stay. False: there is no such schedule.
+     *
+     * @throws TarryError
+     */
+    public function unschedule(string $name): bool
+    {
+        $tries = 0;
+        try {
+            $this->transport->call(new Request('DELETE', self::schedulePath($name)), tries: $tries);
+        } catch (NotFound) {
+            return $tries > 0; // an earlier try may have done it
+        }
+        return true;
+    }
+
+    private static function schedulePath(string $name): string
+    {
+        return '/v1/schedules/' . rawurlencode($name);
+    }
+
     // ---- consuming ----
 
     /**

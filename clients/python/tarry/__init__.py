@@ -2,7 +2,7 @@
 
 from .client import Client
 from .errors import Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable
-from .job import Job, Pushed, new_id
+from .job import Job, Pushed, Scheduled, new_id
 from .signature import BadSignature, verify
 from .worker import Worker
 
@@ -20,6 +20,7 @@ __all__ = [
     "Refused",
     "Reject",
     "Retry",
+    "Scheduled",
     "TarryError",
     "Unavailable",
     "Worker",

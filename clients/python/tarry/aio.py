@@ -8,7 +8,7 @@ import functools
 from typing import Any, AsyncIterator, Callable, Iterable, Mapping, ParamSpec, TypeVar
 
 from .client import Client, Jobs, Outcomes, Pushes
-from .job import Job, Pushed
+from .job import Job, Pushed, Scheduled
 from .transport import Cut
 
 P = ParamSpec("P")
@@ -60,6 +60,12 @@ class AsyncClient:
         jobs = self.sync.list(topic, **options)
         while (job := await self._call(next, jobs, None)) is not None:
             yield job
+
+    async def schedule(self, name: str, topic: str, body: Any = None, **options: Any) -> Scheduled:
+        return await self._call(self.sync.schedule, name, topic, body, **options)
+
+    async def unschedule(self, name: str) -> bool:
+        return await self._call(self.sync.unschedule, name)
 
     async def take(self, *topics: str, **options: Any) -> Jobs:
         """Cancelling it cuts the request: jobs that were not handed over go back."""

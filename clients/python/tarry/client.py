@@ -14,7 +14,7 @@ import urllib.parse
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from .errors import LeaseEnded, NotFound, TarryError, Unavailable, error_of
-from .job import Duration, Job, Pushed, body_of, job_of, milliseconds, moment, new_id, time_of
+from .job import Duration, Job, Pushed, Scheduled, body_of, job_of, milliseconds, moment, new_id, time_of
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
 
 Outcomes = list[TarryError | None]
@@ -38,6 +38,10 @@ def _token(token: str | None) -> str | None:
 
 def _path(topic: str, *rest: str) -> str:
     return "/v1/topics/" + "/".join(urllib.parse.quote(one, safe="") for one in (topic, *rest))
+
+
+def _schedule_path(name: str) -> str:
+    return "/v1/schedules/" + urllib.parse.quote(name, safe="")
 
 
 class Client:
@@ -187,6 +191,43 @@ class Client:
             if not isinstance(found, str):
                 return
             cursor = found
+
+    # ---- schedules ----
+
+    def schedule(
+        self,
+        name: str,
+        topic: str,
+        body: Any = None,
+        *,
+        cron: str | Sequence[str] | None = None,
+        every: Duration | None = None,
+        zone: str | None = None,
+        content_type: str | None = None,
+        **members: Any,
+    ) -> Scheduled:
+        """
+        Creates or replaces a schedule that pushes a job each time it fires. `members`: other members of the specification in docs/schedules.md, as the API has them, such
+        as overlap="skip". The same call again changes nothing.
+        """
+        spec = {"topic": topic, "cron": list(cron) if isinstance(cron, (list, tuple)) else cron, "zone": zone, "content_type": content_type, **members}
+        spec["every"] = None if every is None else milliseconds(every)
+        if isinstance(body, (bytes, bytearray, memoryview)):
+            spec["body_base64"] = base64.b64encode(bytes(body)).decode()
+        elif body is not None:
+            spec["body"] = body
+        data = json.dumps({member: value for member, value in spec.items() if value is not None}).encode()
+        answer = self.transport.call("PUT", _schedule_path(name), body=data, headers={"Content-Type": "application/json"})
+        return Scheduled(result=str(answer.get("result")), next=time_of(answer.get("next")))
+
+    def unschedule(self, name: str) -> bool:
+        """Deletes a schedule; its jobs stay. False: there is no such schedule."""
+        tries: Tries = []
+        try:
+            self.transport.call("DELETE", _schedule_path(name), tries=tries)
+        except NotFound:
+            return bool(tries)  # an earlier try may have done it
+        return True
 
     # ---- consuming ----
 

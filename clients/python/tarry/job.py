@@ -63,6 +63,14 @@ class Pushed:
 
 
 @dataclass(frozen=True)
+class Scheduled:
+    """The outcome of schedule(). `result`: created, replaced, or existed (nothing was changed). `next`: the next fire, None if there is none."""
+
+    result: str
+    next: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A job as it was taken, or as it stands. `body` is to the byte what was pushed."""
 

@@ -71,6 +71,10 @@ type call struct {
 	Secrets     []string          `json:"secrets"`
 	Headers     map[string]string `json:"headers"`
 	NowMS       *int64            `json:"now_ms"`
+	Cron        any               `json:"cron"`
+	EveryMS     int               `json:"every_ms"`
+	Zone        string            `json:"zone"`
+	Members     map[string]any    `json:"members"`
 }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -116,6 +120,21 @@ func (c *call) push() tarry.Push {
 		made.Body = *c.Text
 	} else if c.JSON != nil {
 		made.Body = c.JSON
+	}
+	return made
+}
+
+func (c *call) schedule() tarry.Schedule {
+	made := tarry.Schedule{Topic: c.Topic, Every: ms(c.EveryMS), Zone: c.Zone, Members: c.Members, Body: c.push().Body}
+	if len(c.Body) == 0 && c.Text == nil && c.JSON == nil {
+		made.Body = nil
+	}
+	if one, is := c.Cron.(string); is {
+		made.Cron = []string{one}
+	} else if many, is := c.Cron.([]any); is {
+		for _, one := range many {
+			made.Cron = append(made.Cron, fmt.Sprint(one))
+		}
 	}
 	return made
 }
@@ -220,6 +239,12 @@ func (c *call) answer(ctx context.Context) (any, error) {
 			again.Body = *c.Text
 		}
 		found, err := client.Again(ctx, again, c.Leases[0])
+		return object{"done": found}, err
+	case "schedule":
+		found, err := client.Schedule(ctx, c.Name, c.schedule())
+		return object{"result": found.Result, "next_ms": found.Next.UnixMilli()}, err
+	case "unschedule":
+		found, err := client.Unschedule(ctx, c.Name)
 		return object{"done": found}, err
 	case "give_back":
 		return results(client.GiveBack(ctx, c.Leases...))

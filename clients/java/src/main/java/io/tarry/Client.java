@@ -347,6 +347,21 @@ public final class Client implements AutoCloseable {
         }
     }
 
+    // ---- schedules ----
+
+    /** Creates or replaces a schedule that pushes a job each time it fires. The same specification again changes nothing. */
+    public Scheduled schedule(String name, Schedule schedule) {
+        Transport.Request request = request("PUT", "/v1/schedules/" + Api.quote(name)).json(schedule.spec());
+        return Transport.await(transport.call(request, answer -> new Scheduled(answer.json())));
+    }
+
+    /** Deletes a schedule; its jobs stay. Returns false if there is no such schedule. */
+    public boolean unschedule(String name) {
+        Transport.Request request = request("DELETE", "/v1/schedules/" + Api.quote(name));
+        request.mayBeMissing = true;
+        return Transport.await(transport.call(request, answer -> answer.status != 404 || answer.isRepeated)); // an earlier try may have done it
+    }
+
     // ---- consuming ----
 
     /** Returns ready jobs. Never retried automatically: a call whose answer was lost may hold jobs until their lease ends. */

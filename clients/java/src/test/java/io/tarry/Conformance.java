@@ -62,8 +62,25 @@ public final class Conformance {
             return new Request((Map<String, Object>) found);
         }
 
+        Object body() {
+            return has("body_base64") ? Base64.getDecoder().decode(text("body_base64")) : has("text") ? text("text") : members.get("json");
+        }
+
+        Schedule schedule() {
+            Schedule out = body() == null ? new Schedule(text("topic")) : new Schedule(text("topic"), body());
+            if (has("cron")) {
+                out.cron(members.get("cron") instanceof List ? texts("cron").toArray(new String[0]) : new String[] {text("cron")});
+            }
+            Optional.ofNullable(duration("every_ms")).ifPresent(out::every);
+            Optional.ofNullable(text("zone")).ifPresent(out::zone);
+            if (has("members")) {
+                of(members.get("members")).members.forEach(out::with);
+            }
+            return out;
+        }
+
         Push push() {
-            Object body = has("body_base64") ? Base64.getDecoder().decode(text("body_base64")) : has("text") ? text("text") : members.get("json");
+            Object body = body();
             Push push = new Push(text("topic"), body);
             Optional.ofNullable(text("id")).ifPresent(push::id);
             Optional.ofNullable(duration("delay_ms")).ifPresent(push::delay);
@@ -174,6 +191,11 @@ public final class Conformance {
                 return results(client.extend(request.texts("leases"), request.duration("lease_ms")));
             case "again":
                 return done(client.again(request.texts("leases").get(0), request.text("text"), request.duration("delay_ms")));
+            case "schedule":
+                Scheduled made = client.schedule(request.text("name"), request.schedule());
+                return object("result", lower(made.result()), "next_ms", made.next().map(Instant::toEpochMilli).orElse(null));
+            case "unschedule":
+                return done(client.unschedule(request.text("name")));
             case "give_back":
                 return results(client.giveBack(request.texts("leases")));
             case "worker":
