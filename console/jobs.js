@@ -9,6 +9,7 @@ import { reason } from "./notice.js";
 import { href, note } from "./router.js";
 import { badge, stateOf } from "./state.js";
 import { noTopic, topicHead, topicOf } from "./topic_head.js";
+import { changeWaiting, isByFilter } from "./waiting.js";
 import { t } from "./words.js";
 
 const PAGE = 50;
@@ -149,7 +150,8 @@ export async function show({ topic, query, node, signal }) {
     function drawBulk() {
         const words = chosen.size ? t("bulk.chosen", { n: chosen.size }) : t("bulk.all");
         const run = (verb) => async () => {
-            if (await bulk(topic, verb, chosen.size ? { ids: [...chosen] } : { search: { ...search } })) await again();
+            const isAll = !chosen.size, isChanged = isAll && isByFilter(verb, search) ? changeWaiting(topic, verb, search) : bulk(topic, verb, isAll ? { search: { ...search } } : { ids: [...chosen] });
+            if (await isChanged) await again();
         };
         fill(bar, el("span", { class: "bulk-what" }, words),
             scoped(t("bulk.cancel"), "push", topic, run("cancel"), { kind: "danger" }), scoped(t("bulk.run"), "push", topic, run("run")),

@@ -35,7 +35,7 @@ export function pause(topic) {
 }
 
 /** Counts what a choice would concern, whenever it changes. @param {(signal: AbortSignal) => Promise<number>} ask_ @param {any} line @param {() => any} button @param {string} word for the button */
-function counter(ask_, line, button, word) {
+export function counter(ask_, line, button, word) {
     let end = new AbortController(), timer = 0;
     return () => {
         clearTimeout(timer);

@@ -356,6 +356,8 @@ const WORDS = {
     "bulk.reschedule.title": ["Reschedule jobs of {topic}", "{topic} 的作业改期"],
     "bulk.reschedule.what": ["Leased jobs do not change.", "处理中的作业不变。"],
     "bulk.reschedule.do": ["Reschedule {n} {n|job|jobs}", "改期 {n} 个作业"],
+    "waiting.after": ["Due at or after (optional)", "到期不早于（可选）"],
+    "waiting.before": ["Due before (optional)", "到期早于（可选）"],
     "bulk.redrive.title": ["Redrive jobs of {topic}", "重投 {topic} 的作业"],
     "bulk.redrive.what": ["The jobs become ready again and their attempts start from zero.", "作业将重新就绪，尝试次数从头计算。"],
     "bulk.redrive.do": ["Redrive {n} {n|job|jobs}", "重投 {n} 个作业"],

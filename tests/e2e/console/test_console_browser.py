@@ -367,6 +367,25 @@ def test_all_that_a_search_finds_is_changed(browser, client, verb, action, state
         assert counts["delayed"] == 450 and client.topic(topic)["totals"]["cancelled"] == 450
 
 
+@pytest.mark.parametrize("verb, action", [("Run now", "Run *"), ("Reschedule", "Reschedule *"), ("Cancel", "Cancel *")])
+def test_waiting_jobs_are_changed_by_a_filter_after_they_are_counted(browser, client, verb, action):
+    topic = f"waiting-{verb.split()[0].lower()}"
+    client.push_batch([{"topic": topic, "id": f"{kind}-{n:04}", "body": "x", "at": f"20{30 + n % 2}-01-15T12:00:00Z"} for kind in ("this", "that") for n in range(450)])
+    browser.open(f"#/topics/{topic}/jobs?id_prefix=this&state=delayed", is_new=True)
+    browser.sees("this-0002")
+    browser.press(verb, lambda: browser.find(".bulk"))
+    browser.wait(lambda: browser.button(action.replace("*", "450 jobs"), browser.dialog()), "how many")
+    browser.script("const field = document.getElementById('waiting-before'); field.value = '2030-06-01T00:00:00'; field.dispatchEvent(new Event('change'));")
+    browser.wait(lambda: browser.button(action.replace("*", "225 jobs"), browser.dialog()), "how many are due before then")
+    assert client.topic(topic)["counts"]["delayed"] == 900, "a count changes nothing"
+    browser.press(action.replace("*", "225 jobs"), browser.dialog)
+    browser.sees("225 jobs done")
+    left = client.list(topic, state="delayed", limit=1000)["jobs"]
+    assert len([job for job in left if job["id"].startswith("that")]) == 450
+    assert len([job for job in left if job["id"].startswith("this") and job["due_at"][:4] == "2030"]) == 0
+    assert len(left) == {"Run now": 675, "Reschedule": 900, "Cancel": 675}[verb]
+
+
 def test_chosen_dead_jobs_are_redriven(browser, client):
     for n in range(5):
         fail(client, "graves", f"g{n}", "no")
