@@ -196,3 +196,15 @@ def test_expressions_fire_as_in_croniter(chance):
     got = fires([f"UTC|{ours}|{start}|4" for ours, start, _ in cases])
     wrong = [(ours, start, want, have) for (ours, start, want), have in zip(cases, got) if have != want]
     assert not wrong, (len(wrong), wrong[:5])
+
+
+def test_both_oracles_of_the_system_test_agree(chance):
+    """The search by every minute and the one by days share only the rules; the tests of servers use the quick one."""
+    for zone in ["Europe/Berlin", "Australia/Lord_Howe", "Africa/Cairo", "America/Santiago", "Asia/Beirut", "Antarctica/Troll", "Asia/Kolkata"]:
+        for _ in range(6 * ROUNDS):
+            start = epoch(2026, chance.choice([3, 4, 9, 10]), chance.randint(1, 20)) + chance.randrange(DAY)
+            start -= start % MINUTE
+            weekdays = frozenset(chance.sample(range(7), 3)) if chance.random() < 0.3 else None
+            arguments = (zone, frozenset(chance.sample(range(60), 3)), frozenset(chance.sample(range(24), 4)), weekdays, chance.random() < 0.4,
+                         chance.choice(["after", "skip"]), chance.choice(["first", "last", "both"]), start, start + 40 * DAY)
+            assert oracle.fires(*arguments) == oracle.fires_by_days(*arguments), arguments

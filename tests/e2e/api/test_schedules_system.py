@@ -1,6 +1,10 @@
-"""Random schedules over days of test clock while the server is killed again and again: the set of fires is that of an oracle.
+"""Random schedules over days of test clock while servers are killed again and again: the set of fires is that of an oracle.
 
-TARRY_TEST_SCHEDULES=200 runs so many schedules and more days; TARRY_TEST_SEED repeats a run.
+On the embedded store the server is killed and started again; on Redis one of three servers is killed between any two steps. On PostgreSQL
+and MariaDB, whose clock is the database's, schedules fire every few seconds of real time while one of three servers is killed.
+
+TARRY_TEST_SCHEDULES=200 runs so many schedules and more days; TARRY_TEST_DAYS=1095 three years, with rarer fires in all zones;
+TARRY_TEST_SECONDS=600 the time on a database; TARRY_TEST_SEED repeats a run.
 """
 
 import datetime
@@ -10,16 +14,25 @@ import pathlib
 import random
 import sys
 import threading
+import time
 
 import pytest
+from mariadb import MariadbServer
+from postgres import PostgresServer
+from server import eventually
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "schedule"))
 import oracle  # noqa: E402
 
 COUNT = int(os.environ.get("TARRY_TEST_SCHEDULES", "40"))
-DAYS, KILLS = (30, 40) if COUNT > 100 else (4, 8)
-ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo", "America/Santiago", "UTC"]
+IS_LONG = COUNT > 100
+DAYS = int(os.environ.get("TARRY_TEST_DAYS", "30" if IS_LONG else "4"))
+IS_YEARS = DAYS > 100
+KILLS = 40 if IS_LONG else 8
+SECONDS = int(os.environ.get("TARRY_TEST_SECONDS", "120" if IS_LONG else "20"))
+ZONES = oracle.all_zones() if IS_YEARS else ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo", "America/Santiago", "UTC"]
 STARTS = ["2026-03-27T00:00:00Z", "2026-10-24T00:00:00Z", "2026-04-02T12:00:00Z", "2026-10-02T00:00:00Z"]
+STEPS = [86400, 2 * 86400, 4 * 86400] if IS_YEARS else [600, 3600, 4 * 3600, 10 * 3600]
 
 
 def epoch(text):
@@ -31,13 +44,13 @@ def text_of(at):
 
 
 def plan(chance):
-    """Returns a specification, and the arguments of the oracle."""
+    """Returns a specification, and the arguments of the oracle. Over years the fires are rarer."""
     zone, gap, fold = chance.choice(ZONES), chance.choice(["after", "skip"]), chance.choice(["first", "last", "both"])
-    hours = sorted(chance.sample(range(24), chance.randint(1, 3)))
-    weekdays = sorted(chance.sample(range(7), chance.randint(1, 5))) if chance.random() < 0.4 else None
+    hours = sorted(chance.sample(range(24), 1 if IS_YEARS else chance.randint(1, 3)))
+    weekdays = sorted(chance.sample(range(7), chance.randint(1, 2 if IS_YEARS else 5))) if IS_YEARS or chance.random() < 0.4 else None
     is_interval = chance.random() < 0.3
     if is_interval:
-        step = chance.choice([10, 15, 20, 30])
+        step = chance.choice([20, 30] if IS_YEARS else [10, 15, 20, 30])
         minutes, first = list(range(0, 60, step)), f"*/{step}"
     else:
         minutes = sorted(chance.sample(range(0, 60, 5), chance.randint(1, 2)))
@@ -47,46 +60,114 @@ def plan(chance):
     return spec, (zone, frozenset(minutes), frozenset(hours), frozenset(weekdays) if weekdays else None, is_interval, gap, fold)
 
 
-@pytest.mark.parametrize("start", STARTS[:1] if COUNT < 100 else STARTS)
-def test_no_fire_is_lost_or_doubled_while_the_server_is_killed(start_server, start):
+def the_chance():
     seed = int(os.environ.get("TARRY_TEST_SEED", "0")) or random.SystemRandom().getrandbits(32)
     print(f"TARRY_TEST_SEED={seed}")
-    chance = random.Random(seed)
-    server = start_server("--sync", "always", "--wal-file", "16MiB", f"--test-clock={start}")
-    client = server.client()
+    return random.Random(seed)
+
+
+def drain(client, found):
+    """Takes and acks the jobs that are ready."""
+    while jobs := client.good("POST", "/v1/topics/fires/take?max=1000")["jobs"]:
+        found += [job["id"] for job in jobs]
+        client.good("POST", "/v1/ack", json.dumps({"leases": [job["lease"] for job in jobs]}).encode())
+
+
+def advance(server, target):
+    return server.client(timeout=120).call("POST", f"/v1/clock/advance?to={text_of(target)}&wait=idle&timeout=60s")
+
+
+def compare(client, plans, found, begin, end):
+    expected = {f"{name}@{text_of(at)}" for name, arguments in plans.items() for at in oracle.fires_by_days(*arguments, begin, end)}
+    early = {name for name in found if epoch(name.split("@")[1]) < end}
+    twice = len(found) - len(set(found))
+    assert len(expected) > len(plans) / 2 and not twice, f"{twice} fires came twice"
+    assert early == expected, (len(expected), sorted(expected - early)[:5], sorted(early - expected)[:5])
+    print(f"{len(plans)} schedules, {len(expected)} fires")
+    totals = [client.good("GET", f"/v1/schedules/{name}")["totals"] for name in plans]
+    assert sum(total["fired"] for total in totals) == len(found)
+    assert all(not any(total["skipped"].values()) for total in totals)
+
+
+@pytest.fixture(params=["embedded", "redis"])
+def house(request, start_server, start_redis):
+    """Returns a function that starts the servers of a store on a test clock."""
+    def start(begin):
+        if request.param == "embedded":
+            return [start_server("--sync", "always", "--wal-file", "16MiB", f"--test-clock={begin}")]
+        url = f"redis://127.0.0.1:{start_redis().port}/0"
+        return [start_server("--store", url, "--shards", "2", f"--test-clock={begin}") for _ in range(3)]
+
+    return start
+
+
+@pytest.mark.parametrize("start", STARTS if IS_LONG and not IS_YEARS else STARTS[:1])
+def test_no_fire_is_lost_or_doubled_while_servers_are_killed(house, start):
+    chance = the_chance()
+    servers = house(start)
+    client = servers[0].client()
     begin, plans = epoch(start), {}
     for i in range(COUNT):
         spec, arguments = plan(chance)
         plans[f"s{i}"] = arguments
         client.good("PUT", f"/v1/schedules/s{i}", json.dumps(spec).encode())
-    end, kills = begin + DAYS * oracle.DAY, 0
+    end, kills, found = begin + DAYS * oracle.DAY, 0, []
     now = begin
     while now < end:
-        target = min(end, now + chance.choice([600, 3600, 4 * 3600, 10 * 3600]))
-        kill = threading.Timer(chance.random() * 1.5, server.kill) if kills < KILLS else None
+        target = min(end, now + chance.choice(STEPS))
+        victim = chance.choice(servers)
+        mover = chance.choice([server for server in servers if server is not victim] or servers)
+        kill = threading.Timer(chance.random() * 1.5, victim.kill) if kills < KILLS else None
         if kill:
             kill.start()
         try:
-            server.client().call("POST", f"/v1/clock/advance?to={text_of(target)}&wait=idle&timeout=60s")
+            advance(mover, target)
         except Exception:  # the server was killed during the call
             pass
         if kill:
             kill.join()
             kills += 1
-            server.start()
-        shown = server.client().good("GET", "/v1/clock")
+            victim.start()
+        shown = mover.client().good("GET", "/v1/clock")
         now = epoch(shown["now"].split(".")[0] + "Z") if "now" in shown else target
-    server.client().good("POST", f"/v1/clock/advance?to={text_of(end + 3600)}&wait=idle&timeout=60s")
+        drain(mover.client(), found)
+    advance(servers[0], end + 3600)
+    drain(servers[0].client(), found)
     assert kills >= min(KILLS, 3)
-    client, found, cursor = server.client(), [], ""
-    while cursor is not None:
-        page = client.good("GET", "/v1/topics/fires/jobs?limit=1000" + (f"&cursor={cursor}" if cursor else ""))
-        found += [job["id"] for job in page["jobs"]]
-        cursor = page["cursor"]
-    expected = {f"{name}@{text_of(at)}" for name, arguments in plans.items() for at in oracle.fires(*arguments, begin, end)}
-    early = {name for name in found if epoch(name.split("@")[1]) < end}
-    assert len(found) == len(set(found)) and len(expected) > COUNT
-    assert early == expected, (sorted(expected - early)[:5], sorted(early - expected)[:5])
-    totals = [client.good("GET", f"/v1/schedules/{name}")["totals"] for name in plans]
-    assert sum(total["fired"] for total in totals) == len(found)
-    assert all(not any(total["skipped"].values()) for total in totals)
+    compare(servers[0].client(), plans, found, begin, end)
+
+
+# ---- on a database, in real time ----
+
+
+@pytest.mark.thorough("needs both databases")
+@pytest.mark.parametrize("kind", [PostgresServer, MariadbServer])
+def test_no_fire_is_lost_or_doubled_on_a_database_while_servers_are_killed(start_server, kind):
+    chance = the_chance()
+    with kind() as database:
+        servers = [start_server("--store", database.url, "--migrate") for _ in range(3)]
+        client, every, found = servers[0].client(), {}, []
+        for i in range(COUNT):
+            every[f"s{i}"] = chance.choice([1, 2, 3, 5])
+            client.good("PUT", f"/v1/schedules/s{i}", json.dumps({"topic": "fires", "every": f"{every[f's{i}']}s", "missed": "all"}).encode())
+        begin = time.time() + 2
+        end = begin + SECONDS
+        while time.time() < end:
+            victim = chance.choice(servers[1:])
+            time.sleep(chance.random() * 2)
+            victim.kill()
+            drain(client, found)
+            time.sleep(chance.random())
+            victim.start()
+        drain(client, found)
+
+        def expected(until):
+            return {f"{name}@{text_of(at)}" for name, step in every.items() for at in range(int(begin) + 1, int(until)) if at % step == 0}
+
+        def are_all_there():
+            drain(client, found)
+            return expected(end) <= set(found)
+
+        eventually(are_all_there, 60)
+        assert len(found) == len(set(found)), "a fire came twice"
+        assert not {name for name in found if epoch(name.split("@")[1]) % every[name.split("@")[0]]}
