@@ -542,6 +542,7 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
     }
     struct sql_client client;
     bool is_done = sql_client_open(&client, dialect, url, error, error_bytes) &&
+                   dialect->is_usable(&client, error, error_bytes) &&
                    sql_schema_check(&client, true, error, error_bytes);
     sql_client_close(&client);
     return is_done ? 0 : -EPROTO;

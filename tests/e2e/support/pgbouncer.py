@@ -22,12 +22,21 @@ listen_port = {self.port}
 unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
+server_check_delay = 0
 ignore_startup_parameters = extra_float_digits,options
 """)
+        self.start()
+
+    def start(self):
         program = shutil.which("pgbouncer", path=os.environ["PATH"] + ":/usr/sbin")
-        as_user = {"user": database.user.pw_uid, "group": database.user.pw_gid, "extra_groups": []} if database.user else {}
+        user = self.database.user
+        as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
         self.process = subprocess.Popen([program, str(self.config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user)
         eventually(self.connects)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
 
     @property
     def url(self):

@@ -193,8 +193,12 @@ static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
         "sql_safe_updates = 0, sql_select_limit = DEFAULT, sql_big_selects = 1, "
         "sql_auto_is_null = 0, completion_type = 'NO_CHAIN', foreign_key_checks = 1, "
         "unique_checks = 1, div_precision_increment = 4, group_concat_max_len = 1000000, "
-        "lc_time_names = 'en_US', default_week_format = 0"
-        "/*M!100600 , sql_if_exists = 0, check_constraint_checks = 1 */",
+        "lc_time_names = 'en_US', default_week_format = 0, timestamp = DEFAULT, "
+        "lock_wait_timeout = 86400, wait_timeout = 28800, max_error_count = 64"
+        "/*M!100600 , sql_if_exists = 0, check_constraint_checks = 1, max_statement_time = 0, "
+        "idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, "
+        "idle_readonly_transaction_timeout = 0 */"
+        "/*!80000 , max_execution_time = 0 */",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (libmariadb.mysql_real_query(mysql, texts[i], strlen(texts[i])) != 0)
@@ -246,9 +250,27 @@ static void on_disconnect(void *connection)
     libmariadb.mysql_close(connection);
 }
 
+/* Returns true if transactions of the session may write. The variable has two names. */
+static bool has_writing_transactions(struct sql_client *client, char *error, size_t error_bytes)
+{
+    struct sql_rows found;
+    if (!sql_ask(client,
+                 "SHOW SESSION VARIABLES WHERE variable_name IN ('tx_read_only', "
+                 "'transaction_read_only') AND value = 'ON'",
+                 NULL, &found))
+        return error_text(error, error_bytes, "cannot use %s: %s", client->dialect->product,
+                          client->message);
+    bool is_writing = found.count == 0;
+    sql_rows_fini(&found);
+    return is_writing || error_text(error, error_bytes,
+                                    "transactions of new sessions are read-only (tx_read_only or "
+                                    "transaction_read_only), change the setting or init_connect");
+}
+
 bool mysql_is_usable(struct sql_client *client, char *error, size_t error_bytes)
 {
-    return is_writable(client->connection, error, error_bytes);
+    return is_writable(client->connection, error, error_bytes) &&
+           has_writing_transactions(client, error, error_bytes);
 }
 
 /* ---- questions ---- */

@@ -8,17 +8,22 @@
 #include <string.h>
 
 /* Settings on which the meaning of tarry's SQL depends, and time limits, for every connection. A
- * database or a role may have other defaults. The first statements of each session. */
+ * database or a role may have other defaults. The first statements of each session. A partitioned
+ * table cannot be created if the default tablespace is the one that the database has anyway. */
 static const char terms[] =
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
     "SET idle_session_timeout = 0;"
-    "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings "
-    "WHERE name = 'transaction_timeout';" /* PostgreSQL 17 */
+    "SELECT set_config('transaction_timeout', '0', false) "
+    "WHERE current_setting('transaction_timeout', true) IS NOT NULL;" /* PostgreSQL 17 */
     "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
     "SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';"
     "SET extra_float_digits = 1; SET array_nulls = on; SET transform_null_equals = off;"
     "SET default_transaction_isolation = 'read committed';"
     "SET plpgsql.extra_errors = none;"
+    "SET exit_on_error = off; SET client_min_messages = warning;"
+    "SELECT set_config('default_tablespace', '', false) FROM pg_catalog.pg_database d "
+    "JOIN pg_catalog.pg_tablespace t ON t.oid = d.dattablespace "
+    "WHERE d.datname = current_database() AND t.spcname = current_setting('default_tablespace');"
     "SET check_function_bodies = on; SET row_security = on; SET xmloption = content";
 
 /* Formats an error as one line, since libpq's messages have several. */
@@ -43,7 +48,7 @@ static bool agree(PGconn *connection, const char *text, char *error, size_t erro
     bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!is_done)
         error_line(error, error_bytes, "cannot set up the session",
-                   libpq.PQresultErrorMessage(result));
+                   result ? libpq.PQresultErrorMessage(result) : libpq.PQerrorMessage(connection));
     libpq.PQclear(result);
     return is_done;
 }
@@ -209,7 +214,9 @@ static const char settings[] =
     "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
     "SET idle_in_transaction_session_timeout = '5s';"
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;"
-    "SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+    "SET enable_mergejoin = off; SET enable_nestloop = on; SET enable_indexscan = on;"
+    "SET enable_indexonlyscan = on; SET enable_sort = on; SET enable_partition_pruning = on;"
+    "SET jit = off; SET plan_cache_mode = force_generic_plan";
 
 static bool set_up_failed(const struct sql_client *client, struct sql_greeting *out)
 {
@@ -221,10 +228,18 @@ bool postgres_is_usable(struct sql_client *client, char *error, size_t error_byt
 {
     enum { OLDEST = 140000 };
     int version = libpq.PQserverVersion(client->connection);
-    return version >= OLDEST || error_text(error, error_bytes,
-                                           "the server is PostgreSQL %d, which is too old, use 14 "
-                                           "or above",
-                                           version / 10000);
+    struct sql_rows row;
+    if (version < OLDEST)
+        return error_text(error, error_bytes,
+                          "the server is PostgreSQL %d, which is too old, use 14 or above",
+                          version / 10000);
+    if (!sql_ask_row(client, "SHOW default_transaction_read_only", NULL, &row))
+        return error_text(error, error_bytes, "cannot use PostgreSQL: %s", client->message);
+    bool is_writable = !slice_is(sql_rows_text(&row, 0, 0), "on");
+    sql_rows_fini(&row);
+    return is_writable || error_text(error, error_bytes,
+                                     "default_transaction_read_only is on, set it to off for the "
+                                     "role of the server");
 }
 
 static bool read_durability(struct sql_client *client, struct sql_greeting *out)
