@@ -781,7 +781,8 @@ END $$;
 -- These wrap unnest() so that planners expect many rows.
 
 -- Inserts plain pushes whose ids do not exist and are not within their window; a unique_violation if an id exists after all.
--- Returns how many.
+-- Returns how many. Here and below `(SELECT true … LIMIT 1) IS NULL` stands for NOT EXISTS below an OR: for that PostgreSQL may read the whole
+-- table into a hash.
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
@@ -796,7 +797,7 @@ BEGIN
         i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0))
       FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
         WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
-          OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now))
+          OR (SELECT true FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now LIMIT 1) IS NULL)
         ORDER BY p_topics[u.g], u.id) i;
   GET DIAGNOSTICS done = ROW_COUNT;
   -- It may have waited for who ended a job before, which is remembered since.
@@ -829,7 +830,7 @@ BEGIN
     SELECT array_agg(w.topic), array_agg(w.level), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
       INTO topics, levels, ttls, plain, remembers FROM (
       SELECT t.topic, l.level, t.ttl, l.level IS NOT NULL AND t.max_jobs = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
-          t.dedup_window > 0 OR EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic) AS remembers
+          t.dedup_window > 0 OR (SELECT true FROM tarry.finished f WHERE f.topic = t.topic LIMIT 1) IS NOT NULL AS remembers
         FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
           LEFT JOIN tarry.level l ON l.topic = t.topic AND l.level = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
         ORDER BY g.n) w;
@@ -842,7 +843,7 @@ BEGIN
   FOR again IN 0 .. 2 LOOP -- then one by one
     EXIT WHEN p_ticket IS NOT NULL;
     IF p_looks OR again > 0 THEN
-      present := ARRAY(SELECT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id)
+      present := ARRAY(SELECT (SELECT true FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id LIMIT 1) IS NOT NULL
         FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
     END IF;
     BEGIN
@@ -1295,7 +1296,7 @@ BEGIN
     -- A push that was in progress when its topic was deleted may still leave a job: the number stays for a minute, and until all
     -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) have ended.
     FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
-        AND (t.paused_until < p_now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
+        AND (t.paused_until < p_now - 60000 OR (SELECT true FROM tarry.job j WHERE j.topic = t.topic LIMIT 1) IS NOT NULL) LIMIT 10 LOOP
       DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
         WHERE j.topic = o.topic AND j.id = o.id;
       CONTINUE WHEN FOUND;
