@@ -23,6 +23,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = {mode}
 server_check_delay = 0
+server_login_retry = 1
 ignore_startup_parameters = extra_float_digits,options
 """)
         self.start()

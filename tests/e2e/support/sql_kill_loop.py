@@ -90,12 +90,13 @@ class SqlLoop(RedisLoop):
         self.servers[-1].flags[1] = self.pooler.url
 
     def start_server(self, server):
-        """Tries again once: a connection that a fault has just cut ends a start."""
-        try:
-            server.start(server.own_port)
-        except StartFailed:
+        """Tries again, as systemd does: a connection that a fault has just cut ends a start, and a pooler refuses connections for a second."""
+        for _ in range(5):
+            with contextlib.suppress(StartFailed):
+                server.start(server.own_port)
+                return
             time.sleep(1)
-            super().start_server(server)
+        super().start_server(server)
 
     def stop(self):
         for server in [*self.servers, self.probe]:

@@ -11,8 +11,7 @@
  * database or a role may have other defaults. The first statements of each session. A partitioned
  * table cannot be created if the default tablespace is the one that the database has anyway. */
 static const char terms[] =
-    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;"
-    "SET idle_session_timeout = 0;"
+    "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0;"
     "SELECT set_config('transaction_timeout', '0', false) "
     "WHERE current_setting('transaction_timeout', true) IS NOT NULL;" /* PostgreSQL 17 */
     "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
@@ -42,9 +41,24 @@ static void drop_notice(void *ctx, const char *message)
     (void)message;
 }
 
-static bool agree(PGconn *connection, const char *text, char *error, size_t error_bytes)
+/* Runs a short text that the statement_timeout of the database may cancel, which is not reset yet. */
+static PGresult *ask_in_time(PGconn *connection, const char *text)
 {
-    PGresult *result = libpq.PQexec(connection, text);
+    enum { ATTEMPTS = 100 };
+    static const char canceled[] = "57014";
+    for (int i = 1;; i++) {
+        PGresult *result = libpq.PQexec(connection, text);
+        const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        if (!state || strcmp(state, canceled) != 0 || i == ATTEMPTS)
+            return result;
+        libpq.PQclear(result);
+    }
+}
+
+static bool agree(PGconn *connection, char *error, size_t error_bytes)
+{
+    libpq.PQclear(ask_in_time(connection, "SET statement_timeout = 0"));
+    PGresult *result = libpq.PQexec(connection, terms);
     bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!is_done)
         error_line(error, error_bytes, "cannot set up the session",
@@ -71,7 +85,7 @@ static PGconn *dial(const char *url)
 /* Returns the process that runs the text, whose last statement selects it. 0: unknown. */
 static int process_of(PGconn *connection, const char *text)
 {
-    PGresult *result = libpq.PQexec(connection, text);
+    PGresult *result = ask_in_time(connection, text);
     int process = libpq.PQntuples(result) == 1 ? atoi(libpq.PQgetvalue(result, 0, 0)) : 0;
     libpq.PQclear(result);
     return process;
@@ -101,7 +115,7 @@ static void *on_connect(const char *url, char *error, size_t error_bytes)
     PGconn *connection = dial(url);
     bool is_reached = libpq.PQstatus(connection) == CONNECTION_OK;
     bool is_own = is_reached && !is_pooled(connection, url);
-    if (is_own && agree(connection, terms, error, error_bytes))
+    if (is_own && agree(connection, error, error_bytes))
         return connection;
     if (!is_reached)
         error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));

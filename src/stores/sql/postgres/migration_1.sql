@@ -781,7 +781,7 @@ END $$;
 -- These wrap unnest() so that planners expect many rows.
 
 -- Inserts plain pushes whose ids do not exist and are not within their window; a unique_violation if an id exists after all.
--- Returns how many. Here and below `(SELECT true … LIMIT 1) IS NULL` stands for NOT EXISTS below an OR: for that PostgreSQL may read the whole
+-- Returns how many. Here and below `(SELECT true ... LIMIT 1) IS NULL` stands for NOT EXISTS below an OR: for that PostgreSQL may read the whole
 -- table into a hash.
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
