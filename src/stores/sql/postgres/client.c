@@ -11,7 +11,8 @@
  * database or a role may have other defaults. The first statements of each session. A partitioned
  * table cannot be created if the default tablespace is the one that the database has anyway. */
 static const char terms[] =
-    "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0;"
+    "SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = "
+    "0;"
     "SELECT set_config('transaction_timeout', '0', false) "
     "WHERE current_setting('transaction_timeout', true) IS NOT NULL;" /* PostgreSQL 17 */
     "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
