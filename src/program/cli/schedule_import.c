@@ -240,9 +240,10 @@ static const struct kind {
     {"crontab", "crontab", "a crontab, as printed by 'crontab -l'", import_crontab, true},
     {"kubernetes", "kubernetes", "the output of 'kubectl get cronjobs -A -o json'",
      import_kubernetes, false},
-    {"quartz", "quartz", "the output of the query in docs/schedules.md", import_quartz, false},
+    {"quartz", "quartz", "the output of the query in docs/moving/quartz.md", import_quartz, false},
     {"celery", "celery", "the output of the script in docs/schedules.md", import_celery, false},
     {"bullmq", "bullmq", "the result of getJobSchedulers() as JSON", import_bullmq, false},
+    {"river", "river", "the output of the function in docs/schedules.md", import_river, false},
     {"sidekiq-cron", "sidekiq", "Sidekiq::Cron::Job.all as JSON", import_sidekiq_cron, false},
 };
 
@@ -291,7 +292,7 @@ int schedule_import(int argc, char **argv)
         .about =
             "Prints a set for 'tarry schedule apply', and what has no counterpart on standard "
             "error.\nReads FILE or standard input. Changes nothing.\nKIND: crontab, kubernetes, "
-            "quartz, celery, bullmq, sidekiq-cron (see docs/schedules.md).",
+            "quartz, celery, bullmq, river, sidekiq-cron (see docs/schedules.md).",
         .flags = flags,
         .least = 1,
         .most = 2,
@@ -301,8 +302,8 @@ int schedule_import(int argc, char **argv)
         return exit_code;
     const struct kind *kind = find_kind(args.list.at[0]);
     if (!kind)
-        return cli_usage("unknown kind '%s', give crontab, kubernetes, quartz, celery, bullmq "
-                         "or sidekiq-cron",
+        return cli_usage("unknown kind '%s', give crontab, kubernetes, quartz, celery, bullmq, "
+                         "river or sidekiq-cron",
                          args.list.at[0]);
     if (!options.topic)
         options.topic = kind->topic;

@@ -36,6 +36,8 @@ json_t *import_celery(struct slice text, const struct import_options *options,
                       const struct import_notes *notes);
 json_t *import_bullmq(struct slice text, const struct import_options *options,
                       const struct import_notes *notes);
+json_t *import_river(struct slice text, const struct import_options *options,
+                     const struct import_notes *notes);
 json_t *import_sidekiq_cron(struct slice text, const struct import_options *options,
                             const struct import_notes *notes);
 

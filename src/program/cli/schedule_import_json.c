@@ -1,5 +1,5 @@
-/* The kinds of `schedule import` that read lists of JSON objects: Quartz, Celery, BullMQ, sidekiq-cron. docs/schedules.md shows
- * how each list is made. */
+/* The kinds of `schedule import` that read lists of JSON objects: Quartz, Celery, BullMQ, River,
+ * sidekiq-cron. docs/schedules.md shows how each list is made. */
 #include "cli/schedule_import.h"
 
 #include <stdio.h>
@@ -96,19 +96,64 @@ static bool quartz_cron(const char *cron, char out[2 * TEXT_BYTES_MAX])
     return true;
 }
 
+/* Returns the counterpart of a misfire instruction, whose numbers depend on the kind of trigger. 0 is
+ * the smart policy, which depends on the number of repeats of a simple trigger. */
+static const char *quartz_missed(json_int_t instruction, bool is_cron, json_int_t repeats)
+{
+    if (instruction == -1)
+        return "all";
+    if (is_cron)
+        return instruction == 2 ? "none" : "last";
+    bool is_next = instruction == 4 || instruction == 5 || (instruction == 0 && repeats < 0);
+    return is_next ? "none" : "last";
+}
+
+static void quartz_note(const json_t *row, const char *name, const struct import_notes *notes)
+{
+    if (text_member(row, "calendar"))
+        notes->note(notes->ctx, name, "its calendar is not imported: add its days to 'except'");
+    if (text_member(row, "cron") && !text_member(row, "zone"))
+        notes->note(notes->ctx, name, "no zone: UTC is used, or that of --zone");
+}
+
+/* Sets the body: the data, with the job and its class if the row has them. */
+static void quartz_body(const json_t *row, json_t *schedule)
+{
+    static const char *const members[] = {"job", "class", "data"};
+    json_t *body = json_object();
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (json_object_get(row, members[i]) && !json_is_null(json_object_get(row, members[i])))
+            json_object_set(body, members[i], json_object_get(row, members[i]));
+    bool is_data = json_object_size(body) == 1 && json_object_get(body, "data");
+    if (json_object_size(body))
+        json_object_set(schedule, "body", is_data ? json_object_get(body, "data") : body);
+    json_decref(body);
+}
+
 static json_t *quartz_trigger(const json_t *row, const struct import_options *options,
                               const struct import_notes *notes)
 {
-    static const char *const missed[] = {"all", "last", "last", "none"}; /* -1, 0, 1, 2 */
     const char *name = text_member(row, "name"), *group = text_member(row, "group");
     const char *cron = text_member(row, "cron");
-    const json_t *interval = json_object_get(row, "repeat_interval"),
-                 *misfire = json_object_get(row, "misfire");
+    const json_t *interval = json_object_get(row, "repeat_interval");
+    json_int_t repeats = json_integer_value(json_object_get(row, "repeat_count"));
     char full[TEXT_BYTES_MAX], plan[2 * TEXT_BYTES_MAX];
-    if (!name || (!cron && !json_is_integer(interval)))
+    if (!name)
         return NULL;
     snprintf(full, sizeof full, "%.45s%s%.45s", group ? group : "", group ? "." : "", name);
+    if (!cron && !json_is_integer(interval)) {
+        notes->note(notes->ctx, full, "neither a cron trigger nor a simple one: left out");
+        return json_null();
+    }
+    if (!cron && json_object_get(row, "repeat_count") && repeats == 0) {
+        notes->note(notes->ctx, full, "fires once: import it as a job (docs/moving/quartz.md)");
+        return json_null();
+    }
     json_t *schedule = schedule_new(full, options);
+    if (cron) { /* what Quartz does in the two hours of a change */
+        set_text(schedule, "gap", "skip");
+        set_text(schedule, "fold", "last");
+    }
     if (cron && quartz_cron(cron, plan))
         set_text(schedule, "cron", plan);
     else if (cron)
@@ -118,16 +163,16 @@ static json_t *quartz_trigger(const json_t *row, const struct import_options *op
     set_text(schedule, "zone", text_member(row, "zone"));
     set_time(schedule, "start", json_object_get(row, "start"));
     set_time(schedule, "end", json_object_get(row, "end"));
-    json_int_t policy = json_is_integer(misfire) ? json_integer_value(misfire) : 0;
-    if (policy >= -1 && policy <= 2)
-        set_text(schedule, "missed", missed[policy + 1]);
-    if (json_object_get(row, "repeat_count") &&
-        json_integer_value(json_object_get(row, "repeat_count")) >= 0)
-        json_object_set_new(
-            schedule, "count",
-            json_integer(json_integer_value(json_object_get(row, "repeat_count")) + 1));
-    if (json_object_get(row, "data"))
-        json_object_set(schedule, "body", json_object_get(row, "data"));
+    set_text(schedule, "missed",
+             quartz_missed(json_integer_value(json_object_get(row, "misfire")), cron, repeats));
+    if (!cron && json_is_integer(json_object_get(row, "repeat_count")) && repeats > 0)
+        json_object_set_new(schedule, "count", json_integer(repeats + 1));
+    if (json_is_true(json_object_get(row, "nonconcurrent")))
+        json_object_set_new(schedule, "overlap", json_string("skip"));
+    if (json_is_true(json_object_get(row, "paused")))
+        json_object_set_new(schedule, "paused", json_true());
+    quartz_body(row, schedule);
+    quartz_note(row, full, notes);
     return schedule;
 }
 
@@ -178,6 +223,38 @@ static json_t *celery_entry(const json_t *row, const struct import_options *opti
 
 /* ---- BullMQ ---- */
 
+/* Sets what the template has for each job, and notes the rest. */
+static void bullmq_options(const json_t *opts, json_t *schedule, const char *name,
+                           const struct import_notes *notes)
+{
+    const json_t *backoff = json_object_get(opts, "backoff"), *value;
+    const char *type = text_member(backoff, "type"), *key;
+    double delay =
+        json_number_value(json_is_object(backoff) ? json_object_get(backoff, "delay") : backoff);
+    char text[120];
+    if (json_is_integer(json_object_get(opts, "attempts")))
+        json_object_set(schedule, "max_attempts", json_object_get(opts, "attempts"));
+    if (json_is_integer(json_object_get(opts, "priority")))
+        json_object_set_new(
+            schedule, "priority",
+            json_integer(100 + json_integer_value(json_object_get(opts, "priority"))));
+    bool is_exp = type && strcmp(type, "exponential") == 0;
+    bool is_known = delay > 0 && (!type || is_exp || strcmp(type, "fixed") == 0);
+    if (is_known) {
+        snprintf(text, sizeof text, is_exp ? "exp:%.0fms..1d" : "fixed:%.0fms", delay);
+        set_text(schedule, "backoff", text);
+    }
+    json_object_foreach((json_t *)(uintptr_t)opts, key, value)
+    {
+        bool is_set = strcmp(key, "attempts") == 0 || strcmp(key, "priority") == 0 ||
+                      (is_known && strcmp(key, "backoff") == 0);
+        if (!is_set) {
+            snprintf(text, sizeof text, "option '%.40s' of its template is not imported", key);
+            notes->note(notes->ctx, name, text);
+        }
+    }
+}
+
 static json_t *bullmq_scheduler(const json_t *row, const struct import_options *options,
                                 const struct import_notes *notes)
 {
@@ -197,15 +274,61 @@ static json_t *bullmq_scheduler(const json_t *row, const struct import_options *
     set_text(schedule, "zone", text_member(row, "tz"));
     set_time(schedule, "start", json_object_get(row, "startDate"));
     set_time(schedule, "end", json_object_get(row, "endDate"));
-    if (json_is_integer(json_object_get(row, "limit")))
-        json_object_set(schedule, "count", json_object_get(row, "limit"));
+    json_int_t limit = json_integer_value(json_object_get(row, "limit"));
+    json_int_t begun = json_integer_value(json_object_get(row, "iterationCount"));
+    if (limit > 0) /* the fire that is scheduled next is counted already */
+        json_object_set_new(schedule, "count", json_integer(begun > 1 ? limit - begun + 1 : limit));
+    if (!pattern && !json_object_get(row, "startDate") &&
+        json_number_value(json_object_get(row, "offset")) > 0)
+        set_seconds(schedule, "phase", json_number_value(json_object_get(row, "offset")) / 1000);
+    if (pattern && !text_member(row, "tz") && !options->zone)
+        notes->note(notes->ctx, name, "no tz: UTC is used in place of the zone of its workers");
     json_t *body =
         json_pack("{s:s}", "name", text_member(row, "name") ? text_member(row, "name") : name);
     if (json_object_get(template, "data"))
         json_object_set(body, "data", json_object_get(template, "data"));
     json_object_set_new(schedule, "body", body);
-    if (json_object_get(template, "opts"))
-        notes->note(notes->ctx, name, "options of the template are not imported");
+    bullmq_options(json_object_get(template, "opts"), schedule, name, notes);
+    return schedule;
+}
+
+/* ---- River ---- */
+
+static json_t *river_job(const json_t *row, const struct import_options *options,
+                         const struct import_notes *notes)
+{
+    const char *name = text_member(row, "name"), *cron = text_member(row, "cron");
+    const json_t *every = json_object_get(row, "every_ms");
+    json_int_t priority = json_integer_value(json_object_get(row, "priority"));
+    if (!name)
+        return NULL;
+    if (!cron && !json_is_integer(every)) {
+        notes->note(notes->ctx, name, "its schedule is a function of yours: left out");
+        return json_null();
+    }
+    json_t *schedule = schedule_new(name, options);
+    set_text(schedule, "cron", cron);
+    if (!cron)
+        set_seconds(schedule, "every", json_number_value(every) / 1000);
+    set_text(schedule, "zone", text_member(row, "zone"));
+    if (cron) { /* its cron package fires in both of two hours, and not in one that is left out */
+        set_text(schedule, "gap", "skip");
+        set_text(schedule, "fold", "both");
+    }
+    if (cron && !text_member(row, "zone") && !options->zone)
+        notes->note(notes->ctx, name, "no zone: UTC is used in place of that of its process");
+    json_object_set_new(schedule, "missed", json_string("none"));
+    if (json_is_integer(json_object_get(row, "max_attempts")))
+        json_object_set(schedule, "max_attempts", json_object_get(row, "max_attempts"));
+    if (priority > 1) /* River has 1 to 4, 1 first */
+        json_object_set_new(schedule, "priority", json_integer(99 + priority));
+    json_object_set_new(schedule, "body",
+                        json_pack("{s:O*, s:O*}", "kind", json_object_get(row, "kind"), "args",
+                                  json_object_get(row, "args")));
+    if (text_member(row, "queue"))
+        notes->note(notes->ctx, name, "its queue is not imported: the topic is that of --topic");
+    if (json_is_true(json_object_get(row, "run_on_start")))
+        notes->note(notes->ctx, name, "RunOnStart: call 'tarry schedule run' at the start");
     return schedule;
 }
 
@@ -314,6 +437,12 @@ json_t *import_bullmq(struct slice text, const struct import_options *options,
                       const struct import_notes *notes)
 {
     return import_rows(text, options, notes, bullmq_scheduler);
+}
+
+json_t *import_river(struct slice text, const struct import_options *options,
+                     const struct import_notes *notes)
+{
+    return import_rows(text, options, notes, river_job);
 }
 
 json_t *import_sidekiq_cron(struct slice text, const struct import_options *options,

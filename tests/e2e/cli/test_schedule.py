@@ -123,11 +123,15 @@ ROWS = {
             {"name":"last","group":"shop","cron":"0 0 9 ? * 6L 2027","misfire":-1}
             {"name":"second","group":"shop","cron":"0 0 9 ? * 2#2,L"}
             {"name":"simple","group":"shop","repeat_interval":90000,"repeat_count":9,"start":1774656000000}
+            {"name":"once","group":"shop","repeat_interval":0,"repeat_count":0,"start":1774656000000}
+            {"name":"held","group":"shop","cron":"0 0 9 * * ?","zone":"UTC","paused":true,"nonconcurrent":true,"calendar":"holidays","job":"g.held","class":"Held"}
             {"group":"shop"}""",
-        [{"name": "shop.report", "cron": "0 30 9 ? * 1-5", "zone": "Europe/Berlin", "missed": "none", "body": {"a": 1}},
-         {"name": "shop.last", "cron": "0 0 9 ? * 5L 2027", "missed": "all"},
-         {"name": "shop.second", "cron": "0 0 9 ? * 1#2,6", "missed": "last"},
-         {"name": "shop.simple", "every": "90000ms", "start": "2026-03-28T00:00:00.000Z", "missed": "last", "count": 10}]),
+        [{"name": "shop.report", "cron": "0 30 9 ? * 1-5", "zone": "Europe/Berlin", "gap": "skip", "fold": "last", "missed": "none", "body": {"a": 1}},
+         {"name": "shop.last", "cron": "0 0 9 ? * 5L 2027", "gap": "skip", "fold": "last", "missed": "all"},
+         {"name": "shop.second", "cron": "0 0 9 ? * 1#2,6", "gap": "skip", "fold": "last", "missed": "last"},
+         {"name": "shop.simple", "every": "90000ms", "start": "2026-03-28T00:00:00.000Z", "missed": "last", "count": 10},
+         {"name": "shop.held", "cron": "0 0 9 * * ?", "zone": "UTC", "gap": "skip", "fold": "last", "missed": "last", "overlap": "skip", "paused": True,
+          "body": {"job": "g.held", "class": "Held"}}]),
     "celery": (
         b"""[{"name":"tidy up","task":"shop.tidy","args":[1],"kwargs":{},"zone":"UTC",
               "crontab":{"minute":"*/15","hour":"0","day_of_month":"13","month_of_year":"*","day_of_week":"fri"}},
@@ -135,10 +139,16 @@ ROWS = {
         [{"name": "tidy-up", "cron": "*/15 0 13 * +fri", "zone": "UTC", "body": {"task": "shop.tidy", "args": [1], "kwargs": {}}},
          {"name": "poll", "every": "30000ms", "body": {"task": "shop.poll"}}]),
     "bullmq": (
-        b"""[{"key":"nightly","name":"report","pattern":"0 30 2 * * *","tz":"Europe/Berlin","template":{"data":{"a":1},"opts":{"attempts":3}}},
+        b"""[{"key":"nightly","name":"report","pattern":"0 30 2 * * *","tz":"Europe/Berlin","template":{"data":{"a":1},"opts":{"attempts":3,"delay":5}}},
              {"key":"poll","name":"poll","every":60000,"limit":5}]""",
-        [{"name": "nightly", "cron": "0 30 2 * * *", "zone": "Europe/Berlin", "body": {"name": "report", "data": {"a": 1}}},
+        [{"name": "nightly", "cron": "0 30 2 * * *", "zone": "Europe/Berlin", "max_attempts": 3, "body": {"name": "report", "data": {"a": 1}}},
          {"name": "poll", "every": "60000ms", "count": 5, "body": {"name": "poll"}}]),
+    "river": (
+        b"""{"name":"report","kind":"report","args":{"a":1},"cron":"0 30 2 * * *","zone":"Europe/Berlin","run_on_start":false}
+            {"name":"poll","kind":"poll","args":{},"every_ms":900000,"priority":2,"max_attempts":3,"queue":"low","run_on_start":true}
+            {"name":"own","kind":"own","args":{}}""",
+        [{"name": "report", "cron": "0 30 2 * * *", "zone": "Europe/Berlin", "gap": "skip", "fold": "both", "missed": "none", "body": {"kind": "report", "args": {"a": 1}}},
+         {"name": "poll", "every": "900000ms", "missed": "none", "max_attempts": 3, "priority": 101, "body": {"kind": "poll", "args": {}}}]),
     "sidekiq-cron": (
         b"""[{"name":"report","klass":"ReportJob","cron":"30 2 * * * Europe/Berlin","args":"[1,2]","status":"disabled","description":"nightly"},
              {"name":"poll","klass":"PollJob","cron":"*/5 * * * *","args":[],"status":"enabled","queue":"low"}]""",
@@ -155,5 +165,5 @@ def test_lists_of_other_programs_become_a_set(server, tarry, kind):
     assert ended.returncode == OK, ended.stderr
     assert json.loads(ended.stdout)["schedules"] == [{"topic": "t", **schedule} for schedule in expected]
     assert tarry("apply", stdin=ended.stdout).count("created") == len(expected)
-    assert {"quartz": "left out", "celery": "dawn: not a crontab", "bullmq": "nightly: options of the template", "sidekiq-cron": "poll: its queue"}[kind] in ended.stderr.decode()
+    assert {"quartz": "left out", "celery": "dawn: not a crontab", "bullmq": "nightly: option 'delay' of its template", "river": "poll: RunOnStart", "sidekiq-cron": "poll: its queue"}[kind] in ended.stderr.decode()
     assert server.cli("schedule", "import", kind, input=b"{").returncode == REFUSED
