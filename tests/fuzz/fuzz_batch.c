@@ -2,7 +2,7 @@
  * first byte picks the content type. */
 #include "claim.h"
 
-#include "api/push.h"
+#include "api/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 

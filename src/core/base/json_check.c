@@ -272,19 +272,23 @@ static bool check_value(struct scan *scan)
     return next == NEXT_NOTHING;
 }
 
+static inline void scan_init(struct scan *scan, struct slice text, int levels, bool skips)
+{
+    scan->at = text.len ? text.at : "";
+    scan->end = scan->at + text.len;
+    scan->depth = 0;
+    scan->levels = levels;
+    scan->skips = skips;
+    scan->is_too_deep = false;
+}
+
 static enum json_finding examine(struct slice text, int levels, bool skips,
                                  struct json_value *value, size_t *error_at)
 {
     if (text.len == 0)
         text.at = "";
     struct scan scan;
-    scan.at = text.at;
-    scan.end = text.at + text.len;
-    scan.depth = 0;
-    scan.levels = levels;
-    scan.skips = skips;
-    scan.is_too_deep = false;
-
+    scan_init(&scan, text, levels, skips);
     skip_space(&scan);
     const char *first = scan.at;
     bool valid = check_value(&scan);
@@ -306,6 +310,17 @@ enum json_finding json_check_levels(struct slice text, int levels, struct json_v
 {
     assert(levels > 0 && levels <= JSON_LEVELS_MAX);
     return examine(text, levels, true, value, error_at);
+}
+
+enum json_finding json_check_first(struct slice text, int levels, size_t *end)
+{
+    assert(levels > 0 && levels <= JSON_LEVELS_MAX);
+    struct scan scan;
+    scan_init(&scan, text, levels, true);
+    const char *first = scan.at;
+    bool is_valid = check_value(&scan);
+    *end = (size_t)(scan.at - first);
+    return !is_valid ? JSON_MALFORMED : scan.is_too_deep ? JSON_TOO_DEEP : JSON_SOUND;
 }
 
 bool json_check(struct slice text, struct json_value *value, size_t *error_at)

@@ -13,5 +13,8 @@ enum json_finding { JSON_SOUND = 1, JSON_TOO_DEEP, JSON_MALFORMED };
  * *value spans the whole text, whose members or items may be walked. */
 enum json_finding json_check_levels(struct slice text, int levels, struct json_value *value,
                                     size_t *error_at);
+/* Checks like json_check_levels the value with which the text begins, whatever follows it. *end is the offset behind
+ * the value, or of the first fault. */
+enum json_finding json_check_first(struct slice text, int levels, size_t *end);
 
 #endif

@@ -26,6 +26,7 @@ struct reactor {
     atomic_bool stopping;
     struct hook hooks[HOOKS_MAX];
     struct list calls; /* at the end of this iteration */
+    struct list tasks; /* next one first */
     uint32_t hook_count;
     uint32_t index;
     bool in_hooks, wants_turn;
@@ -174,6 +175,22 @@ static void run_calls(struct reactor *reactor)
         reactor->wants_turn = true;
 }
 
+/* Carries out one piece of a task, and more while there is time. */
+static void run_tasks(struct reactor *reactor)
+{
+    if (list_is_empty(&reactor->tasks))
+        return;
+    (void)reactor_now_us(reactor);
+    do {
+        struct reactor_task *task = list_entry(reactor->tasks.next, struct reactor_task, list);
+        list_remove(&task->list);
+        if (task->piece(task))
+            list_add_last(&reactor->tasks, &task->list);
+    } while (!list_is_empty(&reactor->tasks) && !reactor_is_late(reactor));
+    if (!list_is_empty(&reactor->tasks))
+        reactor->wants_turn = true;
+}
+
 static void run_hooks(struct reactor *reactor)
 {
     reactor->in_hooks = true;
@@ -182,6 +199,7 @@ static void run_hooks(struct reactor *reactor)
         if (reactor->hooks[i].run(reactor->hooks[i].ctx))
             reactor->wants_turn = true;
     run_calls(reactor);
+    run_tasks(reactor);
     reactor->in_hooks = false;
     if (reactor->wants_turn)
         (void)uv_idle_start(&reactor->again, on_again);
@@ -222,6 +240,18 @@ void reactor_cancel_at_turn_end(struct turn_end_call *call)
     list_remove(&call->list);
 }
 
+void reactor_add_task(struct reactor *reactor, struct reactor_task *task)
+{
+    assert(list_is_empty(&task->list));
+    list_add_last(&reactor->tasks, &task->list);
+    reactor_turn_again(reactor);
+}
+
+void reactor_remove_task(struct reactor_task *task)
+{
+    list_remove(&task->list);
+}
+
 /* ---- life cycle ---- */
 
 struct reactor *reactor_new(uint32_t index)
@@ -239,6 +269,7 @@ struct reactor *reactor_new(uint32_t index)
         return NULL;
     }
     list_init(&reactor->calls);
+    list_init(&reactor->tasks);
     (void)uv_prepare_init(&reactor->loop, &reactor->turn_end);
     (void)uv_check_init(&reactor->loop, &reactor->polled);
     (void)uv_idle_init(&reactor->loop, &reactor->again);
@@ -256,7 +287,7 @@ void reactor_free(struct reactor *reactor)
     if (!reactor)
         return;
     reactor->hook_count = 0;
-    assert(list_is_empty(&reactor->calls));
+    assert(list_is_empty(&reactor->calls) && list_is_empty(&reactor->tasks));
     uv_close((uv_handle_t *)&reactor->mail, NULL);
     uv_close((uv_handle_t *)&reactor->turn_end, NULL);
     uv_close((uv_handle_t *)&reactor->polled, NULL);

@@ -62,6 +62,21 @@ struct turn_end_call {
 void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call);
 void reactor_cancel_at_turn_end(struct turn_end_call *call);
 
+/*
+ * A task that is carried out in pieces, so that the other clients of the reactor do not wait for all of it. At the end
+ * of an iteration the tasks take turns: the first one carries out a piece, and further pieces follow while the
+ * iteration is not late. `piece` returns whether more is left; if not, it may have freed the task. A piece should take
+ * less than REACTOR_SHARE_US.
+ */
+struct reactor_task {
+    struct list list; /* the reactor's; list_init it */
+    bool (*piece)(struct reactor_task *task);
+};
+/* Adds a task that is not added yet. Not from within its `piece`. */
+void reactor_add_task(struct reactor *reactor, struct reactor_task *task);
+/* Removes a task that may have been added. Not from within its `piece`. */
+void reactor_remove_task(struct reactor_task *task);
+
 /* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms` (or
  * `at_us` in microseconds), never before. Setting it again moves it; INT64_MAX: never. */
 struct deadline;

@@ -14,6 +14,7 @@ bool api_open(struct http_shared *shared)
     /* By noun, most frequent first. */
     static const struct http_route *const tables[] = {
         api_push_routes,
+        api_batch_routes,
         api_answers_routes,
         api_take_routes,
         api_jobs_routes,
@@ -31,7 +32,8 @@ bool api_open(struct http_shared *shared)
         api_locate_routes,
         NULL,
     };
-    static const struct http_part part = {.tables = tables, .free = free_consumers};
+    static const struct http_part part = {
+        .tables = tables, .close = api_batches_end, .free = free_consumers};
     shared->consumers = api_consumers_new();
     http_shared_add_part(shared, &part);
     return shared->consumers != NULL;

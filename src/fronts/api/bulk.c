@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { REDRIVES_AT_ONCE = 200 };
+enum { REDRIVES_AT_ONCE = 200, CHANGES_AT_ONCE = 200 };
 
 /* ---- the body: {"ids":[…]}, and next to it the options of the call ---- */
 
@@ -127,13 +127,6 @@ static void answer_results(struct http_exchange *exchange, const struct queue_re
 
 /* ---- cancel, run, reschedule ---- */
 
-static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
-    if (exchange)
-        answer_results(exchange, reply->results, reply->result_count);
-}
-
 /* Fills in the change that applies to each job. */
 static bool change_of(const struct http_call *call, struct queue_change *out,
                       struct http_fault *fault)
@@ -154,24 +147,131 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
                           "nothing to change: give 'delay', 'at' or 'priority'");
 }
 
+/* A change of many jobs in progress. The queue gets CHANGES_AT_ONCE of them at a time, the next ones after the reply, so
+ * that other clients of the loop do not wait for all of them. */
+struct bulk_change {
+    struct http_front *front;
+    uint64_t tag;
+    struct queue_change change;
+    uint32_t count, next; /* `next` of them are done */
+    struct slice *ids;
+    struct buffer results;
+    char text[];
+};
+
+static void bulk_change_free(struct bulk_change *bulk)
+{
+    buffer_fini(&bulk->results);
+    free(bulk->ids);
+    free(bulk);
+}
+
+static void change_some(struct bulk_change *bulk);
+
+/* Adds the results of a group, and of the rest if the queue refused the group as a whole. */
+static void note_changed(struct bulk_change *bulk, const struct queue_reply *reply)
+{
+    const struct queue_result refused = {.status = reply->status};
+    size_t count = reply->status == QUEUE_OK ? reply->result_count : bulk->count - bulk->next;
+    for (size_t i = 0; i < count; i++) {
+        if (bulk->results.len)
+            buffer_append_byte(&bulk->results, ',');
+        write_result(&bulk->results, reply->status == QUEUE_OK ? &reply->results[i] : &refused);
+    }
+    bulk->next += (uint32_t)count;
+}
+
+static void bulk_change_answer(struct bulk_change *bulk, struct http_exchange *exchange)
+{
+    struct buffer *out = http_answer_start(exchange);
+    buffer_append_text(out, "{\"results\":[");
+    buffer_append_slice(out, buffer_slice(&bulk->results));
+    buffer_append_text(out, "]}");
+    out->failed |= bulk->results.failed;
+    http_answer_end_json(exchange, 200);
+    bulk_change_free(bulk);
+}
+
+static void on_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct bulk_change *bulk = owner;
+    struct http_exchange *exchange = http_exchange_find(bulk->front, bulk->tag);
+    (void)tag;
+    if (!bulk->next && reply->status != QUEUE_OK) {
+        http_exchange_let_go(exchange);
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+        bulk_change_free(bulk);
+        return;
+    }
+    note_changed(bulk, reply);
+    if (bulk->next < bulk->count)
+        change_some(bulk);
+    else
+        bulk_change_answer(bulk, exchange);
+}
+
+static void change_some(struct bulk_change *bulk)
+{
+    struct queue_change changes[CHANGES_AT_ONCE];
+    struct http_exchange *exchange = http_exchange_find(bulk->front, bulk->tag);
+    uint32_t left = bulk->count - bulk->next;
+    uint32_t count = left < CHANGES_AT_ONCE ? left : CHANGES_AT_ONCE;
+    for (uint32_t i = 0; i < count; i++) {
+        changes[i] = bulk->change;
+        changes[i].id = bulk->ids[bulk->next + i];
+    }
+    if (count == left)
+        http_exchange_let_go(exchange);
+    struct queue_reply_to reply_to = http_exchange_reply_to(exchange, on_changed);
+    reply_to.owner = bulk;
+    queue_change(bulk->front->queue, changes, count, reply_to);
+}
+
+/* Copies the topic and the ids, which are needed after the handler. Returns NULL if out of memory. */
+static struct bulk_change *bulk_change_new(const struct ids_reading *reading,
+                                           const struct queue_change *change)
+{
+    size_t bytes = change->topic.len;
+    for (uint32_t i = 0; i < reading->count; i++)
+        bytes += reading->ids[i].len;
+    struct bulk_change *bulk = calloc(1, sizeof *bulk + bytes);
+    struct slice *ids = calloc(reading->count, sizeof *ids);
+    if (!bulk || !ids) {
+        free(bulk);
+        free(ids);
+        return NULL;
+    }
+    char *at = bulk->text;
+    bulk->front = reading->call->front;
+    bulk->tag = http_exchange_tag(reading->call->exchange);
+    bulk->change = *change;
+    bulk->change.topic = queue_text_move(&at, change->topic);
+    bulk->count = reading->count;
+    bulk->ids = ids;
+    buffer_init(&bulk->results, SIZE_MAX / 2);
+    for (uint32_t i = 0; i < reading->count; i++)
+        ids[i] = queue_text_move(&at, reading->ids[i]);
+    return bulk;
+}
+
 static bool change_all(const struct ids_reading *reading)
 {
     struct http_call *call = reading->call;
     struct queue_change change;
     if (!change_of(call, &change, reading->fault))
         return false;
-    struct queue_change *changes = calloc(reading->count ? reading->count : 1, sizeof *changes);
-    if (!changes)
-        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    for (uint32_t i = 0; i < reading->count; i++) {
-        changes[i] = change;
-        changes[i].id = reading->ids[i];
-    }
-    if (reading->count)
-        queue_change(call->front->queue, changes, reading->count, http_reply_to(call, on_changed));
-    else
+    if (!reading->count) {
         answer_results(call->exchange, NULL, 0);
-    free(changes);
+        return true;
+    }
+    struct bulk_change *bulk = bulk_change_new(reading, &change);
+    if (!bulk)
+        return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (reading->count > CHANGES_AT_ONCE) {
+        http_gate_keep(call->exchange, call->caller);
+        http_exchange_hold_back(call->exchange);
+    }
+    change_some(bulk);
     return true;
 }
 

@@ -266,7 +266,7 @@ static enum json_finding check_levels(struct slice text, int above, struct json_
     return json_check_levels(text, JSON_DEPTH_MAX + above, value, error_at);
 }
 
-static bool refuse_depth(struct http_fault *fault)
+bool api_depth_refuse(struct http_fault *fault)
 {
     return http_fault_set(
         fault, PROBLEM_BAD_ITEM, JSON_DEPTH_MAX,
@@ -281,7 +281,7 @@ static bool check_body_levels(struct slice content_type, struct slice body,
 {
     struct json_value ignored;
     return !job_type_is_json(content_type) ||
-           check_levels(body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+           check_levels(body, 0, &ignored, NULL) != JSON_TOO_DEEP || api_depth_refuse(fault);
 }
 
 static bool check_content_type(struct slice content_type, struct http_fault *fault)
@@ -336,202 +336,6 @@ bool api_item_parse(struct json_value value, struct queue_push *out, struct buff
 {
     buffer_clear(meta);
     return parse_item(value, (struct slice){0}, out, arena, meta, hooks, fault);
-}
-
-/* ---- a batch ---- */
-
-static bool refuse_count(struct http_fault *fault)
-{
-    return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
-                          "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
-}
-
-static bool begin_item(struct api_batch *batch, struct http_fault *fault)
-{
-    if (batch->item_count == QUEUE_BATCH_MAX)
-        return refuse_count(fault);
-    batch->item_count++;
-    return true;
-}
-
-/* Records the fault of the current item, for its place in the answer. */
-static void set_aside(struct api_batch *batch, const struct http_fault *fault)
-{
-    struct api_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
-    buffer_append(batch->faults, &item, sizeof item);
-}
-
-/* Adds the request's trace context to the current item, whose pairs are still in `meta`. */
-static void carry_item(struct api_batch *batch, struct queue_push *push)
-{
-    struct buffer *arena = batch->arena;
-    size_t before = batch->meta->len;
-    if (batch->carry && trace_meta_add(batch->meta, batch->carry))
-        batch->carried++;
-    if (batch->notes_pushed && trace_meta_is_sampled(buffer_slice(batch->meta)))
-        trace_meta_add_pushed(batch->meta, clock_wall_us());
-    if (batch->meta->len == before)
-        return;
-    arena->len -= push->meta.len; /* the part added last */
-    push->meta = slice_make(arena->at + arena->len, batch->meta->len);
-    buffer_append_slice(arena, buffer_slice(batch->meta));
-}
-
-static void add_item(struct api_batch *batch, struct json_value value)
-{
-    struct http_fault fault;
-    struct queue_push *push = &batch->pushes[batch->push_count];
-    if (api_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
-        (!batch->allows || batch->allows(batch->ctx, push->topic, &fault))) {
-        if (batch->carry || batch->notes_pushed)
-            carry_item(batch, push);
-        batch->push_count++;
-    } else {
-        set_aside(batch, &fault);
-    }
-}
-
-static bool refuse_json(struct http_fault *fault, size_t at)
-{
-    return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
-}
-
-/* Adds an item, or sets it aside if it is nested too deeply. */
-static void add_item_of(struct api_batch *batch, struct json_value value, bool is_too_deep)
-{
-    struct http_fault fault;
-    if (!is_too_deep) {
-        add_item(batch, value);
-        return;
-    }
-    (void)refuse_depth(&fault);
-    set_aside(batch, &fault);
-}
-
-/* Parses the line that begins at byte `at` of the body. Returns false if the whole body is refused. A line that is not JSON is set aside
- * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that
- * the body is malformed. */
-static bool parse_line(struct slice line, size_t at, bool is_json, struct api_batch *batch,
-                       struct http_fault *fault)
-{
-    struct json_value value;
-    struct http_fault item_fault;
-    size_t error_at;
-    if (!begin_item(batch, fault))
-        return false;
-    enum json_finding finding = check_levels(line, 1, &value, &error_at);
-    if (finding != JSON_MALFORMED && (value.kind == JSON_OBJECT || !is_json)) {
-        add_item_of(batch, value, finding == JSON_TOO_DEEP);
-        return true;
-    }
-    if (is_json && finding == JSON_MALFORMED)
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "malformed JSON at byte %zu; the body must be a JSON array of jobs, "
-                              "or one object per line",
-                              at + error_at);
-    if (is_json)
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "the body must be a JSON array of jobs, or one object per line");
-    (void)refuse_json(&item_fault, error_at);
-    set_aside(batch, &item_fault);
-    return true;
-}
-
-static bool parse_lines(struct slice body, bool is_json, struct api_batch *batch,
-                        struct http_fault *fault)
-{
-    const char *at = body.at, *end = body.at + body.len;
-    while (at < end) {
-        const char *lf = memchr(at, '\n', (size_t)(end - at));
-        struct slice line = slice_make(at, (size_t)((lf ? lf : end) - at));
-        at = lf ? lf + 1 : end;
-        if (line.len && line.at[line.len - 1] == '\r')
-            line.len--;
-        if (line.len && !parse_line(line, (size_t)(line.at - body.at), is_json, batch, fault))
-            return false;
-    }
-    return batch->item_count || !is_json ||
-           http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                          "the body is empty, send a JSON array of jobs, or one object per line");
-}
-
-/* Returns whether the array has more items than a batch may have, by a quick scan of its first
- * part. So a huge array is refused before it is checked completely. */
-static bool has_too_many(struct slice body)
-{
-    enum { LOOK_BYTES = 256 * 1024 };
-    size_t len = body.len < LOOK_BYTES ? body.len : LOOK_BYTES, commas = 0;
-    uint32_t depth = 0;
-    bool in_text = false;
-    for (size_t i = 0; i < len && commas < QUEUE_BATCH_MAX; i++) {
-        char c = body.at[i];
-        if (in_text) {
-            i += c == '\\';
-            in_text = c != '"';
-        } else if (c == '"') {
-            in_text = true;
-        } else if (c == '[' || c == '{') {
-            depth++;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        } else {
-            commas += c == ',' && depth == 1;
-        }
-    }
-    return commas >= QUEUE_BATCH_MAX;
-}
-
-static bool parse_array(struct slice body, struct api_batch *batch, struct http_fault *fault)
-{
-    struct json_cursor cursor = {0};
-    struct json_value array, value;
-    size_t error_at;
-    if (has_too_many(body))
-        return refuse_count(fault);
-    enum json_finding finding = check_levels(body, 2, &array, &error_at), item = JSON_SOUND;
-    if (finding == JSON_MALFORMED)
-        return refuse_json(fault, error_at);
-    while (json_next_item(array, &cursor, &value)) {
-        if (!begin_item(batch, fault))
-            return false;
-        struct json_value ignored;
-        if (finding == JSON_TOO_DEEP) /* at least one item */
-            item = check_levels(value.raw, 1, &ignored, NULL);
-        add_item_of(batch, value, item != JSON_SOUND);
-    }
-    return true;
-}
-
-/* Returns whether the first non-blank byte begins an array. */
-static bool begins_array(struct slice body)
-{
-    size_t i = 0;
-    while (i < body.len &&
-           (body.at[i] == ' ' || body.at[i] == '\t' || body.at[i] == '\r' || body.at[i] == '\n'))
-        i++;
-    return i < body.len && body.at[i] == '[';
-}
-
-bool api_batch_parse(struct slice body, struct slice type, struct api_batch *batch,
-                     struct http_fault *fault)
-{
-    batch->push_count = batch->item_count = batch->carried = 0;
-    buffer_clear(batch->arena);
-    buffer_clear(batch->faults);
-    /* Unescaped or copied text is always shorter than its source in the body. */
-    bool carries = batch->carry || batch->notes_pushed;
-    size_t carried = carries ? (size_t)QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX : 0;
-    if (!buffer_reserve(batch->arena, body.len + 1 + carried))
-        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    const char *arena_at = batch->arena->at;
-    bool parsed = begins_array(body) && !http_media_is_lines(type)
-                      ? parse_array(body, batch, fault)
-                      : parse_lines(body, job_type_is_json(type), batch, fault);
-    assert(batch->arena->at == arena_at);
-    (void)arena_at;
-    if (parsed && batch->faults->failed)
-        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    return parsed;
 }
 
 /* ---- push of one job ---- */
@@ -748,121 +552,6 @@ static void push_one(struct http_call *call)
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
 
-/* ---- push of many jobs ---- */
-
-static void write_item_result(struct http_exchange *exchange, struct buffer *out,
-                              const struct queue_result *result)
-{
-    buffer_append_byte(out, '{');
-    api_result_members_write(out, result);
-    if (!queue_status_is_success(result->status)) {
-        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG && !result->limit
-                             ? exchange->front->options.body_bytes_max
-                             : result->limit;
-        http_quota_note_refusal(exchange->front, result->status);
-        http_refusal_members_write(out, result->status, result->detail, 0, limit);
-    }
-    buffer_append_byte(out, '}');
-}
-
-/* Answers with the results of the queue and the faults found here, in the order of the items. */
-static void answer_batch(struct http_exchange *exchange, const struct queue_result *results,
-                         size_t count)
-{
-    const struct api_item_fault *fault = (const void *)exchange->note.at;
-    const struct api_item_fault *faults_end =
-        (const void *)(exchange->note.at + exchange->note.len);
-    struct buffer *out = http_answer_start(exchange);
-    bool lines = exchange->wants_lines;
-    size_t next = 0;
-    if (!lines)
-        buffer_append_text(out, "{\"results\":[");
-    for (uint32_t i = 0; i < exchange->count; i++) {
-        if (i && !lines)
-            buffer_append_byte(out, ',');
-        if (exchange->note.len && fault < faults_end && fault->index == i) {
-            http_fault_item_write(out, &fault++->fault);
-        } else {
-            assert(next < count);
-            write_item_result(exchange, out, &results[next++]);
-        }
-        if (lines)
-            buffer_append_byte(out, '\n');
-    }
-    if (!lines)
-        buffer_append_text(out, "]}");
-    if (lines)
-        http_answer_end(exchange, 200, "application/x-ndjson");
-    else
-        http_answer_end_json(exchange, 200);
-}
-
-static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
-    if (!exchange)
-        return;
-    if (exchange->span)
-        api_trace_pushed(exchange, reply->results, reply->result_count);
-    answer_batch(exchange, reply->results, reply->result_count);
-}
-
-static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
-{
-    const struct http_call *call = ctx;
-    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
-}
-
-/* Marks restored jobs of tarry's internal topics. The door of the queue checks whether the caller
- * may push them. */
-static void restore_own(struct queue_push *pushes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        pushes[i].is_own = job_topic_is_own(pushes[i].topic);
-}
-
-/* Handles POST /v1/jobs: many jobs in one body. */
-static void push_many(struct http_call *call)
-{
-    struct http_front *front = call->front;
-    struct http_exchange *exchange = call->exchange;
-    struct http_fault fault;
-    struct trace_carry carry;
-    if (!front->pushes)
-        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
-    buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct api_item_fault));
-    struct api_batch batch = {
-        .pushes = front->pushes,
-        .faults = &exchange->note,
-        .arena = &front->arena,
-        .meta = &front->meta,
-        .hooks = front->shared->hooks,
-        .carry = api_trace_is_on(call) && api_trace_batch(call, &carry) ? &carry : NULL,
-        .notes_pushed = front->shared->tracer,
-        .allows = batch_allows,
-        .ctx = call};
-    if (!front->pushes)
-        (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    if (!front->pushes ||
-        !api_batch_parse(call->request->body, call->request->content_type, &batch, &fault)) {
-        http_answer_fault(exchange, &fault);
-        return;
-    }
-    if (exchange->span)
-        api_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
-    if (call->query->fields.restore)
-        restore_own(front->pushes, batch.push_count);
-    exchange->count = batch.item_count;
-    exchange->wants_lines = http_media_is_lines(call->request->accept);
-    if (batch.push_count)
-        queue_push(front->queue, front->pushes, batch.push_count,
-                   http_reply_to(call, on_batch_pushed));
-    else
-        answer_batch(exchange, NULL, 0);
-    if (front->arena.cap > HTTP_READ_BYTES)
-        buffer_shrink(&front->arena, HTTP_READ_BYTES);
-}
-
 #define PUSH(METHOD, PATTERN)                                                                      \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
@@ -873,13 +562,5 @@ static void push_many(struct http_call *call)
 const struct http_route api_push_routes[] = {
     PUSH(PUT, HTTP_JOB_PATH),
     PUSH(POST, HTTP_JOBS_PATH),
-    {.method = HTTP_METHOD_POST,
-     .pattern = "/v1/jobs",
-     .name = "batch",
-     .scope = ACCESS_PUSH,
-     .topics = HTTP_TOPICS_EACH,
-     .handle = push_many,
-     .options = OPTION_BIT(OPTION_RESTORE),
-     .body = HTTP_BODY_BATCH},
     {0},
 };

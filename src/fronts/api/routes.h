@@ -4,7 +4,10 @@
 
 #include "http/route.h"
 
+struct http_front;
+
 extern const struct http_route api_push_routes[];
+extern const struct http_route api_batch_routes[];
 extern const struct http_route api_answers_routes[];
 extern const struct http_route api_take_routes[];
 extern const struct http_route api_jobs_routes[];
@@ -20,5 +23,8 @@ extern const struct http_route api_clock_routes[];
 extern const struct http_route api_load_routes[];
 extern const struct http_route api_console_routes[];
 extern const struct http_route api_events_routes[];
+
+/* Drops the pushes of many jobs in progress. For an ending front. */
+void api_batches_end(struct http_front *front);
 
 #endif

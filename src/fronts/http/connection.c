@@ -110,7 +110,7 @@ static void refuse_connection(struct http_connection *connection, const struct h
  * one at a time. */
 static inline bool input_is_full(const struct http_connection *connection, bool is_short)
 {
-    return connection->exchange_count >= HTTP_PENDING_MAX ||
+    return connection->exchange_count >= HTTP_PENDING_MAX || connection->partial_count ||
            connection->socket.out.len >= OUT_BYTES_PAUSE || connection->socket.writing ||
            (is_short && (connection->exchange_count || connection->socket.out.len));
 }

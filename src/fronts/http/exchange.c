@@ -104,6 +104,26 @@ struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, que
                                    .caller = http_exchange_caller(exchange)};
 }
 
+/* ---- calls in pieces ---- */
+
+void http_exchange_hold_back(struct http_exchange *exchange)
+{
+    assert(!exchange->is_partial && exchange->connection);
+    exchange->is_partial = true;
+    exchange->connection->partial_count++;
+}
+
+void http_exchange_let_go(struct http_exchange *exchange)
+{
+    if (!exchange->is_partial)
+        return;
+    exchange->is_partial = false;
+    if (!exchange->connection)
+        return;
+    exchange->connection->partial_count--;
+    http_connection_touch(exchange->connection);
+}
+
 /* ---- queue of long requests ---- */
 
 /* Lets the first connection of the queue try again if there is room. */
@@ -145,6 +165,7 @@ static void release_exchange(struct http_exchange *exchange)
     if (exchange->connection) {
         exchange->connection->weight -= exchange->weight;
         exchange->connection->wait_count -= exchange->is_waiting;
+        exchange->connection->partial_count -= exchange->is_partial;
     }
     front->held_waits -= exchange->is_waiting && exchange->caller;
     http_quota_wait_ends(exchange);

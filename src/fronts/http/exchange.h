@@ -57,6 +57,7 @@ struct http_exchange {
     bool is_waiting;                /* counted in connection->wait_count */
     struct quota_account *waits_of; /* account that also counts the wait; a reference */
     bool has_leases;                /* the note holds the leases of the answer */
+    bool is_partial;                /* see http_exchange_hold_back */
     bool is_unheld;                 /* a take that does not wait because memory is short */
     uint32_t weight;                /* its part of connection->weight */
     size_t bytes_counted;           /* its bytes in the budget */
@@ -116,6 +117,10 @@ void http_answer_problem(struct http_exchange *exchange, enum http_problem probl
  * stream.c writes the rest to the connection until http_answer_close ends the exchange. */
 void http_answer_open(struct http_exchange *exchange, const char *content_type);
 void http_answer_close(struct http_exchange *exchange);
+/* Holds back the later requests of the connection while the queue does not have the whole call yet, so that they cannot
+ * overtake it, and lets them go. */
+void http_exchange_hold_back(struct http_exchange *exchange);
+void http_exchange_let_go(struct http_exchange *exchange);
 /* Records the object of the call. `id` applies to jobs only. */
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
 

@@ -65,3 +65,32 @@ size_t http_input_cap_wanted(const struct http_connection *connection)
         cap = whole;
     return cap > connection->parser.in_cap ? cap : connection->parser.in_cap;
 }
+
+bool http_input_take_body(struct http_connection *connection, struct slice body,
+                          struct http_kept_body *out)
+{
+    struct http_parser *parser = &connection->parser;
+    if (parser->in && body.at >= parser->in && body.at < parser->in + parser->in_cap) {
+        *out = (struct http_kept_body){.body = body, .bytes = parser->in, .cap = parser->in_cap};
+        parser->in = NULL;
+        parser->in_len = parser->in_cap = 0;
+        return true;
+    }
+    char *bytes = malloc(body.len ? body.len : 1);
+    if (!bytes)
+        return false;
+    if (body.len)
+        memcpy(bytes, body.at, body.len);
+    *out = (struct http_kept_body){
+        .body = slice_make(bytes, body.len), .bytes = bytes, .cap = body.len};
+    http_budget_add(connection->front, body.len);
+    return true;
+}
+
+void http_kept_body_drop(struct http_front *front, struct http_kept_body *kept)
+{
+    free(kept->bytes);
+    if (kept->cap)
+        http_budget_remove(front, kept->cap);
+    *kept = (struct http_kept_body){0};
+}

@@ -17,6 +17,18 @@ bool http_input_grow(struct http_connection *connection, size_t cap);
 /* Returns the buffer size for the next read: growing, but not above the size of a body of known
  * length. */
 size_t http_input_cap_wanted(const struct http_connection *connection);
+/* The body of a request that is handled beyond its handler, and the memory that holds it. */
+struct http_kept_body {
+    struct slice body;
+    char *bytes;
+    size_t cap; /* counted in the budget */
+};
+/* Takes the body over from the connection of the current call, or copies it if it is in the buffer of all connections.
+ * Returns false if out of memory. */
+bool http_input_take_body(struct http_connection *connection, struct slice body,
+                          struct http_kept_body *out);
+void http_kept_body_drop(struct http_front *front, struct http_kept_body *kept);
+
 void http_input_drop_bytes(struct http_connection *connection);
 /* Drops a request that is incomplete or not started. */
 void http_input_drop(struct http_connection *connection);

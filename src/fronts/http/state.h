@@ -139,6 +139,7 @@ struct http_front {
 
     struct http_counters counters;
     struct list scrapes; /* metrics pages in progress */
+    struct list batches; /* pushes of many jobs in progress; see api/batch.c */
 };
 
 struct http_shared {

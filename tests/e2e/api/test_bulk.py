@@ -5,7 +5,7 @@ import json
 import threading
 
 import pytest
-from client import Refused, query, segment
+from client import Refused, query, request_bytes, segment
 from redis_servers import RedisServer
 from server import Server, eventually
 from test_cli import NOTHING, OK, REFUSED, USAGE
@@ -289,3 +289,16 @@ def test_the_command_line_changes_by_a_filter(any_server, topic):
         assert part in run(*arguments, code=USAGE)
     assert "'state'" in run("cancel", topic, "--state", "dead", "--yes", code=REFUSED)
     assert client.topic(topic)["counts"]["delayed"] == 1
+
+
+def test_changes_of_a_thousand_ids_are_answered_in_order_and_not_overtaken(any_server, topic):
+    """The queue gets the ids in groups; a request behind them on the connection waits for all of them."""
+    ids = [f"job-{n}" for n in range(1000)]
+    any_server.client().push_batch([{"topic": topic, "id": one, "delay": "1h", "body": "x"} for one in ids if one != "job-500"])
+    body = json.dumps({"ids": ids}).encode()
+    with contextlib.closing(any_server.connection()) as connection:
+        connection.send(request_bytes("POST", f"/v1/topics/{topic}/cancel", body, {"Content-Type": "application/json"}) +
+                        request_bytes("PUT", f"/v1/topics/{topic}/jobs/job-999", b"again"))
+        results = connection.read().json()["results"]
+        assert [(result.get("id"), result["result"]) for result in results] == [(one, "not_found" if one == "job-500" else "cancelled") for one in ids]
+        assert connection.read("PUT").json()["result"] == "created"

@@ -1,4 +1,4 @@
-#include "api/push.h"
+#include "api/batch.h"
 #include "api/topics.h"
 #include "http/meta.h"
 #include "http/problem.h"
