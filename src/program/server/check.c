@@ -9,6 +9,7 @@
 #include "server/secret.h"
 #include "server/server.h"
 #include "server/traces.h"
+#include "store/datadir.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -49,11 +50,12 @@ static bool check_data(const struct config *config, char *error)
     if (is_there && !S_ISDIR(info.st_mode))
         return error_text(error, ERROR_BYTES, "'%.300s' is not a directory, name one with --data",
                           config->data);
-    return is_there
-               ? access(path, R_OK | W_OK | X_OK) == 0 ||
-                     error_text(error, ERROR_BYTES, "cannot use the data directory '%.300s', %s",
-                                config->data, strerror(errno))
-               : check_writable(path, "data directory", error);
+    if (!is_there)
+        return check_writable(path, "data directory", error);
+    if (access(path, R_OK | W_OK | X_OK) != 0)
+        return error_text(error, ERROR_BYTES, "cannot use the data directory '%.300s', %s",
+                          config->data, strerror(errno));
+    return datadir_refuse_foreign(path, error, ERROR_BYTES) == 0;
 }
 
 bool server_check_options(const struct config *config, char error[SERVER_ERROR_BYTES])

@@ -472,6 +472,38 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
 
 /* ---- the directory itself ---- */
 
+struct sighting {
+    bool has_ours;    /* a file of a data directory */
+    char foreign[64]; /* the first other name, cut */
+};
+
+/* Hidden names and lost+found belong to file systems and tools. */
+static void note_name(void *ctx, const char *name)
+{
+    static const char *const ours[] = {"LOCK", "MANIFEST", "MARKS", DATADIR_INCOMPLETE, "shard-"};
+    struct sighting *sighting = ctx;
+
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (strncmp(name, ours[i], strlen(ours[i])) == 0)
+            sighting->has_ours = true;
+    if (!sighting->has_ours && !sighting->foreign[0] && name[0] != '.' &&
+        strcmp(name, "lost+found") != 0)
+        snprintf(sighting->foreign, sizeof sighting->foreign, "%s", name);
+}
+
+int datadir_refuse_foreign(const char *path, char *error, size_t error_bytes)
+{
+    struct sighting sighting = {0};
+
+    if (fs_posix.ops->list(NULL, path, note_name, &sighting) < 0 || sighting.has_ours ||
+        !sighting.foreign[0])
+        return 0;
+    return error_result(-ENOTEMPTY, error, error_bytes,
+                        "'%s' is not a data directory and not empty: it has '%s'; give an empty "
+                        "directory, or the name of a new one",
+                        path, sighting.foreign);
+}
+
 /* Rejects a directory that other users own or may write, since they could make jobs do anything.
  * Read access is harmless. */
 static int refuse_owner(const struct datadir *datadir, char *error, size_t error_bytes)
@@ -538,6 +570,8 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
     }
     memcpy(datadir->path, path, len);
     if (!existing && (result = make_dir(datadir, error, error_bytes)) < 0)
+        goto out;
+    if (!existing && (result = datadir_refuse_foreign(datadir->path, error, error_bytes)) < 0)
         goto out;
     if ((result = hold_dir(datadir, existing, error, error_bytes)) < 0)
         goto out;

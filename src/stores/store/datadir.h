@@ -45,6 +45,8 @@ struct datadir;
  */
 int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes);
+/* Rejects a directory of something else, such as a home directory given by mistake, before a file is written into it. */
+int datadir_refuse_foreign(const char *path, char *error, size_t error_bytes);
 /* Works as datadir_open but read-only: creates and changes no file. Still rejects a directory in
  * use. Directories of shards may be missing. For fsck. */
 int datadir_open_existing(const char *path, struct datadir **out, struct datadir_manifest *manifest,

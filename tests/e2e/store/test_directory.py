@@ -398,6 +398,19 @@ def test_a_directory_that_others_may_write_is_refused(start_server, tmp_path, mo
     start_server(*FLAGS, directory=tmp_path / "home")
 
 
+def test_a_directory_with_files_of_something_else_is_left_as_it_was(start_server, tmp_path):
+    data = tmp_path / "home" / "data"
+    (data / "letters").mkdir(parents=True)
+    start_fails(data, "is not a data directory and not empty: it has 'letters'; give an empty directory, or the name of a new one")
+    assert [one.name for one in data.iterdir()] == ["letters"]
+    (data / "letters").rename(data / ".snapshot")
+    (data / "lost+found").mkdir()
+    server = start_server(*FLAGS, directory=tmp_path / "home")
+    server.terminate()
+    (data / "letters").mkdir()
+    server.start()
+
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 
 
