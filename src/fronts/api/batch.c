@@ -156,10 +156,10 @@ static bool begins_array(struct slice body)
 
 void api_batch_begin(struct api_batch_reader *reader, struct slice body, struct slice type)
 {
-    *reader = (struct api_batch_reader){.body = body,
-                                        .is_array =
-                                            begins_array(body) && !http_media_is_lines(type),
-                                        .is_json = job_type_is_json(type)};
+    *reader =
+        (struct api_batch_reader){.body = body,
+                                  .is_array = begins_array(body) && !http_media_is_lines(type),
+                                  .is_json = job_type_is_json(type)};
 }
 
 enum api_batch_step api_batch_check(struct api_batch_reader *reader, struct http_fault *fault)
@@ -202,11 +202,11 @@ static void add_item(struct api_batch *batch, struct json_value value, bool is_t
 {
     struct http_fault fault;
     struct queue_push *push = &batch->pushes[batch->push_count];
-    bool is_good = is_too_deep ? api_depth_refuse(&fault)
-                               : api_item_parse(value, push, batch->arena, batch->meta,
-                                                batch->hooks, &fault) &&
-                                     (!batch->allows ||
-                                      batch->allows(batch->ctx, push->topic, &fault));
+    bool is_good =
+        is_too_deep
+            ? api_depth_refuse(&fault)
+            : api_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
+                  (!batch->allows || batch->allows(batch->ctx, push->topic, &fault));
     if (!is_good) {
         set_aside(batch, &fault);
         return;

@@ -38,8 +38,8 @@ struct batch_push {
     struct reactor_task task;
     struct list list; /* in front->batches */
     struct http_front *front;
-    uint64_t tag;                     /* of the exchange */
-    struct http_kept_body kept;       /* nothing while the handler runs */
+    uint64_t tag;               /* of the exchange */
+    struct http_kept_body kept; /* nothing while the handler runs */
     struct api_batch_reader reader;
     struct trace_carry carry;
     bool has_carry, has_span, is_restore, wants_lines;
@@ -108,8 +108,7 @@ static void write_piece(const struct batch_push *push, struct piece *piece,
                         const struct queue_result *results, size_t count)
 {
     const struct api_item_fault *fault = (const void *)piece->faults.at;
-    const struct api_item_fault *faults_end =
-        (const void *)(piece->faults.at + piece->faults.len);
+    const struct api_item_fault *faults_end = (const void *)(piece->faults.at + piece->faults.len);
     const struct queue_result refused = {.status = piece->status};
     size_t next = 0;
     for (uint32_t i = piece->first; i < piece->first + piece->count; i++) {
@@ -344,8 +343,7 @@ static bool push_some(struct batch_push *push)
     bool is_good = api_batch_make_room(&batch, bytes);
     bool has_more = is_good && read_some(push, &batch);
     is_good = is_good && !piece->faults.failed;
-    push->waits =
-        is_good && push->unanswered && has_seen(push, front->pushes, batch.push_count);
+    push->waits = is_good && push->unanswered && has_seen(push, front->pushes, batch.push_count);
     if (push->waits)
         push->reader = before;
     else if (is_good && has_more)

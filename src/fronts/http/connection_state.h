@@ -71,7 +71,7 @@ struct http_connection {
     bool is_used;   /* its first request has begun to arrive */
     bool is_excess; /* above the connection limit: accepted only to be refused */
     uint32_t exchange_count;
-    uint32_t weight;     /* sum of the weights of its exchanges */
+    uint32_t weight;        /* sum of the weights of its exchanges */
     uint32_t wait_count;    /* takes among them that may wait */
     uint32_t partial_count; /* calls among them that hold back later requests */
     struct http_exchange *first, *last;
