@@ -1,10 +1,10 @@
 /* The operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter
  * sources. */
+#include "sqs/settings.h"
+
 #include "api/topics.h"
 #include "base/json_write.h"
 #include "queue/cursor.h"
-#include "sqs/operation.h"
-#include "sqs/settings.h"
 
 #include <stdlib.h>
 
@@ -22,6 +22,16 @@ static void fail(const struct sqs_request *request, const struct sqs_error *erro
     sqs_answer_error(request->exchange, error);
 }
 
+/* Writes the queue's URL, as in `{"QueueUrl":…`, with the host name of the Host header. */
+static void sqs_write_url(const struct http_exchange *exchange, struct slice host,
+                          struct slice queue, struct buffer *out)
+{
+    const struct sqs_options *options = exchange->route->about;
+    buffer_append_format(out, "%s://%.*s/%s/%.*s",
+                         exchange->connection->socket.channel ? "https" : "http", (int)host.len,
+                         host.at, options->account, (int)queue.len, queue.at);
+}
+
 static void write_url(const struct sqs_request *request, struct slice queue, struct buffer *out)
 {
     struct buffer url;
@@ -37,6 +47,12 @@ static void answer_url(const struct sqs_request *request)
     buffer_append_text(body, "{\"QueueUrl\":");
     write_url(request, request->queue, body);
     buffer_append_byte(body, '}');
+    sqs_answer(request);
+}
+
+static void sqs_answer_empty(const struct sqs_request *request)
+{
+    buffer_append_text(http_answer_start(request->exchange), "{}");
     sqs_answer(request);
 }
 

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "http/unsent.h"
 #include "sqs/message.h"
-#include "sqs/messages.h"
+#include "sqs/request.h"
 #include "sqs/settings.h"
 
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* release: deletes messages that were received, or changes their visibility. */
 #include "sqs/message.h"
-#include "sqs/messages.h"
 #include "sqs/request.h"
 #include "sqs/settings.h"
 

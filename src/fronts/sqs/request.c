@@ -173,13 +173,6 @@ struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done
     return http_exchange_reply_to(request->exchange, done);
 }
 
-struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done)
-{
-    return (struct queue_reply_to){.done = done,
-                                   .owner = request->exchange->front,
-                                   .tag = http_exchange_tag(request->exchange)};
-}
-
 /* ---- members ---- */
 
 struct json_value sqs_member(struct json_value object, const char *name)
@@ -236,12 +229,6 @@ void sqs_answer(const struct sqs_request *request)
     http_answer_end(request->exchange, 200, TYPE);
 }
 
-void sqs_answer_empty(const struct sqs_request *request)
-{
-    buffer_append_text(http_answer_start(request->exchange), "{}");
-    sqs_answer(request);
-}
-
 void sqs_answer_error(struct http_exchange *exchange, const struct sqs_error *error)
 {
     const struct fault_row *row = &faults[error->fault];
@@ -271,15 +258,6 @@ void sqs_answer_query_error(struct http_exchange *exchange)
         "2023.</Message><Detail/></Error><RequestId>0</RequestId></ErrorResponse>");
     write_request_id(exchange);
     http_answer_end(exchange, 400, "text/xml");
-}
-
-void sqs_write_url(const struct http_exchange *exchange, struct slice host, struct slice queue,
-                   struct buffer *out)
-{
-    const struct sqs_options *options = exchange->route->about;
-    buffer_append_format(out, "%s://%.*s/%s/%.*s",
-                         exchange->connection->socket.channel ? "https" : "http", (int)host.len,
-                         host.at, options->account, (int)queue.len, queue.at);
 }
 
 /* ---- entries ---- */

@@ -6,11 +6,54 @@
 #ifndef TARRY_SQS_REQUEST_H
 #define TARRY_SQS_REQUEST_H
 
-#include "sqs/operation.h"
 #include "sqs/sqs.h"
 
 #include "base/json_read.h"
 #include "http/connection.h"
+
+struct queue_topic;
+struct sqs_numbers;
+struct sqs_request;
+
+/* operation: the tables of SQS operations and their handlers. */
+
+enum sqs_names {
+    SQS_NAMES_NOTHING = 1,
+    SQS_NAMES_URL,  /* QueueUrl */
+    SQS_NAMES_NAME, /* QueueName */
+    SQS_NAMES_NEW   /* QueueName of a queue that need not exist */
+};
+
+struct sqs_operation {
+    const char *name;
+    enum sqs_names names;
+    uint8_t scopes; /* bits of enum access_scope; one of them is required for the queue */
+    /* Handles the call and replies, immediately or later. `topic`: its current state; NULL: the
+     * call names no queue, or a new one. If both are NULL the operation is unsupported, and `why`
+     * is the reason. */
+    void (*act)(struct sqs_request *request, const struct queue_topic *topic);
+    /* In place of `act`, for an operation on messages, which only needs these settings. */
+    void (*message)(struct sqs_request *request, const struct sqs_numbers *queue);
+    const char *why; /* of a batch of messages: the name of its entries */
+    const char
+        *audit; /* its name in the audit log; NULL: not recorded. All of scope admin have one */
+};
+
+/* Tables that end with a row without a name. */
+extern const struct sqs_operation sqs_queue_operations[];
+extern const struct sqs_operation sqs_move_operations[];
+
+/* messages: the operations on messages, and the metas in which the front stores SQS properties of a
+ * message. */
+
+#define SQS_META_SENT JOB_META_OWN "sqs-sent"
+#define SQS_META_TRACE JOB_META_OWN "sqs-trace"
+#define SQS_META_GROUP JOB_META_OWN "sqs-group"
+
+void sqs_send(struct sqs_request *request, const struct sqs_numbers *queue);
+void sqs_receive(struct sqs_request *request, const struct sqs_numbers *queue);
+/* Deletes messages or changes their visibility, according to the operation's name. */
+void sqs_release(struct sqs_request *request, const struct sqs_numbers *queue);
 
 enum { SQS_NAME_BYTES_MAX = 80, SQS_BATCH_MAX = 10 };
 
@@ -83,8 +126,6 @@ bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out);
 /* Returns the time by the clock of the jobs, which may be a test clock. */
 int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
-/* Returns the reply target of an internal step, to which no rules for the caller apply. */
-struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
 
 /* ---- members ---- */
 
@@ -102,14 +143,9 @@ bool sqs_number(struct json_value value, const char *name, int64_t least, int64_
 
 /* Sends the body written since http_answer_start. */
 void sqs_answer(const struct sqs_request *request);
-void sqs_answer_empty(const struct sqs_request *request);
 void sqs_answer_error(struct http_exchange *exchange, const struct sqs_error *error);
 /* Replies with an error in the form of the query protocol. */
 void sqs_answer_query_error(struct http_exchange *exchange);
-
-/* Writes the queue's URL, as in `{"QueueUrl":…`, with the host name of the Host header. */
-void sqs_write_url(const struct http_exchange *exchange, struct slice host, struct slice queue,
-                   struct buffer *out);
 
 /* ---- entries ---- */
 

@@ -2,7 +2,6 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "sqs/message.h"
-#include "sqs/messages.h"
 #include "sqs/request.h"
 #include "sqs/settings.h"
 

@@ -1,7 +1,7 @@
 #include "sqs/sqs.h"
 
-#include "sqs/messages.h"
-#include "sqs/operation.h"
+#include "sqs/request.h"
+#include "sqs/topics.h"
 
 #include "audit/change.h"
 #include "base/clock.h"

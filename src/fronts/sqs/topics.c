@@ -1,7 +1,7 @@
 #include "sqs/topics.h"
 
 #include "base/table.h"
-#include "sqs/operation.h"
+#include "sqs/request.h"
 #include "sqs/settings.h"
 
 #include <pthread.h>
