@@ -4,6 +4,7 @@
 #include "sql/admit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- creation ---- */
 
@@ -97,6 +98,25 @@ bool sql_call_is_single(const struct sql_call *call)
         return call->kind == SQL_CALL_LOOK || call->kind == SQL_CALL_UPKEEP ||
                call->kind == SQL_CALL_CLOCK;
     return !sql_call_is_change(call);
+}
+
+static void copy_name(char *out, size_t out_bytes, struct slice name)
+{
+    size_t len = name.len < out_bytes ? name.len : out_bytes - 1;
+    if (len)
+        memcpy(out, name.at, len);
+    out[len] = '\0';
+}
+
+void sql_call_name(const struct sql_call *call, struct sql_call_name *out)
+{
+    *out = (struct sql_call_name){0};
+    out->jobs = call->kind == SQL_CALL_COMMAND ? command_name_count(call->command) : 0;
+    if (!out->jobs)
+        return;
+    struct queue_find name = command_name(call->command, 0);
+    copy_name(out->topic, sizeof out->topic, name.topic);
+    copy_name(out->id, sizeof out->id, name.id);
 }
 
 size_t sql_call_weight(const struct sql_call *call)

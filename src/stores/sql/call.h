@@ -116,6 +116,13 @@ void sql_call_all_created(struct sql_call *call, int64_t now_ms);
 size_t sql_call_weight(const struct sql_call *call); /* number of items */
 size_t sql_call_bytes(const struct sql_call *call);
 
+/* Name of the first job of a call, for the log. */
+struct sql_call_name {
+    char topic[JOB_TOPIC_BYTES_MAX + 1], id[JOB_ID_BYTES_MAX + 1];
+    size_t jobs; /* number of jobs that the call names; 0: none, such as an answer to a lease */
+};
+void sql_call_name(const struct sql_call *call, struct sql_call_name *out);
+
 /* Takes ownership of `result`, to which texts of the reply point, also on failure (out of memory: returns false). */
 bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result));
 /* Discards the results, since the call is sent again. */

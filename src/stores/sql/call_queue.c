@@ -179,14 +179,28 @@ void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
     list_add_last(&queue->answered, &call->list);
 }
 
+/* Logs a call whose retries have met rows that another transaction holds. */
+static void log_late(const struct sql_call *call)
+{
+    struct sql_call_name name;
+    if (!call->alone || call->retry_ms <= 0)
+        return;
+    sql_call_name(call, &name);
+    log_event(LOG_WARN, "a call timed out because another transaction holds its rows",
+              LOG_TEXT("topic", name.topic), LOG_TEXT("id", name.id),
+              LOG_NUMBER("jobs", name.jobs));
+}
+
 void sql_call_queue_refuse_late(struct sql_call_queue *queue, struct list *calls)
 {
     struct list *at = calls->next;
     while (at != calls) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (call->kind == SQL_CALL_COMMAND && clock_boot_ms() - call->since_ms >= queue->timeout_ms)
-            sql_call_queue_refuse(queue, call, QUEUE_UNAVAILABLE);
+        if (call->kind != SQL_CALL_COMMAND || clock_boot_ms() - call->since_ms < queue->timeout_ms)
+            continue;
+        log_late(call);
+        sql_call_queue_refuse(queue, call, QUEUE_UNAVAILABLE);
     }
 }
 

@@ -240,11 +240,15 @@ static enum queue_status status_of_fault(enum sql_fault_kind kind)
 static void give_up(struct sql_transaction *turn, struct sql_call *call)
 {
     enum queue_status status = status_of_fault(turn->fault.kind);
+    struct sql_call_name name;
+    sql_call_name(call, &name);
     if (status == QUEUE_NO_SPACE)
         turn->figures.is_full = true;
     log_event(LOG_WARN, "the database refused a call",
               LOG_TEXT("store", turn->context->link->dialect->name),
-              LOG_TEXT("state", turn->fault.state), LOG_TEXT("message", turn->fault.message));
+              LOG_TEXT("state", turn->fault.state), LOG_TEXT("message", turn->fault.message),
+              LOG_TEXT("topic", name.topic), LOG_TEXT("id", name.id),
+              LOG_NUMBER("jobs", name.jobs));
     turn->figures.refused++;
     if (call->kind == SQL_CALL_COMMAND && status == QUEUE_UNAVAILABLE)
         trouble_note_call(TROUBLE_DATABASE_CALLS, 0);

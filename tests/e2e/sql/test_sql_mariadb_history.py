@@ -162,6 +162,8 @@ DAMAGES = [
     ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not match their level", 1, False),
     ("INSERT INTO tarry.job (topic, level, due, seq, id, priority, first_due, body_bytes, body) VALUES (99, 1, 1, 1, 'stray', 1, 1, 1, 'x')",
      "jobs of topics that do not exist", 1, False),
+    ("INSERT INTO tarry.job_key SELECT topic, 'nobody' FROM tarry.topic WHERE name = 'checked'", "ids that no job has, so no job can get them", 1, True),
+    ("DELETE FROM tarry.job_key WHERE id = 'later'", "jobs whose id is not listed, so another job can get it", 1, True),
     ("UPDATE tarry.job SET lease_until = lease_until - 7200000 WHERE id = 'held'", "leases ended more than a minute ago", 1, False),
 ]
 
@@ -190,7 +192,7 @@ def fill(client):
 
 @pytest.mark.parametrize("damage,text,jobs,is_mended", DAMAGES)
 def test_fsck_finds_damage_and_repairs_counts_and_priorities(filled, damage, text, jobs, is_mended):
-    copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "level", "tally", "tally_add")}
+    copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "job_key", "level", "tally", "tally_add")}
     filled.do(damage.replace("%", "%%"))
     found = tarry("fsck", "--store", filled.url, "--json")
     [finding] = json.loads(found.stdout)["findings"]
@@ -228,7 +230,7 @@ def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, ma
         waiting.start()
         mended = tarry("fsck", "--store", mariadb.url, "--repair")
         waiting.join()
-    assert mended.stdout.count("mended") == 2 and [job["id"] for job in taken] == ["behind"]
+    assert mended.stdout.count("mended") == 3 and [job["id"] for job in taken] == ["behind"]
     assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
 
 

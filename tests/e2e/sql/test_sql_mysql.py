@@ -14,6 +14,8 @@ from test_sql_mariadb import (  # pylint: disable=unused-import
     database, pair, test_a_call_about_one_job_reads_no_others, test_an_immediate_take_gets_jobs_committed_behind_the_bound, test_answers_are_the_api_s_words, test_bad_input_is_refused_and_changes_nothing,
     test_no_take_skips_a_job_while_leases_are_adopted, test_the_caller_s_last_id_stays, test_the_upkeep_waits_for_no_transaction_of_a_user,
     test_two_servers_are_one_queue, test_only_committed_jobs_are_delivered)
+from test_sql_mariadb_locks import (  # pylint: disable=unused-import
+    around, test_an_id_that_two_transactions_create_is_created_once, test_an_open_change_of_one_job_delays_no_call_about_others)
 
 pytestmark = pytest.mark.skipif(not find_server()[0], reason=find_server()[1])
 

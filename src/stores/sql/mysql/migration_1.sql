@@ -71,11 +71,18 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
   consumer VARBINARY(64), -- name of the consumer that holds it
   meta BLOB, body LONGBLOB NOT NULL,
-  PRIMARY KEY (topic, level, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
+  PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
+) ENGINE=InnoDB;
+
+-- The ids of all jobs, inserted and deleted together with them. An id is unique by this primary key and not by a unique index of tarry.job: a change
+-- of the due time moves a job's entry in such an index, and the check of the moved entry also locks the next entry and the gap before it.
+CREATE TABLE IF NOT EXISTS tarry.job_key (
+  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (topic, id)
 ) ENGINE=InnoDB;
 
 -- Where rows are deleted by: a DELETE by this is one of a single table, which has no index hint of its own.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM tarry.job FORCE INDEX (PRIMARY);
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job_key AS SELECT * FROM tarry.job_key FORCE INDEX (PRIMARY);
 
 -- The priority levels in which a topic has jobs. A take reads them here instead of searching the index for the next level among deleted jobs.
 CREATE TABLE IF NOT EXISTS tarry.level (topic INT NOT NULL, level INT NOT NULL, PRIMARY KEY (topic, level)) ENGINE=InnoDB;
@@ -390,8 +397,9 @@ BEGIN
     IF v_topic IS NOT NULL THEN
       INSERT INTO tarry.server_places (topic, level, due, seq) SELECT topic, level, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
         FOR UPDATE SKIP LOCKED;
-      DELETE x FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
-        ON x.topic = f.topic AND x.level = f.level AND x.due = f.due AND x.seq = f.seq;
+      DELETE x, k FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
+        ON x.topic = f.topic AND x.level = f.level AND x.due = f.due AND x.seq = f.seq
+        LEFT JOIN tarry.job_key k FORCE INDEX (PRIMARY) ON k.topic = x.topic AND k.id = x.id;
       INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.finished WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
       DELETE FROM tarry.tally WHERE topic = v_topic;
@@ -494,6 +502,22 @@ BEGIN
   SET p_due = CASE WHEN p_delay_ms > 0 THEN p_now + p_delay_ms + 1 WHEN p_at_ms > p_now THEN p_at_ms ELSE p_now END;
 END//
 
+-- Locks the row of a job, and no other one: its place is read first without a lock, because a search by id at REPEATABLE READ locks the gaps
+-- around the id. Only if that snapshot is out of date, the id is searched with a lock. NULLs: no such job.
+DROP PROCEDURE IF EXISTS tarry.lock_job//
+CREATE PROCEDURE tarry.lock_job(IN p_topic INT, IN p_id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin, OUT p_level INT, OUT p_due BIGINT, OUT p_seq BIGINT)
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_found TINYINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT level, due, seq INTO p_level, p_due, p_seq FROM tarry.job FORCE INDEX (job_id) WHERE topic = p_topic AND id = p_id;
+  SELECT 1 INTO v_found FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = p_topic AND level = p_level AND due = p_due AND seq = p_seq FOR UPDATE;
+  IF v_found IS NULL THEN
+    SET p_level = NULL, p_due = NULL, p_seq = NULL;
+    SELECT level, due, seq INTO p_level, p_due, p_seq FROM tarry.job FORCE INDEX (job_id) WHERE topic = p_topic AND id = p_id FOR UPDATE;
+  END IF;
+END//
+
 DROP PROCEDURE IF EXISTS tarry.push_with//
 CREATE PROCEDURE tarry.push_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
@@ -501,8 +525,8 @@ CREATE PROCEDURE tarry.push_with(
   IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
-  DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history BIGINT;
+  DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt, v_was_level INT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq BIGINT;
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -555,7 +579,8 @@ BEGIN
     SET v_seq = LAST_INSERT_ID() * 4096;
     SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
     BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
-      DECLARE CONTINUE HANDLER FOR 1062 SET v_exists = 1;
+      DECLARE EXIT HANDLER FOR 1062 SET v_exists = 1;
+      INSERT INTO tarry.job_key VALUES (v_topic, p_id);
       INSERT INTO tarry.job (topic, level, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
         VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body);
     END;
@@ -565,15 +590,16 @@ BEGIN
     ELSEIF v_how = 2 THEN SET p_result = 'existed';
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
     ELSE
+      CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
       SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
-        FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+        FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
       IF v_state = 3 THEN SET p_result = 'leased';
       ELSE
-        UPDATE tarry.job SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
+        UPDATE tarry.job FORCE INDEX (PRIMARY) SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
             first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
             backoff_max = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
             body_bytes = LENGTH(p_body), body = p_body
-          WHERE topic = v_topic AND id = p_id;
+          WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
         SET p_result = 'replaced';
         IF v_history > 0 THEN
           INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
@@ -663,14 +689,16 @@ BEGIN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
-    SELECT level, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
-      INTO v_level, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+    CALL tarry.lock_job(v_topic, p_id, v_level, v_due, v_seq);
+    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
+      FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq FOR UPDATE;
     IF v_state = 3 AND p_request THEN
       UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       SET p_result = 'requested';
     ELSEIF v_state = 3 THEN SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
       DELETE FROM tarry.job WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
+      DELETE FROM tarry.job_key WHERE topic = v_topic AND id = p_id;
       SET p_result = 'cancelled';
       IF v_history > 0 THEN
         INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
@@ -699,8 +727,8 @@ CREATE PROCEDURE tarry.reschedule(
   IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_priority INT, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
-  DECLARE v_topic, v_state, v_priority INT;
-  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl BIGINT;
+  DECLARE v_topic, v_state, v_priority, v_was_level INT;
+  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl, v_was_due, v_was_seq BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL tarry.may(p_topic);
   IF p_priority < 0 OR p_priority > 65535 THEN
@@ -715,8 +743,10 @@ BEGIN
   SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
   IF v_state = 1 THEN
     SET v_state = NULL;
+    CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
     SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl
-      INTO v_state, v_priority, v_due, v_first, v_own_ttl FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+      INTO v_state, v_priority, v_due, v_first, v_own_ttl FROM tarry.job FORCE INDEX (PRIMARY)
+      WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
   END IF;
   IF v_state = 1 THEN
     SET v_priority = COALESCE(p_priority, v_priority);
@@ -724,8 +754,8 @@ BEGIN
       INSERT IGNORE INTO tarry.level VALUES (v_topic, v_priority);
     END IF;
     SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
-    UPDATE tarry.job SET due = v_due, first_due = v_first, priority = v_priority, level = v_priority, by_sql = 1,
-        expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND id = p_id;
+    UPDATE tarry.job FORCE INDEX (PRIMARY) SET due = v_due, first_due = v_first, priority = v_priority, level = v_priority, by_sql = 1,
+        expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
     SET p_result = 'ok';
   ELSEIF v_state IS NOT NULL THEN
     SET p_result = IF(v_state = 3, 'leased', 'dead');

@@ -53,6 +53,16 @@ static const char *const checks[] = {
     "SELECT 'jobs of topics that do not exist', COUNT(*), NULL FROM tarry.job j WHERE NOT EXISTS "
     "(SELECT 1 FROM tarry.topic t WHERE t.topic = j.topic) HAVING COUNT(*) > 0",
 
+    "SELECT 'ids that no job has, so no job can get them', COUNT(*), 'DELETE FROM tarry.job_key "
+    "WHERE NOT EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = tarry.job_key.topic AND j.id = "
+    "tarry.job_key.id)' "
+    "FROM tarry.job_key k WHERE NOT EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = k.topic AND "
+    "j.id = k.id) HAVING COUNT(*) > 0",
+
+    "SELECT 'jobs whose id is not listed, so another job can get it', COUNT(*), 'INSERT IGNORE "
+    "INTO tarry.job_key SELECT topic, id FROM tarry.job' FROM tarry.job j JOIN tarry.topic t ON "
+    "t.topic = j.topic WHERE NOT EXISTS (SELECT 1 FROM tarry.job_key k WHERE k.topic = j.topic AND k.id = j.id) HAVING COUNT(*) > 0",
+
     "SELECT 'leases ended more than a minute ago: no server is running, or all of them are too "
     "slow', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
     "(SELECT tarry.now_ms() - 60000) HAVING COUNT(*) > 0",

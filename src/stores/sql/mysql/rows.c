@@ -640,6 +640,34 @@ static void append_deletes(struct mysql_link *link)
     mysql_row_list_fini(&rows);
 }
 
+/* Appends the deletion of the ids of jobs that no longer exist, by the index: a scan of the table
+ * would meet rows that others hold. */
+static void append_old_keys(struct mysql_link *link)
+{
+    struct buffer *out = NULL;
+    uint32_t topic = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
+        if (!row->stored || row->exists)
+            continue;
+        if (!out || count == KEYS_MAX || topic_number_of(row) != topic) {
+            if (out)
+                buffer_append_byte(out, ')');
+            topic = topic_number_of(row);
+            count = 0;
+            out = mysql_statement(link, NULL);
+            buffer_append_format(
+                out, "DELETE FROM tarry.server_job_key WHERE topic=%u AND id IN (", topic);
+        }
+        if (count++)
+            buffer_append_byte(out, ',');
+        mysql_quote(out, mysql_row_id(row));
+    }
+    if (out)
+        buffer_append_byte(out, ')');
+}
+
 static void append_number_or_null(struct buffer *out, int64_t number)
 {
     if (number)
@@ -675,6 +703,26 @@ static void append_fresh(struct buffer *out, const struct mysql_row *row)
     buffer_append_format(out, ",%zu,_binary", push->body.len);
     mysql_quote(out, push->body);
     buffer_append_byte(out, ')');
+}
+
+/* Appends the ids of new jobs. An id that another transaction has inserted first fails the
+ * statement. */
+static void append_new_keys(struct mysql_link *link)
+{
+    struct buffer *out = NULL;
+    for (size_t i = 0; i < link->rows.list.count; i++) {
+        const struct mysql_row *row = link->rows.list.at[i];
+        if (!row->exists || !row->fresh || row->stored)
+            continue;
+        if (!out)
+            buffer_append_text(out = mysql_statement(link, NULL),
+                               "INSERT INTO tarry.job_key VALUES ");
+        else
+            buffer_append_byte(out, ',');
+        buffer_append_format(out, "(%u,", topic_number_of(row));
+        mysql_quote(out, mysql_row_id(row));
+        buffer_append_byte(out, ')');
+    }
 }
 
 /* Appends rows, many in a statement. A row with a large body has a statement and a packet of its own. */
@@ -826,11 +874,13 @@ void mysql_append_rows(struct mysql_link *link)
         qsort(link->rows.list.at, link->rows.list.count, sizeof(struct mysql_row *), row_compare);
     append_levels(link);
     append_deletes(link);
+    append_old_keys(link);
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
         if (row->exists && row->stored && !row->fresh && row->changed)
             append_update(link, row);
     }
+    append_new_keys(link);
     append_inserts(link);
     append_finished(link);
     append_onces(link);
