@@ -61,7 +61,8 @@ static const char *const checks[] = {
 
     "SELECT 'jobs whose id is not listed, so another job can get it', COUNT(*), 'INSERT IGNORE "
     "INTO tarry.job_key SELECT topic, id FROM tarry.job' FROM tarry.job j JOIN tarry.topic t ON "
-    "t.topic = j.topic WHERE NOT EXISTS (SELECT 1 FROM tarry.job_key k WHERE k.topic = j.topic AND k.id = j.id) HAVING COUNT(*) > 0",
+    "t.topic = j.topic WHERE NOT EXISTS (SELECT 1 FROM tarry.job_key k WHERE k.topic = j.topic AND "
+    "k.id = j.id) HAVING COUNT(*) > 0",
 
     "SELECT 'leases ended more than a minute ago: no server is running, or all of them are too "
     "slow', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "

@@ -657,8 +657,8 @@ static void append_old_keys(struct mysql_link *link)
             topic = topic_number_of(row);
             count = 0;
             out = mysql_statement(link, NULL);
-            buffer_append_format(
-                out, "DELETE FROM tarry.server_job_key WHERE topic=%u AND id IN (", topic);
+            buffer_append_format(out, "DELETE FROM tarry.server_job_key WHERE topic=%u AND id IN (",
+                                 topic);
         }
         if (count++)
             buffer_append_byte(out, ',');
