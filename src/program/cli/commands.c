@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cli/call.h"
 #include "cli/environment.h"
-#include "server/config_options.h"
+#include "server/config.h"
 
 #include <ctype.h>
 #include <string.h>

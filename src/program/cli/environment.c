@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 #include "cli/cli.h"
-#include "server/config_options.h"
+#include "server/config.h"
 
 #include <string.h>
 

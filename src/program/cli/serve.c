@@ -1,9 +1,7 @@
 /* serve: runs the server. Its options are those of the configuration. */
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "server/config_consistency.h"
-#include "server/config_facts.h"
-#include "server/config_options.h"
+#include "server/config.h"
 #include "server/server.h"
 
 #include <stdio.h>

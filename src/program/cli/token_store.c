@@ -3,7 +3,7 @@
 #include "access/token_list.h"
 #include "base/error.h"
 #include "cli/cli.h"
-#include "server/config_facts.h"
+#include "server/config.h"
 
 #include <errno.h>
 #include <stdio.h>

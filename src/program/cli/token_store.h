@@ -5,7 +5,7 @@
 #define TARRY_CLI_TOKEN_STORE_H
 
 #include "access/token_file.h"
-#include "server/stored_tokens.h"
+#include "server/callers.h"
 
 struct token_store_flags { /* NULL: not given */
     const char *tokens, *config, *store, *password_file;

@@ -1,16 +1,101 @@
 /* Backend with jobs in Redis, shared with other servers: one reactor, regardless of the number of
  * shards in Redis. */
+#include "server/backend.h"
+#include "server/callers.h"
+#include "server/config.h"
+#include "server/secret.h"
+
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
+#include "redis/tokens.h"
 #include "redis/url.h"
-#include "server/backend.h"
-#include "server/config_redis.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- config redis ---- */
+
+_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
+               "the choices of require-durability");
+
+bool config_redis_check(const char *store, char *error, size_t error_bytes)
+{
+    struct redis_url url;
+    char why[CONFIG_ERROR_BYTES - 16];
+    if (!redis_url_parse(store, &url, why, sizeof why))
+        return error_text(error, error_bytes, "bad '--store', %s", why);
+    explicit_bzero(&url, sizeof url);
+    return true;
+}
+
+bool config_redis_holds_password(const char *store)
+{
+    struct redis_url url;
+    char error[CONFIG_ERROR_BYTES];
+    bool holds = redis_url_parse(store, &url, error, sizeof error) &&
+                 (url.password[0] || url.sentinel_password[0]);
+    explicit_bzero(&url, sizeof url);
+    return holds;
+}
+
+int config_redis_url(const struct config *config, char *url, char *error, size_t error_bytes)
+{
+    char secret[REDIS_SECRET_BYTES];
+    if (strlen(config->store) >= REDIS_URL_BYTES_MAX)
+        return error_result(-EINVAL, error, error_bytes,
+                            "'--store' is too long, give at most %d bytes",
+                            REDIS_URL_BYTES_MAX - 1);
+    strcpy(url, config->store);
+    if (!config->redis_password_file[0])
+        return 0;
+    int result =
+        secret_read(config->redis_password_file, secret, sizeof secret, error, error_bytes);
+    if (result == 0)
+        result =
+            secret_into_url(config->store, secret, url, REDIS_URL_BYTES_MAX, error, error_bytes);
+    explicit_bzero(secret, sizeof secret);
+    return result;
+}
+
+/* stored_tokens: tokens in Redis. */
+
+_Static_assert((int)REDIS_TOKENS_ERROR_BYTES <= (int)STORED_TOKENS_ERROR_BYTES,
+               "errors are handed through");
+
+static int on_open(const struct config *config, void **out, char *error)
+{
+    char url[REDIS_URL_BYTES_MAX];
+    struct redis_tokens *tokens = NULL;
+    int result = config_redis_url(config, url, error, STORED_TOKENS_ERROR_BYTES);
+    if (result == 0)
+        result = redis_tokens_open(url, &tokens, error);
+    explicit_bzero(url, sizeof url);
+    *out = tokens;
+    return result;
+}
+
+static int on_read(void *self, struct buffer *out, bool *is_changed, char *error)
+{
+    return redis_tokens_read(self, out, is_changed, error);
+}
+
+static int on_write(void *self, struct slice text, char *error)
+{
+    return redis_tokens_write(self, text, error);
+}
+
+static void on_close(void *self)
+{
+    redis_tokens_close(self);
+}
+
+const struct stored_tokens_ops stored_tokens_redis = {
+    .open = on_open, .read = on_read, .write = on_write, .close = on_close};
+
+/* ---- backend redis ---- */
 
 enum { STOP_MS = REDIS_STOP_MS + 5000 };
 
@@ -28,8 +113,8 @@ static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
     return result;
 }
 
-static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
-                   void *ctx, char *error)
+static int redis_on_open(struct backend *backend, const struct config *config,
+                         backend_failed *failed, void *ctx, char *error)
 {
     char url[REDIS_URL_BYTES_MAX];
     const struct redis_options options = {
@@ -354,7 +439,7 @@ static const struct backend_clock redis_clock_ops = {.clock = on_clock,
                                                      .on_active = on_clock_on_active,
                                                      .is_shared = true};
 
-const struct backend_ops backend_redis = {.open = on_open,
+const struct backend_ops backend_redis = {.open = redis_on_open,
                                           .set_feed = on_set_feed,
                                           .attach = on_attach,
                                           .stop = on_stop,

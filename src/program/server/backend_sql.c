@@ -1,13 +1,49 @@
 /* Backend with jobs in a SQL database, shared with other servers and with the users' own
  * transactions: one reactor. */
+#include "server/backend.h"
+#include "server/callers.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
-#include "server/backend.h"
 #include "sql/sql.h"
+#include "sql/tokens.h"
 
 #include <errno.h>
+
+/* stored_tokens: tokens in a SQL database. */
+
+_Static_assert((int)SQL_TOKENS_ERROR_BYTES <= (int)STORED_TOKENS_ERROR_BYTES,
+               "errors are handed through");
+
+static int on_open(const struct config *config, void **out, char *error)
+{
+    struct sql_tokens *tokens = NULL;
+    int result = sql_tokens_open(config->store, &tokens, error);
+    *out = tokens;
+    return result;
+}
+
+static int on_read(void *self, struct buffer *out, bool *is_changed, char *error)
+{
+    return sql_tokens_read(self, out, is_changed, error);
+}
+
+static int on_write(void *self, struct slice text, char *error)
+{
+    return sql_tokens_write(self, text, error);
+}
+
+static void on_close(void *self)
+{
+    sql_tokens_close(self);
+}
+
+const struct stored_tokens_ops stored_tokens_sql = {
+    .open = on_open, .read = on_read, .write = on_write, .close = on_close};
+
+/* ---- backend sql ---- */
 
 enum { STOP_MS = SQL_STOP_MS + 5000 };
 
@@ -21,8 +57,8 @@ static bool promises_enough(const struct config *config, const struct sql *sql, 
                       sql_durable_settings(sql));
 }
 
-static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
-                   void *ctx, char *error)
+static int sql_on_open(struct backend *backend, const struct config *config, backend_failed *failed,
+                       void *ctx, char *error)
 {
     const struct sql_options options = {.url = config->store,
                                         .migrate = config->migrate,
@@ -188,7 +224,7 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
-const struct backend_ops backend_sql = {.open = on_open,
+const struct backend_ops backend_sql = {.open = sql_on_open,
                                         .set_feed = on_set_feed,
                                         .attach = on_attach,
                                         .stop = on_stop,

@@ -1,15 +1,80 @@
 #include "server/callers.h"
 
+#include "server/config.h"
+
+#include "access/token_list.h"
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/trouble.h"
-#include "server/config_facts.h"
-#include "server/config_jwt.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+/* ---- stored tokens ---- */
+
+const struct stored_tokens_ops *stored_tokens_ops_of(const struct config *config)
+{
+    if (config_is_sql(config))
+        return &stored_tokens_sql;
+    return config_is_redis(config) ? &stored_tokens_redis : NULL;
+}
+
+static int get(void *ctx, struct fetch *fetch)
+{
+    struct stored_tokens *stored = ctx;
+    return stored->ops->read(stored->tokens, &fetch->text, &stored->is_changed, fetch->error);
+}
+
+static void got(void *ctx, struct fetch *fetch)
+{
+    struct stored_tokens *stored = ctx;
+    if (fetch->result != 0)
+        stored->got(stored->ctx, slice_make(NULL, 0), fetch->error);
+    else if (stored->is_changed)
+        stored->got(stored->ctx, buffer_slice(&fetch->text), NULL);
+}
+
+/* Opens the follower; `got` and `ctx` are set. `got` is called when the text has changed or could
+ * not be read. It is called once inside this call, with the current text. Returns 0, or negative
+ * errno with `error`. */
+static int stored_tokens_open(struct stored_tokens *stored, const struct config *config,
+                              struct reactor *reactor, char *error)
+{
+    stored->ops = stored_tokens_ops_of(config);
+    stored->fetch = (struct fetch){.get = get, .got = got, .ctx = stored};
+    int result = stored->ops->open(config, &stored->tokens, error);
+    if (result != 0)
+        return result;
+    if (!fetch_open(&stored->fetch, reactor, "stored-tokens", TOKEN_LIST_BYTES_MAX)) {
+        strcpy(error, "out of memory");
+        return -ENOMEM;
+    }
+    stored->fetch.result = get(stored, &stored->fetch); /* no other thread has started yet */
+    if (stored->fetch.result != 0)
+        memcpy(error, stored->fetch.error, FETCH_ERROR_BYTES);
+    else
+        got(stored, &stored->fetch);
+    return stored->fetch.result;
+}
+
+static void stored_tokens_look(struct stored_tokens *stored)
+{
+    fetch_begin(&stored->fetch);
+}
+
+static void stored_tokens_close(struct stored_tokens *stored)
+{
+    if (stored->fetch.worker)
+        fetch_close(&stored->fetch);
+    if (stored->ops)
+        stored->ops->close(stored->tokens);
+    *stored = (struct stored_tokens){0};
+}
+
+/* ---- callers ---- */
 
 enum { LOOK_MS = 1000 };
 
@@ -120,13 +185,6 @@ static void look(struct callers *callers, bool is_forced)
         issuer_keys_look(&callers->keys, access_wants_jwt_keys(callers->access));
 }
 
-static void on_look(void *ctx)
-{
-    struct callers *callers = ctx;
-    look(callers, false);
-    callers_start(callers);
-}
-
 void callers_start(struct callers *callers)
 {
     if (!callers->look)
@@ -134,6 +192,13 @@ void callers_start(struct callers *callers)
     if (callers->has_key_url)
         issuer_keys_look(&callers->keys, false);
     deadline_set(callers->look, clock_inner_ms() + LOOK_MS);
+}
+
+static void on_look(void *ctx)
+{
+    struct callers *callers = ctx;
+    look(callers, false);
+    callers_start(callers);
 }
 
 void callers_reload(struct callers *callers)

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "server/callers.h"
 #include "server/certificates.h"
-#include "server/config_facts.h"
+#include "server/config.h"
 #include "server/delivery.h"
 #include "server/intake.h"
 #include "server/protocol.h"

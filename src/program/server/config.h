@@ -1,7 +1,7 @@
 /*
  * config: the configuration of the server. Pure, except for reading the configuration file.
  *
- * All options are in one table (config_options.c). An option `max-body` is the flag --max-body, the
+ * All options are in one table (config.c). An option `max-body` is the flag --max-body, the
  * environment variable TARRY_MAX_BODY and the key `max-body` of the file; the help text is also
  * generated from the table. Flags override the environment, which overrides the file, which
  * overrides the defaults. An empty variable counts as not set.
@@ -16,6 +16,10 @@
 
 #include "server/option.h"
 
+#include "net/listener.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,5 +119,120 @@ void config_names(uint64_t rows, char *out, size_t out_bytes);
 uint32_t config_check(struct config *out, int arg_count, char *const *args,
                       config_environment *environment, void (*tell)(void *ctx, const char *fault),
                       void *ctx);
+
+/*
+ * exposure: decides which listeners may be served, and which are logged because they are exposed.
+ * Pure.
+ *
+ * Loopback and Unix sockets are always served. Addresses that other machines can reach require TLS
+ * or the attribute `plain`, and a way for clients to authenticate. Otherwise they require
+ * --insecure. Each exception is logged at every start.
+ */
+
+struct exposure {
+    const struct listener_options *options;
+    const char *name;
+    bool is_local;    /* reachable only from this machine */
+    bool can_prove;   /* clients have a way to authenticate */
+    bool is_insecure; /* --insecure */
+};
+
+/* Returns true if clients must authenticate on this listener. */
+bool exposure_requires_token(const struct exposure *exposure);
+
+/* Returns false with `error` (LISTENER_ERROR_BYTES) if the listener is not served; the error names
+ * the reason and the remedy. */
+bool exposure_check(const struct exposure *exposure, char *error);
+
+/* Returns a sentence for the log if the served listener is an exception to the rules, otherwise
+ * NULL. */
+const char *exposure_departure(const struct exposure *exposure);
+
+/*
+ * config_consistency: checks the combination of options that are valid individually, and derives
+ * values that depend on several options. Pure.
+ */
+
+/* Parses the address of --beanstalk. Returns false with `error` (CONFIG_ERROR_BYTES). */
+bool config_beanstalk(const struct config *config, struct listener_options *out, char *error);
+
+/* Returns true if clients of this listener have a way to authenticate. */
+bool config_can_prove(const struct config *config, const struct listener_options *listener);
+/* Returns true if a valid certificate, which the handshake already requires, is sufficient
+ * authentication on this listener. */
+bool config_certificate_will_do(const struct config *config,
+                                const struct listener_options *listener);
+
+/* config_facts: what follows from the options of a configuration. */
+
+/* Returns true if the jobs are in MariaDB or MySQL. */
+static inline bool config_is_mysql(const struct config *config)
+{
+    return strncmp(config->store, "mysql://", 8) == 0 ||
+           strncmp(config->store, "mariadb://", 10) == 0;
+}
+
+/* Returns true if the jobs are in a SQL database. */
+static inline bool config_is_sql(const struct config *config)
+{
+    return strncmp(config->store, "postgres://", 11) == 0 ||
+           strncmp(config->store, "postgresql://", 13) == 0 || config_is_mysql(config);
+}
+
+static inline bool config_is_redis(const struct config *config)
+{
+    return strcmp(config->store, "embedded") != 0 && !config_is_sql(config);
+}
+
+/* Returns true if the tokens are in the store, shared by all servers. */
+static inline bool config_tokens_are_stored(const struct config *config)
+{
+    return strcmp(config->tokens, "store") == 0;
+}
+
+/* Returns the minimum memory, in which the largest batch and the largest response fit. */
+static inline int64_t config_memory_bytes_least(const struct config *config)
+{
+    const int64_t least = INT64_C(32) << 20;
+    return config->max_body_bytes * 4 > least ? config->max_body_bytes * 4 : least;
+}
+
+/* ---- config_options.c: the table of all options of the server, and lookups in it ---- */
+
+/* Returns the table, to generate pages from it. */
+const struct option *config_options(size_t *count);
+
+/* Writes the name of the environment variable of an option: TARRY_MAX_BODY for max-body. */
+void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES]);
+
+/* Prints every option with its flag, default and description. */
+void config_print_help(FILE *out);
+
+/* Returns NULL if there is no option of that name. */
+const struct option *config_option_find(const char *name);
+/* Returns the most similar option name, or NULL. */
+const char *config_option_nearest(const char *name);
+/* Returns the row in the table, which is also the bit in config.given. */
+size_t config_option_row(const struct option *option);
+/* Returns the first of the named options that was set, or NULL. */
+const char *config_find_given(const struct config *config, const char *const *names);
+
+/* ---- backend_redis.c: checks of --store if it is the URL of a Redis server ---- */
+
+/* Returns false with `error` if the URL is invalid. */
+bool config_redis_check(const char *store, char *error, size_t error_bytes);
+bool config_redis_holds_password(const char *store);
+
+/* Writes the URL of --store with the password of --redis-password-file to `url`
+ * (REDIS_URL_BYTES_MAX), which has to be wiped after use. Returns 0, or negative errno with
+ * `error`. */
+int config_redis_url(const struct config *config, char *url, char *error, size_t error_bytes);
+
+/* ---- issuer_keys.c: checks the JWT options together ---- */
+
+/* Returns true if the issuer's keys are at a URL, false if they are in a file. */
+bool config_jwt_keys_are_remote(const struct config *config);
+/* Returns false with `error` (CONFIG_ERROR_BYTES) if the options conflict. */
+bool config_jwt_check(const struct config *config, char *error);
 
 #endif

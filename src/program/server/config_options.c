@@ -1,4 +1,5 @@
-#include "server/config_options.h"
+/* config_options: the table of all options of the server, and lookups in it. */
+#include "server/config.h"
 
 #include "base/text.h"
 #include "job/job.h"

@@ -18,8 +18,6 @@ struct issuer_keys { /* zeroed: closed */
     bool has_keys;
 };
 
-/* Checks that the URL is https, or http to this machine. Returns false with `error`. */
-bool issuer_keys_check_url(const char *url, char *error, size_t error_bytes);
 /* Opens the fetcher; the texts must outlive it. If `ca_file` is empty, the system's CAs are used.
  * `got` is called on the reactor's thread with the text or with an error. */
 bool issuer_keys_open(struct issuer_keys *keys, struct reactor *reactor, const char *url,

@@ -10,13 +10,23 @@
 #ifndef TARRY_SERVER_LIMITS_H
 #define TARRY_SERVER_LIMITS_H
 
+#include "server/config.h"
+
 #include "access/quota.h"
 #include "http/front.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
-#include "server/config.h"
 
-enum { LIMITS_CALM = 5 };
+#include <stdint.h>
+
+/* machine: the memory available to this process. */
+
+/*
+ * Returns the minimum of the machine's memory, the limits of the process's control group and its
+ * ancestors (versions 2 and 1), and the process's own address space limit. `root` is prepended to
+ * the paths of proc and sys; it is "" except in tests. Returns 0 if the size is unknown.
+ */
+uint64_t machine_memory_bytes(const char *root);
 
 struct limits {
     struct quota *quota;

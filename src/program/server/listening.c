@@ -1,8 +1,7 @@
 #include "server/listening.h"
 
 #include "base/log.h"
-#include "server/config_consistency.h"
-#include "server/exposure.h"
+#include "server/config.h"
 
 /* Checks whether a listener may be served, and logs exceptions to the rules. The properties of an
  * inherited socket are only known now. */

@@ -1,6 +1,6 @@
 /*
  * listening: the addresses on which this server listens: for the API, and for a protocol with its
- * own listener. Each is checked before it is served (exposure.h).
+ * own listener. Each is checked before it is served (config.h).
  *
  * All functions are called before the reactors run, except listening_close, which is called on the
  * first reactor's thread.

@@ -1,5 +1,9 @@
 #include "server/process.h"
 
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -96,7 +100,9 @@ void process_notify(const char *state)
     notify(state, NOTIFY_WAIT_MS);
 }
 
-void process_notify_or_skip(const char *state)
+/* Notifies systemd of a state that is repeated soon. Does not wait: skips the notification if
+ * systemd does not read. */
+static void process_notify_or_skip(const char *state)
 {
     notify(state, 0);
 }
@@ -156,19 +162,6 @@ static int64_t cpu_us(void)
 
 enum { RESIDENT, VIRTUAL, CPU, OPEN_FILES, FILES_MAX, THREADS };
 
-void process_emit_metrics(struct metric_page *page)
-{
-    struct rlimit files = {0};
-    struct memory_use memory = memory_use();
-    getrlimit(RLIMIT_NOFILE, &files);
-    metric_write(page, &process_metrics[RESIDENT], memory.resident_bytes);
-    metric_write(page, &process_metrics[VIRTUAL], memory.all_bytes);
-    metric_write_time(page, &process_metrics[CPU], cpu_us(), 1000000);
-    metric_write(page, &process_metrics[OPEN_FILES], open_files());
-    metric_write(page, &process_metrics[FILES_MAX], files.rlim_cur);
-    metric_write(page, &process_metrics[THREADS], count_names("/proc/self/task"));
-}
-
 const struct metric process_metrics[] = {
     [RESIDENT] = {.name = "process_resident_memory_bytes",
                   .type = PROMETHEUS_GAUGE,
@@ -199,3 +192,97 @@ const struct metric process_metrics[] = {
                  .meaning = "Five per shard of the embedded store, and those that look up names. "
                             "Grows without end: report it."},
     METRIC_END};
+
+void process_emit_metrics(struct metric_page *page)
+{
+    struct rlimit files = {0};
+    struct memory_use memory = memory_use();
+    getrlimit(RLIMIT_NOFILE, &files);
+    metric_write(page, &process_metrics[RESIDENT], memory.resident_bytes);
+    metric_write(page, &process_metrics[VIRTUAL], memory.all_bytes);
+    metric_write_time(page, &process_metrics[CPU], cpu_us(), 1000000);
+    metric_write(page, &process_metrics[OPEN_FILES], open_files());
+    metric_write(page, &process_metrics[FILES_MAX], files.rlim_cur);
+    metric_write(page, &process_metrics[THREADS], count_names("/proc/self/task"));
+}
+
+/* ---- watchdog ---- */
+
+/* Returns the number in an environment variable, or 0. */
+static uint64_t variable_number(const char *name)
+{
+    const char *text = getenv(name);
+    uint64_t number = 0;
+    return text && text_parse_u64(slice_of(text), INT64_MAX, &number) ? number : 0;
+}
+
+int64_t watchdog_interval_ms(void)
+{
+    uint64_t pid = variable_number("WATCHDOG_PID");
+    if (pid && pid != (uint64_t)getpid())
+        return 0;
+    return (int64_t)(variable_number("WATCHDOG_USEC") / 1000);
+}
+
+/* Records the answer of a reactor; back on the first reactor. */
+static void run_answer(struct letter *letter)
+{
+    struct watchdog_ping *ping = (struct watchdog_ping *)(void *)letter;
+    ping->watchdog->unanswered--;
+}
+
+/* Answers on the pinged reactor. */
+static void run_ping(struct letter *letter)
+{
+    struct watchdog_ping *ping = (struct watchdog_ping *)(void *)letter;
+    ping->letter.run = run_answer;
+    reactor_post(ping->watchdog->first, &ping->letter);
+}
+
+/* Notifies systemd if all reactors have answered since the last notification, then pings them
+ * again. */
+static void on_tick(void *ctx)
+{
+    struct watchdog *watchdog = ctx;
+    deadline_set(watchdog->deadline, clock_inner_ms() + watchdog->pause_ms);
+    if (watchdog->unanswered > 0)
+        return;
+    process_notify_or_skip("WATCHDOG=1");
+    watchdog->unanswered = watchdog->count;
+    for (uint32_t i = 0; i < watchdog->count; i++) {
+        struct watchdog_ping *ping = &watchdog->pings[i];
+        ping->letter.run = run_ping;
+        reactor_post(ping->reactor, &ping->letter);
+    }
+}
+
+bool watchdog_open(struct watchdog *watchdog, struct reactor *first)
+{
+    int64_t interval_ms = watchdog_interval_ms();
+    watchdog->first = first;
+    if (interval_ms == 0)
+        return true;
+    watchdog->pause_ms = interval_ms / 3 > 0 ? interval_ms / 3 : 1;
+    watchdog->deadline = deadline_new(first, on_tick, watchdog);
+    return watchdog->deadline != NULL;
+}
+
+void watchdog_add(struct watchdog *watchdog, struct reactor *reactor)
+{
+    assert(watchdog->count < WATCHDOG_REACTORS_MAX);
+    watchdog->pings[watchdog->count++] =
+        (struct watchdog_ping){.watchdog = watchdog, .reactor = reactor};
+}
+
+void watchdog_start(struct watchdog *watchdog)
+{
+    if (watchdog->deadline)
+        on_tick(watchdog);
+}
+
+void watchdog_close(struct watchdog *watchdog)
+{
+    if (watchdog->deadline)
+        deadline_free(watchdog->deadline);
+    watchdog->deadline = NULL;
+}

@@ -8,8 +8,45 @@
 #ifndef TARRY_SERVER_PROTOCOL_H
 #define TARRY_SERVER_PROTOCOL_H
 
-#include "http/front.h"
 #include "server/config.h"
+
+#include "http/front.h"
+#include "net/listener.h"
+#include "net/reactor.h"
+#include "queue/waiter.h"
+
+/*
+ * side_front: a protocol other than HTTP on its own listener. There is one kind, the protocol of
+ * beanstalkd (--beanstalk).
+ *
+ * A table of functions like struct intake_ops, with the same life. All functions run on the thread
+ * of its reactor.
+ */
+
+struct quota;
+
+enum { SIDE_FRONT_ERROR_BYTES = LISTENER_ERROR_BYTES };
+
+struct side_front_options {
+    struct reactor *reactor;
+    struct queue *queue; /* queue and waiters of that reactor */
+    struct waiters *waiters;
+    struct listener *listener; /* open */
+    struct quota *quota;       /* quota for the limits of pushes */
+    struct budget *budget;     /* must outlive the front */
+    uint32_t job_bytes_max, connections_max;
+};
+
+struct side_front_ops {
+    /* Returns NULL with `error` (SIDE_FRONT_ERROR_BYTES) on failure. */
+    void *(*open)(const struct side_front_options *options, char *error);
+    void (*start)(void *self);
+    /* Closes the connections; calls `stopped` once, never inside the call. */
+    void (*stop)(void *self, void (*stopped)(void *ctx), void *ctx);
+    void (*free)(void *self); /* accepts NULL */
+};
+
+extern const struct side_front_ops side_front_beanstalk;
 
 enum { PROTOCOL_ERROR_BYTES = 512 };
 

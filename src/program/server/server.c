@@ -14,22 +14,19 @@
 #include "server/backend.h"
 #include "server/callers.h"
 #include "server/certificates.h"
-#include "server/config_facts.h"
+#include "server/config.h"
 #include "server/delivery.h"
 #include "server/drain.h"
 #include "server/intake.h"
 #include "server/limits.h"
 #include "server/listening.h"
 #include "server/live_config.h"
-#include "server/machine.h"
 #include "server/process.h"
 #include "server/protocol.h"
 #include "server/schedules.h"
-#include "server/side_front.h"
 #include "server/store_state.h"
 #include "server/test_clock.h"
 #include "server/traces.h"
-#include "server/watchdog.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Side front for clients of beanstalkd: --beanstalk. */
 #include "beanstalk/front.h"
-#include "server/side_front.h"
+#include "server/protocol.h"
 
 _Static_assert((int)BEANSTALK_ERROR_BYTES <= (int)SIDE_FRONT_ERROR_BYTES,
                "errors are handed through");

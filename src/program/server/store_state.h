@@ -8,9 +8,41 @@
 #define TARRY_SERVER_STORE_STATE_H
 
 #include "server/backend.h"
-#include "server/disk_growth.h"
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * disk_growth: growth rate of the disk usage, from samples that are taken on activity. Pure.
+ *
+ * Samples are at least a minute apart, and those of the last hour count. Without activity there is
+ * no growth: the last sample remains valid until the next one, so an idle server need not wake up.
+ * Used by one thread or under the caller's lock. All zero if there are no samples.
+ */
+
+enum {
+    DISK_GROWTH_SAMPLES = 62, /* those of an hour, the one before it, and the next */
+    DISK_GROWTH_APART_MS = 60 * 1000,
+    DISK_GROWTH_HOUR_MS = 60 * 60 * 1000
+};
+
+struct disk_growth {
+    struct {
+        int64_t at_ms;
+        uint64_t bytes;
+    } samples[DISK_GROWTH_SAMPLES];
+    uint32_t count, first; /* first: index of the oldest */
+};
+
+/* Returns true if the next sample is due. */
+bool disk_growth_wants(const struct disk_growth *growth, int64_t now_ms);
+void disk_growth_note(struct disk_growth *growth, int64_t now_ms, uint64_t bytes);
+
+/* Computes the growth in bytes per hour, negative if the usage shrank. `bytes` is the current
+ * usage. Returns false if there are no samples yet. */
+bool disk_growth_per_hour(const struct disk_growth *growth, int64_t now_ms, uint64_t bytes,
+                          int64_t *per_hour);
 
 struct store_state {
     struct http_server_hooks hooks;

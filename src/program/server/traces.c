@@ -1,7 +1,7 @@
 #include "server/traces.h"
 
 #include "base/error.h"
-#include "server/config_facts.h"
+#include "server/config.h"
 #include "server/secret.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 #include "server/config.h"
-#include "server/config_facts.h"
 
 #include "redis/redis.h"
 #include "unit/cases.h"

@@ -1,5 +1,5 @@
 /* The growth of the disk's use, computed from samples. */
-#include "server/disk_growth.h"
+#include "server/store_state.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

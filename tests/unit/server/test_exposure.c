@@ -1,5 +1,5 @@
 /* Which listeners are served, and the messages about them. */
-#include "server/exposure.h"
+#include "server/config.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -1,4 +1,4 @@
-#include "server/machine.h"
+#include "server/limits.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -1,4 +1,4 @@
-#include "server/watchdog.h"
+#include "server/process.h"
 
 #include "base/clock.h"
 #include "unit/cases.h"

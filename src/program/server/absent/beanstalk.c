@@ -1,6 +1,6 @@
 /* Stubs for a build without beanstalkd's protocol: --beanstalk is refused. */
 #include "base/feature.h"
-#include "server/side_front.h"
+#include "server/protocol.h"
 
 static void *on_open(const struct side_front_options *options, char *error)
 {

@@ -1,6 +1,6 @@
 /* Stubs for a build without JWTs: --jwt-issuer is refused. */
 #include "base/feature.h"
-#include "server/config_jwt.h"
+#include "server/config.h"
 #include "server/issuer_keys.h"
 
 bool config_jwt_keys_are_remote(const struct config *config)

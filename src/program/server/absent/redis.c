@@ -1,8 +1,8 @@
 /* Stubs for a build without Redis: --store accepts no Redis URL. */
 #include "base/feature.h"
 #include "server/backend.h"
-#include "server/config_redis.h"
-#include "server/stored_tokens.h"
+#include "server/callers.h"
+#include "server/config.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* Stubs for a build without PostgreSQL: --store accepts no PostgreSQL URL. */
 #include "base/feature.h"
 #include "server/backend.h"
-#include "server/stored_tokens.h"
+#include "server/callers.h"
 
 #include <errno.h>
 
