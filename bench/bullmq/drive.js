@@ -6,6 +6,7 @@
  *   node drive.js PORT one   RATE SECONDS MIN_MS MAX_MS   the same, each pushed by itself
  *   node drive.js PORT burst JOBS DELAY_MS TIMES       all due at one moment, repeated; one more before, to warm up
  *   node drive.js PORT fill  JOBS DELAY_MS             pushed only: for memory
+ *   node drive.js PORT cron  SCHEDULERS                job schedulers that all fire in one minute, for bench/schedules
  *
  * BullMQ at its quickest within its own options: jobs are removed when done, addBulk by
  * hundreds, many parallel jobs in the worker, locks that need no renewal within the run. Lateness is
@@ -87,8 +88,28 @@ async function pushByClock(rate, seconds, delay, inBulk) {
   await Promise.all(answers);
 }
 
+/* Job schedulers of one minute. Prints the seconds from that minute until the last job is done. */
+async function cron(count) {
+  const dueMs = (Math.floor((Date.now() + 30000 + count) / 60000) + 1) * 60000;
+  const due = new Date(dueMs);
+  const pattern = `${due.getUTCMinutes()} ${due.getUTCHours()} ${due.getUTCDate()} ${due.getUTCMonth() + 1} *`;
+  let next = 0;
+  const set = async () => {
+    while (next < count) await queue.upsertJobScheduler(`plan-${next++}`, { pattern, tz: 'UTC' }, { name: 'job', data: BODY, opts: {} });
+  };
+  await Promise.all(Array.from({ length: 50 }, set));
+  if (Date.now() > dueMs - 5000) throw new Error('the schedulers were set too late, give fewer');
+  await pause(dueMs - Date.now() - 4000);
+  const consumer = work();
+  await consumer.worker.waitUntilReady();
+  await consumer.done(count);
+  console.log(JSON.stringify({ seconds: (result.last - dueMs) / 1000 }));
+  process.exit(0);
+}
+
 async function main() {
   await queue.waitUntilReady();
+  if (mode === 'cron') await cron(Number(numbers[0]));
   const [first, second, third, fourth] = numbers.map(Number);
   const consumer = mode === 'fill' ? null : work();
   if (consumer) await consumer.worker.waitUntilReady();

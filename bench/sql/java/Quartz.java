@@ -1,9 +1,15 @@
+import java.time.ZoneOffset;
+import java.time.ZonedDateTime;
+import java.time.temporal.ChronoUnit;
 import java.util.Date;
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.TimeZone;
 import java.util.concurrent.atomic.AtomicLong;
+import org.quartz.CronScheduleBuilder;
 import org.quartz.Job;
 import org.quartz.JobBuilder;
 import org.quartz.JobDetail;
@@ -18,6 +24,7 @@ import org.quartz.impl.StdSchedulerFactory;
  *
  * java Quartz URL SETTING push SECONDS CLIENTS
  * java Quartz URL SETTING drain JOBS
+ * java Quartz URL SETTING cron TRIGGERS        for bench/schedules: cron triggers that all fire in one minute
  *
  * SETTING is `default` (10 threads, a trigger at a time) or `tuned` (20 threads, up to 50 triggers at a time). The tables are those of its jar.
  */
@@ -83,9 +90,38 @@ public final class Quartz {
         }
     }
 
+    /** Cron triggers of one minute, set while the scheduler stands; prints the seconds from that minute until the last job has run. */
+    private void cron(int count) throws Exception {
+        ZonedDateTime due = ZonedDateTime.now(ZoneOffset.UTC).plusSeconds(30 + count / 200).truncatedTo(ChronoUnit.MINUTES).plusMinutes(1);
+        CronScheduleBuilder plan = CronScheduleBuilder
+            .cronSchedule(String.format("0 %d %d %d %d ?", due.getMinute(), due.getHour(), due.getDayOfMonth(), due.getMonthValue()))
+            .inTimeZone(TimeZone.getTimeZone("UTC"));
+        for (int left = count; left > 0; left -= BULK) {
+            Map<JobDetail, Set<? extends Trigger>> some = new HashMap<>();
+            for (int i = 0; i < Math.min(left, BULK); i++) {
+                some.put(job(due.toInstant().toEpochMilli()), Set.of(TriggerBuilder.newTrigger().withIdentity("plan-" + SERIAL.incrementAndGet()).withSchedule(plan).build()));
+            }
+            scheduler.scheduleJobs(some, false);
+        }
+        long dueMs = due.toInstant().toEpochMilli();
+        if (System.currentTimeMillis() > dueMs - 5000) {
+            throw new IllegalStateException("the triggers were set too late, give fewer");
+        }
+        Thread.sleep(dueMs - System.currentTimeMillis() - 4000);
+        scheduler.start();
+        while (TURN.done.get() < count) {
+            Thread.sleep(5);
+        }
+        System.out.println(String.format(Locale.ROOT, "{\"seconds\": %.3f}", (System.currentTimeMillis() - dueMs) / 1e3));
+        System.exit(0);
+    }
+
     public static void main(String[] words) throws Exception {
         Quartz drive = new Quartz(words[0], words[1].equals("tuned"));
         int first = Integer.parseInt(words[3]);
+        if (words[2].equals("cron")) {
+            drive.cron(first);
+        }
         if (words[2].equals("push")) {
             int clients = Integer.parseInt(words[4]);
             Turn.push(3, clients, drive::single);

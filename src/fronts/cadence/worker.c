@@ -15,7 +15,10 @@
 static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 
 enum {
-    ROUND_MAX = 100,          /* schedules of a round */
+    ROUND_MIN = 100, /* schedules of a round, at first and after slow ones */
+    ROUND_MAX = QUEUE_TAKE_MAX,
+    ROUND_QUICK_MS = 1000,    /* the next round may be twice as large */
+    ROUND_SLOW_MS = 2500,     /* a quarter of the lease: the next round is half as large */
     RETRY_MS = 1000,          /* after a queue error */
     UNREADABLE_MS = 60 * 1000 /* before a schedule that this server cannot handle is taken again */
 };
@@ -37,10 +40,14 @@ struct cadence_worker {
     struct zones *zones;
     uint64_t take; /* handle of a waiting take, or 0 */
     struct deadline *alarm;
-    int64_t take_ms; /* no take before it */
-    int64_t now_ms;  /* of the round: the time of its decisions */
+    int64_t take_ms;    /* no take before it */
+    int64_t now_ms;     /* of the round: the time of its decisions */
+    int64_t begun_ms;   /* of the round, inner clock */
+    uint32_t round_max; /* schedules of the next round */
     struct entry *entries;
     size_t entry_count;
+    struct queue_answer *answers; /* of all entries */
+    struct queue_again *agains;
     struct stored_fire *fires; /* of all entries, in their order */
     enum queue_status *outcomes;
     size_t fire_count;
@@ -62,8 +69,23 @@ static void check_stopped(struct cadence_worker *worker)
         reactor_once_at_turn_end(worker->options.reactor, &worker->stop_call);
 }
 
+/* Sets the size of the next round. Many schedules that fire in one minute need few calls of the store, but a round must
+ * end long before its leases do. */
+static void round_resize(struct cadence_worker *worker)
+{
+    int64_t took_ms = clock_inner_ms() - worker->begun_ms;
+    bool is_full = worker->entry_count == worker->round_max;
+    if (took_ms > ROUND_SLOW_MS && worker->round_max > ROUND_MIN)
+        worker->round_max /= 2;
+    else if (is_full && took_ms < ROUND_QUICK_MS && worker->round_max < ROUND_MAX)
+        worker->round_max *= 2;
+    if (worker->round_max > ROUND_MAX)
+        worker->round_max = ROUND_MAX;
+}
+
 static void round_end(struct cadence_worker *worker)
 {
+    round_resize(worker);
     for (size_t i = 0; i < worker->entry_count; i++) {
         stored_free(worker->entries[i].stored);
         buffer_fini(&worker->entries[i].body);
@@ -91,8 +113,8 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
 
 static void round_answer(struct cadence_worker *worker)
 {
-    static _Thread_local struct queue_answer answers[ROUND_MAX];
-    static _Thread_local struct queue_again agains[ROUND_MAX];
+    struct queue_answer *answers = worker->answers;
+    struct queue_again *agains = worker->agains;
     for (size_t i = 0; i < worker->entry_count; i++) {
         const struct entry *entry = &worker->entries[i];
         agains[i] =
@@ -296,7 +318,12 @@ static bool worker_reserve(struct cadence_worker *worker)
         worker->again = calloc(QUEUE_BATCH_MAX, sizeof *worker->again);
     if (!worker->pushes)
         worker->pushes = calloc(QUEUE_BATCH_MAX, sizeof *worker->pushes);
-    return worker->entries && worker->fires && worker->outcomes && worker->again && worker->pushes;
+    if (!worker->answers)
+        worker->answers = calloc(ROUND_MAX, sizeof *worker->answers);
+    if (!worker->agains)
+        worker->agains = calloc(ROUND_MAX, sizeof *worker->agains);
+    return worker->answers && worker->agains && worker->entries && worker->fires &&
+           worker->outcomes && worker->again && worker->pushes;
 }
 
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
@@ -311,6 +338,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         return;
     }
     worker->has_round = true;
+    worker->begun_ms = clock_inner_ms();
     worker->now_ms = queue_wall_ms(worker->options.queue);
     for (size_t i = 0; i < reply->job_count; i++)
         entry_begin(worker, &reply->jobs[i]);
@@ -332,7 +360,7 @@ static void worker_take(struct cadence_worker *worker)
     }
     struct slice topic = slice_of(SCHEDULES_TOPIC);
     struct queue_take take = {
-        .topics = &topic, .topic_count = 1, .max = ROUND_MAX, .lease_ms = STORED_LEASE_MS};
+        .topics = &topic, .topic_count = 1, .max = worker->round_max, .lease_ms = STORED_LEASE_MS};
     worker->take =
         waiter_take(worker->options.waiters, &take, TAKE_WAIT_MS, now_ms, on_taken, worker, 0);
     if (!worker->take) {
@@ -363,6 +391,7 @@ struct cadence_worker *cadence_worker_new(const struct cadence_worker_options *o
     if (!worker)
         return NULL;
     worker->options = *options;
+    worker->round_max = ROUND_MIN;
     list_init(&worker->stop_call.list);
     worker->stop_call.run = run_stopped;
     worker->zones = zones_new(options->zone_directory);
@@ -405,6 +434,8 @@ void cadence_worker_free(struct cadence_worker *worker)
     if (worker->alarm)
         deadline_free(worker->alarm);
     zones_free(worker->zones);
+    free(worker->answers);
+    free(worker->agains);
     free(worker->entries);
     free(worker->fires);
     free(worker->outcomes);
