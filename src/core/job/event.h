@@ -2,7 +2,7 @@
  * event: what happens to jobs and topics, as reported to subscribers. Pure.
  *
  * There is one event per job, except for purges, redrives of all jobs and deletes: these concern a
- * topic and have a number of jobs. Unknown fields are zero or empty: a reader shows the fields that
+ * topic and have a number of jobs. Skipped fires concern a schedule of the topic. Unknown fields are zero or empty: a reader shows the fields that
  * are set.
  */
 #ifndef TARRY_JOB_EVENT_H
@@ -30,7 +30,8 @@ enum job_event_kind {
     JOB_EVENT_PAUSED,
     JOB_EVENT_RESUMED,
     JOB_EVENT_SETTINGS,
-    JOB_EVENT_DELETED, /* the topic was deleted */
+    JOB_EVENT_DELETED,      /* the topic was deleted */
+    JOB_EVENT_FIRE_SKIPPED, /* a schedule pushed no job at its time */
     JOB_EVENT_KINDS_END
 };
 
@@ -52,9 +53,10 @@ struct job_event {
     enum job_way way; /* delivered */
     uint32_t attempt;
     int64_t at_ms, due_ms, lease_until_ms; /* wall clock; 0: not set */
-    uint64_t count;                        /* purged, redriven (all), deleted: number of jobs */
-    struct slice topic, id;
-    struct slice error; /* nacked, dead */
+    uint64_t count; /* purged, redriven (all), deleted: number of jobs; fire_skipped: of fires */
+    struct slice topic;
+    struct slice id;    /* of the job; fire_skipped: name of the schedule */
+    struct slice error; /* nacked, dead; fire_skipped: the reason */
 };
 
 /* Returns the name in answers and options: "pushed", "due", …; never changes once released. */

@@ -158,6 +158,11 @@ enum queue_status queue_check_list(const struct queue_list *list, const char **d
     return QUEUE_OK;
 }
 
+bool queue_topic_may_remember(struct slice topic)
+{
+    return !slice_is(topic, "tarry.schedules");
+}
+
 enum queue_status queue_check_topic(const struct queue_topic_call *call, const char **detail)
 {
     if (!job_topic_is_valid(call->topic))
@@ -170,6 +175,8 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = limit_fault(LIMIT_PRIORITY, settings->priority);
         if (!bad)
             bad = limit_fault(LIMIT_DEDUP_WINDOW, settings->dedup_window_ms);
+        if (!bad && settings->dedup_window_ms && !queue_topic_may_remember(call->topic))
+            bad = job_limits[LIMIT_DEDUP_WINDOW].option;
         if (!bad)
             bad = limit_fault(LIMIT_HISTORY, settings->history_ms);
         if (!bad && settings->max_jobs)

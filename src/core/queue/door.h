@@ -30,5 +30,8 @@ enum queue_status queue_check_answer(const struct queue_answer *answer, uint64_t
 enum queue_status queue_check_take(const struct queue_take *take, const char **detail);
 enum queue_status queue_check_list(const struct queue_list *list, const char **detail);
 enum queue_status queue_check_topic(const struct queue_topic_call *call, const char **detail);
+/* Returns whether a topic may have a dedup_window. That of the schedules may not: a schedule that was deleted could
+ * not be created again. */
+bool queue_topic_may_remember(struct slice topic);
 
 #endif

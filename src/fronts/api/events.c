@@ -47,15 +47,18 @@ static bool counts_jobs(enum job_event_kind kind)
 static void write_event(struct buffer *out, const struct job_event *event)
 {
     const char *way = job_way_name(event->way);
+    bool is_skip = event->kind == JOB_EVENT_FIRE_SKIPPED;
     buffer_append_byte(out, '{');
     write_time(out, "at", event->at_ms);
     json_write_member_text(out, "topic", event->topic);
-    write_text(out, "id", event->id);
+    write_text(out, is_skip ? "schedule" : "id", event->id);
     write_number(out, "attempt", event->attempt);
     write_time(out, "due_at", event->due_ms);
     write_time(out, "lease_until", event->lease_until_ms);
-    write_text(out, "error", event->error);
-    if (event->count || counts_jobs(event->kind))
+    write_text(out, is_skip ? "reason" : "error", event->error);
+    if (is_skip)
+        write_number(out, "fires", event->count);
+    else if (event->count || counts_jobs(event->kind))
         json_write_member_number(out, "count", event->count);
     if (way)
         json_write_member_text(out, "way", slice_of(way));

@@ -6,6 +6,7 @@
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "job/json.h"
+#include "queue/door.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -398,6 +399,13 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
     struct queue *queue = exchange->front->queue;
     if (settings->history_ms && !http_keeps_history(exchange))
         return;
+    if (settings->dedup_window_ms && !queue_topic_may_remember(topic)) {
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "the topic 'tarry.schedules' cannot have a 'dedup_window': a deleted "
+                            "schedule could not be created again; leave the option out, nothing "
+                            "was changed");
+        return;
+    }
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = topic, .settings = *settings};
     queue_topic(queue, &put, http_exchange_reply_to(exchange, answer_topic));
 }

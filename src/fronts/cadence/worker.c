@@ -148,6 +148,26 @@ static bool entry_decide(struct cadence_worker *worker, struct entry *entry, siz
     return true;
 }
 
+/* Reports the skips of one reason, with the nominal time of the newest. */
+static void publish_skips(struct cadence_worker *worker, const struct entry *entry,
+                          enum skip_reason reason, uint64_t skipped)
+{
+    struct feed_desk *desk = worker->options.desk;
+    const struct state *after = &entry->decision.state;
+    struct job_event event = {.kind = JOB_EVENT_FIRE_SKIPPED,
+                              .at_ms = worker->now_ms,
+                              .count = skipped,
+                              .topic = entry->stored->push.topic,
+                              .id = slice_of(entry->name),
+                              .error = slice_of(skip_reason_name(reason))};
+    for (size_t i = 0; i < after->last_count; i++)
+        if (after->last[i].reason == reason)
+            event.due_ms = after->last[i].at_ms;
+    if (desk && (feed_wants(desk, NULL) & job_event_bit(event.kind)) &&
+        feed_admit(desk, event.kind, event.topic))
+        feed_publish(desk, &event);
+}
+
 /* Counts fires and skips after the decision is final. */
 static void entry_count_results(struct cadence_worker *worker, const struct entry *entry)
 {
@@ -156,10 +176,12 @@ static void entry_count_results(struct cadence_worker *worker, const struct entr
     for (int i = 1; i < SKIP_REASONS; i++) {
         uint64_t skipped = after->skipped[i] - before->skipped[i];
         atomic_fetch_add_explicit(&worker->skipped[i], skipped, memory_order_relaxed);
-        if (skipped)
-            log_event(LOG_INFO, "fires skipped", LOG_TEXT("schedule", entry->name),
-                      LOG_TEXT("reason", skip_reason_name((enum skip_reason)i)),
-                      LOG_NUMBER("fires", (int64_t)skipped));
+        if (!skipped)
+            continue;
+        log_event(LOG_INFO, "fires skipped", LOG_TEXT("schedule", entry->name),
+                  LOG_TEXT("reason", skip_reason_name((enum skip_reason)i)),
+                  LOG_NUMBER("fires", (int64_t)skipped));
+        publish_skips(worker, entry, (enum skip_reason)i, skipped);
     }
     if (after->skipped[SKIP_REFUSED] > before->skipped[SKIP_REFUSED])
         trouble_note_call(TROUBLE_SCHEDULES, 0);

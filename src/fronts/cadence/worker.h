@@ -12,6 +12,7 @@
 #define TARRY_CADENCE_WORKER_H
 
 #include "base/metric.h"
+#include "feed/feed.h"
 #include "http/front.h"
 #include "net/reactor.h"
 
@@ -23,6 +24,7 @@ struct cadence_worker_options {
     struct waiters *waiters;
     const char *zone_directory;     /* must outlive the worker */
     const struct http_hooks *hooks; /* for callbacks of jobs; may be NULL */
+    struct feed_desk *desk;         /* for events of skipped fires; may be NULL */
 };
 
 /* Creates a worker, before the reactor runs. Returns NULL if out of memory. */

@@ -90,8 +90,8 @@ static void zones_drop(struct zones *zones, struct zones_entry *at)
 static bool zones_refuse(struct zones *zones, struct slice name, char *error)
 {
     return error_text(error, ZONES_ERROR_BYTES,
-                      "unknown time zone '%.*s' in '%s': write a name such as Europe/Berlin, or "
-                      "install the package tzdata on this server",
+                      "unknown time zone '%.*s' of 'zone' in '%s': write a name such as "
+                      "Europe/Berlin, or install the package tzdata on this server",
                       ERROR_SHOWN(name, ZONE_NAME_BYTES_MAX), zones->directory);
 }
 

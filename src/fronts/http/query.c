@@ -129,7 +129,7 @@ static const struct option {
         {NAME("event"), KIND_EVENTS, INTO(events), 0, 0,
          "kinds of events, separated by commas: pushed, replaced, due, delivered, acked, nacked, "
          "extended, returned, lease_ended, expired, cancelled, rescheduled, run, dead, redriven, "
-         "purged, paused, resumed, settings, deleted"},
+         "purged, paused, resumed, settings, deleted, fire_skipped"},
     [OPTION_ORDER] = {NAME("order"), KIND_ORDER, INTO(by_priority), 0, 0,
                       "named (the first named topic first) or priority (the best of all)"},
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},

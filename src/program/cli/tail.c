@@ -36,6 +36,7 @@ static enum colour colour_of(const char *event)
     case JOB_EVENT_NACKED:
     case JOB_EVENT_LEASE_ENDED:
     case JOB_EVENT_EXPIRED:
+    case JOB_EVENT_FIRE_SKIPPED:
         return COLOUR_WARN;
     case JOB_EVENT_DUE:
     case JOB_EVENT_EXTENDED:
@@ -63,6 +64,8 @@ static void detail_of(const json_t *data, char *detail)
         {"attempt", "attempt ", show_text}, {"way", "by ", show_text},
         {"due_at", "due ", show_time},      {"lease_until", "until ", show_time},
         {"count", "jobs: ", show_text},     {"error", "error: ", show_text},
+        {"schedule", "", show_text},        {"reason", "reason: ", show_text},
+        {"fires", "fires: ", show_text},
     };
     char cell[SHOW_CELL_BYTES];
     detail[0] = '\0';
@@ -193,7 +196,8 @@ static int tail_command(int argc, char **argv)
             "pushed, replaced, due, delivered, acked, nacked, extended, returned, lease_ended,\n"
             "expired, cancelled, rescheduled, run, dead, redriven, purged, paused, resumed, "
             "settings,\n"
-            "deleted. A gap line reports dropped events. The command reconnects after a restart of "
+            "deleted, fire_skipped. A gap line reports dropped events. The command reconnects "
+            "after a restart of "
             "the\n"
             "server. Stop it with Ctrl-C. With --json each line is an object.",
         .flags = flags,

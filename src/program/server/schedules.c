@@ -11,13 +11,14 @@ void schedules_open_calls(struct http_shared *shared, const char *zone_directory
 
 bool schedules_open(struct schedules *schedules, const char *zone_directory,
                     const struct http_hooks *hooks, struct reactor *reactor, struct queue *queue,
-                    struct waiters *waiters)
+                    struct waiters *waiters, struct feed_desk *desk)
 {
     const struct cadence_worker_options options = {.reactor = reactor,
                                                    .queue = queue,
                                                    .waiters = waiters,
                                                    .zone_directory = zone_directory,
-                                                   .hooks = hooks};
+                                                   .hooks = hooks,
+                                                   .desk = desk};
     schedules->worker = cadence_worker_new(&options);
     return schedules->worker != NULL;
 }

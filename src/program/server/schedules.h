@@ -9,6 +9,7 @@
 #ifndef TARRY_SERVER_SCHEDULES_H
 #define TARRY_SERVER_SCHEDULES_H
 
+#include "feed/feed.h"
 #include "http/front.h"
 
 struct schedules { /* zeroed: closed */
@@ -19,7 +20,7 @@ void schedules_open_calls(struct http_shared *shared, const char *zone_directory
 /* Opens the worker. Returns false if out of memory. `hooks` and `zone_directory` must outlive it. */
 bool schedules_open(struct schedules *schedules, const char *zone_directory,
                     const struct http_hooks *hooks, struct reactor *reactor, struct queue *queue,
-                    struct waiters *waiters);
+                    struct waiters *waiters, struct feed_desk *desk);
 void schedules_start(struct schedules *schedules);
 /* Ends the work in progress; `stopped` is called once, never inside the call. */
 void schedules_stop(struct schedules *schedules, void (*stopped)(void *ctx), void *ctx);

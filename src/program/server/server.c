@@ -607,7 +607,8 @@ static bool open_delivery(struct server *server)
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return schedules_open(&server->schedules, server->config.now->tzdir, &server->delivery.hooks,
-                          per->reactor, per->queue, per->waiters) ||
+                          per->reactor, per->queue, per->waiters,
+                          feed_desk_at(server->feed, per->index)) ||
            start_failed("out of memory");
 }
 

@@ -7,7 +7,9 @@ import time
 
 import pytest
 from client import Refused
+from mariadb import MariadbServer
 from server import eventually
+from streams import Stream
 from tokens import Token, TokenFile
 
 START = "2026-03-28T00:00:00Z"
@@ -57,14 +59,18 @@ def clocked(start_server):
 # ---- fires, on each store ----
 
 
-@pytest.fixture(params=["embedded", "redis", "postgres"])
+@pytest.fixture(params=["embedded", "redis", "postgres", pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
 def store(request, start_server):
     """Starts servers that share one store, if it can be shared."""
     if request.param == "embedded":
-        return start_server
-    database = request.getfixturevalue(f"start_{request.param}")()
-    migrate = ("--migrate",) if request.param == "postgres" else ()
-    return lambda *flags: start_server("--store", database.url, *migrate, *flags)
+        yield start_server
+    elif request.param == "mariadb":
+        with MariadbServer() as database:
+            yield lambda *flags: start_server("--store", database.url, "--migrate", *flags)
+    else:
+        database = request.getfixturevalue(f"start_{request.param}")()
+        migrate = ("--migrate",) if request.param == "postgres" else ()
+        yield lambda *flags: start_server("--store", database.url, *migrate, *flags)
 
 
 def test_a_schedule_fires_punctually_and_shows_it(store):
@@ -282,6 +288,64 @@ def test_bad_input_names_the_member_and_the_remedy(clocked):
     assert show(clocked, "s") == before, "a rejected change changes nothing"
     for method, path in (("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run"), ("GET", "/next"), ("PATCH", "")):
         assert refused(clocked, method, f"/v1/schedules/none{path}", {} if method == "PATCH" else None)[:2] == (404, "not_found"), path
+
+
+BAD = [  # what a user may mistype, the member that the error names, the remedy
+    ({"every": "1h", "except": ["2026-02-30"]}, "'except'", "does not exist"),
+    ({"every": "1h", "start": "2026-02-30T00:00:00Z"}, "'start'", "time"),
+    ({"cron": "0 0 30 2 *"}, "'cron'", "never fires"),
+    ({"cron": "0 9 * * *", "zone": "Europe/Berln"}, "'zone'", "Europe/Berlin"),
+    ({"every": "500ms"}, "'every'", "from 1s to 365d"),
+    ({"every": "0"}, "'every'", "from 1s to 365d"),
+]
+
+
+@pytest.mark.parametrize("spec, member, remedy", BAD, ids=[f"{list(spec.values())[-1]}" for spec, _, _ in BAD])
+def test_a_mistake_is_named_with_its_remedy_by_each_call_and_changes_nothing(clocked, spec, member, remedy):
+    put(clocked, "s", every="2h", note="kept")
+    before = clocked.good("GET", "/v1/schedules")
+    bad, good = {"topic": "mail", **spec}, {"name": "new", "topic": "mail", "every": "1h"}
+    change = {"every": None, "cron": None, **spec}
+    for method, path, text in (("PUT", "/v1/schedules/s", bad), ("PUT", "/v1/schedules/other", bad), ("PATCH", "/v1/schedules/s", change), ("POST", "/v1/schedules/next", bad),
+                               ("PUT", "/v1/schedules", {"schedules": [good, {"name": "bad", **bad}]})):
+        status, code, detail = refused(clocked, method, path, text)
+        assert status == 400 and member in detail and remedy in detail, (method, path, code, detail)
+    assert clocked.good("GET", "/v1/schedules") == before
+
+
+def test_two_schedules_of_one_name_are_refused_as_a_set(clocked):
+    one = {"name": "a", "topic": "mail", "every": "1h"}
+    status, _, detail = refused(clocked, "PUT", "/v1/schedules", {"schedules": [one, {**one, "name": "b"}, {**one, "every": "2h"}]})
+    assert status == 400 and "two schedules with the name 'a'" in detail and "give each" in detail
+    assert clocked.good("GET", "/v1/schedules")["schedules"] == []
+
+
+def test_the_topic_of_the_schedules_rejects_a_dedup_window(server):
+    client = server.client()
+    put(client, "s", every="1h")
+    for method, path, body in (("PATCH", "/v1/topics/tarry.schedules", b'{"dedup_window":"1h"}'), ("PUT", "/v1/topics/tarry.schedules?dedup_window=1h", b""),
+                               ("PUT", "/v1/topics/tarry.schedules", b'{"dedup_window":"1h"}')):
+        reply = client.call(method, path, body)
+        assert reply.status == 400 and "'dedup_window'" in reply.json()["detail"] and "leave the option out" in reply.json()["detail"], reply.body
+    assert "dedup_window" not in client.topic("tarry.schedules")["settings"]
+    client.good("DELETE", "/v1/schedules/s")
+    assert put(client, "s", every="1h")["result"] == "created"
+
+
+def test_skipped_fires_are_events(store):
+    server = store()
+    client = server.client()
+    put(client, "held", every="1s", paused=True)
+    with Stream(server.port, "/v1/events?topic=mail&event=fire_skipped") as stream:
+        ((event, data),) = stream.until(lambda event, _: event == "fire_skipped")
+        assert event == "fire_skipped" and data == {"at": data["at"], "topic": "mail", "due_at": data["due_at"], "schedule": "held", "reason": "paused", "fires": data["fires"]}
+        assert data["fires"] >= 1 and data["due_at"].endswith(".000Z")
+    put(client, "busy", every="1s", overlap="skip", topic="busy")
+    with Stream(server.port, "/v1/events?topic=busy") as stream:
+        events = stream.until(lambda event, _: event == "fire_skipped")
+    assert events[-1][1]["reason"] == "overlap" and events[-1][1]["schedule"] == "busy"
+    line = server.cli("tail", "busy", "--event", "fire_skipped", "--count", "1").stdout.decode()
+    assert "fire_skipped" in line and "busy, reason: overlap, fires: 1" in line, line
 
 
 def test_a_fire_that_is_refused_is_tried_again_and_then_skipped(clocked):

@@ -11,7 +11,7 @@ void schedules_open_calls(struct http_shared *shared, const char *zone_directory
 
 bool schedules_open(struct schedules *schedules, const char *zone_directory,
                     const struct http_hooks *hooks, struct reactor *reactor, struct queue *queue,
-                    struct waiters *waiters)
+                    struct waiters *waiters, struct feed_desk *desk)
 {
     (void)schedules;
     (void)zone_directory;
@@ -19,6 +19,7 @@ bool schedules_open(struct schedules *schedules, const char *zone_directory,
     (void)reactor;
     (void)queue;
     (void)waiters;
+    (void)desk;
     return true;
 }
 
