@@ -25,7 +25,7 @@ if "--doors" in sys.argv:
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2])]
 
 from checker.report import EXIT, check, render  # noqa: E402
-from client import Lost, job_path, request_bytes  # noqa: E402
+from client import Lost, Refused, job_path, request_bytes  # noqa: E402
 import front_workers  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Churner, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
 from server import LibraryServer, Server, StartFailed, free_port  # noqa: E402
@@ -172,7 +172,7 @@ class Loop:
             if any(worker.exitcode is not None for worker in workers):
                 return
             self.fault()
-            with contextlib.suppress(Lost):  # a server that stood still for long cuts off who waited; one that is gone refuses the next one
+            with contextlib.suppress(Lost, Refused):  # a server that stood still for long cuts off who waited; one whose store is away answers 503
                 self.pushed = sum(figures(self.client().topic(name))["pushed"] for name in self.topics)
             if time.monotonic() - begin > self.chosen.seconds * SLOWNESS + GRACE_SECONDS:
                 return  # too slow a machine: the checker will report INVALID

@@ -66,6 +66,8 @@ class SqlLoop(RedisLoop):
                 "user transaction": (3, self.user_transaction), "publication": (2, self.publication), "kill pooler": (2, self.kill_pooler),
                 "step clock": (3, self.step_clock), "slew clock": (1, self.slew_clock)}
 
+    clocks = None  # a directory
+
     def __init__(self, chosen, directory):
         chosen.shards = 1
         super().__init__(chosen, directory)

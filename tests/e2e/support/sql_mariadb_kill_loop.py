@@ -5,9 +5,10 @@ Three servers on a MariaDB and its replica, clients spread over them, and everyt
     python3 tests/e2e/support/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
 
 kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
-open transaction; writes disabled for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
-for the replica (semi-synchronous, AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is
-counted, all else is checked. Exit code: the checker's.
+open transaction; a user's transaction that pushes, changes and cancels jobs and is rolled back late; pushes above a small packet limit; writes disabled
+for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits for the replica (semi-synchronous,
+AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is counted, all else is checked. Exit
+code: the checker's.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 import pymysql  # noqa: E402
+from client import Lost  # noqa: E402
 from kill_loop import arguments_of_all, run_and_check  # noqa: E402
 from mariadb import MariadbServer  # noqa: E402
 from server import eventually, free_port  # noqa: E402
@@ -79,7 +81,15 @@ class MariadbLoop(SqlLoop):
 
     def store_kinds(self):
         return {"kill MariaDB": (2, self.kill_mariadb), "promote": (2, self.promote), "cut connections": (3, self.cut_connections), "lock rows": (3, self.lock_rows),
-                "read only": (1, self.read_only), "freeze MariaDB": (1, self.freeze_mariadb)}
+                "read only": (1, self.read_only), "freeze MariaDB": (1, self.freeze_mariadb), "user transaction": (3, self.user_transaction),
+                "large push": (2, self.large_push)}
+
+    def __init__(self, chosen, directory):
+        chosen.hours = True
+        super().__init__(chosen, directory)
+
+    def add_pooler(self):
+        """There is none."""
 
     def start(self):
         self.store.add_replica()
@@ -109,6 +119,29 @@ class MariadbLoop(SqlLoop):
             cursor.execute("SELECT id FROM tarry.job WHERE due < tarry.now_ms() + 500 ORDER BY seq DESC LIMIT 20 FOR UPDATE SKIP LOCKED")
             time.sleep(self.random.random() * SECONDS_LOCKED)
             connection.rollback()
+
+    def user_transaction(self):
+        """Pushes, changes and cancels in one transaction, which is rolled back late."""
+        with contextlib.suppress(pymysql.err.Error), contextlib.closing(self.store.primary.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("SELECT t.name, j.id FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE j.state = 1 AND t.name IS NOT NULL ORDER BY RAND() LIMIT 3")
+            for change, (topic, ident) in zip(("reschedule(%s, %s, 1, NULL, NULL, @r)", "cancel(%s, %s, @r)", "push(%s, %s, 0, 'by a user', @r)"), cursor.fetchall()):
+                cursor.execute(f"CALL tarry.{change}", (topic, ident))
+            cursor.execute("CALL tarry.push('plain', 'of-a-user', 0, '', @r)")
+            time.sleep(self.random.random() * SECONDS_LOCKED)
+            connection.rollback()
+
+    def large_push(self):
+        """The database accepts small packets for a while, and a push is larger: it is stored by a session of before, or refused, and stops no other call."""
+        with contextlib.suppress(pymysql.err.Error, Lost, TimeoutError, OSError):
+            self.store.primary.do("SET GLOBAL max_allowed_packet = 262144")
+            if self.random.random() < 0.5:
+                self.store.primary.cut_servers()
+            answer = self.random.choice(self.servers).client(15).call("PUT", "/v1/topics/large/jobs/a?on_conflict=replace", b"x" * 500_000)
+            assert answer.status in (200, 201, 413, 503), (answer.status, answer.body)
+        self.store.primary.do("SET GLOBAL max_allowed_packet = 16777216")
+        with contextlib.suppress(pymysql.err.Error):
+            self.store.primary.cut_servers()
 
     def read_only(self):
         """Disables writes for ordinary users: root may still write."""

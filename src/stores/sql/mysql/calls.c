@@ -626,9 +626,8 @@ static void append_set_clock(struct mysql_link *link)
     int64_t earliest_ms, latest_ms;
     sql_clock_window(clock, &earliest_ms, &latest_ms);
     buffer_append_format(mysql_statement(link, NULL),
-                         "UPDATE tarry.store SET adjust_ms=%lld-(UNIX_TIMESTAMP()*1000+"
-                         "TIMESTAMPDIFF(MICROSECOND,NOW(),SYSDATE(3)) DIV 1000) WHERE one=1 AND "
-                         "adjust_ms=%lld",
+                         "UPDATE tarry.store SET adjust_ms=%lld-(tarry.now_ms()-adjust_ms) WHERE "
+                         "one=1 AND adjust_ms=%lld",
                          (long long)latest_ms, (long long)clock->seen_ms);
 }
 

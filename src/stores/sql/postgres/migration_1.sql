@@ -1245,10 +1245,14 @@ BEGIN
   SELECT coalesce(array_agg(w.server), '{}') INTO idle FROM (SELECT k.server FROM tarry.ticket k WHERE k.server = ANY (silent) FOR UPDATE SKIP LOCKED) w;
   SELECT coalesce(array_agg(w), '{}') INTO silent FROM unnest(silent) w
     WHERE w = ANY (idle) OR NOT EXISTS (SELECT FROM tarry.ticket k WHERE k.server = w);
-  RETURN QUERY SELECT j.topic, j.level, j.due, j.seq, j.delivery, j.taken, j.lease_until
-    FROM tarry.level l JOIN tarry.job j ON j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 3 AND j.server = p_server;
+  -- OFFSET 0: level by level, so that each read is a range of the index that ends at now. A join may read the index by due alone, so all of it.
+  RETURN QUERY SELECT x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.lease_until
+    FROM tarry.level l, LATERAL (SELECT j.* FROM tarry.job j WHERE j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 3
+      AND j.server = p_server OFFSET 0) x;
   RETURN QUERY UPDATE tarry.job j SET server = p_server
-    FROM tarry.level l WHERE j.topic = l.topic AND j.level = l.level AND j.due <= now AND j.state = 3 AND j.server <> p_server
+    FROM tarry.level l, LATERAL (SELECT y.topic, y.id FROM tarry.job y WHERE y.topic = l.topic AND y.level = l.level AND y.due <= now AND y.state = 3
+      AND y.server <> p_server OFFSET 0) x
+    WHERE j.topic = x.topic AND j.id = x.id AND j.state = 3 AND j.server <> p_server
       AND (j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
     RETURNING j.topic, j.level, j.due, j.seq, j.delivery, j.taken, j.lease_until;
   WITH d AS (DELETE FROM tarry.tally y WHERE y.slot = ANY (silent) RETURNING y.topic, y.counts)

@@ -1,0 +1,225 @@
+"""
+What the statements of servers cost that run without a request, beside many waiting jobs: each with the rows that it reads, as the database counts them.
+
+    python3 tests/e2e/support/sql_costs.py postgres --jobs 1000000
+    python3 tests/e2e/support/sql_costs.py mariadb --jobs 1000000
+
+Prints the table of docs/operations/databases.md. PostgreSQL logs each statement with its plan, those in functions too (auto_explain); MariaDB
+writes them to the log of slow queries. Two servers work meanwhile: a consumer waits, jobs end their ttl and their lease, users push by SQL, a listener
+reads events, a topic is deleted, and one server is killed and its lease adopted.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent)]
+
+from mariadb import MariadbServer  # noqa: E402
+from postgres import PostgresServer  # noqa: E402
+from server import Server, eventually  # noqa: E402
+from sql_serving import tarry  # noqa: E402
+
+DAY_MS = 86_400_000
+# A statement: what it is for, a part of its text in PostgreSQL and in MariaDB. The first row that fits counts.
+KINDS = [
+    ("end leases", "when a lease ends", r"tarry\._answer_items\(", r"delivery,cancel_requested,consumer FROM tarry\.job"),
+    ("take over leases of a failed server", "at a start; each second while a server is silent", r"UPDATE tarry\.job j SET server = p_server FROM", r"server_places SELECT x\.topic"),
+    ("end expired ttls", "when a ttl ends", r"tarry\.job WHERE expire <= ", r"expire<="),
+    ("find the next ttl", "each second", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL", r"SELECT expire FROM tarry\.job WHERE expire IS NOT NULL"),
+    ("forget ended ids (`dedup_window`, `once`)", "each second", r"DELETE FROM tarry\.finished", r"server_ids SELECT topic, id FROM tarry\.finished WHERE until"),
+    ("fold counts of users and of failed servers", "each second", r"DELETE FROM tarry\.tally_add WHERE ctid", r"FROM tarry\.tally_add ORDER BY n|server_fold f STRAIGHT_JOIN tarry\.tally_add"),
+    ("remove a deleted topic in steps", "each second", r"WHERE t\.name IS NULL AND \(t\.paused_until|DELETE FROM tarry\.job j USING", r"MIN\(t\.topic\)|server_places f STRAIGHT_JOIN tarry\.job x"),
+    ("remove priority levels without jobs", "each second", r"FROM tarry\.level (k )?WHERE", None),
+    ("find jobs that wait, for consumers that wait", "each second, and after a notification; MariaDB: every 10 to 100 ms", r"FROM tarry\.level l, LATERAL", r"SELECT due FROM tarry\.job"),
+    ("read notifications of other servers", "MariaDB: with each look", None, r"SELECT n,what,name,due FROM tarry\.notification"),
+    ("read events of other servers", "MariaDB: every 100 ms while a client listens", None, r"FROM tarry\.message FORCE INDEX \(message_at\)"),
+    ("remove old notifications and events", "MariaDB: each second", None, r"server_fold SELECT n FROM tarry\.(notification|message)"),
+    ("sign of life, other servers", "each second", r"INSERT INTO tarry\.server|FROM tarry\.server WHERE", r"SUM\(beat >=|INSERT INTO tarry\.server "),
+    ("counts of topics, for figures and alerts", "each second", r"SELECT t\.name, t\.paused AND", r"SELECT t\.name, t\.paused AND"),
+    ("create and drop days of the history", "about each minute; MariaDB: after changes and each hour", r"pg_inherits", r"information_schema\.partitions"),
+    ("read the clock", "with each transaction", r"FROM tarry\._clock|adjust_ms FROM tarry\.store", r"tarry\.now_ms\(\),adjust_ms"),
+]
+
+
+class Statement:
+    """`rows`: read in tables and indexes, those included that the statement drops. `pages`: read in tables and indexes, also those without such a row."""
+
+    def __init__(self, text, rows, pages, ms, is_of_a_server=True):
+        self.text, self.rows, self.pages, self.ms, self.is_of_a_server = " ".join(text.split()), rows, pages, ms, is_of_a_server
+
+
+class Postgres:
+    name, column = "PostgreSQL", 2
+    log_settings = ("session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "auto_explain.log_analyze=on", "auto_explain.log_nested_statements=on",
+                    "auto_explain.log_format=json", "auto_explain.log_buffers=on", "log_line_prefix=%a:")
+
+    def __init__(self):
+        self.server = PostgresServer("fsync=off", "full_page_writes=off", "shared_buffers=256MB", "max_wal_size=4GB", *self.log_settings)
+
+    def fill(self, jobs):
+        due = int(time.time() * 1000) + DAY_MS
+        self.server.do("SET session_replication_role = replica; SET auto_explain.log_min_duration = -1; INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body) "
+                       f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, {due} + i, 1000000 + i, 'far-' || i, 1, 0, 100, {due} + i, 'x'::bytea FROM generate_series(1, {jobs}) i")
+        self.server.do(f"SET auto_explain.log_min_duration = -1; UPDATE tarry.job SET expire = due + {DAY_MS} WHERE id LIKE 'far-%0'")
+        self.server.do(f"SET auto_explain.log_min_duration = -1; INSERT INTO tarry.finished SELECT topic, 'gone-' || id, {due} FROM tarry.job WHERE id LIKE 'far-%0'")
+        self.server.do("ANALYZE")
+
+    def log_path(self):
+        return self.server.directory / "log"
+
+    @staticmethod
+    def statements(text):
+        for found in re.finditer(r"^(\S*):LOG:  duration: ([\d.]+) ms  plan:\n(.*?)(?=^\S)", text + "x", re.DOTALL | re.MULTILINE):
+            plan = json.loads(found[3])
+            pages = plan["Plan"].get("Shared Hit Blocks", 0) + plan["Plan"].get("Shared Read Blocks", 0)
+            yield Statement(plan["Query Text"], _scanned(plan["Plan"]), pages, float(found[2]), found[1] == "tarry")
+
+
+def _scanned(node):
+    """Rows that a plan reads from tables and indexes, those included that it drops."""
+    rows = 0
+    if "Relation Name" in node or "Index Name" in node:
+        rows = node.get("Actual Loops", 0) * (node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
+        rows *= node["Node Type"] not in ("ModifyTable",)
+    return rows + sum(_scanned(child) for child in node.get("Plans", ()))
+
+
+class Mariadb:
+    name, column = "MariaDB", 3
+
+    def __init__(self):
+        self.server = MariadbServer("slow-query-log=1", "slow-query-log-file=slow", "long-query-time=0", "log-slow-disabled-statements=", "log-slow-verbosity=engine", "log-output=FILE", "innodb-buffer-pool-size=256M",
+                                    "innodb-flush-log-at-trx-commit=1")
+
+    def fill(self, jobs):
+        due = int(time.time() * 1000) + DAY_MS
+        for first in range(1, jobs + 1, 100_000):
+            self.server.do("INSERT INTO tarry.job (topic, level, due, seq, id, state, attempt, priority, first_due, body_bytes, body, expire) "
+                           f"SELECT (SELECT topic FROM tarry.topic WHERE name = 'w'), 100, {due} + s.seq, 1000000 + s.seq, concat('far-', s.seq), 1, 0, 100, {due} + s.seq, 1, 'x', "
+                           f"IF(s.seq % 10 = 0, {due} + s.seq + {DAY_MS}, NULL) FROM tarry.seq_{first}_to_{min(jobs, first + 99_999)} s")
+        self.server.do(f"INSERT INTO tarry.finished SELECT topic, concat('gone-', id), {due} FROM tarry.job WHERE id LIKE 'far-%0'")
+        self.server.do("ANALYZE TABLE tarry.job, tarry.finished")
+
+    def log_path(self):
+        return self.server.directory / "data" / "slow"
+
+    @staticmethod
+    def statements(text):
+        for part in re.split(r"^# User@Host: ", text, flags=re.MULTILINE)[1:]:
+            found = re.search(r"Query_time: ([\d.]+) .*?Rows_examined: (\d+)", part, re.DOTALL)
+            lines = [line for line in part.splitlines()[1:] if not line.startswith(("#", "SET timestamp", "use "))]
+            if found and lines:
+                pages = re.search(r"Pages_accessed: (\d+)", part)
+                yield Statement(" ".join(lines), int(found[2]), int(pages[1]) if pages else 0, float(found[1]) * 1000)
+
+
+def work(database, directory, seconds=6):
+    """Makes each kind of statement run."""
+    first, second = (Server(directory / f"server{number}", ["--store", database.url]).start() for number in range(2))
+    try:
+        client, other = first.client(60), second.client(60)
+        ends = threading.Event()
+
+        def wait_for_jobs():
+            waiting = first.client(60)
+            while not ends.is_set():
+                with contextlib.suppress(Exception):
+                    for job in waiting.take("w", "busy", wait="500ms"):
+                        waiting.ack(job["lease"])
+
+        def listen():
+            connection = first.connection(2)
+            with contextlib.suppress(Exception):
+                connection.call("GET", "/v1/events")
+            ends.wait()
+            connection.close()
+
+        threads = [threading.Thread(target=target, daemon=True) for target in (wait_for_jobs, listen)]
+        for thread in threads:
+            thread.start()
+        other.put_topic("busy", history="1d", dedup_window="1s", backoff="fixed:1ms")
+        other.push("deleted", "a", delay="1h")
+        other.delete_topic("deleted")
+        until = time.monotonic() + seconds
+        for number in range(10_000):
+            if time.monotonic() > until:
+                break
+            other.push("busy", f"j-{number}", delay="50ms", priority=number % 3)
+            other.push("ending", f"t-{number}", ttl="50ms")
+            database.call("push", "busy", f"sql-{number}", 100, "x")
+            other.push("held", f"h-{number}")
+            other.take("held", lease_for="1s")
+            time.sleep(0.1)
+        other.push("adopted", "x")
+        assert eventually(lambda: other.take("adopted", lease_for="2s"))
+        second.kill()
+        eventually(lambda: client.get("adopted", "x")["state"] == "ready", 60)
+        ends.set()
+        for thread in threads:
+            thread.join(10)
+    finally:
+        for server in (first, second):
+            if server.alive:
+                server.kill()
+
+
+def measure(database_class, jobs):
+    """The statements of servers that ran while `jobs` waited."""
+    database = database_class()
+    with database.server, tempfile.TemporaryDirectory() as directory:
+        assert tarry("sql", "migrate", database.server.url).returncode == 0
+        server = Server(pathlib.Path(directory) / "first", ["--store", database.server.url]).start()
+        server.client().push("w", "first", delay="1h")
+        server.terminate()
+        database.fill(jobs)
+        begin = database.log_path().stat().st_size
+        work(database.server, pathlib.Path(directory))
+        with database.log_path().open("rb") as log:
+            log.seek(begin)
+            return list(database.statements(log.read().decode(errors="replace")))
+
+
+def kind_of(statement, column):
+    return next((row[0] for row in KINDS if row[column] and re.search(row[column], statement.text)), None)
+
+
+def by_kind(statements, column):
+    found = {}
+    for statement in statements:
+        found.setdefault(kind_of(statement, column), []).append(statement)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("database", choices=("postgres", "mariadb"))
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--statements", action="store_true", help="print each text and its greatest number of pages")
+    chosen = parser.parse_args()
+    database_class = {"postgres": Postgres, "mariadb": Mariadb}[chosen.database]
+    statements = measure(database_class, chosen.jobs)
+    found = by_kind(statements, database_class.column)
+    print(f"{database_class.name}, {chosen.jobs} waiting jobs, {len(statements)} statements")
+    for name, *_ in [*KINDS, (None,)]:
+        some = found.get(name)
+        if some:
+            print(f"| {name} | {len(some)} | {max(s.rows for s in some)} | {max(s.pages for s in some)} | {statistics.median(s.ms for s in some):.2f} | {max(s.ms for s in some):.1f} |")
+        if some and chosen.statements:
+            texts = {}
+            for statement in some:
+                text = re.sub(r"\d+|'[^']*'", "?", statement.text)[:200]
+                texts[text] = max(texts.get(text, (0, 0)), (statement.pages, statement.rows))
+            for text, (pages, rows) in sorted(texts.items(), key=lambda row: -row[1][0])[:8]:
+                print(f"      {pages:8} {rows:8} {text}")
+
+
+if __name__ == "__main__":
+    main()
