@@ -1,6 +1,6 @@
 /* Answers of RocketMQ: whatever a peer sends is read within its bounds, cut anywhere or whole, and a
  * body that is a route names masters whose texts end. */
-#include "targets/rocketmq_frame.h"
+#include "targets/rocketmq/frame.h"
 
 #include "claim.h"
 

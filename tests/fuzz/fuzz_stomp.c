@@ -1,6 +1,6 @@
 /* Frames of STOMP: whatever a broker sends, and however it is cut, is read the same, stays in its
  * bounds, and what is read can be written and read again. */
-#include "targets/stomp_frame.h"
+#include "targets/stomp/frame.h"
 
 #include "claim.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "targets/job_body.h"
+#include "targets/target.h"
 
 #include <assert.h>
 #include <stdlib.h>

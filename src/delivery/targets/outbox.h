@@ -14,7 +14,7 @@
  * A message goes from `waiting` to `sent` to `settled`; it may be settled from both. A kind embeds
  * struct outbox_message as the first member of its message, and struct outbox in its target; it
  * owns the memory of both. Used on the reactor's thread. A further broker only has to implement
- * connecting, writing and the meaning of its confirms; stomp_target.c is an example.
+ * connecting, writing and the meaning of its confirms; stomp/target.c is an example.
  */
 #ifndef TARRY_TARGETS_OUTBOX_H
 #define TARRY_TARGETS_OUTBOX_H

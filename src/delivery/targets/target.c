@@ -1,12 +1,29 @@
+/* ---- kinds ---- */
 #include "targets/target.h"
+
+#include "targets/place.h"
 
 #include "base/error.h"
 #include "base/feature.h"
-#include "targets/place.h"
+#include "job/json.h"
 
 #include <ctype.h>
 
-/* ---- kinds ---- */
+/* ---- job body ---- */
+
+enum { ESCAPED_BYTES = 6 /* per byte, at most */, AROUND_BYTES = 16 * 1024 };
+
+void target_job_body_write(struct buffer *out, const struct job *job)
+{
+    job_json_write(out, job, (struct slice){0}, JOB_FORM_SENT, JOB_BODY_SHOWN);
+}
+
+size_t target_job_body_bytes_max(const struct job *job)
+{
+    return ESCAPED_BYTES * (job->body.len + job->meta.len) + AROUND_BYTES;
+}
+
+/* ---- target ---- */
 
 #define SCHEMES(NAME, PLAIN, PORT, TLS, TLS_PORT, OPS)                                             \
     const char *const target_##NAME##_schemes[] = {PLAIN, TLS, NULL};

@@ -24,12 +24,40 @@
 #ifndef TARRY_TARGETS_TARGET_H
 #define TARRY_TARGETS_TARGET_H
 
+#include "targets/setting.h"
+
+#include "base/buffer.h"
 #include "guard/guard.h"
 #include "guard/target_rows.h"
 #include "job/job.h"
 #include "net/reactor.h"
-#include "targets/outcome.h"
-#include "targets/setting.h"
+
+/* job_body: the whole job as JSON, which a topic may send instead of its body (setting.h, `body`).
+ * Pure.
+ *
+ *   {"topic":"orders","id":"42","attempt":1,"due_at":"2026-11-21T09:00:00.000Z","priority":100,
+ *    "content_type":"application/json","meta":{"kind":"paid"},"body":{"total":12}} */
+
+/* Appends the job; `body` and `content_type` are formatted as in the API. Out of memory sets the
+ * failure flag of `out`. */
+void target_job_body_write(struct buffer *out, const struct job *job);
+/* Returns the maximum size of the JSON. */
+size_t target_job_body_bytes_max(const struct job *job);
+
+/* outcome: what became of a message that was given to a target. */
+
+enum target_outcome {
+    TARGET_DONE = 1, /* the peer has accepted it */
+    TARGET_FAILED,   /* retry later; the attempt counts */
+    TARGET_REFUSED,  /* never retry: the job becomes dead */
+    TARGET_UNSENT    /* it was not sent: the attempt does not count */
+};
+/* "done", "failed", … */
+static inline const char *target_outcome_name(enum target_outcome outcome)
+{
+    static const char *const names[] = {"unknown", "done", "failed", "refused", "unsent"};
+    return names[outcome >= TARGET_DONE && outcome <= TARGET_UNSENT ? outcome : 0];
+}
 
 enum { TARGET_ERROR_BYTES = JOB_ERROR_BYTES_MAX + 1 };
 

@@ -15,7 +15,7 @@
 #define TARRY_AMQP_CONSUMER_H
 
 #include "intake/job.h"
-#include "targets/amqp_connection.h"
+#include "targets/amqp/connection.h"
 #include "targets/target.h"
 
 enum { AMQP_IN_BATCH = 256 };

@@ -4,7 +4,7 @@
 #include "base/json_write.h"
 #include "base/log.h"
 #include "intake/consumer.h"
-#include "targets/amqp_message.h"
+#include "targets/amqp/message.h"
 
 #include <assert.h>
 #include <stdio.h>

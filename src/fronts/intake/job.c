@@ -4,7 +4,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/timestamp.h"
-#include "targets/amqp_message.h"
+#include "targets/amqp/message.h"
 #include "trace/carry.h"
 
 #include <assert.h>

@@ -10,7 +10,7 @@
 #define TARRY_AMQP_SOURCE_H
 
 #include "job/job.h"
-#include "targets/amqp_connection.h"
+#include "targets/amqp/connection.h"
 
 enum { AMQP_IN_ERROR_BYTES = 512, AMQP_IN_PREFETCH = 256, AMQP_IN_PREFETCH_MAX = 4096 };
 

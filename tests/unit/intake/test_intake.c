@@ -1,6 +1,6 @@
 #include "intake/job.h"
 #include "intake/source.h"
-#include "targets/amqp_message.h"
+#include "targets/amqp/message.h"
 #include "targets/target.h"
 #include "trace/carry.h"
 #include "unit/cases.h"

@@ -1,6 +1,6 @@
 /* Frames of RocketMQ's remoting protocol, routes, and what a job becomes. */
-#include "targets/rocketmq_frame.h"
-#include "targets/rocketmq_message.h"
+#include "targets/rocketmq/frame.h"
+#include "targets/rocketmq/message.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

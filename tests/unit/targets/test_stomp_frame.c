@@ -1,5 +1,5 @@
 /* Frames of STOMP 1.2, and URLs of its brokers. */
-#include "targets/stomp_connection.h"
+#include "targets/stomp/connection.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -1,5 +1,5 @@
 /* URLs of RabbitMQ, cut into their parts. */
-#include "targets/amqp_connection.h"
+#include "targets/amqp/connection.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

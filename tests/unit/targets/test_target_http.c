@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "guard/resolve.h"
 #include "support/http_peer.h"
+#include "targets/http/webhook.h"
 #include "targets/target.h"
-#include "targets/webhook.h"
 
 #include "unit/guard/guard_rig.h"
 

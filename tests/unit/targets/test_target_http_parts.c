@@ -1,5 +1,5 @@
 /* The pure part of the HTTP target: what answers mean. */
-#include "targets/http_transfer.h"
+#include "targets/http/transfer.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -1,6 +1,6 @@
 /* The Kafka target against librdkafka's own mock cluster, in this process: errors that a real one
  * gives only with trouble. A real cluster: tests/e2e/delivery/test_kafka.py. */
-#include "targets/kafka_producer.h"
+#include "targets/kafka/producer.h"
 
 #include "broker_rig.h"
 #include "unit/claim.h"

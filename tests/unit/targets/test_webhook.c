@@ -4,7 +4,7 @@
  * test_webhook --sign POLICY KEY TOPIC ID SEQUENCE TIMESTAMP   signs what it reads, and writes the
  * headers: for tests of those who verify.
  */
-#include "targets/webhook.h"
+#include "targets/http/webhook.h"
 
 #include "base/clock.h"
 #include "unit/guard/guard_rig.h"

@@ -1,4 +1,4 @@
-#include "targets/kafka_producer.h"
+#include "targets/kafka/producer.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "targets/rocketmq_frame.h"
+#include "targets/rocketmq/frame.h"
 
 #include "base/json_read.h"
 #include "base/json_write.h"

@@ -1,4 +1,4 @@
-#include "targets/http_traffic.h"
+#include "targets/http/traffic.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -9,7 +9,7 @@
 #define TARRY_TARGETS_ROCKETMQ_CONNECTION_H
 
 #include "targets/link.h"
-#include "targets/rocketmq_frame.h"
+#include "targets/rocketmq/frame.h"
 
 struct rocketmq_connection;
 

@@ -8,7 +8,7 @@
 #define TARRY_TARGETS_HTTP_TRANSFER_H
 
 #include "base/list.h"
-#include "targets/http_multi.h"
+#include "targets/http/multi.h"
 #include "targets/target.h"
 
 #include <curl/curl.h>

@@ -1,4 +1,4 @@
-#include "targets/rocketmq_connection.h"
+#include "targets/rocketmq/connection.h"
 
 #include "base/clock.h"
 

@@ -10,8 +10,8 @@
 #ifndef TARRY_TARGETS_AMQP_PUBLISHER_H
 #define TARRY_TARGETS_AMQP_PUBLISHER_H
 
-#include "targets/amqp_connection.h"
-#include "targets/amqp_message.h"
+#include "targets/amqp/connection.h"
+#include "targets/amqp/message.h"
 
 struct target_amqp_publisher_events { /* called on the publisher's thread */
     void (*settled)(void *ctx);       /* the list of settled messages is no longer empty */

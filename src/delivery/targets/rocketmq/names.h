@@ -10,7 +10,7 @@
 #ifndef TARRY_TARGETS_ROCKETMQ_NAMES_H
 #define TARRY_TARGETS_ROCKETMQ_NAMES_H
 
-#include "targets/rocketmq_connection.h"
+#include "targets/rocketmq/connection.h"
 
 struct rocketmq_names;
 

@@ -1,9 +1,9 @@
-#include "targets/amqp_publisher.h"
+#include "targets/amqp/publisher.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "net/thread.h"
-#include "targets/amqp_connection.h"
+#include "targets/amqp/connection.h"
 
 #include <assert.h>
 #include <stdio.h>

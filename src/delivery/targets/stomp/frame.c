@@ -1,4 +1,4 @@
-#include "targets/stomp_frame.h"
+#include "targets/stomp/frame.h"
 
 #include "base/text.h"
 

@@ -9,7 +9,7 @@
 #include "base/timestamp.h"
 #include "targets/meta.h"
 #include "targets/outbox.h"
-#include "targets/stomp_connection.h"
+#include "targets/stomp/connection.h"
 #include "targets/template.h"
 
 #include <assert.h>

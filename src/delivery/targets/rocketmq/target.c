@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "targets/outbox.h"
-#include "targets/rocketmq_message.h"
-#include "targets/rocketmq_names.h"
+#include "targets/rocketmq/message.h"
+#include "targets/rocketmq/names.h"
 #include "targets/template.h"
 
 #include <assert.h>

@@ -11,7 +11,7 @@
 #define TARRY_TARGETS_STOMP_CONNECTION_H
 
 #include "targets/place.h"
-#include "targets/stomp_frame.h"
+#include "targets/stomp/frame.h"
 #include "targets/target.h"
 
 /* The address of a broker: stomp://host[:61613][/virtual-host], or

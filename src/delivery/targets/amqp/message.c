@@ -1,4 +1,4 @@
-#include "targets/amqp_message.h"
+#include "targets/amqp/message.h"
 
 #include "base/clock.h"
 #include "base/text.h"

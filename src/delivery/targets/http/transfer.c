@@ -1,12 +1,12 @@
-#include "targets/http_transfer.h"
+#include "targets/http/transfer.h"
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "targets/http/webhook.h"
 #include "targets/meta.h"
 #include "targets/template.h"
-#include "targets/webhook.h"
 #include "trace/carry.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-#include "targets/rocketmq_message.h"
+#include "targets/rocketmq/message.h"
 
 #include "base/timestamp.h"
 #include "targets/meta.h"

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/timestamp.h"
-#include "targets/kafka_producer.h"
+#include "targets/kafka/producer.h"
 #include "targets/meta.h"
 #include "targets/outbox.h"
 #include "targets/template.h"

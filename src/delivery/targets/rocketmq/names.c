@@ -1,4 +1,4 @@
-#include "targets/rocketmq_names.h"
+#include "targets/rocketmq/names.h"
 
 #include "base/clock.h"
 #include "base/list.h"

@@ -11,7 +11,7 @@
 
 #include "guard/guard.h"
 #include "net/reactor.h"
-#include "targets/http_traffic.h"
+#include "targets/http/traffic.h"
 
 #include <curl/curl.h>
 

@@ -1,4 +1,4 @@
-#include "targets/http_multi.h"
+#include "targets/http/multi.h"
 
 #include "base/hash.h"
 

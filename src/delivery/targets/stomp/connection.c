@@ -1,4 +1,4 @@
-#include "targets/stomp_connection.h"
+#include "targets/stomp/connection.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "targets/webhook.h"
+#include "targets/http/webhook.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "targets/amqp_connection.h"
+#include "targets/amqp/connection.h"
 
 #include "base/clock.h"
 #include "base/error.h"

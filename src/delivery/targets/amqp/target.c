@@ -7,7 +7,7 @@
  * timeout.
  */
 #include "base/clock.h"
-#include "targets/amqp_publisher.h"
+#include "targets/amqp/publisher.h"
 #include "targets/template.h"
 
 #include <assert.h>

@@ -10,11 +10,11 @@
 #include "base/hash.h"
 #include "guard/address.h"
 #include "guard/resolve.h"
-#include "targets/http_multi.h"
-#include "targets/http_transfer.h"
+#include "targets/http/multi.h"
+#include "targets/http/transfer.h"
+#include "targets/http/webhook.h"
 #include "targets/place.h"
 #include "targets/template.h"
-#include "targets/webhook.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
