@@ -6,7 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { PAGE_JOBS = 200, CURSOR_BYTES_MAX = 512, SENT_MIN = 512 };
+/* A page of dead jobs is redriven by one call for each job. A list of waiting jobs may cost a walk over the topic, so its
+ * pages are as large as possible. */
+enum { DEAD_PAGE_JOBS = 200, PAGE_JOBS = QUEUE_LIST_MAX, CURSOR_BYTES_MAX = 512, SENT_MIN = 512 };
 
 /* Hashes of the ids that were changed and may come again: open addressing, at most half full, 0 is free. */
 struct sent {
@@ -36,6 +38,8 @@ struct sweep {
     bool is_cut;          /* some jobs of the page were not examined */
     bool is_past;         /* the jobs behind this page are due too late */
     char cursor[CURSOR_BYTES_MAX];
+    struct picked picked[PAGE_JOBS];
+    struct queue_change changes[PAGE_JOBS];
     char text[];
 };
 
@@ -117,7 +121,7 @@ static void ask_page(struct sweep *sweep)
     struct queue_list list = {
         .topic = sweep->order.topic,
         .state = sweep->state,
-        .limit = PAGE_JOBS,
+        .limit = sweep->order.scope == SWEEP_DEAD ? DEAD_PAGE_JOBS : PAGE_JOBS,
         .cursor = slice_make(sweep->cursor, sweep->cursor_len),
     };
     queue_list(sweep->queue, &list, (struct queue_reply_to){.done = on_page, .owner = sweep});
@@ -206,9 +210,10 @@ static enum queue_change_verb change_verb(enum sweep_verb verb)
 
 /* Changes the jobs of a page. A dead one is cancelled only if it is still the one that was listed. The id of a job that
  * is moved is stored, so that it is moved only once. */
-static void change_jobs(struct sweep *sweep, const struct picked *picked, size_t count)
+static void change_jobs(struct sweep *sweep, size_t count)
 {
-    struct queue_change changes[PAGE_JOBS];
+    struct queue_change *changes = sweep->changes;
+    const struct picked *picked = sweep->picked;
     const struct sweep_order *order = &sweep->order;
     bool is_move = order->verb != SWEEP_CANCEL;
     for (size_t i = 0; i < count; i++) {
@@ -234,7 +239,7 @@ static void change_jobs(struct sweep *sweep, const struct picked *picked, size_t
 }
 
 /* Selects the matches of a page, up to the maximum. */
-static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
+static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page)
 {
     size_t count = 0, i = 0;
     for (; i < page->job_count && sweep->left && !sweep->is_past; i++) {
@@ -242,7 +247,7 @@ static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, str
         sweep->result.seen++;
         if (!matches(sweep, &page->jobs[i].job))
             continue;
-        picked[count++] =
+        sweep->picked[count++] =
             (struct picked){.id = page->jobs[i].job.id, .delivery = page->jobs[i].job.delivery};
         sweep->left--;
     }
@@ -251,7 +256,7 @@ static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, str
 }
 
 /* Carries out the order on the selected jobs. */
-static void act_on(struct sweep *sweep, const struct picked *picked, size_t count)
+static void act_on(struct sweep *sweep, size_t count)
 {
     switch (sweep->order.verb) {
     case SWEEP_COUNT:
@@ -259,13 +264,13 @@ static void act_on(struct sweep *sweep, const struct picked *picked, size_t coun
         break;
     case SWEEP_REDRIVE:
         for (size_t i = 0; i < count && sweep->result.status == QUEUE_OK; i++)
-            redrive_job(sweep, picked[i].id);
+            redrive_job(sweep, sweep->picked[i].id);
         break;
     case SWEEP_CANCEL:
     case SWEEP_RESCHEDULE:
     case SWEEP_RUN:
         if (count)
-            change_jobs(sweep, picked, count);
+            change_jobs(sweep, count);
         break;
     }
     if (!sweep->under_way)
@@ -275,7 +280,6 @@ static void act_on(struct sweep *sweep, const struct picked *picked, size_t coun
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sweep *sweep = owner;
-    struct picked picked[PAGE_JOBS];
     (void)tag;
     if (reply->status != QUEUE_OK) {
         sweep->result.status = reply->status;
@@ -286,8 +290,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
     sweep->cursor_len = (uint32_t)reply->cursor.len;
     if (reply->cursor.len)
         memcpy(sweep->cursor, reply->cursor.at, reply->cursor.len);
-    size_t count = pick_jobs(sweep, reply, picked);
-    act_on(sweep, picked, count);
+    act_on(sweep, pick_jobs(sweep, reply));
 }
 
 /* ---- start ---- */
@@ -304,14 +307,15 @@ bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wan
         calloc(1, sizeof *sweep + order->topic.len + queue_filter_bytes(&order->filter));
     if (!sweep)
         return false;
-    *sweep = (struct sweep){.queue = queue,
-                            .order = *order,
-                            .wanted = wanted,
-                            .done = done,
-                            .owner = owner,
-                            .tag = tag,
-                            .state = first_state(order->scope),
-                            .left = UINT64_MAX};
+    sweep->queue =
+        queue; /* not one assignment, which could need a copy of the arrays on the stack */
+    sweep->order = *order;
+    sweep->wanted = wanted;
+    sweep->done = done;
+    sweep->owner = owner;
+    sweep->tag = tag;
+    sweep->state = first_state(order->scope);
+    sweep->left = UINT64_MAX;
     if (order->verb != SWEEP_CANCEL && order->verb != SWEEP_COUNT)
         sweep->left = SWEEP_JOBS_MAX;
     if (order->max && order->max < sweep->left)

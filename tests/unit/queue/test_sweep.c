@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { JOBS_MAX = 1000, CALLS_MAX = 300, IDS_BYTES = 32 };
+enum { JOBS_MAX = 2500, CALLS_MAX = 300, IDS_BYTES = 32 };
 
 struct dead {
     char id[IDS_BYTES], error[32];
@@ -26,7 +26,7 @@ struct call {
     char cursor[32];
     bool is_list;
     uint64_t affected;
-    struct queue_result results[200];
+    struct queue_result *results; /* those of the fake: one change at a time */
     size_t result_count;
     enum queue_status status;
 };
@@ -43,6 +43,7 @@ struct fake {
     bool is_waiting;    /* the jobs are delayed, not dead; the place is the due */
     size_t changes_max; /* further changes fail with NO_SPACE; 0: no limit */
     size_t changes;
+    struct queue_result results[QUEUE_LIST_MAX];
     int done;
     struct sweep_result result;
 };
@@ -130,6 +131,8 @@ static void fake_change(struct queue *queue, const struct queue_change *changes,
 {
     struct fake *fake = (struct fake *)queue;
     struct call *call = add_call(fake, to);
+    call->results = fake->results;
+    memset(fake->results, 0, sizeof fake->results);
     for (size_t i = 0; i < count; i++) {
         if (fake->is_waiting) {
             call->results[i].status = change_waiting(fake, &changes[i]);
@@ -166,7 +169,7 @@ static const struct queue_ops fake_ops = {.submit = fake_submit};
 /* Places are indices: as with due and sequence, removed jobs do not change the others' places. */
 static void answer_list(struct fake *fake, const struct call *call)
 {
-    static struct queue_job jobs[200];
+    static struct queue_job jobs[QUEUE_LIST_MAX];
     char cursor[32];
     size_t count = 0, i = (size_t)atoi(call->cursor);
     fake->lists++;
@@ -363,26 +366,26 @@ CLAIM(jobs_that_are_no_longer_dead_are_skipped)
 
 CLAIM(each_waiting_job_is_moved_once)
 {
-    struct fake *fake = fake_new(450);
+    struct fake *fake = fake_new(1450);
     fake->is_waiting = true;
     sweep(fake,
           (struct sweep_order){.verb = SWEEP_RESCHEDULE, .filter.id_prefix = slice_of("odd-")});
     assert_int_equal(fake->result.status, QUEUE_OK);
-    assert_int_equal(fake->result.jobs, 225);
+    assert_int_equal(fake->result.jobs, 725);
     assert_true(fake->result.is_complete);
-    for (size_t i = 450; i < fake->job_count; i++)
+    for (size_t i = 1450; i < fake->job_count; i++)
         assert_int_equal(fake->jobs[i].redriven, 1);
     free(fake);
 }
 
 CLAIM(a_full_disk_ends_the_sweep_and_the_changes_so_far_are_counted)
 {
-    struct fake *fake = fake_new(450);
+    struct fake *fake = fake_new(1450);
     fake->is_waiting = true;
-    fake->changes_max = 250;
+    fake->changes_max = 1250;
     sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL});
     assert_int_equal(fake->result.status, QUEUE_NO_SPACE);
-    assert_int_equal(fake->result.jobs, 250);
+    assert_int_equal(fake->result.jobs, 1250);
     assert_false(fake->result.is_complete);
     assert_int_equal(fake->lists, 2);
     free(fake);
@@ -390,11 +393,11 @@ CLAIM(a_full_disk_ends_the_sweep_and_the_changes_so_far_are_counted)
 
 CLAIM(jobs_due_later_than_the_filter_allows_are_not_listed)
 {
-    struct fake *fake = fake_new(900);
+    struct fake *fake = fake_new(2500);
     fake->is_waiting = true;
     sweep(fake, (struct sweep_order){
-                    .verb = SWEEP_RUN, .filter.due_after_ms = 10, .filter.due_before_ms = 210});
-    assert_int_equal(fake->result.jobs, 200);
+                    .verb = SWEEP_RUN, .filter.due_after_ms = 10, .filter.due_before_ms = 1210});
+    assert_int_equal(fake->result.jobs, 1200);
     assert_true(fake->result.is_complete);
     assert_int_equal(fake->lists, 2);
     free(fake);
