@@ -162,6 +162,23 @@ static bool parse_bare(struct slice text, int64_t *ms)
     return text.len > 0;
 }
 
+bool timestamp_lacks_zone(struct slice text)
+{
+    static const char *const ends[] = {"Z", ":00Z"};
+    char whole[48];
+    int64_t ms;
+
+    if (!text.len || text.len > sizeof whole - sizeof ":00Z")
+        return false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        memcpy(whole, text.at, text.len);
+        memcpy(whole + text.len, ends[i], strlen(ends[i]));
+        if (parse_rfc3339(slice_make(whole, text.len + strlen(ends[i])), &ms))
+            return true;
+    }
+    return false;
+}
+
 bool timestamp_is_in_seconds(struct slice text)
 {
     int64_t ms;

@@ -22,6 +22,9 @@ bool timestamp_is_in_seconds(struct slice text);
 /* Returns true and sets *ms. Returns false and leaves *ms unchanged if `text` is malformed. */
 bool timestamp_parse(struct slice text, int64_t *ms);
 
+/* Returns whether the text would be a time if it had an offset, as in "2026-11-20T09:00". */
+bool timestamp_lacks_zone(struct slice text);
+
 /* Writes exactly TIMESTAMP_BYTES. `ms` is clamped to the years 1970..9999. */
 void timestamp_write(char out[TIMESTAMP_BYTES], int64_t ms);
 void timestamp_emit(struct buffer *out, int64_t ms);

@@ -219,6 +219,11 @@ static bool refuse_value(const struct option *option, struct slice value, struct
                               "'%s' is '%s', which as milliseconds is before 1973; did you mean "
                               "seconds? write '%s000', or an RFC 3339 time",
                               option->name, http_quotable(value, 40), http_quotable(value, 40));
+    if (option->kind == KIND_TIME && timestamp_lacks_zone(value))
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'%s' is '%s' but a time needs a time zone: add Z or an offset such "
+                              "as +01:00",
+                              option->name, http_quotable(value, 40));
     if ((option->kind == KIND_DURATION || option->kind == KIND_BACKOFF) &&
         duration_lacks_unit(value))
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,

@@ -114,6 +114,21 @@ static bool is_date_alone(const char *value)
     return value[i] == '\0';
 }
 
+/* Rejects what is not a time. Times of the server's clock that it rejects itself are left to it. */
+static int check_time(const struct cli_flag *flag, const char *value)
+{
+    int64_t ms;
+    if (timestamp_parse(slice_of(value), &ms) || timestamp_is_in_seconds(slice_of(value)))
+        return -1;
+    if (timestamp_lacks_zone(slice_of(value)))
+        return cli_usage("no time zone in '%s' for '--%s', add Z or an offset such as +01:00, or "
+                         "write a blank in place of the T for local time",
+                         value, flag->name);
+    return cli_usage("bad value '%s' for '--%s', write it as in '2026-11-20 09:00' (local time), "
+                     "2026-11-20T09:00:00Z (from 1970 on), or in milliseconds since 1970",
+                     value, flag->name);
+}
+
 /* Stores the flag's value. Returns false if it is invalid for the kind. */
 static bool store_value(const struct cli_flag *flag, const char *value)
 {
@@ -181,6 +196,8 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
         return cli_usage("no time of day in '%s' for '--%s', write it as in '%s 09:00'", value,
                          flag->name, value);
     if (flag->kind == CLI_TIME && !(value = read_time(flag->name, value)))
+        return CLI_USAGE;
+    if (flag->kind == CLI_TIME && check_time(flag, value) >= 0)
         return CLI_USAGE;
     if (!store_value(flag, value))
         return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);

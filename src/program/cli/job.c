@@ -37,6 +37,82 @@ static void print_history(const json_t *history)
     }
 }
 
+/* ---- why a job is not delivered ---- */
+
+/* Returns the text of a member, or NULL if it is absent. */
+static const char *text_of(const json_t *object, const char *member)
+{
+    return json_string_value(json_object_get(object, member));
+}
+
+/* Writes what a ready job waits for. `topic` may be NULL. */
+static void write_ready_reason(const json_t *job, const json_t *topic, char out[SHOW_CELL_BYTES])
+{
+    const json_t *deliver = json_object_get(json_object_get(topic, "settings"), "deliver");
+    if (deliver)
+        snprintf(out, SHOW_CELL_BYTES, "delivery by the server; 'tarry deliver test %.180s' tries the target",
+                 text_of(job, "topic"));
+    else if (text_of(job, "callback"))
+        snprintf(out, SHOW_CELL_BYTES,
+                 "a consumer: the topic has no 'deliver', so no callback is sent");
+    else
+        snprintf(out, SHOW_CELL_BYTES, "a consumer that takes from the topic");
+}
+
+static void write_dead_reason(const json_t *job, char out[SHOW_CELL_BYTES])
+{
+    const json_int_t attempts = json_integer_value(json_object_get(job, "attempt"));
+    char error[SHOW_CELL_BYTES];
+    show_text(json_object_get(job, "last_error"), error);
+    snprintf(out, SHOW_CELL_BYTES,
+             "a redrive: it is dead after %" JSON_INTEGER_FORMAT " attempt%s%s%.200s", attempts,
+             attempts == 1 ? "" : "s", error[0] ? ": " : "", error);
+}
+
+/* Writes for what the job waits, so that the user sees why it is not delivered. */
+static void write_reason(const json_t *job, const json_t *topic, char out[SHOW_CELL_BYTES])
+{
+    const char *state = text_of(job, "state");
+    const bool is_retry = json_integer_value(json_object_get(job, "attempt")) > 0;
+    char name[SHOW_CELL_BYTES], time[SHOW_CELL_BYTES];
+    out[0] = '\0';
+    if (!state)
+        return;
+    if (strcmp(state, "dead") == 0) {
+        write_dead_reason(job, out);
+    } else if (strcmp(state, "leased") == 0) {
+        show_text(json_object_get(job, "consumer"), name);
+        snprintf(out, SHOW_CELL_BYTES, "the answer of %.100s, until %.100s",
+                 name[0] ? name : "the consumer that took it",
+                 show_time_from_now(json_object_get(job, "lease_until"), time));
+    } else if (json_is_true(json_object_get(topic, "paused"))) {
+        show_time_from_now(json_object_get(topic, "paused_until"), time);
+        snprintf(out, SHOW_CELL_BYTES, "its topic, which is paused%s%.100s", time[0] ? " until " : "",
+                 time);
+    } else if (strcmp(state, "ready") == 0) {
+        write_ready_reason(job, topic, out);
+    } else {
+        snprintf(out, SHOW_CELL_BYTES, "%s", is_retry ? "its next attempt" : "its due time");
+    }
+}
+
+/* Prints for what the job waits. It requests the topic for that, and does without if the call fails. */
+static void print_reason(const struct call *call)
+{
+    const json_t *job = call->client.json;
+    char reason[SHOW_CELL_BYTES];
+    struct client client;
+    if (!client_open(&client, call->args.url))
+        return;
+    client.is_silent = true;
+    struct buffer *target = client_begin(&client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, call_argument(call, 0));
+    write_reason(job, client_call(&client, "GET", NULL, 0) == CLI_OK ? client.json : NULL, reason);
+    print_line("waits for", reason);
+    client_close(&client);
+}
+
 /* Prints one job, a line per property. */
 static void print_job(const struct call *call)
 {
@@ -59,8 +135,11 @@ static void print_job(const struct call *call)
         {"content type", "content_type", show_text},
     };
     char cell[SHOW_CELL_BYTES];
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         print_line(rows[i].name, rows[i].show(json_object_get(job, rows[i].key), cell));
+        if (rows[i].show == show_time_from_now && strcmp(rows[i].key, "due_at") == 0)
+            print_reason(call);
+    }
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(job, "meta"), name, value)

@@ -683,6 +683,24 @@ static const char *own_name(void)
     return name;
 }
 
+/* Prints the topic and the server, so that a misspelt name shows at the start. A failed call prints nothing: the
+ * worker waits for a server that is away, and reports it. */
+static void print_start(struct work *work)
+{
+    struct client client;
+    if (work->answers.quiet || !client_open(&client, work->url))
+        return;
+    client.is_silent = true;
+    struct buffer *target = client_begin(&client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, work->topic);
+    int exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK || exit_code == CLI_NOTHING)
+        fprintf(stderr, "waiting for jobs of '%s' at %s%s\n", work->topic, client.shown,
+                exit_code == CLI_NOTHING ? ", which has no such topic yet" : "");
+    client_close(&client);
+}
+
 static int work_command(int argc, char **argv)
 {
     static struct work work; /* too large for the stack */
@@ -741,6 +759,7 @@ static int work_command(int argc, char **argv)
         !work_answers_open(&work.answers, args.url))
         return CLI_REFUSED;
     work.taker.is_silent = true;
+    print_start(&work);
     exit_code = work_run(&work);
     work_answers_close(&work.answers);
     client_close(&work.taker);

@@ -333,7 +333,7 @@ def test_printed_times_are_accepted_as_input(server, monkeypatch, zone):
         assert client.get("t", "a")["due_at"] == due
     assert server.cli("reschedule", "t", "a", "--at", plain[:16]).returncode == OK
     assert client.get("t", "a")["due_at"][17:] == "00.000Z"
-    for wrong, code in ((plain + " tomorrow", REFUSED), (plain[:5] + "02-30 10:00", USAGE), ("soon", REFUSED)):
+    for wrong, code in ((plain + " tomorrow", USAGE), (plain[:5] + "02-30 10:00", USAGE), ("soon", USAGE)):
         assert server.cli("reschedule", "t", "a", "--at", wrong).returncode == code, wrong
     assert server.cli("redrive", "t", "--died-before", shown).returncode == OK
 
@@ -590,3 +590,48 @@ def test_fsck_of_a_clean_directory(start_server):
 def test_fsck_rejects_a_path_that_is_not_a_directory(tmp_path):
     code, _, err = local("fsck", str(tmp_path / "nothing"))
     assert code == REFUSED and err.startswith("tarry: ")
+
+
+def test_a_time_that_is_none_is_rejected_with_the_accepted_forms(start_server):
+    server = start_server()
+    for wrong, part in (("tomorrow", "write it as in '2026-11-20 09:00' (local time), 2026-11-20T09:00:00Z (from 1970 on), or in milliseconds since 1970"),
+                        ("09:00", "write it as in '2026-11-20 09:00'"), ("1969-01-01T00:00:00Z", "from 1970 on"),
+                        ("2030-01-01T09:00:00", "no time zone in '2030-01-01T09:00:00' for '--at', add Z or an offset such as +01:00, or write a blank"),
+                        ("2030-01-01T09:00", "no time zone in")):
+        ended = server.cli("push", "t", "b", "--at", wrong, "--body", "x")
+        assert ended.returncode == USAGE and part in ended.stderr.decode(), ended
+    problem = server.client().call("PUT", "/v1/topics/t/jobs/b?at=2030-01-01T09:00:00", b"x").json()
+    assert problem["detail"] == "'at' is '2030-01-01T09:00:00' but a time needs a time zone: add Z or an offset such as +01:00"
+
+
+def test_get_shows_for_what_a_job_waits(start_server):
+    server = start_server()
+    client = server.client()
+
+    def reason(topic, ident):
+        shown = server.cli("get", topic, ident).stdout.decode().splitlines()
+        (line,) = [line for line in shown if line.startswith("waits for")]
+        return line.removeprefix("waits for").strip()
+
+    client.push("plain", "later", delay="1h")
+    assert reason("plain", "later") == "its due time"
+    client.push("plain", "now")
+    assert reason("plain", "now") == "a consumer that takes from the topic"
+    (job,) = client.take("plain", consumer="me")
+    assert reason("plain", "now").startswith("the answer of me, until 20")
+    client.nack(job["lease"], delay="1h", error="no paper")
+    assert reason("plain", "now") == "its next attempt"
+    client.call("POST", "/v1/topics/plain/pause?for=1h")
+    assert reason("plain", "now").startswith("its topic, which is paused until 20")
+    client.push("dead", "one", max_attempts="1")
+    client.nack(client.take("dead")[0]["lease"], error="no paper")
+    assert reason("dead", "one") == "a redrive: it is dead after 1 attempt: no paper"
+
+
+def test_work_prints_at_its_start_for_what_it_waits(start_server):
+    server = start_server()
+    server.client().push("known", "a", delay="1h")
+    for topic, line in (("known", f"waiting for jobs of 'known' at {server.url}"), ("unknown", f"waiting for jobs of 'unknown' at {server.url}, which has no such topic yet")):
+        with subprocess.Popen([str(BINARY), "work", topic, "--url", server.url, "--", "true"], stderr=subprocess.PIPE, text=True) as worker:
+            assert worker.stderr.readline() == line + "\n"
+            worker.terminate()
