@@ -202,8 +202,15 @@ static void get_problem(struct http_call *call)
         http_answer_end_json(exchange, 200);
         return;
     }
-    http_answer_problem(exchange, PROBLEM_NO_SUCH_PATH, 0, "there is no problem '%s'",
+    http_answer_problem(exchange, PROBLEM_NO_SUCH_PATH, 0,
+                        "there is no problem '%s'; /problems lists them",
                         http_quotable(call->id, 60));
+}
+
+static void get_problems(struct http_call *call)
+{
+    http_problems_list(http_answer_start(call->exchange));
+    http_answer_end_json(call->exchange, 200);
 }
 
 /* ---- backups of a running store: begin, renew, end; the caller copies the files ---- */
@@ -295,6 +302,7 @@ const struct http_route api_system_routes[] = {
     DRAIN(POST, 1, "new jobs refused"),
     DRAIN(DELETE, 0, "new jobs accepted again"),
     GET_CALL("/openapi.yaml", "openapi", CALLERS, get_openapi),
+    GET_CALL("/problems", "problem", CALLERS, get_problems),
     GET_CALL("/problems/{id}", "problem", CALLERS, get_problem),
     GET_CALL("/", "root", CALLERS, get_root),
     {0},

@@ -245,20 +245,62 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
     buffer_append_byte(out, '}');
 }
 
+/* The codes have numbers here: first the refusals of the queue, then the problems. Several may have the same code. */
+enum { CODES = QUEUE_STATUSES + PROBLEM_COUNT };
+
+/* Returns the code of a number, or NULL if the number has none. */
+static const char *code_of(int number)
+{
+    if (number >= QUEUE_STATUSES)
+        return number - QUEUE_STATUSES > PROBLEM_NONE ? problems[number - QUEUE_STATUSES].code
+                                                      : NULL;
+    return number < QUEUE_NOT_FOUND || queue_status_is_success((enum queue_status)number)
+               ? NULL
+               : queue_status_code((enum queue_status)number);
+}
+
+/* Returns the first number with this code, or CODES. */
+static int find_code(struct slice code)
+{
+    int number = 0;
+    while (number < CODES && !(code_of(number) && slice_is(code, code_of(number))))
+        number++;
+    return number;
+}
+
+static void describe_number(struct buffer *out, int number)
+{
+    enum queue_status status = (enum queue_status)number;
+    if (number < QUEUE_STATUSES) {
+        describe_code(out, code_of(number), refusal_title(status), refusal_status(status),
+                      queue_status_sentence(status));
+        return;
+    }
+    number -= QUEUE_STATUSES;
+    describe_code(out, problems[number].code, problems[number].title, problems[number].status,
+                  NULL);
+}
+
 bool http_problem_describe(struct buffer *out, struct slice code)
 {
-    for (int i = QUEUE_NOT_FOUND; i < QUEUE_STATUSES; i++) {
-        enum queue_status status = (enum queue_status)i;
-        if (!queue_status_is_success(status) && slice_is(code, queue_status_code(status))) {
-            describe_code(out, queue_status_code(status), refusal_title(status),
-                          refusal_status(status), queue_status_sentence(status));
-            return true;
-        }
+    int number = find_code(code);
+    if (number == CODES)
+        return false;
+    describe_number(out, number);
+    return true;
+}
+
+void http_problems_list(struct buffer *out)
+{
+    bool has_some = false;
+    buffer_append_text(out, "{\"problems\":[");
+    for (int number = 0; number < CODES; number++) {
+        if (!code_of(number) || find_code(slice_of(code_of(number))) != number)
+            continue;
+        if (has_some)
+            buffer_append_byte(out, ',');
+        has_some = true;
+        describe_number(out, number);
     }
-    for (int i = PROBLEM_NONE + 1; i < PROBLEM_COUNT; i++)
-        if (slice_is(code, problems[i].code)) {
-            describe_code(out, problems[i].code, problems[i].title, problems[i].status, NULL);
-            return true;
-        }
-    return false;
+    buffer_append_text(out, "]}");
 }

@@ -32,5 +32,7 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
 /* Writes the meaning of a problem or refusal code as a JSON object. Returns false if the code does
  * not exist. */
 bool http_problem_describe(struct buffer *out, struct slice code);
+/* Writes the meaning of all codes as a JSON object with a list. */
+void http_problems_list(struct buffer *out);
 
 #endif

@@ -233,6 +233,15 @@ def table_of_limits():
     return [(int(status), code, limit.strip(" `")) for status, code, limit in rows]
 
 
+def test_the_list_of_problems_has_each_problem_once(client):
+    problems = client.good("GET", "/problems")["problems"]
+    codes = [problem["code"] for problem in problems]
+    assert len(codes) == len(set(codes)) and {"leased", "not_found", "unknown_option", "no_memory"} <= set(codes)
+    for problem in problems:
+        assert client.good("GET", f"/problems/{problem['code']}") == problem
+    assert "/problems lists them" in client.call("GET", "/problems/nope").json()["detail"]
+
+
 def test_the_table_of_limits_matches_the_server(client):
     rows = table_of_limits()
     assert len(rows) > 25
