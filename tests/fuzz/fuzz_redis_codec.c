@@ -75,7 +75,8 @@ static void as_id(struct slice bytes)
 
     if (!redis_id_show(bytes, room, &id))
         return;
-    CLAIM("an id is one", job_id_is_valid(id));
+    bool is_once = id.len && id.at[0] == ' '; /* an id of a `once` */
+    CLAIM("an id is one", job_id_is_valid(is_once ? slice_make(id.at + 1, id.len - 1) : id));
     if (bytes.at[0] == 1)
         CLAIM("it has one stored form", slice_equals(redis_id_store(id, again), bytes));
 }

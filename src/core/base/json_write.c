@@ -43,7 +43,7 @@ static const char *write_special(struct buffer *out, const char *at, const char 
 
 void json_write_string(struct buffer *out, struct slice text)
 {
-    const char *at = text.at, *end = text.at + text.len;
+    const char *at = text.len ? text.at : "", *end = at + text.len; /* an empty text may be NULL */
 
     buffer_append_byte(out, '"');
     while (at < end) {
@@ -58,7 +58,7 @@ void json_write_string(struct buffer *out, struct slice text)
 
 void json_write_shown(struct buffer *out, struct slice text)
 {
-    const char *at = text.at, *end = text.at + text.len;
+    const char *at = text.len ? text.at : "", *end = at + text.len; /* an empty text may be NULL */
     uint32_t character;
 
     buffer_append_byte(out, '"');
