@@ -50,7 +50,8 @@ static void write_ready_reason(const json_t *job, const json_t *topic, char out[
 {
     const json_t *deliver = json_object_get(json_object_get(topic, "settings"), "deliver");
     if (deliver)
-        snprintf(out, SHOW_CELL_BYTES, "delivery by the server; 'tarry deliver test %.180s' tries the target",
+        snprintf(out, SHOW_CELL_BYTES,
+                 "delivery by the server; 'tarry deliver test %.180s' tries the target",
                  text_of(job, "topic"));
     else if (text_of(job, "callback"))
         snprintf(out, SHOW_CELL_BYTES,
@@ -87,8 +88,8 @@ static void write_reason(const json_t *job, const json_t *topic, char out[SHOW_C
                  show_time_from_now(json_object_get(job, "lease_until"), time));
     } else if (json_is_true(json_object_get(topic, "paused"))) {
         show_time_from_now(json_object_get(topic, "paused_until"), time);
-        snprintf(out, SHOW_CELL_BYTES, "its topic, which is paused%s%.100s", time[0] ? " until " : "",
-                 time);
+        snprintf(out, SHOW_CELL_BYTES, "its topic, which is paused%s%.100s",
+                 time[0] ? " until " : "", time);
     } else if (strcmp(state, "ready") == 0) {
         write_ready_reason(job, topic, out);
     } else {

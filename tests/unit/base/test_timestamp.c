@@ -174,9 +174,15 @@ CLAIM(notices_times_without_a_zone)
         const char *text;
         bool lacks_zone;
     } rows[] = {
-        {"2026-11-20T09:00:00", true},   {"2026-11-20T09:00", true}, {"2026-11-20T09:00:00.5", true},
-        {"2026-11-20T09:00:00Z", false}, {"2026-11-20", false},      {"tomorrow", false},
-        {"", false},                     {"09:00", false},           {"2026-02-30T09:00:00", false},
+        {"2026-11-20T09:00:00", true},
+        {"2026-11-20T09:00", true},
+        {"2026-11-20T09:00:00.5", true},
+        {"2026-11-20T09:00:00Z", false},
+        {"2026-11-20", false},
+        {"tomorrow", false},
+        {"", false},
+        {"09:00", false},
+        {"2026-02-30T09:00:00", false},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text,
