@@ -1,7 +1,8 @@
-"""Fires of schedules, compared with three oracles: Python's zoneinfo, a search by every minute, and croniter.
+"""Fires of schedules, compared with four oracles: Python's zoneinfo, a search by every minute, the calendar, and croniter.
 
 TARRY_TEST_SEED repeats a run; TARRY_TEST_ROUNDS multiplies its length (default: 1).
 """
+import calendar
 import datetime
 import os
 import pathlib
@@ -194,6 +195,62 @@ def test_expressions_fire_as_in_croniter(chance):
             raise AssertionError((theirs, error))
         cases.append((ours, start, want))
     got = fires([f"UTC|{ours}|{start}|4" for ours, start, _ in cases])
+    wrong = [(ours, start, want, have) for (ours, start, want), have in zip(cases, got) if have != want]
+    assert not wrong, (len(wrong), wrong[:5])
+
+
+# ---- days that croniter does not know, or counts otherwise, against the calendar ----
+
+
+def special_day(chance):
+    """Returns a day field, and a function that returns its day in a month (None: none). L-n before the first and 31W in a short month are none."""
+    kind, n = chance.choice(["L", "L-", "W", "LW"]), chance.randint(1, 30)
+
+    def nearest_weekday(year, month, day, last):
+        weekday = datetime.date(year, month, day).weekday()
+        if weekday == 5:
+            return day - 1 if day > 1 else day + 2
+        return day if weekday < 5 else (day + 1 if day < last else day - 2)
+
+    if kind == "L":
+        return "L", lambda year, month, last: last
+    if kind == "L-":
+        return f"L-{n}", lambda year, month, last: last - n if n < last else None
+    if kind == "W":
+        return f"{n + 1}W", lambda year, month, last: nearest_weekday(year, month, n + 1, last) if n + 1 <= last else None
+    return "LW", lambda year, month, last: nearest_weekday(year, month, last, last)
+
+
+def special_weekday(chance):
+    """Returns a weekday field, and a function that returns its day in a month."""
+    weekday, n = chance.randint(0, 6), chance.randint(1, 5)
+
+    def days(year, month, last):
+        return [day for day in range(1, last + 1) if datetime.date(year, month, day).isoweekday() % 7 == weekday]
+
+    if chance.random() < 0.5:
+        return f"{weekday}L", lambda year, month, last: days(year, month, last)[-1]
+    return f"{weekday}#{n}", lambda year, month, last: (days(year, month, last) + [None] * 5)[n - 1]
+
+
+def test_days_near_weekdays_and_ends_of_months_are_those_of_the_calendar(chance):
+    cases = []
+    for _ in range(2000 * ROUNDS):
+        picks = [("*", None), ("*", None)]
+        if chance.random() < 0.7:
+            picks[0] = special_day(chance)
+        if picks[0][1] is None or chance.random() < 0.3:
+            picks[1] = special_weekday(chance)
+        start = datetime.datetime.fromtimestamp(chance.randrange(epoch(1990), epoch(2060)), UTC)
+        want, year, month = [], start.year, start.month
+        while len(want) < 6:
+            last = calendar.monthrange(year, month)[1]
+            days = {pick(year, month, last) for _, pick in picks if pick} - {None}
+            moments = [datetime.datetime(year, month, day, 9, 30, tzinfo=UTC) for day in sorted(days)]
+            want += [int(moment.timestamp()) for moment in moments if moment > start]
+            year, month = (year + 1, 1) if month == 12 else (year, month + 1)
+        cases.append((f"30 9 {picks[0][0]} * {picks[1][0]}", int(start.timestamp()), want[:6]))
+    got = fires([f"UTC|{ours}|{start}|6" for ours, start, _ in cases])
     wrong = [(ours, start, want, have) for (ours, start, want), have in zip(cases, got) if have != want]
     assert not wrong, (len(wrong), wrong[:5])
 
