@@ -119,7 +119,7 @@ static void fake_time(struct bench *bench)
     bench->faked_s = seconds();
 }
 
-static void turn(struct bench *bench)
+static void iterate(struct bench *bench)
 {
     uv_run(reactor_loop(bench->reactor), UV_RUN_NOWAIT);
     int64_t gone_ms = bench->faked_s > 0 ? (int64_t)((seconds() - bench->faked_s) * 1000) : 0;
@@ -143,7 +143,7 @@ static void settle(struct bench *bench)
     double since = seconds();
     while (seconds() - since < quiet_s) {
         for (int i = 0; i < 20; i++, usleep(1000))
-            turn(bench);
+            iterate(bench);
         uint64_t checkpoints_now = info_of(bench).checkpoints;
         uint64_t runs_now = written_by("archivist") + written_by("librarian");
         if (checkpoints_now != checkpoints || runs_now > written + 4096)
@@ -192,7 +192,7 @@ static void push_all(struct bench *bench, uint64_t jobs)
     while (bench->answered < jobs) {
         while (bench->in_flight < IN_FLIGHT && bench->sent < jobs)
             push_batch(bench);
-        turn(bench);
+        iterate(bench);
     }
 }
 
@@ -234,7 +234,7 @@ static void fire_all(struct bench *bench, uint64_t jobs)
             queue_take(bench->queue, &take,
                        (struct queue_reply_to){.done = on_taken, .owner = bench});
         }
-        turn(bench);
+        iterate(bench);
     }
 }
 

@@ -19,7 +19,7 @@
 struct helper {
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t turn;
+    pthread_cond_t changed;
     struct wal *wal;
     int (*perform)(struct wal *wal);
     bool has_work, is_done, stop;
@@ -33,7 +33,7 @@ static void *help(void *ctx)
     pthread_mutex_lock(&helper->lock);
     for (;;) {
         while (!helper->has_work && !helper->stop)
-            pthread_cond_wait(&helper->turn, &helper->lock);
+            pthread_cond_wait(&helper->changed, &helper->lock);
         if (helper->stop)
             break;
         pthread_mutex_unlock(&helper->lock);
@@ -42,7 +42,7 @@ static void *help(void *ctx)
         helper->result = result;
         helper->has_work = false;
         helper->is_done = true;
-        pthread_cond_broadcast(&helper->turn);
+        pthread_cond_broadcast(&helper->changed);
     }
     pthread_mutex_unlock(&helper->lock);
     return NULL;
@@ -52,7 +52,7 @@ static void helper_start(struct helper *helper, struct wal *wal, int (*perform)(
 {
     *helper = (struct helper){.wal = wal, .perform = perform};
     pthread_mutex_init(&helper->lock, NULL);
-    pthread_cond_init(&helper->turn, NULL);
+    pthread_cond_init(&helper->changed, NULL);
     pthread_create(&helper->thread, NULL, help, helper);
 }
 
@@ -60,7 +60,7 @@ static void helper_give(struct helper *helper)
 {
     pthread_mutex_lock(&helper->lock);
     helper->has_work = true;
-    pthread_cond_broadcast(&helper->turn);
+    pthread_cond_broadcast(&helper->changed);
     pthread_mutex_unlock(&helper->lock);
 }
 
@@ -71,7 +71,7 @@ static bool helper_came_back(struct helper *helper, bool wait)
 
     pthread_mutex_lock(&helper->lock);
     while (wait && !helper->is_done)
-        pthread_cond_wait(&helper->turn, &helper->lock);
+        pthread_cond_wait(&helper->changed, &helper->lock);
     done = helper->is_done;
     helper->is_done = false;
     pthread_mutex_unlock(&helper->lock);
@@ -86,7 +86,7 @@ static void helper_stop(struct helper *helper)
 {
     pthread_mutex_lock(&helper->lock);
     helper->stop = true;
-    pthread_cond_broadcast(&helper->turn);
+    pthread_cond_broadcast(&helper->changed);
     pthread_mutex_unlock(&helper->lock);
     pthread_join(helper->thread, NULL);
 }
@@ -97,7 +97,7 @@ struct run {
     bool committing, keeping_up;
 };
 
-static void commit_turn(struct run *run, bool wait)
+static void commit_step(struct run *run, bool wait)
 {
     if (run->committing && helper_came_back(&run->committer, wait)) {
         wal_committed(run->wal);
@@ -139,7 +139,7 @@ static struct record_place append(struct run *run, uint64_t number)
             wal_upkept(run->wal);
             run->keeping_up = false;
         }
-        commit_turn(run, true);
+        commit_step(run, true);
     }
     return wal_append(run->wal, &record);
 }
@@ -184,10 +184,10 @@ static void measure_appends(const char *dir, uint64_t records, uint64_t batch)
     for (uint64_t i = 1; i <= records; i++) {
         append(&run, i);
         if (i % batch == 0)
-            commit_turn(&run, batch < 64);
+            commit_step(&run, batch < 64);
     }
-    commit_turn(&run, true);
-    commit_turn(&run, true);
+    commit_step(&run, true);
+    commit_step(&run, true);
     seconds = (double)(measure_ns() - since_ns) / 1e9;
     if (run.keeping_up && helper_came_back(&run.librarian, true))
         wal_upkept(run.wal);

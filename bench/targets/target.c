@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TURN_MAX = 256 };
+enum { BATCH_MAX = 256 };
 
 struct bench {
     struct target_env env;
@@ -39,11 +39,11 @@ static void on_closed(void *ctx)
 static void send_more(struct bench *bench)
 {
     static uint64_t number;
-    struct target_message messages[TURN_MAX];
-    struct job jobs[TURN_MAX];
-    char ids[TURN_MAX][24];
+    struct target_message messages[BATCH_MAX];
+    struct job jobs[BATCH_MAX];
+    char ids[BATCH_MAX][24];
     size_t count = 0;
-    for (; count < TURN_MAX && bench->sent < bench->wanted && bench->under_way < bench->window;
+    for (; count < BATCH_MAX && bench->sent < bench->wanted && bench->under_way < bench->window;
          count++, bench->sent++, bench->under_way++) {
         snprintf(ids[count], sizeof ids[count], "job-%llu", (unsigned long long)++number);
         jobs[count] = (struct job){.topic = slice_of("bench"),

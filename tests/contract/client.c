@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000, EVENT_PATIENCE_US = 5 * 1000 * 1000, IDLE_TURNS = 20 };
+enum { PATIENCE_US = 20 * 1000 * 1000, EVENT_PATIENCE_US = 5 * 1000 * 1000, IDLE_ROUNDS = 20 };
 
 static void replied(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -70,7 +70,7 @@ void client_wait(struct client *client)
 
 void client_idle(struct client *client)
 {
-    for (int i = 0; i < IDLE_TURNS; i++)
+    for (int i = 0; i < IDLE_ROUNDS; i++)
         client->driver->pump(client->self);
 }
 
@@ -106,8 +106,8 @@ bool client_await_event(struct client *client, enum queue_event event, const cha
 {
     int64_t until_us = clock_boot_us() + EVENT_PATIENCE_US;
 
-    for (int turn = 0; !has_heard(client, event, topic) && !client->fault; turn++) {
-        if (client->driver->is_at_once ? turn == IDLE_TURNS : clock_boot_us() > until_us)
+    for (int round = 0; !has_heard(client, event, topic) && !client->fault; round++) {
+        if (client->driver->is_at_once ? round == IDLE_ROUNDS : clock_boot_us() > until_us)
             return false;
         client->driver->pump(client->self);
         driver_rest();

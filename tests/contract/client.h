@@ -46,7 +46,7 @@ void client_begin(struct client *client);
 struct queue_reply_to client_add(struct client *client);
 void client_sent(struct client *client);
 void client_wait(struct client *client);
-/* Lets the queue run for some turns without waiting for anything. */
+/* Lets the queue run for some iterations without waiting for anything. */
 void client_idle(struct client *client);
 
 /* Runs the queue until it sends this event, of one or of any topic. Returns false if it does not. */

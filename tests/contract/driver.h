@@ -50,7 +50,7 @@ struct driver {
     /* NULL with a message on standard error when it cannot. */
     void *(*open)(const struct driver_options *options);
     struct queue *(*queue)(void *self);
-    /* One turn of its loops; does not sleep. */
+    /* One iteration of its loops; does not sleep. */
     void (*pump)(void *self);
     /* The clock was moved: returns when all that is due has happened. */
     void (*moved)(void *self);

@@ -540,7 +540,7 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
  * follow-up events come earlier: then the model's clock is moved in the same steps. */
 static void lib_driver_moved(void *ctx)
 {
-    enum { TURNS = 4 };
+    enum { ROUNDS = 4 };
     struct lib_driver *self = ctx;
     int64_t ms = clock_inner_ms() - tarry_now_ms(self->tarry);
     if (self->by_events) {
@@ -550,7 +550,7 @@ static void lib_driver_moved(void *ctx)
     }
     clock_advance(&self->tarry->clock, ms);
     /* In a directory it happens in turns of the shards, and all of them turn for this. */
-    for (int i = 0; self->shards && ms && i < TURNS; i++) {
+    for (int i = 0; self->shards && ms && i < ROUNDS; i++) {
         struct tarry_topic told = {.size = sizeof told};
         size_t n = 1;
         tarry_topics(self->tarry, NULL, &told, &n);

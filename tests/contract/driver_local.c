@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHARDS_MAX = 3, TURNS = 4, FILE_BYTES = 4 << 20 };
+enum { SHARDS_MAX = 3, ROUNDS = 4, FILE_BYTES = 4 << 20 };
 
 struct local_driver {
     struct local *local;
@@ -82,7 +82,7 @@ static struct queue *queue_of(void *ctx)
 /* Runs the shards' steps, in which due events happen. */
 static void moved(void *ctx)
 {
-    for (int i = 0; i < TURNS; i++)
+    for (int i = 0; i < ROUNDS; i++)
         pump(ctx);
 }
 

@@ -43,16 +43,16 @@ static struct queue *memory_driver_queue(void *self)
     return memory_handle_queue(((struct memory_driver *)self)->handle);
 }
 
-static void memory_driver_turn(void *self)
+static void memory_driver_iterate(void *self)
 {
     struct memory_driver *driver = self;
-    memory_handle_turn(driver->handle);
+    memory_handle_step(driver->handle);
     memory_check(memory_handle_memory(driver->handle));
 }
 
 static void memory_driver_close(void *self)
 {
-    memory_driver_turn(self);
+    memory_driver_iterate(self);
 }
 
 extern const struct driver driver_memory;
@@ -64,7 +64,7 @@ const struct driver driver_memory = {
     .forecasts_exactly = true,
     .open = memory_driver_open,
     .queue = memory_driver_queue,
-    .pump = memory_driver_turn,
-    .moved = memory_driver_turn,
+    .pump = memory_driver_iterate,
+    .moved = memory_driver_iterate,
     .close = memory_driver_close,
 };

@@ -170,7 +170,7 @@ static void *open_cluster(const struct driver_options *options)
     return open_at(options, url, MASTERS);
 }
 
-/* ---- turns ---- */
+/* ---- steps ---- */
 
 static struct queue *queue_of(void *ctx)
 {
@@ -179,7 +179,7 @@ static struct queue *queue_of(void *ctx)
     return self->queue;
 }
 
-/* A turn waits for nothing, and Redis is another process: it is let run as well. */
+/* An iteration waits for nothing, and Redis is another process: it is let run as well. */
 static void pump(void *ctx)
 {
     struct redis_driver *self = ctx;

@@ -273,26 +273,26 @@ class Shard:
         return self.change_call("push", topic, topics_max, *[argument for some in jobs for argument in some], ticket=ticket)
 
     def take(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None, consumer=None):
-        """[Job], by a turn with nothing else."""
-        return self.turn(takes=[(topic, most, bytes_max, lease, *([consumer] if consumer else []))], ticket=ticket).jobs[0]
+        """[Job], by a step with nothing else."""
+        return self.step(takes=[(topic, most, bytes_max, lease, *([consumer] if consumer else []))], ticket=ticket).jobs[0]
 
     def take_call(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
-        return self.turn(takes=[(topic, most, bytes_max, lease)], ticket=ticket)
+        return self.step(takes=[(topic, most, bytes_max, lease)], ticket=ticket)
 
-    def turn(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
-        """answers as below; takes: (topic, most[, bytes_max[, lease_ms[, consumer]]]). A Turn."""
-        return Turn(self.turn_call(answers, takes, most, ticket, chance), len(answers), len(takes))
+    def step(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
+        """answers as below; takes: (topic, most[, bytes_max[, lease_ms[, consumer]]]). A StepReply."""
+        return StepReply(self.step_call(answers, takes, most, ticket, chance), len(answers), len(takes))
 
-    def turn_call(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
+    def step_call(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
         words = [pack(">I6I2I2I2", chance, most, len(answers), len(takes)), *answer_words(answers)]
         for topic, wanted, *rest in takes:
             limits = pack(">I4I4I6", wanted, rest[0] if rest else 1 << 24, rest[1] if len(rest) > 1 else 0)
             words += [topic, limits + b"\1" + raw(rest[2]) if len(rest) > 2 else limits]
-        return self.change_call("turn", *words, ticket=ticket)
+        return self.change_call("step", *words, ticket=ticket)
 
     def answer(self, *answers, ticket=None, chance=12345):
-        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)], by a turn with nothing else."""
-        return self.turn(answers, ticket=ticket, chance=chance).said
+        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)], by a step with nothing else."""
+        return self.step(answers, ticket=ticket, chance=chance).said
 
     def change(self, topic, *changes, ticket=None):
         """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
@@ -309,9 +309,9 @@ class Shard:
         return self.change_call("change", topic, *words, ticket=ticket)
 
     def advance(self, most=1000, chance=777):
-        """(turn, whether there is more, topics that have something ready now)"""
-        turn = self.turn(most=most, chance=chance)
-        return turn, turn.more, turn.woken
+        """(step, whether there is more, topics that have something ready now)"""
+        step = self.step(most=most, chance=chance)
+        return step, step.more, step.woken
 
     def advance_all(self, most=1000):
         for _ in range(10_000):
@@ -474,8 +474,8 @@ def answer_words(answers):
     return words
 
 
-class Turn:
-    """The answer of turn.lua: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take,
+class StepReply:
+    """The answer of step.lua: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take,
     `woken` topics."""
 
     def __init__(self, answer, answers, takes):

@@ -1,4 +1,4 @@
-"""turn.lua, answers: ack, nack, extend, return; what ended; who may answer."""
+"""step.lua, answers: ack, nack, extend, return; what ended; who may answer."""
 
 import pytest
 from abi import (ACK, CREATED, DEAD, DELAYED, EXISTED, EXPONENTIAL, EXTEND, FINISHED, FIXED, LEASE_ENDED, LEASED, NACK, NONE, OK, READY, RETURN,
@@ -12,7 +12,7 @@ def taken(shard, topic="t", lease=0, **options):
 
 def test_an_ack_ends_the_job_and_names_it(shard):
     lease = taken(shard)
-    call = shard.turn([(ACK, lease.delivery)])
+    call = shard.step([(ACK, lease.delivery)])
     assert call.said == [(OK, FINISHED, 0, 0)] and call.names == [(b"t", b"a")]
     assert shard.get("t", "a") is None
     topic = shard.stats("t")
@@ -49,7 +49,7 @@ def test_a_stale_holder_cannot_touch_the_next_delivery(shard):
 
 def test_a_nack_with_a_delay_waits_so_long(shard):
     lease = taken(shard)
-    call = shard.turn([(NACK, lease.delivery, 5000, b"no luck")])
+    call = shard.step([(NACK, lease.delivery, 5000, b"no luck")])
     assert call.said == [(OK, DELAYED, call.now + 5001, 0)] and call.names == [(b"t", b"a")] and call.next == call.now + 5001
     found = shard.get("t", "a")
     assert (found.attempt, found.error, found.state) == (1, b"no luck", DELAYED)
@@ -67,7 +67,7 @@ def test_a_nack_without_delay_makes_the_job_ready_immediately(shard):
                                                     (EXPONENTIAL, 70, 8000)])
 def test_backoff_follows_the_policy_within_its_jitter(shard, kind, attempt, nominal):
     shard.push("t", *[job(f"j{n}", own={"backoff": kind, "first": 1000, "most": 8000, "attempts": 1000}, past=(0, attempt - 1, b"")) for n in range(100)])
-    call = shard.turn([(NACK, lease.delivery) for lease in shard.take("t")], chance=2**48 - 5)
+    call = shard.step([(NACK, lease.delivery) for lease in shard.take("t")], chance=2**48 - 5)
     waits = [due - call.now - 1 for _, _, due, _ in call.said]
     assert len(waits) == 100 and 0.8 * nominal <= min(waits) < 0.85 * nominal and 1.15 * nominal < max(waits) <= 1.2 * nominal
 
@@ -85,11 +85,11 @@ def test_the_last_attempt_kills(shard):
 
 def test_extend_moves_the_end_and_the_job_stays_with_its_holder(shard):
     lease = taken(shard, lease=1000)
-    call = shard.turn([(EXTEND, lease.delivery, 7000)])
+    call = shard.step([(EXTEND, lease.delivery, 7000)])
     assert call.said == [(OK, LEASED, lease.due, call.now + 7001)]
     shard.jump(6000)
     shard.advance()
-    again = shard.turn([(EXTEND, lease.delivery, 0)])
+    again = shard.step([(EXTEND, lease.delivery, 0)])
     assert again.said[0][3] == again.now + 1001, "without a length: what it was taken with"
     assert shard.answer((ACK, lease.delivery))[0][0] == OK
 
@@ -114,7 +114,7 @@ def test_a_returned_job_keeps_its_place_and_the_attempt_does_not_count(shard):
 def test_answers_to_jobs_of_many_topics_travel_together(shard):
     shard.topic(TOPIC_PUT, "remembers", settings(dedup=60_000), 1)
     leases = [taken(shard, name) for name in ("remembers", "u", "v")]
-    call = shard.turn([(ACK, lease.delivery) for lease in leases])
+    call = shard.step([(ACK, lease.delivery) for lease in leases])
     assert call.names == [(b"remembers", b"a"), (b"u", b"a"), (b"v", b"a")]
     assert [shard.push(name, job("a"))[0][0] for name in ("remembers", "u")] == [EXISTED, CREATED]
 
@@ -123,9 +123,9 @@ def test_answers_to_jobs_of_many_topics_travel_together(shard):
 def test_the_same_ticket_is_answered_the_same_and_does_nothing_more(shard, verb):
     lease = taken(shard)
     ticket = shard.ticket()
-    first = shard.turn([(verb, lease.delivery)], ticket=ticket, chance=1)
+    first = shard.step([(verb, lease.delivery)], ticket=ticket, chance=1)
     before = shard.dump()
-    again = shard.turn([(verb, lease.delivery)], ticket=ticket, chance=99)
+    again = shard.step([(verb, lease.delivery)], ticket=ticket, chance=99)
     assert (again.said, again.names) == (first.said, first.names)
     assert shard.dump() == before
 

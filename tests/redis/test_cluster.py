@@ -118,10 +118,10 @@ def test_a_slot_move_under_traffic_loses_nothing(cluster):
         cluster.end_move(slot, to)
         owners.append(to)
 
-    for turn in range(120):
-        if turn % 10 == 5:
+    for step in range(120):
+        if step % 10 == 5:
             step_of_move()
-        jobs = [job(f"j{turn}-{n}", delay=n % 3 * 5 or None) for n in range(5)]
+        jobs = [job(f"j{step}-{n}", delay=n % 3 * 5 or None) for n in range(5)]
         assert {status for status, *_ in persist(lambda ticket: shard.push("t", *jobs, ticket=ticket))} == {1}
         pushed += 5
         for found in persist(lambda ticket: shard.take("t", 3, ticket=ticket)):

@@ -1,4 +1,4 @@
-"""The holder of a lease, and the request to cancel: in turn.lua and change.lua."""
+"""The holder of a lease, and the request to cancel: in step.lua and change.lua."""
 
 import pytest
 from abi import ACK, CANCEL, CANCELLED, EXTEND, LEASE_ENDED, NACK, NOT_FOUND, OK, REFUSE, RETURN, job
@@ -41,8 +41,8 @@ def test_a_name_is_shown_by_take_get_and_list_and_stays_over_an_extend(shard):
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_takes_of_many_and_of_several_names_keep_them_apart(shard, count):
     shard.push("t", *[job(f"{i:03}") for i in range(2 * count)])
-    turn = shard.turn(takes=[("t", count, 1 << 24, 0, b"one"), ("t", count, 1 << 24, 0, b"two")])
-    assert [[one.consumer for one in jobs] for jobs in turn.jobs] == [[b"one"] * count, [b"two"] * count]
+    step = shard.step(takes=[("t", count, 1 << 24, 0, b"one"), ("t", count, 1 << 24, 0, b"two")])
+    assert [[one.consumer for one in jobs] for jobs in step.jobs] == [[b"one"] * count, [b"two"] * count]
     assert holder(shard, "000") == (b"one", False) and holder(shard, f"{2 * count - 1:03}") == (b"two", False)
 
 

@@ -1,4 +1,4 @@
-"""hello.lua, adjust.lua, and turn.lua: the shard as a whole, its clock, what falls due."""
+"""hello.lua, adjust.lua, and step.lua: the shard as a whole, its clock, what falls due."""
 
 import concurrent.futures
 import random

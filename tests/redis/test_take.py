@@ -1,4 +1,4 @@
-"""turn.lua, takes: order, limits, leases."""
+"""step.lua, takes: order, limits, leases."""
 
 import pytest
 from abi import ACK, DELAYED, LEASED, NACK, READY, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings
@@ -184,11 +184,11 @@ def test_jobs_made_ready_by_a_take_or_purge_are_reported_to_the_caller(shard):
         shard.push(name, job("more urgent", delay=100, priority=1))  # not in order of due: so they become ready first
         shard.push(name, job("a", delay=100), job("b", delay=100))
         shard.jump(102)
-        turn = call()
+        step = call()
         told = []
         while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
             told.append(message[2][9:])
-        assert turn.woken == [b"t"] if name == "t" else b"r--------u" in told
+        assert step.woken == [b"t"] if name == "t" else b"r--------u" in told
         shard.advance_all()
     notifications.close()
 

@@ -1,4 +1,4 @@
-"""A pause for a time: in topic.lua, and its end in a turn."""
+"""A pause for a time: in topic.lua, and its end in a step."""
 
 import pytest
 import state
@@ -29,7 +29,7 @@ def test_a_timed_pause_ends_in_the_next_step_and_reports_ready_jobs(shard):
     shard.advance()
     assert shard.stats("t").paused and shard.take("t") == []
     shard.jump(1500)
-    turn, more, woken = shard.advance()
+    step, more, woken = shard.advance()
     assert woken == [b"t"] and not pauses(shard)
     topic = shard.stats("t")
     assert (topic.paused, topic.paused_until) == (0, 0)
@@ -54,7 +54,7 @@ def test_a_take_in_the_same_step_gets_the_waiting_jobs(shard):
     shard.push("t", job("a"))
     pause(shard, "t", 1000)
     shard.jump(1500)
-    assert [found.id for found in shard.turn(takes=[("t", 10)], most=100).jobs[0]] == [b"a"]
+    assert [found.id for found in shard.step(takes=[("t", 10)], most=100).jobs[0]] == [b"a"]
 
 
 @pytest.mark.parametrize("how", ["resume", "pause", "delete", "longer"])

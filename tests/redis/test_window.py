@@ -34,7 +34,7 @@ def test_a_clock_that_jumped_makes_nothing_ready_and_ends_no_lease(stepped):
     step(stepped, HOUR_MS)
     latest = int.from_bytes(stepped.window[6:], "big")
     assert stepped.take("t", ticket=ticket(stepped)) == []
-    assert stepped.turn(most=100, ticket=ticket(stepped)).now > latest + HOUR_MS // 2, "the clock is shown as it is, so that the caller notices"
+    assert stepped.step(most=100, ticket=ticket(stepped)).now > latest + HOUR_MS // 2, "the clock is shown as it is, so that the caller notices"
     assert stepped.get("t", "leased").attempt == 1
     topic = stepped.stats("t")
     assert (topic.delayed, topic.ready, topic.leased, topic.lease_ended) == (1, 0, 1, 0)
@@ -67,7 +67,7 @@ def test_a_clock_that_went_back_changes_nothing(stepped, call):
         elif call == "change":
             stepped.change("t", (RUN, "later"), ticket=ticket(stepped))
         else:
-            stepped.turn(most=100, ticket=ticket(stepped))
+            stepped.step(most=100, ticket=ticket(stepped))
     assert stepped.dump() == before
     step(stepped, HOUR_MS)
 

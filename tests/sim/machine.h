@@ -26,9 +26,9 @@ struct machine *machine_switch(struct machine *machine);
 void machine_init(struct machine *machine, uint64_t seed, int64_t inner_ms, int64_t wall_ms);
 void machine_fini(struct machine *machine);
 
-/* Something is there for the loop to do: letters, a deadline that has passed, a turn asked for. */
-bool machine_wants_turn(const struct machine *machine);
-void machine_turn(struct machine *machine);
+/* Something is there for the loop to do: letters, a deadline that has passed, an iteration that was asked for. */
+bool machine_needs_iteration(const struct machine *machine);
+void machine_iterate(struct machine *machine);
 /* Returns how many helpers have work; does the first work of the n-th of those. Its `done` waits in the
  * mailbox. */
 uint32_t machine_busy_workers(const struct machine *machine);

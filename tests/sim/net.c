@@ -31,7 +31,7 @@ struct reactor {
     struct worker *workers[MACHINE_WORKERS_MAX];
     struct deadline *deadlines[DEADLINES_MAX];
     struct list calls;
-    bool wants_turn;
+    bool needs_iteration;
 };
 
 /* ---- the reactor ---- */
@@ -72,15 +72,15 @@ void reactor_post(struct reactor *reactor, struct letter *letter)
     reactor->last = &letter->next;
 }
 
-void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+void reactor_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
 {
     assert(reactor->hook_count < HOOKS_MAX);
     reactor->hooks[reactor->hook_count].run = hook;
     reactor->hooks[reactor->hook_count++].ctx = ctx;
-    reactor->wants_turn = true;
+    reactor->needs_iteration = true;
 }
 
-void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+void reactor_remove_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
 {
     uint32_t kept = 0;
 
@@ -90,18 +90,18 @@ void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx)
     reactor->hook_count = kept;
 }
 
-void reactor_turn_again(struct reactor *reactor)
+void reactor_iterate_again(struct reactor *reactor)
 {
-    reactor->wants_turn = true;
+    reactor->needs_iteration = true;
 }
 
-void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call)
+void reactor_once_at_iteration_end(struct reactor *reactor, struct iteration_end_call *call)
 {
     if (list_is_empty(&call->list))
         list_add_last(&reactor->calls, &call->list);
 }
 
-void reactor_cancel_at_turn_end(struct turn_end_call *call)
+void reactor_cancel_at_iteration_end(struct iteration_end_call *call)
 {
     list_remove(&call->list);
 }
@@ -112,14 +112,15 @@ static void run_calls(struct reactor *reactor)
     bool more = !list_is_empty(&reactor->calls);
 
     while (more) {
-        struct turn_end_call *call = list_entry(reactor->calls.next, struct turn_end_call, list);
+        struct iteration_end_call *call =
+            list_entry(reactor->calls.next, struct iteration_end_call, list);
 
         more = &call->list != last;
         list_remove(&call->list);
         call->run(call);
     }
     if (!list_is_empty(&reactor->calls))
-        reactor->wants_turn = true;
+        reactor->needs_iteration = true;
 }
 
 static void ring(struct reactor *reactor)
@@ -134,7 +135,7 @@ static void ring(struct reactor *reactor)
     }
 }
 
-void machine_turn(struct machine *machine)
+void machine_iterate(struct machine *machine)
 {
     struct reactor *reactor = machine->reactor;
     struct letter *letter = reactor->first;
@@ -148,18 +149,18 @@ void machine_turn(struct machine *machine)
         letter->run(letter);
         letter = next;
     }
-    reactor->wants_turn = false;
+    reactor->needs_iteration = false;
     for (uint32_t i = 0; i < reactor->hook_count; i++)
         if (reactor->hooks[i].run(reactor->hooks[i].ctx))
-            reactor->wants_turn = true;
+            reactor->needs_iteration = true;
     run_calls(reactor);
 }
 
-bool machine_wants_turn(const struct machine *machine)
+bool machine_needs_iteration(const struct machine *machine)
 {
     const struct reactor *reactor = machine->reactor;
 
-    return reactor->first || reactor->wants_turn ||
+    return reactor->first || reactor->needs_iteration ||
            machine_deadline_ms(machine) <= machine->inner_ms;
 }
 
@@ -298,7 +299,7 @@ void machine_fini(struct machine *machine)
     machine->reactor = NULL;
 }
 
-/* ---- the wall clock is looked at in every turn ---- */
+/* ---- the wall clock is read in each iteration ---- */
 
 struct clock_watch *clock_watch_new(struct reactor *reactor)
 {

@@ -103,7 +103,7 @@ void world_drop(struct world *world)
 bool world_stop(struct world *world)
 {
     shard_stop(world->shard, on_stopped, world);
-    reactor_turn_again(world->machine.reactor); /* as after the letter that asks for it */
+    reactor_iterate_again(world->machine.reactor); /* as after the letter that asks for it */
     for (int i = 0; i < WAITS_MAX && !world->has_stopped; i++) {
         world_settle(world);
         if (!world->has_stopped)
@@ -128,12 +128,12 @@ static void tick(struct world *world)
     oracle_tick(world->oracle, world->machine.inner_ms, world->machine.wall_ms);
 }
 
-static void turn(struct world *world)
+static void iterate(struct world *world)
 {
     struct machine *before = machine_switch(&world->machine);
 
     world_in_product = memory_fault.counts = true;
-    machine_turn(&world->machine);
+    machine_iterate(&world->machine);
     world_in_product = memory_fault.counts = false;
     if (world->unchecked)
         world->unchecked--;
@@ -164,16 +164,16 @@ static void pass(struct world *world, int64_t ms)
 static bool do_something(struct world *world)
 {
     uint32_t busy = machine_busy_workers(&world->machine);
-    uint32_t wants = machine_wants_turn(&world->machine);
+    uint32_t wants = machine_needs_iteration(&world->machine);
 
     if (!busy && !wants)
         return false;
     if (wants && random_below(&world->random, busy * 2 + 2) < 2)
-        turn(world);
+        iterate(world);
     else if (busy)
         perform(world, (uint32_t)random_below(&world->random, busy));
     else
-        turn(world);
+        iterate(world);
     return true;
 }
 
@@ -283,7 +283,7 @@ void world_submit(struct world *world, const struct command *command, queue_done
     shard_submit(world->shard, command,
                  (struct queue_reply_to){.done = on_answer, .owner = asking});
     world_in_product = memory_fault.counts = false;
-    reactor_turn_again(world->machine.reactor);
+    reactor_iterate_again(world->machine.reactor);
     machine_switch(before);
 }
 

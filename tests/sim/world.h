@@ -78,7 +78,7 @@ struct world {
     bool has_stopped;
     uint64_t asked, answered;
     uint32_t serial;
-    uint64_t unchecked; /* turns until the next shard_check */
+    uint64_t unchecked; /* rounds until the next shard_check */
     struct world_figures figures;
     char error[512]; /* of opening */
 };

@@ -400,7 +400,7 @@ int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min)
     return result;
 }
 
-int wal_owner_turn(struct wal_owner *owner)
+int wal_owner_step(struct wal_owner *owner)
 {
     uint64_t pushes = random_below(&owner->random, 8), ends = random_below(&owner->random, 9);
     int result;

@@ -71,7 +71,7 @@ int wal_owner_upkeep(struct wal_owner *owner);
 int wal_owner_checkpoint(struct wal_owner *owner, uint32_t files_min);
 /* Makes some pushes and ends by chance, then a commit, upkeep and a step of a checkpoint. 0, or the first
  * error that broke the log. */
-int wal_owner_turn(struct wal_owner *owner);
+int wal_owner_step(struct wal_owner *owner);
 
 /* The body of job `id` is made of its id: so many bytes. */
 size_t wal_owner_body(uint32_t id, size_t body_bytes, char *into);

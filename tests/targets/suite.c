@@ -116,7 +116,7 @@ static struct stage *raise_stage(bool allows, const char *figures)
 }
 
 /* Turns the loop until the count is reached. */
-static void turn_until(struct stage *stage, const size_t *count, size_t wanted, int64_t within_ms)
+static void run_until(struct stage *stage, const size_t *count, size_t wanted, int64_t within_ms)
 {
     int64_t limit_us = clock_boot_us() + within_ms * 1000;
     while (*count < wanted) {
@@ -126,7 +126,7 @@ static void turn_until(struct stage *stage, const size_t *count, size_t wanted, 
     }
 }
 
-static void turn_for(struct stage *stage, int64_t ms)
+static void run_for(struct stage *stage, int64_t ms)
 {
     int64_t limit_us = clock_boot_us() + ms * 1000;
     while (clock_boot_us() < limit_us)
@@ -226,8 +226,8 @@ static void every_message_is_reported_exactly_once(void **state)
     size_t before = rig->count();
     for (int i = 0; i < 4; i++)
         send_some(stage, 150);
-    turn_until(stage, &stage->told, 600, TIMEOUT_MS);
-    turn_for(stage, 50); /* on_reported checks that each comes once */
+    run_until(stage, &stage->told, 600, TIMEOUT_MS);
+    run_for(stage, 50); /* on_reported checks that each comes once */
     assert_int_equal(stage->by_outcome[TARGET_DONE], 600);
     if (!rig->reaches_nobody)
         assert_int_equal(rig->count() - before, 600);
@@ -239,7 +239,7 @@ static void more_than_the_window_are_taken_all_the_same(void **state)
     (void)state;
     struct stage *stage = raise_stage(true, ",\"max_in_flight\":4");
     send_some(stage, 1000);
-    turn_until(stage, &stage->told, 1000, TIMEOUT_MS);
+    run_until(stage, &stage->told, 1000, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 1000);
     strike_stage(stage);
 }
@@ -257,11 +257,11 @@ static void a_silent_peer_costs_the_timeout(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"1s\"");
     send_some(stage, 1);
-    turn_until(stage, &stage->told, 1, TIMEOUT_MS);
+    run_until(stage, &stage->told, 1, TIMEOUT_MS);
     rig->stall(true);
     int64_t began_us = clock_boot_us();
     send_some(stage, 20);
-    turn_until(stage, &stage->told, 21, 10 * 1000); /* one after another, they would last 20 s */
+    run_until(stage, &stage->told, 21, 10 * 1000); /* one after another, they would last 20 s */
     int64_t took_ms = (clock_boot_us() - began_us) / 1000;
     rig->stall(false);
     assert_true(took_ms >= 950);
@@ -278,7 +278,7 @@ static void closing_reports_messages_in_flight(void **state)
         rig->stall(true);
     send_some(stage, 40);
     if (rig->stall)
-        turn_for(stage, 100);
+        run_for(stage, 100);
     close_target(stage); /* looks that all were reported */
     assert_int_equal(stage->told, 40);
     if (rig->stall) {
@@ -297,7 +297,7 @@ static void a_message_that_the_guard_rejects_never_reaches_the_peer(void **state
     size_t before = rig->count();
     struct stage *stage = raise_stage(false, "");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->told, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_UNSENT] + stage->by_outcome[TARGET_FAILED], 10);
     assert_true(is_ailing(stage, 0));
     assert_int_equal(rig->count(), before);
@@ -312,14 +312,14 @@ static void a_policy_change_ends_open_connections(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->told, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     size_t before = rig->count();
     write_policy(stage, false);
     assert_int_equal(guard_reload(stage->guard, error), 0);
     for (size_t i = 0; i < 3; i++) {
         send_some(stage, 5);
-        turn_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
+        run_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
     }
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(rig->count(), before);
@@ -335,8 +335,8 @@ static void send_until_done(struct stage *stage)
         if (clock_boot_us() > limit_us)
             fail_msg("not through again within %d ms", rig->back_ms);
         send_some(stage, 1);
-        turn_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
-        turn_for(stage, 20);
+        run_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
+        run_for(stage, 20);
     }
 }
 
@@ -347,10 +347,10 @@ static void a_peer_that_comes_back_is_found_again(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->told, 10, TIMEOUT_MS);
     rig->stop();
     send_some(stage, 10);
-    turn_until(stage, &stage->told, 20, TIMEOUT_MS);
+    run_until(stage, &stage->told, 20, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(stage->by_outcome[TARGET_REFUSED], 0);
     assert_true(is_ailing(stage, 10));
@@ -367,9 +367,9 @@ static void a_peer_that_dies_with_messages_ends_them(void **state)
     struct stage *stage = raise_stage(true, ",\"timeout\":\"3s\"");
     rig->stall(true);
     send_some(stage, 30);
-    turn_for(stage, 200);
+    run_for(stage, 200);
     rig->stop();
-    turn_until(stage, &stage->told, 30, 6000);
+    run_until(stage, &stage->told, 30, 6000);
     rig->start();
     assert_int_equal(stage->by_outcome[TARGET_FAILED] + stage->by_outcome[TARGET_UNSENT], 30);
     assert_true(is_ailing(stage, 0));

@@ -48,7 +48,7 @@ struct feed_desk {
     struct page *open;
     uint32_t publish_budget;
     int64_t publish_budget_us; /* boot time: as of when */
-    struct turn_end_call turn_end;
+    struct iteration_end_call iteration_end;
     struct deadline *deadline;
     int64_t sent_ms; /* boot time: the last page */
     /* receiving */
@@ -215,7 +215,7 @@ static struct page *desk_page(struct feed_desk *desk)
     page->refs = 1;
     buffer_init(&page->events, FEED_PAGE_BYTES_MAX);
     budget_fill(&desk->publish_budget, &desk->publish_budget_us);
-    reactor_once_at_turn_end(desk->reactor, &desk->turn_end);
+    reactor_once_at_iteration_end(desk->reactor, &desk->iteration_end);
     return desk->open = page;
 }
 
@@ -254,9 +254,9 @@ static void desk_send(struct feed_desk *desk)
     page_drop(page);
 }
 
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct feed_desk *desk = list_entry(call, struct feed_desk, turn_end);
+    struct feed_desk *desk = list_entry(call, struct feed_desk, iteration_end);
     int64_t page_ms = atomic_load_explicit(&desk->feed->page_ms, memory_order_relaxed);
     int64_t wait_ms = desk->sent_ms + page_ms - clock_boot_us() / 1000;
     if (wait_ms <= 0 || wait_ms > page_ms)
@@ -542,7 +542,7 @@ static void desk_free(struct feed_desk *desk)
     if (!desk)
         return;
     assert(list_is_empty(&desk->listeners));
-    reactor_cancel_at_turn_end(&desk->turn_end);
+    reactor_cancel_at_iteration_end(&desk->iteration_end);
     deadline_free(desk->deadline);
     page_drop(desk->open);
     for (size_t i = 0; i < desk->waiting_count; i++)
@@ -577,11 +577,11 @@ struct feed_desk *feed_desk_open(struct feed *feed, uint32_t index, struct react
     desk->reactor = reactor;
     desk->index = index;
     desk->letter.run = desk_hand_all;
-    desk->turn_end.run = on_turn_end;
+    desk->iteration_end.run = on_iteration_end;
     desk->publish_budget = desk->hand_budget = FEED_BURST;
     desk->publish_budget_us = desk->hand_budget_us = clock_boot_us();
     list_init(&desk->listeners);
-    list_init(&desk->turn_end.list);
+    list_init(&desk->iteration_end.list);
     desk->deadline = deadline_new(reactor, on_deadline, desk);
     feed->desks[index] = desk;
     if (!desk->deadline) {

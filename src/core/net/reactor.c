@@ -19,7 +19,7 @@ struct hook {
 struct reactor {
     uv_loop_t loop;
     uv_async_t mail;
-    uv_prepare_t turn_end;
+    uv_prepare_t iteration_end;
     uv_check_t polled;
     uv_idle_t again;                  /* active: the next poll does not sleep */
     _Atomic(struct letter *) mailbox; /* newest first */
@@ -29,14 +29,14 @@ struct reactor {
     struct list tasks; /* next one first */
     uint32_t hook_count;
     uint32_t index;
-    bool in_hooks, wants_turn;
+    bool in_hooks, needs_iteration;
     pthread_t thread;
     int64_t now_us;    /* of this iteration; 0: not read yet */
     int64_t polled_us; /* an upper bound of when the poll returned */
     int64_t ended_us;  /* end of the previous iteration */
-    _Atomic uint64_t turns, letters;
+    _Atomic uint64_t iterations, letters;
     struct peak longest_us;
-    struct shared_histogram turn_us, late_us;
+    struct shared_histogram iteration_us, late_us;
 };
 
 /* ---- mailbox ---- */
@@ -107,7 +107,7 @@ static void on_polled(uv_check_t *polled)
 }
 
 /* Records the iteration. The loop polls next. */
-static void turn_note(struct reactor *reactor)
+static void iteration_note(struct reactor *reactor)
 {
     int64_t began_us = reactor->polled_us, ended_us = clock_awake_us();
     if (reactor->now_us && reactor->now_us < began_us)
@@ -119,8 +119,8 @@ static void turn_note(struct reactor *reactor)
     uint64_t took_us = (uint64_t)(ended_us - began_us);
     reactor->now_us = 0;
     reactor->ended_us = ended_us;
-    counter_add(&reactor->turns, 1);
-    shared_histogram_add(&reactor->turn_us, took_us);
+    counter_add(&reactor->iterations, 1);
+    shared_histogram_add(&reactor->iteration_us, took_us);
     peak_note(&reactor->longest_us, took_us, ended_us);
 }
 
@@ -133,13 +133,13 @@ void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum)
 {
     uint64_t longest_us = counter_get(&reactor->longest_us.greatest);
     uint64_t lately_us = peak_of_minute(&reactor->longest_us, clock_awake_us());
-    sum->turns += counter_get(&reactor->turns);
+    sum->iterations += counter_get(&reactor->iterations);
     sum->letters += counter_get(&reactor->letters);
     if (longest_us > sum->longest_us)
         sum->longest_us = longest_us;
     if (lately_us > sum->longest_of_minute_us)
         sum->longest_of_minute_us = lately_us;
-    shared_histogram_merge(&sum->turn_us, &reactor->turn_us);
+    shared_histogram_merge(&sum->iteration_us, &reactor->iteration_us);
     shared_histogram_merge(&sum->late_us, &reactor->late_us);
 }
 
@@ -150,9 +150,9 @@ static void on_again(uv_idle_t *again)
     (void)again;
 }
 
-void reactor_turn_again(struct reactor *reactor)
+void reactor_iterate_again(struct reactor *reactor)
 {
-    reactor->wants_turn = true;
+    reactor->needs_iteration = true;
     if (!reactor->in_hooks)
         (void)uv_idle_start(&reactor->again, on_again);
 }
@@ -167,12 +167,12 @@ static void run_calls(struct reactor *reactor)
     now.next->prev = now.prev->next = &now;
     list_init(&reactor->calls);
     while (!list_is_empty(&now)) {
-        struct turn_end_call *call = list_entry(now.next, struct turn_end_call, list);
+        struct iteration_end_call *call = list_entry(now.next, struct iteration_end_call, list);
         list_remove(&call->list);
         call->run(call);
     }
     if (!list_is_empty(&reactor->calls))
-        reactor->wants_turn = true;
+        reactor->needs_iteration = true;
 }
 
 /* Carries out one piece of a task, and more while there is time. */
@@ -188,38 +188,38 @@ static void run_tasks(struct reactor *reactor)
             list_add_last(&reactor->tasks, &task->list);
     } while (!list_is_empty(&reactor->tasks) && !reactor_is_late(reactor));
     if (!list_is_empty(&reactor->tasks))
-        reactor->wants_turn = true;
+        reactor->needs_iteration = true;
 }
 
 static void run_hooks(struct reactor *reactor)
 {
     reactor->in_hooks = true;
-    reactor->wants_turn = false;
+    reactor->needs_iteration = false;
     for (uint32_t i = 0; i < reactor->hook_count; i++)
         if (reactor->hooks[i].run(reactor->hooks[i].ctx))
-            reactor->wants_turn = true;
+            reactor->needs_iteration = true;
     run_calls(reactor);
     run_tasks(reactor);
     reactor->in_hooks = false;
-    if (reactor->wants_turn)
+    if (reactor->needs_iteration)
         (void)uv_idle_start(&reactor->again, on_again);
     else
         (void)uv_idle_stop(&reactor->again);
 }
 
-static void on_turn_end(uv_prepare_t *turn_end)
+static void on_iteration_end(uv_prepare_t *iteration_end)
 {
-    run_hooks(turn_end->data);
-    turn_note(turn_end->data);
+    run_hooks(iteration_end->data);
+    iteration_note(iteration_end->data);
 }
 
-void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+void reactor_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
 {
     assert(reactor->hook_count < HOOKS_MAX);
     reactor->hooks[reactor->hook_count++] = (struct hook){.run = hook, .ctx = ctx};
 }
 
-void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
+void reactor_remove_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
 {
     assert(!reactor->in_hooks);
     uint32_t kept = 0;
@@ -229,13 +229,13 @@ void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx)
     reactor->hook_count = kept;
 }
 
-void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call)
+void reactor_once_at_iteration_end(struct reactor *reactor, struct iteration_end_call *call)
 {
     if (list_is_empty(&call->list))
         list_add_last(&reactor->calls, &call->list);
 }
 
-void reactor_cancel_at_turn_end(struct turn_end_call *call)
+void reactor_cancel_at_iteration_end(struct iteration_end_call *call)
 {
     list_remove(&call->list);
 }
@@ -244,7 +244,7 @@ void reactor_add_task(struct reactor *reactor, struct reactor_task *task)
 {
     assert(list_is_empty(&task->list));
     list_add_last(&reactor->tasks, &task->list);
-    reactor_turn_again(reactor);
+    reactor_iterate_again(reactor);
 }
 
 void reactor_remove_task(struct reactor_task *task)
@@ -270,12 +270,12 @@ struct reactor *reactor_new(uint32_t index)
     }
     list_init(&reactor->calls);
     list_init(&reactor->tasks);
-    (void)uv_prepare_init(&reactor->loop, &reactor->turn_end);
+    (void)uv_prepare_init(&reactor->loop, &reactor->iteration_end);
     (void)uv_check_init(&reactor->loop, &reactor->polled);
     (void)uv_idle_init(&reactor->loop, &reactor->again);
-    reactor->mail.data = reactor->turn_end.data = reactor->again.data = reactor;
+    reactor->mail.data = reactor->iteration_end.data = reactor->again.data = reactor;
     reactor->polled.data = reactor;
-    (void)uv_prepare_start(&reactor->turn_end, on_turn_end);
+    (void)uv_prepare_start(&reactor->iteration_end, on_iteration_end);
     (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
     reactor->ended_us = clock_awake_us();
@@ -289,7 +289,7 @@ void reactor_free(struct reactor *reactor)
     reactor->hook_count = 0;
     assert(list_is_empty(&reactor->calls) && list_is_empty(&reactor->tasks));
     uv_close((uv_handle_t *)&reactor->mail, NULL);
-    uv_close((uv_handle_t *)&reactor->turn_end, NULL);
+    uv_close((uv_handle_t *)&reactor->iteration_end, NULL);
     uv_close((uv_handle_t *)&reactor->polled, NULL);
     uv_close((uv_handle_t *)&reactor->again, NULL);
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);

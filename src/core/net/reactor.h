@@ -2,7 +2,7 @@
  * reactor: a thread with an event loop, a mailbox, and hooks at the end of a loop iteration.
  *
  * In an iteration, the loop polls, runs the ready events (sockets, timers, mail), then the
- * end-of-turn hooks in the order in which they were added, then sleeps until the next event or
+ * end-of-iteration hooks in the order in which they were added, then sleeps until the next event or
  * deadline. An idle reactor does not wake up. Everything of a reactor runs on its thread, except
  * reactor_post, reactor_stop and reactor_figures.
  */
@@ -42,25 +42,25 @@ void reactor_post(struct reactor *reactor, struct letter *letter);
 
 /* Adds a hook, which is called at the end of every iteration. At most 8. A hook returns true to
  * request another iteration immediately. */
-void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
+void reactor_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
 /* Removes a hook, for an owner that ends. Not from within a hook. */
-void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
+void reactor_remove_at_iteration_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
 /* Makes the next iteration poll without sleeping, so that the hooks are called again soon: for work
  * that was left for a hook that has already run in this iteration. */
-void reactor_turn_again(struct reactor *reactor);
+void reactor_iterate_again(struct reactor *reactor);
 
 /*
  * A single call after the hooks of this iteration: for the many objects that sometimes have work at
  * that point, such as sending what they gathered. Embed it and list_init its list. Requesting it
  * twice has the effect of once. A request while such calls run means the next iteration, which then
- * follows immediately. It may be freed after reactor_cancel_at_turn_end, and from within its `run`.
+ * follows immediately. It may be freed after reactor_cancel_at_iteration_end, and from within its `run`.
  */
-struct turn_end_call {
+struct iteration_end_call {
     struct list list; /* the reactor's */
-    void (*run)(struct turn_end_call *call);
+    void (*run)(struct iteration_end_call *call);
 };
-void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call);
-void reactor_cancel_at_turn_end(struct turn_end_call *call);
+void reactor_once_at_iteration_end(struct reactor *reactor, struct iteration_end_call *call);
+void reactor_cancel_at_iteration_end(struct iteration_end_call *call);
 
 /*
  * A task that is carried out in pieces, so that the other clients of the reactor do not wait for all of it. At the end
@@ -97,14 +97,14 @@ enum { REACTOR_SHARE_US = 500 };
 bool reactor_is_late(struct reactor *reactor);
 
 /*
- * The statistics of a reactor. A turn is the time from the return of a poll to the next poll. It is
+ * The statistics of a reactor. An iteration is the time from the return of a poll to the next poll. It is
  * measured from its first reactor_now_us, letter or deadline. The part before those is known only
- * from the loop's own clock, to a millisecond, so a turn may be measured too short.
+ * from the loop's own clock, to a millisecond, so an iteration may be measured too short.
  */
 struct reactor_figures {
-    uint64_t turns, letters; /* received letters */
+    uint64_t iterations, letters; /* received letters */
     uint64_t longest_us, longest_of_minute_us;
-    struct histogram turn_us;
+    struct histogram iteration_us;
     struct histogram late_us; /* deadlines: from their time, or from being set later, to `fire` */
 };
 /* Adds the statistics to *sum, over several reactors: zero it before the first. Any thread. */

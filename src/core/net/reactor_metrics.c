@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { TURN_DURATION, TURN_LONGEST, LAG, LETTERS };
+enum { ITERATION_DURATION, ITERATION_LONGEST, LAG, LETTERS };
 
 static const struct bucket_bounds loop_bounds = {.units = 1000000,
                                                  .count = 14,
@@ -15,11 +15,11 @@ static const struct bucket_bounds loop_bounds = {.units = 1000000,
 static void emit_one(struct metric_page *page, int row, const struct slice *labels,
                      const struct reactor_figures *figures)
 {
-    if (row == TURN_DURATION)
-        metric_histogram_of(page, labels, &figures->turn_us, &loop_bounds);
+    if (row == ITERATION_DURATION)
+        metric_histogram_of(page, labels, &figures->iteration_us, &loop_bounds);
     else if (row == LAG)
         metric_histogram_of(page, labels, &figures->late_us, &loop_bounds);
-    else if (row == TURN_LONGEST)
+    else if (row == ITERATION_LONGEST)
         metric_sample_time(page, labels, (int64_t)figures->longest_of_minute_us, 1000000);
     else
         metric_sample(page, labels, figures->letters);
@@ -28,7 +28,7 @@ static void emit_one(struct metric_page *page, int row, const struct slice *labe
 void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struct metric_page *page)
 {
     static _Thread_local struct reactor_figures figures;
-    for (int row = TURN_DURATION; row <= LETTERS; row++) {
+    for (int row = ITERATION_DURATION; row <= LETTERS; row++) {
         metric_begin(page, &reactor_metrics[row]);
         for (uint32_t i = 0; i < count; i++) {
             char text[12];
@@ -41,7 +41,7 @@ void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struc
 }
 
 const struct metric reactor_metrics[] = {
-    [TURN_DURATION] =
+    [ITERATION_DURATION] =
         {.name = "tarry_loop_iteration_duration_seconds",
          .type = PROMETHEUS_HISTOGRAM,
          .labels = {"reactor"},
@@ -49,13 +49,13 @@ const struct metric reactor_metrics[] = {
          .meaning =
              "Nothing else runs on the loop during an iteration. The rate of its sum is the load "
              "of the loop: near 1 it is full, add `--shards`. Iterations over 10 ms delay jobs."},
-    [TURN_LONGEST] = {.name = "tarry_loop_iteration_longest_seconds",
-                      .type = PROMETHEUS_GAUGE,
-                      .labels = {"reactor"},
-                      .help = "The longest iteration of the last minute.",
-                      .meaning =
-                          "Over 0.1 occasionally: the machine has too few processors, or swaps. "
-                          "Regularly, on an idle machine: report it with the calls of that time."},
+    [ITERATION_LONGEST] =
+        {.name = "tarry_loop_iteration_longest_seconds",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"reactor"},
+         .help = "The longest iteration of the last minute.",
+         .meaning = "Over 0.1 occasionally: the machine has too few processors, or swaps. "
+                    "Regularly, on an idle machine: report it with the calls of that time."},
     [LAG] = {.name = "tarry_loop_lag_seconds",
              .type = PROMETHEUS_HISTOGRAM,
              .labels = {"reactor"},

@@ -515,7 +515,7 @@ bool handover_is_quiet(const struct handover *handover)
     return handover->under_way == 0;
 }
 
-int64_t handover_turn(struct handover *handover, int64_t now_ms)
+int64_t handover_step(struct handover *handover, int64_t now_ms)
 {
     while (!list_is_empty(&handover->waiting)) {
         struct seeking *first = list_entry(handover->waiting.next, struct seeking, list);

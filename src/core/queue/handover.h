@@ -60,6 +60,6 @@ bool handover_is_quiet(const struct handover *handover);
 
 /* Repeats calls whose jobs were being moved. Returns the inner time of the next required call; INT64_MAX: not
  * needed. */
-int64_t handover_turn(struct handover *handover, int64_t now_ms);
+int64_t handover_step(struct handover *handover, int64_t now_ms);
 
 #endif

@@ -27,7 +27,7 @@ void dead_letter_check_stopped(struct dead_letter_worker *worker)
 {
     if (worker->is_stopping && worker->stopped && !worker->has_pass && !worker->calls &&
         !worker->alert_runs.count)
-        reactor_once_at_turn_end(worker->options.reactor, &worker->stop_call);
+        reactor_once_at_iteration_end(worker->options.reactor, &worker->stop_call);
 }
 
 /* ---- the end ---- */

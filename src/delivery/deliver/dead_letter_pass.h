@@ -102,7 +102,7 @@ struct dead_letter_worker {
     bool has_callbacks; /* the topic DEAD_LETTER_CALLBACKS_TOPIC exists, as far as known */
     bool wants_callbacks, asks_callbacks;
     bool is_stopping;
-    struct turn_end_call stop_call;
+    struct iteration_end_call stop_call;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     struct alert_runs alert_runs;

@@ -335,7 +335,7 @@ void dead_letter_worker_on_dead(struct dead_letter_worker *worker, struct slice 
 
 /* ---- life ---- */
 
-static void run_stopped(struct turn_end_call *call)
+static void run_stopped(struct iteration_end_call *call)
 {
     struct dead_letter_worker *worker = list_entry(call, struct dead_letter_worker, stop_call);
     void (*stopped)(void *ctx) = worker->stopped;
@@ -396,7 +396,7 @@ void dead_letter_worker_free(struct dead_letter_worker *worker)
 {
     if (!worker)
         return;
-    reactor_cancel_at_turn_end(&worker->stop_call);
+    reactor_cancel_at_iteration_end(&worker->stop_call);
     deadline_free(worker->alarm);
     dead_letter_fini(&worker->pass.rules);
     free(worker->pass.step);

@@ -229,7 +229,7 @@ static void on_timeout(void *ctx)
     close_endpoints(deliver);
 }
 
-static void run_check_stopped(struct turn_end_call *call)
+static void run_check_stopped(struct iteration_end_call *call)
 {
     struct deliver *deliver = list_entry(call, struct deliver, stop_call);
     if (deliver->has_stopped || deliver->samples > 0 || deliver->is_following ||
@@ -382,7 +382,7 @@ void deliver_free(struct deliver *deliver)
         return;
     deliver->is_stopping = deliver->dispatchers.is_ending = true;
     deliver->options.queue->on_event = NULL;
-    reactor_cancel_at_turn_end(&deliver->stop_call);
+    reactor_cancel_at_iteration_end(&deliver->stop_call);
     endpoints_fini(&deliver->endpoints);
     dispatchers_fini(&deliver->dispatchers);
     forget_names(deliver);

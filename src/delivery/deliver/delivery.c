@@ -51,7 +51,7 @@ static void answer_add(struct delivery *delivery)
 {
     struct dispatchers *all = delivery->dispatcher->all;
     list_add_last(&all->answers, &delivery->list);
-    dispatchers_at_turn_end(all);
+    dispatchers_at_iteration_end(all);
 }
 
 static void answer_try_again(struct delivery *delivery)

@@ -342,13 +342,13 @@ static struct dispatcher *dispatcher_next(const struct dispatcher *dispatcher)
     return dispatcher_table_next(&dispatcher->all->table, dispatcher);
 }
 
-static void run_turn_end(struct turn_end_call *call)
+static void run_iteration_end(struct iteration_end_call *call)
 {
-    struct dispatchers *dispatchers = list_entry(call, struct dispatchers, turn_end);
+    struct dispatchers *dispatchers = list_entry(call, struct dispatchers, iteration_end);
     /* The queue's hooks handle these calls only in the next loop iteration, so request it
      * immediately. */
     if (!list_is_empty(&dispatchers->answers) || !list_is_empty(&dispatchers->kicked))
-        reactor_turn_again(dispatchers->env.reactor);
+        reactor_iterate_again(dispatchers->env.reactor);
     deliveries_answer(dispatchers);
     while (!list_is_empty(&dispatchers->kicked)) {
         struct dispatcher *dispatcher =
@@ -369,7 +369,7 @@ static void on_alarm(void *ctx)
     if (dispatchers->again_ms <= now_ms) {
         dispatchers->again_ms = INT64_MAX;
         list_move_all(&dispatchers->again, &dispatchers->answers);
-        dispatchers_at_turn_end(dispatchers);
+        dispatchers_at_iteration_end(dispatchers);
     }
     dispatchers_wake_by(dispatchers, dispatchers->again_ms);
     for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
@@ -393,9 +393,11 @@ static void on_endpoint_changed(void *owner, struct endpoint *endpoint)
 
 bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_env *env)
 {
-    *dispatchers = (struct dispatchers){
-        .env = *env, .turn_end.run = run_turn_end, .alarm_ms = INT64_MAX, .again_ms = INT64_MAX};
-    list_init(&dispatchers->turn_end.list);
+    *dispatchers = (struct dispatchers){.env = *env,
+                                        .iteration_end.run = run_iteration_end,
+                                        .alarm_ms = INT64_MAX,
+                                        .again_ms = INT64_MAX};
+    list_init(&dispatchers->iteration_end.list);
     list_init(&dispatchers->kicked);
     list_init(&dispatchers->shown);
     list_init(&dispatchers->answers);
@@ -410,7 +412,7 @@ bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_
 void dispatchers_fini(struct dispatchers *dispatchers)
 {
     struct dispatcher *dispatcher;
-    reactor_cancel_at_turn_end(&dispatchers->turn_end);
+    reactor_cancel_at_iteration_end(&dispatchers->iteration_end);
     deliveries_forget(&dispatchers->answers);
     deliveries_forget(&dispatchers->again);
     while ((dispatcher = dispatcher_table_first(&dispatchers->table))) {

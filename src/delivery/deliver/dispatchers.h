@@ -81,7 +81,7 @@ struct dispatchers_env { /* outlives the dispatchers */
 struct dispatchers { /* the dispatchers of a server */
     struct dispatchers_env env;
     struct dispatcher_table table;
-    struct turn_end_call turn_end;
+    struct iteration_end_call iteration_end;
     struct list kicked;  /* dispatchers that have to look for work */
     struct list answers; /* deliveries whose result is known */
     struct list again;   /* deliveries whose answer the queue could not accept */
@@ -101,10 +101,10 @@ struct dispatchers { /* the dispatchers of a server */
 /* ---- scheduling of dispatchers and their deliveries ---- */
 
 /* Schedules the work at the end of the loop iteration. */
-static inline void dispatchers_at_turn_end(struct dispatchers *dispatchers)
+static inline void dispatchers_at_iteration_end(struct dispatchers *dispatchers)
 {
     if (!dispatchers->is_ending)
-        reactor_once_at_turn_end(dispatchers->env.reactor, &dispatchers->turn_end);
+        reactor_once_at_iteration_end(dispatchers->env.reactor, &dispatchers->iteration_end);
 }
 
 /* Makes the dispatcher look for work at the end of this loop iteration. */
@@ -112,7 +112,7 @@ static inline void dispatcher_kick(struct dispatcher *dispatcher)
 {
     list_remove(&dispatcher->kicked);
     list_add_last(&dispatcher->all->kicked, &dispatcher->kicked);
-    dispatchers_at_turn_end(dispatcher->all);
+    dispatchers_at_iteration_end(dispatcher->all);
 }
 
 /* Sets the alarm to that time unless it is earlier. */

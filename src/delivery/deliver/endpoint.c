@@ -13,8 +13,8 @@ enum {
     LATER_MS = 1000,
     USUAL_WEIGHT = 8,
     CROWD_MS = 20,
-    CLOSE_TURNS_MAX = 10000,
-    CLOSE_TURN_US = 1000
+    CLOSE_ROUNDS_MAX = 10000,
+    CLOSE_ROUND_US = 1000
 };
 
 /* A request in flight, found by its handle, because targets are not trusted with pointers. */
@@ -544,9 +544,9 @@ void endpoints_fini(struct endpoints *endpoints)
         return;
     endpoints_close_all(endpoints, NULL, NULL);
     /* A closing target may be waiting for a thread, for which the loop has nothing to wait for. */
-    for (int i = 0; i < CLOSE_TURNS_MAX && !endpoints_are_closed(endpoints); i++) {
+    for (int i = 0; i < CLOSE_ROUNDS_MAX && !endpoints_are_closed(endpoints); i++) {
         uv_run(reactor_loop(endpoints->env.reactor), UV_RUN_NOWAIT);
-        usleep(endpoints_are_closed(endpoints) ? 0 : CLOSE_TURN_US);
+        usleep(endpoints_are_closed(endpoints) ? 0 : CLOSE_ROUND_US);
     }
     deadline_free(endpoints->sweep);
     endpoint_table_fini(&endpoints->table);

@@ -24,7 +24,7 @@ struct deliver {
     /* stopping */
     bool is_stopping, worker_stopped, endpoints_closed, has_stopped;
     struct deadline *timeout;
-    struct turn_end_call stop_call;
+    struct iteration_end_call stop_call;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };
@@ -34,7 +34,7 @@ struct deliver {
 static inline void deliver_check_stopped(struct deliver *deliver)
 {
     if (deliver->is_stopping && !deliver->dispatchers.is_ending)
-        reactor_once_at_turn_end(deliver->options.reactor, &deliver->stop_call);
+        reactor_once_at_iteration_end(deliver->options.reactor, &deliver->stop_call);
 }
 
 #endif

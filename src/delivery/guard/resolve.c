@@ -213,7 +213,7 @@ struct entry {
     struct table_entry by_name; /* in the resolver's table */
     struct resolver *resolver;
     struct list waiting;         /* questions, while it is queued or looked up */
-    struct list turn;            /* in the resolver's `queue` */
+    struct list place;           /* in the resolver's `queue` */
     bool is_queued;              /* waits to be looked up */
     uint64_t group;              /* ... among the names of this group */
     bool was_silent;             /* the last lookup had no answer */
@@ -228,7 +228,7 @@ TABLE_DECLARE(entries, struct entry, by_name)
 struct resolver {
     struct reactor *reactor;
     struct guard *guard;
-    struct turn_end_call notifying;
+    struct iteration_end_call notifying;
     struct list answered; /* questions */
     struct list recent;
     struct list queue;   /* entries, the longest waiting first */
@@ -240,7 +240,7 @@ struct resolver {
 /* ---- answers ---- */
 
 /* Delivers the current answers; questions asked in `done` are answered later. */
-static void notify_answers(struct turn_end_call *call)
+static void notify_answers(struct iteration_end_call *call)
 {
     struct resolver *resolver = list_entry(call, struct resolver, notifying);
     size_t count = 0;
@@ -258,13 +258,13 @@ static void notify_answers(struct turn_end_call *call)
     }
     resolver->is_gone = NULL;
     if (!list_is_empty(&resolver->answered))
-        reactor_once_at_turn_end(resolver->reactor, &resolver->notifying);
+        reactor_once_at_iteration_end(resolver->reactor, &resolver->notifying);
 }
 
 static void answer_question(struct resolver *resolver, struct question *question)
 {
     list_add_last(&resolver->answered, &question->list);
-    reactor_once_at_turn_end(resolver->reactor, &resolver->notifying);
+    reactor_once_at_iteration_end(resolver->reactor, &resolver->notifying);
 }
 
 static void answer_from(struct entry *entry, struct question *question)
@@ -299,7 +299,7 @@ static void drop_entry(struct entry *entry)
     struct resolver *resolver = entry->resolver;
     entries_remove(&resolver->entries, entry);
     list_remove(&entry->recent);
-    list_remove(&entry->turn);
+    list_remove(&entry->place);
     drop_questions(&entry->waiting);
     if (entry->lookup) { /* it outlives the resolver */
         entry->lookup->entry = NULL;
@@ -336,7 +336,7 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
     entry->resolver = resolver;
     list_init(&entry->recent);
     list_init(&entry->waiting);
-    list_init(&entry->turn);
+    list_init(&entry->place);
     memcpy(entry->name, name, strlen(name));
     entry->fresh_ms = entry->usable_ms = INT64_MIN;
     entry->by_name.key = slice_of(entry->name);
@@ -427,7 +427,7 @@ static struct entry *next_in_turn(const struct resolver *resolver)
     struct entry *next = NULL;
     size_t fewest = GROUP_LOOKUPS_MAX;
     for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next) {
-        struct entry *entry = list_entry(at, struct entry, turn);
+        struct entry *entry = list_entry(at, struct entry, place);
         size_t count = count_lookups(resolver, &entry->group);
         bool is_sooner = next && count == fewest && next->was_silent && !entry->was_silent;
         if (count < fewest || is_sooner) {
@@ -442,7 +442,7 @@ static void begin_lookups(struct resolver *resolver)
 {
     struct entry *entry;
     while (count_lookups(resolver, NULL) < LOOKUPS_MAX && (entry = next_in_turn(resolver))) {
-        list_remove(&entry->turn);
+        list_remove(&entry->place);
         entry->is_queued = false;
         look_up(entry);
     }
@@ -454,12 +454,12 @@ static bool queue_up(struct entry *entry, uint64_t group)
     struct resolver *resolver = entry->resolver;
     size_t count = 0;
     for (struct list *at = resolver->queue.next; at != &resolver->queue; at = at->next)
-        count += list_entry(at, struct entry, turn)->group == group;
+        count += list_entry(at, struct entry, place)->group == group;
     if (count >= GROUP_QUEUED_MAX)
         return false;
     entry->group = group;
     entry->is_queued = true;
-    list_add_last(&resolver->queue, &entry->turn);
+    list_add_last(&resolver->queue, &entry->place);
     begin_lookups(resolver);
     return true;
 }
@@ -596,7 +596,7 @@ void resolver_free(struct resolver *resolver)
         return;
     if (resolver->is_gone)
         *resolver->is_gone = true;
-    reactor_cancel_at_turn_end(&resolver->notifying);
+    reactor_cancel_at_iteration_end(&resolver->notifying);
     drop_questions(&resolver->answered);
     while (!list_is_empty(&resolver->recent)) {
         struct entry *entry = list_entry(resolver->recent.next, struct entry, recent);

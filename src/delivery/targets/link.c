@@ -32,10 +32,10 @@ struct link {
     size_t asks;       /* unanswered questions */
     struct stream *stream;
     struct deadline *deadline;
-    int64_t until_ms;                /* timeout in the states up to LOGIN */
-    int64_t last_out_ms, last_in_ms; /* LOGIN, UP */
-    struct outbox_pause pause;       /* pause before the next attempt */
-    struct turn_end_call turn_end;   /* reports failures of a call after it, and `gone` */
+    int64_t until_ms;                        /* timeout in the states up to LOGIN */
+    int64_t last_out_ms, last_in_ms;         /* LOGIN, UP */
+    struct outbox_pause pause;               /* pause before the next attempt */
+    struct iteration_end_call iteration_end; /* reports failures of a call after it, and `gone` */
     char why[WHY_BYTES];
 };
 
@@ -56,16 +56,16 @@ void link_fail(struct link *link, const char *what, const char *why)
     (void)snprintf(link->why, sizeof link->why, "%s%s%s", what, *why ? ": " : "", why);
     log_event(LOG_INFO, "broker cannot be reached", LOG_TEXT("broker", link->place.origin),
               LOG_TEXT("why", link->why));
-    reactor_once_at_turn_end(link->env->reactor, &link->turn_end);
+    reactor_once_at_iteration_end(link->env->reactor, &link->iteration_end);
 }
 
 /* Reports to the owner that the link is down, or frees it if the owner released it. */
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct link *link = list_entry(call, struct link, turn_end);
+    struct link *link = list_entry(call, struct link, iteration_end);
     struct link_events events = link->events;
     void *ctx = link->ctx;
-    reactor_turn_again(link->env->reactor);
+    reactor_iterate_again(link->env->reactor);
     if (!link->is_freed) {
         link->state = DOWN;
         events.down(ctx, link->why);
@@ -78,7 +78,7 @@ static void on_turn_end(struct turn_end_call *call)
 void link_stop(struct link *link, bool pauses)
 {
     link_hang_up(link);
-    reactor_cancel_at_turn_end(&link->turn_end);
+    reactor_cancel_at_iteration_end(&link->iteration_end);
     link->state = DOWN;
     link->pause.until_ms = pauses ? clock_inner_ms() + PAUSE_MS : 0;
 }
@@ -225,7 +225,7 @@ static void on_resolved(void *owner, uint64_t tag, const struct resolved *resolv
     struct link *link = owner;
     link->asks--;
     if (link->is_freed) {
-        reactor_once_at_turn_end(link->env->reactor, &link->turn_end);
+        reactor_once_at_iteration_end(link->env->reactor, &link->iteration_end);
         return;
     }
     if (tag != link->question || link->state != RESOLVING)
@@ -308,8 +308,8 @@ struct link *link_new(const struct target_env *env, const struct target_place *p
     link->events = *events;
     link->ctx = ctx;
     link->state = DOWN;
-    link->turn_end.run = on_turn_end;
-    list_init(&link->turn_end.list);
+    link->iteration_end.run = on_iteration_end;
+    list_init(&link->iteration_end.list);
     return link;
 }
 
@@ -319,5 +319,5 @@ void link_free(struct link *link)
     deadline_free(link->deadline);
     link->deadline = NULL;
     link->is_freed = true;
-    reactor_once_at_turn_end(link->env->reactor, &link->turn_end);
+    reactor_once_at_iteration_end(link->env->reactor, &link->iteration_end);
 }

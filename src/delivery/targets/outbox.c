@@ -64,21 +64,21 @@ static void outbox_end(struct outbox *outbox)
     closed(ctx);
 }
 
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct outbox *outbox = list_entry(call, struct outbox, turn_end);
+    struct outbox *outbox = list_entry(call, struct outbox, iteration_end);
     /* The code that acts on reports may have run in this iteration already. */
-    reactor_turn_again(outbox->env->reactor);
-    if (outbox->kind->turned)
-        outbox->kind->turned(outbox->ctx);
+    reactor_iterate_again(outbox->env->reactor);
+    if (outbox->kind->iteration_end)
+        outbox->kind->iteration_end(outbox->ctx);
     report_settled(outbox);
     if (outbox->is_gone && list_is_empty(&outbox->settled))
         outbox_end(outbox);
 }
 
-void outbox_turn(struct outbox *outbox)
+void outbox_call_at_iteration_end(struct outbox *outbox)
 {
-    reactor_once_at_turn_end(outbox->env->reactor, &outbox->turn_end);
+    reactor_once_at_iteration_end(outbox->env->reactor, &outbox->iteration_end);
 }
 
 /* ---- time ---- */
@@ -174,7 +174,7 @@ void outbox_settle(struct outbox *outbox, struct outbox_message *message,
     message->report = *report;
     message_move(message, &outbox->settled, OUTBOX_SETTLED);
     outbox_drop_text(outbox, message);
-    outbox_turn(outbox);
+    outbox_call_at_iteration_end(outbox);
     if (outbox->kind->settled)
         outbox->kind->settled(outbox->ctx, message);
 }
@@ -245,15 +245,15 @@ bool outbox_init(struct outbox *outbox, const struct target_env *env,
     list_init(&outbox->sent);
     list_init(&outbox->settled);
     list_init(&outbox->held);
-    list_init(&outbox->turn_end.list);
-    outbox->turn_end.run = on_turn_end;
+    list_init(&outbox->iteration_end.list);
+    outbox->iteration_end.run = on_iteration_end;
     outbox->deadline = deadline_new(env->reactor, on_deadline, outbox);
     return outbox->deadline != NULL;
 }
 
 void outbox_fini(struct outbox *outbox)
 {
-    reactor_cancel_at_turn_end(&outbox->turn_end);
+    reactor_cancel_at_iteration_end(&outbox->iteration_end);
     deadline_free(outbox->deadline);
     outbox->deadline = NULL;
 }
@@ -263,12 +263,12 @@ void outbox_close(struct outbox *outbox, void (*closed)(void *ctx), void *ctx)
     assert(!outbox->closed);
     outbox->closed = closed;
     outbox->closed_ctx = ctx;
-    outbox_turn(outbox);
+    outbox_call_at_iteration_end(outbox);
 }
 
 void outbox_gone(struct outbox *outbox)
 {
     assert(outbox->closed);
     outbox->is_gone = true;
-    outbox_turn(outbox);
+    outbox_call_at_iteration_end(outbox);
 }

@@ -54,7 +54,7 @@ struct outbox_kind { /* never called inside a call, except `settled` */
     void (*woken)(void *ctx, int64_t now_ms);
     /* Called before the reports at the end of a loop iteration in which a message was settled or
      * this was requested. May be NULL. */
-    void (*turned)(void *ctx);
+    void (*iteration_end)(void *ctx);
     /* Called when nothing is left to report and the peer is gone; frees the target and its
      * outbox. NULL: free. */
     void (*free_target)(void *ctx);
@@ -68,7 +68,7 @@ struct outbox {
     struct list waiting, sent, settled, held; /* in order of arrival */
     struct deadline *deadline;
     int64_t deadline_ms;
-    struct turn_end_call turn_end;
+    struct iteration_end_call iteration_end;
     bool is_gone;              /* the kind's peer and threads have ended */
     void (*closed)(void *ctx); /* set while the target is being closed */
     void *closed_ctx;
@@ -115,8 +115,8 @@ void outbox_return_all(struct outbox *outbox);
 
 /* Calls `woken` at that time at the latest. */
 void outbox_wake_at(struct outbox *outbox, int64_t at_ms);
-/* Calls `turned` at the end of this loop iteration. */
-void outbox_turn(struct outbox *outbox);
+/* Calls `iteration_end` at the end of this loop iteration. */
+void outbox_call_at_iteration_end(struct outbox *outbox);
 
 /* Closes the target as in target.h. The kind then ends everything in progress, and calls
  * outbox_gone when nothing is left. */

@@ -172,7 +172,7 @@ struct stream {
     struct stream_tls *tls; /* NULL if plain */
     struct buffer out;      /* in network form */
     struct buffer sending;  /* used by the loop while is_writing */
-    struct turn_end_call turn_end;
+    struct iteration_end_call iteration_end;
     bool is_up, is_writing, wants_room, has_ended, is_freed;
     bool cannot_write; /* the end is detected by reading */
     char why[WHY_BYTES];
@@ -186,7 +186,7 @@ static void stream_end(struct stream *stream, const char *why)
     stream->has_ended = true;
     (void)snprintf(stream->why, sizeof stream->why, "%s", why);
     (void)uv_read_stop((uv_stream_t *)&stream->tcp);
-    reactor_once_at_turn_end(stream->reactor, &stream->turn_end);
+    reactor_once_at_iteration_end(stream->reactor, &stream->iteration_end);
 }
 
 /* ---- writing ---- */
@@ -248,13 +248,13 @@ static void stream_flush(struct stream *stream)
 }
 
 /* Sends the data collected in this loop iteration; reports the end or room to the owner. */
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct stream *stream = list_entry(call, struct stream, turn_end);
+    struct stream *stream = list_entry(call, struct stream, iteration_end);
     stream_flush(stream);
     if (stream->has_ended) {
         /* The code that acts on it may have run in this iteration already. */
-        reactor_turn_again(stream->reactor);
+        reactor_iterate_again(stream->reactor);
         stream->events.down(stream->ctx, stream->why);
     } else if (stream->wants_room && !stream->is_writing) {
         stream->wants_room = false;
@@ -269,7 +269,7 @@ static void stream_drain_tls(struct stream *stream)
     if (stream->out.failed)
         stream_end(stream, "out of memory");
     else if (stream->out.len)
-        reactor_once_at_turn_end(stream->reactor, &stream->turn_end);
+        reactor_once_at_iteration_end(stream->reactor, &stream->iteration_end);
 }
 
 size_t stream_write(struct stream *stream, const char *at, size_t len)
@@ -288,7 +288,7 @@ size_t stream_write(struct stream *stream, const char *at, size_t len)
             stream_end(stream, "out of memory");
     }
     stream->wants_room = stream->wants_room || taken < len;
-    reactor_once_at_turn_end(stream->reactor, &stream->turn_end);
+    reactor_once_at_iteration_end(stream->reactor, &stream->iteration_end);
     return taken;
 }
 
@@ -388,8 +388,8 @@ static void stream_init(struct stream *stream, struct reactor *reactor,
     stream->events = *events;
     stream->ctx = ctx;
     stream->tcp.data = stream->connecting.data = stream->writing.data = stream;
-    stream->turn_end.run = on_turn_end;
-    list_init(&stream->turn_end.list);
+    stream->iteration_end.run = on_iteration_end;
+    list_init(&stream->iteration_end.list);
     buffer_init(&stream->out, OUT_CEILING);
     buffer_init(&stream->sending, OUT_CEILING);
 }
@@ -425,6 +425,6 @@ void stream_free(struct stream *stream)
     if (stream->is_up)
         stream_flush(stream);
     stream->is_freed = true;
-    reactor_cancel_at_turn_end(&stream->turn_end);
+    reactor_cancel_at_iteration_end(&stream->iteration_end);
     uv_close((uv_handle_t *)&stream->tcp, on_closed);
 }

@@ -16,8 +16,8 @@
 struct null_target {
     struct target target; /* the first member, to which the caller has the pointer */
     const struct target_env *env;
-    struct turn_end_call turn_end; /* for reports, and the end of a close */
-    uint64_t *tags;                /* tags of messages that were not reported yet */
+    struct iteration_end_call iteration_end; /* for reports, and the end of a close */
+    uint64_t *tags;                          /* tags of messages that were not reported yet */
     size_t count, cap;
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -54,9 +54,9 @@ static void report_all(struct null_target *null)
 }
 
 /* Runs at the end of a loop iteration with messages or a close. */
-static void run_turn_end(struct turn_end_call *call)
+static void run_iteration_end(struct iteration_end_call *call)
 {
-    struct null_target *null = list_entry(call, struct null_target, turn_end);
+    struct null_target *null = list_entry(call, struct null_target, iteration_end);
     report_all(null);
     if (!null->closed)
         return;
@@ -77,8 +77,8 @@ static struct target *open_null(const struct target_env *env, const struct targe
         return NULL;
     null->target.ops = &target_null;
     null->env = env;
-    null->turn_end.run = run_turn_end;
-    list_init(&null->turn_end.list);
+    null->iteration_end.run = run_iteration_end;
+    list_init(&null->iteration_end.list);
     return &null->target;
 }
 
@@ -106,7 +106,7 @@ static void send_null(struct target *target, const struct target_message *messag
         if (messages[i].is_test && messages[i].explained)
             buffer_append_text(messages[i].explained, "accepted and discarded\n");
     }
-    reactor_once_at_turn_end(null->env->reactor, &null->turn_end);
+    reactor_once_at_iteration_end(null->env->reactor, &null->iteration_end);
 }
 
 static void close_null(struct target *target, void (*closed)(void *ctx), void *ctx)
@@ -114,7 +114,7 @@ static void close_null(struct target *target, void (*closed)(void *ctx), void *c
     struct null_target *null = (struct null_target *)target;
     null->closed = closed;
     null->closed_ctx = ctx;
-    reactor_once_at_turn_end(null->env->reactor, &null->turn_end);
+    reactor_once_at_iteration_end(null->env->reactor, &null->iteration_end);
 }
 
 static const char *const schemes[] = {"null", NULL};

@@ -55,7 +55,7 @@ struct cadence_worker {
     size_t again_count;
     struct queue_push *pushes;
     bool has_round, is_started, is_stopping;
-    struct turn_end_call stop_call;
+    struct iteration_end_call stop_call;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     _Atomic uint64_t rounds, fired, retries, skipped[SKIP_REASONS];
@@ -66,7 +66,7 @@ static void worker_take(struct cadence_worker *worker);
 static void check_stopped(struct cadence_worker *worker)
 {
     if (worker->is_stopping && !worker->has_round && worker->stopped)
-        reactor_once_at_turn_end(worker->options.reactor, &worker->stop_call);
+        reactor_once_at_iteration_end(worker->options.reactor, &worker->stop_call);
 }
 
 /* Sets the size of the next round. Many schedules that fire in one minute need few calls of the store, but a round must
@@ -398,7 +398,7 @@ static void on_alarm(void *ctx)
     worker_take(ctx);
 }
 
-static void run_stopped(struct turn_end_call *call)
+static void run_stopped(struct iteration_end_call *call)
 {
     struct cadence_worker *worker = list_entry(call, struct cadence_worker, stop_call);
     void (*stopped)(void *ctx) = worker->stopped;
@@ -446,7 +446,7 @@ void cadence_worker_free(struct cadence_worker *worker)
 {
     if (!worker)
         return;
-    reactor_cancel_at_turn_end(&worker->stop_call);
+    reactor_cancel_at_iteration_end(&worker->stop_call);
     for (size_t i = 0; i < worker->entry_count; i++) {
         stored_free(worker->entries[i].stored);
         buffer_fini(&worker->entries[i].body);

@@ -19,12 +19,13 @@ enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
-    TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */
-    TURN_SHARE = 8,      /* so that pipelining clients do not delay clients with single requests, */
+    ITERATION_REQUESTS =
+        512,             /* per iteration; above it each connection may begin ITERATION_SHARE, */
+    ITERATION_SHARE = 8, /* so that pipelining clients do not delay clients with single requests, */
     LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
-    TURN_READ_BYTES = 256 * 1024,  /* of a connection in an iteration: one read */
-    OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
-    CONNECTION_BYTES = 1024,       /* approximate memory of an open connection */
+    ITERATION_READ_BYTES = 256 * 1024, /* of a connection in an iteration: one read */
+    OUT_BYTES_PAUSE = 1024 * 1024,     /* above it no more requests of the connection are read */
+    CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
      * growing buffer. */
     LEFTOVER_BYTES = 4096,
@@ -37,7 +38,7 @@ static void on_connection_closed(uv_handle_t *handle)
 {
     struct http_connection *connection = handle->data;
     connection->front->open_handles--;
-    reactor_turn_again(connection->front->reactor); /* drain may wait for the last one */
+    reactor_iterate_again(connection->front->reactor); /* drain may wait for the last one */
     free(connection);
 }
 
@@ -142,7 +143,7 @@ static void stop_reading(struct http_connection *connection)
  * continues at the end of the iteration. */
 static inline bool has_had_share(const struct http_front *front, uint32_t begun)
 {
-    return (begun >= TURN_SHARE && front->turn_requests >= TURN_REQUESTS) ||
+    return (begun >= ITERATION_SHARE && front->iteration_requests >= ITERATION_REQUESTS) ||
            (begun >= LATE_SHARE && reactor_is_late(front->reactor));
 }
 
@@ -185,7 +186,7 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
         if (connection->parser.is_blocked)
             break;
         begun++;
-        connection->front->turn_requests++;
+        connection->front->iteration_requests++;
         done = http_dispatch(connection, bytes, &len, &at, &fault);
         if (done == HTTP_DISPATCH_MORE)
             break;
@@ -270,9 +271,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         *out = uv_buf_init(NULL, 0);
     else
         *out = uv_buf_init(connection->parser.in + connection->parser.in_len,
-                           cap - connection->parser.in_len < TURN_READ_BYTES
+                           cap - connection->parser.in_len < ITERATION_READ_BYTES
                                ? (unsigned)(cap - connection->parser.in_len)
-                               : TURN_READ_BYTES);
+                               : ITERATION_READ_BYTES);
 }
 
 /* Handles the end of the peer's output. The peer may still read, so requests in progress are
@@ -562,7 +563,7 @@ static void put_off(struct http_connection *connection)
     struct http_front *front = connection->front;
     stop_reading(connection);
     if (list_is_empty(&front->put_off))
-        reactor_turn_again(front->reactor);
+        reactor_iterate_again(front->reactor);
     if (list_is_empty(&connection->socket.put_off))
         list_add_last(&front->put_off, &connection->socket.put_off);
 }
@@ -576,7 +577,7 @@ static void rest_after_share(struct http_connection *connection)
         return;
     stop_reading(connection);
     if (list_is_empty(&front->sated))
-        reactor_turn_again(front->reactor);
+        reactor_iterate_again(front->reactor);
     list_add_last(&front->sated, &connection->socket.sated);
 }
 
@@ -633,7 +634,7 @@ static void resume_input(struct http_connection *connection)
     if (!connection->parser.is_blocked ||
         input_is_full(connection, http_budget_is_spent(connection->front)))
         return;
-    if (connection->parser.is_heavy && connection->front->turn_heavy &&
+    if (connection->parser.is_heavy && connection->front->iteration_heavy &&
         reactor_is_late(connection->front->reactor)) { /* do not parse it again now */
         http_connection_touch(connection);
         return;
@@ -745,7 +746,7 @@ static bool resume_sated(struct http_front *front)
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
-    front->handshake_count = front->turn_requests = front->turn_heavy = 0;
+    front->handshake_count = front->iteration_requests = front->iteration_heavy = 0;
     bool has_waiting = resume_handshakes(front);
     has_waiting = resume_sated(front) || has_waiting;
     if (list_is_empty(&front->dirty))

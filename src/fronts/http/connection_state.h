@@ -83,7 +83,7 @@ static inline void http_connection_touch(struct http_connection *connection)
     if (connection->is_cut || !list_is_empty(&connection->dirty))
         return;
     if (list_is_empty(&connection->front->dirty))
-        reactor_turn_again(connection->front->reactor);
+        reactor_iterate_again(connection->front->reactor);
     list_add_last(&connection->front->dirty, &connection->dirty);
 }
 

@@ -184,12 +184,12 @@ static bool may_begin_heavy(struct http_connection *connection, const struct htt
     struct http_front *front = connection->front;
     if (front->request.body.len <= HEAVY_BODY_BYTES && route->answer != HTTP_ANSWER_LONG)
         return true;
-    if (front->turn_heavy && reactor_is_late(front->reactor)) {
+    if (front->iteration_heavy && reactor_is_late(front->reactor)) {
         connection->parser.is_heavy = true;
         http_connection_touch(connection);
         return false;
     }
-    front->turn_heavy++;
+    front->iteration_heavy++;
     return true;
 }
 

@@ -23,8 +23,8 @@ bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_
 const char *http_quotable(struct slice text, size_t max)
 {
     static _Thread_local char kept[4][100];
-    static _Thread_local unsigned turn;
-    char *out = kept[turn++ % 4];
+    static _Thread_local unsigned next;
+    char *out = kept[next++ % 4];
     size_t len = 0;
     if (max > sizeof kept[0] - 4)
         max = sizeof kept[0] - 4;

@@ -228,7 +228,7 @@ static void report_drained(struct http_front *front)
 }
 
 /* Writes the output of the loop iteration and forgets its time. */
-static bool on_front_turn_end(void *ctx)
+static bool on_front_iteration_end(void *ctx)
 {
     struct http_front *front = ctx;
     bool again = http_connections_flush(front);
@@ -238,10 +238,10 @@ static bool on_front_turn_end(void *ctx)
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
     for (uint32_t i = 0; i < front->shared->part_count; i++)
-        if (front->shared->parts[i]->turn_end)
-            front->shared->parts[i]->turn_end(front);
+        if (front->shared->parts[i]->iteration_end)
+            front->shared->parts[i]->iteration_end(front);
     if (front->now_ms)
-        front->turn_ms = front->now_ms;
+        front->iteration_ms = front->now_ms;
     front->now_ms = 0;
     front->has_date = front->is_late = false;
     report_drained(front);
@@ -355,7 +355,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->expiry = deadline_new(reactor, expire_waits, front);
     front->stream_alarm = deadline_new(reactor, http_streams_ping, front);
     bool has_parts = open_parts(front);
-    reactor_at_turn_end(reactor, on_front_turn_end, front);
+    reactor_at_iteration_end(reactor, on_front_iteration_end, front);
     /* The buffers never grow beyond this size, so slices into them stay valid. */
     bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
                       front->stream_alarm && has_parts &&
@@ -395,7 +395,7 @@ void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void
     front->drained_ctx = ctx;
     http_listening_drain(front);
     http_connections_drain(front);
-    reactor_turn_again(front->reactor);
+    reactor_iterate_again(front->reactor);
 }
 
 void http_front_free(struct http_front *front)
@@ -408,7 +408,7 @@ void http_front_free(struct http_front *front)
     http_connections_cut(front);
     while (front->open_handles)
         (void)uv_run(reactor_loop(front->reactor), UV_RUN_NOWAIT);
-    reactor_remove_at_turn_end(front->reactor, on_front_turn_end, front);
+    reactor_remove_at_iteration_end(front->reactor, on_front_iteration_end, front);
     leave_shared(front);
     deadline_free(front->listening_alarm);
     deadline_free(front->alarm);

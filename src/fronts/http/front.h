@@ -66,9 +66,9 @@ void http_shared_set_lateness(struct http_shared *shared, struct lateness *laten
 struct http_part {
     const struct http_route *const
         *tables; /* its calls (route.h), most frequent first, then NULL */
-    bool (*open)(struct http_front *front);     /* of a new front; false if out of memory */
-    void (*turn_end)(struct http_front *front); /* at the end of each loop iteration */
-    void (*close)(struct http_front *front);    /* of an ending front, also if `open` failed */
+    bool (*open)(struct http_front *front);          /* of a new front; false if out of memory */
+    void (*iteration_end)(struct http_front *front); /* at the end of each loop iteration */
+    void (*close)(struct http_front *front);         /* of an ending front, also if `open` failed */
     void (*free)(struct http_shared *shared);
 };
 /* Adds a part, whose calls come after those of earlier parts. `part` must outlive `shared`. Call it

@@ -116,7 +116,7 @@ static void on_listener_closed(uv_handle_t *handle)
 {
     struct http_listener *listener = handle->data;
     listener->front->open_handles--;
-    reactor_turn_again(listener->front->reactor);
+    reactor_iterate_again(listener->front->reactor);
 }
 
 static void close_listener(struct http_listener *listener)

@@ -7,7 +7,7 @@
 static void look_at_clock(struct http_front *front)
 {
     front->now_ms = clock_inner_ms();
-    if (front->now_ms - front->turn_ms <= HTTP_LATE_MS || front->is_late)
+    if (front->now_ms - front->iteration_ms <= HTTP_LATE_MS || front->is_late)
         return;
     front->is_late = true;
     front->pauses++;

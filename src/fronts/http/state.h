@@ -101,8 +101,8 @@ struct http_front {
     struct monitor_sample_box *samples; /* its own box, if it receives samples */
     struct slab exchanges;
     uint32_t serial;
-    int64_t now_ms;  /* of this iteration; 0: not read yet */
-    int64_t turn_ms; /* time of the last iteration that read it */
+    int64_t now_ms;       /* of this iteration; 0: not read yet */
+    int64_t iteration_ms; /* time of the last iteration that read it */
     uint32_t
         pauses;   /* iterations that came late, because the loop slept or the process stood still */
     bool is_late; /* this iteration is late */
@@ -114,14 +114,14 @@ struct http_front {
     void (*drained)(void *ctx);
     void *drained_ctx;
 
-    char *read_at;            /* HTTP_READ_BYTES */
-    char *sealed_at;          /* the same for reads of TLS connections; see channel.h */
-    uint32_t greeting_count;  /* connections before their first request, see connection.c */
-    uint32_t handshake_count; /* handshake steps in this iteration */
-    struct list put_off;      /* connections whose handshake waits, see connection.c */
-    struct list sated;        /* connections that have read their share of this iteration */
-    uint32_t turn_requests;   /* requests begun in this iteration */
-    uint32_t turn_heavy;      /* expensive ones among them, see dispatch.c */
+    char *read_at;               /* HTTP_READ_BYTES */
+    char *sealed_at;             /* the same for reads of TLS connections; see channel.h */
+    uint32_t greeting_count;     /* connections before their first request, see connection.c */
+    uint32_t handshake_count;    /* handshake steps in this iteration */
+    struct list put_off;         /* connections whose handshake waits, see connection.c */
+    struct list sated;           /* connections that have read their share of this iteration */
+    uint32_t iteration_requests; /* requests begun in this iteration */
+    uint32_t iteration_heavy;    /* expensive ones among them, see dispatch.c */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;

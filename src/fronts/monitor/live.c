@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 enum {
-    TURN_US = 500,  /* time for writing to each kind of listener before other work continues */
-    LOG_LINES = 64, /* per event */
+    ITERATION_US = 500, /* time for writing to each kind of listener before other work continues */
+    LOG_LINES = 64,     /* per event */
     TOKENS_BYTES = HTTP_STREAM_BYTES_MAX / 4, /* in an event; GET /v1/server shows more */
     RECENT_MS = 1500                          /* maximum age of a sample for a new listener */
 };
@@ -207,7 +207,7 @@ static void post_rest(struct monitor_live *live)
 /* Sends the newest sample to all viewers without it, within the time limit of the iteration. */
 static void send_all(struct monitor_live *live)
 {
-    int64_t until_us = clock_boot_us() + TURN_US;
+    int64_t until_us = clock_boot_us() + ITERATION_US;
     while (!list_is_empty(&live->viewers)) {
         struct viewer *first = list_entry(live->viewers.next, struct viewer, node);
         if (first->sent == live->last->serial)
@@ -255,7 +255,7 @@ static void answer_status(struct monitor_live *live, struct http_exchange *excha
  * the iteration. Each answer is evaluated over all topics. */
 static void answer_asked(struct monitor_live *live)
 {
-    int64_t until_us = clock_boot_us() + TURN_US;
+    int64_t until_us = clock_boot_us() + ITERATION_US;
     size_t kept = 0;
     bool has_time = true;
     for (size_t i = 0; i < live->asked.count; i++) {

@@ -28,7 +28,7 @@ typedef bool scrape_step(struct scrape *scrape, struct metric_page *page);
 
 struct scrape {
     struct list list; /* in front->scrapes */
-    struct turn_end_call next;
+    struct iteration_end_call next;
     struct http_front *front;
     uint64_t tag; /* tag of the exchange */
     struct buffer out;
@@ -55,7 +55,7 @@ static void scrape_count_bytes(struct scrape *scrape)
 static void scrape_free(struct scrape *scrape)
 {
     list_remove(&scrape->list);
-    reactor_cancel_at_turn_end(&scrape->next);
+    reactor_cancel_at_iteration_end(&scrape->next);
     http_budget_remove(scrape->front, scrape->bytes_counted);
     buffer_fini(&scrape->out);
     monitor_metrics_topics_fini(&scrape->topics);
@@ -77,14 +77,15 @@ static void scrape_fail(struct scrape *scrape, struct http_exchange *exchange)
 }
 
 /* Schedules the rest for a later loop iteration. */
-static void scrape_in_next_turn(struct scrape *scrape, void (*run)(struct turn_end_call *call))
+static void scrape_in_next_iteration(struct scrape *scrape,
+                                     void (*run)(struct iteration_end_call *call))
 {
     scrape->next.run = run;
-    reactor_once_at_turn_end(scrape->front->reactor, &scrape->next);
+    reactor_once_at_iteration_end(scrape->front->reactor, &scrape->next);
 }
 
-static void run_ask(struct turn_end_call *call);
-static void run_write(struct turn_end_call *call);
+static void run_ask(struct iteration_end_call *call);
+static void run_write(struct iteration_end_call *call);
 
 /* Returns the exchange if its client still waits for the page. Else ends the scrape and returns
  * NULL. */
@@ -124,11 +125,11 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         struct slice last = topics[count - 1].name;
         memcpy(scrape->after, last.at, last.len);
         scrape->after_bytes = last.len;
-        scrape_in_next_turn(scrape, run_ask);
+        scrape_in_next_iteration(scrape, run_ask);
         return;
     }
     monitor_metrics_topics_end(&scrape->topics, is_good);
-    scrape_in_next_turn(scrape, run_write);
+    scrape_in_next_iteration(scrape, run_write);
 }
 
 /* Reads the next page of topics, and one topic more, which shows whether there are further ones. */
@@ -140,14 +141,14 @@ static void scrape_ask(struct scrape *scrape)
                       (struct queue_reply_to){.done = on_topics, .owner = scrape});
 }
 
-static void run_ask(struct turn_end_call *call)
+static void run_ask(struct iteration_end_call *call)
 {
     struct scrape *scrape = list_entry(call, struct scrape, next);
     struct reactor *reactor = scrape->front->reactor;
     if (!scrape_exchange(scrape))
         return;
     scrape_ask(scrape);
-    reactor_turn_again(
+    reactor_iterate_again(
         reactor); /* the store may already have handled its calls of this iteration */
 }
 
@@ -243,7 +244,7 @@ static void scrape_answer(struct scrape *scrape, struct http_exchange *exchange)
     scrape_free(scrape);
 }
 
-static void run_write(struct turn_end_call *call)
+static void run_write(struct iteration_end_call *call)
 {
     struct scrape *scrape = list_entry(call, struct scrape, next);
     struct http_exchange *exchange = scrape_exchange(scrape);
@@ -257,7 +258,7 @@ static void run_write(struct turn_end_call *call)
         }
     scrape_count_bytes(scrape);
     if (*scrape->step)
-        scrape_in_next_turn(scrape, run_write);
+        scrape_in_next_iteration(scrape, run_write);
     else
         scrape_answer(scrape, exchange);
 }
@@ -300,7 +301,7 @@ static void get_metrics(struct http_call *call)
     else if (info.healthy)
         scrape_ask(scrape);
     else
-        scrape_in_next_turn(scrape, run_write);
+        scrape_in_next_iteration(scrape, run_write);
 }
 
 const struct http_route monitor_metrics_routes[] = {

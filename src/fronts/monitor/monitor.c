@@ -41,7 +41,7 @@ void monitor_open(struct http_shared *shared)
     };
     static const struct http_part part = {.tables = tables,
                                           .open = open_front,
-                                          .turn_end = look,
+                                          .iteration_end = look,
                                           .close = close_front,
                                           .free = free_sampler};
     http_shared_add_part(shared, &part);

@@ -24,7 +24,7 @@ struct sqs_mover {
     bool is_started;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    struct turn_end_call stop_call;
+    struct iteration_end_call stop_call;
 };
 
 /* ---- taking tasks ---- */
@@ -88,7 +88,7 @@ static void mover_take(struct sqs_mover *mover)
 static void check_stopped(struct sqs_mover *mover)
 {
     if (mover->owner.is_stopping && !mover->count && mover->stopped)
-        reactor_once_at_turn_end(mover->reactor, &mover->stop_call);
+        reactor_once_at_iteration_end(mover->reactor, &mover->stop_call);
 }
 
 static void on_task_rested(struct sqs_move_owner *owner)
@@ -135,7 +135,7 @@ static void on_alarm(void *ctx)
 
 /* ---- life cycle ---- */
 
-static void run_stopped(struct turn_end_call *call)
+static void run_stopped(struct iteration_end_call *call)
 {
     struct sqs_mover *mover = list_entry(call, struct sqs_mover, stop_call);
     void (*stopped)(void *ctx) = mover->stopped;
@@ -186,7 +186,7 @@ void sqs_mover_free(struct sqs_mover *mover)
 {
     if (!mover)
         return;
-    reactor_cancel_at_turn_end(&mover->stop_call);
+    reactor_cancel_at_iteration_end(&mover->stop_call);
     deadline_free(mover->alarm);
     sqs_move_tasks_free(&mover->owner);
     free(mover);

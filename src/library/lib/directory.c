@@ -399,7 +399,7 @@ static int waiters_make(struct directory *directory, char *error)
     if (!directory->waiters || !directory->expiry)
         return open_failed(error, -ENOMEM,
                            "cannot make a timer, the process is out of memory or file descriptors");
-    reactor_at_turn_end(first->reactor, expiry_set, directory);
+    reactor_at_iteration_end(first->reactor, expiry_set, directory);
     return 0;
 }
 

@@ -192,7 +192,7 @@ struct load_engine {
     int epoll;
     struct load_conn *conns; /* pushers first, then consumers, then ackers */
     unsigned conn_count;
-    unsigned turn;        /* open loop: index of the next connection */
+    unsigned next_conn;   /* open loop: index of the next connection */
     uint64_t issued;      /* jobs sent or about to be sent */
     uint64_t answers_due; /* answers expected for pushes and acks */
     bool consuming;
@@ -292,7 +292,7 @@ static int64_t feed_by_clock(struct load_engine *engine, int64_t now_us)
         int64_t at_us = meant_us(engine, engine->issued);
         if (at_us > now_us)
             return at_us;
-        struct load_conn *conn = &engine->conns[engine->turn++ % plan->connections];
+        struct load_conn *conn = &engine->conns[engine->next_conn++ % plan->connections];
         if (conn->waiting[LOAD_PUSH] >= plan->pipeline) {
             full++;
             continue;

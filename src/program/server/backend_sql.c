@@ -105,7 +105,7 @@ static void on_free(struct backend *backend)
 }
 
 enum {
-    TURNS,
+    TRANSACTIONS,
     CALLS,
     REPEATED,
     RECONNECTS,
@@ -121,13 +121,13 @@ enum {
 #define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
 static const struct metric sql_metrics[] = {
-    [TURNS] = {.name = "tarry_sql_transactions_total",
-               .type = PROMETHEUS_COUNTER,
-               .help = "Transactions of this server.",
-               .meaning =
-                   "Each contains all calls that arrived during the previous one; "
-                   "`tarry_sql_calls_total` divided by it is the number of calls per transaction.",
-               ON_SQL},
+    [TRANSACTIONS] =
+        {.name = "tarry_sql_transactions_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Transactions of this server.",
+         .meaning = "Each contains all calls that arrived during the previous one; "
+                    "`tarry_sql_calls_total` divided by it is the number of calls per transaction.",
+         ON_SQL},
     [CALLS] = {.name = "tarry_sql_calls_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Calls in those transactions.",
@@ -196,7 +196,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
 {
     struct sql_figures figures;
     sql_figures(backend->self, &figures);
-    metric_write(page, &sql_metrics[TURNS], figures.turns);
+    metric_write(page, &sql_metrics[TRANSACTIONS], figures.transactions);
     metric_write(page, &sql_metrics[CALLS], figures.calls);
     metric_write(page, &sql_metrics[REPEATED], figures.repeated);
     metric_write(page, &sql_metrics[RECONNECTS], figures.reconnects);

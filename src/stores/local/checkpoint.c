@@ -86,7 +86,7 @@ struct checkpoint {
     bool is_merging;               /* tables; a checkpoint may run between two steps of the merge */
     /* A checkpoint was made: tables are merged before the next one, so that their number does not
      * grow while checkpoints follow each other. */
-    bool is_keys_turn;
+    bool has_keys_next;
     /* When to check the tables of keys again: the check examines all tables and all runs, and
      * hardly anything but a checkpoint changes its result. */
     int64_t keys_ms;
@@ -415,7 +415,7 @@ static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file
 }
 
 /* Returns how many jobs are processed per step. */
-static uint32_t jobs_a_turn(const struct checkpoint *checkpoint, uint32_t usual)
+static uint32_t jobs_per_step(const struct checkpoint *checkpoint, uint32_t usual)
 {
     uint32_t limit = checkpoint->shard->options.limits.checkpoint_jobs;
     return limit ? limit : usual;
@@ -424,7 +424,7 @@ static uint32_t jobs_a_turn(const struct checkpoint *checkpoint, uint32_t usual)
 static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now)
 {
     int result = engine_collect(checkpoint->shard->engine, &checkpoint->collect, now,
-                                jobs_a_turn(checkpoint, COLLECTS));
+                                jobs_per_step(checkpoint, COLLECTS));
     if (result == 1)
         return true;
     if (result < 0)
@@ -494,7 +494,7 @@ static void install_item(struct checkpoint *checkpoint, uint32_t slot)
 static bool step_installing(struct checkpoint *checkpoint)
 {
     const struct depot_build *build = &checkpoint->build;
-    for (uint32_t left = jobs_a_turn(checkpoint, INSTALLS); left && checkpoint->at < build->slots;
+    for (uint32_t left = jobs_per_step(checkpoint, INSTALLS); left && checkpoint->at < build->slots;
          left--) {
         if (checkpoint->at + INSTALLS_AHEAD < build->slots)
             engine_install_soon(checkpoint->shard->engine,
@@ -516,9 +516,9 @@ static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
     struct shard *shard = checkpoint->shard;
     if (shard->listings)
         return false;
-    if (!engine_evict_some(shard->engine, &checkpoint->at,
-                           preload_keep_until_ms(shard->preload, now),
-                           preload_ready_max(shard->preload), now, jobs_a_turn(checkpoint, EVICTS)))
+    if (!engine_evict_some(
+            shard->engine, &checkpoint->at, preload_keep_until_ms(shard->preload, now),
+            preload_ready_max(shard->preload), now, jobs_per_step(checkpoint, EVICTS)))
         return true;
     topics_begin(shard);
     checkpoint->phase = CHECKPOINT_TOPICS;
@@ -654,7 +654,7 @@ static void depot_tidied(struct checkpoint *checkpoint)
         checkpoint->figures.amid_merges += checkpoint->is_merging;
         checkpoint_count(checkpoint);
     }
-    checkpoint->is_keys_turn = checkpoint->build.depot;
+    checkpoint->has_keys_next = checkpoint->build.depot;
     checkpoint->figures.last_ms = checkpoint->now_ms - checkpoint->began_ms;
     become_idle(checkpoint);
 }
@@ -752,11 +752,11 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
                      depot_wants_checkpoint(shard->depot);
     if (for_space)
         checkpoint->space_ms = checkpoint->now_ms + SPACE_EVERY_MS;
-    bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;
+    bool has_keys_next = checkpoint->has_keys_next && !checkpoint->is_without_space;
     if (checkpoint->is_without_space)
         abandon_merge(checkpoint); /* it keeps files that could be freed */
-    checkpoint->is_keys_turn = false;
-    if (is_keys_turn && merge_keys(checkpoint))
+    checkpoint->has_keys_next = false;
+    if (has_keys_next && merge_keys(checkpoint))
         return false;
     if (before || for_space) {
         begin_checkpoint(checkpoint, before, now);

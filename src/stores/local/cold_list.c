@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SLOTS_AT_ONCE = 512, SLOTS_A_TURN = 1 << 18 /* of the scout, before other work */ };
+enum { SLOTS_AT_ONCE = 512, SLOTS_PER_STEP = 1 << 18 /* of the scout, before other work */ };
 
 /* A job that was found, and later its record. */
 struct cold_job {
@@ -145,7 +145,7 @@ static int cold_list_look_at_section(struct cold_list *list, const struct depot_
 /* Reads more slots. Returns true at the end. */
 static bool cold_list_look_on(struct cold_list *list)
 {
-    uint32_t budget = SLOTS_A_TURN;
+    uint32_t budget = SLOTS_PER_STEP;
     struct slice topic = slice_make(list->walk->topic, list->walk->topic_bytes);
     for (; list->run_index < list->view->run_count; list->run_index++, list->section = 0) {
         const struct depot_run *run = list->view->runs[list->run_index];

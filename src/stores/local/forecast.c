@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLE_SLOTS = 170,  /* one block of a directory */
-    SAMPLES_MAX = 2048,  /* per call, plus at most one for each section of a run */
-    SAMPLES_A_TURN = 256 /* about a millisecond of the scout's time, before other work */
+    SAMPLE_SLOTS = 170,    /* one block of a directory */
+    SAMPLES_MAX = 2048,    /* per call, plus at most one for each section of a run */
+    SAMPLES_PER_STEP = 256 /* about a millisecond of the scout's time, before other work */
 };
 
 /* A forecast in progress that reads cold jobs. */
@@ -136,7 +136,7 @@ static void forecast_on_scout(struct work *work)
 {
     struct forecast *forecast = (struct forecast *)(void *)work;
     struct slice topic = slice_make(forecast->topic, forecast->topic_bytes);
-    uint32_t samples = SAMPLES_A_TURN;
+    uint32_t samples = SAMPLES_PER_STEP;
     for (; forecast->run < forecast->view->run_count;
          forecast->run++, forecast->section = first_section, forecast->slot = 0) {
         const struct depot_run *run = forecast_run(forecast);

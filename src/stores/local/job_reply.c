@@ -171,7 +171,7 @@ static void job_reply_on_back(struct work *work)
 }
 
 /* Reads and sends the jobs at the end of the step, called through a separate completion. */
-static void job_reply_on_turn_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
+static void job_reply_on_iteration_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
 {
     struct job_reply *job_reply = owner;
     (void)tag;
@@ -230,7 +230,8 @@ void job_reply_start(struct shard *shard, struct engine_view *views, size_t coun
     buffer_init(&job_reply->bytes, SIZE_MAX / 2);
     buffer_init(&job_reply->scratch, SIZE_MAX / 2);
     struct completion *completion = completion_new(
-        shard, 0, 0, (struct queue_reply_to){.done = job_reply_on_turn_end, .owner = job_reply});
+        shard, 0, 0,
+        (struct queue_reply_to){.done = job_reply_on_iteration_end, .owner = job_reply});
     assert(completion);
     completion_soon(shard, completion);
 }

@@ -749,7 +749,7 @@ bool preload_step(struct preload *preload, struct engine_now now)
         return false;
     preload->retry_ms = 0;
     follow_view(preload, now);
-    if (preload_topics_turn(&preload->topics, now))
+    if (preload_topics_step(&preload->topics, now))
         preload->first.is_known = false;
     bool more = load_some(preload, now);
     if (!preload->retry_ms && !preload->reading && !preload->queue[1])

@@ -762,7 +762,7 @@ static bool restart_topics(struct preload_topics *topics, struct engine_now now)
     return true;
 }
 
-bool preload_topics_turn(struct preload_topics *topics, struct engine_now now)
+bool preload_topics_step(struct preload_topics *topics, struct engine_now now)
 {
     if (now.skew_ms != topics->skew_ms)
         restart_waits_by_wall(topics, now);

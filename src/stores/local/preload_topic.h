@@ -123,7 +123,7 @@ void preload_topics_fini(struct preload_topics *topics);
 bool preload_topics_follow(struct preload_topics *topics);
 /* Applies the changes of the wall clock, eviction and the engine, at the beginning of a step.
  * Returns whether cursors restarted. */
-bool preload_topics_turn(struct preload_topics *topics, struct engine_now now);
+bool preload_topics_step(struct preload_topics *topics, struct engine_now now);
 /* Reports the due skipped jobs to the engine, at the end of a step. */
 void preload_topics_notify(struct preload_topics *topics, struct engine_now now);
 /* Notes that no unprocessed slot is due at the moment. */

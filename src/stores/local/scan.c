@@ -287,7 +287,7 @@ static void scan_begin(struct shard *shard, const struct walk *walk, bool with_b
             !(scan->cold_list = cold_list_new(shard, &scan->walk)))
             scan_refuse(shard, scan, QUEUE_NO_MEMORY);
     }
-    reactor_turn_again(shard->reactor); /* the scans of this iteration may already have run */
+    reactor_iterate_again(shard->reactor); /* the scans of this iteration may already have run */
 }
 
 static struct walk scan_walk(enum walk_kind kind, struct slice topic, enum job_state state)
@@ -370,7 +370,7 @@ static unsigned walk_sections(const struct walk *walk)
 }
 
 /* Returns how many jobs a scan changes per step. */
-static uint32_t changes_a_turn(const struct shard *shard)
+static uint32_t changes_per_step(const struct shard *shard)
 {
     uint32_t limit = shard->options.limits.scan_changes;
     return limit ? limit : WALK_CHANGES;
@@ -386,7 +386,7 @@ static int change_cold(struct shard *shard, struct scan *scan)
         !(scan->cold_scan = cold_scan_new(shard, slice_make(walk->topic, walk->topic_bytes),
                                           walk_sections(walk))))
         return -ENOMEM;
-    for (uint32_t left = changes_a_turn(shard); left; left--) {
+    for (uint32_t left = changes_per_step(shard); left; left--) {
         struct slice bytes;
         struct record_place place;
         struct record record;
@@ -493,7 +493,7 @@ static bool list_step(struct shard *shard, struct scan *scan)
     struct engine_now now = shard_now(shard);
     if (cold_list_is_reading(scan->cold_list))
         return false;
-    if (!walk_step(&scan->walk, shard->engine, now, WALK_STEPS, changes_a_turn(shard)))
+    if (!walk_step(&scan->walk, shard->engine, now, WALK_STEPS, changes_per_step(shard)))
         return true;
     int failed = scan->cold_list ? cold_list_merge(scan->cold_list, &scan->walk, now) : 0;
     if (failed == -EAGAIN && !(failed = list_again(shard, scan)))
@@ -515,7 +515,7 @@ static bool change_step(struct shard *shard, struct scan *scan)
 {
     if (!scan->is_memory_done) {
         scan->is_memory_done = walk_step(&scan->walk, shard->engine, shard_now(shard), WALK_STEPS,
-                                         changes_a_turn(shard));
+                                         changes_per_step(shard));
         return true;
     }
     bool has_cold = depot_view(shard->depot)->run_count > 0;
@@ -544,7 +544,7 @@ static int scan_ask_room(struct shard *shard, const struct scan *scan, enum queu
     *status = QUEUE_OK;
     if (scan->walk.kind == WALK_LIST)
         return 0;
-    return shard_ask_room(shard, (size_t)(changes_a_turn(shard) + 1) * ENGINE_STATE_BYTES_MAX,
+    return shard_ask_room(shard, (size_t)(changes_per_step(shard) + 1) * ENGINE_STATE_BYTES_MAX,
                           WAL_FOR_ANSWER, status);
 }
 

@@ -189,7 +189,7 @@ static void keep_totals(struct shard *shard)
     if (shard->broken)
         return;
     topics_begin(shard);
-    reactor_turn_again(shard->reactor);
+    reactor_iterate_again(shard->reactor);
 }
 
 static void stop_if_quiet(struct shard *shard)
@@ -231,7 +231,7 @@ void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void 
     shard->settled_ctx = ctx;
     shard->settles_kept = keeps && shard->options.stepped;
     shard->stepped |= shard->settles_kept;
-    reactor_turn_again(shard->reactor);
+    reactor_iterate_again(shard->reactor);
 }
 
 /* Reports activity, once per step. */
@@ -244,7 +244,7 @@ static void active_notify(struct shard *shard)
 }
 
 /* Returns when the shard needs its next step, by the process's clock. */
-static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool busy)
+static int64_t next_step_ms(struct shard *shard, struct engine_now now, bool busy)
 {
     int64_t process_ms = shard_process_ms(shard, now);
     int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
@@ -270,13 +270,13 @@ static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool bus
 }
 
 /* Executes a shard step at the end of a reactor iteration; `ctx` is the shard. */
-static bool shard_turn(void *ctx)
+static bool shard_step(void *ctx)
 {
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
-    if (!shard->has_turned) /* all shards have recovered: consumers can connect from about now on */
+    if (!shard->has_run) /* all shards have recovered: consumers can connect from about now on */
         engine_keep_leases(shard->engine, now.inner_ms + shard->options.local->lease_grace_ms);
-    shard->has_turned = true;
+    shard->has_run = true;
     look_for_path(shard, shard_process_ms(shard, now));
     shard_feed_look(shard);
     bool busy = advance_engine(shard, now);
@@ -297,7 +297,7 @@ static bool shard_turn(void *ctx)
     stop_if_quiet(shard);
     settle_step(shard, now);
     active_notify(shard);
-    deadline_set(shard->deadline, next_turn_ms(shard, now, busy));
+    deadline_set(shard->deadline, next_step_ms(shard, now, busy));
     return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
            (more && !shard->committing);
 }
@@ -432,7 +432,7 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
     counter_set(&shard->tally.recovery_ms, (uint64_t)recovered->took_ms);
     shard_look_at_room(shard, clock_boot_us());
     shard->clock_watch = clock_watch_new(reactor);
-    reactor_at_turn_end(reactor, shard_turn, shard);
+    reactor_at_iteration_end(reactor, shard_step, shard);
     *out = shard;
     return 0;
 }

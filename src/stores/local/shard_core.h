@@ -90,7 +90,7 @@ struct shard {
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, notifying_step;
-    bool has_turned;
+    bool has_run;
     bool stepped; /* the wall clock stepped; not reported yet */
     /* Commands, and the number of steps for which a commit was held back: hold_commit in
      * shard.c. */

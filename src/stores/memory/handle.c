@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A notification for the next memory_handle_turn: a reply, or an event of a topic. */
+/* A notification for the next memory_handle_step: a reply, or an event of a topic. */
 struct notification {
     struct list list;
     struct queue_reply_to reply_to;
@@ -59,7 +59,7 @@ static void handle_on_died(void *ctx, struct slice topic)
     event_add(ctx, QUEUE_EVENT_DEAD, topic);
 }
 
-/* Queues a copy of the reply for the next memory_handle_turn. */
+/* Queues a copy of the reply for the next memory_handle_step. */
 static void reply_add(struct memory_handle *handle, const struct queue_reply *reply,
                       struct queue_reply_to reply_to)
 {
@@ -297,11 +297,11 @@ static void event_notify(struct memory_handle *handle, const struct notification
         queue->on_event(queue->on_event_owner, notification->event, topic);
 }
 
-void memory_handle_turn(struct memory_handle *handle)
+void memory_handle_step(struct memory_handle *handle)
 {
     struct list replies, events;
     memory_advance(handle->memory, memory_now(handle->memory));
-    /* Calls made by the callbacks are answered by the next memory_handle_turn. */
+    /* Calls made by the callbacks are answered by the next memory_handle_step. */
     list_take_all(&replies, &handle->replies);
     list_take_all(&events, &handle->events);
     list_init(&handle->replies);

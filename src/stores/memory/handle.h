@@ -2,7 +2,7 @@
  * handle: a queue in memory behind the interface of queue/queue.h.
  *
  * Calls are executed inside queue_submit. Their replies and notifications are delivered in order by
- * memory_handle_turn. Everything runs on one thread.
+ * memory_handle_step. Everything runs on one thread.
  */
 #ifndef TARRY_MEMORY_HANDLE_H
 #define TARRY_MEMORY_HANDLE_H
@@ -20,8 +20,8 @@ struct queue *memory_handle_queue(struct memory_handle *handle);
 struct memory *memory_handle_memory(struct memory_handle *handle);
 
 /* Advances the queue to the current time and runs callbacks. */
-void memory_handle_turn(struct memory_handle *handle);
-/* Returns when (inner clock) memory_handle_turn should run next if there are no calls meanwhile.
+void memory_handle_step(struct memory_handle *handle);
+/* Returns when (inner clock) memory_handle_step should run next if there are no calls meanwhile.
  * INT64_MAX: never. */
 int64_t memory_handle_next_ms(const struct memory_handle *handle);
 

@@ -201,7 +201,7 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     pack_tail(args, push, flags);
 }
 
-void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
+void redis_pack_step(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
                      uint32_t takes)
 {
     struct packed packed = {.len = 0};

@@ -23,9 +23,9 @@ enum { REDIS_TAKE_ELEMENTS = 3 };
 void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made);
 /* Packs an answer. `delivery`: the lease's delivery number, below 2^48. */
 void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery);
-/* Appends the arguments that precede the answers and takes of a turn. At most `due_max` jobs may
+/* Appends the arguments that precede the answers and takes of a step. At most `due_max` jobs may
  * become due. */
-void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
+void redis_pack_step(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
                      uint32_t takes);
 void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
                      int64_t lease_ms, enum job_way way, struct slice consumer);

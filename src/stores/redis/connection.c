@@ -56,7 +56,7 @@ struct connector {
     struct socket *socket; /* in progress */
     struct sockaddr_storage addresses[ADDRESSES_MAX];
     uint32_t address_count, next;
-    struct turn_end_call failing; /* reports a failure after the call in which it occurred */
+    struct iteration_end_call failing; /* reports a failure after the call in which it occurred */
     char why[WHY_BYTES];
 };
 
@@ -116,7 +116,7 @@ static void connector_fail(struct connector *connector, const char *what, const 
     redis_endpoint_name(&connector->endpoint, name);
     (void)snprintf(connector->why, sizeof connector->why, "%s '%s': %s", what, name, reason);
     deadline_set(connector->deadline, INT64_MAX);
-    reactor_once_at_turn_end(connector->reactor, &connector->failing);
+    reactor_once_at_iteration_end(connector->reactor, &connector->failing);
 }
 
 static void try_address(struct connector *connector, const char *reason);
@@ -267,7 +267,7 @@ static void on_connect_deadline(void *ctx)
         try_address(connector, reason);
 }
 
-static void on_connect_failing(struct turn_end_call *call)
+static void on_connect_failing(struct iteration_end_call *call)
 {
     struct connector *connector = list_entry(call, struct connector, failing);
     connector->done(connector->ctx, NULL, connector->why);
@@ -307,7 +307,7 @@ static void connector_free(struct connector *connector)
     if (!connector)
         return;
     connector_drop(connector);
-    reactor_cancel_at_turn_end(&connector->failing);
+    reactor_cancel_at_iteration_end(&connector->failing);
     deadline_free(connector->deadline);
     free(connector);
 }
@@ -338,7 +338,7 @@ struct redis_connection {
     struct buffer sealed;           /* encrypted bytes to be sent */
     struct deadline *greeting;      /* with TLS: time limit of the handshake */
     int64_t connect_ms;
-    struct turn_end_call turn_end;
+    struct iteration_end_call iteration_end;
     uint64_t *bytes_sent, *bytes_received; /* may be NULL */
     bool is_up;
     bool is_sending;   /* the socket has bytes that it did not accept immediately */
@@ -380,7 +380,7 @@ static bool callback_leave(struct redis_connection *connection)
 
 static void connection_touch(struct redis_connection *connection)
 {
-    reactor_once_at_turn_end(connection->reactor, &connection->turn_end);
+    reactor_once_at_iteration_end(connection->reactor, &connection->iteration_end);
 }
 
 /* Ends the connection. The owner is notified at the end of the loop iteration. Bytes appended later
@@ -407,7 +407,7 @@ static void notify_down(struct redis_connection *connection)
 {
     connection->notified_down = true;
     /* Other hooks may already have run in this iteration: run them again. */
-    reactor_turn_again(connection->reactor);
+    reactor_iterate_again(connection->reactor);
     callback_enter(connection);
     connection->events.down(connection->ctx, connection->why);
     (void)callback_leave(connection);
@@ -594,9 +594,9 @@ static void write_out(struct redis_connection *connection)
         fail_write(connection, error);
 }
 
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct redis_connection *connection = list_entry(call, struct redis_connection, turn_end);
+    struct redis_connection *connection = list_entry(call, struct redis_connection, iteration_end);
     if (!connection->has_ended)
         write_out(connection);
     if (connection->has_ended && !connection->notified_down)
@@ -681,8 +681,8 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
     redis_endpoint_name(endpoint, connection->name);
     buffer_init(&connection->out, OUT_BYTES_MAX);
     buffer_init(&connection->sealed, OUT_BYTES_MAX);
-    connection->turn_end.run = on_turn_end;
-    list_init(&connection->turn_end.list);
+    connection->iteration_end.run = on_iteration_end;
+    list_init(&connection->iteration_end.list);
     return connection;
 }
 
@@ -694,7 +694,7 @@ void redis_connection_free(struct redis_connection *connection)
     connector_free(connection->connector);
     socket_close(connection->socket);
     connection->socket = NULL;
-    reactor_cancel_at_turn_end(&connection->turn_end);
+    reactor_cancel_at_iteration_end(&connection->iteration_end);
     connection->has_ended = connection->is_freed = true;
     if (!connection->in_callback)
         connection_release(connection);

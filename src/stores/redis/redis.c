@@ -1,4 +1,4 @@
-/* One queue over all shards: opens the store, assembles the queue, and runs the turns of the
+/* One queue over all shards: opens the store, assembles the queue, and runs the steps of the
  * shards. */
 #include "redis/redis_core.h"
 #include "redis/tls.h"
@@ -127,7 +127,7 @@ static void refuse_call(void *ctx, enum queue_status status, struct queue_reply_
     refuse_in(redis->into, status, reply_to);
 }
 
-/* ---- the turn ---- */
+/* ---- the step ---- */
 
 static bool set_is_done(const struct redis_set *set)
 {
@@ -147,11 +147,11 @@ static void stop_if_done(struct redis *redis)
     stopped(redis->stopped_ctx);
 }
 
-static int64_t set_turn(struct redis_set *set, int64_t now_us, bool looks)
+static int64_t set_step(struct redis_set *set, int64_t now_us, bool looks)
 {
     int64_t next_us = INT64_MAX;
     for (uint32_t i = 0; set && i < set->generation.shards; i++) {
-        int64_t at_us = redis_shard_turn(set->shards[i], now_us, looks);
+        int64_t at_us = redis_shard_step(set->shards[i], now_us, looks);
         if (at_us < next_us)
             next_us = at_us;
     }
@@ -163,31 +163,31 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
-static int64_t handover_turn_us(struct redis *redis, int64_t now_ms)
+static int64_t handover_step_us(struct redis *redis, int64_t now_ms)
 {
-    int64_t at_ms = handover_turn(redis->handover, now_ms);
+    int64_t at_ms = handover_step(redis->handover, now_ms);
     return at_ms == INT64_MAX ? INT64_MAX : at_ms * 1000;
 }
 
 static void follow_generations(struct redis *redis);
 
-/* Runs a turn of all shards. Time that passes during it is noticed by the next turn. */
-static bool redis_turn(void *ctx)
+/* Runs a step of all shards. Time that passes during it is noticed by the next step. */
+static bool redis_step(void *ctx)
 {
     struct redis *redis = ctx;
     int64_t now_us = clock_inner_us();
     bool looks = now_us >= redis->look_ms * 1000;
     if (looks)
         redis->look_ms = now_us / 1000 + LOOK_MS;
-    int64_t next_us = earlier(redis->look_ms * 1000, handover_turn_us(redis, now_us / 1000));
-    next_us = earlier(next_us, set_turn(redis->from, now_us, looks));
-    next_us = earlier(next_us, set_turn(redis->into, now_us, looks));
-    next_us = earlier(next_us, set_turn(redis->ready, now_us, looks));
+    int64_t next_us = earlier(redis->look_ms * 1000, handover_step_us(redis, now_us / 1000));
+    next_us = earlier(next_us, set_step(redis->from, now_us, looks));
+    next_us = earlier(next_us, set_step(redis->into, now_us, looks));
+    next_us = earlier(next_us, set_step(redis->ready, now_us, looks));
     follow_generations(redis);
-    if (redis->after_turn)
-        redis->after_turn(redis->after_turn_ctx, now_us / 1000);
+    if (redis->after_iteration)
+        redis->after_iteration(redis->after_iteration_ctx, now_us / 1000);
     if (redis->test_clock.settled)
-        redis_test_clock_turn(redis, redis_is_quiet(redis));
+        redis_test_clock_step(redis, redis_is_quiet(redis));
     stop_if_done(redis);
     if (next_us <= now_us)
         return true;
@@ -195,7 +195,7 @@ static bool redis_turn(void *ctx)
     return false;
 }
 
-/* Does nothing: the turn that follows is the purpose. */
+/* Does nothing: the step that follows is the purpose. */
 static void on_deadline(void *ctx)
 {
     (void)ctx;
@@ -374,7 +374,7 @@ static bool is_same(const struct redis_generation *a, const struct redis_generat
 }
 
 /* Switches to the next generation, which has been announced; from now on there are two. If memory
- * runs out, the next turn tries again. */
+ * runs out, the next step tries again. */
 static void adopt(struct redis *redis, const struct redis_generation *target)
 {
     struct redis_set *next = redis->ready;
@@ -402,7 +402,7 @@ static bool is_empty(const struct redis_set *set)
     return true;
 }
 
-/* Acts on what the shards have reported about generations. Runs at the end of a turn, not inside a
+/* Acts on what the shards have reported about generations. Runs at the end of a step, not inside a
  * callback of a shard. */
 static void follow_generations(struct redis *redis)
 {
@@ -462,7 +462,7 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
         snprintf(error, error_bytes, "cannot connect to Redis: out of memory or file descriptors");
         return -ENOMEM; /* redis_free releases what was created */
     }
-    reactor_at_turn_end(reactor, redis_turn, redis);
+    reactor_at_iteration_end(reactor, redis_step, redis);
     *out = redis->queue;
     return 0;
 }
@@ -482,7 +482,7 @@ void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx)
     redis->stopped_ctx = ctx;
     set_stop(redis->from);
     set_stop(redis->into);
-    reactor_turn_again(redis->reactor);
+    reactor_iterate_again(redis->reactor);
 }
 
 void redis_free(struct redis *redis)
@@ -490,7 +490,7 @@ void redis_free(struct redis *redis)
     if (!redis)
         return;
     if (redis->reactor)
-        reactor_remove_at_turn_end(redis->reactor, redis_turn, redis);
+        reactor_remove_at_iteration_end(redis->reactor, redis_step, redis);
     if (redis->queue)
         queue_door_free(redis->queue->door);
     /* First the shards that receive jobs: jobs on their way end there. */

@@ -60,16 +60,16 @@ struct redis {
     bool stopping, is_ended; /* is_ended: `from` is no longer used */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
-    void (*after_turn)(void *ctx, int64_t now_ms); /* may be NULL */
-    void *after_turn_ctx;
+    void (*after_iteration)(void *ctx, int64_t now_ms); /* may be NULL */
+    void *after_iteration_ctx;
 };
 
 /* Functions of test_clock.c, which take the reports of the shards. The last one runs at the end of
- * a turn while a settle is in progress and checks whether all shards have settled. */
+ * a step while a settle is in progress and checks whether all shards have settled. */
 void redis_test_clock_init(struct redis *redis);
 void redis_test_clock_held(void *ctx, int64_t at_ms);
 void redis_test_clock_active(void *ctx);
-void redis_test_clock_turn(struct redis *redis, bool is_quiet);
+void redis_test_clock_step(struct redis *redis, bool is_quiet);
 
 /* Returns NULL if memory runs out. */
 struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation);

@@ -222,7 +222,7 @@ static void copy_end(struct reshard *reshard)
         FAIL(reshard, -EBUSY,
              "settings of topics are being changed by others, run this again later");
     else
-        reshard->left = 0; /* the next turn starts another round */
+        reshard->left = 0; /* the next step starts another round */
 }
 
 static void copy_next(struct reshard *reshard)
@@ -412,9 +412,9 @@ static void take_step(struct reshard *reshard, int64_t now_ms)
     }
 }
 
-/* Runs at the end of each turn: takes the next step once all replies to the last one have
+/* Runs at the end of each step: takes the next step once all replies to the last one have
  * arrived. */
-static void after_turn(void *ctx, int64_t now_ms)
+static void after_iteration(void *ctx, int64_t now_ms)
 {
     struct reshard *reshard = ctx;
     const struct redis_reshard_options *options = reshard->options;
@@ -435,7 +435,7 @@ static void after_turn(void *ctx, int64_t now_ms)
 
 static void on_deadline(void *ctx)
 {
-    (void)ctx; /* does nothing: the turn that follows is the purpose */
+    (void)ctx; /* does nothing: the step that follows is the purpose */
 }
 
 /* ---- the run ---- */
@@ -490,8 +490,8 @@ int redis_reshard_run(const struct redis_reshard_options *options,
     int result = reshard_open(&reshard);
     if (result == 0) {
         reshard.began_ms = reshard.step_ms = clock_inner_ms();
-        reshard.redis->after_turn = after_turn;
-        reshard.redis->after_turn_ctx = &reshard;
+        reshard.redis->after_iteration = after_iteration;
+        reshard.redis->after_iteration_ctx = &reshard;
         reactor_run(reshard.reactor);
         result = reshard.result;
         report->into = reshard.target;

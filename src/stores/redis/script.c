@@ -24,7 +24,7 @@ static const struct source {
     [REDIS_HELLO] = SOURCE(hello),
     [REDIS_ADJUST] = SOURCE(adjust),
     [REDIS_PUSH] = SOURCE(push),
-    [REDIS_TURN] = SOURCE(turn),
+    [REDIS_STEP] = SOURCE(step),
     [REDIS_CHANGE] = SOURCE(change),
     [REDIS_GET] = SOURCE(get),
     [REDIS_LIST] = SOURCE(list),

@@ -12,7 +12,7 @@ enum redis_script {
     REDIS_HELLO = 1,
     REDIS_ADJUST,
     REDIS_PUSH,
-    REDIS_TURN,
+    REDIS_STEP,
     REDIS_CHANGE,
     REDIS_GET,
     REDIS_LIST,

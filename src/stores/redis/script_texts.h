@@ -24,7 +24,7 @@ REDIS_LUA(common_sound);
 REDIS_LUA(hello);
 REDIS_LUA(adjust);
 REDIS_LUA(push);
-REDIS_LUA(turn);
+REDIS_LUA(step);
 REDIS_LUA(change);
 REDIS_LUA(get);
 REDIS_LUA(list);

@@ -301,10 +301,10 @@ static bool is_silent(struct redis_session *session, int64_t now_ms)
 
 /* ---- states ---- */
 
-static void session_notify_turned(struct redis_session *session, bool up)
+static void session_notify_changed(struct redis_session *session, bool up)
 {
-    if (session->options.turned)
-        session->options.turned(session->options.ctx, up);
+    if (session->options.changed)
+        session->options.changed(session->options.ctx, up);
 }
 
 static void session_leave(struct redis_session *session)
@@ -326,7 +326,7 @@ static void begin_again(struct redis_session *session, int64_t pause_ms)
     session->resume_ms = now_ms + pause_ms;
     session_wake_by(session, session->resume_ms);
     if (was_up)
-        session_notify_turned(session, false);
+        session_notify_changed(session, false);
 }
 
 static void session_lost(struct redis_session *session, const char *why, bool fresh)
@@ -365,7 +365,7 @@ static void session_greet_again(struct redis_session *session, enum session_gree
     if (session->state != SESSION_UP)
         return;
     session_greet(session, kind);
-    session_notify_turned(session, false);
+    session_notify_changed(session, false);
 }
 
 static void note_master(struct redis_session *session)
@@ -391,7 +391,7 @@ static void session_up(struct redis_session *session)
     if (session->last_warning[0])
         session_log(session, LOG_INFO, "redis can be reached again", "");
     calls_send(session);
-    session_notify_turned(session, true);
+    session_notify_changed(session, true);
 }
 
 /* ---- events ---- */
@@ -589,12 +589,12 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         call->kept = redis_connection_take_reply(session->connection);
 }
 
-/* Returns whether the reply has to wait for replicas. A turn that only asked for jobs, without
+/* Returns whether the reply has to wait for replicas. A step that only asked for jobs, without
  * success, contains nothing that a failover could undo. */
 static bool needs_replicas(const struct redis_call *call)
 {
     const redisReply *kept = call->kept;
-    return call->script != REDIS_TURN || kept->elements > 1;
+    return call->script != REDIS_STEP || kept->elements > 1;
 }
 
 static void wait_reply(struct redis_session *session, struct redis_call *call,
@@ -641,7 +641,7 @@ static void on_subscribed(void *ctx)
     struct redis_session *session = ctx;
     session->logged_notifications[0] = 0;
     if (session->state == SESSION_UP)
-        session_notify_turned(session, true);
+        session_notify_changed(session, true);
 }
 
 /* Logs a subscription error, unless the session is down and logs its own errors. */

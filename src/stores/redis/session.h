@@ -95,7 +95,7 @@ struct redis_session_options {
     void (*message)(void *ctx, struct slice message);
     /* Called with true each time the session comes up, and each time notifications may have been
      * missed while it was up; with false when it goes down. Calls can be submitted at any time. */
-    void (*turned)(void *ctx, bool up);
+    void (*changed)(void *ctx, bool up);
     int64_t test_clock_ms; /* where a new shard's clock is held, for tests; 0: an ordinary clock */
     /* Reports the time at which the clock is held, if it is held. */
     void (*held)(void *ctx, int64_t at_ms);

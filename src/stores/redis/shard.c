@@ -9,12 +9,12 @@
 #include "redis/shard_feed.h"
 #include "redis/shard_move.h"
 #include "redis/shard_notifications.h"
-#include "redis/shard_turn.h"
+#include "redis/shard_step.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 8 /* of replies in one turn: one may cause a call with an immediate reply */ };
+enum { ROUNDS_MAX = 8 /* of replies in one step: one may cause a call with an immediate reply */ };
 
 /* Delays after which a server acts on due jobs. With a local waiter: immediately, and again after a
  * pause if it found nothing (the shard's clock may differ from the estimate). While another server is
@@ -85,14 +85,13 @@ static void on_packed(struct redis_call *call, enum redis_call_end end,
     upkeep_free(upkeep);
 }
 
-/* Runs in each turn after the batches were sent, and packs jobs if the shard is idle. Returns the
+/* Runs in each step after the batches were sent, and packs jobs if the shard is idle. Returns the
  * inner time at which it needs to run next. */
-static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
+static int64_t pack_step(struct redis_shard *shard, int64_t now_ms)
 {
-    if (shard->batches_under_way || shard->turns_under_way || !list_is_empty(&shard->open))
+    if (shard->batches_under_way || shard->step_calls || !list_is_empty(&shard->open))
         shard->busy_ms = now_ms;
-    if (!shard->may_pack || shard->packing || shard->turns_under_way || !shard->up ||
-        shard->stopping)
+    if (!shard->may_pack || shard->packing || shard->step_calls || !shard->up || shard->stopping)
         return INT64_MAX;
     if (now_ms - shard->busy_ms < PACK_IDLE_MS && shard->unpacked < UNPACKED_MAX)
         return shard->busy_ms + PACK_IDLE_MS;
@@ -101,7 +100,7 @@ static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
         redis_command_number(&upkeep->call.args, PACK_JOBS);
         shard->packing = upkeep_send(upkeep, 1);
     }
-    return INT64_MAX; /* the reply triggers the next turn */
+    return INT64_MAX; /* the reply triggers the next step */
 }
 
 /* ---- free space ---- */
@@ -159,20 +158,20 @@ static void on_learned(void *ctx, const struct redis_master *master)
 }
 
 /* Handles a change of the connection. Notifications may have been missed while it was down. */
-static void on_turned(void *ctx, bool up)
+static void on_connection_change(void *ctx, bool up)
 {
     struct redis_shard *shard = ctx;
     shard->options.figures->shards_up += (uint32_t)up - (uint32_t)shard->up;
     shard->up = up;
     shard->known = false;
     redis_feed_cut(shard);
-    shard->turned_ms = clock_inner_ms();
+    shard->changed_ms = clock_inner_ms();
     shard->may_pack |= up; /* jobs that another server left unpacked */
     if (up)
         redis_notifications_check(shard, true);
 }
 
-/* ---- the turn ---- */
+/* ---- the step ---- */
 
 /* Returns the earlier event of the last reply and the notifications. */
 static const struct redis_next *next_event(const struct redis_shard *shard)
@@ -216,7 +215,7 @@ static int64_t later_us(const struct redis_shard *shard, const struct redis_next
 
 static bool may_come(const struct redis_shard *shard)
 {
-    return shard->up && shard->known && !shard->stopping && !redis_turn_lets_due(shard);
+    return shard->up && shard->known && !shard->stopping && !redis_step_lets_due(shard);
 }
 
 /* Returns how long the event has been due here, given that it became due at inner time `at_us`. The
@@ -258,7 +257,7 @@ static bool comes_soon(struct redis_shard *shard, int64_t now_us)
 }
 
 /* Acts on a due event. The first time, the waiters for its topic are notified, and their takes
- * leave with the turn. If that was not enough, the turn processes whatever is due. */
+ * leave with the step. If that was not enough, the step processes whatever is due. */
 static void come(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
@@ -266,7 +265,7 @@ static void come(struct redis_shard *shard)
     bool is_new = topic.len && is_waited_for(shard, event) && !is_notified(shard, event);
     shard->pause_until_us = clock_boot_us() + AGAIN_PAUSE_US;
     if (!is_new) {
-        redis_turn_let_due(shard);
+        redis_step_let_due(shard);
         return;
     }
     redis_next_set(&shard->notified, event->ms, topic);
@@ -278,8 +277,8 @@ static void come(struct redis_shard *shard)
 static void note_notified(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
-    if (is_notified(shard, event) && !shard->turns_under_way)
-        shard->notified_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
+    if (is_notified(shard, event) && !shard->step_calls)
+        shard->notified_in_vain = !redis_step_takes(shard, redis_next_topic(event));
 }
 
 /* Sends the replies that are ready. Replies added by callbacks wait for the next round. */
@@ -310,11 +309,11 @@ static void shard_look(struct redis_shard *shard)
     probe(shard);
 }
 
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
+int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks)
 {
     if (looks)
         shard_look(shard);
-    int64_t feed_ms = redis_feed_turn(shard, now_us / 1000);
+    int64_t feed_ms = redis_feed_step(shard, now_us / 1000);
     bool comes = coming_us(shard, now_us) <= now_us;
     if (comes)
         come(shard);
@@ -327,10 +326,10 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     if (comes)
         note_notified(shard);
     redis_notifications_check(shard, false);
-    redis_turn_send(shard, comes_soon(shard, now_us));
+    redis_step_send(shard, comes_soon(shard, now_us));
     redis_batches_send(shard);
-    int64_t pack_ms = pack_turn(shard, now_us / 1000);
-    int64_t move_ms = redis_move_turn(shard, now_us / 1000, looks);
+    int64_t pack_ms = pack_step(shard, now_us / 1000);
+    int64_t move_ms = redis_move_step(shard, now_us / 1000, looks);
     if (move_ms < pack_ms)
         pack_ms = move_ms;
     if (feed_ms < pack_ms)
@@ -479,7 +478,7 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .tally = options->tally,
                                             .script_us = options->script_us,
                                             .message = on_message,
-                                            .turned = on_turned,
+                                            .changed = on_connection_change,
                                             .learned = on_learned,
                                             .test_clock_ms = options->test_clock_ms,
                                             .held = on_held,
@@ -500,7 +499,7 @@ struct redis_shard *redis_shard_new(const struct redis_shard_options *options, s
     shard->options = *options;
     shard->random.state = random_u64();
     shard->next.ms = shard->notified_next.ms = shard->notified.ms = INT64_MAX;
-    shard->turned_ms = clock_inner_ms();
+    shard->changed_ms = clock_inner_ms();
     shard->has_space = !options->inspection->is_full;
     list_init(&shard->open);
     list_init(&shard->sent);

@@ -2,17 +2,17 @@
  * shard: one shard of the queue on Redis, itself a queue (queue/queue.h).
  *
  * Requests of one loop iteration travel together: the pushes of a topic in one script call, changes
- * likewise; the answers and takes of all topics in one call (shard_turn.h). While such a call is
+ * likewise; the answers and takes of all topics in one call (shard_step.h). While such a call is
  * with Redis, the next one collects requests, as in a group commit.
  *
  * Time. Every reply contains the time and the topic of the shard's next event; notifications
  * announce earlier ones. At that time the local waiters for the topic are notified, and their takes
- * leave in one turn, which makes the jobs due and leases them. If several servers have such
+ * leave in one step, which makes the jobs due and leases them. If several servers have such
  * waiters, one of them, the mover, acts immediately and the others a little later; a server without
  * waiters acts later still. A check each second finds changes whose notification was lost. Decision
  * 35.
  *
- * Runs on the reactor's thread. Owner: redis.c, which calls the turns.
+ * Runs on the reactor's thread. Owner: redis.c, which runs the steps.
  */
 #ifndef TARRY_REDIS_SHARD_H
 #define TARRY_REDIS_SHARD_H
@@ -79,7 +79,7 @@ void redis_shard_free(struct redis_shard *shard);
 /* Runs at the end of each loop iteration: notifies, replies, sends; and if `looks`, checks for
  * changes without a notification. Returns the inner time, in microseconds as `now_us`, at which it
  * needs to run next; INT64_MAX: never. */
-int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
+int64_t redis_shard_step(struct redis_shard *shard, int64_t now_us, bool looks);
 
 /* Takes the shard one step towards the generation `target`, or prepares it as one that receives
  * jobs: "prepare", "announce", "seal", "leave"; or records that this server has learned of it:
@@ -95,7 +95,7 @@ void redis_shard_go_on(struct redis_shard *shard, const char *verb,
 /* Returns the last job or delivery number known to be assigned by the shard. */
 uint64_t redis_shard_number(const struct redis_shard *shard);
 
-/* Replies to a call with this status at the end of the turn. */
+/* Replies to a call with this status at the end of the step. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
                         struct queue_reply_to reply_to);
 

@@ -182,7 +182,7 @@ static struct redis_batch *first_to_send(struct redis_shard *shard)
 {
     for (struct list *at = shard->open.next; at != &shard->open; at = at->next) {
         struct redis_batch *batch = list_entry(at, struct redis_batch, list);
-        if (!redis_batch_is_of_turn(batch) && (!shard->up || !may_grow(batch)))
+        if (!redis_batch_is_of_step(batch) && (!shard->up || !may_grow(batch)))
             return batch;
     }
     return NULL;

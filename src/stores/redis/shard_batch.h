@@ -1,10 +1,10 @@
 /*
- * shard_batch: sends the requests of one turn together.
+ * shard_batch: sends the requests of one step together.
  *
  * A batch has one kind, one topic (answers: any topics), and for takes the same terms. Items are
- * added until the end of the turn. Pushes and changes are separate calls: while a similar batch is
+ * added until the end of the step. Pushes and changes are separate calls: while a similar batch is
  * with Redis, and at most REDIS_SESSION_SLOTS are, the batch keeps growing, as in a group commit.
- * Answers and takes travel together (shard_turn.h). Only the kind defines the layout of the
+ * Answers and takes travel together (shard_step.h). Only the kind defines the layout of the
  * arguments and how to read the reply.
  */
 #ifndef TARRY_REDIS_SHARD_BATCH_H
@@ -53,7 +53,7 @@ struct redis_item {
 
 struct redis_batch {
     struct list
-        list; /* shard->open, in order of creation; then shard->sent, or the list of its turn */
+        list; /* shard->open, in order of creation; then shard->sent, or the list of its step */
     struct list bucket; /* linked while items may be added */
     struct redis_shard *shard;
     struct redis_call call;
@@ -87,9 +87,9 @@ void redis_batch_close(struct redis_batch *batch);
 /* Ends the batch's items and frees the batch. */
 void redis_batch_end(struct redis_batch *batch, enum queue_status status,
                      const struct redis_batch_answer *answer);
-static inline bool redis_batch_is_of_turn(const struct redis_batch *batch)
+static inline bool redis_batch_is_of_step(const struct redis_batch *batch)
 {
-    return batch->kind->script == REDIS_TURN;
+    return batch->kind->script == REDIS_STEP;
 }
 
 /* Sends those batches of separate calls that may be sent now. */

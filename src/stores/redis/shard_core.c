@@ -55,7 +55,7 @@ enum queue_status redis_shard_accepts(const struct redis_shard *shard)
 
 bool redis_shard_is_missed(const struct redis_shard *shard)
 {
-    return !shard->up && clock_inner_ms() - shard->turned_ms >= MISSED_MS;
+    return !shard->up && clock_inner_ms() - shard->changed_ms >= MISSED_MS;
 }
 
 /* ---- the next event ---- */

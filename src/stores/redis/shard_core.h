@@ -4,14 +4,14 @@
  *
  *  shard_core    this file
  *  shard_notifications    notifications about topics: ready jobs, events; the periodic check
- *  shard_batch   requests of one turn that travel together
+ *  shard_batch   requests of one step that travel together
  *  shard_items   push, answer, change: calls with a result for each item, in batches
  *  shard_take    takes, in batches
  *  shard_feed    events, from the scripts to the listeners
- *  shard_turn    answers, takes and due jobs, in one call
+ *  shard_step    answers, takes and due jobs, in one call
  *  shard_move    the way to the next generation
  *  shard_ask     get, list, topic, topics: calls that travel separately
- *  shard         the turn, timed actions, life cycle
+ *  shard         the step, timed actions, life cycle
  */
 #ifndef TARRY_REDIS_SHARD_CORE_H
 #define TARRY_REDIS_SHARD_CORE_H
@@ -91,7 +91,7 @@ struct redis_shard {
 
     struct list open, sent; /* lists of batches */
     struct list buckets[REDIS_BATCH_BUCKETS];
-    size_t batches_under_way, turns_under_way, waiting_bytes;
+    size_t batches_under_way, step_calls, waiting_bytes;
     struct list soon; /* replies ready to send */
     size_t calls;     /* queue calls without a reply */
 
@@ -100,7 +100,7 @@ struct redis_shard {
     uint64_t looks;
 
     int64_t hear_ms; /* inner: when to announce again to the scripts that there is a listener */
-    bool is_heard;   /* there was a listener at the last turn */
+    bool is_heard;   /* there was a listener at the last step */
 
     struct list events; /* to be reported */
     size_t event_count;
@@ -111,7 +111,7 @@ struct redis_shard {
     int64_t adjust_ms;      /* the shard's clock - its wall clock */
     int64_t pause_until_us; /* boot: before this, due jobs are not requested again */
     int64_t other_until_us; /* boot: until then, another server is expected to act first */
-    /* inner: when a turn found that this event, expected to be due, was not due yet */
+    /* inner: when a step found that this event, expected to be due, was not due yet */
     int64_t in_vain_us;
     int64_t in_vain_event_ms;
     /* the event that is due; boot: since when it was seen to be due */
@@ -119,13 +119,13 @@ struct redis_shard {
     int64_t due_seen_us;
     struct redis_next notified;    /* the event of which the waiters for its topic were notified; */
     bool notified_in_vain;         /* and no waiter took it */
-    int64_t turned_ms;             /* inner: since when it is up, or down */
+    int64_t changed_ms;            /* inner: since when it is up, or down */
     bool up, known;                /* known: a reply has come since it is up */
-    int64_t busy_ms;               /* inner: the last turn with a batch */
+    int64_t busy_ms;               /* inner: the last step with a batch */
     size_t record_bytes;           /* of jobs taken recently, approximate */
     uint64_t unpacked;             /* far jobs pushed here and not packed yet, about */
     int64_t answers_wait_since_us; /* boot: since when only answers wait; 0: not waiting */
-    bool lets_due, due_under_way;  /* the next turn does so; a turn with Redis does so */
+    bool lets_due, due_under_way;  /* the next step does so; a step with Redis does so */
     bool looking, packing, probing;
     struct redis_move move;
     bool may_pack; /* recently pushed jobs may include far ones */
@@ -139,7 +139,7 @@ static inline struct redis_shard *redis_shard_of(struct queue *queue)
 
 /* ---- replies ---- */
 
-/* A reply to be sent at the end of the turn, because no reply is sent inside its call. Embed it. */
+/* A reply to be sent at the end of the step, because no reply is sent inside its call. Embed it. */
 struct redis_soon {
     struct list list;
     void (*run)(struct redis_soon *soon); /* replies, and frees the object that embeds it */
@@ -183,7 +183,7 @@ static inline void redis_shard_hear(struct redis_shard *shard, const struct redi
 }
 /* Converts a time of the shard to the inner clock, in microseconds; INT64_MAX stays INT64_MAX. */
 int64_t redis_shard_to_inner_us(const struct redis_shard *shard, int64_t at_ms);
-/* Takes in what a turn's reply reports about due jobs. `asked_us`: inner time at which the turn was
+/* Takes in what a step's reply reports about due jobs. `asked_us`: inner time at which the step was
  * asked to make jobs due; INT64_MIN: it was not. */
 struct redis_due {
     bool has_more;  /* more is due now */

@@ -44,7 +44,7 @@ static void send_hear(struct redis_shard *shard)
     free(hearing);
 }
 
-int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
+int64_t redis_feed_step(struct redis_shard *shard, int64_t now_ms)
 {
     bool was_heard = shard->is_heard;
     shard->is_heard = feed_wants(shard->options.desk, NULL) != 0;
@@ -53,7 +53,7 @@ int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
     if (!was_heard)
         shard->hear_ms = 0;
     if (!shard->up)
-        return INT64_MAX; /* coming up triggers a turn */
+        return INT64_MAX; /* coming up triggers a step */
     if (now_ms >= shard->hear_ms) {
         send_hear(shard);
         shard->hear_ms = now_ms + HEAR_MS;

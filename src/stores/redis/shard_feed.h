@@ -10,9 +10,9 @@
 #include "job/event.h"
 #include "redis/shard_core.h"
 
-/* Runs in each turn, before anything else is sent. Returns the inner time at which it needs to run
+/* Runs in each step, before anything else is sent. Returns the inner time at which it needs to run
  * next. */
-int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms);
+int64_t redis_feed_step(struct redis_shard *shard, int64_t now_ms);
 /* Handles a script's message, from any server. */
 void redis_feed_hear(struct redis_shard *shard, struct slice message);
 /* Notes that messages may have been missed. */

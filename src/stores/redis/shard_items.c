@@ -1,4 +1,4 @@
-/* Push, answer, change: calls with a result for each item. The items of a turn travel in batches:
+/* Push, answer, change: calls with a result for each item. The items of a step travel in batches:
  * pushes and changes by topic, answers of all topics together. */
 #include "queue/traits.h"
 #include "redis/id.h"
@@ -257,11 +257,11 @@ static void answer_done(struct redis_batch *batch, enum queue_status status,
     for (size_t i = 0; i < batch->count; i++)
         malformed |= !answer_item_done(batch, i, answer);
     if (malformed)
-        redis_shard_log_malformed(batch->shard, REDIS_TURN);
+        redis_shard_log_malformed(batch->shard, REDIS_STEP);
 }
 
 static const struct redis_batch_kind answers = {
-    .script = REDIS_TURN, .item_args = REDIS_ANSWER_ARGS, .done = answer_done};
+    .script = REDIS_STEP, .item_args = REDIS_ANSWER_ARGS, .done = answer_done};
 
 static enum queue_status answer_add(struct redis_shard *shard, const struct queue_answer *answer,
                                     struct request *request, uint32_t index)

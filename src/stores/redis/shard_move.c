@@ -369,14 +369,14 @@ static void page_ask(struct redis_shard *shard)
         page_end(shard, IDLE_MS);
 }
 
-/* ---- the turn ---- */
+/* ---- the step ---- */
 
 static bool knows_next(const struct redis_shard *shard)
 {
     return shard->options.next_of(shard->options.learned_ctx, slice_of(""), slice_of(""));
 }
 
-int64_t redis_move_turn(struct redis_shard *shard, int64_t now_ms, bool looks)
+int64_t redis_move_step(struct redis_shard *shard, int64_t now_ms, bool looks)
 {
     struct redis_move *move = &shard->move;
     if (move->state == REDIS_MOVE_CLOSED || shard->stopping || !shard->up || !knows_next(shard))

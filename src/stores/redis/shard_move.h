@@ -11,7 +11,7 @@
 
 /* Takes in the state of the move from the reply of the script look. */
 void redis_move_hear(struct redis_shard *shard, struct slice rest);
-/* Runs in each turn. Returns the inner time at which it needs to run next. */
-int64_t redis_move_turn(struct redis_shard *shard, int64_t now_ms, bool looks);
+/* Runs in each step. Returns the inner time at which it needs to run next. */
+int64_t redis_move_step(struct redis_shard *shard, int64_t now_ms, bool looks);
 
 #endif

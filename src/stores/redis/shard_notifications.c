@@ -47,7 +47,7 @@ void redis_notifications_watch(struct queue *queue, struct slice topic, bool on)
         watch->count++;
         list_remove(&watch->fresh);
         list_add_last(&shard->fresh, &watch->fresh);
-        reactor_turn_again(shard->options.reactor);
+        reactor_iterate_again(shard->options.reactor);
     } else if (watch && --watch->count == 0) {
         watch_free(shard, watch);
     }

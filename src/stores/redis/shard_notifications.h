@@ -18,9 +18,9 @@ void redis_notifications_fini(struct redis_shard *shard);
 
 /* Implements the queue's `watch`. */
 void redis_notifications_watch(struct queue *queue, struct slice topic, bool on);
-/* Notes that the topic has ready jobs: its watchers are notified at the end of the turn. */
+/* Notes that the topic has ready jobs: its watchers are notified at the end of the step. */
 void redis_notification_ready(struct redis_shard *shard, struct slice topic);
-/* Notes an event to be reported at the end of the turn; an empty name: any topic. */
+/* Notes an event to be reported at the end of the step; an empty name: any topic. */
 void redis_notification_event(struct redis_shard *shard, enum queue_event event,
                               struct slice topic);
 /* Handles a message of the shard's channel (scripts/README.md, "News"). */

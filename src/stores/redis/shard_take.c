@@ -1,4 +1,4 @@
-/* Takes: those of a turn with the same topic travel together and share the jobs returned, in order.
+/* Takes: those of a step with the same topic travel together and share the jobs returned, in order.
  * A take of several topics goes through them one by one. */
 #include "queue/copy.h"
 #include "queue/filter.h"
@@ -220,7 +220,7 @@ static bool read_taken(struct redis_batch *batch, const struct redis_batch_answe
     for (size_t i = 0; i < count; i++)
         if (!read_job(batch, answer->head, answer->reply, answer->at + i * REDIS_TAKE_ELEMENTS,
                       taken))
-            redis_shard_log_malformed(batch->shard, REDIS_TURN); /* its lease ends on its own */
+            redis_shard_log_malformed(batch->shard, REDIS_STEP); /* its lease ends on its own */
     return true;
 }
 
@@ -279,4 +279,4 @@ static void take_done(struct redis_batch *batch, enum queue_status status,
 }
 
 static const struct redis_batch_kind takes = {
-    .script = REDIS_TURN, .is_take = true, .finish = take_finish, .done = take_done};
+    .script = REDIS_STEP, .is_take = true, .finish = take_finish, .done = take_done};

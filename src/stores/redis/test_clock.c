@@ -79,10 +79,10 @@ void redis_settle(struct redis *redis, int64_t to_ms, redis_settled *settled, vo
         to_ms = apart_ms;
     if (to_ms >= 0)
         hold_all(redis, to_ms);
-    reactor_turn_again(redis->reactor);
+    reactor_iterate_again(redis->reactor);
 }
 
-void redis_test_clock_turn(struct redis *redis, bool is_quiet)
+void redis_test_clock_step(struct redis *redis, bool is_quiet)
 {
     const struct redis_set *set = redis->into;
     if (redis->test_clock.left || !(redis->test_clock.has_failed || is_quiet))
@@ -90,7 +90,7 @@ void redis_test_clock_turn(struct redis *redis, bool is_quiet)
     if (!redis->test_clock.has_failed && !redis->test_clock.has_looked) {
         redis->test_clock.has_looked = true;
         hold_all(redis, -1);
-        reactor_turn_again(redis->reactor);
+        reactor_iterate_again(redis->reactor);
         return;
     }
     redis_settled *settled = redis->test_clock.settled;

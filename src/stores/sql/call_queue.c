@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 enum {
-    TURN_ITEMS_MAX = 2000,
-    TURN_BYTES_MAX = 16 << 20,
+    TRANSACTION_ITEMS_MAX = 2000,
+    TRANSACTION_BYTES_MAX = 16 << 20,
     /* Other calls get this many times the time that retries on locked rows take. */
     RETRY_SHARE = 4,
     /* Limits the rounds, since a reply that always adds a call must not keep the server from
@@ -64,17 +64,17 @@ struct sql_call *sql_call_queue_add_own(struct sql_call_queue *queue, enum sql_c
 
 /* ---- into a transaction ---- */
 
-static bool fits(const struct list *turn, const struct sql_call *call, size_t items, size_t bytes,
-                 bool has_changes)
+static bool fits(const struct list *transaction, const struct sql_call *call, size_t items,
+                 size_t bytes, bool has_changes)
 {
-    if (list_is_empty(turn))
+    if (list_is_empty(transaction))
         return true;
-    if (call->alone || sql_call_first(turn)->alone)
+    if (call->alone || sql_call_first(transaction)->alone)
         return false;
     if (has_changes && sql_call_is_figures(call)) /* their counts are written with the commit */
         return false;
-    return items + sql_call_weight(call) <= TURN_ITEMS_MAX &&
-           bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
+    return items + sql_call_weight(call) <= TRANSACTION_ITEMS_MAX &&
+           bytes + sql_call_bytes(call) <= TRANSACTION_BYTES_MAX;
 }
 
 /* Returns when a call may go, or 0 for now. */
@@ -100,7 +100,7 @@ static void move_clock_first(struct sql_call_queue *queue)
         }
 }
 
-void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *turn)
+void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *transaction)
 {
     size_t items = 0, bytes = 0;
     bool has_changes = false;
@@ -111,13 +111,13 @@ void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct l
         at = at->next;
         if (retry_at(queue, call) > clock_boot_ms() || (!has_disk && sql_call_is_durable(call)))
             continue;
-        if (!fits(turn, call, items, bytes, has_changes))
+        if (!fits(transaction, call, items, bytes, has_changes))
             break;
         items += sql_call_weight(call);
         bytes += sql_call_bytes(call);
         has_changes = has_changes || (sql_call_is_change(call) && !sql_call_is_figures(call));
         list_remove(&call->list);
-        list_add_last(turn, &call->list);
+        list_add_last(transaction, &call->list);
     }
 }
 

@@ -31,9 +31,9 @@ struct sql_call *sql_call_queue_add(struct sql_call_queue *queue, const struct c
 /* Adds an operation of the server itself. Returns NULL if out of memory. */
 struct sql_call *sql_call_queue_add_own(struct sql_call_queue *queue, enum sql_call_kind kind);
 
-/* Moves the calls that may go together now into `turn`, which must be empty. `has_disk`: includes
+/* Moves the calls that may go together now into `transaction`, which must be empty. `has_disk`: includes
  * calls that must be durable. */
-void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *turn);
+void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *transaction);
 /* Returns the elapsed time at which the first delayed call may go, or INT64_MAX if no call is
  * delayed. */
 int64_t sql_call_queue_next_ms(const struct sql_call_queue *queue);

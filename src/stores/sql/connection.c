@@ -32,7 +32,7 @@ static void on_flush_poll(uv_poll_t *poll, int status, int events)
     }
     if (flush->is_lost)
         (void)uv_poll_stop(poll);
-    reactor_turn_again(flush->reactor);
+    reactor_iterate_again(flush->reactor);
 }
 
 bool sql_flush_connect(struct sql_flush *flush, struct sql_link *link)

@@ -1,7 +1,7 @@
 /*
  * dialect: the interface to a kind of database: connecting, and running transactions.
  *
- * A link is one connection. A turn is one transaction on it, in two parts: all calls, then the
+ * A link is one connection. It runs one transaction at a time, in two parts: all calls, then the
  * commit. The session selects the next part; the dialect selects the statements and the number of
  * round trips. A part ends with SQL_PART_OVER and `fault`. After any fault other than
  * SQL_FAULT_NONE, the session sends a rollback or closes the link. The dialect reads results into
@@ -73,7 +73,7 @@ struct sql_context {
     struct sql_effects effects;
 };
 
-struct sql_turn {
+struct sql_plan {
     struct list *calls; /* struct sql_call; calls for the same job run in their order */
     /* number to set first, if the database has the one before it; 0: the transaction changes
      * nothing */
@@ -158,9 +158,9 @@ struct sql_dialect {
     const char *const *schemes;   /* URL schemes, NULL-terminated */
     const char *durable, *frail;  /* what an answered push survives, as text */
     const char *durable_settings; /* how to achieve the first one */
-    /* calls that only read, and upkeep, need no commit: see sql_turn.is_single */
-    bool has_single_turns;
-    bool has_whole_turns; /* see sql_turn.is_whole */
+    /* calls that only read, and upkeep, need no commit: see sql_plan.is_single */
+    bool has_single_transactions;
+    bool has_whole_transactions; /* see sql_plan.is_whole */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */
@@ -192,9 +192,9 @@ struct sql_dialect {
     /* Functions that begin a part. They return false if out of memory or if the connection is
      * lost. */
     bool (*send_calls)(struct sql_link *link, struct sql_context *context,
-                       const struct sql_turn *turn);
+                       const struct sql_plan *plan);
     bool (*send_commit)(struct sql_link *link, struct sql_context *context,
-                        const struct sql_turn *turn);
+                        const struct sql_plan *plan);
     bool (*send_rollback)(struct sql_link *link);
     /* Handles `events` of the socket. */
     enum sql_progress (*advance)(struct sql_link *link, struct sql_context *context, int events);

@@ -45,7 +45,8 @@ struct session_options {
 };
 
 struct session_figures {
-    uint64_t turns, calls, repeated, reconnects, settled, flushed, refused, clock_corrections;
+    uint64_t transactions, calls, repeated, reconnects, settled, flushed, refused,
+        clock_corrections;
     int64_t clock_adjust_ms;
     int64_t waiting; /* calls without a reply */
     bool is_up, is_full;
@@ -64,7 +65,7 @@ struct session {
     struct sql_call_queue calls;
     struct sql_hints hints;
     struct sql_housekeeping housekeeping;
-    struct sql_transaction turn;
+    struct sql_transaction transaction;
 
     bool hooked, stopping, ended;
     int64_t stop_until_ms;
@@ -81,7 +82,7 @@ static void session_submit(struct session *session, const struct command *comman
     struct sql_call *call = sql_call_queue_add(&session->calls, command, reply_to);
     session->submitted++;
     if (command->kind == COMMAND_TAKE)
-        sql_transaction_note_take(&session->turn);
+        sql_transaction_note_take(&session->transaction);
     if (!call->command)
         sql_call_queue_refuse(&session->calls, call, QUEUE_NO_MEMORY);
     else if (command->status != QUEUE_OK)
@@ -90,13 +91,13 @@ static void session_submit(struct session *session, const struct command *comman
         sql_call_queue_refuse(&session->calls, call, QUEUE_STOPPING);
     else
         sql_wall_read(call->command, session->context.adjust_ms);
-    reactor_turn_again(session->reactor);
+    reactor_iterate_again(session->reactor);
 }
 
 static void session_watch(struct session *session, struct slice name, bool on)
 {
     if (sql_hints_watch(&session->hints, name, on))
-        reactor_turn_again(session->reactor);
+        reactor_iterate_again(session->reactor);
 }
 
 /* ---- connections ---- */
@@ -106,32 +107,32 @@ static void on_advance(void *ctx, bool is_part_over)
     struct session *session = ctx;
     struct sql_notification notification;
     if (is_part_over)
-        sql_transaction_part_over(&session->turn);
-    while (session->turn.phase == SQL_PHASE_IDLE && !session->connection.is_lost &&
+        sql_transaction_part_over(&session->transaction);
+    while (session->transaction.phase == SQL_PHASE_IDLE && !session->connection.is_lost &&
            session->dialect->next_notification(session->context.link, &notification))
         sql_hints_hear(&session->hints, &notification);
 }
 
 static void connection_is_lost(struct session *session)
 {
-    const struct sql_fault *fault = &session->turn.fault;
+    const struct sql_fault *fault = &session->transaction.fault;
     if (!fault->message[0])
         fault = &session->context.link->fault;
     log_event(LOG_WARN, "the connection to the database is lost",
               LOG_TEXT("store", session->dialect->name), LOG_TEXT("state", fault->state),
               LOG_TEXT("message", fault->message));
     sql_connection_close(&session->connection);
-    sql_transaction_down(&session->turn);
+    sql_transaction_down(&session->transaction);
     sql_audience_cut(&session->hints.audience);
     sql_connector_reset(&session->connector);
-    reactor_turn_again(session->reactor);
+    reactor_iterate_again(session->reactor);
 }
 
 /* Installs a new connection. Its ticket will determine the outcome of unanswered transactions. */
 static bool connection_set(struct session *session, const struct sql_greeting *greeting)
 {
     if (!sql_connection_open(&session->connection, greeting->link,
-                             sql_transaction_needs_flush(&session->turn)))
+                             sql_transaction_needs_flush(&session->transaction)))
         return false;
     session->greeting = *greeting;
     session->context.key = greeting->key;
@@ -146,7 +147,7 @@ static bool connection_set(struct session *session, const struct sql_greeting *g
 static void log_unset(const struct session *session)
 {
     const char *error = "out of memory";
-    if (sql_transaction_needs_flush(&session->turn))
+    if (sql_transaction_needs_flush(&session->transaction))
         error = "the second connection, which confirms that commits are on disk, is not possible: "
                 "allow this account two connections";
     log_event(LOG_WARN, "a connection to the database was closed",
@@ -156,7 +157,7 @@ static void log_unset(const struct session *session)
 static bool on_connected(void *ctx, const struct sql_greeting *greeting, const char *error)
 {
     struct session *session = ctx;
-    reactor_turn_again(session->reactor);
+    reactor_iterate_again(session->reactor);
     if (!greeting) {
         log_event(LOG_WARN, "the database cannot be reached",
                   LOG_TEXT("store", session->dialect->name), LOG_TEXT("error", error));
@@ -176,7 +177,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
                   LOG_NUMBER("by_ms", greeting->moved_ms));
     session->reconnects++;
     sql_audience_elsewhere(&session->hints.audience); /* assumed until known */
-    sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
+    sql_transaction_settle(&session->transaction, greeting->ticket, greeting->ticket_ms);
     sql_hints_doubt(&session->hints);
     return true;
 }
@@ -185,7 +186,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
  * the next connection, which may be too late for their calls. */
 static void while_down(struct session *session)
 {
-    sql_call_queue_refuse_late(&session->calls, &session->turn.calls);
+    sql_call_queue_refuse_late(&session->calls, &session->transaction.calls);
     sql_call_queue_refuse_late(&session->calls, &session->connection.flush.calls);
     if (!session->ended)
         sql_connector_try(
@@ -200,13 +201,13 @@ static void while_down(struct session *session)
 static void do_what_is_due(struct session *session)
 {
     bool is_notification = sql_audience_look(&session->hints.audience);
-    if (session->turn.phase != SQL_PHASE_DOWN && !session->stopping)
+    if (session->transaction.phase != SQL_PHASE_DOWN && !session->stopping)
         sql_housekeeping_run(&session->housekeeping, is_notification);
 }
 
 static void stop_if_done(struct session *session)
 {
-    enum sql_phase phase = session->turn.phase;
+    enum sql_phase phase = session->transaction.phase;
     bool is_over = clock_boot_ms() >= session->stop_until_ms;
     bool is_empty = session->calls.commands == 0;
     if (!session->stopping || session->ended)
@@ -221,18 +222,18 @@ static void end(struct session *session)
 {
     void (*stopped)(void *ctx) = session->stopped;
     session->stopped = NULL;
-    sql_call_queue_refuse_all(&session->calls, &session->turn.calls);
+    sql_call_queue_refuse_all(&session->calls, &session->transaction.calls);
     sql_call_queue_refuse_all(&session->calls, &session->connection.flush.calls);
     sql_call_queue_end(&session->calls);
     sql_connection_close(&session->connection);
-    session->turn.phase = SQL_PHASE_DOWN;
+    session->transaction.phase = SQL_PHASE_DOWN;
     if (stopped)
         stopped(session->stopped_ctx);
 }
 
 static void set_deadline(struct session *session)
 {
-    enum sql_phase phase = session->turn.phase;
+    enum sql_phase phase = session->transaction.phase;
     int64_t inner_us = clock_inner_us(), next = inner_us + SQL_RETRY_MS * 1000;
     int64_t retry_ms = sql_call_queue_next_ms(&session->calls);
     if (phase != SQL_PHASE_DOWN && !session->stopping)
@@ -244,26 +245,26 @@ static void set_deadline(struct session *session)
     deadline_set_us(session->deadline, next);
 }
 
-static bool turn_hook(void *ctx)
+static bool at_iteration_end(void *ctx)
 {
     struct session *session = ctx;
-    struct sql_transaction *turn = &session->turn;
+    struct sql_transaction *transaction = &session->transaction;
     const struct sql_connection *connection = &session->connection;
     session->ended = session->ended || session->housekeeping.has_left;
     if (session->ended && !session->stopped)
         return false;
-    sql_transaction_flush_over(turn);
-    sql_transaction_check_silence(turn);
-    if ((connection->is_lost || connection->flush.is_lost) && turn->phase != SQL_PHASE_DOWN)
+    sql_transaction_flush_over(transaction);
+    sql_transaction_check_silence(transaction);
+    if ((connection->is_lost || connection->flush.is_lost) && transaction->phase != SQL_PHASE_DOWN)
         connection_is_lost(session);
-    if (turn->phase != SQL_PHASE_IDLE || connection->flush.is_under_way)
+    if (transaction->phase != SQL_PHASE_IDLE || connection->flush.is_under_way)
         sql_call_queue_refuse_late(&session->calls, &session->calls.waiting);
-    if (turn->phase == SQL_PHASE_DOWN)
+    if (transaction->phase == SQL_PHASE_DOWN)
         while_down(session);
     do_what_is_due(session);
     stop_if_done(session);
-    if (turn->phase == SQL_PHASE_IDLE && !session->ended)
-        sql_transaction_begin(turn);
+    if (transaction->phase == SQL_PHASE_IDLE && !session->ended)
+        sql_transaction_begin(transaction);
     sql_call_queue_reply(&session->calls); /* while the database is busy */
     if (session->ended)
         end(session);
@@ -284,7 +285,7 @@ static void session_free(struct session *session)
     if (!session)
         return;
     if (session->hooked)
-        reactor_remove_at_turn_end(session->reactor, turn_hook, session);
+        reactor_remove_at_iteration_end(session->reactor, at_iteration_end, session);
     sql_connector_close(&session->connector);
     if (session->deadline)
         deadline_free(session->deadline);
@@ -311,15 +312,15 @@ static struct session *session_new(struct reactor *reactor, const struct session
     sql_call_queue_init(&session->calls, options->timeout_ms);
     sql_hints_init(&session->hints, &session->context, queue, options->desk, dialect->look_ms != 0);
     sql_housekeeping_init(&session->housekeeping, dialect, &session->hints, &session->calls);
-    sql_transaction_init(&session->turn, &session->connection, &session->housekeeping);
+    sql_transaction_init(&session->transaction, &session->connection, &session->housekeeping);
     if (!sql_connector_open(&session->connector, reactor, dialect, options->url, on_connected,
                             session) ||
         !session->deadline || !connection_set(session, greeting)) {
         session_free(session);
         return NULL;
     }
-    sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
-    reactor_at_turn_end(reactor, turn_hook, session);
+    sql_transaction_settle(&session->transaction, greeting->ticket, greeting->ticket_ms);
+    reactor_at_iteration_end(reactor, at_iteration_end, session);
     session->hooked = true;
     return session;
 }
@@ -330,13 +331,13 @@ static void session_stop(struct session *session, void (*stopped)(void *ctx), vo
     session->stopped = stopped;
     session->stopped_ctx = ctx;
     session->stop_until_ms = clock_boot_ms() + STOP_MS;
-    reactor_turn_again(session->reactor);
+    reactor_iterate_again(session->reactor);
 }
 
 static void session_figures(const struct session *session, struct session_figures *out)
 {
-    const struct sql_transaction_figures *figures = &session->turn.figures;
-    *out = (struct session_figures){.turns = figures->turns,
+    const struct sql_transaction_figures *figures = &session->transaction.figures;
+    *out = (struct session_figures){.transactions = figures->transactions,
                                     .calls = session->submitted,
                                     .repeated = figures->repeated,
                                     .reconnects = session->reconnects,
@@ -346,7 +347,7 @@ static void session_figures(const struct session *session, struct session_figure
                                     .clock_corrections = session->context.clock.corrections,
                                     .clock_adjust_ms = session->context.clock.peer.adjust_ms,
                                     .waiting = session->calls.commands,
-                                    .is_up = session->turn.phase != SQL_PHASE_DOWN,
+                                    .is_up = session->transaction.phase != SQL_PHASE_DOWN,
                                     .is_full = figures->is_full};
 }
 
@@ -357,7 +358,7 @@ static const struct sql_greeting *session_greeting(const struct session *session
 
 static bool session_is_quiet(struct session *session)
 {
-    return session->turn.phase == SQL_PHASE_IDLE && list_is_empty(&session->calls.waiting) &&
+    return session->transaction.phase == SQL_PHASE_IDLE && list_is_empty(&session->calls.waiting) &&
            list_is_empty(&session->calls.answered) &&
            list_is_empty(&session->connection.flush.calls) && !session->connection.is_lost &&
            sql_housekeeping_is_quiet(&session->housekeeping);
@@ -499,7 +500,7 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
 {
     struct session_figures figures;
     session_figures(sql->session, &figures);
-    *out = (struct sql_figures){.turns = figures.turns,
+    *out = (struct sql_figures){.transactions = figures.transactions,
                                 .calls = figures.calls,
                                 .repeated = figures.repeated,
                                 .reconnects = figures.reconnects,

@@ -38,9 +38,9 @@ struct sql_options {
 };
 
 struct sql_figures {
-    uint64_t turns;    /* transactions */
-    uint64_t calls;    /* calls in transactions */
-    uint64_t repeated; /* transactions that failed and were repeated */
+    uint64_t transactions; /* transactions */
+    uint64_t calls;        /* calls in transactions */
+    uint64_t repeated;     /* transactions that failed and were repeated */
     uint64_t reconnects;
     uint64_t settled; /* commits whose outcome had to be determined after a lost connection */
     uint64_t flushed; /* transactions that were made durable while others continued */

@@ -7,7 +7,7 @@
  *
  *     IDLE -> CALLS -> COMMIT -> IDLE      committed
  *     CALLS, COMMIT -> ROLLBACK -> IDLE    rolled back, reason in `fault`
- *     CALLS -> IDLE                        committed: a single turn (dialect.h), or one that
+ *     CALLS -> IDLE                        committed: a single transaction (dialect.h), or one that
  *                                          consists of new jobs, has no second part
  *     any -> DOWN                          the connection is lost
  *
@@ -33,7 +33,7 @@ enum sql_phase {
 };
 
 struct sql_transaction_figures {
-    uint64_t turns, repeated, settled, flushed, refused;
+    uint64_t transactions, repeated, settled, flushed, refused;
     bool is_full; /* the last transaction found the database's disk full */
 };
 
@@ -63,26 +63,26 @@ struct sql_transaction {
 };
 
 /* Initializes the transaction. Both arguments must outlive it. */
-void sql_transaction_init(struct sql_transaction *turn, struct sql_connection *connection,
+void sql_transaction_init(struct sql_transaction *transaction, struct sql_connection *connection,
                           struct sql_housekeeping *housekeeping);
 
 /* Begins a transaction in phase IDLE if there are calls that may go. */
-void sql_transaction_begin(struct sql_transaction *turn);
+void sql_transaction_begin(struct sql_transaction *transaction);
 /* Handles the end of the part in progress: begins the next part or ends the transaction. */
-void sql_transaction_part_over(struct sql_transaction *turn);
+void sql_transaction_part_over(struct sql_transaction *transaction);
 /* Answers the calls that are on disk if a flush has ended. */
-void sql_transaction_flush_over(struct sql_transaction *turn);
+void sql_transaction_flush_over(struct sql_transaction *transaction);
 /* Notes the arrival of a take, which may have to wait for a slow disk. */
-void sql_transaction_note_take(struct sql_transaction *turn);
+void sql_transaction_note_take(struct sql_transaction *transaction);
 /* Gives up the connection if nothing was received for too long. */
-void sql_transaction_check_silence(struct sql_transaction *turn);
+void sql_transaction_check_silence(struct sql_transaction *transaction);
 
 /* Handles the loss of the connection, which is already closed. */
-void sql_transaction_down(struct sql_transaction *turn);
+void sql_transaction_down(struct sql_transaction *transaction);
 /* Returns true if there are commits that only a flush can confirm to be on disk. */
-bool sql_transaction_needs_flush(const struct sql_transaction *turn);
+bool sql_transaction_needs_flush(const struct sql_transaction *transaction);
 /* Determines the outcome of all unanswered commits from the ticket that a new connection found, set
  * at `ticket_ms`. */
-void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms);
+void sql_transaction_settle(struct sql_transaction *transaction, int64_t ticket, int64_t ticket_ms);
 
 #endif

@@ -20,7 +20,7 @@ def run(program, *words):
 def test_scripts_calls_each_case_and_prints_the_fixed_part():
     out = run("scripts", "--jobs", 200, "--batch", 1, "--batch", 20, "--inside", "--pending", 500)
     cases = re.findall(r"^(\w+) +1 ", out, re.M)
-    assert {"plain", "push", "nothing", "take", "ack", "turn"} <= set(cases)
+    assert {"plain", "push", "nothing", "take", "ack", "step"} <= set(cases)
     for case in cases:
         assert re.search(rf"^{case} +20 ", out, re.M), out
         assert re.search(rf"^{case} +a call +-?{FIGURE} us of CPU, +-?{FIGURE} us in scripts, +-?{FIGURE} commands; each job ", out, re.M), out

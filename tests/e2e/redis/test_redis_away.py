@@ -51,8 +51,8 @@ def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_
         taken = together(*[lambda one=one: len(one.take("many", max=1000)) for one in clients])
         assert sum(taken) == 900
         commands = (entry["command"] for entry in server.client().slowlog_get(10000))
-        turns = [command for command in commands if b"_turn 1 {" in command and command[-20:-15] == b"many "]
-        wanted = [int.from_bytes(turn[-15:-11], "big") for turn in turns]
+        steps = [command for command in commands if b"_step 1 {" in command and command[-20:-15] == b"many "]
+        wanted = [int.from_bytes(step[-15:-11], "big") for step in steps]
         assert sum(wanted) == 20 * 1000 and max(wanted) < 2000, wanted
 
 

@@ -174,7 +174,7 @@ def test_one_call_does_not_bring_more_large_jobs_than_redis_can_bear(redis, star
     for consumer in consumers:
         consumer.join()
     assert len(came) == 24 * 12
-    calls = [words for _, _, _, words, *_ in redis.call("SLOWLOG", "GET", "10000") if words[0] == b"FCALL" and words[1].endswith(b"_turn")]
+    calls = [words for _, _, _, words, *_ in redis.call("SLOWLOG", "GET", "10000") if words[0] == b"FCALL" and words[1].endswith(b"_step")]
     takes = [int.from_bytes(words[5][-2:], "big") for words in calls]
     print("takes of a call:", takes)
     assert sum(takes) >= 24 and max(takes) <= 2

@@ -36,7 +36,7 @@ def prepare(shard):
     shard.push("packed", *[job(f"f{n}", delay=100_000) for n in range(3)])
     shard.pack_all()
     shard.push("plain", *[job(f"w{n}", delay=50) for n in range(3)])
-    taken = shard.turn(takes=[("t", 3), ("remembers", 1), ("special", 1)]).jobs
+    taken = shard.step(takes=[("t", 3), ("remembers", 1), ("special", 1)]).jobs
     shard.jump(60)
     return [found.delivery for jobs in taken for found in jobs]
 
@@ -46,7 +46,7 @@ def fsck(server, *options):
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["a part", "a part and then all"])
-def test_a_part_of_a_turn_is_mended_wherever_it_was_cut_off(again):
+def test_a_part_of_a_step_is_mended_wherever_it_was_cut_off(again):
     with RedisServer(aof="always") as server:
         client = server.client()
         shard = Shard(client, "{tarry:0}", check=False)
@@ -54,7 +54,7 @@ def test_a_part_of_a_turn_is_mended_wherever_it_was_cut_off(again):
         stored = {key: client.dump(key) for key in client.scan_iter()}
         log = server.directory / "appendonlydir" / "appendonly.aof.1.incr.aof"
         size = log.stat().st_size
-        shard.turn([(ACK, out[0]), (NACK, out[1], 60_000, b"no"), (RETURN, out[2]), (ACK, out[3])],
+        shard.step([(ACK, out[0]), (NACK, out[1], 60_000, b"no"), (RETURN, out[2]), (ACK, out[3])],
                    [("t", 5), ("plain", 2), ("special", 3), ("remembers", 3)], most=100)
         whole = commands(log.read_bytes()[size:])
         assert whole[-1][0] == b"MSET" and len(whole) > 40

@@ -28,8 +28,8 @@ struct access_rig {
 static inline const char *rig_hash(const char *key, const char *secret)
 {
     static char texts[8][96 + 2 * TOKEN_HASH_BYTES];
-    static unsigned turn;
-    char *text = texts[turn++ % 8];
+    static unsigned round;
+    char *text = texts[round++ % 8];
     unsigned char hash[TOKEN_HASH_BYTES];
     token_hash(slice_of(secret), hash);
     int len = snprintf(text, 32, "%s=", key);

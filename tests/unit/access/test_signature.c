@@ -35,8 +35,8 @@ static struct signature_request request_of(const struct sent *sent)
 static const char *authorization(const char *service, const char *headers, const char *hex)
 {
     static char texts[4][512];
-    static unsigned turn;
-    char *text = texts[turn++ % 4];
+    static unsigned round;
+    char *text = texts[round++ % 4];
     (void)snprintf(text, sizeof texts[0],
                    "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/%s/aws4_request, "
                    "SignedHeaders=%s, Signature=%s",

@@ -22,7 +22,7 @@ struct fake {
     struct held held[HELD_MAX];
     int held_count;
     atomic_int
-        holds; /* answer once so many are here, the last one first; 0: at the end of the turn */
+        holds; /* answer once so many are here, the last one first; 0: at the end of the round */
     atomic_int pushed, most_held, returned;
     atomic_int ready; /* jobs the next take gets */
 };
@@ -141,7 +141,7 @@ static inline void server_start(struct server *server, struct http_options optio
     front_rig_open(&server->rig, &server->fake.queue, options);
     server->fake.reactor = server->rig.reactor;
     /* After the front's hook: the worst place for it. */
-    reactor_at_turn_end(server->rig.reactor, fake_answer_held, &server->fake);
+    reactor_at_iteration_end(server->rig.reactor, fake_answer_held, &server->fake);
     assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 

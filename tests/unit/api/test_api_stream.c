@@ -44,7 +44,7 @@ static void stream_server_start(struct server *server, struct http_options optio
     front_rig_open(&server->rig, &server->fake.queue, options);
     server->rig.shared->routes[server->rig.shared->route_count++] = route;
     server->fake.reactor = server->rig.reactor;
-    reactor_at_turn_end(server->rig.reactor, fake_answer_held, &server->fake);
+    reactor_at_iteration_end(server->rig.reactor, fake_answer_held, &server->fake);
     assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 
@@ -194,7 +194,7 @@ CLAIM(earlier_answers_come_first_and_later_requests_never)
     await_count(&server.fake.pushed, 1);
     assert_int_equal(streams.begun, 0);
     server.fake.holds = 0;
-    order_run(&server, end_streams, 0, 0); /* a turn */
+    order_run(&server, end_streams, 0, 0); /* a round */
     client_hear_until(&client, "text/event-stream");
     assert_non_null(strstr(client.text, "201 Created"));
     client_say(&client, PUSH("3"));
@@ -207,7 +207,7 @@ CLAIM(earlier_answers_come_first_and_later_requests_never)
     server_stop(&server);
 }
 
-/* A client that takes what it gets loses nothing, however much one turn brings. */
+/* A client that takes what it gets loses nothing, however much one iteration brings. */
 CLAIM(a_good_reader_loses_nothing)
 {
     static struct server server;

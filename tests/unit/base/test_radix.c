@@ -32,8 +32,8 @@ CLAIM(sorts_as_qsort_does)
 {
     struct random random = seed_random("sorts_as_qsort_does");
 
-    for (int turn = 0; turn < 200; turn++) {
-        size_t count = random_below(&random, turn < 20 ? 3 : 3000);
+    for (int round = 0; round < 200; round++) {
+        size_t count = random_below(&random, round < 20 ? 3 : 3000);
         uint64_t high = some_bits(&random), low = some_bits(&random);
         struct radix_item *items = calloc(count + 1, sizeof *items);
         struct radix_item *wanted = calloc(count + 1, sizeof *wanted);

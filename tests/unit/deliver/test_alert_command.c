@@ -68,7 +68,7 @@ static struct alert_command *start(struct stage *stage, const char *program, str
     return command;
 }
 
-static void turn_until_ended(struct stage *stage)
+static void run_until_ended(struct stage *stage)
 {
     int64_t limit_us = clock_boot_us() + PATIENCE_US;
     while (!stage->ends && clock_boot_us() < limit_us)
@@ -93,7 +93,7 @@ CLAIM(gets_its_input_and_only_the_environment_it_was_given)
     char told[256];
     setenv("REDIS_PASSWORD", "hunter2", 1);
     start(stage, stage->program, slice_of("input\n"));
-    turn_until_ended(stage);
+    run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
     read_told(stage, told, sizeof told);
     assert_string_equal(told, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
@@ -104,7 +104,7 @@ CLAIM(a_flood_of_output_goes_nowhere)
 {
     struct stage *stage = raise_stage("head -c 20000000 /dev/zero; head -c 20000000 /dev/zero >&2");
     start(stage, stage->program, slice_of("x"));
-    turn_until_ended(stage);
+    run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
     strike_stage(stage);
 }
@@ -116,7 +116,7 @@ CLAIM(unread_input_does_not_block)
     char *input = calloc(1, INPUT_BYTES);
     start(stage, stage->program, slice_make(input, INPUT_BYTES));
     free(input); /* it has a copy */
-    turn_until_ended(stage);
+    run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
     strike_stage(stage);
 }
@@ -126,7 +126,7 @@ CLAIM(a_child_that_outlives_its_command_does_not_block)
     struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
     char told[32];
     start(stage, stage->program, slice_of("x"));
-    turn_until_ended(stage);
+    run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
     read_told(stage, told, sizeof told);
     kill((pid_t)atol(told), SIGKILL);
@@ -139,7 +139,7 @@ CLAIM(a_command_that_cannot_start_fails_once)
     for (size_t i = 0; i < COUNT_OF(programs); i++) {
         struct stage *stage = raise_stage("");
         start(stage, programs[i], slice_of("x"));
-        turn_until_ended(stage);
+        run_until_ended(stage);
         assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
         strike_stage(stage);
     }
@@ -160,7 +160,7 @@ CLAIM(a_kill_ends_the_command_and_its_children)
     pid_t child = (pid_t)atol(told);
     assert_int_equal(kill(child, 0), 0);
     alert_command_kill(command);
-    turn_until_ended(stage);
+    run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
     char state_path[64], line[256] = "";
     snprintf(state_path, sizeof state_path, "/proc/%d/stat", (int)child);

@@ -106,7 +106,7 @@ static enum endpoint_decision give(struct stage *stage, const char *to, uint32_t
     return decision;
 }
 
-static void turn_until_told(struct stage *stage)
+static void run_until_told(struct stage *stage)
 {
     int64_t limit_us = clock_boot_us() + 10 * 1000 * 1000;
     while (stage->told < stage->given && clock_boot_us() < limit_us)
@@ -121,7 +121,7 @@ CLAIM(all_that_was_given_is_reported_once)
     for (int i = 0; i < 1000; i++)
         assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
     assert_int_equal(stage->told, 0);
-    turn_until_told(stage);
+    run_until_told(stage);
     assert_int_equal(stage->done, 1000);
     assert_int_equal(stage->endpoints.open, 1);
     strike_stage(stage);
@@ -141,7 +141,7 @@ CLAIM(a_full_window_sends_back_each_a_little_later)
     assert_true(before_ms >= 200); /* a step of a millisecond over the window, 1,000 times */
     assert_int_equal(give(stage, "null:", 0, &wait_ms),
                      ENDPOINT_SENT); /* has a window of its own */
-    turn_until_told(stage);
+    run_until_told(stage);
     assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
     strike_stage(stage);
 }
@@ -153,7 +153,7 @@ CLAIM(a_repeatedly_failing_endpoint_pauses)
     int64_t wait_ms, next_ms = 0;
     for (int i = 0; i < BREAKER_RUN; i++) {
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        turn_until_told(stage);
+        run_until_told(stage);
     }
     assert_int_equal(stage->changes, 1);
     assert_int_equal(stage->endpoints.resting, 1);
@@ -186,7 +186,7 @@ CLAIM(beyond_the_most_the_longest_idle_goes)
     for (int i = 0; i < ENDPOINTS_MAX + 100; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        turn_until_told(stage);
+        run_until_told(stage);
         assert_true(stage->endpoints.table.table.count <= ENDPOINTS_MAX);
     }
     assert_null(endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000")));
@@ -207,7 +207,7 @@ CLAIM(new_endpoints_wait_while_all_are_busy)
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_LATER);
     assert_true(wait_ms > 0);
     assert_int_equal(give(stage, "http://127.0.0.1:1000/x", 0, &wait_ms), ENDPOINT_SENT);
-    turn_until_told(stage);
+    run_until_told(stage);
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
     strike_stage(stage);
 }
@@ -231,9 +231,9 @@ CLAIM(too_many_endpoints_are_admitted_one_after_the_other)
     }
     /* Ten times as many as there is room for: ten times as long, about. */
     assert_true(wait_ms - first_ms > 80 * 1000 && wait_ms - first_ms < 120 * 1000);
-    turn_until_told(stage);
+    run_until_told(stage);
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
-    turn_until_told(stage);
+    run_until_told(stage);
     strike_stage(stage);
 }
 
@@ -245,7 +245,7 @@ CLAIM(a_paused_endpoint_is_kept_while_others_are_idle)
     for (int i = 0; i < ENDPOINTS_MAX + 10; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        turn_until_told(stage);
+        run_until_told(stage);
         struct endpoint *first =
             endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000"));
         assert_non_null(first);

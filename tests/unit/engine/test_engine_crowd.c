@@ -1,4 +1,4 @@
-/* Thousands of jobs: more than the key index begins with, more than a turn looks at. */
+/* Thousands of jobs: more than the key index begins with, more than one step reads. */
 #include "engine/stored.h"
 #include "engine_rig.h"
 #include "unit/claim.h"

@@ -251,7 +251,7 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
         uv_stop(reactor_loop(asker->reactor));
 }
 
-static void turn_until_told(struct asker *asker)
+static void run_until_told(struct asker *asker)
 {
     uv_run(reactor_loop(asker->reactor), UV_RUN_DEFAULT);
     assert_int_equal(asker->told, asker->wanted);
@@ -264,7 +264,7 @@ static void the_same_is_answered_on_a_reactor(void **state)
         struct asker asker;
         set_up(&asker);
         ask(&asker, rows[i].host, 1);
-        turn_until_told(&asker);
+        run_until_told(&asker);
         check_row(i, &asker.last);
         tear_down(&asker);
     }
@@ -277,14 +277,14 @@ static void equal_look_ups_are_made_once_and_cached(void **state)
     set_up(&asker);
     for (uint64_t tag = 0; tag < 20; tag++)
         ask(&asker, tag % 2 ? "public.example" : "Public.Example", tag);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.tags, 0xfffff);
     for (uint64_t tag = 20; tag < 40; tag++)
         ask(&asker, tag % 2 ? "missing.example" : "silent.example", tag);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     for (uint64_t tag = 40; tag < 50; tag++)
         ask(&asker, tag % 2 ? "missing.example" : "public.example", tag);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(atomic_load(&asked), 3);
     tear_down(&asker);
 }
@@ -301,18 +301,18 @@ static void cached_addresses_are_checked_again(void **state)
     resolver_free(asker.resolver);
     asker.resolver = resolver_new(asker.reactor, asker.guard);
     ask(&asker, "inner.example", 1);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.last.count, 1);
     guard_rig_rewrite(path, "allow-host = *.example\n", 0600);
     assert_int_equal(guard_reload(asker.guard, error), 0);
     ask(&asker, "inner.example", 2);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.last.count, 0);
     assert_int_equal(asker.last.decision, GUARD_NETWORK_FORBIDDEN);
     guard_rig_rewrite(path, "allow-host = other.example\n", 0600);
     assert_int_equal(guard_reload(asker.guard, error), 0);
     ask(&asker, "inner.example", 3);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.last.decision, GUARD_HOST_NOT_NAMED);
     unlink(path);
     tear_down(&asker);
@@ -326,7 +326,7 @@ static void a_callback_may_start_a_look_up(void **state)
     asker.asks_again = true;
     ask(&asker, "8.8.8.8", 1);
     ask(&asker, "public.example", 2);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.told, 3);
     tear_down(&asker);
 }
@@ -340,7 +340,7 @@ static void no_callback_after_the_resolver_is_freed(void **state)
     ask(&asker, "8.8.8.8", 1);
     ask(&asker, "10.1.2.3", 2);
     ask(&asker, "public.example", 3);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.told, 1);
     tear_down(&asker);
     assert_int_equal(asker.told, 1);
@@ -369,7 +369,7 @@ static void expect(struct asker *asker, int64_t elapsed_ms, int asks, bool is_fo
     int before = atomic_load(&asked);
     clock_fake_advance(elapsed_ms);
     ask(asker, "changing.example", 1);
-    turn_until_told(asker);
+    run_until_told(asker);
     assert_int_equal(asker->last.count, is_found);
     finish_look_ups(asker);
     assert_int_equal(atomic_load(&asked) - before, asks);
@@ -394,7 +394,7 @@ static void old_addresses_are_used_during_a_new_look_up(void **state)
     clock_fake_advance(2000);
     for (uint64_t tag = 2; tag < 10; tag++)
         ask(&asker, "changing.example", tag);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     pthread_mutex_unlock(&gate);
     assert_int_equal(asker.last.count, 1);
     finish_look_ups(&asker);
@@ -420,16 +420,16 @@ static void the_cache_is_bounded(void **state)
         ask(&asker, "public.example", 1); /* stays: it is asked for all the time */
         snprintf(host, sizeof host, "n%d.example", i);
         ask(&asker, host, 2);
-        turn_until_told(&asker);
+        run_until_told(&asker);
         asker.tags = 0;
     }
     assert_int_equal(atomic_load(&asked), 1101);
     ask(&asker, "n1099.example", 3);
     ask(&asker, "public.example", 4);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(atomic_load(&asked), 1101);
     ask(&asker, "n0.example", 5);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(atomic_load(&asked), 1102);
     tear_down(&asker);
 }
@@ -446,7 +446,7 @@ static void too_many_names_are_postponed(void **state)
         resolver_ask(asker.resolver, host, 443, (uint64_t)i, on_answer, &asker, 0);
     }
     ask(&asker, "public.example", 1);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(asker.tags, 2);
     assert_true(asker.last.is_temporary && asker.last.is_unasked);
     assert_true(asker.last.count == 0 && asker.last.error[0]);
@@ -483,7 +483,7 @@ static void many_silent_names_of_one_group_leave_room_for_others(void **state)
     ask(&asker, "public.example", 60);
     wait_asked(21);
     pthread_mutex_unlock(&gate);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_int_equal(atomic_load(&asked), 61);
     tear_down(&asker);
 }
@@ -517,7 +517,7 @@ static void a_name_that_was_silent_comes_after_others(void **state)
     assert_int_equal(resolver_asked_ms(asker.resolver, "public.example"), 1);
     assert_int_equal(resolver_asked_ms(asker.resolver, "changing.example"), 0);
     pthread_mutex_unlock(&gate);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     atomic_store(&changing_code, 0);
     clock_fake_end();
     tear_down(&asker);
@@ -536,7 +536,7 @@ static void a_group_has_so_many_names_that_wait(void **state)
     }
     asker.group = 7;
     ask(&asker, "public.example", 1);
-    turn_until_told(&asker);
+    run_until_told(&asker);
     assert_true(asker.last.is_unasked);
     asker.group = 8;
     ask(&asker, "mixed.example", 2);

@@ -126,16 +126,16 @@ CLAIM(a_submitted_take_waits_for_its_job)
 {
     tarry *queue = rig_open(0);
     struct heard heard = {.queue = queue};
-    int fd = tarry_fd(queue), turns = 0;
+    int fd = tarry_fd(queue), rounds = 0;
 
     assert_int_equal(submit_take(queue, -1, &heard), TARRY_OK);
     assert_false(is_readable(fd, 20));
     rig_push(queue, "a", 40);
-    while (!heard.count && turns++ < 10) { /* the wheel may need a step on the way */
+    while (!heard.count && rounds++ < 10) { /* the wheel may need a step on the way */
         assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }
-    assert_in_range(turns, 1, 4);
+    assert_in_range(rounds, 1, 4);
     assert_string_equal(heard.id, "a");
     assert_false(is_readable(fd, 50)); /* nothing is left that would wake the loop */
     assert_int_equal(rig_topic(queue).acked, 1);
@@ -149,7 +149,7 @@ CLAIM(a_submitted_take_ends_after_its_wait_or_an_interruption)
     int fd = tarry_fd(queue);
 
     submit_take(queue, 30, &heard);
-    for (int turns = 0; !heard.count && turns < 10; turns++) {
+    for (int rounds = 0; !heard.count && rounds < 10; rounds++) {
         assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }

@@ -1,5 +1,5 @@
 /* preload_rig: the loader on a real engine, a real depot and a real scout; a log in memory, a clock
- * that the test sets, and turns of a loop that go on until nothing is left to do. */
+ * that the test sets, and iterations of a loop that continue until nothing is left to do. */
 #ifndef TARRY_TESTS_PRELOAD_RIG_H
 #define TARRY_TESTS_PRELOAD_RIG_H
 
@@ -15,7 +15,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RIG_START_MS = 1000000, RIG_SKEW_MS = 500, RIG_HASH_SEED = 7, RIG_TURNS_MAX = 10000000 };
+enum {
+    RIG_START_MS = 1000000,
+    RIG_SKEW_MS = 500,
+    RIG_HASH_SEED = 7,
+    RIG_ITERATIONS_MAX = 10000000
+};
 
 struct rig {
     char dir[64];
@@ -24,7 +29,7 @@ struct rig {
     struct buffer log; /* every record ever appended; a place's `at` counts records */
     size_t *offsets;
     uint32_t records, cap, file;
-    uint32_t turns;
+    uint32_t rounds;
     bool quiet;
     uint64_t entries_most;
     int (*consume)(struct rig *rig); /* once per step; NULL: no consumer */
@@ -106,7 +111,7 @@ static inline void rig_open_preload(struct rig *rig)
         fail_msg("%s", error);
 }
 
-static inline bool rig_turn(void *ctx);
+static inline bool rig_iterate(void *ctx);
 
 static inline void rig_open(struct rig *rig, int64_t horizon_ms, uint64_t topic_quota)
 {
@@ -120,7 +125,7 @@ static inline void rig_open(struct rig *rig, int64_t horizon_ms, uint64_t topic_
     rig->shard.options.limits.topic_quota = topic_quota;
     rig->reactor = reactor_new(0);
     rig->shard.scout = worker_new(rig->reactor, "scout");
-    reactor_at_turn_end(rig->reactor, rig_turn, rig);
+    reactor_at_iteration_end(rig->reactor, rig_iterate, rig);
     rig_open_depot(rig);
     rig_open_engine(rig);
     engine_start(rig->shard.engine, 1);
@@ -148,7 +153,7 @@ static inline void rig_close(struct rig *rig)
     clock_fake_end();
 }
 
-/* ---- turns ---- */
+/* ---- steps ---- */
 
 static inline void rig_advance_engine(struct rig *rig)
 {
@@ -161,7 +166,7 @@ static inline void rig_advance_engine(struct rig *rig)
     }
 }
 
-static inline bool rig_turn(void *ctx)
+static inline bool rig_iterate(void *ctx)
 {
     struct rig *rig = ctx;
     struct preload *preload = rig->shard.preload;
@@ -171,16 +176,16 @@ static inline bool rig_turn(void *ctx)
     bool took = rig->consume && rig->consume(rig) > 0;
     if (engine_entries(rig->shard.engine) > rig->entries_most)
         rig->entries_most = engine_entries(rig->shard.engine);
-    assert_true(rig->turns++ < RIG_TURNS_MAX); /* it spins */
+    assert_true(rig->rounds++ < RIG_ITERATIONS_MAX); /* it spins */
     rig->quiet =
         !more && !took && !preload_is_busy(preload) && preload_next_ms(preload) > now.inner_ms;
     return false;
 }
 
-/* Turns until nothing is left to do at this time. */
+/* Runs until nothing is left to do at this time. */
 static inline void rig_settle(struct rig *rig)
 {
-    rig->turns = 0;
+    rig->rounds = 0;
     rig->quiet = false;
     while (!rig->quiet) {
         uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);

@@ -433,7 +433,7 @@ CLAIM_BETWEEN(a_restart_changes_no_due_time, make_world, remove_world)
 static size_t take(struct world *world, const char *topic)
 {
     const struct slice name = slice_of(topic);
-    for (int i = 0; i < 4; i++) /* what is due happens in a turn */
+    for (int i = 0; i < 4; i++) /* what is due happens in a round */
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
     queue_take(world->queue, &(struct queue_take){.topics = &name, .topic_count = 1, .max = 10},
                to(world));

@@ -75,7 +75,7 @@ static int open_world(void **state)
     return 0;
 }
 
-static void turn(struct world *world)
+static void iterate(struct world *world)
 {
     uv_run(reactor_loop(world->reactors[LISTENER]), UV_RUN_NOWAIT);
     usleep(20);
@@ -86,7 +86,7 @@ static void wait_for(struct world *world, const bool *flag)
     int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (!*flag && clock_boot_us() < until_us)
-        turn(world);
+        iterate(world);
     assert_true(*flag);
 }
 
@@ -96,7 +96,7 @@ static void wait_for_more(struct world *world, const size_t *events, size_t befo
     int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
 
     while (*events <= before && clock_boot_us() < until_us)
-        turn(world);
+        iterate(world);
     assert_true(*events > before);
 }
 
@@ -212,7 +212,7 @@ CLAIM_BETWEEN(a_burst_of_deaths_is_reported_in_a_few_events, open_world, close_w
     let_die(world, "t", 0, BURST);
     wait_for_more(world, &world->dead_events, 0);
     for (int i = 0; i < 100; i++)
-        turn(world);
+        iterate(world);
     assert_in_range(world->dead_events, 1, 2 * SHARDS); /* a batch's part may be cut in two */
 }
 
@@ -223,13 +223,13 @@ CLAIM_BETWEEN(a_topic_without_an_extension_reports_no_deaths, open_world, close_
     put(world, "t", "");
     let_die(world, "t", 0, 50);
     for (int i = 0; i < 100; i++)
-        turn(world);
+        iterate(world);
     assert_int_equal(world->dead_events, 0);
     put(world, "other", "{}");
     let_die(world, "other", 0, 50);
     wait_for_more(world, &world->dead_events, 0);
     for (int i = 0; i < 100; i++)
-        turn(world);
+        iterate(world);
     assert_string_equal(world->last_topic, "other");
     assert_in_range(world->dead_events, 1, 2 * SHARDS);
 }
@@ -267,7 +267,7 @@ CLAIM_BETWEEN(a_change_through_another_handle_sends_an_event, open_world, close_
     wait_for_more(world, &world->topic_events, 0);
     assert_string_equal(world->last_topic, "abroad");
     while (!atomic_load(&abroad.done))
-        turn(world);
+        iterate(world);
 }
 
 CLAIMS_MAIN(NULL, NULL)

@@ -66,7 +66,7 @@ static void on_done(void *owner, uint64_t tag, const struct queue_reply *reply)
     world->answered++;
 }
 
-/* ---- open, turn, close ---- */
+/* ---- open, run, close ---- */
 
 static int try_open(struct world *world, char *error, size_t error_bytes)
 {
@@ -87,7 +87,7 @@ static void open_shard(struct world *world)
         fail_msg("%s", error);
 }
 
-static bool turn_until(struct world *world, const bool *flag, uint32_t answered, int64_t timeout_ms)
+static bool run_until(struct world *world, const bool *flag, uint32_t answered, int64_t timeout_ms)
 {
     int64_t until_us = clock_boot_us() + timeout_ms * 1000;
     while (!(flag && *flag) && world->answered < answered) {
@@ -99,11 +99,11 @@ static bool turn_until(struct world *world, const bool *flag, uint32_t answered,
     return true;
 }
 
-static void turn_until_idle(struct world *world)
+static void run_until_idle(struct world *world)
 {
     int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
     int idle = 0;
-    while (idle < 10) { /* some turns one after the other */
+    while (idle < 10) { /* some rounds one after the other */
         uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
         usleep(20);
         idle = checkpoint_is_busy(world->shard->checkpoint) ? 0 : idle + 1;
@@ -115,7 +115,7 @@ static void turn_until_idle(struct world *world)
 static void close_shard(struct world *world)
 {
     shard_stop(world->shard, on_stopped, world);
-    if (!turn_until(world, &world->has_stopped, UINT32_MAX, TIMEOUT_MS))
+    if (!run_until(world, &world->has_stopped, UINT32_MAX, TIMEOUT_MS))
         fail_msg("the shard does not stop");
     shard_free(world->shard);
     reactor_free(world->reactor);
@@ -166,7 +166,7 @@ static struct queue_reply_to to(struct world *world)
 
 static enum queue_status answer(struct world *world, const char *what)
 {
-    if (!turn_until(world, NULL, world->answered + 1, TIMEOUT_MS))
+    if (!run_until(world, NULL, world->answered + 1, TIMEOUT_MS))
         fail_msg("no answer to a %s", what);
     return world->status;
 }
@@ -195,7 +195,7 @@ static bool push_is_held(struct world *world, struct slice id)
     uint32_t answered = world->answered + 1;
     submit_push(world, id);
     for (int tries = 0; tries < TIMEOUT_MS / HELD_MS; tries++) {
-        if (turn_until(world, NULL, answered, HELD_MS))
+        if (run_until(world, NULL, answered, HELD_MS))
             return false;
         if (!list_is_empty(&world->shard->held))
             return true;
@@ -231,11 +231,11 @@ static struct depot_run *find_victim(struct world *world)
 static void let_checkpoint_go(struct world *world)
 {
     world->shard->listings--;
-    reactor_turn_again(world->reactor);
+    reactor_iterate_again(world->reactor);
 }
 
 /* Runs iterations, if a listing is in progress, until it is waited for. */
-static void turn_until_held(struct world *world)
+static void run_until_held(struct world *world)
 {
     const struct checkpoint *checkpoint = world->shard->checkpoint;
     int64_t until_us = clock_boot_us() + (int64_t)TIMEOUT_MS * 1000;
@@ -253,14 +253,14 @@ static struct depot_run *hold_checkpoint(struct world *world)
     for (unsigned i = 0; i < JOBS_MAX; i++) {
         world->shard->listings++; /* what holds it */
         push(world, name(room, i));
-        turn_until_held(world);
+        run_until_held(world);
         if (i > 150 && i % 4)
             cancel(world, name(room, i - 150));
         struct depot_run *victim = find_victim(world);
         if (victim)
             return victim;
         let_checkpoint_go(world);
-        turn_until_idle(world);
+        run_until_idle(world);
     }
     fail_msg("no checkpoint had a victim");
     return NULL;
@@ -304,7 +304,7 @@ CLAIM_BETWEEN(an_id_that_ended_during_a_checkpoint_is_free_immediately, make_wor
     assert_int_equal(push(world, id), QUEUE_CREATED);
     assert_int_equal(cancel(world, id), QUEUE_CANCELLED);
     let_checkpoint_go(world);
-    turn_until_idle(world);
+    run_until_idle(world);
     assert_int_equal(cancel(world, id), QUEUE_NOT_FOUND);
     close_shard(world);
 }
@@ -328,7 +328,7 @@ CLAIM_BETWEEN(the_files_of_victims_go_with_their_checkpoint, make_world, remove_
     open_shard(world);
     hold_checkpoint(world);
     let_checkpoint_go(world);
-    turn_until_idle(world);
+    run_until_idle(world);
     assert_int_equal(count_run_files(world), depot_view(world->shard->depot)->run_count);
     close_shard(world);
 }
@@ -356,7 +356,7 @@ static void push_far(struct world *world)
     snprintf(path, sizeof path, "%s/wal/00000001.log", world->shard_dir);
     for (unsigned i = 0; i < JOBS_MAX && access(path, F_OK) == 0; i++) {
         push(world, name(room, i));
-        turn_until_idle(world);
+        run_until_idle(world);
     }
     assert_int_not_equal(access(path, F_OK), 0);
     assert_true(depot_view(world->shard->depot)->run_count > 0);
@@ -417,7 +417,7 @@ CLAIM_BETWEEN(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending, 
     checkpoint_figures(world->shard->checkpoint, &before);
     for (unsigned i = 0; i < 400; i++) {
         push(world, name(room, JOBS_MAX + i));
-        turn_until_idle(world);
+        run_until_idle(world);
     }
     checkpoint_figures(world->shard->checkpoint, &after);
     assert_int_equal(after.failed, 0);

@@ -8,7 +8,7 @@
 #define STATUS "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
 #define LIVE "GET /v1/live HTTP/1.1\r\nHost: a\r\n\r\n"
 
-/* ---- a queue with so many topics, which answers at the end of the turn ---- */
+/* ---- a queue with so many topics, which answers at the end of the iteration ---- */
 
 static struct many {
     struct queue queue;
@@ -83,7 +83,7 @@ static void many_start(struct server *server, int topics)
     front_rig_add = monitor_open;
     front_rig_open(&server->rig, &many.queue, (struct http_options){0});
     assert_true(monitor_look(server->rig.shared, server->rig.reactor, &many.queue));
-    reactor_at_turn_end(server->rig.reactor, many_answer, NULL);
+    reactor_at_iteration_end(server->rig.reactor, many_answer, NULL);
     assert_int_equal(reactor_start(server->rig.reactor), 0);
 }
 

@@ -74,9 +74,9 @@ CLAIM(letters_of_one_sender_arrive_in_order)
     reactor_free(box.reactor);
 }
 
-/* ---- ends of turns ---- */
+/* ---- ends of iterations ---- */
 
-struct turns {
+struct iterations {
     struct reactor *reactor;
     char order[16];
     size_t len;
@@ -85,95 +85,98 @@ struct turns {
 
 static bool first_hook(void *ctx)
 {
-    struct turns *turns = ctx;
-    if (turns->len < sizeof turns->order)
-        turns->order[turns->len++] = 'a';
+    struct iterations *iterations = ctx;
+    if (iterations->len < sizeof iterations->order)
+        iterations->order[iterations->len++] = 'a';
     return false;
 }
 
 static bool second_hook(void *ctx)
 {
-    struct turns *turns = ctx;
-    if (turns->len < sizeof turns->order)
-        turns->order[turns->len++] = 'b';
-    turns->calls++;
-    return turns->again-- > 0;
+    struct iterations *iterations = ctx;
+    if (iterations->len < sizeof iterations->order)
+        iterations->order[iterations->len++] = 'b';
+    iterations->calls++;
+    return iterations->again-- > 0;
 }
 
 CLAIM(hooks_run_in_order_and_again_on_request)
 {
-    struct turns turns = {.reactor = reactor_new(0), .again = 3};
-    reactor_at_turn_end(turns.reactor, first_hook, &turns);
-    reactor_at_turn_end(turns.reactor, second_hook, &turns);
+    struct iterations iterations = {.reactor = reactor_new(0), .again = 3};
+    reactor_at_iteration_end(iterations.reactor, first_hook, &iterations);
+    reactor_at_iteration_end(iterations.reactor, second_hook, &iterations);
     for (int i = 0; i < 4; i++)
-        (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
-    assert_memory_equal(turns.order, "abababab", 8);
-    reactor_remove_at_turn_end(turns.reactor, first_hook, &turns);
-    turns.len = 0;
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
-    assert_memory_equal(turns.order, "b", 1);
-    reactor_free(turns.reactor);
+        (void)uv_run(reactor_loop(iterations.reactor),
+                     UV_RUN_ONCE); /* would sleep for ever otherwise */
+    assert_memory_equal(iterations.order, "abababab", 8);
+    reactor_remove_at_iteration_end(iterations.reactor, first_hook, &iterations);
+    iterations.len = 0;
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_NOWAIT);
+    assert_memory_equal(iterations.order, "b", 1);
+    reactor_free(iterations.reactor);
 }
 
 /* The first hook leaves work for the second iteration although its own call has ended. */
 static bool asking_hook(void *ctx)
 {
-    struct turns *turns = ctx;
-    if (turns->calls++ < 2)
-        reactor_turn_again(turns->reactor);
+    struct iterations *iterations = ctx;
+    if (iterations->calls++ < 2)
+        reactor_iterate_again(iterations->reactor);
     else
-        reactor_stop(turns->reactor);
+        reactor_stop(iterations->reactor);
     return false;
 }
 
 CLAIM(another_iteration_can_be_requested)
 {
-    struct turns turns = {.reactor = reactor_new(0)};
-    reactor_at_turn_end(turns.reactor, asking_hook, &turns);
-    reactor_run(turns.reactor); /* would never return otherwise */
-    assert_true(turns.calls >= 3);
-    reactor_free(turns.reactor);
+    struct iterations iterations = {.reactor = reactor_new(0)};
+    reactor_at_iteration_end(iterations.reactor, asking_hook, &iterations);
+    reactor_run(iterations.reactor); /* would never return otherwise */
+    assert_true(iterations.calls >= 3);
+    reactor_free(iterations.reactor);
 }
 
 struct once {
-    struct turn_end_call call;
-    struct turns *turns;
+    struct iteration_end_call call;
+    struct iterations *iterations;
     struct once *cancels, *asks;
     char name;
 };
 
-static void run_once(struct turn_end_call *call)
+static void run_once(struct iteration_end_call *call)
 {
     struct once *once = list_entry(call, struct once, call);
-    struct turns *turns = once->turns;
-    turns->order[turns->len++] = once->name;
+    struct iterations *iterations = once->iterations;
+    iterations->order[iterations->len++] = once->name;
     if (once->cancels)
-        reactor_cancel_at_turn_end(&once->cancels->call);
+        reactor_cancel_at_iteration_end(&once->cancels->call);
     if (once->asks)
-        reactor_once_at_turn_end(turns->reactor, &once->asks->call);
+        reactor_once_at_iteration_end(iterations->reactor, &once->asks->call);
     once->asks = NULL;
 }
 
-CLAIM(a_call_at_turn_end_is_made_once_and_after_the_hooks)
+CLAIM(a_call_at_iteration_end_is_made_once_and_after_the_hooks)
 {
-    struct turns turns = {.reactor = reactor_new(0)};
-    struct once c = {.turns = &turns, .name = 'c'}, d = {.turns = &turns, .name = 'd'},
-                e = {.turns = &turns, .name = 'e', .cancels = &d};
+    struct iterations iterations = {.reactor = reactor_new(0)};
+    struct once c = {.iterations = &iterations, .name = 'c'},
+                d = {.iterations = &iterations, .name = 'd'},
+                e = {.iterations = &iterations, .name = 'e', .cancels = &d};
     struct once *all[] = {&e, &c, &d};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         all[i]->call.run = run_once;
         list_init(&all[i]->call.list);
-        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
-        reactor_once_at_turn_end(turns.reactor, &all[i]->call);
+        reactor_once_at_iteration_end(iterations.reactor, &all[i]->call);
+        reactor_once_at_iteration_end(iterations.reactor, &all[i]->call);
     }
     c.asks = &e;
-    reactor_at_turn_end(turns.reactor, first_hook, &turns);
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE);
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
-    assert_int_equal(turns.len, 6);
-    assert_memory_equal(turns.order, "aecaea", 6);
-    reactor_free(turns.reactor);
+    reactor_at_iteration_end(iterations.reactor, first_hook, &iterations);
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_ONCE);
+    (void)uv_run(reactor_loop(iterations.reactor),
+                 UV_RUN_ONCE); /* would sleep for ever otherwise */
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(iterations.len, 6);
+    assert_memory_equal(iterations.order, "aecaea", 6);
+    reactor_free(iterations.reactor);
 }
 
 /* ---- tasks in pieces ---- */

@@ -23,7 +23,7 @@ static struct reactor_figures figures_of(const struct reactor *reactor)
     return figures;
 }
 
-/* ---- turns ---- */
+/* ---- iterations ---- */
 
 struct long_letter {
     struct letter letter;
@@ -37,7 +37,7 @@ static void run_long(struct letter *letter)
     reactor_stop(self->reactor);
 }
 
-CLAIM(a_long_turn_is_the_longest)
+CLAIM(a_long_iteration_is_the_longest)
 {
     struct long_letter letter = {.letter.run = run_long, .reactor = reactor_new(0)};
     reactor_post(letter.reactor, &letter.letter);
@@ -46,11 +46,11 @@ CLAIM(a_long_turn_is_the_longest)
     (void)uv_run(reactor_loop(letter.reactor), UV_RUN_NOWAIT);
     struct reactor_figures figures = figures_of(letter.reactor);
     assert_int_equal(figures.letters, 1);
-    assert_true(figures.turns >= 2);
-    assert_int_equal(figures.turn_us.count, figures.turns);
+    assert_true(figures.iterations >= 2);
+    assert_int_equal(figures.iteration_us.count, figures.iterations);
     assert_true(figures.longest_us >= LONG_US);
     assert_int_equal(figures.longest_of_minute_us, figures.longest_us);
-    assert_int_equal(figures.turn_us.max, figures.longest_us);
+    assert_int_equal(figures.iteration_us.max, figures.longest_us);
     reactor_free(letter.reactor);
 }
 
@@ -61,11 +61,11 @@ static bool hook_long(void *ctx)
     return false;
 }
 
-CLAIM(hooks_at_the_end_count_for_the_turn)
+CLAIM(hooks_at_the_end_count_for_the_iteration)
 {
     struct reactor *reactor = reactor_new(0);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
-    reactor_at_turn_end(reactor, hook_long, NULL);
+    reactor_at_iteration_end(reactor, hook_long, NULL);
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
     assert_true(figures_of(reactor).longest_us >= LONG_US - 1000); /* nothing marked its begin */
     reactor_free(reactor);
@@ -86,7 +86,7 @@ CLAIM(sleep_does_not_count_as_loop_time)
     (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
     struct reactor_figures figures = figures_of(reactor);
     assert_true(clock_awake_us() - began_us >= 199000);
-    assert_true(figures.turn_us.sum < 150000);
+    assert_true(figures.iteration_us.sum < 150000);
     deadline_free(deadline);
     reactor_free(reactor);
 }
@@ -95,20 +95,20 @@ CLAIM(figures_of_several_add_up)
 {
     struct reactor *one = reactor_new(0), *other = reactor_new(1);
     struct reactor_figures sum = {0};
-    reactor_at_turn_end(other, hook_long, NULL);
+    reactor_at_iteration_end(other, hook_long, NULL);
     (void)uv_run(reactor_loop(one), UV_RUN_NOWAIT);
     (void)uv_run(reactor_loop(other), UV_RUN_NOWAIT);
     (void)uv_run(reactor_loop(other), UV_RUN_NOWAIT);
     reactor_figures(one, &sum);
     reactor_figures(other, &sum);
-    assert_int_equal(sum.turns, 3);
-    assert_int_equal(sum.turn_us.count, 3);
+    assert_int_equal(sum.iterations, 3);
+    assert_int_equal(sum.iteration_us.count, 3);
     assert_int_equal(sum.longest_us, figures_of(other).longest_us);
     reactor_free(one);
     reactor_free(other);
 }
 
-/* ---- the clock of a turn ---- */
+/* ---- the clock of an iteration ---- */
 
 CLAIM(the_clock_stands_still_within_an_iteration)
 {
@@ -123,7 +123,7 @@ CLAIM(the_clock_stands_still_within_an_iteration)
 
 /* ---- lag ---- */
 
-CLAIM(a_deadline_behind_a_long_turn_is_late)
+CLAIM(a_deadline_behind_a_long_iteration_is_late)
 {
     struct reactor *reactor = reactor_new(0);
     struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);

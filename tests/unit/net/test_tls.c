@@ -471,7 +471,7 @@ CLAIM(a_ticket_resumes_until_the_context_is_replaced)
         SSL_set_connect_state(ssl);
         if (ticket)
             assert_int_equal(SSL_set_session(ssl, ticket), 1);
-        for (int turn = 0; turn < 6; turn++) {
+        for (int shake = 0; shake < 6; shake++) {
             (void)SSL_read(ssl, bytes, sizeof bytes);
             int len = BIO_read(to, bytes, sizeof bytes);
             if (len > 0)
@@ -533,7 +533,7 @@ CLAIM(versions_and_protocols_are_chosen_from_the_allowed_ones)
             assert_int_equal(SSL_set_alpn_protos(ssl, (const unsigned char *)rows[i].protocols,
                                                  (unsigned)strlen(rows[i].protocols)),
                              0);
-        for (int turn = 0; turn < 6; turn++) {
+        for (int shake = 0; shake < 6; shake++) {
             (void)SSL_do_handshake(ssl);
             int len = BIO_read(to, bytes, sizeof bytes);
             if (len > 0 && side.last >= 0)

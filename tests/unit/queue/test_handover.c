@@ -290,11 +290,11 @@ static void a_job_on_its_way_is_waited_for(void **state)
     fakes[FROM].moving = "a";
     cancel("a");
     assert_int_equal(replies, 0);
-    int64_t at_ms = handover_turn(handover, clock_inner_ms() - 1000);
+    int64_t at_ms = handover_step(handover, clock_inner_ms() - 1000);
     assert_true(at_ms < INT64_MAX);
     fakes[FROM].moving = NULL;
     put(&fakes[INTO], slice_of("a"));
-    (void)handover_turn(handover, at_ms);
+    (void)handover_step(handover, at_ms);
     assert_int_equal(replies, 1);
     assert_int_equal(statuses[0], QUEUE_CANCELLED);
     assert_string_equal(asked, "f:cancel:a f:cancel:a i:cancel:a ");
@@ -386,7 +386,7 @@ static void ends_with_the_last_call(void **state)
     handover_end(handover);
     assert_false(handover_is_over(handover));
     fakes[FROM].moving = NULL;
-    (void)handover_turn(handover, INT64_MAX - 1);
+    (void)handover_step(handover, INT64_MAX - 1);
     assert_int_equal(replies, 1);
     assert_true(handover_is_over(handover));
     handover_free(handover);

@@ -126,7 +126,7 @@ static void one_goes(struct crowd *crowd, int count)
     crowd->cancelled++;
 }
 
-static void crowd_turn(struct crowd *crowd, int taker)
+static void crowd_step(struct crowd *crowd, int taker)
 {
     one_comes(crowd, taker);
     if (chance(crowd, 2))
@@ -158,7 +158,7 @@ static void crowd_loses_nothing(bool says_drained)
 
     stage->fake.says_drained = says_drained;
     for (int i = 0; i < CROWD; i++)
-        crowd_turn(&crowd, i);
+        crowd_step(&crowd, i);
     all_end(&crowd);
     assert_int_equal(stage->log_count + crowd.cancelled, CROWD);
     for (int i = 0; i < CROWD; i++) {

@@ -173,7 +173,7 @@ static inline size_t stage_under_way(const struct stage *stage)
 /* Runs until nothing moves. */
 static inline void stage_settle(struct stage *stage)
 {
-    for (int turns = 0; turns < 10000; turns++) {
+    for (int rounds = 0; rounds < 10000; rounds++) {
         bool tells = false;
 
         while (stage_under_way(stage))

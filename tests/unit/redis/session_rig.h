@@ -53,7 +53,7 @@ static inline void rig_on_message(void *ctx, struct slice message)
     }
 }
 
-static inline void rig_on_turned(void *ctx, bool up)
+static inline void rig_on_change(void *ctx, bool up)
 {
     struct rig *rig = ctx;
     if (up)
@@ -91,7 +91,7 @@ static inline void rig_start(struct rig *rig, const char *url)
         .tally = &rig->tally,
         .script_us = rig->script_us,
         .message = rig_on_message,
-        .turned = rig_on_turned,
+        .changed = rig_on_change,
         .ctx = rig,
     };
     memcpy(options.tag, rig->tag, sizeof options.tag);

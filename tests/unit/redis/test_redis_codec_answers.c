@@ -158,15 +158,15 @@ CLAIM(an_unknown_status_or_state_is_refused)
     assert_false(redis_unpack_result(&is, 0, &result));
 }
 
-/* ---- turns ---- */
+/* ---- steps ---- */
 
-CLAIM(a_turn_has_the_number_of_answers_and_takes)
+CLAIM(a_step_has_the_number_of_answers_and_takes)
 {
     struct buffer args;
     struct slice rest;
 
     buffer_init(&args, SIZE_MAX / 2);
-    redis_pack_turn(&args, 0x010203040506, 500, 258, 3);
+    redis_pack_step(&args, 0x010203040506, 500, 258, 3);
     rest = buffer_slice(&args);
     assert_true(slice_equals(next_arg(&rest), slice_make("\1\2\3\4\5\6\1\xf4\1\2\0\3", 12)));
     assert_int_equal(rest.len, 0);

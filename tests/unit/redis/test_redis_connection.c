@@ -22,8 +22,8 @@ CLAIM(replies_come_in_order)
         talk_echo(&connection, sent);
     SYNC_CONNECTION_UNTIL(&connection, connection.replies > 0)
     assert_int_equal(connection.ups, 1);
-    for (int in_turn = 0; sent < COMMANDS; in_turn = 0) {
-        for (; in_turn < sent % 97 + 1 && sent < COMMANDS; in_turn++)
+    for (int in_round = 0; sent < COMMANDS; in_round = 0) {
+        for (; in_round < sent % 97 + 1 && sent < COMMANDS; in_round++)
             talk_echo(&connection, sent++);
         (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);
     }

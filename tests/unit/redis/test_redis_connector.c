@@ -60,11 +60,11 @@ CLAIM(may_go_before_it_is_connected)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "nowhere.invalid", "::1"};
     for (size_t i = 0; i < COUNT_OF(hosts); i++)
-        for (int turns = 0; turns < 2; turns++) {
+        for (int rounds = 0; rounds < 2; rounds++) {
             struct connection connection = {0};
             talk_connect(&connection, hosts[i], server->port, TIMEOUT_MS);
             redis_command_words(talk_out(&connection), "PING", NULL);
-            for (int turn = 0; turn < turns; turn++)
+            for (int round = 0; round < rounds; round++)
                 (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);
             redis_connection_free(connection.connection);
             connection.connection = NULL;

@@ -66,7 +66,7 @@ static struct queue_reply_to reply_of(struct server *server)
     return (struct queue_reply_to){.done = on_reply, .owner = server};
 }
 
-static void turn(struct rig *rig)
+static void iterate(struct rig *rig)
 {
     uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
 }
@@ -77,7 +77,7 @@ static void await_reply(struct rig *rig, struct server *server)
 
     while (server->waits) {
         assert_true(clock_boot_us() < until_us);
-        turn(rig);
+        iterate(rig);
     }
 }
 
@@ -98,7 +98,7 @@ static int64_t await_event(struct rig *rig, struct server *server, enum queue_ev
 
     while (!times_heard(server, event, topic) && !times_heard(server, event, "")) {
         assert_true(clock_boot_us() - from_us < PATIENCE_US);
-        turn(rig);
+        iterate(rig);
         usleep(100);
     }
     return clock_boot_us() - from_us;
@@ -109,7 +109,7 @@ static void pass(struct rig *rig, int64_t ms)
     int64_t until_us = clock_boot_us() + ms * 1000;
 
     while (clock_boot_us() < until_us) {
-        turn(rig);
+        iterate(rig);
         usleep(1000);
     }
 }
@@ -210,7 +210,7 @@ static void rig_free(struct rig *rig)
         struct server *server = &rig->servers[i];
         redis_stop(server->redis, stopped, server);
         while (!server->has_stopped)
-            turn(rig);
+            iterate(rig);
         redis_free(server->redis);
     }
     reactor_free(rig->reactor);

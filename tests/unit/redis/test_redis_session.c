@@ -184,7 +184,7 @@ CLAIM(a_lost_subscription_is_renewed_and_reports_missed_messages)
 
 /* ---- rest ---- */
 
-static bool count_turn(void *ctx)
+static bool count_iteration(void *ctx)
 {
     ++*(int *)ctx;
     return false;
@@ -194,17 +194,17 @@ CLAIM(idle_it_wakes_for_nothing)
 {
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.timeout_ms = 500};
-    int turns = 0;
+    int rounds = 0;
     scene_start(&rig, server);
     assert_int_equal(rig_end_of(&rig, rig_push(&rig, "t", "a", 60000), 5), REDIS_CALL_OK);
     rig_run_ms(&rig, 600); /* what was set for the call rings once more at most */
     rig_run_ms(&rig, SESSION_SILENCE_MS - 500);
-    reactor_at_turn_end(rig.reactor, count_turn, &turns);
+    reactor_at_iteration_end(rig.reactor, count_iteration, &rounds);
     uv_timer_start(&rig.tick, rig_on_tick, 1500, 0);
     while (uv_is_active((uv_handle_t *)&rig.tick))
         uv_run(reactor_loop(rig.reactor), UV_RUN_ONCE);
-    assert_true(turns <= 2);
-    reactor_remove_at_turn_end(rig.reactor, count_turn, &turns);
+    assert_true(rounds <= 2);
+    reactor_remove_at_iteration_end(rig.reactor, count_iteration, &rounds);
     rig_stop(&rig);
     redis_server_free(server);
 }

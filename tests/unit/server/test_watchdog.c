@@ -53,7 +53,7 @@ static void on_end(void *ctx)
     reactor_stop(ctx);
 }
 
-/* Runs the first reactor for a while, with a second one that turns or does not. */
+/* Runs the first reactor for a while, with a second one that runs or does not. */
 static int run_watched(bool is_stuck, int fd)
 {
     struct watchdog watchdog = {0};

@@ -11,14 +11,14 @@ enum {
     SERVERS = 3,
     JOBS = 300,
     RUNS = 30,
-    TOLD_MS = 1500,      /* a commit sends a notification if it is due until then */
-    LOOK_MS = 1000,      /* a server looks from the beginning so often */
-    TURN_MS_MAX = 9,     /* what a turn takes */
-    OPEN_MS_MAX = 1500,  /* how long a user's transaction stays open */
-    MESSAGE_MS_MAX = 20, /* a message's way */
+    TOLD_MS = 1500,         /* a commit sends a notification if it is due until then */
+    LOOK_MS = 1000,         /* a server looks from the beginning so often */
+    TRANSACTION_MS_MAX = 9, /* what a transaction takes */
+    OPEN_MS_MAX = 1500,     /* how long a user's transaction stays open */
+    MESSAGE_MS_MAX = 20,    /* a message's way */
     END_MS = 30000,
-    /* A take begins when a message is there or the job is due, and a turn may be under way; one that came in vain waits up to 100 ms. */
-    LATE_MS_MAX = MESSAGE_MS_MAX + 4 * TURN_MS_MAX + 100,
+    /* A take begins when a message is there or the job is due, and a transaction may be under way; one that came in vain waits up to 100 ms. */
+    LATE_MS_MAX = MESSAGE_MS_MAX + 4 * TRANSACTION_MS_MAX + 100,
 };
 
 enum job_phase { ABSENT, OPEN, WAITS, TAKEN, DONE };
@@ -41,7 +41,7 @@ struct model_server {
     struct message messages[JOBS * 3];
     size_t message_count;
     int64_t look_all_ms;
-    /* of the turn under way */
+    /* of the transaction in progress */
     bool is_busy, is_take, from_the_start, brought;
     int64_t begun_ms, seen_ms, end_ms, next_ms;
 };
@@ -133,7 +133,7 @@ static struct model_job *first_that_waits(struct world *world, int64_t from_ms, 
     return first;
 }
 
-static void begin_turn(struct world *world, struct model_server *server)
+static void begin_transaction(struct world *world, struct model_server *server)
 {
     bool is_due = server->topic.next_ms <= world->now_ms && server->topic.hold_ms <= world->now_ms;
     if (!is_due && server->look_all_ms > world->now_ms)
@@ -142,9 +142,10 @@ static void begin_turn(struct world *world, struct model_server *server)
     server->is_take = is_due;
     server->from_the_start = server->look_all_ms <= world->now_ms;
     server->brought = false;
-    server->begun_ms = world->now_ms; /* what the database takes for now in all of the turn */
-    server->seen_ms = world->now_ms + below(world, TURN_MS_MAX);
-    server->end_ms = server->seen_ms + below(world, TURN_MS_MAX);
+    server->begun_ms =
+        world->now_ms; /* what the database takes for now in all of the transaction */
+    server->seen_ms = world->now_ms + below(world, TRANSACTION_MS_MAX);
+    server->end_ms = server->seen_ms + below(world, TRANSACTION_MS_MAX);
     if (server->from_the_start)
         server->look_all_ms = world->now_ms + LOOK_MS;
 }
@@ -176,7 +177,7 @@ static void be_in_the_database(struct world *world, struct model_server *server)
     server->next_ms = next ? next->due_ms : INT64_MAX;
 }
 
-static void end_turn(struct world *world, struct model_server *server)
+static void end_transaction(struct world *world, struct model_server *server)
 {
     if (server->end_ms != world->now_ms)
         return;
@@ -202,11 +203,11 @@ static void step_server(struct world *world, struct model_server *server)
 {
     if (!server->is_busy) {
         hear(world, server);
-        begin_turn(world, server);
+        begin_transaction(world, server);
     }
     if (server->is_busy) {
         be_in_the_database(world, server);
-        end_turn(world, server);
+        end_transaction(world, server);
     }
     assert_true(server->topic.bound_ms <=
                 world->now_ms); /* what is pushed later is not behind it untold */

@@ -13,7 +13,7 @@ static struct sql_call call_of(struct command *command, struct queue_job *job, c
         .kind = SQL_CALL_COMMAND, .command = command, .jobs = job, .job_count = 1};
 }
 
-/* The turn is a take of topics a and b, which had its share of a, and another call, which had a job of `other`. */
+/* The transaction is a take of topics a and b, which had its share of a, and another call, which had a job of `other`. */
 static int64_t hold_of_b(enum command_kind kind, const char *other)
 {
     struct sql_context context = {0};

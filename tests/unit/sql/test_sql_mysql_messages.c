@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EVENTS = 6000, ROW_BYTES = 60000, SECOND_BYTES = 2 << 20, TURNS = 5 };
+enum { EVENTS = 6000, ROW_BYTES = 60000, SECOND_BYTES = 2 << 20, ROUNDS = 5 };
 
 static struct mysql_link link;
 static struct sql_context context;
@@ -80,7 +80,7 @@ static struct told read_text(void)
     return told;
 }
 
-static struct told append_turn(size_t events)
+static struct told append_transaction(size_t events)
 {
     mysql_flight_begin(&link);
     link.outbox.written = 0;
@@ -92,16 +92,16 @@ static struct told append_turn(size_t events)
 CLAIM(a_transaction_without_events_sends_nothing)
 {
     begin();
-    assert_int_equal(append_turn(0).rows, 0);
+    assert_int_equal(append_transaction(0).rows, 0);
     assert_int_equal(link.wire.steps.count, 0);
     end();
 }
 
-CLAIM(a_long_turn_is_several_rows_of_one_statement_numbered_on)
+CLAIM(a_long_transaction_is_several_rows_of_one_statement_numbered_on)
 {
     begin();
     link.outbox.number = 41;
-    struct told told = append_turn(EVENTS);
+    struct told told = append_transaction(EVENTS);
     assert_int_equal(link.wire.steps.count, 1);
     assert_true(told.rows > 2);
     assert_int_equal(told.rows, link.outbox.written);
@@ -118,14 +118,14 @@ CLAIM(events_beyond_the_limit_per_second_count_as_lost)
     size_t bytes = 0, lines = 0;
     uint64_t lost = 0;
     begin();
-    for (int i = 0; i < TURNS; i++) {
-        struct told told = append_turn(EVENTS);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct told told = append_transaction(EVENTS);
         bytes += told.bytes;
         lines += told.lines;
         lost += told.lost;
     }
     size_t seconds = (size_t)((clock_boot_us() - begun_us) / 1000000) + 1;
-    assert_int_equal(lines + lost, TURNS * EVENTS);
+    assert_int_equal(lines + lost, ROUNDS * EVENTS);
     assert_true(bytes < seconds * SECOND_BYTES * 11 / 10);
     assert_true(lost > 0 || seconds > 1);
     end();

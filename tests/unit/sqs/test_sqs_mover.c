@@ -161,9 +161,9 @@ static void rig_open(struct rig *rig)
     buffer_fini(&body);
 }
 
-static void rig_turn(struct rig *rig)
+static void rig_iterate(struct rig *rig)
 {
-    memory_handle_turn(rig->handle);
+    memory_handle_step(rig->handle);
     (void)uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
     if (rig->waiters)
         waiters_expire(rig->waiters, clock_inner_ms());
@@ -172,7 +172,7 @@ static void rig_turn(struct rig *rig)
 static void rig_close(struct rig *rig)
 {
     for (int i = 0; i < 10; i++)
-        rig_turn(rig);
+        rig_iterate(rig);
     memory_check(rig_memory(rig));
     memory_handle_free(rig->handle);
     reactor_free(rig->reactor);
@@ -217,7 +217,7 @@ static bool mover_live(struct rig *rig, int last_call, enum death death, int run
         for (int calls = -1, quiet = 0; quiet < 3 && !rig->mortal.is_dead; quiet++) {
             quiet = calls == rig->mortal.calls ? quiet : 0;
             calls = rig->mortal.calls;
-            rig_turn(rig);
+            rig_iterate(rig);
         }
         clock_fake_advance(1000);
     }
@@ -225,7 +225,7 @@ static bool mover_live(struct rig *rig, int last_call, enum death death, int run
     rig->mortal.is_dead = true;
     sqs_mover_stop(rig->mover, NULL, NULL);
     sqs_mover_free(rig->mover);
-    rig_turn(rig);
+    rig_iterate(rig);
     waiters_free(rig->waiters);
     rig->waiters = NULL;
     inner->on_ready = NULL;
@@ -311,7 +311,7 @@ static void die_and_go_on(int call, enum death death, const char *again, bool *d
     rig_open(&rig);
     *did_die = mover_live(&rig, call, death, 0);
     clock_fake_advance(LEASES_MS);
-    memory_handle_turn(rig.handle);
+    memory_handle_step(rig.handle);
     if (*did_die && again)
         is_new = first_comes_again(&rig, again);
     (void)mover_live(&rig, 0, 0, 0);

@@ -62,7 +62,7 @@ CLAIM(long_histories_lose_nothing)
         struct rig *rig = start(&sim, random_next(&random));
 
         open_well(rig);
-        for (int turn = 0; turn < 40; turn++) {
+        for (int round = 0; round < 40; round++) {
             rig_live(rig, 120);
             assert_int_equal(rig_checkpoint(rig), 0);
             for (int i = 0; depot_wants_checkpoint(rig->depot) && i < 4; i++)
@@ -98,7 +98,7 @@ CLAIM(the_owner_continues_while_helpers_read)
 
     rig->has_helper = true;
     open_well(rig);
-    for (int turn = 0; turn < 40; turn++) {
+    for (int round = 0; round < 40; round++) {
         rig_live(rig, 120);
         assert_int_equal(rig_checkpoint(rig), 0);
         while (rig_merge(rig) > 0)
@@ -117,7 +117,7 @@ static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage,
 
     sim.crash_at = crash_at;
     if (rig_open(rig) == 0)
-        for (int turn = 0; turn < 4 && !sim.is_down; turn++) {
+        for (int round = 0; round < 4 && !sim.is_down; round++) {
             rig_live(rig, 60);
             if (rig_checkpoint(rig) == 0)
                 rig_merge(rig);
@@ -127,10 +127,10 @@ static bool crash_once(uint64_t seed, uint64_t crash_at, enum sim_damage damage,
     sim_fs_crash(&sim, damage);
     rig_lose(rig);
     open_well(rig);
-    for (int turn = 0; turn < 2; turn++) {
+    for (int round = 0; round < 2; round++) {
         rig_live(rig, 30);
         assert_int_equal(rig_checkpoint(rig), 0);
-        if (turn == 0) { /* the log still names what never counted */
+        if (round == 0) { /* the log still names what never counted */
             depot_close(rig->depot);
             open_well(rig);
         }
@@ -167,7 +167,7 @@ static bool fail_once(uint64_t seed, uint64_t fail_at, bool for_ever, int error)
     sim.fail_at = sim.ios + fail_at;
     sim.fail_for_ever = for_ever;
     sim.fail_errno = error;
-    for (int turn = 0; turn < 3; turn++) {
+    for (int round = 0; round < 3; round++) {
         rig_live(rig, 60);
         if (rig_checkpoint(rig) < 0) {
             if (for_ever)

@@ -16,7 +16,7 @@
 
 #include "depot_rig.h"
 
-enum { CALLS_MAX = 5000, TURNS = 5, TRIES = 3, KEYS = 12 };
+enum { CALLS_MAX = 5000, ROUNDS = 5, TRIES = 3, KEYS = 12 };
 
 /* ---- only the depot's own allocations fail ---- */
 
@@ -293,14 +293,14 @@ static void live_through_it(struct rig *rig)
 {
     bool goes_on = open_and_replay(rig);
 
-    for (int turn = 0; goes_on && turn < TURNS; turn++) {
-        rig_live(rig, turn == 0 ? 80 : 40);
-        goes_on = checkpoint(rig, turn == 1);
+    for (int round = 0; goes_on && round < ROUNDS; round++) {
+        rig_live(rig, round == 0 ? 80 : 40);
+        goes_on = checkpoint(rig, round == 1);
         if (goes_on)
             find_some(rig);
         if (goes_on)
             goes_on = merge(rig);
-        if (goes_on && turn == 2) {
+        if (goes_on && round == 2) {
             depot_close(rig->depot);
             rig->depot = NULL;
             goes_on = open_and_replay(rig);

@@ -95,7 +95,7 @@ CLAIM(returns_committed_records_after_reopening)
 
         for (int round = 0; round < 5; round++) {
             for (int i = 0; i < 100; i++)
-                assert_true(wal_owner_turn(&scene->owner) <= 0);
+                assert_true(wal_owner_step(&scene->owner) <= 0);
             wal_owner_push(&scene->owner, 10);
             wal_owner_close(&scene->owner); /* commits what is open */
             scene->owner.synced_acked =

@@ -298,7 +298,7 @@ CLAIM(the_log_stays_small_whatever_lives_long)
 
         open_well(scene);
         for (int i = 0; i < 1500; i++) {
-            assert_int_equal(wal_owner_turn(&scene->owner), 0);
+            assert_int_equal(wal_owner_step(&scene->owner), 0);
             wal_stats(scene->owner.wal, &stats);
             assert_true(stats.files <= 10);
         }

@@ -2,7 +2,7 @@
 #include "test_wal_rig.h"
 #include "unit/claim.h"
 
-enum { TURNS = 100 }; /* some eight checkpoints, and files that were used before */
+enum { ROUNDS = 100 }; /* some eight checkpoints, and files that were used before */
 
 /* ---- crashes everywhere ---- */
 
@@ -15,7 +15,7 @@ static void crash_and_judge(enum wal_sync sync, uint64_t seed, uint64_t crash_at
     uint64_t first_found, least;
 
     scene->sim.crash_at = crash_at;
-    *reached = wal_owner_open(owner, 0) < 0 || !work(scene, TURNS);
+    *reached = wal_owner_open(owner, 0) < 0 || !work(scene, ROUNDS);
     die(scene, damage);
     least = damage == SIM_KEEP_ALL ? owner->acked : owner->synced_acked;
     /* Again inside recovery, at any I/O it makes. Batches that an opening served must stay, others that it
@@ -65,18 +65,18 @@ static void fail_and_judge(uint64_t seed, uint64_t fail_at, bool for_ever, int f
     scene->sim.fail_for_ever = for_ever;
     scene->sim.fail_errno = fault;
     if (wal_owner_open(owner, 0) == 0) {
-        for (int i = 0; i < TURNS; i++) {
+        for (int i = 0; i < ROUNDS; i++) {
             struct wal_stats stats;
             uint64_t acked = owner->acked;
 
-            wal_owner_turn(owner);
+            wal_owner_step(owner);
             if (owner->is_dead)
                 break;
             wal_stats(owner->wal, &stats);
             assert_true(!stats.broken || wal_error(owner->wal));
             if (stats.broken) { /* permanently: nothing is promised from here on */
                 acked = owner->acked;
-                wal_owner_turn(owner);
+                wal_owner_step(owner);
                 assert_int_equal(owner->acked, acked);
                 assert_false(wal_seal(owner->wal));
                 assert_int_equal(wal_has_room(owner->wal, 100, WAL_FOR_ANSWER), -EIO);

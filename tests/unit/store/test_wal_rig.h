@@ -111,10 +111,10 @@ static inline struct scene *several_files(void)
 }
 
 /* Continues until the log breaks (the power was cut) or there are enough records. */
-static inline bool work(struct scene *scene, int turns)
+static inline bool work(struct scene *scene, int rounds)
 {
-    for (int i = 0; i < turns; i++)
-        if (scene->owner.is_dead || (wal_owner_turn(&scene->owner) < 0 && scene->sim.is_down))
+    for (int i = 0; i < rounds; i++)
+        if (scene->owner.is_dead || (wal_owner_step(&scene->owner) < 0 && scene->sim.is_down))
             return false;
     return !scene->sim.is_down;
 }

@@ -61,7 +61,7 @@ static struct wal_stats stats_of(const struct scene *scene)
     return stats;
 }
 
-static void turn(struct scene *scene)
+static void iterate(struct scene *scene)
 {
     assert_int_equal(wal_owner_commit(&scene->owner), 0);
     assert_int_equal(wal_owner_upkeep(&scene->owner), 0);
@@ -94,7 +94,7 @@ CLAIM(few_long_lived_jobs_among_many_short_ones_do_not_keep_the_log)
         for (int i = 0; i < 7000; i++) {
             wal_owner_push(owner, 600);
             if (i % 5 == 0)
-                turn(scene);
+                iterate(scene);
             wal_owner_finish(owner, owner->jobs - 3);
             most = stats_of(scene).bytes_on_disk > most ? stats_of(scene).bytes_on_disk : most;
         }
@@ -121,7 +121,7 @@ CLAIM(one_job_reserved_and_released_for_ever_does_not_grow_the_log)
     wal_owner_push(&scene->owner, 100);
     for (int i = 0; i < 60000; i++) {
         if (wal_has_room(scene->owner.wal, record_bytes_max(&record), WAL_FOR_ANSWER) != 0)
-            turn(scene);
+            iterate(scene);
         assert_int_equal(wal_has_room(scene->owner.wal, record_bytes_max(&record), WAL_FOR_ANSWER),
                          0);
         wal_append(scene->owner.wal, &record);
@@ -141,7 +141,7 @@ CLAIM(log_stays_small_however_many_jobs_come_and_go)
     for (int i = 0; i < 3000; i++) {
         wal_owner_push(owner, 600);
         if (i % 10 == 0)
-            turn(scene);
+            iterate(scene);
         assert_true(stats_of(scene).bytes_on_disk <= 8 * (uint64_t)FILE_BYTES);
     }
     assert_int_equal(owner->live, 3000);
@@ -149,7 +149,7 @@ CLAIM(log_stays_small_however_many_jobs_come_and_go)
         if (id % 300)
             wal_owner_finish(owner, id);
         if (id % 10 == 0)
-            turn(scene);
+            iterate(scene);
         assert_true(stats_of(scene).bytes_on_disk <= 8 * (uint64_t)FILE_BYTES);
     }
     wal_owner_close(owner);
@@ -201,7 +201,7 @@ CLAIM(an_idle_log_needs_no_upkeep)
     struct scene *scene = start(WAL_SYNC_ALWAYS);
 
     assert_true(wal_wants_upkeep(scene->owner.wal)); /* the first next file */
-    turn(scene);
+    iterate(scene);
     for (int i = 0; i < 100; i++) {
         assert_false(wal_wants_upkeep(scene->owner.wal));
         wal_owner_push(&scene->owner, 100);
@@ -311,7 +311,7 @@ CLAIM(service_returns_by_itself_when_space_does)
     assert_null(wal_error(owner->wal));
     wal_owner_push(owner, 600);
     assert_int_equal(owner->jobs, jobs + 1);
-    turn(scene);
+    iterate(scene);
     wal_owner_close(owner);
     open_scene(scene);
     assert_int_equal(owner->live, jobs + 1);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TAGS_MAX = 256, TURNS_MAX = 10000 };
+enum { TAGS_MAX = 256, ROUNDS_MAX = 10000 };
 
 struct rig {
     struct reactor *reactor;
@@ -23,7 +23,7 @@ struct rig {
     unsigned char reports[TAGS_MAX];
     struct target_report last[TAGS_MAX];
     bool is_in_call, closes_when_told, sends_when_told, loses_when_told;
-    size_t turns, closed, targets_freed;
+    size_t rounds, closed, targets_freed;
 };
 
 static void add(struct rig *rig);
@@ -84,11 +84,11 @@ static void on_woken(void *ctx, int64_t now_ms)
     rig->wakes++;
 }
 
-static void on_turned(void *ctx)
+static void on_iteration_end(void *ctx)
 {
     struct rig *rig = ctx;
     assert_false(rig->is_in_call);
-    rig->turns++;
+    rig->rounds++;
 }
 
 static void on_free_target(void *ctx)
@@ -114,7 +114,7 @@ static struct rig *begin(void)
                                             .explain = on_explain,
                                             .free_message = on_free_message,
                                             .woken = on_woken,
-                                            .turned = on_turned,
+                                            .iteration_end = on_iteration_end,
                                             .free_target = on_free_target};
     struct rig *rig = calloc(1, sizeof *rig);
     assert_non_null(rig);
@@ -128,13 +128,13 @@ static struct rig *begin(void)
 /* Turns the loop for as long as `condition` does not hold; something must be there to wake it. */
 #define UNTIL(RIG, CONDITION)                                                                      \
     do {                                                                                           \
-        int turns = 0;                                                                             \
-        for (; !(CONDITION) && turns < TURNS_MAX; turns++)                                         \
+        int rounds = 0;                                                                            \
+        for (; !(CONDITION) && rounds < ROUNDS_MAX; rounds++)                                      \
             uv_run(reactor_loop((RIG)->reactor), UV_RUN_ONCE);                                     \
         assert_true(CONDITION);                                                                    \
     } while (0)
 
-static void turn(struct rig *rig)
+static void iterate(struct rig *rig)
 {
     uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
 }
@@ -185,7 +185,7 @@ static void finish(struct rig *rig)
     if (!rig->outbox.is_gone)
         outbox_gone(&rig->outbox);
     UNTIL(rig, rig->closed);
-    turn(rig);
+    iterate(rig);
     assert_int_equal(rig->closed, 1);
     assert_int_equal(rig->settled, rig->added);
     reactor_free(rig->reactor);
@@ -236,14 +236,14 @@ static void close_begins(struct rig *rig)
     outbox_close(&rig->outbox, on_closed, rig);
 }
 
-static void turn_ends(struct rig *rig)
+static void iteration_ends(struct rig *rig)
 {
-    turn(rig);
+    iterate(rig);
 }
 
 typedef void step(struct rig *rig);
 static step *const steps[] = {confirm,      give_back,    deadline_passes, connection_is_lost,
-                              library_goes, close_begins, turn_ends};
+                              library_goes, close_begins, iteration_ends};
 enum { STEPS = COUNT_OF(steps) };
 
 static void play(const size_t *order)
@@ -255,7 +255,7 @@ static void play(const size_t *order)
     for (size_t i = 0; i < STEPS; i++) {
         size_t at = strlen(text);
         (void)snprintf(text + at, sizeof text - at, " %zu", order[i]);
-        rig->is_in_call = steps[order[i]] != deadline_passes && steps[order[i]] != turn_ends;
+        rig->is_in_call = steps[order[i]] != deadline_passes && steps[order[i]] != iteration_ends;
         steps[order[i]](rig);
         rig->is_in_call = false;
     }
@@ -392,10 +392,10 @@ CLAIM(messages_settled_during_reports_are_reported_in_the_next_iteration)
     rig->sends_when_told = rig->loses_when_told = true;
     add(rig);
     outbox_lose_all(&rig->outbox, "gone");
-    for (size_t before = rig->turns; rig->reported < 20; before = rig->turns) {
-        UNTIL(rig, rig->turns > before);
-        assert_int_equal(rig->turns, before + 1);
-        assert_int_equal(rig->reported, rig->turns);
+    for (size_t before = rig->rounds; rig->reported < 20; before = rig->rounds) {
+        UNTIL(rig, rig->rounds > before);
+        assert_int_equal(rig->rounds, before + 1);
+        assert_int_equal(rig->reported, rig->rounds);
     }
     rig->sends_when_told = rig->loses_when_told = false;
     finish(rig);
@@ -435,11 +435,11 @@ CLAIM(a_close_waits_for_the_peer_and_the_last_report)
     hand_over(rig, 0);
     outbox_close(&rig->outbox, on_closed, rig);
     for (int i = 0; i < 5; i++)
-        turn(rig);
+        iterate(rig);
     assert_int_equal(rig->closed, 0);
     library_goes(rig);
     for (int i = 0; i < 5; i++)
-        turn(rig);
+        iterate(rig);
     assert_int_equal(rig->reported, 1);
     assert_int_equal(rig->closed, 0);
     finish(rig);
@@ -508,7 +508,7 @@ CLAIM(whatever_happens_each_is_reported_and_freed_once)
             call_anything(rig, &random);
             rig->is_in_call = false;
             if (random_below(&random, 8) == 0)
-                turn(rig);
+                iterate(rig);
         }
         finish(rig);
     }

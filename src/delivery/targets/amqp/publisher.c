@@ -14,7 +14,7 @@ enum {
     UNCONFIRMED_MAX = 8192, /* per channel; a power of two */
     RING_MASK = UNCONFIRMED_MAX - 1,
     POOL_BYTES = 4096,
-    TURN_MESSAGES = 256, /* messages published before incoming frames are read */
+    ITERATION_MESSAGES = 256, /* messages published before incoming frames are read */
     LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
     IDLE_MS = 60000
 };
@@ -418,11 +418,11 @@ static bool is_stopping(struct target_amqp_publisher *publisher)
     return stopping;
 }
 
-/* Moves at most TURN_MESSAGES from the queue to the thread. */
+/* Moves at most ITERATION_MESSAGES from the queue to the thread. */
 static void take_some(struct target_amqp_publisher *publisher)
 {
     pthread_mutex_lock(&publisher->mutex);
-    for (size_t n = 0; n < TURN_MESSAGES && !list_is_empty(&publisher->queue); n++) {
+    for (size_t n = 0; n < ITERATION_MESSAGES && !list_is_empty(&publisher->queue); n++) {
         struct target_amqp_message *message = first_of(&publisher->queue);
         message->is_queued = false;
         list_remove(&message->list);

@@ -33,7 +33,7 @@ struct target_multi {
     target_multi_ended *ended;
     void *ctx;
     uv_timer_t timer;
-    struct turn_end_call call;
+    struct iteration_end_call call;
     /* An epoll set for libcurl's sockets. libcurl closes some sockets without notice, and the
      * kernel removes those from the set automatically; the loop's own tables would not notice. */
     int epoll;
@@ -78,7 +78,7 @@ static void on_timer(uv_timer_t *timer)
     socket_act(timer->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
     struct target_multi *multi = list_entry(call, struct target_multi, call);
     for (int round = 0; multi->is_due && round < ROUNDS_MAX; round++) {
@@ -86,7 +86,7 @@ static void on_turn_end(struct turn_end_call *call)
         socket_act(multi, CURL_SOCKET_TIMEOUT, 0);
     }
     if (multi->is_due)
-        reactor_once_at_turn_end(multi->reactor, call);
+        reactor_once_at_iteration_end(multi->reactor, call);
 }
 
 /* Sets the timer that libcurl requests; a time of 0 means the end of this loop iteration. */
@@ -101,7 +101,7 @@ static int on_time_wanted(CURLM *curl, long ms, void *ctx)
     (void)uv_timer_stop(&multi->timer);
     multi->is_due = ms == 0;
     if (multi->is_due)
-        reactor_once_at_turn_end(multi->reactor, &multi->call);
+        reactor_once_at_iteration_end(multi->reactor, &multi->call);
     return 0;
 }
 
@@ -385,7 +385,7 @@ struct target_multi *target_multi_new(struct reactor *reactor, struct guard *gua
     multi->guard = guard;
     multi->ended = ended;
     multi->ctx = ctx;
-    multi->call.run = on_turn_end;
+    multi->call.run = on_iteration_end;
     list_init(&multi->call.list);
     (void)uv_timer_init(reactor_loop(reactor), &multi->timer);
     multi->timer.data = multi->ready.data = multi;
@@ -409,7 +409,7 @@ void target_multi_free(struct target_multi *multi)
     if (!multi)
         return;
     (void)curl_multi_cleanup(multi->curl);
-    reactor_cancel_at_turn_end(&multi->call);
+    reactor_cancel_at_iteration_end(&multi->call);
     free(multi->sockets);
     free(multi->connections);
     uv_close((uv_handle_t *)&multi->timer, on_closed);

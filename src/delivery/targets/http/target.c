@@ -68,7 +68,7 @@ struct http_endpoint {
     uv_timer_t timer; /* for the next timeout of a message, or the end of idleness */
     int64_t timer_ms; /* time of the timer; INT64_MAX if not set */
     int64_t sent_ms;  /* time of the last message */
-    struct turn_end_call reporting;
+    struct iteration_end_call reporting;
     void (*closed)(void *ctx); /* set while it is closing */
     void *closed_ctx;
 };
@@ -243,7 +243,7 @@ static void transfer_report(struct http_endpoint *endpoint, struct target_transf
 static void transfer_report_later(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     transfer_move(&endpoint->decided, transfer);
-    reactor_once_at_turn_end(endpoint->env->reactor, &endpoint->reporting);
+    reactor_once_at_iteration_end(endpoint->env->reactor, &endpoint->reporting);
 }
 
 static void transfer_give_up(struct http_endpoint *endpoint, struct target_transfer *transfer,
@@ -479,7 +479,7 @@ static void report_decided(struct http_endpoint *endpoint)
 
 /* Reports the transfers completed in this loop iteration; a closed endpoint is freed after all are
  * reported. */
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
     struct http_endpoint *endpoint = list_entry(call, struct http_endpoint, reporting);
     if (endpoint->closed)
@@ -489,7 +489,7 @@ static void on_turn_end(struct turn_end_call *call)
         return;
     go_idle(endpoint);
     name_fini(&endpoint->name);
-    reactor_cancel_at_turn_end(&endpoint->reporting);
+    reactor_cancel_at_iteration_end(&endpoint->reporting);
     uv_close((uv_handle_t *)&endpoint->timer, on_timer_closed);
 }
 
@@ -499,7 +499,7 @@ static void http_close(struct target *target, void (*closed)(void *ctx), void *c
     assert(!endpoint->closed);
     endpoint->closed = closed;
     endpoint->closed_ctx = ctx;
-    reactor_once_at_turn_end(endpoint->env->reactor, &endpoint->reporting);
+    reactor_once_at_iteration_end(endpoint->env->reactor, &endpoint->reporting);
 }
 
 /* ---- life ---- */
@@ -530,7 +530,7 @@ static struct target *http_open(const struct target_env *env, const struct targe
     list_init(&endpoint->decided);
     list_init(&endpoint->spare);
     list_init(&endpoint->reporting.list);
-    endpoint->reporting.run = on_turn_end;
+    endpoint->reporting.run = on_iteration_end;
     (void)uv_timer_init(reactor_loop(env->reactor), &endpoint->timer);
     endpoint->timer.data = endpoint;
     name_init(&endpoint->name, env, endpoint->place.host, endpoint->place.port, on_answered,

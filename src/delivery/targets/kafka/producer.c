@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    EVENTS_A_TURN = 256,
+    EVENTS_PER_STEP = 256,
     REFUSED_MS = 5000 /* time within which librdkafka retries a broker */
 };
 
@@ -542,7 +542,7 @@ static void on_ring(uv_poll_t *poll, int status, int events)
     (void)events;
     if (read(producer->fd, &rings, sizeof rings) < 0)
         return;
-    for (int i = 0; i < EVENTS_A_TURN && !producer->is_retired; i++) {
+    for (int i = 0; i < EVENTS_PER_STEP && !producer->is_retired; i++) {
         if (!(event = rd_kafka_queue_poll(producer->queue, 0)))
             return;
         take_event(producer, event);

@@ -162,7 +162,7 @@ static void give_up(struct kafka *kafka, const char *why)
         return;
     kafka->give_up_ms = clock_inner_ms() + GIVE_UP_MS;
     kafka_producer_purge(kafka->producer);
-    outbox_turn(&kafka->outbox);
+    outbox_call_at_iteration_end(&kafka->outbox);
     outbox_wake_at(&kafka->outbox, kafka->give_up_ms);
 }
 
@@ -203,7 +203,7 @@ static void on_woken(void *ctx, int64_t now_ms)
 
 /* Retires a producer that was given up when it has returned all messages; ends a closed target
  * after its last producer. */
-static void on_turned(void *ctx)
+static void on_iteration_end(void *ctx)
 {
     struct kafka *kafka = ctx;
     if (is_giving_up(kafka) && list_is_empty(&kafka->outbox.sent))
@@ -220,7 +220,7 @@ static void on_gone(void *ctx)
 {
     struct kafka *kafka = ctx;
     kafka->retired--;
-    outbox_turn(&kafka->outbox);
+    outbox_call_at_iteration_end(&kafka->outbox);
 }
 
 /* ---- the end of a message ---- */
@@ -340,8 +340,10 @@ static bool kafka_check(const struct target_setting *setting, struct slice to,
            (!setting || !setting->key || template_check(slice_of(setting->key), error));
 }
 
-static const struct outbox_kind outbox_kind = {
-    .overdue = on_overdue, .explain = on_explain, .woken = on_woken, .turned = on_turned};
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .explain = on_explain,
+                                               .woken = on_woken,
+                                               .iteration_end = on_iteration_end};
 
 static struct target *kafka_open(const struct target_env *env, const struct target_setting *setting,
                                  struct slice to)

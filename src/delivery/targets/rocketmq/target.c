@@ -697,7 +697,7 @@ static void on_woken(void *ctx, int64_t now_ms)
 }
 
 /* Closes brokers that are no longer in any route; the others stay connected while there is work. */
-static void on_turned(void *ctx)
+static void on_iteration_end(void *ctx)
 {
     struct rocketmq *rocketmq = ctx;
     bool is_idle =
@@ -730,7 +730,7 @@ static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
                                                .settled = on_settled,
                                                .explain = on_explain,
                                                .woken = on_woken,
-                                               .turned = on_turned};
+                                               .iteration_end = on_iteration_end};
 
 static struct target *rocketmq_open(const struct target_env *env,
                                     const struct target_setting *setting, struct slice to)

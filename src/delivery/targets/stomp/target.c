@@ -149,7 +149,7 @@ static void on_explain(void *ctx, const struct outbox_message *message)
                                                                   : "no receipt arrived\n");
 }
 
-static void on_turned(void *ctx)
+static void on_iteration_end(void *ctx)
 {
     struct stomp *stomp = ctx;
     if (!stomp->outbox.closed)
@@ -346,8 +346,10 @@ static bool stomp_check(const struct target_setting *setting, struct slice to,
             template_check(slice_of(setting->destination), error));
 }
 
-static const struct outbox_kind outbox_kind = {
-    .overdue = on_overdue, .explain = on_explain, .woken = on_woken, .turned = on_turned};
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .explain = on_explain,
+                                               .woken = on_woken,
+                                               .iteration_end = on_iteration_end};
 
 static struct target *stomp_open(const struct target_env *env, const struct target_setting *setting,
                                  struct slice to)

@@ -35,8 +35,8 @@ struct mysql_link {
 /* Iterates over the calls of a transaction in their order. */
 #define EACH_CALL(LINK, CALL)                                                                      \
     for (struct sql_call *CALL =                                                                   \
-             list_entry((LINK)->transaction.turn.calls->next, struct sql_call, list);              \
-         &CALL->list != (LINK)->transaction.turn.calls;                                            \
+             list_entry((LINK)->transaction.plan.calls->next, struct sql_call, list);              \
+         &CALL->list != (LINK)->transaction.plan.calls;                                            \
          CALL = list_entry(CALL->list.next, struct sql_call, list))
 
 /* Returns true if adjacent rows may be named by their first and last row. */

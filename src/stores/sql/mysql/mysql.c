@@ -15,18 +15,18 @@ static struct mysql_link *link_of(struct sql_link *link)
 }
 
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
-                          const struct sql_turn *turn)
+                          const struct sql_plan *plan)
 {
     struct mysql_link *link = link_of(base);
     link->context = context;
-    return mysql_transaction_begin(link, turn) && mysql_flight_send(link);
+    return mysql_transaction_begin(link, plan) && mysql_flight_send(link);
 }
 
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
-                           const struct sql_turn *turn)
+                           const struct sql_plan *plan)
 {
     struct mysql_link *link = link_of(base);
-    (void)turn; /* the transaction that the link has begun */
+    (void)plan; /* the transaction that the link has begun */
     link->context = context;
     mysql_transaction_commit(link);
     return mysql_flight_send(link);

@@ -42,13 +42,13 @@ static void append_begin(struct mysql_link *link)
                        "SELECT tarry.now_ms(),adjust_ms INTO @tarry_now,@tarry_adjust FROM "
                        "tarry.store WHERE one=1");
     buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now,@tarry_adjust");
-    if (!link->transaction.turn.ticket)
+    if (!link->transaction.plan.ticket)
         return;
     buffer_append_format(mysql_statement(link, read_ticket),
                          "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
                          "number=%lld",
-                         (long long)link->transaction.turn.ticket, (long long)link->context->server,
-                         (long long)link->transaction.turn.ticket - 1);
+                         (long long)link->transaction.plan.ticket, (long long)link->context->server,
+                         (long long)link->transaction.plan.ticket - 1);
     /* If other servers may have considered this one dead, it must register again before it takes
      * jobs. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
@@ -99,7 +99,7 @@ static bool has_notifications(const struct mysql_link *link)
 {
     EACH_CALL(link, call)
     if (call->kind == SQL_CALL_LOOK)
-        return !link->transaction.turn.is_alone;
+        return !link->transaction.plan.is_alone;
     return false;
 }
 
@@ -145,12 +145,12 @@ static bool writes_now(const struct mysql_link *link)
 
 static bool has_others(const struct mysql_link *link)
 {
-    return !link->transaction.turn.is_alone;
+    return !link->transaction.plan.is_alone;
 }
 
 static bool is_heard(const struct mysql_link *link)
 {
-    return link->transaction.turn.is_heard;
+    return link->transaction.plan.is_heard;
 }
 
 /* ---- the table ---- */
@@ -240,13 +240,13 @@ static void transaction_clear(struct mysql_link *link)
     link->outbox.written = 0;
 }
 
-bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn)
+bool mysql_transaction_begin(struct mysql_link *link, const struct sql_plan *plan)
 {
-    link->transaction.turn = *turn;
+    link->transaction.plan = *plan;
     transaction_clear(link);
     link->transaction.part = MYSQL_PART_BEGIN;
     link->transaction.is_exact =
-        sql_call_first(turn->calls)->alone; /* such a call is the only one */
+        sql_call_first(plan->calls)->alone; /* such a call is the only one */
     return mysql_want_topics(link) && flight_append(link);
 }
 

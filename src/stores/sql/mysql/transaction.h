@@ -49,7 +49,7 @@ enum mysql_stage {
 };
 
 struct mysql_transaction {
-    struct sql_turn turn;
+    struct sql_plan plan;
     enum mysql_part part;
     unsigned stages;                      /* bits of those that have run */
     bool has_rows, has_takes, has_pushes; /* among its calls */
@@ -57,7 +57,7 @@ struct mysql_transaction {
 };
 
 /* Begins a transaction: appends its first flight. Returns false if out of memory. */
-bool mysql_transaction_begin(struct mysql_link *link, const struct sql_turn *turn);
+bool mysql_transaction_begin(struct mysql_link *link, const struct sql_plan *plan);
 /* Appends the next flight. Returns false if the part needs no further one. */
 bool mysql_transaction_next(struct mysql_link *link);
 /* Append the flight of the commit or rollback. */

@@ -112,7 +112,7 @@ static bool send_batches(struct postgres_link *link)
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
     return postgres_batch_keys_add(&link->keys, hash) ||
-           (!link->turn.is_whole && send_batches(link) &&
+           (!link->plan.is_whole && send_batches(link) &&
             postgres_batch_keys_add(&link->keys, hash));
 }
 

@@ -36,7 +36,7 @@ struct postgres_link {
     size_t step; /* index of the statement that is being answered */
     bool is_in_flight, wants_write;
     /* the last transaction; is_whole: it is in progress and commits by itself */
-    struct sql_turn turn;
+    struct sql_plan plan;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
     struct postgres_batch pushes, changes, answers, agains,
         acks; /* open while the transaction's statements are sent */

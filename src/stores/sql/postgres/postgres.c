@@ -33,7 +33,7 @@ static void flight_begin(struct postgres_link *link, struct sql_context *context
     link->steps.count = 0;
     link->step = 0;
     link->is_in_flight = true;
-    link->turn.is_whole = false;
+    link->plan.is_whole = false;
 }
 
 static bool flight_send(struct postgres_link *link)
@@ -70,36 +70,36 @@ static void calls_again(struct list *calls)
 
 /* Returns true if the server remembers times that a call of the transaction finds. The upkeep reports
  * the time itself. */
-static bool needs_time(const struct sql_turn *turn)
+static bool needs_time(const struct sql_plan *plan)
 {
-    for (const struct list *at = turn->calls->next; at != turn->calls; at = at->next)
+    for (const struct list *at = plan->calls->next; at != plan->calls; at = at->next)
         if (list_entry(at, struct sql_call, list)->kind == SQL_CALL_LOOK)
             return true;
     return false;
 }
 
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
-                          const struct sql_turn *turn)
+                          const struct sql_plan *plan)
 {
     struct postgres_link *link = link_of(base);
     bool sent;
     flight_begin(link, context);
-    link->turn = *turn;
+    link->plan = *plan;
     base->is_committed = false;
-    if (turn->is_whole && postgres_pushes_send(turn->calls, link, turn->ticket))
+    if (plan->is_whole && postgres_pushes_send(plan->calls, link, plan->ticket))
         return flight_send(link);
-    if (turn->is_whole) {
-        calls_again(turn->calls);
+    if (plan->is_whole) {
+        calls_again(plan->calls);
         flight_begin(link, context);
     }
-    if (turn->is_single)
-        return postgres_calls_send(turn->calls, link) &&
-               (!needs_time(turn) || send_plain(link, POSTGRES_NOW, NULL)) && flight_send(link);
+    if (plan->is_single)
+        return postgres_calls_send(plan->calls, link) &&
+               (!needs_time(plan) || send_plain(link, POSTGRES_NOW, NULL)) && flight_send(link);
     sent = send_plain(link, POSTGRES_BEGIN, NULL) &&
-           (turn->is_durable || send_plain(link, POSTGRES_LAZY, NULL)) &&
-           (!turn->is_brief || send_plain(link, POSTGRES_BRIEF, NULL)) &&
-           (!turn->ticket || send_ticket(link, turn->ticket));
-    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, POSTGRES_NOW, NULL) &&
+           (plan->is_durable || send_plain(link, POSTGRES_LAZY, NULL)) &&
+           (!plan->is_brief || send_plain(link, POSTGRES_BRIEF, NULL)) &&
+           (!plan->ticket || send_ticket(link, plan->ticket));
+    return sent && postgres_calls_send(plan->calls, link) && send_plain(link, POSTGRES_NOW, NULL) &&
            flight_send(link);
 }
 
@@ -189,12 +189,12 @@ static bool send_events(struct postgres_link *link)
 }
 
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
-                           const struct sql_turn *turn)
+                           const struct sql_plan *plan)
 {
     struct postgres_link *link = link_of(base);
     flight_begin(link, context);
-    return send_tallies(link) && (turn->is_alone || send_notifications(link)) &&
-           (!turn->is_heard || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
+    return send_tallies(link) && (plan->is_alone || send_notifications(link)) &&
+           (!plan->is_heard || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            flight_send(link);
 }
 
@@ -292,16 +292,16 @@ static bool is_lost(struct postgres_link *link)
 static bool whole_is_refused(const struct postgres_link *link)
 {
     const char *state = link->link.fault.state; /* unique_violation, or the code of tarry._pushes */
-    return link->turn.is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
+    return link->plan.is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
 }
 
 static enum sql_progress send_in_two(struct postgres_link *link)
 {
     link->link.fault = (struct sql_fault){0};
     link->old_ids = POSTGRES_OLD_IDS;
-    link->turn.is_whole = false;
-    calls_again(link->turn.calls);
-    return on_send_calls(&link->link, link->context, &link->turn) ? SQL_UNDER_WAY : SQL_LOST;
+    link->plan.is_whole = false;
+    calls_again(link->plan.calls);
+    return on_send_calls(&link->link, link->context, &link->plan) ? SQL_UNDER_WAY : SQL_LOST;
 }
 
 /* Returns true if a transaction was committed, but memory for its results ran out. The ticket then
@@ -309,7 +309,7 @@ static enum sql_progress send_in_two(struct postgres_link *link)
 static bool has_lost_answers(const struct postgres_link *link)
 {
     const struct sql_fault *fault = &link->link.fault;
-    return link->turn.is_whole && (link->context->effects.failed ||
+    return link->plan.is_whole && (link->context->effects.failed ||
                                    (fault->kind == SQL_FAULT_NO_MEMORY && !fault->state[0]));
 }
 
@@ -322,7 +322,7 @@ static enum sql_progress flight_over(struct postgres_link *link)
         return SQL_LOST;
     if (link->context->effects.failed)
         note_no_memory(&link->link.fault);
-    link->link.is_committed = link->turn.is_whole && link->link.fault.kind == SQL_FAULT_NONE;
+    link->link.is_committed = link->plan.is_whole && link->link.fault.kind == SQL_FAULT_NONE;
     return SQL_PART_OVER;
 }
 
@@ -481,8 +481,8 @@ const struct sql_dialect sql_postgres = {
     .frail = "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes or "
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
-    .has_single_turns = true,
-    .has_whole_turns = true,
+    .has_single_transactions = true,
+    .has_whole_transactions = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",
     .account = "role",

@@ -57,7 +57,7 @@ static struct queue_reply_to reply_of(struct call *call)
     return (struct queue_reply_to){.done = on_reply, .owner = call};
 }
 
-static void turn(struct rig *rig)
+static void iterate(struct rig *rig)
 {
     uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
 }
@@ -69,7 +69,7 @@ static void await(struct rig *rig, const struct call *calls, size_t count)
     for (size_t i = 0; i < count; i++)
         while (!calls[i].done) {
             assert_true(clock_boot_us() < until_us);
-            turn(rig);
+            iterate(rig);
         }
 }
 
@@ -136,7 +136,7 @@ static void rig_free(struct rig *rig)
 {
     redis_stop(rig->redis, stopped, rig);
     while (!rig->has_stopped)
-        turn(rig);
+        iterate(rig);
     redis_free(rig->redis);
     reactor_free(rig->reactor);
     redis_server_free(rig->server);
@@ -175,7 +175,7 @@ static uint64_t answers_and_takes(struct rig *rig)
     return calls;
 }
 
-/* Redis answers nothing for a while: what comes meanwhile, turn by turn, waits for the first call. */
+/* Redis answers nothing for a while: what comes meanwhile, step by step, waits for the first call. */
 static uint64_t takes_while_one_is_under_way(struct rig *rig)
 {
     struct call takes[TOPICS], ack;
@@ -187,7 +187,7 @@ static uint64_t takes_while_one_is_under_way(struct rig *rig)
     for (int i = 0; i < TOPICS; i++) {
         ask_take(rig, names[i], &takes[i]);
         for (int round = 0; round < 3; round++)
-            turn(rig);
+            iterate(rig);
     }
     await(rig, takes, TOPICS);
     uint64_t calls = calls_so_far(rig) - before;
