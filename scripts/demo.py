@@ -117,7 +117,7 @@ def report(client, orders, paid, push_ms):
         print(f"  {what}: {red(count) if count else green(count)}")
     if lates:
         print(f"  late by    p50 {at(lates, 0.5):.2f} ms, p99 {at(lates, 0.99):.2f} ms, max {lates[-1]:.2f} ms   "
-              + dim("counted from before the push was sent"))
+              + dim("measured from the moment before the push was sent"))
     return not any(faults.values()) and len(lates) == len(due)
 
 

@@ -72,7 +72,8 @@ static const char *sample_hint(const struct sample *sample)
     if (sample->report.outcome == TARGET_REFUSED)
         return "jobs with this outcome are dead immediately";
     if (sample->report.outcome == TARGET_UNSENT)
-        return "nothing was sent: check that the endpoint runs and that its host is allowed";
+        return "nothing was sent: check that the name of the endpoint resolves, that it runs, and "
+               "that its host is allowed";
     return "jobs with this outcome are retried by the topic's retry policy";
 }
 

@@ -371,7 +371,7 @@ const struct cli_command cli_job_commands[] = {
                             .expects = "id",
                             .print = print_job}}}},
     {.name = "history",
-     .help = "show the history of a job, also after it is gone",
+     .help = "show the history of a job in a SQL store, also of a finished one",
      .call = {.usage = "history TOPIC ID",
               .about = "Shows the history of a job, also after it is gone: how each attempt "
                        "ended, when, and which\n"

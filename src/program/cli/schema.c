@@ -29,7 +29,7 @@ static int migrate(const char *url)
     if (sql_migrate(url, error, sizeof error) != 0)
         return cli_error("%s", error);
     sql_place(url, place, sizeof place);
-    printf("the schema tarry in %s is up to date for this version\n", place);
+    printf("the schema tarry in %s now has the version of this program\n", place);
     return CLI_OK;
 }
 

@@ -210,7 +210,7 @@ int redis_sync_connection_open(struct redis_sync_connection *connection,
         return REDIS_REPORT(report, -ENOMEM, "out of memory");
     if (connection->context->err)
         return REDIS_REPORT(report, -EHOSTUNREACH,
-                            "cannot reach redis at '%s', %s, check that it runs and the --store",
+                            "cannot reach redis at '%s', %s, check that it runs, and the URL in --store",
                             connection->place, connection->context->errstr);
     if (tls->is_on && !shake_hands(connection, tls, endpoint, why))
         return REDIS_REPORT(
