@@ -79,21 +79,21 @@ void client_idle(struct client *client)
 static void happened(void *owner, enum queue_event event, struct slice topic)
 {
     struct client *client = owner;
-    struct client_event heard = {.event = event};
+    struct client_event received = {.event = event};
 
     if (client->in_call)
         client->fault = "an event was told inside a call";
-    if (topic.len >= sizeof heard.topic ||
+    if (topic.len >= sizeof received.topic ||
         (event != QUEUE_EVENT_TOPIC && event != QUEUE_EVENT_DEAD)) {
         client->fault = "an event was told that there is not";
         return;
     }
     if (topic.len)
-        memcpy(heard.topic, topic.at, topic.len);
-    client->events[client->event_count++ % CLIENT_EVENTS_MAX] = heard;
+        memcpy(received.topic, topic.at, topic.len);
+    client->events[client->event_count++ % CLIENT_EVENTS_MAX] = received;
 }
 
-static bool has_heard(const struct client *client, enum queue_event event, const char *topic)
+static bool has_received(const struct client *client, enum queue_event event, const char *topic)
 {
     for (size_t i = 0; i < client->event_count && i < CLIENT_EVENTS_MAX; i++)
         if (client->events[i].event == event &&
@@ -106,7 +106,7 @@ bool client_await_event(struct client *client, enum queue_event event, const cha
 {
     int64_t until_us = clock_boot_us() + EVENT_PATIENCE_US;
 
-    for (int round = 0; !has_heard(client, event, topic) && !client->fault; round++) {
+    for (int round = 0; !has_received(client, event, topic) && !client->fault; round++) {
         if (client->driver->is_at_once ? round == IDLE_ROUNDS : clock_boot_us() > until_us)
             return false;
         client->driver->pump(client->self);

@@ -308,9 +308,9 @@ size_t history_of(const char *id, struct job_attempt out[JOB_HISTORY_MAX])
     return count;
 }
 
-uint64_t heard(void)
+uint64_t received(void)
 {
-    return w->heard;
+    return w->received;
 }
 
 void pass(int64_t ms)

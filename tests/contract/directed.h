@@ -60,7 +60,7 @@ uint64_t affected(void); /* of the last topic call */
 enum job_state state_of(const char *id); /* 0: not found */
 struct job job_of(const char *id);       /* zeroed: not found */
 size_t history_of(const char *id, struct job_attempt out[JOB_HISTORY_MAX]);
-uint64_t heard(void); /* events so far that had to come, and did */
+uint64_t received(void); /* events so far that had to come, and did */
 void pass(int64_t ms);
 void restart(void);
 int64_t now_ms(void);

@@ -87,11 +87,11 @@ static void a_change_of_settings_and_a_delete_send_events(void **state)
 {
     (void)state;
     put((struct topic_settings){.dedup_window_ms = 1000});
-    assert_int_equal(heard(), 1);
+    assert_int_equal(received(), 1);
     put(extended);
-    assert_int_equal(heard(), 2);
+    assert_int_equal(received(), 2);
     topic_call(QUEUE_TOPIC_DELETE);
-    assert_int_equal(heard(), 3);
+    assert_int_equal(received(), 3);
 }
 
 static void every_kind_of_death_sends_an_event(void **state)
@@ -103,26 +103,26 @@ static void every_kind_of_death_sends_an_event(void **state)
     settings.dead_letter_expired = true;
     settings.policy.max_attempts = 1;
     put(settings);
-    uint64_t before = heard();
+    uint64_t before = received();
 
     push(a_push("nacked"));
     nack(take("nacked"), 0, "no");
-    assert_int_equal(heard(), before + 1);
+    assert_int_equal(received(), before + 1);
     push(a_push("refused"));
     refuse(take("refused"), "no");
-    assert_int_equal(heard(), before + 2);
+    assert_int_equal(received(), before + 2);
     push(a_push("left"));
     take_for("left", 1000);
     pass(1001);
-    assert_int_equal(heard(), before + 3);
+    assert_int_equal(received(), before + 3);
     dead.past.dead = true;
     push(dead);
-    assert_int_equal(heard(), before + 4);
+    assert_int_equal(received(), before + 4);
     struct queue_push late = a_push("late");
     late.policy.ttl_ms = 1000;
     push(late);
     pass(1001);
-    assert_int_equal(heard(), before + 5);
+    assert_int_equal(received(), before + 5);
 }
 
 static void deaths_are_reported_again_after_a_restart(void **state)
@@ -132,15 +132,15 @@ static void deaths_are_reported_again_after_a_restart(void **state)
     push(a_push("a"));
     take_for("a", 1000);
     restart();
-    uint64_t before = heard();
+    uint64_t before = received();
     pass(1001); /* an attempt of sixteen */
-    assert_int_equal(heard(), before);
+    assert_int_equal(received(), before);
     pass(3600000);
     refuse(take("a"), "no");
-    assert_int_equal(heard(), before + 1);
+    assert_int_equal(received(), before + 1);
     topic_call(QUEUE_TOPIC_REDRIVE);
     refuse(take("a"), "still no");
-    assert_int_equal(heard(), before + 2);
+    assert_int_equal(received(), before + 2);
 }
 
 const struct CMUnitTest directed_event[] = {

@@ -46,7 +46,7 @@ static void await_events(struct world *world)
                        event->event == QUEUE_EVENT_DEAD ? "jobs died in topic"
                                                         : "there are other settings in topic",
                        event->topic);
-        world->heard++;
+        world->received++;
     }
     model->event_count = 0;
     client_forget_events(&world->client);

@@ -31,7 +31,7 @@ struct world {
     struct world_name names[WORLD_NAMES_MAX]; /* ids ever used */
     size_t name_count;
     bool quick;     /* compare the answers only */
-    uint64_t heard; /* events that had to come, and did */
+    uint64_t received; /* events that had to come, and did */
 };
 
 void world_open(struct world *world, const struct driver *driver, uint32_t topics_max, FILE *trace);

@@ -15,7 +15,7 @@ GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
              "dead": "zset", "finished": "zset", "history": "hash"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
-OF_SHARD = {"core": "string", "name": "string", "heard": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
+OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash"}
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4

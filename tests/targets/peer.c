@@ -83,7 +83,7 @@ static bool answer_all(struct peer_talk *talk)
     return true;
 }
 
-static bool hear(struct peer_talk *talk)
+static bool receive(struct peer_talk *talk)
 {
     ssize_t got = recv(talk->fd, talk->bytes + talk->len, sizeof talk->bytes - talk->len, 0);
     if (got <= 0)
@@ -103,7 +103,7 @@ static void *serve(void *ctx)
             polls[i] = (struct pollfd){.fd = peer.talks[i]->fd, .events = POLLIN};
         poll(polls, count + 1, LOOK_MS);
         for (size_t i = count; i-- > 0;)
-            if (polls[i].revents ? !hear(peer.talks[i]) : !answer_all(peer.talks[i]))
+            if (polls[i].revents ? !receive(peer.talks[i]) : !answer_all(peer.talks[i]))
                 hang_up(i);
         if (polls[count].revents)
             take_call();

@@ -192,11 +192,11 @@ final class Worker
             return;
         }
         foreach (array_keys($read) as $pid) {
-            $this->hear($byKey[$pid]);
+            $this->receive($byKey[$pid]);
         }
     }
 
-    private function hear(Child $child): void
+    private function receive(Child $child): void
     {
         $name = array_search($child, $this->helpers, true);
         foreach ($child->receive() as $value) {

@@ -13,7 +13,7 @@ use Tarry\Transport;
 final class ChildTest extends TestCase
 {
     /** @return list<mixed> one value, or an empty list if the child has ended */
-    private static function hear(Child $child): array
+    private static function receive(Child $child): array
     {
         do {
             $found = $child->receive();
@@ -32,17 +32,17 @@ final class ChildTest extends TestCase
         $child = Child::start(static fn (mixed $value): mixed => [getmypid(), $value], true);
         foreach (['', ['a' => 1.5], str_repeat("\0\xff", 1 << 20)] as $value) {
             self::assertTrue($child->send($value));
-            self::assertSame([[$child->pid, $value]], self::hear($child));
+            self::assertSame([[$child->pid, $value]], self::receive($child));
         }
         self::end($child);
     }
 
-    public function testAHandlerThatExitsIsHeardOf(): void
+    public function testAHandlerThatExitsIsNoticed(): void
     {
         $child = Child::start(static fn (): never => exit(0), true);
         $child->send(1);
-        self::assertSame([['nack', ['error' => 'the handler called exit'], true]], self::hear($child));
-        self::assertSame([], self::hear($child));
+        self::assertSame([['nack', ['error' => 'the handler called exit'], true]], self::receive($child));
+        self::assertSame([], self::receive($child));
         self::assertTrue($child->isGone);
         self::end($child);
     }
@@ -65,7 +65,7 @@ final class ChildTest extends TestCase
         self::assertSame("begun\n", fgets($mine));
         $child->interrupt(INF);
         self::assertSame(["lost\n", "over\n"], [fgets($mine), fgets($mine)]);
-        self::assertSame([], self::hear($child));
+        self::assertSame([], self::receive($child));
         self::end($child);
     }
 
@@ -84,10 +84,10 @@ final class ChildTest extends TestCase
         $child->send('long');
         self::assertSame("begun\n", fgets($mine));
         $child->requestCancel();
-        self::assertSame(['done all the same'], self::hear($child));
+        self::assertSame(['done all the same'], self::receive($child));
         $child->requestCancel(); // too late: it disturbs no other
         $child->send('short');
-        self::assertSame(['short'], self::hear($child));
+        self::assertSame(['short'], self::receive($child));
         self::end($child);
     }
 
@@ -103,11 +103,11 @@ final class ChildTest extends TestCase
         usleep(100000);
         posix_kill($child->pid, SIGTERM);
         posix_kill($child->pid, SIGINT);
-        self::assertSame(['work'], self::hear($child));
+        self::assertSame(['work'], self::receive($child));
         posix_kill($child->pid, SIGTERM);
         usleep(50000);
         $child->send('more');
-        self::assertSame(['more'], self::hear($child));
+        self::assertSame(['more'], self::receive($child));
         self::end($child);
     }
 

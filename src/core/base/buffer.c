@@ -29,7 +29,7 @@ void buffer_clear(struct buffer *buffer)
     buffer->failed = false;
 }
 
-void buffer_shrink(struct buffer *buffer, size_t bytes_kept)
+void buffer_clear_and_trim(struct buffer *buffer, size_t bytes_kept)
 {
     buffer_clear(buffer);
     if (buffer->cap <= bytes_kept)

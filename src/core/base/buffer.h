@@ -26,8 +26,8 @@ void buffer_fini(struct buffer *buffer);
 /* Empties the buffer. Keeps the memory and clears a failure. */
 void buffer_clear(struct buffer *buffer);
 
-/* Empties the buffer and frees memory beyond `bytes_kept`. */
-void buffer_shrink(struct buffer *buffer, size_t bytes_kept);
+/* Empties the buffer and frees memory beyond `bytes_kept`. Clears a failure. */
+void buffer_clear_and_trim(struct buffer *buffer, size_t bytes_kept);
 
 /* Reserves `bytes` more at the end. Returns their address, or NULL (failed). Advance with `len
  * +=`. */

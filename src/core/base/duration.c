@@ -158,7 +158,7 @@ bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
     return true;
 }
 
-static bool is_bare_number(struct slice text)
+static bool is_nonzero_digits(struct slice text)
 {
     bool is_zero = true;
     for (size_t i = 0; i < text.len; i++) {
@@ -176,9 +176,9 @@ bool duration_lacks_unit(struct slice text)
         text = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.at));
     const char *dots = text.len ? memmem(text.at, text.len, "..", 2) : NULL;
     if (!dots)
-        return is_bare_number(text);
-    return is_bare_number(slice_make(text.at, (size_t)(dots - text.at))) ||
-           is_bare_number(slice_make(dots + 2, text.len - (size_t)(dots + 2 - text.at)));
+        return is_nonzero_digits(text);
+    return is_nonzero_digits(slice_make(text.at, (size_t)(dots - text.at))) ||
+           is_nonzero_digits(slice_make(dots + 2, text.len - (size_t)(dots + 2 - text.at)));
 }
 
 void duration_emit(struct buffer *out, int64_t ms)

@@ -20,7 +20,7 @@ const struct feature *feature_all(size_t *count)
     return features;
 }
 
-bool feature_refuse(const char *name, char *error, size_t error_bytes)
+bool feature_missing(const char *name, char *error, size_t error_bytes)
 {
     size_t at = 0;
     while (at < FEATURES && strcmp(features[at].name, name) != 0)

@@ -1,4 +1,5 @@
-/* hash: XXH3 as used in tarry. hash_pair is seeded (local store: with the seed of the data directory); hash_64 is not, so never rely on it against chosen keys. Pure. */
+/* hash: XXH3 as used in tarry. hash_pair is seeded (local store: with the seed of the data
+ * directory); hash_64 is not, so never rely on it against chosen keys. Pure. */
 #ifndef TARRY_BASE_HASH_H
 #define TARRY_BASE_HASH_H
 
@@ -10,6 +11,7 @@ struct hash128 {
     uint64_t high, low;
 };
 
+/* Returns XXH3 of the bytes, without a seed: the same on every server and after every restart. */
 uint64_t hash_64(const void *bytes, size_t len);
 
 /* Returns the hash of a, a zero byte, b. Identifies a job by topic and id (neither contains a zero

@@ -12,7 +12,7 @@
 enum key_value_line {
     KEY_VALUE_PAIR = 1,
     KEY_VALUE_NOTHING, /* blank or a comment */
-    KEY_VALUE_BAD      /* no '='; `key` is the text of the line */
+    KEY_VALUE_BAD      /* no '='; `key` is the whole text, which may contain a secret */
 };
 
 struct key_value {

@@ -137,7 +137,7 @@ static bool is_plain(struct slice text)
     return text.len > 0;
 }
 
-/* Appends the text quoted as in JSON. Escapes every character that a terminal interprets, and every
+/* Appends the text in quotes, with the escapes of JSON, and \\xNN for a byte that is not UTF-8. Escapes every character that a terminal interprets, and every
  * byte outside ASCII if the text is not UTF-8. */
 static void append_quoted(struct buffer *line, struct slice text)
 {
@@ -164,7 +164,7 @@ static void append_quoted(struct buffer *line, struct slice text)
     buffer_append_byte(line, '"');
 }
 
-static void append_plain_text(struct buffer *line, const char *text)
+static void append_value_as_text(struct buffer *line, const char *text)
 {
     struct slice value = cut(text);
 
@@ -179,7 +179,7 @@ static void append_text(struct buffer *line, bool is_json, const char *text)
     if (is_json)
         json_write_shown(line, cut(text));
     else
-        append_plain_text(line, text);
+        append_value_as_text(line, text);
 }
 
 /* Appends a key. Keys are our own literals and need no escaping. */
@@ -284,11 +284,11 @@ static void sink_write(const struct log_sink *sink, enum log_level level, const 
         return;
     buffer_init(&line, LINE_BYTES_MAX);
     buffer_append_text(&line, "event=");
-    append_plain_text(&line, event);
+    append_value_as_text(&line, event);
     for (int i = 0; i < LOG_FIELDS_MAX && fields[i].key; i++) {
         buffer_append_format(&line, " %s=", fields[i].key);
         if (fields[i].text)
-            append_plain_text(&line, fields[i].text);
+            append_value_as_text(&line, fields[i].text);
         else
             buffer_append_i64(&line, fields[i].number);
     }

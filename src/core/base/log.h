@@ -2,10 +2,10 @@
  * log: writes one line per event to standard error or a file.
  *
  * Format: time=… level=… event=… followed by the given key=value pairs; with log_open(.., true),
- * one JSON object per line. Values that contain blanks, quotes or control bytes are quoted and
- * escaped; text is truncated to 256 bytes. Keys must need no escaping. Never log a body, a token or
- * a secret. Any thread; a line is written whole. log_open is called before threads start; until
- * then, events from LOG_INFO on go to standard error.
+ * one JSON object per line. A value is quoted unless it is printable ASCII without blank, quote, '='
+ * and backslash; text is truncated to 256 bytes. A key contains only letters, digits and '_'. Never
+ * log a body, a token or a secret. Any thread may log; a line is one write. Call log_open before
+ * threads start; until then, events from LOG_INFO on go to standard error.
  *
  * If standard error is systemd's journal (JOURNAL_STREAM identifies it), a line begins with its
  * priority, <3> to <7>, and has no time, because the journal adds its own.
@@ -26,13 +26,15 @@ bool log_open(const char *path, enum log_level least, bool json);
 /* Changes the minimum level and the format from the next line on. Any thread. */
 void log_set(enum log_level least, bool json);
 
-/* Reopens the same path (after rotation). */
+/* Reopens the same path (after rotation). Returns true if there is no file. Returns false with errno
+ * set; the old file is then kept. */
 bool log_reopen(void);
 
 /*
- * A destination for the log lines of one thread from LOG_INFO on: the program that uses tarry as a
- * library. `write` gets the line without time and level, ending with NUL. It is called on any of
- * the threads and may be NULL, which discards the lines. The sink outlives those threads.
+ * A destination for the lines of a thread, and of the threads that it starts, from LOG_INFO on: the
+ * program that uses tarry as a library. `write` gets the line without time and level, ending with
+ * NUL. It may be called on any of these threads, and may be NULL, which discards the lines. The sink
+ * outlives the threads.
  */
 struct log_sink {
     void (*write)(void *ctx, int level, const char *line);
@@ -73,7 +75,8 @@ static inline struct log_field log_field_text(const char *key, const char *text)
      }),                                                                                           \
      log_fields((LEVEL), (EVENT), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}}))
 
-/* Writes the fields up to the first one without a key. At most LOG_FIELDS_MAX. */
+/* Does the work of log_event. `fields` ends with a field without a key, after LOG_FIELDS_MAX at
+ * most. */
 void log_fields(enum log_level level, const char *event, const struct log_field *fields);
 
 #endif

@@ -2,9 +2,8 @@
  * metric: the server's metrics as table rows, and the page that Prometheus reads.
  *
  * A row documents a metric completely: the help on the page, `tarry help metrics` and
- * docs/metrics.md are generated from it. The file of each room that writes its metrics ends with
- * the table of their rows (METRIC_END is the last), and server/metrics.c combines the tables. A
- * sample takes its labels from the row, in the row's order, so every sample has a row.
+ * docs/metrics.md are generated from it. A file that writes metrics ends with the table of their
+ * rows (METRIC_END is the last), and server/metrics.c combines the tables. A sample takes its labels from the row, in the row's order, so every sample has a row.
  *
  *     enum { CALLS, TIMES };
  *     const struct metric redis_metrics[] = {

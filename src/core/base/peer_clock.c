@@ -49,22 +49,22 @@ static void take_in(struct peer_clock *clock, struct range range, int64_t adjust
 
 /* Returns true if another server has set the clock back, and nothing else has moved it: the peer's own
  * clock, without its adjustment, is where it was. */
-static bool is_set_back(const struct peer_clock *clock, struct range known, struct range heard,
+static bool is_set_back(const struct peer_clock *clock, struct range known, struct range observed,
                         int64_t adjust_ms)
 {
     int64_t moved_us = (adjust_ms - clock->adjust_ms) * US_PER_MS;
-    return moved_us < 0 && heard.max_us - moved_us >= known.min_us - PEER_CLOCK_BEHIND_US &&
-           heard.min_us - moved_us <= known.max_us + PEER_CLOCK_AHEAD_US;
+    return moved_us < 0 && observed.max_us - moved_us >= known.min_us - PEER_CLOCK_BEHIND_US &&
+           observed.min_us - moved_us <= known.max_us + PEER_CLOCK_AHEAD_US;
 }
 
 /* Returns how far behind a clock adjusted by another server may be to be adopted. */
-static int64_t taken_over_us(const struct peer_clock *clock, struct range known, struct range heard,
+static int64_t taken_over_us(const struct peer_clock *clock, struct range known, struct range observed,
                              int64_t adjust_ms, int64_t at_us)
 {
     if (adjust_ms == clock->adjust_ms)
         return 0;
     if (at_us - clock->since_us < PEER_CLOCK_FRESH_US &&
-        is_set_back(clock, known, heard, adjust_ms))
+        is_set_back(clock, known, observed, adjust_ms))
         return INT64_MAX;
     bool is_undone = clock->forward_us && at_us - clock->forward_us < PEER_CLOCK_YIELD_WITHIN_US;
     return is_undone && adjust_ms < clock->adjust_ms ? PEER_CLOCK_YIELD_US
@@ -82,29 +82,29 @@ static bool is_outvoted(struct peer_clock *clock, int64_t adjust_ms, int64_t at_
     return clock->undone >= PEER_CLOCK_UNDONE_MAX;
 }
 
-bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
+bool peer_clock_observe(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
                      int64_t came_us, int64_t *apart_ms)
 {
     /* The peer's time was rounded down by less than a millisecond. */
-    struct range heard = {peer_ms * US_PER_MS - came_us, (peer_ms + 1) * US_PER_MS - sent_us};
+    struct range observed = {peer_ms * US_PER_MS - came_us, (peer_ms + 1) * US_PER_MS - sent_us};
     assert(sent_us <= came_us);
     if (!clock->known) {
-        take_in(clock, heard, adjust_ms, came_us);
+        take_in(clock, observed, adjust_ms, came_us);
         return true;
     }
     struct range known = known_at(clock, came_us);
-    int64_t ahead_us = heard.min_us - known.max_us, behind_us = known.min_us - heard.max_us;
-    if (behind_us > 0 && behind_us <= taken_over_us(clock, known, heard, adjust_ms, came_us)) {
-        take_in(clock, heard, adjust_ms, came_us);
+    int64_t ahead_us = observed.min_us - known.max_us, behind_us = known.min_us - observed.max_us;
+    if (behind_us > 0 && behind_us <= taken_over_us(clock, known, observed, adjust_ms, came_us)) {
+        take_in(clock, observed, adjust_ms, came_us);
         return true;
     }
     if (ahead_us > PEER_CLOCK_AHEAD_US && is_outvoted(clock, adjust_ms, came_us)) {
         clock->undone = 0;
-        take_in(clock, heard, adjust_ms, came_us);
+        take_in(clock, observed, adjust_ms, came_us);
         return true;
     }
     if (ahead_us > PEER_CLOCK_AHEAD_US || behind_us > PEER_CLOCK_BEHIND_US) {
-        *apart_ms = ceil_ms(heard.max_us - known.max_us);
+        *apart_ms = ceil_ms(observed.max_us - known.max_us);
         clock->is_behind |= behind_us > 0;
         clock->is_ahead |= ahead_us > 0;
         return false;
@@ -115,10 +115,10 @@ bool peer_clock_hear(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_m
         clock->adjust_ms = adjust_ms;
         return true;
     }
-    if (heard.min_us > known.min_us)
-        known.min_us = heard.min_us;
-    if (heard.max_us < known.max_us)
-        known.max_us = heard.max_us;
+    if (observed.min_us > known.min_us)
+        known.min_us = observed.min_us;
+    if (observed.max_us < known.max_us)
+        known.max_us = observed.max_us;
     /* A drift of less than a microsecond is carried over to the next reply. */
     int64_t counted_us = clock->as_of_us + drift_us(clock, came_us) * PEER_CLOCK_DRIFT_PART;
     take_in(clock, known, adjust_ms, counted_us);

@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills `into` from the system's source, fit for secrets. Any thread. */
+/* Fills `into` from the system's source, fit for secrets. Aborts if the system has none. Any
+ * thread. */
 void random_bytes(void *into, size_t len);
 uint64_t random_u64(void);
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-int64_t queue_died_ms(struct slice history)
+int64_t queue_last_attempt_end_ms(struct slice history)
 {
     struct job_attempt attempt;
     int64_t ms = 0;
@@ -17,7 +17,7 @@ static bool matches_time(const struct queue_filter *filter, const struct job *jo
 {
     if (!filter->died_after_ms && !filter->died_before_ms)
         return true;
-    int64_t ms = queue_died_ms(job->history);
+    int64_t ms = queue_last_attempt_end_ms(job->history);
     return ms && ms >= filter->died_after_ms &&
            (!filter->died_before_ms || ms < filter->died_before_ms);
 }
@@ -58,7 +58,7 @@ bool queue_filter_matches(const struct queue_filter *filter, const struct job *j
 
 /* ---- copies that outlive the call ---- */
 
-struct slice queue_text_move(char **at, struct slice text)
+struct slice queue_text_copy(char **at, struct slice text)
 {
     char *kept = *at;
     if (text.len)
@@ -73,11 +73,11 @@ size_t queue_filter_bytes(const struct queue_filter *filter)
            filter->meta_value.len;
 }
 
-char *queue_filter_move(struct queue_filter *filter, char *at)
+char *queue_filter_copy_texts(struct queue_filter *filter, char *at)
 {
-    filter->id_prefix = queue_text_move(&at, filter->id_prefix);
-    filter->error = queue_text_move(&at, filter->error);
-    filter->meta_name = queue_text_move(&at, filter->meta_name);
-    filter->meta_value = queue_text_move(&at, filter->meta_value);
+    filter->id_prefix = queue_text_copy(&at, filter->id_prefix);
+    filter->error = queue_text_copy(&at, filter->error);
+    filter->meta_name = queue_text_copy(&at, filter->meta_name);
+    filter->meta_value = queue_text_copy(&at, filter->meta_value);
     return at;
 }

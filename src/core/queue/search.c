@@ -121,8 +121,8 @@ bool search_start(struct queue *queue, const struct search_order *order,
                               .left = order->limit ? order->limit : UINT32_MAX,
                               .page_jobs = order->page_jobs ? order->page_jobs : PAGE_JOBS};
     search->order.page_jobs = search->page_jobs;
-    char *at = queue_filter_move(&search->order.filter, search->text);
-    search->order.topic = queue_text_move(&at, order->topic);
+    char *at = queue_filter_copy_texts(&search->order.filter, search->text);
+    search->order.topic = queue_text_copy(&at, order->topic);
     struct slice cursor = order->cursor;
     if (cursor.len > sizeof search->cursor) /* not a cursor of a queue */
         cursor.len = sizeof search->cursor;

@@ -320,8 +320,8 @@ bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wan
         sweep->left = SWEEP_JOBS_MAX;
     if (order->max && order->max < sweep->left)
         sweep->left = order->max;
-    char *at = queue_filter_move(&sweep->order.filter, sweep->text);
-    sweep->order.topic = queue_text_move(&at, order->topic);
+    char *at = queue_filter_copy_texts(&sweep->order.filter, sweep->text);
+    sweep->order.topic = queue_text_copy(&at, order->topic);
     ask_page(sweep);
     return true;
 }

@@ -30,13 +30,13 @@ static void congestion_learn(struct endpoint_congestion *congestion, double took
     if (congestion->usual_ms <= 0)
         congestion->usual_ms = took_ms;
     congestion->usual_ms += (took_ms - congestion->usual_ms) / USUAL_WEIGHT;
-    congestion->heard_ms = now_ms;
+    congestion->reported_ms = now_ms;
 }
 
 /* Returns the recent duration of a message, or the time since the last report if that is longer. */
 static double congestion_pace_ms(const struct endpoint_congestion *congestion, int64_t now_ms)
 {
-    double quiet_ms = (double)(now_ms - congestion->heard_ms);
+    double quiet_ms = (double)(now_ms - congestion->reported_ms);
     return congestion->usual_ms > quiet_ms ? congestion->usual_ms : quiet_ms;
 }
 
@@ -242,7 +242,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
 {
     if (endpoints->flights.live == 0)
         endpoints->congestion = (struct endpoint_congestion){
-            .usual_ms = endpoints->congestion.usual_ms, .heard_ms = clock_inner_ms()};
+            .usual_ms = endpoints->congestion.usual_ms, .reported_ms = clock_inner_ms()};
     struct endpoint_whole *whole = message->setting->sends_job ? whole_new(message->job) : NULL;
     uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->flights);
     if (!id) {
@@ -259,7 +259,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
         endpoints_flush(endpoints);
     list_remove(&endpoint->idle);
     if (endpoint->in_flight++ == 0)
-        endpoint->congestion.heard_ms = clock_inner_ms();
+        endpoint->congestion.reported_ms = clock_inner_ms();
     counter_set(&endpoint->tally->in_flight, endpoint->in_flight);
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;

@@ -38,7 +38,7 @@ enum {
 struct endpoint_congestion {
     double next_ms;   /* time of the next retry; 0: now */
     double usual_ms;  /* typical duration of a message recently */
-    int64_t heard_ms; /* time of the last report, or since when one is expected */
+    int64_t reported_ms; /* time of the last report, or since when one is expected */
 };
 
 struct endpoint {

@@ -119,7 +119,7 @@ bool target_endpoint(struct slice to, struct buffer *out, char error[TARGET_ERRO
     if (!kind)
         return refuse_scheme(error);
     if (!kind->ops)
-        return feature_refuse(kind->name, error, TARGET_ERROR_BYTES);
+        return feature_missing(kind->name, error, TARGET_ERROR_BYTES);
     if (kind->ops == &target_null) {
         buffer_append_text(out, "null:");
         return !out->failed;

@@ -211,7 +211,7 @@ static void send_batch(struct trace_exporter *exporter, const struct trace_span 
             break;
     }
     count(exporter, spans, &attempt);
-    buffer_shrink(&exporter->request, 0);
+    buffer_clear_and_trim(&exporter->request, 0);
 }
 
 /* Takes the oldest spans, at most a batch; the lock is held. */

@@ -451,12 +451,12 @@ static bool redrive_begin(const struct ids_reading *reading)
     char *at = redrive->text;
     redrive->front = call->front;
     redrive->tag = http_exchange_tag(call->exchange);
-    redrive->topic = queue_text_move(&at, call->topic);
+    redrive->topic = queue_text_copy(&at, call->topic);
     redrive->count = reading->count;
     redrive->results = results;
     for (uint32_t i = 0; i < reading->count; i++)
         results[i] = (struct queue_result){.topic = redrive->topic,
-                                           .id = queue_text_move(&at, reading->ids[i])};
+                                           .id = queue_text_copy(&at, reading->ids[i])};
     redrive_some(redrive);
     return true;
 }

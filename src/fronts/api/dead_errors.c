@@ -66,7 +66,7 @@ static void on_found(void *owner, uint64_t tag, const struct queue_job *found)
         census->is_without_memory = true;
         return;
     }
-    int64_t died_ms = queue_died_ms(found->job.history);
+    int64_t died_ms = queue_last_attempt_end_ms(found->job.history);
     error->count++;
     if (died_ms > error->newest_ms)
         error->newest_ms = died_ms;

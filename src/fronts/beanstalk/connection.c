@@ -93,7 +93,7 @@ void beanstalk_connection_consume(struct beanstalk_connection *connection, size_
     if (connection->in_at < connection->in.len)
         return;
     connection->in_at = 0;
-    buffer_shrink(&connection->in, KEPT_BYTES);
+    buffer_clear_and_trim(&connection->in, KEPT_BYTES);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t wanted, uv_buf_t *out)
@@ -176,7 +176,7 @@ static void on_written(uv_write_t *write, int status)
 {
     struct beanstalk_connection *connection = write->data;
     connection->is_writing = false;
-    buffer_shrink(&connection->writing, KEPT_BYTES);
+    buffer_clear_and_trim(&connection->writing, KEPT_BYTES);
     connection_count(connection);
     if (status < 0)
         beanstalk_connection_end(connection);

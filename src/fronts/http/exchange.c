@@ -436,7 +436,7 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
     else
         release_exchange(exchange);
     if (front->body.cap > HTTP_SPARE_BYTES_MAX)
-        buffer_shrink(&front->body, HTTP_SPARE_BYTES_MAX);
+        buffer_clear_and_trim(&front->body, HTTP_SPARE_BYTES_MAX);
 }
 
 void http_answer_open(struct http_exchange *exchange, const char *content_type)

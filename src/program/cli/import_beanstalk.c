@@ -473,7 +473,7 @@ static int move_batch(struct drain *drain, struct moved_job *jobs, size_t count)
     if (exit_code == CLI_OK && drain->refused.count >= REFUSED_MAX)
         exit_code =
             cli_error("%zu jobs were refused, no more jobs are moved", drain->refused.count);
-    buffer_shrink(&drain->bodies, BATCH_BYTES);
+    buffer_clear_and_trim(&drain->bodies, BATCH_BYTES);
     progress_show(drain->moved, drain->total, -1);
     return exit_code;
 }

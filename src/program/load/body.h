@@ -1,6 +1,6 @@
 /*
- * load_body: the generator's bodies: a stamp (stamp.h) followed by letters up to the requested
- * length.
+ * body: the bodies of the load generator's jobs. A body is a stamp (stamp.h) and letters up to the
+ * requested length.
  */
 #ifndef TARRY_LOAD_BODY_H
 #define TARRY_LOAD_BODY_H
@@ -17,6 +17,7 @@ struct load_body {
 bool load_body_init(struct load_body *body, size_t bytes);
 void load_body_fini(struct load_body *body);
 
+/* Appends a body: the stamp and the filler. */
 void load_body_append(const struct load_body *body, const struct load_stamp *stamp,
                       struct buffer *out);
 

@@ -18,7 +18,7 @@
 
 /* ---- config redis ---- */
 
-_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_ALWAYS == 5,
+_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_FSYNC_ALWAYS == 5,
                "the choices of require-durability");
 
 bool config_redis_check(const char *store, char *error, size_t error_bytes)
@@ -301,8 +301,8 @@ static const struct metric redis_metrics[] = {
 static void emit_shards(struct redis *redis, struct metric_page *page, int row)
 {
     metric_begin(page, &redis_metrics[row]);
-    for (uint32_t i = 0; i < redis_shards(redis); i++) {
-        struct redis_shard_view shard;
+    for (uint32_t i = 0; i < redis_shard_count(redis); i++) {
+        struct redis_shard_figures shard;
         char text[12];
         int len = snprintf(text, sizeof text, "%u", i);
         const struct slice *labels = METRIC_LABELS(slice_make(text, (size_t)len));
@@ -320,10 +320,10 @@ static void emit_shards(struct redis *redis, struct metric_page *page, int row)
 static void emit_scripts(struct redis *redis, struct metric_page *page)
 {
     metric_begin(page, &redis_metrics[SCRIPT_DURATION]);
-    for (uint32_t i = 0; i < redis_scripts(); i++)
-        if (buckets_total(redis_script_us(redis, i)) > 0)
-            metric_histogram(page, METRIC_LABELS(slice_of(redis_script_title(i))),
-                             redis_script_us(redis, i), &redis_call_bounds);
+    for (uint32_t i = 0; i < redis_script_count(); i++)
+        if (buckets_total(redis_script_durations_us(redis, i)) > 0)
+            metric_histogram(page, METRIC_LABELS(slice_of(redis_script_name_at(i))),
+                             redis_script_durations_us(redis, i), &redis_call_bounds);
 }
 
 static void on_emit_metrics(struct backend *backend, struct metric_page *page)
@@ -331,7 +331,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     struct redis_figures figures = {0};
     redis_figures(backend->self, &figures);
     metric_write(page, &redis_metrics[CALLS], figures.calls);
-    metric_write(page, &redis_metrics[ITEMS], figures.jobs);
+    metric_write(page, &redis_metrics[ITEMS], figures.items);
     metric_write(page, &redis_metrics[RESENT], figures.resent);
     emit_shards(backend->self, page, RECONNECTS);
     metric_write(page, &redis_metrics[REDIRECTS], figures.redirects);
@@ -356,7 +356,7 @@ static void write_flag(struct buffer *out, const char *name, bool value)
     buffer_append_text(out, value ? "true" : "false");
 }
 
-static void write_master(struct buffer *out, const struct redis_shard_view *view)
+static void write_master(struct buffer *out, const struct redis_shard_figures *view)
 {
     char master[300];
     bool is_v6 = strchr(view->host, ':') != NULL;
@@ -372,7 +372,7 @@ static void write_master(struct buffer *out, const struct redis_shard_view *view
     json_write_string(out, slice_of(master));
 }
 
-static void write_shard(struct buffer *out, uint32_t shard, const struct redis_shard_view *view)
+static void write_shard(struct buffer *out, uint32_t shard, const struct redis_shard_figures *view)
 {
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", shard);
@@ -399,8 +399,8 @@ static void write_shard(struct buffer *out, uint32_t shard, const struct redis_s
 static void on_write_shards(struct backend *backend, struct buffer *out)
 {
     const struct redis *redis = backend->self;
-    for (uint32_t i = 0; i < redis_shards(redis); i++) {
-        struct redis_shard_view view = {0};
+    for (uint32_t i = 0; i < redis_shard_count(redis); i++) {
+        struct redis_shard_figures view = {0};
         redis_shard_figures(redis, i, &view);
         if (i)
             buffer_append_byte(out, ',');

@@ -49,8 +49,8 @@ enum { STOP_MS = SQL_STOP_MS + 5000 };
 
 static bool promises_enough(const struct config *config, const struct sql *sql, char *error)
 {
-    bool wants_always = config->require_durability == REDIS_DURABILITY_ALWAYS ||
-                        config->require_durability == REDIS_DURABILITY_EVERYSEC;
+    bool wants_always = config->require_durability == REDIS_DURABILITY_FSYNC_ALWAYS ||
+                        config->require_durability == REDIS_DURABILITY_FSYNC_EVERYSEC;
     return !wants_always || sql_is_durable(sql) ||
            error_text(error, BACKEND_ERROR_BYTES,
                       "the store may lose answered changes, %s, or lower --require-durability",

@@ -310,7 +310,7 @@ static struct preload_slice *slice_new(struct preload *preload, struct preload_r
             return NULL;
         buffer_init(&slice->bytes, SIZE_MAX / 2);
     }
-    buffer_shrink(&slice->bytes, SLICE_BYTES_KEPT);
+    buffer_clear_and_trim(&slice->bytes, SLICE_BYTES_KEPT);
     slice->work.perform = slice_on_scout;
     slice->preload = preload;
     slice->view = depot_hold(preload->shard->depot);

@@ -534,7 +534,7 @@ static void on_written(uv_write_t *request, int status)
 {
     struct socket *socket = request->data;
     struct redis_connection *connection = socket->owner;
-    buffer_shrink(&socket->sending, BYTES_KEPT);
+    buffer_clear_and_trim(&socket->sending, BYTES_KEPT);
     if (!connection)
         return;
     connection->is_sending = false;
@@ -564,7 +564,7 @@ static bool seal_out(struct redis_connection *connection)
     if (out->len && tls_state_of(connection->session) != TLS_HANDSHAKE) {
         if (!tls_write(connection->session, out->at, out->len, &connection->sealed))
             return false;
-        buffer_shrink(out, BYTES_KEPT);
+        buffer_clear_and_trim(out, BYTES_KEPT);
     }
     return !connection->sealed.failed;
 }
@@ -586,7 +586,7 @@ static void write_out(struct redis_connection *connection)
     if (done == UV_EAGAIN)
         done = 0;
     if (done >= 0 && (size_t)done == sent->len) {
-        buffer_shrink(sent, BYTES_KEPT);
+        buffer_clear_and_trim(sent, BYTES_KEPT);
         return;
     }
     int error = done < 0 ? done : write_later(connection, sent, (size_t)done);

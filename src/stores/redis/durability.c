@@ -2,9 +2,9 @@
 #include "redis/redis.h"
 
 static const char *const names[] = {
-    [REDIS_DURABILITY_NONE] = "none",         [REDIS_DURABILITY_UNKNOWN] = "unknown",
-    [REDIS_DURABILITY_MEMORY] = "memory",     [REDIS_DURABILITY_NO] = "no",
-    [REDIS_DURABILITY_EVERYSEC] = "everysec", [REDIS_DURABILITY_ALWAYS] = "always",
+    [REDIS_DURABILITY_EVICTS] = "none",         [REDIS_DURABILITY_UNKNOWN] = "unknown",
+    [REDIS_DURABILITY_MEMORY] = "memory",     [REDIS_DURABILITY_FSYNC_NO] = "no",
+    [REDIS_DURABILITY_FSYNC_EVERYSEC] = "everysec", [REDIS_DURABILITY_FSYNC_ALWAYS] = "always",
 };
 
 const char *redis_durability_name(enum redis_durability durability)
@@ -14,7 +14,7 @@ const char *redis_durability_name(enum redis_durability durability)
 
 enum redis_durability redis_durability_parse(struct slice name)
 {
-    for (int i = REDIS_DURABILITY_UNKNOWN; i <= REDIS_DURABILITY_ALWAYS; i++)
+    for (int i = REDIS_DURABILITY_UNKNOWN; i <= REDIS_DURABILITY_FSYNC_ALWAYS; i++)
         if (slice_is(name, names[i]))
             return (enum redis_durability)i;
     return 0;

@@ -27,7 +27,7 @@ void redis_inspection_add(struct redis_inspection *sum, const struct redis_maste
         sum->sync = master->sync;
         sum->snapshots = master->snapshots;
     }
-    sum->loads_torn |= master->loads_torn;
+    sum->accepts_truncated_aof |= master->accepts_truncated_aof;
     if (first || master->replicas < sum->replicas)
         sum->replicas = master->replicas;
     if (master->min_replicas > sum->min_replicas)
@@ -98,14 +98,14 @@ static int check_version(const struct redis_sync_connection *connection, const c
 /* ---- one master: settings ---- */
 
 /* Reads the effective settings. If CONFIG is forbidden, only those in INFO are used. */
-static int read_force(struct redis_sync_connection *connection, const char *info,
+static int read_effective_settings(struct redis_sync_connection *connection, const char *info,
                       struct redis_master *out)
 {
     redisReply *config = REDIS_SYNC_ASK(connection, REDIS_MASTER_CONFIG);
     if (!config)
         return -EHOSTUNREACH;
-    redis_master_hear_info(out, info);
-    redis_master_hear_config(out, config);
+    redis_master_read_info(out, info);
+    redis_master_read_config(out, config);
     freeReplyObject(config);
     if (!redis_master_evicts(out))
         return 0;
@@ -137,7 +137,7 @@ static int read_master(struct redis_sync_connection *connection, enum redis_kind
     if (result == 0)
         result = check_version(connection, info->str, master.version);
     if (result == 0)
-        result = read_force(connection, info->str, &master);
+        result = read_effective_settings(connection, info->str, &master);
     if (result == 0)
         *out = master;
     freeReplyObject(info);
@@ -152,9 +152,9 @@ static const char *remedy(enum redis_durability found, enum redis_durability req
     if (found == REDIS_DURABILITY_UNKNOWN)
         return "let this user read its configuration (ACL: +config|get)";
     switch (required) {
-    case REDIS_DURABILITY_ALWAYS:
+    case REDIS_DURABILITY_FSYNC_ALWAYS:
         return "run: CONFIG SET appendonly yes, CONFIG SET appendfsync always, CONFIG REWRITE";
-    case REDIS_DURABILITY_EVERYSEC:
+    case REDIS_DURABILITY_FSYNC_EVERYSEC:
         return "run: CONFIG SET appendonly yes, CONFIG SET appendfsync everysec, CONFIG REWRITE";
     default:
         return "run: CONFIG SET appendonly yes, CONFIG REWRITE";
@@ -568,13 +568,13 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
 static const char *promise(const struct redis_inspection *sum)
 {
     switch (sum->durability) {
-    case REDIS_DURABILITY_ALWAYS:
+    case REDIS_DURABILITY_FSYNC_ALWAYS:
         return "an answered push is on the disk of its Redis master and survives kill -9 and power "
                "loss there";
-    case REDIS_DURABILITY_EVERYSEC:
+    case REDIS_DURABILITY_FSYNC_EVERYSEC:
         return "an answered push survives the death of any tarry server; a crash of Redis' machine "
                "may lose the last two seconds (appendfsync everysec)";
-    case REDIS_DURABILITY_NO:
+    case REDIS_DURABILITY_FSYNC_NO:
         return "an answered push survives the death of any tarry server; a crash of Redis' machine "
                "may lose the last half minute (appendfsync no)";
     case REDIS_DURABILITY_MEMORY:
@@ -583,7 +583,7 @@ static const char *promise(const struct redis_inspection *sum)
                      "loses all changes since its last snapshot (appendonly no)"
                    : "an answered push survives the death of any tarry server; a restart "
                      "of Redis loses every job (appendonly no, no snapshots)";
-    case REDIS_DURABILITY_NONE:
+    case REDIS_DURABILITY_EVICTS:
         return "Redis may evict an answered push when memory is short (maxmemory-policy is not "
                "noeviction)";
     case REDIS_DURABILITY_UNKNOWN:
@@ -620,11 +620,11 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
     else if (sum->durability == REDIS_DURABILITY_UNKNOWN)
         warn_of("its configuration cannot be read, so its durability is unknown",
                 "let this user read it: ACL +config|get");
-    else if (sum->durability != REDIS_DURABILITY_ALWAYS)
-        warn_of(sum->durability == REDIS_DURABILITY_EVERYSEC ? "appendfsync is everysec"
+    else if (sum->durability != REDIS_DURABILITY_FSYNC_ALWAYS)
+        warn_of(sum->durability == REDIS_DURABILITY_FSYNC_EVERYSEC ? "appendfsync is everysec"
                                                              : "appendfsync is no",
                 "CONFIG SET appendfsync always");
-    if (sum->loads_torn)
+    if (sum->accepts_truncated_aof)
         warn_of("it would start with a truncated append-only file, and then apply half a change",
                 "CONFIG SET aof-load-truncated no, and redis-check-aof --fix before it starts");
     if (wait_replicas > sum->replicas || sum->min_replicas > sum->replicas)
@@ -638,9 +638,9 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
  * let a cluster grow; more of them make every batch smaller. */
 static void warn_of_shards(const struct redis_inspection *sum)
 {
-    enum { A_MASTER_MAX = 2 };
+    enum { SHARDS_PER_MASTER_MAX = 2 };
     const char *reason = sum->generation.shards < sum->masters ? "some masters have no shard"
-                         : sum->generation.shards > A_MASTER_MAX * sum->masters
+                         : sum->generation.shards > SHARDS_PER_MASTER_MAX * sum->masters
                              ? "each costs its own calls"
                              : NULL;
     if (reason)
@@ -670,7 +670,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
-        result = fix_shards(url, map, options->shards, options->exists, &sum.generation, &report);
+        result = fix_shards(url, map, options->shards, options->must_exist, &sum.generation, &report);
     sum.written = sum.generation;
     if (result == 0)
         result = check_layouts(url, map, options, &sum.generation, &report);

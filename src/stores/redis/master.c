@@ -26,14 +26,14 @@ static const char *config_value(const redisReply *reply, const char *name)
     return "";
 }
 
-void redis_master_hear_config(struct redis_master *out, const redisReply *config)
+void redis_master_read_config(struct redis_master *out, const redisReply *config)
 {
     static const struct {
         const char *sync;
         enum redis_durability durability;
-    } syncs[] = {{"always", REDIS_DURABILITY_ALWAYS},
-                 {"everysec", REDIS_DURABILITY_EVERYSEC},
-                 {"no", REDIS_DURABILITY_NO}};
+    } syncs[] = {{"always", REDIS_DURABILITY_FSYNC_ALWAYS},
+                 {"everysec", REDIS_DURABILITY_FSYNC_EVERYSEC},
+                 {"no", REDIS_DURABILITY_FSYNC_NO}};
     if (config->type != REDIS_REPLY_ARRAY || !config->elements)
         return;
     const char *sync = config_value(config, "appendfsync");
@@ -44,7 +44,7 @@ void redis_master_hear_config(struct redis_master *out, const redisReply *config
     out->min_replicas = (uint32_t)atoi(config_value(config, "min-replicas-to-write"));
     if (strcmp(config_value(config, "appendonly"), "yes") != 0)
         return;
-    out->loads_torn = strcmp(config_value(config, "aof-load-truncated"), "yes") == 0;
+    out->accepts_truncated_aof = strcmp(config_value(config, "aof-load-truncated"), "yes") == 0;
     for (size_t i = 0; i < sizeof syncs / sizeof syncs[0]; i++)
         if (strcmp(sync, syncs[i].sync) == 0) {
             out->sync = syncs[i].sync;
@@ -69,14 +69,14 @@ static bool is_full(const char *info)
     return most && counted > most;
 }
 
-void redis_master_hear_room(struct redis_master *out, const char *info)
+void redis_master_read_capacity(struct redis_master *out, const char *info)
 {
     char field[REDIS_FIELD_BYTES];
     redis_info_field(info, "maxmemory_policy", field);
     if (field[0])
         snprintf(out->policy, sizeof out->policy, "%.31s", field);
     redis_info_field(info, "master_replid", field);
-    snprintf(out->history, sizeof out->history, "%.40s", field);
+    snprintf(out->replication_id, sizeof out->replication_id, "%.40s", field);
     out->is_full = is_full(info) || redis_info_is(info, "aof_last_write_status", "err");
 }
 
@@ -87,12 +87,12 @@ bool redis_master_evicts(const struct redis_master *master)
 
 enum redis_durability redis_master_durability(const struct redis_master *master)
 {
-    return redis_master_evicts(master) ? REDIS_DURABILITY_NONE : master->durability;
+    return redis_master_evicts(master) ? REDIS_DURABILITY_EVICTS : master->durability;
 }
 
-void redis_master_hear_info(struct redis_master *out, const char *info)
+void redis_master_read_info(struct redis_master *out, const char *info)
 {
-    redis_master_hear_room(out, info);
+    redis_master_read_capacity(out, info);
     out->replicas = (uint32_t)info_number(info, "connected_slaves");
     out->maxmemory_bytes = info_number(info, "maxmemory");
     out->durability = REDIS_DURABILITY_UNKNOWN;

@@ -12,7 +12,7 @@
 
 enum { REDIS_FIELD_BYTES = 160 };
 
-/* The words of the command whose reply redis_master_hear_config reads. */
+/* The words of the command whose reply redis_master_read_config reads. */
 #define REDIS_MASTER_CONFIG                                                                        \
     "CONFIG", "GET", "appendonly", "appendfsync", "save", "maxmemory-policy",                      \
         "min-replicas-to-write", "aof-load-truncated"
@@ -21,10 +21,10 @@ struct redis_master {
     char version[32], policy[32];
     /* The replication id of its data; it changes when the server takes over another master's
      * data. */
-    char history[41];
+    char replication_id[41];
     enum redis_durability durability; /* without regard to the policy */
     const char *sync;
-    bool snapshots, loads_torn;
+    bool snapshots, accepts_truncated_aof;
     /* Rejects writes: memory is full, or the append-only file cannot be written. A failed snapshot
      * is left out: whether it stops writes depends on settings that may change at any time, so the
      * first rejected write (MISCONF) reports it. */
@@ -44,11 +44,12 @@ static inline bool redis_info_is(const char *info, const char *key, const char *
 }
 
 /* Reads from a complete INFO everything that does not require CONFIG. */
-void redis_master_hear_info(struct redis_master *out, const char *info);
-/* Reads the reply to `INFO memory persistence replication`: the policy, whether memory and disk have room, the replication id. */
-void redis_master_hear_room(struct redis_master *out, const char *info);
+void redis_master_read_info(struct redis_master *out, const char *info);
+/* Reads the reply to `INFO memory persistence replication`: the policy, whether memory and disk have
+ * room, the replication id. */
+void redis_master_read_capacity(struct redis_master *out, const char *info);
 /* Reads the reply to CONFIG GET. An error reply (CONFIG is forbidden) changes nothing. */
-void redis_master_hear_config(struct redis_master *out, const redisReply *config);
+void redis_master_read_config(struct redis_master *out, const redisReply *config);
 
 /* Returns whether the master evicts jobs when memory is short. */
 bool redis_master_evicts(const struct redis_master *master);

@@ -255,7 +255,7 @@ static void on_moved(void *ctx, uint32_t shard, enum redis_move_state state,
     set->states[shard] = state;
     if (shard != 0)
         return;
-    set->is_heard = true;
+    set->has_reported = true;
     set->target = state == REDIS_MOVE_NONE ? (struct redis_generation){0} : *target;
 }
 
@@ -516,37 +516,37 @@ void redis_figures(const struct redis *redis, struct redis_figures *out)
     *out = redis->figures;
 }
 
-uint32_t redis_scripts(void)
+uint32_t redis_script_count(void)
 {
     return REDIS_SCRIPTS_SERVED;
 }
 
-const char *redis_script_title(uint32_t script)
+const char *redis_script_name_at(uint32_t script)
 {
     assert(script < REDIS_SCRIPTS_SERVED);
     return redis_script_name((enum redis_script)(script + 1));
 }
 
-const struct buckets *redis_script_us(const struct redis *redis, uint32_t script)
+const struct buckets *redis_script_durations_us(const struct redis *redis, uint32_t script)
 {
     assert(script < REDIS_SCRIPTS_SERVED);
     return &redis->script_us[script + 1];
 }
 
-uint32_t redis_shards(const struct redis *redis)
+uint32_t redis_shard_count(const struct redis *redis)
 {
     return redis->into ? redis->into->generation.shards : 0;
 }
 
 /* Fills in the figures of a shard. Without a cluster, the master of the first shard is that of
  * all. */
-void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_view *out)
+void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_figures *out)
 {
     const struct redis_set *set = redis->into;
-    assert(shard < redis_shards(redis));
+    assert(shard < redis_shard_count(redis));
     uint32_t asked = redis->url.kind == REDIS_CLUSTER ? shard : 0;
     const struct redis_master *master = &set->masters[asked];
-    *out = (struct redis_shard_view){.is_full = master->is_full,
+    *out = (struct redis_shard_figures){.is_full = master->is_full,
                                      .version = master->version,
                                      .replicas = master->replicas,
                                      .durability = set->is_known[asked]

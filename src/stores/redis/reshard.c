@@ -11,13 +11,13 @@
 #include <stdlib.h>
 
 enum {
-    HEAR_MS = 15000,     /* limit until the shards have reported their progress */
+    COLLECT_MS = 15000,     /* limit until the shards have reported their progress */
     ANNOUNCED_MS = 3000, /* three looks: every server has learned of the next generation */
     COUNT_MS = 500,      /* interval at which remaining jobs are counted */
     ROUNDS_MAX = 100     /* of copying settings, if they keep changing */
 };
 
-enum step { HEAR = 1, PREPARE, COPY_FIRST, ANNOUNCE, WAIT, SEAL, COPY_LAST, LEAVE, WATCH, OVER };
+enum step { COLLECT = 1, PREPARE, COPY_FIRST, ANNOUNCE, WAIT, SEAL, COPY_LAST, LEAVE, WATCH, OVER };
 
 struct reshard {
     const struct redis_reshard_options *options;
@@ -349,15 +349,15 @@ static void begin(struct reshard *reshard)
 }
 
 /* Waits, up to a limit, until all shards have reported their progress. */
-static void hear(struct reshard *reshard, int64_t now_ms)
+static void collect(struct reshard *reshard, int64_t now_ms)
 {
     const struct redis *redis = reshard->redis;
-    if (redis->into->is_heard && !redis->into->target.shards) {
+    if (redis->into->has_reported && !redis->into->target.shards) {
         if (redis->from && !redis->is_ended)
             resume(reshard);
         else if (!redis->from)
             begin(reshard);
-    } else if (now_ms - reshard->step_ms > HEAR_MS) {
+    } else if (now_ms - reshard->step_ms > COLLECT_MS) {
         fail_by_status(reshard, QUEUE_UNAVAILABLE);
     }
 }
@@ -406,7 +406,7 @@ static void take_step(struct reshard *reshard, int64_t now_ms)
     case WATCH:
         count(reshard, now_ms);
         break;
-    case HEAR:
+    case COLLECT:
     case OVER:
         break;
     }
@@ -424,8 +424,8 @@ static void after_iteration(void *ctx, int64_t now_ms)
         finish(reshard, -EINTR);
         return;
     }
-    if (reshard->step == HEAR)
-        hear(reshard, now_ms);
+    if (reshard->step == COLLECT)
+        collect(reshard, now_ms);
     else if (reshard->left == 0)
         take_step(reshard, now_ms);
     if (reshard->step == WATCH)
@@ -444,7 +444,7 @@ static int reshard_open(struct reshard *reshard)
 {
     struct redis_reshard_report *report = reshard->report;
     const struct redis_options options = {.url = reshard->options->url,
-                                          .exists = true,
+                                          .must_exist = true,
                                           .body_bytes_max = UINT32_MAX,
                                           .topics_max = UINT32_MAX};
     struct queue *unused;
@@ -481,7 +481,7 @@ static int write_generation(const struct reshard *reshard)
 int redis_reshard_run(const struct redis_reshard_options *options,
                       struct redis_reshard_report *report)
 {
-    struct reshard reshard = {.options = options, .report = report, .step = HEAR};
+    struct reshard reshard = {.options = options, .report = report, .step = COLLECT};
     *report = (struct redis_reshard_report){0};
     struct redis_url url;
     if (!redis_url_parse(options->url, &url, report->error, sizeof report->error))

@@ -33,7 +33,7 @@ static const struct source {
     [REDIS_PURGE] = SOURCE(purge),
     [REDIS_REDRIVE] = SOURCE(redrive),
     [REDIS_LOOK] = SOURCE(look),
-    [REDIS_HEAR] = SOURCE(hear),
+    [REDIS_LISTEN] = SOURCE(listen),
     [REDIS_FORECAST] = SOURCE(forecast),
     [REDIS_PACK] = SOURCE(pack),
     [REDIS_RESHARD] = SOURCE(reshard),

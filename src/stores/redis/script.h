@@ -21,7 +21,7 @@ enum redis_script {
     REDIS_PURGE,
     REDIS_REDRIVE,
     REDIS_LOOK,
-    REDIS_HEAR,
+    REDIS_LISTEN,
     REDIS_FORECAST,
     REDIS_PACK,
     REDIS_RESHARD,

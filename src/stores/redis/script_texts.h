@@ -33,7 +33,7 @@ REDIS_LUA(topics);
 REDIS_LUA(purge);
 REDIS_LUA(redrive);
 REDIS_LUA(look);
-REDIS_LUA(hear);
+REDIS_LUA(listen);
 REDIS_LUA(forecast);
 REDIS_LUA(pack);
 REDIS_LUA(reshard);

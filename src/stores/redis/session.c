@@ -287,14 +287,14 @@ static void session_log(struct redis_session *session, enum log_level level, con
 /* Returns until when Redis may stay silent while it owes a reply. */
 static int64_t silent_until(struct redis_session *session)
 {
-    return session->expected_count ? session->heard_ms + SESSION_SILENCE_MS : INT64_MAX;
+    return session->expected_count ? session->received_ms + SESSION_SILENCE_MS : INT64_MAX;
 }
 
 static bool is_silent(struct redis_session *session, int64_t now_ms)
 {
     size_t unsent = redis_connection_unsent(session->connection);
     if (unsent < session->unsent)
-        session->heard_ms = now_ms; /* Redis is still reading, slowly */
+        session->received_ms = now_ms; /* Redis is still reading, slowly */
     session->unsent = unsent;
     return now_ms >= silent_until(session);
 }
@@ -532,7 +532,7 @@ static void call_error_reply(struct redis_session *session, struct redis_call *c
 }
 
 /* Takes in the clock of a reply. If it has jumped, calls wait until that is settled. */
-static void hear_clock(struct redis_session *session, const struct redis_call *call,
+static void observe_clock(struct redis_session *session, const struct redis_call *call,
                        const struct redis_head *head, int64_t came_us)
 {
     int64_t apart_ms;
@@ -540,7 +540,7 @@ static void hear_clock(struct redis_session *session, const struct redis_call *c
         session_hold_clock(session, head->now_ms);
         return;
     }
-    if (!peer_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
+    if (!peer_clock_observe(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
                          &apart_ms))
         session_greet_again(session, SESSION_GREET_CLOCK);
 }
@@ -582,7 +582,7 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
     int64_t came_us = clock_inner_us();
     session->pause_ms = SESSION_PAUSE_FIRST_MS;
     note_round_trip(session, call, came_us);
-    hear_clock(session, call, &head, came_us);
+    observe_clock(session, call, &head, came_us);
     if (!call->changes || !session->options.wait_replicas)
         call_finish(session, call, REDIS_CALL_OK, &head, reply);
     else
@@ -732,7 +732,7 @@ static void on_reply(void *ctx, const redisReply *reply)
     struct session_expected expected = session->expected[session->expected_first];
     session->expected_first = (session->expected_first + 1) % SESSION_EXPECTED_MAX;
     session->expected_count--;
-    session->heard_ms = clock_inner_ms();
+    session->received_ms = clock_inner_ms();
     if (expected.what == SESSION_EXPECTS_CALL)
         call_reply(session, expected.call, reply);
     else if (expected.what == SESSION_EXPECTS_WAIT)

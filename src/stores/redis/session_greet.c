@@ -65,9 +65,9 @@ static void keep_shards(struct redis_session *session)
 static void name_run(const struct redis_session *session, char out[SESSION_RUN_ID_BYTES])
 {
     const int half = (SESSION_RUN_ID_BYTES - 1) / 2;
-    if (session->master.history[0])
+    if (session->master.replication_id[0])
         snprintf(out, SESSION_RUN_ID_BYTES, "%.*s%.*s", half, session->found_run_id, half,
-                 session->master.history);
+                 session->master.replication_id);
     else
         memcpy(out, session->found_run_id, SESSION_RUN_ID_BYTES);
 }
@@ -93,7 +93,7 @@ static void send_hello(struct redis_session *session)
     bool is_held = session->options.test_clock_ms != 0;
     session_script(session, out, REDIS_HELLO, 6);
     name_run(session, run);
-    memcpy(session->greeted_history, session->master.history, sizeof session->greeted_history);
+    memcpy(session->greeted_replication_id, session->master.replication_id, sizeof session->greeted_replication_id);
     redis_command_text(out, run);
     redis_command_number(out, session->options.shards);
     redis_command_text(out, name);
@@ -145,7 +145,7 @@ static bool read_run_id(struct redis_session *session, const redisReply *reply)
         return false;
     memcpy(session->found_run_id, at, SESSION_RUN_ID_BYTES - 1);
     session->master = (struct redis_master){0};
-    redis_master_hear_info(&session->master, reply->str);
+    redis_master_read_info(&session->master, reply->str);
     return true;
 }
 
@@ -239,7 +239,7 @@ static struct session_greeting compare_clocks(struct redis_session *session,
         return (struct session_greeting){.is_up = true};
     }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
-    bool agrees = peer_clock_hear(&session->clock, head->now_ms, head->adjust_ms, session->asked_us,
+    bool agrees = peer_clock_observe(&session->clock, head->now_ms, head->adjust_ms, session->asked_us,
                                   now_us, &apart_ms);
     if (agrees && session->is_behind && head->adjust_ms == known_ms)
         apart_ms = -1;
@@ -296,9 +296,9 @@ static struct session_greeting room_reply(struct redis_session *session, const r
 {
     if (reply->type != REDIS_REPLY_STRING)
         return goes_on;
-    redis_master_hear_room(&session->master, reply->str);
+    redis_master_read_capacity(&session->master, reply->str);
     struct session_greeting greeting = learn(session);
-    if (!greeting.decision && strcmp(session->master.history, session->greeted_history) != 0)
+    if (!greeting.decision && strcmp(session->master.replication_id, session->greeted_replication_id) != 0)
         return greeting_ends(REDIS_DECISION_GREET, "its data belong to another queue");
     return greeting;
 }
@@ -354,7 +354,7 @@ struct session_greeting session_greeting_reply(struct redis_session *session,
             return greeting_ends(REDIS_DECISION_REFUSED, "it does not return its run id");
         break;
     case SESSION_EXPECTS_CONFIG:
-        redis_master_hear_config(&session->master, reply);
+        redis_master_read_config(&session->master, reply);
         break;
     case SESSION_EXPECTS_ROLE:
         return role_reply(session, reply);

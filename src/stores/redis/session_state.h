@@ -85,7 +85,7 @@ struct redis_session {
 
     struct deadline *deadline;
     int64_t wake_ms;   /* latest time for which the deadline is set */
-    int64_t heard_ms;  /* time of the last bytes from Redis, or when it first owed a reply */
+    int64_t received_ms;  /* time of the last bytes from Redis, or when it first owed a reply */
     size_t unsent;     /* bytes that waited for the socket at the last check */
     int64_t resume_ms; /* PAUSING */
     int64_t pause_ms;  /* length of the next pause */
@@ -113,7 +113,7 @@ struct redis_session {
     bool is_behind;    /* the clock is behind: a script refused a call because of it */
     int64_t said_clock_ms;
     char run_id[SESSION_RUN_ID_BYTES], found_run_id[SESSION_RUN_ID_BYTES];
-    char greeted_history[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was sent */
+    char greeted_replication_id[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was sent */
 
     struct mac_key lease_key; /* as returned by the last hello */
     bool has_lease_key;
@@ -160,7 +160,7 @@ static inline struct buffer *session_command(struct redis_session *session,
 {
     assert(session->expected_count < SESSION_EXPECTED_MAX);
     if (session->expected_count == 0)
-        session->heard_ms = clock_inner_ms();
+        session->received_ms = clock_inner_ms();
     uint32_t last = (session->expected_first + session->expected_count++) % SESSION_EXPECTED_MAX;
     session->expected[last] = (struct session_expected){what, call};
     return redis_connection_out(session->connection);

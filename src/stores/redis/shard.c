@@ -76,7 +76,7 @@ static void on_packed(struct redis_call *call, enum redis_call_end end,
     shard->packing = false;
     if (end == REDIS_CALL_OK) {
         struct slice rest = head->rest;
-        redis_shard_hear(shard, head);
+        redis_shard_note_head(shard, head);
         if (!redis_unpack_u8(&rest, &more))
             redis_shard_log_malformed(shard, REDIS_PACK);
         shard->may_pack = more != 0;
@@ -397,7 +397,7 @@ static void on_holding(struct redis_call *call, enum redis_call_end end,
     struct holding *holding = (struct holding *)(void *)call;
     (void)reply;
     if (end == REDIS_CALL_OK)
-        redis_shard_hear(holding->shard, head);
+        redis_shard_note_head(holding->shard, head);
     holding->shard->calls--;
     if (!holding->shard->freeing)
         holding->done(holding->ctx, end == REDIS_CALL_OK);
@@ -536,7 +536,7 @@ void redis_shard_free(struct redis_shard *shard)
     free(shard);
 }
 
-void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out)
+void redis_shard_show(const struct redis_shard *shard, struct redis_shard_figures *out)
 {
     static const struct buckets none;
     const struct redis_endpoint *master = redis_session_endpoint(shard->session);

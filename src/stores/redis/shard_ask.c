@@ -112,7 +112,7 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
     struct queue_job job = {0};
     struct queue_reply answer = {.status = redis_shard_status(end)};
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(inquiry->shard, head);
+        redis_shard_note_head(inquiry->shard, head);
         answer.status = read_got(inquiry, head, reply, &job);
         if (answer.status == QUEUE_OK) {
             answer.jobs = &job;
@@ -190,7 +190,7 @@ static void on_listed(struct redis_call *call, enum redis_call_end end,
     enum queue_status status = redis_shard_status(end);
     uint8_t more = 0;
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(inquiry->shard, head);
+        redis_shard_note_head(inquiry->shard, head);
         status = read_status(head, &more);
     }
     if (status == QUEUE_OK)
@@ -242,7 +242,7 @@ static void on_topic(struct redis_call *call, enum redis_call_end end,
         inquiry_reply_status(inquiry, redis_shard_status(end));
         return;
     }
-    redis_shard_hear(inquiry->shard, head);
+    redis_shard_note_head(inquiry->shard, head);
     struct slice rest = head->rest;
     if (!redis_unpack_u8(&rest, &status) || status > QUEUE_UNAVAILABLE) {
         inquiry_reply_malformed(inquiry);
@@ -330,7 +330,7 @@ static void on_step(struct redis_call *call, enum redis_call_end end, const stru
         inquiry_reply_status(inquiry, redis_shard_status(end));
         return;
     }
-    redis_shard_hear(inquiry->shard, head);
+    redis_shard_note_head(inquiry->shard, head);
     step_done(inquiry, head);
 }
 
@@ -502,7 +502,7 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
     uint8_t more = 0;
     if (end == REDIS_CALL_OK) {
         struct slice rest = head->rest;
-        redis_shard_hear(showing->shard, head);
+        redis_shard_note_head(showing->shard, head);
         if (!redis_unpack_u8(&rest, &more))
             status = QUEUE_UNAVAILABLE;
         for (size_t at = 1; status == QUEUE_OK && at < reply->elements; at += TOPIC_ELEMENTS)
@@ -613,7 +613,7 @@ static void on_forecast(struct redis_call *call, enum redis_call_end end,
     enum queue_status status = redis_shard_status(end);
     (void)reply;
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(forecast->shard, head);
+        redis_shard_note_head(forecast->shard, head);
         status = forecast_read(forecast, head->rest);
         if (status == QUEUE_UNAVAILABLE)
             redis_shard_log_malformed(forecast->shard, REDIS_FORECAST);

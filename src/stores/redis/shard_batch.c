@@ -39,7 +39,7 @@ static void on_done(struct redis_call *call, enum redis_call_end end, const stru
         return;
     }
     struct slice rest = head->rest;
-    redis_shard_hear(batch->shard, head);
+    redis_shard_note_head(batch->shard, head);
     redis_batch_end(
         batch, QUEUE_OK,
         &(struct redis_batch_answer){
@@ -84,8 +84,8 @@ static struct redis_batch *batch_new(struct redis_shard *shard, struct list *buc
     batch->terms.lease_ms = terms->lease_ms;
     batch->topic_bytes = topic.len;
     char *text = batch->topic;
-    queue_text_move(&text, topic);
-    batch->terms.consumer = queue_text_move(&text, terms->consumer);
+    queue_text_copy(&text, topic);
+    batch->terms.consumer = queue_text_copy(&text, terms->consumer);
     redis_shard_call_init(&batch->call, kind->script, true, on_done);
     if (kind->begin)
         kind->begin(batch, topic);
@@ -152,7 +152,7 @@ static void batch_send(struct redis_batch *batch)
     redis_batch_close(batch);
     list_add_last(&shard->sent, &batch->list);
     shard->batches_under_way++;
-    shard->options.figures->jobs += kind->is_take ? 0 : batch->count;
+    shard->options.figures->items += kind->is_take ? 0 : batch->count;
     if (redis_shard_send(shard, &batch->call, kind->args + batch->count * kind->item_args))
         return;
     shard->batches_under_way--;

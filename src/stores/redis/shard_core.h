@@ -46,13 +46,13 @@ TABLE_DECLARE(redis_watches, struct redis_watch, entry)
 
 /* ---- the last number of a kind of event, as received ---- */
 
-struct redis_heard {
+struct redis_event_number {
     bool known;
     uint64_t number;
 };
 
-struct redis_events_heard {
-    struct redis_heard changes, deaths;
+struct redis_event_numbers {
+    struct redis_event_number changes, deaths;
 };
 
 /* ---- the next event, on the shard's clock, and its topic ---- */
@@ -99,12 +99,12 @@ struct redis_shard {
     struct list fresh, ready;
     uint64_t looks;
 
-    int64_t hear_ms; /* inner: when to announce again to the scripts that there is a listener */
-    bool is_heard;   /* there was a listener at the last step */
+    int64_t listen_ms; /* inner: when to announce again to the scripts that there is a listener */
+    bool has_listener;   /* there was a listener at the last step */
 
     struct list events; /* to be reported */
     size_t event_count;
-    struct redis_events_heard heard;
+    struct redis_event_numbers event_numbers;
 
     struct redis_next next,
         notified_next;      /* the next event as in the last reply, and as notified since */
@@ -175,7 +175,7 @@ bool redis_shard_send(struct redis_shard *shard, struct redis_call *call, size_t
 enum queue_status redis_shard_status(enum redis_call_end end);
 
 /* Takes over the next event and the adjustment from the head of any reply. */
-static inline void redis_shard_hear(struct redis_shard *shard, const struct redis_head *head)
+static inline void redis_shard_note_head(struct redis_shard *shard, const struct redis_head *head)
 {
     redis_next_set(&shard->next, head->next_ms, head->next_topic);
     shard->adjust_ms = head->adjust_ms;

@@ -7,58 +7,58 @@
 #include <stdlib.h>
 
 enum {
-    HEAR_MS = 1000,      /* interval at which the scripts are informed of a listener, */
-    HEARD_FOR_MS = 3000, /* and how long they rely on it, because servers may be delayed */
+    LISTEN_MS = 1000,      /* interval at which the scripts are informed of a listener, */
+    LISTENED_FOR_MS = 3000, /* and how long they rely on it, because servers may be delayed */
 };
 
 /* ---- informing the scripts ---- */
 
-struct hearing {
+struct listening {
     struct redis_call call;
     struct redis_shard *shard;
 };
 
-static void on_heard(struct redis_call *call, enum redis_call_end end,
+static void on_listen_reply(struct redis_call *call, enum redis_call_end end,
                      const struct redis_head *head, const redisReply *reply)
 {
-    struct hearing *hearing = list_entry(call, struct hearing, call);
+    struct listening *listening = list_entry(call, struct listening, call);
     (void)reply;
     if (end == REDIS_CALL_OK)
-        redis_shard_hear(hearing->shard, head);
-    buffer_fini(&hearing->call.args);
-    free(hearing);
+        redis_shard_note_head(listening->shard, head);
+    buffer_fini(&listening->call.args);
+    free(listening);
 }
 
 /* Informs the scripts of a listener. If memory runs out, the next second's call suffices. */
-static void send_hear(struct redis_shard *shard)
+static void send_listen(struct redis_shard *shard)
 {
-    struct hearing *hearing = calloc(1, sizeof *hearing);
-    if (!hearing)
+    struct listening *listening = calloc(1, sizeof *listening);
+    if (!listening)
         return;
-    hearing->shard = shard;
-    redis_shard_call_init(&hearing->call, REDIS_HEAR, false, on_heard);
-    redis_command_number(&hearing->call.args, HEARD_FOR_MS);
-    if (redis_shard_send(shard, &hearing->call, 1))
+    listening->shard = shard;
+    redis_shard_call_init(&listening->call, REDIS_LISTEN, false, on_listen_reply);
+    redis_command_number(&listening->call.args, LISTENED_FOR_MS);
+    if (redis_shard_send(shard, &listening->call, 1))
         return;
-    buffer_fini(&hearing->call.args);
-    free(hearing);
+    buffer_fini(&listening->call.args);
+    free(listening);
 }
 
 int64_t redis_feed_step(struct redis_shard *shard, int64_t now_ms)
 {
-    bool was_heard = shard->is_heard;
-    shard->is_heard = feed_wants(shard->options.desk, NULL) != 0;
-    if (!shard->is_heard || shard->stopping)
+    bool had_listener = shard->has_listener;
+    shard->has_listener = feed_wants(shard->options.desk, NULL) != 0;
+    if (!shard->has_listener || shard->stopping)
         return INT64_MAX;
-    if (!was_heard)
-        shard->hear_ms = 0;
+    if (!had_listener)
+        shard->listen_ms = 0;
     if (!shard->up)
         return INT64_MAX; /* coming up triggers a step */
-    if (now_ms >= shard->hear_ms) {
-        send_hear(shard);
-        shard->hear_ms = now_ms + HEAR_MS;
+    if (now_ms >= shard->listen_ms) {
+        send_listen(shard);
+        shard->listen_ms = now_ms + LISTEN_MS;
     }
-    return shard->hear_ms;
+    return shard->listen_ms;
 }
 
 /* ---- reporting to the feed ---- */
@@ -71,8 +71,8 @@ static void feed_offer(struct feed_desk *desk, const struct job_event *event)
 
 void redis_feed_cut(struct redis_shard *shard)
 {
-    shard->hear_ms = 0;
-    if (shard->is_heard)
+    shard->listen_ms = 0;
+    if (shard->has_listener)
         feed_lose(shard->options.desk, 1);
 }
 
@@ -151,7 +151,7 @@ static bool must_publish(const struct redis_shard *shard, struct job_event *even
     }
 }
 
-void redis_feed_hear(struct redis_shard *shard, struct slice message)
+void redis_feed_receive(struct redis_shard *shard, struct slice message)
 {
     struct feed_desk *desk = shard->options.desk;
     struct job_event event;

@@ -14,7 +14,7 @@
  * next. */
 int64_t redis_feed_step(struct redis_shard *shard, int64_t now_ms);
 /* Handles a script's message, from any server. */
-void redis_feed_hear(struct redis_shard *shard, struct slice message);
+void redis_feed_receive(struct redis_shard *shard, struct slice message);
 /* Notes that messages may have been missed. */
 void redis_feed_cut(struct redis_shard *shard);
 

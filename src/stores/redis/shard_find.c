@@ -31,7 +31,7 @@ static void on_found(struct redis_call *call, enum redis_call_end end,
     struct slice rest = {0};
     (void)reply;
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(find->shard, head);
+        redis_shard_note_head(find->shard, head);
         rest = head->rest;
     }
     for (size_t i = 0; i < find->command->count; i++) {

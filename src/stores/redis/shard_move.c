@@ -46,7 +46,7 @@ static bool read_state(struct redis_shard *shard, struct slice rest, enum redis_
     return byte == REDIS_MOVE_NONE || redis_generation_parse(rest, target);
 }
 
-void redis_move_hear(struct redis_shard *shard, struct slice rest)
+void redis_move_receive(struct redis_shard *shard, struct slice rest)
 {
     enum redis_move_state state;
     struct redis_generation target;
@@ -226,7 +226,7 @@ static void on_arrived(struct redis_call *call, enum redis_call_end end,
     struct redis_shard *shard = moving->from;
     (void)reply;
     if (end == REDIS_CALL_OK)
-        redis_shard_hear(moving->into, head);
+        redis_shard_note_head(moving->into, head);
     moving_free(moving);
     arrival_ended(shard, end == REDIS_CALL_OK);
 }
@@ -343,7 +343,7 @@ static void on_left(struct redis_call *call, enum redis_call_end end, const stru
     uint8_t answer = NOTHING_LEAVES, kind = 0;
     moving_free(moving);
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(shard, head);
+        redis_shard_note_head(shard, head);
         if (!read_page(head->rest, &answer, &kind, &shard->move.page))
             redis_shard_log_malformed(shard, REDIS_LEAVE);
     }

@@ -10,7 +10,7 @@
 #include "redis/shard_core.h"
 
 /* Takes in the state of the move from the reply of the script look. */
-void redis_move_hear(struct redis_shard *shard, struct slice rest);
+void redis_move_receive(struct redis_shard *shard, struct slice rest);
 /* Runs in each step. Returns the inner time at which it needs to run next. */
 int64_t redis_move_step(struct redis_shard *shard, int64_t now_ms, bool looks);
 

@@ -150,46 +150,46 @@ void redis_notifications_deliver(struct redis_shard *shard)
 /* ---- numbers: each message carries the count of its kind, so that lost messages are detected
  * ---- */
 
-static struct redis_heard *heard_of(struct redis_shard *shard, enum queue_event kind)
+static struct redis_event_number *event_number_of(struct redis_shard *shard, enum queue_event kind)
 {
-    return kind == QUEUE_EVENT_TOPIC ? &shard->heard.changes : &shard->heard.deaths;
+    return kind == QUEUE_EVENT_TOPIC ? &shard->event_numbers.changes : &shard->event_numbers.deaths;
 }
 
 /* Handles a message with the count of its kind; `own`: caused by a call from here, whose reply
  * notes the event. */
-static void event_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
+static void event_note(struct redis_shard *shard, enum queue_event kind, uint64_t number,
                        struct slice topic, bool own)
 {
-    struct redis_heard *heard = heard_of(shard, kind);
-    if (heard->known && number <= heard->number)
+    struct redis_event_number *seen = event_number_of(shard, kind);
+    if (seen->known && number <= seen->number)
         return; /* a reply of the script look came first */
-    bool missed = !heard->known || number > heard->number + 1;
-    *heard = (struct redis_heard){.known = true, .number = number};
+    bool missed = !seen->known || number > seen->number + 1;
+    *seen = (struct redis_event_number){.known = true, .number = number};
     if (missed)
         redis_notification_event(shard, kind, (struct slice){0});
     else if (!own)
         redis_notification_event(shard, kind, topic);
 }
 
-static void event_count_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
-                             struct redis_heard before)
+static void event_count_note(struct redis_shard *shard, enum queue_event kind, uint64_t number,
+                             struct redis_event_number before)
 {
-    struct redis_heard *heard = heard_of(shard, kind);
+    struct redis_event_number *seen = event_number_of(shard, kind);
     /* A lower number than was known when the look was sent: Redis lost the last changes. A lower
      * number than is known only now: a message came first. */
     bool went_back = before.known && number < before.number;
-    if (heard->known && number <= heard->number && !went_back)
+    if (seen->known && number <= seen->number && !went_back)
         return;
-    *heard = (struct redis_heard){.known = true, .number = number};
+    *seen = (struct redis_event_number){.known = true, .number = number};
     redis_notification_event(shard, kind, (struct slice){0});
 }
 
 /* Takes in the counters returned by the script look; `before`: what was known when it was sent. */
 static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t deaths,
-                           const struct redis_events_heard *before)
+                           const struct redis_event_numbers *before)
 {
-    event_count_hear(shard, QUEUE_EVENT_TOPIC, changes, before->changes);
-    event_count_hear(shard, QUEUE_EVENT_DEAD, deaths, before->deaths);
+    event_count_note(shard, QUEUE_EVENT_TOPIC, changes, before->changes);
+    event_count_note(shard, QUEUE_EVENT_DEAD, deaths, before->deaths);
 }
 
 /* ---- messages ---- */
@@ -208,23 +208,23 @@ static struct slice after_space(struct slice text)
 }
 
 /* Parses NUMBER, a space, the topic. */
-static void hear_event(struct redis_shard *shard, enum queue_event event, struct slice text,
+static void read_event(struct redis_shard *shard, enum queue_event event, struct slice text,
                        bool own)
 {
     uint64_t number;
     if (after_space(text).len && text_parse_u64(before_space(text), INT64_MAX, &number))
-        event_hear(shard, event, number, after_space(text), own);
+        event_note(shard, event, number, after_space(text), own);
 }
 
-static void hear_of_server(struct redis_shard *shard, char kind, struct slice rest)
+static void read_server_message(struct redis_shard *shard, char kind, struct slice rest)
 {
     bool own = memcmp(rest.at, shard->options.server, SERVER_BYTES) == 0;
     struct slice text = slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES);
     uint64_t held_ms;
     if (kind == 'e')
-        redis_feed_hear(shard, text);
+        redis_feed_receive(shard, text);
     else if (kind == 's')
-        hear_event(shard, QUEUE_EVENT_TOPIC, text, own);
+        read_event(shard, QUEUE_EVENT_TOPIC, text, own);
     else if (kind == 'r' && !own)
         redis_notification_ready(shard, text);
     else if (kind == 'c' && !own && text_parse_u64(text, INT64_MAX, &held_ms))
@@ -243,9 +243,9 @@ void redis_notification_receive(struct redis_shard *shard, struct slice message)
     } else if (message.at[0] == 'g') {
         redis_notifications_check(shard, true);
     } else if (message.at[0] == 'x') {
-        hear_event(shard, QUEUE_EVENT_DEAD, rest, false);
+        read_event(shard, QUEUE_EVENT_DEAD, rest, false);
     } else if (rest.len > SERVER_BYTES) {
-        hear_of_server(shard, message.at[0], rest);
+        read_server_message(shard, message.at[0], rest);
     }
 }
 
@@ -256,7 +256,7 @@ struct look {
     struct redis_shard *shard;
     uint64_t number;
     bool all;                        /* regular: finds changes whose message was lost */
-    struct redis_events_heard heard; /* as known before it was sent */
+    struct redis_event_numbers event_numbers; /* as known before it was sent */
 };
 
 /* Marks the topics found. Topics that are no longer watched are ignored. */
@@ -289,13 +289,13 @@ static void notify_found(struct redis_shard *shard, const struct look *look)
     }
 }
 
-static void hear_counters(const struct look *look, const struct redis_head *head)
+static void read_counters(const struct look *look, const struct redis_head *head)
 {
     uint64_t changes, deaths;
     struct slice rest = head->rest;
     if (redis_unpack_counters(&rest, &changes, &deaths)) {
-        events_counted(look->shard, changes, deaths, &look->heard);
-        redis_move_hear(look->shard, rest);
+        events_counted(look->shard, changes, deaths, &look->event_numbers);
+        redis_move_receive(look->shard, rest);
     } else
         redis_shard_log_malformed(look->shard, REDIS_LOOK);
 }
@@ -308,10 +308,10 @@ static void on_looked(struct redis_call *call, enum redis_call_end end,
     if (look->all)
         shard->looking = false;
     if (end == REDIS_CALL_OK) {
-        bool heard = head->next_ms >= shard->next.ms || head->next_ms >= shard->notified_next.ms;
-        shard->options.figures->notifications_lost += look->all && shard->known && !heard;
-        redis_shard_hear(shard, head);
-        hear_counters(look, head);
+        bool was_notified = head->next_ms >= shard->next.ms || head->next_ms >= shard->notified_next.ms;
+        shard->options.figures->notifications_lost += look->all && shard->known && !was_notified;
+        redis_shard_note_head(shard, head);
+        read_counters(look, head);
         mark_found(shard, reply);
         notify_found(shard, look);
     }
@@ -328,7 +328,7 @@ static struct look *look_new(struct redis_shard *shard, bool all)
     look->shard = shard;
     look->number = ++shard->looks;
     look->all = all;
-    look->heard = shard->heard;
+    look->event_numbers = shard->event_numbers;
     return look;
 }
 

@@ -70,7 +70,7 @@ static void on_picked(struct redis_call *call, enum redis_call_end end,
     struct picked picked = {0};
     size_t jobs = 0;
     if (end == REDIS_CALL_OK) {
-        redis_shard_hear(shard, head);
+        redis_shard_note_head(shard, head);
         if (!pick_read_head(head, &answer, &jobs)) {
             redis_shard_log_malformed(shard, REDIS_PICK);
             answer = (struct queue_reply){.status = QUEUE_UNAVAILABLE};
@@ -88,7 +88,7 @@ static void on_picked(struct redis_call *call, enum redis_call_end end,
             redis_shard_log_malformed(shard, REDIS_PICK);
     answer.jobs = picked.jobs;
     answer.job_count = picked.count;
-    shard->options.figures->jobs += picked.count;
+    shard->options.figures->items += picked.count;
     redis_shard_reply(shard, pick->reply_to, &answer);
     free(picked.jobs);
     free(picked.texts);

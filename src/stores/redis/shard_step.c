@@ -108,7 +108,7 @@ static void on_step_reply(struct redis_call *call, enum redis_call_end end,
     if (end == REDIS_CALL_OK) {
         struct slice rest = head->rest;
         uint8_t bits = 0;
-        redis_shard_hear(shard, head);
+        redis_shard_note_head(shard, head);
         if (!redis_unpack_u8(&rest, &bits))
             redis_shard_log_malformed(shard, REDIS_STEP);
         redis_shard_note_due(shard, step->lets_due ? step->asked_us : INT64_MIN,
@@ -197,7 +197,7 @@ static bool step_send(struct redis_shard *shard)
     step_pack(step);
     shard->step_calls++;
     shard->due_under_way |= step->lets_due;
-    shard->options.figures->jobs += step->answers;
+    shard->options.figures->items += step->answers;
     size_t argc = 1 + step->answers * REDIS_ANSWER_ARGS + step->takes * REDIS_TAKE_ARGS;
     if (!redis_shard_send(shard, &step->call, argc))
         on_step_reply(&step->call, REDIS_CALL_UNAVAILABLE, NULL, NULL);

@@ -63,9 +63,9 @@ static struct taking *taking_new(struct redis_shard *shard, const struct queue_t
                               .topic_count = take->topic_count};
     char *text = (char *)(taking->topics + take->topic_count);
     for (size_t i = 0; i < take->topic_count; i++) {
-        taking->topics[i] = queue_text_move(&text, take->topics[i]);
+        taking->topics[i] = queue_text_copy(&text, take->topics[i]);
     }
-    taking->terms.consumer = queue_text_move(&text, take->consumer);
+    taking->terms.consumer = queue_text_copy(&text, take->consumer);
     return taking;
 }
 
@@ -242,7 +242,7 @@ static void share_out(struct redis_batch *batch, const struct taken *taken)
 {
     size_t at = 0;
     bool enough = taken->bytes >= TAKE_BYTES_MAX / 2;
-    batch->shard->options.figures->jobs += taken->count;
+    batch->shard->options.figures->items += taken->count;
     for (size_t i = 0; i < batch->count; i++) {
         struct taking *taking = batch->items[i].owner;
         size_t left = taken->count - at;

@@ -75,7 +75,7 @@ void sql_audience_publish(struct sql_audience *audience, struct slice lines, int
     }
 }
 
-void sql_audience_hear(struct sql_audience *audience, struct slice message, int64_t adjust_ms)
+void sql_audience_receive(struct sql_audience *audience, struct slice message, int64_t adjust_ms)
 {
     uint64_t at_ms, lost;
     if (sql_event_take_number(&message, ' ', &at_ms) &&

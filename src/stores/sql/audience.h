@@ -54,7 +54,7 @@ bool sql_audience_is_there(const struct sql_audience *audience);
 void sql_audience_publish(struct sql_audience *audience, struct slice lines, int64_t at_ms,
                           int64_t adjust_ms, uint64_t lost);
 /* Handles a message of another server. */
-void sql_audience_hear(struct sql_audience *audience, struct slice message, int64_t adjust_ms);
+void sql_audience_receive(struct sql_audience *audience, struct slice message, int64_t adjust_ms);
 /* Records that messages were missed; the number of events is unknown. */
 void sql_audience_miss(struct sql_audience *audience);
 /* Notes that messages may be missed from now on and that the database has dropped the record of

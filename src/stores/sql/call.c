@@ -26,7 +26,7 @@ struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *com
     return call;
 }
 
-void sql_call_again(struct sql_call *call)
+void sql_call_reset_results(struct sql_call *call)
 {
     for (size_t i = 0; i < call->results.count; i++)
         call->result_free(call->results.at[i]);
@@ -53,7 +53,7 @@ void sql_call_again(struct sql_call *call)
 
 void sql_call_free(struct sql_call *call)
 {
-    sql_call_again(call);
+    sql_call_reset_results(call);
     sql_results_fini(&call->results);
     sql_observations_fini(&call->observations);
     sql_leases_fini(&call->ends);
@@ -83,10 +83,10 @@ bool sql_call_is_change(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND)
         return command_acts(call->command);
-    return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_HEAR;
+    return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_POLL;
 }
 
-bool sql_call_is_figures(const struct sql_call *call)
+bool sql_call_is_count(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_COMMAND &&
            (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
@@ -121,7 +121,7 @@ void sql_call_name(const struct sql_call *call, struct sql_call_name *out)
 
 size_t sql_call_weight(const struct sql_call *call)
 {
-    if (call->kind == SQL_CALL_END)
+    if (call->kind == SQL_CALL_END_LEASES)
         return call->ends.count;
     return call->command ? command_item_count(call->command) : 1;
 }
@@ -189,7 +189,7 @@ void sql_call_reply(struct sql_call *call)
 void sql_call_refuse(struct sql_call *call, enum queue_status status)
 {
     const struct command *command = call->command;
-    sql_call_again(call);
+    sql_call_reset_results(call);
     if (command && command_has_items(command) && status != QUEUE_OK &&
         (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
         for (size_t i = 0; i < command->count; i++)

@@ -1,9 +1,9 @@
 /*
- * call: a call of the queue, or an operation of the server itself, while it passes through a
- * transaction: its results and its reply. Dialects send calls and read their results.
+ * call: one queue call, or one operation of the server itself, from its arrival to its reply.
+ * Dialects send calls and read their results.
  *
  * One thread. A call may be sent several times if a transaction fails. Only the results of the last
- * one count.
+ * transaction count.
  */
 #ifndef TARRY_SQL_CALL_H
 #define TARRY_SQL_CALL_H
@@ -15,25 +15,26 @@
 
 enum sql_call_kind {
     SQL_CALL_COMMAND = 1,
-    SQL_CALL_END,    /* end leases that have expired */
+    SQL_CALL_END_LEASES,    /* end leases that have expired */
     SQL_CALL_LOOK,   /* check for waiting jobs in watched topics */
-    SQL_CALL_HEAR,   /* poll for events of other servers, for dialects that must poll */
+    SQL_CALL_POLL,   /* poll for events of other servers, for dialects that must poll */
     SQL_CALL_EXPIRE, /* end ttls */
-    SQL_CALL_UPKEEP,
-    SQL_CALL_CLOCK, /* set the database's clock to continue as it ran */
-    SQL_CALL_ADOPT,
-    SQL_CALL_GOODBYE
+    SQL_CALL_UPKEEP, /* delete what is old, add up counts, note that this server lives */
+    SQL_CALL_CLOCK,  /* set the database's clock to continue as it ran */
+    SQL_CALL_ADOPT,  /* take over the leases of servers that have gone silent */
+    SQL_CALL_GOODBYE /* note that this server stops */
 };
 
 enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
 struct sql_observation { /* Result of a check of a topic. */
     struct slice topic;  /* points into `results` */
-    int64_t
-        next_ms; /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
+    /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
+    int64_t next_ms;
     bool is_paused;
     int64_t resume_ms; /* 0: not set, or never */
-    /* a time before the check began: a job committed after it may be missing from next_ms, but is not due earlier */
+    /* a time before the check began: a job committed after it may be missing from next_ms, but is
+     * not due earlier */
     int64_t seen_ms;
 };
 VECTOR_DECLARE(sql_observations, struct sql_observation)
@@ -73,11 +74,11 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
     bool listens;                         /* UPKEEP: a consumer of this server listens to events */
-    bool is_heard;    /* UPKEEP: a consumer of another server listens to events */
+    bool others_listen;    /* UPKEEP: a consumer of another server listens to events */
     bool part_failed; /* UPKEEP: a part failed, the rest was done */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
-    /* UPKEEP: number of changes so far that made jobs wait, if all of them are visible by now. An
-     * unchanged number means that there is nothing new. 0: unknown */
+    /* UPKEEP: number of commits so far that added waiting jobs. If it equals that of the last upkeep,
+     * there is nothing to look for. 0: unknown, because a commit is still open */
     int64_t mark;
 };
 
@@ -98,22 +99,25 @@ static inline struct sql_call *sql_call_first(const struct list *calls)
     return list_is_empty(calls) ? NULL : list_entry(calls->next, struct sql_call, list);
 }
 
-/* Returns true if the call changes anything that must survive (durable), changes anything at all
- * (change), or counts jobs (figures). */
+/* Returns true if the call changes anything that must survive. */
 bool sql_call_is_durable(const struct sql_call *call);
+/* Returns true if the call changes anything. */
 bool sql_call_is_change(const struct sql_call *call);
-bool sql_call_is_figures(const struct sql_call *call);
+/* Returns true if the call counts jobs. */
+bool sql_call_is_count(const struct sql_call *call);
 /* Returns true if the call only reads, or may be repeated without harm. It then needs no
  * transaction of several statements. */
 bool sql_call_is_single(const struct sql_call *call);
-/* Returns the due time of a job pushed or moved at `now_ms`. Must agree with tarry._due of the
+/* Returns the due time of a job pushed or moved at `now_ms`. A delay ends one millisecond later than
+ * the sum: now is rounded down, and no job may be early. Must agree with tarry._due of the
  * schema. */
 int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when);
 /* Records that a push created its job at `now_ms`. */
 void sql_call_created(struct sql_call *call, size_t item, int64_t now_ms);
-/* Records that all pushes of a call created their jobs, except those that were never sent. */
+/* Records that all pushes of a call created their jobs, except those that already have a status. */
 void sql_call_all_created(struct sql_call *call, int64_t now_ms);
 size_t sql_call_weight(const struct sql_call *call); /* number of items */
+/* Returns the size of the bodies to push: the part of a call that can be large. */
 size_t sql_call_bytes(const struct sql_call *call);
 
 /* Name of the first job of a call, for the log. */
@@ -123,10 +127,11 @@ struct sql_call_name {
 };
 void sql_call_name(const struct sql_call *call, struct sql_call_name *out);
 
-/* Takes ownership of `result`, to which texts of the reply point, also on failure (out of memory: returns false). */
+/* Takes ownership of `result`, to which texts of the reply point. Returns false if out of memory; the
+ * result is then freed. */
 bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result));
-/* Discards the results, since the call is sent again. */
-void sql_call_again(struct sql_call *call);
+/* Discards the results. Used before the call is sent again, refused or freed. */
+void sql_call_reset_results(struct sql_call *call);
 /* Replies to the caller. Only after the commit. */
 void sql_call_reply(struct sql_call *call);
 /* Replies with an error instead of a result. */

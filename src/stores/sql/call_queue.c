@@ -71,7 +71,7 @@ static bool fits(const struct list *transaction, const struct sql_call *call, si
         return true;
     if (call->alone || sql_call_first(transaction)->alone)
         return false;
-    if (has_changes && sql_call_is_figures(call)) /* their counts are written with the commit */
+    if (has_changes && sql_call_is_count(call)) /* their counts are written with the commit */
         return false;
     return items + sql_call_weight(call) <= TRANSACTION_ITEMS_MAX &&
            bytes + sql_call_bytes(call) <= TRANSACTION_BYTES_MAX;
@@ -115,7 +115,7 @@ void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct l
             break;
         items += sql_call_weight(call);
         bytes += sql_call_bytes(call);
-        has_changes = has_changes || (sql_call_is_change(call) && !sql_call_is_figures(call));
+        has_changes = has_changes || (sql_call_is_change(call) && !sql_call_is_count(call));
         list_remove(&call->list);
         list_add_last(transaction, &call->list);
     }
@@ -172,7 +172,7 @@ void sql_call_queue_step(struct sql_call_queue *queue, struct sql_call *call)
 void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
                            enum queue_status status)
 {
-    sql_call_again(call);
+    sql_call_reset_results(call);
     call->status = status;
     call->retry_ms = -1; /* marks it as refused */
     list_remove(&call->list);

@@ -23,10 +23,10 @@ static void clock_is_apart(struct sql_clock *clock, int64_t apart_ms, int64_t ad
     clock->seen_ms = adjust_ms;
 }
 
-bool sql_clock_hear(struct sql_clock *clock, const struct sql_times *times)
+bool sql_clock_observe(struct sql_clock *clock, const struct sql_times *times)
 {
     int64_t apart_ms = 0;
-    if (!peer_clock_hear(&clock->peer, times->last_ms, times->adjust_ms, times->sent_us,
+    if (!peer_clock_observe(&clock->peer, times->last_ms, times->adjust_ms, times->sent_us,
                          times->came_us, &apart_ms)) {
         clock_is_apart(clock, apart_ms, times->adjust_ms);
         return false;
@@ -34,7 +34,7 @@ bool sql_clock_hear(struct sql_clock *clock, const struct sql_times *times)
     clock->is_apart = false;
     /* The clock may have been corrected between the two statements. */
     struct peer_clock probe = clock->peer;
-    return peer_clock_hear(&probe, times->first_ms, times->adjust_ms, times->sent_us,
+    return peer_clock_observe(&probe, times->first_ms, times->adjust_ms, times->sent_us,
                            times->came_us, &apart_ms);
 }
 

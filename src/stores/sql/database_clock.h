@@ -28,7 +28,7 @@ struct sql_times {
 
 /* Takes in the times of a transaction. Returns false if they disagree with what is known: the
  * transaction must be rolled back. If the clock must be corrected, `is_apart` is then set. */
-bool sql_clock_hear(struct sql_clock *clock, const struct sql_times *times);
+bool sql_clock_observe(struct sql_clock *clock, const struct sql_times *times);
 /* Computes the earliest and the latest time that the clock can show now, if it keeps its rate. */
 void sql_clock_window(const struct sql_clock *clock, int64_t *earliest_ms, int64_t *latest_ms);
 /* Returns the database's time, rounded down. */

@@ -83,7 +83,7 @@ struct sql_plan {
     bool is_alone;   /* no other server needs a notification */
     /* events are sent through the database, since a consumer listens at another server, or a
      * consumer here listens to the events of all servers */
-    bool is_heard;
+    bool others_listen;
     /* the transaction changes nothing that must not be repeated; it consists of the first part
      * only */
     bool is_single;

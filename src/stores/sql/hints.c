@@ -117,20 +117,20 @@ void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
     }
 }
 
-void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *notification)
+void sql_hints_receive(struct sql_hints *hints, const struct sql_notification *notification)
 {
     if (notification->listens)
         sql_audience_elsewhere(&hints->audience);
     if (notification->misses_events)
         sql_audience_miss(&hints->audience);
     if (notification->events.len)
-        sql_audience_hear(&hints->audience, notification->events, hints->context->adjust_ms);
+        sql_audience_receive(&hints->audience, notification->events, hints->context->adjust_ms);
     if (!notification->name[0])
         return;
     struct slice name = slice_of(notification->name);
     struct sql_topic *topic = sql_topics_find(&hints->context->topics, name);
     if (topic && notification->due_ms != INT64_MAX) {
-        sql_topic_hear(topic, notification->due_ms);
+        sql_topic_receive(topic, notification->due_ms);
         sql_topic_plan_changed(&hints->context->plan, topic);
     }
     if (topic && (notification->look || notification->changed))
@@ -150,7 +150,7 @@ void sql_hints_apply_effects(struct sql_hints *hints)
     if (effects->expire_ms < hints->expire_ms)
         hints->expire_ms = effects->expire_ms;
     for (size_t i = 0; i < effects->notifications.count; i++)
-        sql_hints_hear(hints, &effects->notifications.at[i]);
+        sql_hints_receive(hints, &effects->notifications.at[i]);
     if (!effects->events_return)
         sql_audience_publish(&hints->audience, buffer_slice(&effects->events),
                              hints->context->now_ms, hints->context->adjust_ms,

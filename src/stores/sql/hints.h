@@ -42,6 +42,6 @@ void sql_hints_apply_look(struct sql_hints *hints, const struct sql_call *call,
 /* Applies the context's effects of a committed transaction. */
 void sql_hints_apply_effects(struct sql_hints *hints);
 /* Applies a notification from another server or a user. */
-void sql_hints_hear(struct sql_hints *hints, const struct sql_notification *notification);
+void sql_hints_receive(struct sql_hints *hints, const struct sql_notification *notification);
 
 #endif

@@ -43,7 +43,7 @@ static void end_leases(struct sql_housekeeping *keeping, int64_t now_ms)
     struct sql_lease lease;
     if (keeping->end_under_way || sql_watched_next(leases) > now_ms)
         return;
-    call = sql_call_queue_add_own(keeping->calls, SQL_CALL_END);
+    call = sql_call_queue_add_own(keeping->calls, SQL_CALL_END_LEASES);
     if (!call)
         return;
     while (call->ends.count < ENDS_MAX && sql_leases_reserve(&call->ends, call->ends.count + 1) &&
@@ -92,9 +92,9 @@ static void look_for_others(struct sql_housekeeping *keeping)
     sql_hints_look(keeping->hints);
 }
 
-static bool is_to_hear(const struct sql_housekeeping *keeping)
+static bool is_to_poll(const struct sql_housekeeping *keeping)
 {
-    return sql_audience_is_looking(&keeping->hints->audience) && !keeping->hear_under_way;
+    return sql_audience_is_looking(&keeping->hints->audience) && !keeping->poll_under_way;
 }
 
 /* Corrects the database's clock, before all other calls. */
@@ -109,12 +109,12 @@ static void set_clock(struct sql_housekeeping *keeping)
     keeping->clock_under_way = true;
 }
 
-static void hear_others(struct sql_housekeeping *keeping)
+static void poll_others(struct sql_housekeeping *keeping)
 {
-    if (!is_to_hear(keeping) || clock_boot_ms() < keeping->hear_ms)
+    if (!is_to_poll(keeping) || clock_boot_ms() < keeping->poll_ms)
         return;
-    keeping->hear_ms = clock_boot_ms() + keeping->dialect->look_ms;
-    keeping->hear_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_HEAR) != NULL;
+    keeping->poll_ms = clock_boot_ms() + keeping->dialect->look_ms;
+    keeping->poll_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_POLL) != NULL;
 }
 
 void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification)
@@ -134,7 +134,7 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification
     }
     sql_hints_notify_ready(keeping->hints, now_ms);
     look_for_others(keeping);
-    hear_others(keeping);
+    poll_others(keeping);
     if (!keeping->look_under_way && sql_topic_plan_wants_look(plan_of(keeping)))
         look_around(keeping, false);
 }
@@ -167,9 +167,9 @@ int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
     if (keeping->dialect->look_ms && !keeping->look_under_way && look_us < next &&
         plan_of(keeping)->times.count)
         next = look_us;
-    int64_t hear_us = clock_inner_us() + (keeping->hear_ms - clock_boot_ms()) * 1000;
-    if (is_to_hear(keeping) && hear_us < next)
-        next = hear_us;
+    int64_t poll_us = clock_inner_us() + (keeping->poll_ms - clock_boot_ms()) * 1000;
+    if (is_to_poll(keeping) && poll_us < next)
+        next = poll_us;
     return next;
 }
 
@@ -185,7 +185,7 @@ bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
 static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_call *call)
 {
     struct sql_hints *hints = keeping->hints;
-    sql_audience_known(&hints->audience, call->listens, call->others, call->is_heard);
+    sql_audience_known(&hints->audience, call->listens, call->others, call->others_listen);
     keeping->adopt_wanted = call->silent > 0 || keeping->adopt_failed;
     if (call->next_expire_ms < hints->expire_ms)
         hints->expire_ms = call->next_expire_ms;
@@ -216,7 +216,7 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
     int64_t again_ms = database_ms(keeping) + SQL_RETRY_MS_MAX;
     note_operation(call, is_good && !call->part_failed);
     switch (call->kind) {
-    case SQL_CALL_END:
+    case SQL_CALL_END_LEASES:
         keeping->end_under_way = false;
         for (size_t i = 0; !is_good && i < call->ends.count; i++) /* retry soon */
             (void)sql_watched_set(&hints->leases, &call->ends.at[i], again_ms);
@@ -225,8 +225,8 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         keeping->look_under_way = false;
         sql_topic_plan_looked(plan_of(keeping), is_good);
         break;
-    case SQL_CALL_HEAR:
-        keeping->hear_under_way = is_good && call->has_more;
+    case SQL_CALL_POLL:
+        keeping->poll_under_way = is_good && call->has_more;
         break;
     case SQL_CALL_EXPIRE:
         keeping->expire_under_way = false;

@@ -19,7 +19,7 @@ struct sql_housekeeping {
     const struct sql_dialect *dialect;
     struct sql_hints *hints;
     struct sql_call_queue *calls;
-    bool end_under_way, look_under_way, hear_under_way, expire_under_way, upkeep_under_way;
+    bool end_under_way, look_under_way, poll_under_way, expire_under_way, upkeep_under_way;
     bool clock_under_way, upkeep_failed;
     bool adopt_wanted, adopt_under_way, adopt_failed;
     bool goodbye_sent, has_left; /* has_left: the database has recorded it, or never will */
@@ -27,7 +27,7 @@ struct sql_housekeeping {
     int64_t mark;        /* mark of the last upkeep; all watched topics were checked after it */
     int64_t look_all_ms; /* elapsed: earliest time for a check without a bound */
     int64_t look_ms;     /* elapsed: next check for pushes without a notification */
-    int64_t hear_ms;     /* elapsed: next poll for events of other servers */
+    int64_t poll_ms;     /* elapsed: next poll for events of other servers */
     int64_t by_sql_ms;   /* elapsed: pushes by SQL are expected until then */
 };
 

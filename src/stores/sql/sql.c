@@ -110,7 +110,7 @@ static void on_advance(void *ctx, bool is_part_over)
         sql_transaction_part_over(&session->transaction);
     while (session->transaction.phase == SQL_PHASE_IDLE && !session->connection.is_lost &&
            session->dialect->next_notification(session->context.link, &notification))
-        sql_hints_hear(&session->hints, &notification);
+        sql_hints_receive(&session->hints, &notification);
 }
 
 static void connection_is_lost(struct session *session)
@@ -139,7 +139,7 @@ static bool connection_set(struct session *session, const struct sql_greeting *g
     session->context.server = greeting->server;
     session->context.now_ms = greeting->times.last_ms;
     session->context.adjust_ms = greeting->times.adjust_ms;
-    (void)sql_clock_hear(&session->context.clock, &greeting->times); /* corrected by housekeeping */
+    (void)sql_clock_observe(&session->context.clock, &greeting->times); /* corrected by housekeeping */
     sql_housekeeping_connected(&session->housekeeping);
     return true;
 }

@@ -124,7 +124,7 @@ int64_t sql_topic_plan_next_ms(const struct sql_topic_plan *plan)
     return plan->times.count ? plan->times.at[0]->at_ms : INT64_MAX;
 }
 
-void sql_topic_hear(struct sql_topic *topic, int64_t due_ms)
+void sql_topic_receive(struct sql_topic *topic, int64_t due_ms)
 {
     if (due_ms < topic->bound_ms)
         topic->bound_ms = due_ms;

@@ -73,7 +73,7 @@ void sql_topics_free(struct sql_topics *topics);
 void sql_topics_forget(struct sql_topics *topics);
 
 /* Records that a job with this due time waits. */
-void sql_topic_hear(struct sql_topic *topic, int64_t due_ms);
+void sql_topic_receive(struct sql_topic *topic, int64_t due_ms);
 /* Records a check of the database: `next_ms` is the lowest due time at or above the bound. `took`,
  * `brought`: the check was part of a take, and the take returned jobs. */
 void sql_topic_seen(struct sql_topic *topic, int64_t next_ms, int64_t now_ms, bool took,

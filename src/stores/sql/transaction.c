@@ -77,7 +77,7 @@ static struct sql_plan plan_of(struct sql_transaction *transaction)
                              .is_durable = transaction->is_durable && !transaction->is_flushed,
                              .is_brief = transaction->is_retry,
                              .is_alone = audience->is_alone,
-                             .is_heard = sql_audience_is_by_database(audience),
+                             .others_listen = sql_audience_is_by_database(audience),
                              .is_single = transaction->is_single,
                              .is_whole = transaction->is_whole};
 }
@@ -118,7 +118,7 @@ void sql_transaction_begin(struct sql_transaction *transaction)
         struct sql_call *call = list_entry(at, struct sql_call, list);
         is_change = is_change || sql_call_is_change(call);
         transaction->is_single = transaction->is_single && sql_call_is_single(call);
-        sql_call_again(call);
+        sql_call_reset_results(call);
     }
     transaction->has_ticket = is_change && !transaction->is_single;
     transaction->is_flushed = sql_flush_choose(transaction->flush, transaction->is_durable);
@@ -297,7 +297,7 @@ static bool is_in_time(struct sql_transaction *transaction)
                               .came_us = context->now_seen_us};
     if (!times.came_us)
         times.came_us = clock_inner_us();
-    return !context->has_time || sql_clock_hear(&context->clock, &times) ||
+    return !context->has_time || sql_clock_observe(&context->clock, &times) ||
            sql_call_first(&transaction->calls)->kind == SQL_CALL_CLOCK;
 }
 

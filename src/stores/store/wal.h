@@ -162,10 +162,10 @@ int64_t wal_sync_due_ms(const struct wal *wal);
 
 /*
  * Reads the bytes of a record: from RAM if it is recent or still in the open batch (the slice is
- * then valid until the next append, wal_has_room, seal or wal_committed), else from disk into
- * `scratch`. Returns 0; -EAGAIN if it is not in RAM and `may_block` is false: retry with may_block
- * on a helper thread; -ENOENT if its file was dropped; -EIO or another errno if it could not be
- * read or is damaged (its own checksum is checked). Only for records that have a checksum: a JOB,
+ * then valid until the next append, wal_has_room, seal or wal_committed), else from the page cache
+ * or the disk into `scratch`. Returns 0. Returns -EAGAIN if only the disk has it and `may_block` is
+ * false: retry with may_block on a helper thread. Returns -ENOENT if its file was dropped, and -EIO
+ * or another errno if it could not be read or is damaged (its own checksum is checked). Only for records that have a checksum: a JOB,
  * or a DONE that is remembered. With may_block the bytes are always copied.
  */
 int wal_read(struct wal *wal, struct record_place place, bool may_block, struct buffer *scratch,

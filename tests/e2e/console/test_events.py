@@ -245,7 +245,7 @@ def test_on_redis_events_of_other_servers_arrive(start_server):
         here, other = (start_server("--store", redis.url, "--shards", "2") for _ in range(2))
         client = other.client()
         with listen(here, "shared") as stream:
-            eventually(lambda: len(redis.client().keys("*:heard")) == 2, 20)  # both shards have the listener
+            eventually(lambda: len(redis.client().keys("*:listened")) == 2, 20)  # both shards have the listener
             client.push("shared", "a", delay="50ms")
             client.ack(client.take("shared", wait="10s")[0]["lease"])
             events = stream.until(lambda event, _: event == "acked")
@@ -254,7 +254,7 @@ def test_on_redis_events_of_other_servers_arrive(start_server):
             events = stream.until(lambda event, _: event == "gap")
             eventually(lambda: client.push("shared", "b", delay="1h") and stream.next(1)[1].get("id") == "b", 20)
         # The last listener has gone: soon no event is sent.
-        eventually(lambda: not redis.client().keys("*:heard"), 20)
+        eventually(lambda: not redis.client().keys("*:listened"), 20)
 
 
 def cpu_seconds(server):

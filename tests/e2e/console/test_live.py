@@ -102,16 +102,16 @@ def test_all_listeners_get_the_same(server):
     """The server takes one sample a second for any number of listeners: they get the same samples."""
     server.client().push("a", "a", delay="1h")
     streams = [Stream(server.port, "/v1/live") for _ in range(8)]
-    heard = []
+    received = []
     for stream in streams:
         stream.data("snapshot")
     for stream in streams:
-        heard.append([stream.data("snapshot")["at"] for _ in range(3)])
+        received.append([stream.data("snapshot")["at"] for _ in range(3)])
         stream.close()
-    moments = set(heard[0])
-    for other in heard[1:]:
-        assert len(moments & set(other)) >= 2, heard
-    assert len(set().union(*heard)) <= 6
+    moments = set(received[0])
+    for other in received[1:]:
+        assert len(moments & set(other)) >= 2, received
+    assert len(set().union(*received)) <= 6
 
 
 @pytest.mark.shards

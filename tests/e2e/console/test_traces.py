@@ -207,7 +207,7 @@ def test_two_servers_on_one_redis_make_one_trace(start_traced, start_redis, coll
     for ident in ("1", "2"):
         pushed, waited, taken = (only(spans, operation, ident) for operation in ("push", "wait", "take"))
         assert pushed.parent == SPAN and waited.parent == taken.parent == pushed.span and waited.end == taken.start
-        assert taken.attributes["tarry.outcome"] == "unanswered" and taken.status == "UNSET"  # the other one may have heard
+        assert taken.attributes["tarry.outcome"] == "unanswered" and taken.status == "UNSET"  # the other one may have received it
 
 
 # ---- a collector that rejects them ----

@@ -318,7 +318,7 @@ def test_several_servers_on_one_redis_are_one(start_server):
             assert one("reserve-with-timeout 20")[1] == str(numbers[1]) and one("reserve-with-timeout 20")[1] == str(numbers[2])
             one.send("reserve\r\n")
             late = two.put("late")
-            assert one.answer() == ["RESERVED", str(late), b"late"], "who waits here hears of what comes there"
+            assert one.answer() == ["RESERVED", str(late), b"late"], "a client that waits here gets what is pushed there"
             two.close()
             assert one("reserve-with-timeout 20")[1] == str(numbers[3]), "given back there"
             for server in servers[1:]:

@@ -392,5 +392,5 @@ def test_delivery_settings_of_a_topic_are_equal_in_all_shards(queue):
     assert code == FOUND and [finding["text"] for finding in found["findings"]] == ["the settings differ from those of the other shards"] * 2, found
     fsck(shared.url, "--repair")
     assert {client.get(f"{tag}:extension:now") for tag in at} == {extension.encode()}
-    assert [state.core_of(client, tag).changes for tag in (at[3], at[5])] == [2] * 2, "who follows settings hears of it"
+    assert [state.core_of(client, tag).changes for tag in (at[3], at[5])] == [2] * 2, "servers that follow the settings notice it"
     assert fsck(shared.url)[0] == CLEAN

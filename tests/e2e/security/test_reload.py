@@ -190,8 +190,8 @@ def test_systemd_is_notified_of_the_start_and_end_of_a_reload(start_server, mana
 def test_the_watchdog_is_notified_by_a_running_server(start_server, manager):
     path, told = manager
     server = start_server("--shards", "3", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
-    heard = [told() for _ in range(6)]
-    assert sorted(heard) == ["READY=1"] + 5 * ["WATCHDOG=1"]
+    received = [told() for _ in range(6)]
+    assert sorted(received) == ["READY=1"] + 5 * ["WATCHDOG=1"]
     server.terminate()
     while (said := told()) != "STOPPING=1":
         assert said == "WATCHDOG=1"

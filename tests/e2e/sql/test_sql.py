@@ -385,7 +385,7 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
-        client.push("unheard", "before", delay="1h")
+        client.push("unwatched", "before", delay="1h")
         own.do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         own.do("SELECT pg_reload_conf()")
         answers = {}
@@ -397,7 +397,7 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
                 return True
 
         def push(name, delay):
-            answers[name] = json.loads(client_of[name].call("PUT", f"/v1/topics/unheard/jobs/{name}?delay={delay}&on_conflict=reject", body=b"x").body)
+            answers[name] = json.loads(client_of[name].call("PUT", f"/v1/topics/unwatched/jobs/{name}?delay={delay}&on_conflict=reject", body=b"x").body)
 
         client_of = {name: server.client(60) for name in ("a", "b")}
         threads = [threading.Thread(target=push, args=arguments) for arguments in (("a", "1h"), ("b", "2h"))]
@@ -414,7 +414,7 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
             told = own.do("SELECT (extract(epoch FROM %s::timestamptz) * 1000)::bigint", answer["due_at"])
             assert answer["result"] == "created" and told == due_ms, answer
         assert metric(server, "tarry_sql_settled_total") == 1
-        topic = client.topic("unheard")
+        topic = client.topic("unwatched")
         assert topic["totals"]["pushed"] == 3 and topic["counts"]["delayed"] == 3
 
 
@@ -668,8 +668,8 @@ def test_a_waiter_on_a_take_in_progress_does_not_delay_its_ack(postgres, call):
 
 def _wait_until_all_know_who_listens(postgres, since=0):
     """Each server checks once a second; it reports its later changes. The listener has registered after `since`."""
-    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > greatest(tarry.now_ms(), %s + 3000)", since) == 1)
-    known = postgres.do("SELECT max(heard) - 2900 FROM tarry.server")
+    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE listen_until > greatest(tarry.now_ms(), %s + 3000)", since) == 1)
+    known = postgres.do("SELECT max(listen_until) - 2900 FROM tarry.server")
     eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
 
@@ -702,7 +702,7 @@ def test_events_come_from_all_servers_and_from_transactions_on_request(pair, pos
         _wait_until_all_know_who_listens(postgres, postgres.do("SELECT tarry.now_ms()"))
         client.push("told", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
-    eventually(lambda: postgres.do("SELECT max(heard) FROM tarry.server") == 0)
+    eventually(lambda: postgres.do("SELECT max(listen_until) FROM tarry.server") == 0)
 
 
 def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, postgres):

@@ -444,8 +444,8 @@ def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server
 
 def _wait_until_all_know_who_listens(mariadb, since_ms=0):
     """Each server checks once a second; it reports its later changes. The listener has registered after `since_ms`."""
-    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE heard > GREATEST(tarry.now_ms(), %s + 3000)", since_ms) == 1, 20)
-    known = mariadb.do("SELECT MAX(heard) - 2900 FROM tarry.server")
+    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE listen_until > GREATEST(tarry.now_ms(), %s + 3000)", since_ms) == 1, 20)
+    known = mariadb.do("SELECT MAX(listen_until) - 2900 FROM tarry.server")
     eventually(lambda: mariadb.do("SELECT MIN(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
 
@@ -487,7 +487,7 @@ def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
         _wait_until_all_know_who_listens(mariadb, cut_ms)
         client.push("told", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
-    eventually(lambda: mariadb.do("SELECT MAX(heard) FROM tarry.server") == 0)
+    eventually(lambda: mariadb.do("SELECT MAX(listen_until) FROM tarry.server") == 0)
 
 
 def test_events_of_a_job_on_several_servers_arrive_in_order(mariadb, start_server):
@@ -511,7 +511,7 @@ def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, mar
         assert mariadb.do("SELECT COUNT(*) FROM tarry.message WHERE LENGTH(text) > 50000") >= 1
         mariadb.do("DELETE FROM tarry.message")
         mariadb.do("INSERT INTO tarry.message (at, server, number, lost, text) "  # as if nine between had been deleted unread
-                   "SELECT tarry.now_ms(), server, 10 + (SELECT number FROM tarry.ticket x WHERE x.server = s.server), 0, '1 0 0 0 0 0 many-told late \n' FROM tarry.server s WHERE heard = 0 AND beat > 0")
+                   "SELECT tarry.now_ms(), server, 10 + (SELECT number FROM tarry.ticket x WHERE x.server = s.server), 0, '1 0 0 0 0 0 many-told late \n' FROM tarry.server s WHERE listen_until = 0 AND beat > 0")
         assert stream.until(lambda event, data: data.get("id") == "late")[0] == ("gap", {"lost": 1})
 
 
@@ -521,23 +521,23 @@ def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, maria
     mariadb.do("SET GLOBAL log_output = 'TABLE'")
     mariadb.do("SET GLOBAL general_log = ON")
     try:
-        client.push("counted", "unheard", delay="1h")
+        client.push("counted", "unwatched", delay="1h")
         assert mariadb.do("SELECT COUNT(*) FROM tarry.message") <= before
         with Stream(pair[0].port, "/v1/events?topic=counted"):
             _wait_until_all_know_who_listens(mariadb)
-            client.push("counted", "heard", delay="1h")
+            client.push("counted", "watched", delay="1h")
         assert pair[0].terminate() == 0
         eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE beat > tarry.now_ms() - 11000") == 1, 20)
         with Stream(pair[1].port, "/v1/events?topic=counted") as stream:  # it is the only server: there is no listener
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "alone", delay="1h")
             assert stream.until(lambda event, data: data.get("id") == "alone")
-        unheard, heard, alone = (_turns_about(mariadb, ident) for ident in ("unheard", "heard", "alone"))
+        unwatched, watched, alone = (_turns_about(mariadb, ident) for ident in ("unwatched", "watched", "alone"))
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
     told = ("INSERT", ["tarry.message"])
-    assert len(unheard) == len(heard) == len(alone) == 1 and len(unheard[0]) > 5, (unheard, heard)
-    assert told not in unheard[0] + alone[0] and [one for one in heard[0] if one != told] == unheard[0] and len(heard[0]) == len(unheard[0]) + 1, (unheard, heard)
+    assert len(unwatched) == len(watched) == len(alone) == 1 and len(unwatched[0]) > 5, (unwatched, watched)
+    assert told not in unwatched[0] + alone[0] and [one for one in watched[0] if one != told] == unwatched[0] and len(watched[0]) == len(unwatched[0]) + 1, (unwatched, watched)
 
 
 def test_messages_are_deleted_once_they_are_old(pair, mariadb):

@@ -31,13 +31,13 @@ def test_a_waiting_take_finds_pushes_of_other_servers_and_users(pair, database):
     late_ms = []
     for round_ in range(6):
         taken = []
-        waiting = threading.Thread(target=lambda to=taken: to.extend(second.client().take("heard", wait="10s")))
+        waiting = threading.Thread(target=lambda to=taken: to.extend(second.client().take("waited", wait="10s")))
         waiting.start()
         time.sleep(0.2)
         if round_ % 2:
-            first.client().push("heard", f"http-{round_}", delay="300ms")
+            first.client().push("waited", f"http-{round_}", delay="300ms")
         else:
-            database.call("push", "heard", f"sql-{round_}", 300, b"x")
+            database.call("push", "waited", f"sql-{round_}", 300, b"x")
         waiting.join()
         late_ms.append((time.time() - due_s(taken[0])) * 1000)
         assert late_ms[-1] >= 0, "early"

@@ -168,7 +168,7 @@ def sqs_consumer(command, topic, server):
 def spring(command, topic, server):
     server.client().put_topic(topic, max_attempts="none", backoff="none")
     said, client = run(command, topic, server), server.client()
-    assert said["heard"] == 12, said
+    assert said["received"] == 12, said
     (job,) = delayed(client, topic)
     assert job["id"] == ulid_of(said["day"]) and DAY - RUN_SECONDS < due_in(job) <= DAY, job
     assert totals(client, topic)["acked"] == 12

@@ -19,7 +19,7 @@ public class Shop {
     public record Order(String name, int cents) {
     }
 
-    static final CountDownLatch HEARD = new CountDownLatch(12);
+    static final CountDownLatch RECEIVED = new CountDownLatch(12);
     static final Map<String, String> ATTEMPTS = new ConcurrentHashMap<>();
     static final Map<String, String> CUSTOMERS = new ConcurrentHashMap<>();
 
@@ -32,7 +32,7 @@ public class Shop {
             throw new IllegalStateException("the first attempt");
         }
         CUSTOMERS.put(order.name(), String.valueOf(message.getHeaders().get("Customer")));
-        HEARD.countDown();
+        RECEIVED.countDown();
     }
 
     static void equal(Object found, Object expected) {
@@ -54,12 +54,12 @@ public class Shop {
         for (int at = 0; at < 10; at++) {
             template.send(queue, new Order("order " + at, at));
         }
-        boolean all = HEARD.await(60, TimeUnit.SECONDS);
+        boolean all = RECEIVED.await(60, TimeUnit.SECONDS);
         equal(all, true);
         equal(ATTEMPTS.get("fails once"), "2");
         equal(ATTEMPTS.get("in two seconds"), "1");
         equal(CUSTOMERS.get("fails once"), "Grüße");
         context.close(); // waits for acknowledgements
-        System.out.println("{\"day\":\"" + day + "\",\"heard\":" + ATTEMPTS.size() + "}");
+        System.out.println("{\"day\":\"" + day + "\",\"received\":" + ATTEMPTS.size() + "}");
     }
 }

@@ -1,4 +1,4 @@
-/* front_client: a client of front_fake.h's server, which keeps all it hears. */
+/* front_client: a client of front_fake.h's server, which keeps all that it receives. */
 #ifndef TARRY_TESTS_FRONT_CLIENT_H
 #define TARRY_TESTS_FRONT_CLIENT_H
 
@@ -30,7 +30,7 @@ static inline void client_say(struct client *client, const char *text)
 }
 
 /* False when nothing comes for so long, or no more ever will. */
-static inline bool client_hear(struct client *client, int wait_ms)
+static inline bool client_receive(struct client *client, int wait_ms)
 {
     static char piece[65536];
     struct pollfd poll_fd = {.fd = client->fd, .events = POLLIN};
@@ -56,17 +56,17 @@ static inline int client_count_of(const char *text, const char *what)
     return count;
 }
 
-static inline void client_hear_answers(struct client *client, int count)
+static inline void client_receive_answers(struct client *client, int count)
 {
     while (client_count_of(client->text, "HTTP/1.1 ") < count)
-        assert_true(client_hear(client, 5000));
-    while (client_hear(client, 20))
+        assert_true(client_receive(client, 5000));
+    while (client_receive(client, 20))
         ;
 }
 
-static inline void client_hear_all(struct client *client)
+static inline void client_receive_all(struct client *client)
 {
-    while (client_hear(client, 5000))
+    while (client_receive(client, 5000))
         ;
     char byte;
     assert_true(recv(client->fd, &byte, 1, MSG_DONTWAIT) <= 0);

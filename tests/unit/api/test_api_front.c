@@ -20,7 +20,7 @@ CLAIM(answers_keep_the_order_of_requests)
     server.fake.holds = 3;
     client_dial(&client, &server);
     client_say(&client, PUSH("first") PUSH("second") HEALTH PUSH("third"));
-    client_hear_answers(&client, 4);
+    client_receive_answers(&client, 4);
     const char *first = strstr(client.text, "\"first\""),
                *second = strstr(client.text, "\"second\"");
     const char *ok = strstr(client.text, "ok\n"), *third = strstr(client.text, "\"third\"");
@@ -39,7 +39,7 @@ CLAIM(reading_stops_with_too_many_requests_in_flight)
     client_dial(&client, &server);
     for (int i = 0; i < 512; i++)
         client_say(&client, PUSH("x"));
-    client_hear_answers(&client, 512);
+    client_receive_answers(&client, 512);
     assert_int_equal(atomic_load(&server.fake.most_held), 256);
     assert_int_equal(client_count_of(client.text, "\"created\""), 512);
     client_hang_up(&client);
@@ -61,7 +61,7 @@ CLAIM(a_slow_reader_gets_it_all)
     free(all);
     client_say(&client, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     usleep(100 * 1000);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_int_equal(client_count_of(client.text, "HTTP/1.1 200 OK"), SLOW_ANSWERS + 1);
     client_hang_up(&client);
     server_stop(&server);
@@ -74,7 +74,7 @@ CLAIM(HEAD_has_no_body)
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_string_equal(client.text + client.len - 4, "\r\n\r\n");
     client_hang_up(&client);
     server_stop(&server);
@@ -88,16 +88,16 @@ CLAIM(a_client_that_waits_for_100_continue_gets_it)
     client_dial(&client, &server);
     client_say(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                         "Content-Length: 2\r\n\r\n");
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_string_equal(client.text, "HTTP/1.1 100 Continue\r\n\r\n");
     assert_int_equal(atomic_load(&server.fake.pushed), 0);
     client_say(&client, "hi");
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "201 Created"));
     /* And not where it is there already. */
     client_say(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
                         "Content-Length: 2\r\n\r\nhi");
-    client_hear_answers(&client, 3);
+    client_receive_answers(&client, 3);
     assert_int_equal(client_count_of(client.text, "100 Continue"), 1);
     client_hang_up(&client);
     server_stop(&server);
@@ -116,7 +116,7 @@ CLAIM(a_body_may_come_in_pieces)
     usleep(2000);
     client_say(&client, body);
     client_say(&client, PUSH("next"));
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "\"big\""));
     assert_non_null(strstr(client.text, "\"next\""));
     free(body);
@@ -134,7 +134,7 @@ CLAIM(a_take_returns_the_raw_body_on_request)
     client_say(&client,
                "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
                "\r\n\r\n");
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "Content-Type: a/b\r\n"));
     assert_non_null(strstr(client.text, "Tarry-Lease: lease-1\r\n"));
     assert_non_null(strstr(client.text, "Tarry-Delivery: 7\r\n"));
@@ -143,7 +143,7 @@ CLAIM(a_take_returns_the_raw_body_on_request)
     client_say(&client,
                "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
                "\r\n\r\n");
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "204 No Content"));
     client_hang_up(&client);
     server_stop(&server);
@@ -156,17 +156,17 @@ CLAIM(a_take_of_a_disconnected_client_is_cancelled)
     server_start(&server, (struct http_options){.waiting_max = 1});
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=10s"));
-    assert_false(client_hear(&client, 100));
+    assert_false(client_receive(&client, 100));
     /* The one place is taken until the client goes. */
     client_dial(&other, &server);
     client_say(&other, TAKE("wait=10s"));
-    client_hear_answers(&other, 1);
+    client_receive_answers(&other, 1);
     assert_non_null(strstr(other.text, "too_many_waiting"));
     assert_non_null(strstr(other.text, "\"limit\":1"));
     client_hang_up(&client);
     usleep(100 * 1000);
     client_say(&other, TAKE("wait=50ms"));
-    client_hear_answers(&other, 2);
+    client_receive_answers(&other, 2);
     assert_non_null(strstr(other.text, "{\"jobs\":[]}"));
     client_hang_up(&other);
     server_stop(&server);
@@ -204,9 +204,9 @@ CLAIM(a_large_sample_counts_as_no_waiting_take)
     client_say(&client, "POST /v1/topics/t/deliver-test HTTP/1.1\r\nHost: a\r\n"
                         "Content-Length: 70000\r\n\r\n");
     client_say(&client, sample);
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     client_say(&client, TAKE("max=1"));
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
     client_hang_up(&client);
     server_stop(&server);
@@ -219,8 +219,8 @@ CLAIM(a_wait_ends_in_time)
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=200ms"));
-    assert_false(client_hear(&client, 150));
-    assert_true(client_hear(&client, 1000));
+    assert_false(client_receive(&client, 150));
+    assert_true(client_receive(&client, 1000));
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
     client_hang_up(&client);
     server_stop(&server);

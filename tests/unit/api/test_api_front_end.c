@@ -30,13 +30,13 @@ static void assert_closes_or_stays(const struct server *server, const struct end
 
     client_dial(&client, server);
     client_say(&client, ending->request);
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     CASE_HOLDS(ending->sentence, strstr(client.text, ending->answer) != NULL);
     if (ending->closes) {
-        client_hear_all(&client);
+        client_receive_all(&client);
     } else {
         client_say(&client, HEALTH);
-        client_hear_answers(&client, 2);
+        client_receive_answers(&client, 2);
     }
     CASE_HOLDS(ending->sentence, client_count_of(client.text, "HTTP/1.1 ") == 2 - ending->closes);
     client_hang_up(&client);
@@ -72,7 +72,7 @@ static void assert_timeout_ends(const struct server *server, const struct half *
 
     client_dial(&client, server);
     client_say(&client, half->request);
-    client_hear_all(&client);
+    client_receive_all(&client);
     CASE_HOLDS(half->sentence, strstr(client.text, half->answer) != NULL);
     CASE_HOLDS(half->sentence, half->answer[0] || client.len == 0);
     client_hang_up(&client);
@@ -89,7 +89,7 @@ CLAIM(timeout_ends)
     /* A waiting take is not an idle connection. */
     client_dial(&client, &server);
     client_say(&client, TAKE("wait=300ms"));
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
     client_hang_up(&client);
     server_stop(&server);
@@ -105,7 +105,7 @@ CLAIM(a_handshake_that_does_not_come_ends)
     server_start(&server, (struct http_options){.idle_ms = 600 * 1000, .header_ms = 60});
     front_rig_has_tls = false;
     client_dial(&client, &server);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_int_equal(client.len, 0);
     client_hang_up(&client);
     server_stop(&server);
@@ -122,7 +122,7 @@ CLAIM(blank_lines_keep_no_connection)
     server_start(&server, (struct http_options){.idle_ms = 300, .header_ms = 300});
     for (int pieces = 0; pieces < 2; pieces++) {
         client_dial(&client, &server);
-        for (rounds = 0; rounds < 100 && !client_hear(&client, 20); rounds++) {
+        for (rounds = 0; rounds < 100 && !client_receive(&client, 20); rounds++) {
             const char *next = pieces ? blanks[1 + rounds % 2] : blanks[0];
             char byte;
             if (recv(client.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 ||
@@ -136,7 +136,7 @@ CLAIM(blank_lines_keep_no_connection)
     /* They do no harm to a request that follows. */
     client_dial(&client, &server);
     client_say(&client, "\r\n\r\n" HEALTH "\r\n" HEALTH);
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     client_hang_up(&client);
     server_stop(&server);
 }
@@ -148,9 +148,9 @@ CLAIM(connections_have_a_limit)
     server_start(&server, (struct http_options){.connections_max = 1});
     client_dial(&first, &server);
     client_say(&first, HEALTH);
-    client_hear_answers(&first, 1);
+    client_receive_answers(&first, 1);
     client_dial(&second, &server);
-    client_hear_all(&second);
+    client_receive_all(&second);
     assert_non_null(strstr(second.text, "503 "));
     assert_non_null(strstr(second.text, "too_many_connections"));
     assert_non_null(strstr(second.text, "\"limit\":1"));
@@ -159,7 +159,7 @@ CLAIM(connections_have_a_limit)
     usleep(50 * 1000);
     client_dial(&first, &server);
     client_say(&first, HEALTH);
-    client_hear_answers(&first, 1);
+    client_receive_answers(&first, 1);
     assert_non_null(strstr(first.text, "200 OK"));
     client_hang_up(&first);
     server_stop(&server);
@@ -172,24 +172,24 @@ CLAIM(draining_answers_requests_in_progress)
     server_start(&server, (struct http_options){0});
     client_dial(&idle, &server);
     client_say(&idle, HEALTH);
-    client_hear_answers(&idle, 1);
+    client_receive_answers(&idle, 1);
     client_dial(&half, &server);
     client_say(&half, "GET /heal");
     client_dial(&never, &server);
     client_say(&never, "GET /heal");
     client_dial(&waiting, &server);
     client_say(&waiting, TAKE("wait=10s"));
-    assert_false(client_hear(&waiting, 100));
+    assert_false(client_receive(&waiting, 100));
     server_drain(&server);
-    client_hear_all(&waiting);
+    client_receive_all(&waiting);
     assert_non_null(strstr(waiting.text, "{\"jobs\":[]}"));
     assert_non_null(strstr(waiting.text, "Connection: close"));
-    client_hear_all(&idle);
+    client_receive_all(&idle);
     client_say(&half, "thz HTTP/1.1\r\nHost: a\r\n\r\n" HEALTH);
-    client_hear_all(&half);
+    client_receive_all(&half);
     assert_int_equal(client_count_of(half.text, "200 OK"), 1);
     assert_non_null(strstr(half.text, "Connection: close"));
-    client_hear_all(&never);
+    client_receive_all(&never);
     assert_non_null(strstr(never.text, "408 "));
     for (int i = 0; i < 5000 && !atomic_load(&server.drained); i++)
         usleep(1000);
@@ -214,13 +214,13 @@ CLAIM(draining_answers_received_requests)
         if (i % 2)
             continue;
         client_say(&clients[i], HEALTH);
-        client_hear_answers(&clients[i], 1);
+        client_receive_answers(&clients[i], 1);
     }
     server_drain(&server);
     for (int i = 0; i < CLIENTS; i++)
         client_say(&clients[i], HEALTH);
     for (int i = 0; i < CLIENTS; i++) {
-        client_hear_all(&clients[i]);
+        client_receive_all(&clients[i]);
         assert_int_equal(client_count_of(clients[i].text, "200 OK"), i % 2 ? 1 : 2);
         assert_int_equal(client_count_of(clients[i].text, "Connection: close"), 1);
         client_hang_up(&clients[i]);
@@ -242,18 +242,18 @@ CLAIM(draining_waits_for_clients_that_pause)
     client_dial(&slow, &server);
     for (int i = 1; i <= 3; i++) {
         client_say(&slow, HEALTH);
-        client_hear_answers(&slow, i);
+        client_receive_answers(&slow, i);
         usleep(PAUSE_MS * 1000);
     }
     client_say(&slow, HEALTH);
-    client_hear_answers(&slow, 4);
+    client_receive_answers(&slow, 4);
     client_dial(&fresh, &server);
     server_drain(&server);
     usleep(LATE_MS * 1000);
     client_say(&slow, HEALTH);
     client_say(&fresh, HEALTH);
-    client_hear_all(&slow);
-    client_hear_all(&fresh);
+    client_receive_all(&slow);
+    client_receive_all(&fresh);
     assert_int_equal(client_count_of(slow.text, "200 OK"), 5);
     assert_int_equal(client_count_of(slow.text, "Connection: close"), 1);
     assert_int_equal(client_count_of(fresh.text, "200 OK"), 1);
@@ -271,7 +271,7 @@ CLAIM(an_end_of_input_lets_answers_out)
     client_dial(&client, &server);
     client_say(&client, PUSH("1") TAKE("wait=10s") PUSH("2"));
     shutdown(client.fd, SHUT_WR);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_int_equal(client_count_of(client.text, "\"created\""), 2);
     assert_int_equal(client_count_of(client.text, "{\"jobs\":[]}"), 1);
     client_hang_up(&client);
@@ -299,7 +299,7 @@ CLAIM(a_disconnected_client_does_no_harm)
     eventually(&server.fake.pushed, 49);
     client_dial(&client, &server);
     client_say(&client, PUSH("here"));
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "\"here\""));
     client_hang_up(&client);
     server_stop(&server);

@@ -110,10 +110,10 @@ static void await_count(atomic_int *count, int wanted)
     assert_int_equal(atomic_load(count), wanted);
 }
 
-static void client_hear_until(struct client *client, const char *what)
+static void client_receive_until(struct client *client, const char *what)
 {
     while (!strstr(client->text, what))
-        assert_true(client_hear(client, 5000));
+        assert_true(client_receive(client, 5000));
 }
 
 /* ---- claims ---- */
@@ -126,7 +126,7 @@ CLAIM(events_come_in_chunks)
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, STREAM);
-    client_hear_until(&client, "\r\n\r\n");
+    client_receive_until(&client, "\r\n\r\n");
     assert_non_null(strstr(client.text, "200 OK"));
     assert_non_null(strstr(client.text, "Content-Type: text/event-stream\r\n"));
     assert_non_null(strstr(client.text, "Transfer-Encoding: chunked\r\n"));
@@ -135,12 +135,12 @@ CLAIM(events_come_in_chunks)
     assert_null(strstr(client.text, "Content-Length"));
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 2, 21);
-    client_hear_until(&client, "\"n\":1");
+    client_receive_until(&client, "\"n\":1");
     /* The events of one loop iteration are one chunk. */
     assert_non_null(strstr(client.text, "\r\n\r\n4a\r\nevent: tick\ndata: {\"n\":0,\"pad\":\"0\"}"
                                         "\n\nevent: tick\ndata: {\"n\":1,\"pad\":\"0\"}\n\n\r\n"));
     order_run(&server, end_streams, 0, 0);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_string_equal(client.text + client.len - 7, "\r\n0\r\n\r\n");
     assert_int_equal(streams.ended, 1);
     client_hang_up(&client);
@@ -158,7 +158,7 @@ CLAIM(http_1_0_reads_to_the_end)
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 1, 21);
     order_run(&server, end_streams, 0, 0);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_null(strstr(client.text, "chunked"));
     assert_non_null(strstr(client.text, "Connection: close\r\n\r\nevent: tick\n"));
     assert_string_equal(client.text + client.len - 3, "}\n\n");
@@ -174,7 +174,7 @@ CLAIM(head_opens_nothing)
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     client_say(&client, "HEAD /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n");
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_non_null(strstr(client.text, "text/event-stream\r\n"));
     assert_string_equal(client.text + client.len - 4, "\r\n\r\n");
     assert_int_equal(streams.begun, 0);
@@ -195,12 +195,12 @@ CLAIM(earlier_answers_come_first_and_later_requests_never)
     assert_int_equal(streams.begun, 0);
     server.fake.holds = 0;
     order_run(&server, end_streams, 0, 0); /* a round */
-    client_hear_until(&client, "text/event-stream");
+    client_receive_until(&client, "text/event-stream");
     assert_non_null(strstr(client.text, "201 Created"));
     client_say(&client, PUSH("3"));
     order_run(&server, send_events, 1, 21);
     order_run(&server, end_streams, 0, 0);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_int_equal(client_count_of(client.text, "HTTP/1.1 "), 2);
     assert_int_equal(server.fake.pushed, 1);
     client_hang_up(&client);
@@ -218,7 +218,7 @@ CLAIM(a_good_reader_loses_nothing)
     client_say(&client, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 200, 1000);
-    client_hear_until(&client, "\"n\":199");
+    client_receive_until(&client, "\"n\":199");
     assert_int_equal(client_count_of(client.text, "event: tick"), 200);
     assert_null(strstr(client.text, "gap"));
     client_hang_up(&client);
@@ -243,7 +243,7 @@ CLAIM(a_slow_reader_loses_the_oldest_events_and_gets_a_gap)
         order_run(&server, send_events, EVENTS, 1000);
     assert_true(http_budget_used(server.rig.shared) < 1024 * 1024);
     order_run(&server, end_streams, 0, 0);
-    client_hear_all(&client);
+    client_receive_all(&client);
     for (const char *at = client.text; (at = strstr(at, "{\"lost\":")); at++)
         lost += strtoull(at + 8, NULL, 10);
     assert_true(lost > 0);
@@ -264,7 +264,7 @@ CLAIM(an_oversized_event_is_reported_as_lost)
     client_say(&client, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 1, HTTP_STREAM_BYTES_MAX);
-    client_hear_until(&client, "event: gap\ndata: {\"lost\":1}\n\n");
+    client_receive_until(&client, "event: gap\ndata: {\"lost\":1}\n\n");
     assert_null(strstr(client.text, "tick"));
     client_hang_up(&client);
     server_stop(&server);
@@ -283,10 +283,10 @@ CLAIM(a_quiet_stream_is_kept_alive)
     order_run(&server, pass_time, 10 * 1000, 0);
     order_run(&server, send_events, 1, 21);
     order_run(&server, pass_time, 14999, 0); /* a stream with events needs no comment */
-    client_hear_until(&client, "tick");
+    client_receive_until(&client, "tick");
     order_run(&server, send_events, 1, 21);
     order_run(&server, pass_time, 15000, 0);
-    client_hear_until(&client, "8\r\n: ping\n\n\r\n");
+    client_receive_until(&client, "8\r\n: ping\n\n\r\n");
     assert_int_equal(client_count_of(client.text, "tick"), 2);
     assert_int_equal(client_count_of(client.text, "ping"), 1);
     client_hang_up(&client);
@@ -311,7 +311,7 @@ CLAIM(it_ends_with_its_client)
     client_say(&client, STREAM);
     await_count(&streams.begun, 2);
     shutdown(client.fd, SHUT_WR);
-    client_hear_all(&client);
+    client_receive_all(&client);
     assert_string_equal(client.text + client.len - 5, "0\r\n\r\n");
     assert_int_equal(streams.ended, 2);
     client_hang_up(&client);
@@ -338,7 +338,7 @@ CLAIM(a_drain_ends_it)
     client_say(&good, STREAM);
     await_count(&streams.begun, 2);
     server_drain(&server);
-    client_hear_all(&good);
+    client_receive_all(&good);
     assert_non_null(strstr(good.text, "retry: 1000\n\n\r\n0\r\n\r\n"));
     for (int i = 0; i < 50000 && !atomic_load(&server.drained); i++)
         usleep(100);
@@ -376,15 +376,15 @@ CLAIM(beyond_the_limit_there_is_503)
     }
     client_dial(&last, &server);
     client_say(&last, STREAM);
-    client_hear_answers(&last, 1);
+    client_receive_answers(&last, 1);
     assert_non_null(strstr(last.text, "503 "));
     assert_non_null(strstr(last.text, "too_many_streams"));
     client_say(&last, HEALTH);
-    client_hear_answers(&last, 2);
+    client_receive_answers(&last, 2);
     client_hang_up(&clients[0]);
     await_count(&streams.ended, 1);
     client_say(&last, STREAM);
-    client_hear_until(&last, "text/event-stream");
+    client_receive_until(&last, "text/event-stream");
     for (int i = 1; i < HTTP_STREAMS_MAX; i++)
         client_hang_up(&clients[i]);
     client_hang_up(&last);

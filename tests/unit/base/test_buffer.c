@@ -104,13 +104,13 @@ CLAIM(gives_memory_back_when_shrunk)
 
     buffer_init(&buffer, 1 << 20);
     assert_non_null(buffer_reserve(&buffer, 100000));
-    buffer_shrink(&buffer, 4096);
+    buffer_clear_and_trim(&buffer, 4096);
     assert_int_equal(buffer.cap, 4096);
     buffer_append_text(&buffer, "x");
-    buffer_shrink(&buffer, 8192);
+    buffer_clear_and_trim(&buffer, 8192);
     assert_int_equal(buffer.cap, 4096);
     assert_int_equal(buffer.len, 0);
-    buffer_shrink(&buffer, 0);
+    buffer_clear_and_trim(&buffer, 0);
     assert_int_equal(buffer.cap, 0);
     buffer_append_text(&buffer, "again");
     assert_true(slice_is(buffer_slice(&buffer), "again"));

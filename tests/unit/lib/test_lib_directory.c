@@ -291,13 +291,13 @@ CLAIM(shards_are_kept_and_waited_for_together)
     tarry_close(queue);
 }
 
-static atomic_int errors_heard;
+static atomic_int errors_received;
 
 static void on_error(void *owner, int level, const char *line)
 {
     (void)owner;
     if (level == TARRY_LOG_ERROR && strstr(line, "log failed"))
-        atomic_fetch_add(&errors_heard, 1);
+        atomic_fetch_add(&errors_received, 1);
 }
 
 CLAIM(a_disk_that_fails_is_an_answer_and_a_close_ends)
@@ -315,7 +315,7 @@ CLAIM(a_disk_that_fails_is_an_answer_and_a_close_ends)
     assert_int_equal(tarry_take(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
     assert_int_equal(n, 0);
     assert_int_equal(tarry_pop(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
-    assert_int_equal(atomic_load(&errors_heard), 1);
+    assert_int_equal(atomic_load(&errors_received), 1);
     assert_int_equal(tarry_close(queue), TARRY_OK);
     atomic_store(&syncs_fail, false);
 
@@ -659,14 +659,14 @@ CLAIM(a_storm_of_signals_reaches_no_thread_of_the_library)
     assert_int_equal(count_threads(), threads);
 }
 
-static atomic_int lines_heard;
+static atomic_int lines_received;
 
 static void on_log(void *owner, int level, const char *line)
 {
-    assert_ptr_equal(owner, &lines_heard);
+    assert_ptr_equal(owner, &lines_received);
     assert_in_range(level, TARRY_LOG_INFO, TARRY_LOG_ERROR);
     if (strncmp(line, "event=\"shard recovered\" shard=0 jobs=0", 38) == 0 && !strchr(line, '\n'))
-        atomic_fetch_add(&lines_heard, 1);
+        atomic_fetch_add(&lines_received, 1);
 }
 
 CLAIM(events_go_only_to_listeners)
@@ -679,16 +679,16 @@ CLAIM(events_go_only_to_listeners)
     int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     dup2(fd, STDERR_FILENO);
     tarry_close(open_with(&options));
-    assert_int_equal(atomic_load(&lines_heard), 0);
+    assert_int_equal(atomic_load(&lines_received), 0);
     options.log = on_log;
-    options.log_owner = &lines_heard;
+    options.log_owner = &lines_received;
     tarry_close(open_with(&options));
     dup2(streams, STDERR_FILENO);
     close(streams);
     assert_int_equal(fstat(fd, &about), 0);
     close(fd);
     assert_int_equal(about.st_size, 0);
-    assert_int_equal(atomic_load(&lines_heard), 1);
+    assert_int_equal(atomic_load(&lines_received), 1);
 }
 
 /* Descriptors that libuv has once for a process are counted out by the openings before. */

@@ -12,7 +12,7 @@
 enum { TIMEOUT_MS = 20000 };
 
 /* Arguments of the last callback. */
-struct heard {
+struct received {
     int count, code;
     size_t results, jobs;
     int first_code;
@@ -22,17 +22,17 @@ struct heard {
 
 static void on_done(void *owner, const struct tarry_reply *reply)
 {
-    struct heard *heard = owner;
+    struct received *received = owner;
 
-    heard->count++;
-    heard->code = reply->code;
-    heard->results = reply->result_count;
-    heard->first_code = reply->result_count ? reply->results[0].code : -1;
-    heard->jobs = reply->job_count;
+    received->count++;
+    received->code = reply->code;
+    received->results = reply->result_count;
+    received->first_code = reply->result_count ? reply->results[0].code : -1;
+    received->jobs = reply->job_count;
     for (size_t i = 0; i < reply->job_count; i++) {
-        snprintf(heard->id, sizeof heard->id, "%s", tarry_job_id(reply->jobs[i]));
-        if (heard->queue)
-            assert_int_equal(rig_answer(heard->queue, tarry_ack, reply->jobs[i]), TARRY_OK);
+        snprintf(received->id, sizeof received->id, "%s", tarry_job_id(reply->jobs[i]));
+        if (received->queue)
+            assert_int_equal(rig_answer(received->queue, tarry_ack, reply->jobs[i]), TARRY_OK);
         tarry_job_free(reply->jobs[i]);
     }
 }
@@ -43,7 +43,7 @@ static bool is_readable(int fd, int wait_ms)
     return poll(&poller, 1, wait_ms) == 1;
 }
 
-static int submit_push(tarry *queue, const char *id, int64_t delay_ms, struct heard *heard)
+static int submit_push(tarry *queue, const char *id, int64_t delay_ms, struct received *received)
 {
     struct tarry_push push = TARRY_PUSH_INIT;
     struct tarry_call call = TARRY_CALL_INIT;
@@ -56,13 +56,13 @@ static int submit_push(tarry *queue, const char *id, int64_t delay_ms, struct he
     call.kind = TARRY_CALL_PUSH;
     call.items = &push;
     call.n = 1;
-    int code = tarry_submit(queue, &call, on_done, heard);
+    int code = tarry_submit(queue, &call, on_done, received);
     memset(topic, '!', sizeof topic - 1); /* it is not read later */
     memset(name, '!', sizeof name - 1);
     return code;
 }
 
-static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
+static int submit_take(tarry *queue, int64_t wait_ms, struct received *received)
 {
     struct tarry_take take = rig_take(5);
     struct tarry_call call = TARRY_CALL_INIT;
@@ -75,7 +75,7 @@ static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
     call.items = &take;
     call.n = 1;
     call.wait_ms = wait_ms;
-    int code = tarry_submit(queue, &call, on_done, heard);
+    int code = tarry_submit(queue, &call, on_done, received);
     topic[0] = '!';
     return code;
 }
@@ -83,20 +83,20 @@ static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
 CLAIM(answers_come_only_from_dispatch)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
     int fd = tarry_fd(queue);
 
     assert_true(fd >= 0);
     assert_int_equal(tarry_fd(queue), fd);
     assert_false(is_readable(fd, 0));
-    assert_int_equal(submit_push(queue, "a", 0, &heard), TARRY_OK);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(submit_push(queue, "a", 0, &received), TARRY_OK);
+    assert_int_equal(received.count, 0);
     assert_true(is_readable(fd, 0));
     assert_true(is_readable(fd, 0)); /* as long as it is not dispatched */
     assert_int_equal(tarry_dispatch(queue, 0), 1);
-    assert_int_equal(heard.code, TARRY_OK);
-    assert_int_equal(heard.results, 1);
-    assert_int_equal(heard.first_code, TARRY_CREATED);
+    assert_int_equal(received.code, TARRY_OK);
+    assert_int_equal(received.results, 1);
+    assert_int_equal(received.first_code, TARRY_CREATED);
     assert_false(is_readable(fd, 0));
     assert_int_equal(tarry_dispatch(queue, 0), 0);
     tarry_close(queue);
@@ -105,18 +105,18 @@ CLAIM(answers_come_only_from_dispatch)
 CLAIM(it_stays_readable_until_the_last_is_dispatched)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
     char id[16];
     int fd = tarry_fd(queue);
 
     for (int i = 0; i < 5; i++) {
         snprintf(id, sizeof id, "%d", i);
-        submit_push(queue, id, 0, &heard);
+        submit_push(queue, id, 0, &received);
     }
     for (int i = 1; i <= 5; i++) {
         assert_true(is_readable(fd, 0));
         assert_int_equal(tarry_dispatch(queue, 1), 1);
-        assert_int_equal(heard.count, i);
+        assert_int_equal(received.count, i);
     }
     assert_false(is_readable(fd, 0));
     tarry_close(queue);
@@ -125,18 +125,18 @@ CLAIM(it_stays_readable_until_the_last_is_dispatched)
 CLAIM(a_submitted_take_waits_for_its_job)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {.queue = queue};
+    struct received received = {.queue = queue};
     int fd = tarry_fd(queue), rounds = 0;
 
-    assert_int_equal(submit_take(queue, -1, &heard), TARRY_OK);
+    assert_int_equal(submit_take(queue, -1, &received), TARRY_OK);
     assert_false(is_readable(fd, 20));
     rig_push(queue, "a", 40);
-    while (!heard.count && rounds++ < 10) { /* the wheel may need a step on the way */
+    while (!received.count && rounds++ < 10) { /* the wheel may need a step on the way */
         assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }
     assert_in_range(rounds, 1, 4);
-    assert_string_equal(heard.id, "a");
+    assert_string_equal(received.id, "a");
     assert_false(is_readable(fd, 50)); /* nothing is left that would wake the loop */
     assert_int_equal(rig_topic(queue).acked, 1);
     tarry_close(queue);
@@ -145,25 +145,25 @@ CLAIM(a_submitted_take_waits_for_its_job)
 CLAIM(a_submitted_take_ends_after_its_wait_or_an_interruption)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
     int fd = tarry_fd(queue);
 
-    submit_take(queue, 30, &heard);
-    for (int rounds = 0; !heard.count && rounds < 10; rounds++) {
+    submit_take(queue, 30, &received);
+    for (int rounds = 0; !received.count && rounds < 10; rounds++) {
         assert_true(is_readable(fd, TIMEOUT_MS));
         tarry_dispatch(queue, 0);
     }
-    assert_int_equal(heard.count, 1);
-    assert_int_equal(heard.code, TARRY_OK);
-    assert_int_equal(heard.jobs, 0);
-    submit_take(queue, -1, &heard);
+    assert_int_equal(received.count, 1);
+    assert_int_equal(received.code, TARRY_OK);
+    assert_int_equal(received.jobs, 0);
+    submit_take(queue, -1, &received);
     assert_int_equal(tarry_interrupt(queue, 9), 1);
     assert_true(is_readable(fd, 0));
     tarry_dispatch(queue, 0);
-    assert_int_equal(heard.code, TARRY_INTERRUPTED);
-    submit_take(queue, 0, &heard);
+    assert_int_equal(received.code, TARRY_INTERRUPTED);
+    submit_take(queue, 0, &received);
     tarry_dispatch(queue, 0);
-    assert_int_equal(heard.count, 3);
+    assert_int_equal(received.count, 3);
     tarry_close(queue);
 }
 
@@ -171,18 +171,18 @@ CLAIM(a_submitted_take_ends_after_its_wait_or_an_interruption)
 CLAIM(a_descriptor_that_comes_late_has_missed_nothing)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
 
-    submit_push(queue, "a", 0, &heard);
+    submit_push(queue, "a", 0, &received);
     assert_true(is_readable(tarry_fd(queue), 0));
     tarry_dispatch(queue, 0);
     tarry_close(queue);
     queue = rig_open(0);
     rig_push(queue, "a", 30);
-    submit_take(queue, -1, &heard);
+    submit_take(queue, -1, &received);
     assert_true(is_readable(tarry_fd(queue), TIMEOUT_MS));
     tarry_dispatch(queue, 0);
-    assert_string_equal(heard.id, "a");
+    assert_string_equal(received.id, "a");
     tarry_close(queue);
 }
 
@@ -196,15 +196,15 @@ static void *push_elsewhere(void *ctx)
 CLAIM(a_push_of_another_thread_wakes_the_loop)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
     pthread_t thread;
     int fd = tarry_fd(queue);
 
-    submit_take(queue, -1, &heard);
+    submit_take(queue, -1, &received);
     pthread_create(&thread, NULL, push_elsewhere, queue);
     assert_true(is_readable(fd, TIMEOUT_MS));
     tarry_dispatch(queue, 0);
-    assert_string_equal(heard.id, "b");
+    assert_string_equal(received.id, "b");
     pthread_join(thread, NULL);
     tarry_close(queue);
 }
@@ -213,22 +213,22 @@ CLAIM(a_push_of_another_thread_wakes_the_loop)
 CLAIM(a_close_runs_no_callback)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
 
     tarry_fd(queue);
-    submit_take(queue, -1, &heard);
-    submit_push(queue, "a", 0, &heard);
-    submit_take(queue, -1, &heard);
-    submit_push(queue, "b", 10, &heard);
+    submit_take(queue, -1, &received);
+    submit_push(queue, "a", 0, &received);
+    submit_take(queue, -1, &received);
+    submit_push(queue, "b", 10, &received);
     assert_int_equal(tarry_close(queue), TARRY_OK);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(received.count, 0);
 }
 
 /* ---- callbacks that go on ---- */
 
 static void on_done_again(void *owner, const struct tarry_reply *reply)
 {
-    struct heard *heard = owner;
+    struct received *received = owner;
     struct tarry_take take = rig_take(1);
     struct tarry_call call = TARRY_CALL_INIT;
 
@@ -236,23 +236,23 @@ static void on_done_again(void *owner, const struct tarry_reply *reply)
     call.kind = TARRY_CALL_TAKE;
     call.items = &take;
     call.n = 1;
-    if (++heard->count < 1000)
-        assert_int_equal(tarry_submit(heard->queue, &call, on_done_again, heard), TARRY_OK);
+    if (++received->count < 1000)
+        assert_int_equal(tarry_submit(received->queue, &call, on_done_again, received), TARRY_OK);
 }
 
 /* Calls submitted by callbacks end immediately, again and again: the loop still continues. */
 CLAIM(a_dispatch_ends_even_if_callbacks_submit_more)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {.queue = queue};
+    struct received received = {.queue = queue};
     int fd = tarry_fd(queue);
 
-    heard.count = -1;
-    on_done_again(&heard, NULL);
-    on_done_again(&heard, NULL);
-    assert_int_equal(heard.count, 1);
+    received.count = -1;
+    on_done_again(&received, NULL);
+    on_done_again(&received, NULL);
+    assert_int_equal(received.count, 1);
     assert_int_equal(tarry_dispatch(queue, 0), 2);
-    assert_int_equal(heard.count, 3);
+    assert_int_equal(received.count, 3);
     assert_true(is_readable(fd, 0));
     assert_int_equal(tarry_dispatch(queue, 5), 5);
     tarry_close(queue);
@@ -325,18 +325,18 @@ CLAIM(a_callback_cannot_close_its_queue)
 CLAIM(items_without_a_size_are_refused_each)
 {
     tarry *queue = rig_open(0);
-    struct heard heard = {0};
+    struct received received = {0};
     struct tarry_push pushes[2] = {{0}, {0}};
     struct tarry_call call = TARRY_CALL_INIT;
 
     call.kind = TARRY_CALL_PUSH;
     call.items = pushes;
     call.n = 2;
-    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_OK);
+    assert_int_equal(tarry_submit(queue, &call, on_done, &received), TARRY_OK);
     assert_int_equal(tarry_dispatch(queue, 0), 1);
-    assert_int_equal(heard.code, TARRY_BAD_OPTION);
-    assert_int_equal(heard.results, 2);
-    assert_int_equal(heard.first_code, TARRY_BAD_OPTION);
+    assert_int_equal(received.code, TARRY_BAD_OPTION);
+    assert_int_equal(received.results, 2);
+    assert_int_equal(received.first_code, TARRY_BAD_OPTION);
     tarry_close(queue);
 }
 
@@ -345,19 +345,19 @@ CLAIM(invalid_submissions_are_rejected_immediately)
     tarry *queue = rig_open(0);
     struct tarry_call call = TARRY_CALL_INIT;
     struct tarry_take take = rig_take(1);
-    struct heard heard = {0};
+    struct received received = {0};
 
-    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_submit(queue, &call, on_done, &received), TARRY_BAD_OPTION);
     call.kind = TARRY_CALL_POP + 1;
-    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_submit(queue, &call, on_done, &received), TARRY_BAD_OPTION);
     call.kind = TARRY_CALL_POP;
-    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_submit(queue, &call, on_done, &received), TARRY_BAD_OPTION);
     take.max = 0;
     call.items = &take;
     call.n = 1;
-    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_submit(queue, &call, on_done, &received), TARRY_BAD_OPTION);
     take.max = 1;
-    assert_int_equal(tarry_submit(queue, &call, NULL, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_submit(queue, &call, NULL, &received), TARRY_BAD_OPTION);
     assert_int_equal(tarry_dispatch(queue, 0), 0);
     tarry_close(queue);
 }

@@ -227,7 +227,7 @@ CLAIM_BETWEEN(the_descriptor_reports_clock_steps_only_while_a_timed_job_waits, f
     set_wall_clock(HOUR_MS / 2);
     assert_true(is_readable(fd, TIMEOUT_MS));
     assert_int_equal(tarry_dispatch(queue, 0), 0);
-    assert_false(is_readable(fd, 0)); /* it was heard, and nothing is due */
+    assert_false(is_readable(fd, 0)); /* it was noticed, and nothing is due */
     set_wall_clock(HOUR_MS / 2 + 1000);
     assert_true(is_readable(fd, TIMEOUT_MS));
     assert_int_equal(tarry_dispatch(queue, 0), 1);

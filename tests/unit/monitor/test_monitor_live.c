@@ -105,7 +105,7 @@ CLAIM(many_topics_are_read_in_pages_over_several_iterations)
     many_start(&server, TOPICS);
     client_dial(&client, &server);
     client_say(&client, STATUS);
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     (void)snprintf(text, sizeof text, "all is well: %d topics, %d jobs", TOPICS, 2 * TOPICS);
     assert_non_null(strstr(client.text, text));
     assert_true(many.asked >= TOPICS / 250);
@@ -122,11 +122,11 @@ CLAIM(a_store_out_of_reach_is_not_waited_for)
     many_start(&server, 3);
     client_dial(&client, &server);
     client_say(&client, STATUS);
-    client_hear_answers(&client, 1);
+    client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "\"well\":true"));
     many.is_away = true;
     client_say(&client, STATUS);
-    client_hear_answers(&client, 2);
+    client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "\"code\":\"store_failed\",\"severity\":\"critical\""));
     client_hang_up(&client);
     many.is_away = false;
@@ -144,7 +144,7 @@ CLAIM(a_status_is_built_at_most_ten_times_a_second)
     for (int i = 0; i < 200; i++)
         client_say(&client, STATUS);
     while (client_count_of(client.text, "\"well\":true") < 200)
-        assert_true(client_hear(&client, 5000));
+        assert_true(client_receive(&client, 5000));
     assert_true(many.asked <= 3 + (clock_boot_us() - began_us) / 100000);
     client_hang_up(&client);
     many_stop(&server);
@@ -160,7 +160,7 @@ CLAIM(the_end_of_the_front_ends_listening)
     client_dial(&client, &server);
     client_say(&client, LIVE);
     while (!strstr(client.text, "event: snapshot"))
-        assert_true(client_hear(&client, 5000));
+        assert_true(client_receive(&client, 5000));
     assert_non_null(strstr(client.text, "event: history"));
     assert_non_null(strstr(client.text, "\"topics_left_out\":550"));
     many_stop(&server);

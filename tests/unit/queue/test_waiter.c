@@ -116,7 +116,7 @@ CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
     }
 }
 
-/* The line is not watched before it was found empty, so that is when a job may come unheard of. */
+/* The line is not watched before it was found empty, so that is when a job may come unnoticed. */
 CLAIM(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost)
 {
     struct stage *stage = stage_new(10);

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-enum { SERVERS = 2, SHARDS = 2, HEARD_MAX = 256 };
+enum { SERVERS = 2, SHARDS = 2, RECEIVED_MAX = 256 };
 enum { PATIENCE_US = 10 * 1000 * 1000, LOOK_US = 3 * 1000 * 1000 /* on a busy machine */ };
 
-struct heard {
+struct received {
     enum queue_event event;
     char topic[16];
 };
@@ -25,7 +25,7 @@ struct heard {
 struct server {
     struct redis *redis;
     struct queue *queue;
-    struct heard heard[HEARD_MAX];
+    struct received received[RECEIVED_MAX];
     size_t count;
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
@@ -41,10 +41,10 @@ struct rig {
 static void on_event(void *owner, enum queue_event event, struct slice topic)
 {
     struct server *server = owner;
-    struct heard *heard = &server->heard[server->count++ % HEARD_MAX];
+    struct received *received = &server->received[server->count++ % RECEIVED_MAX];
 
-    heard->event = event;
-    snprintf(heard->topic, sizeof heard->topic, "%.*s", (int)topic.len, topic.at);
+    received->event = event;
+    snprintf(received->topic, sizeof received->topic, "%.*s", (int)topic.len, topic.at);
 }
 
 static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -81,12 +81,12 @@ static void await_reply(struct rig *rig, struct server *server)
     }
 }
 
-static size_t times_heard(const struct server *server, enum queue_event event, const char *topic)
+static size_t times_received(const struct server *server, enum queue_event event, const char *topic)
 {
     size_t times = 0;
 
-    for (size_t i = 0; i < server->count && i < HEARD_MAX; i++)
-        times += server->heard[i].event == event && strcmp(server->heard[i].topic, topic) == 0;
+    for (size_t i = 0; i < server->count && i < RECEIVED_MAX; i++)
+        times += server->received[i].event == event && strcmp(server->received[i].topic, topic) == 0;
     return times;
 }
 
@@ -96,7 +96,7 @@ static int64_t await_event(struct rig *rig, struct server *server, enum queue_ev
 {
     int64_t from_us = clock_boot_us();
 
-    while (!times_heard(server, event, topic) && !times_heard(server, event, "")) {
+    while (!times_received(server, event, topic) && !times_received(server, event, "")) {
         assert_true(clock_boot_us() - from_us < PATIENCE_US);
         iterate(rig);
         usleep(100);
@@ -241,7 +241,7 @@ static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct se
         for (int i = 0; i < SERVERS; i++)
             (void)await_event(rig, &rig->servers[i], event, "t");
         pass(rig, 50);
-        if (times_heard(&rig->servers[0], event, "t") && times_heard(&rig->servers[1], event, "t"))
+        if (times_received(&rig->servers[0], event, "t") && times_received(&rig->servers[1], event, "t"))
             return true;
     }
     return false;
@@ -285,9 +285,9 @@ static void deaths_are_received_only_by_interested_servers(void **state)
     call_topic(rig, there, QUEUE_TOPIC_PUT, "");
     let_die(rig, there);
     pass(rig, 1100);
-    assert_int_equal(times_heard(here, QUEUE_EVENT_DEAD, "t"), 0);
-    assert_int_equal(times_heard(there, QUEUE_EVENT_DEAD, "t"), 0);
-    assert_int_equal(times_heard(here, QUEUE_EVENT_DEAD, ""), 0);
+    assert_int_equal(times_received(here, QUEUE_EVENT_DEAD, "t"), 0);
+    assert_int_equal(times_received(there, QUEUE_EVENT_DEAD, "t"), 0);
+    assert_int_equal(times_received(here, QUEUE_EVENT_DEAD, ""), 0);
     put(rig, here);
     assert_true(is_told_by_name(rig, let_die, there, QUEUE_EVENT_DEAD));
     rig_free(rig);
@@ -348,5 +348,5 @@ int main(void)
     };
 
     log_open(NULL, LOG_ERROR, false);
-    return cmocka_run_group_tests_name("what a server hears of topics on Redis", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("notifications of topics on Redis", tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ CLAIM(counts_memory_as_redis_does)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct redis_master master = {0};
-        redis_master_hear_room(&master, rows[i].info);
+        redis_master_read_capacity(&master, rows[i].info);
         CASE_HOLDS(rows[i].sentence, master.is_full == rows[i].is_full);
     }
 }
@@ -59,8 +59,8 @@ CLAIM(durability_is_unknown_only_if_config_is_hidden_and_a_file_is_written)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         redisReply error = {.type = REDIS_REPLY_ERROR, .str = "ERR unknown command"};
         struct redis_master master = {0};
-        redis_master_hear_info(&master, rows[i].info);
-        redis_master_hear_config(&master, &error);
+        redis_master_read_info(&master, rows[i].info);
+        redis_master_read_config(&master, &error);
         CASE_HOLDS(rows[i].sentence, master.durability == rows[i].durability);
     }
 }
@@ -76,11 +76,11 @@ CLAIM(config_values_may_be_missing_or_nil)
     redisReply *without[] = {&name, &nil, &sync, &nil};
     redisReply config = {.type = REDIS_REPLY_ARRAY, .elements = 7, .element = whole};
     struct redis_master master = {0};
-    redis_master_hear_config(&master, &config);
-    assert_int_equal(master.durability, REDIS_DURABILITY_ALWAYS);
+    redis_master_read_config(&master, &config);
+    assert_int_equal(master.durability, REDIS_DURABILITY_FSYNC_ALWAYS);
     config = (redisReply){.type = REDIS_REPLY_ARRAY, .elements = 4, .element = without};
     master = (struct redis_master){.durability = REDIS_DURABILITY_UNKNOWN};
-    redis_master_hear_config(&master, &config);
+    redis_master_read_config(&master, &config);
     assert_int_equal(master.durability, REDIS_DURABILITY_UNKNOWN);
 }
 

@@ -150,7 +150,7 @@ CLAIM(redis_needs_no_directory_and_no_word_of_the_embedded_store)
     assert_true(config_is_redis(&config));
     assert_string_equal(config.store, "redis://me:secret@host:6380/2");
     assert_int_equal(config.shards, 16);
-    assert_int_equal(config.require_durability, REDIS_DURABILITY_ALWAYS);
+    assert_int_equal(config.require_durability, REDIS_DURABILITY_FSYNC_ALWAYS);
     assert_int_equal(config.store_timeout_ms, 10000);
     variables = NULL;
     assert_true(load(&config, ARGS(NULL), error));

@@ -187,12 +187,12 @@ static void end_transaction(struct world *world, struct model_server *server)
 }
 
 /* PostgreSQL hands over messages between transactions. */
-static void hear(struct world *world, struct model_server *server)
+static void receive(struct world *world, struct model_server *server)
 {
     size_t left = 0;
     for (size_t i = 0; i < server->message_count; i++) {
         if (server->messages[i].at_ms <= world->now_ms)
-            sql_topic_hear(&server->topic, server->messages[i].due_ms);
+            sql_topic_receive(&server->topic, server->messages[i].due_ms);
         else
             server->messages[left++] = server->messages[i];
     }
@@ -202,7 +202,7 @@ static void hear(struct world *world, struct model_server *server)
 static void step_server(struct world *world, struct model_server *server)
 {
     if (!server->is_busy) {
-        hear(world, server);
+        receive(world, server);
         begin_transaction(world, server);
     }
     if (server->is_busy) {

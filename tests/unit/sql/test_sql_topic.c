@@ -27,10 +27,10 @@ CLAIM(a_notified_job_behind_the_bound_lowers_it)
 {
     struct sql_topic topic = {0};
     sql_topic_seen(&topic, INT64_MAX, NOW_MS, true, false);
-    sql_topic_hear(&topic, NOW_MS - 3000);
+    sql_topic_receive(&topic, NOW_MS - 3000);
     assert_int_equal(topic.bound_ms, NOW_MS - 3000);
     assert_int_equal(topic.next_ms, NOW_MS - 3000);
-    sql_topic_hear(&topic, NOW_MS + 3000);
+    sql_topic_receive(&topic, NOW_MS + 3000);
     assert_int_equal(topic.next_ms, NOW_MS - 3000);
 }
 
@@ -46,7 +46,7 @@ CLAIM(a_take_in_vain_waits_longer_each_time_up_to_its_limit)
     for (int i = 1; i < 5; i++)
         assert_true(waits[i] >= waits[i - 1]);
     assert_in_range(waits[4], waits[0], 100);
-    sql_topic_hear(&topic, NOW_MS);
+    sql_topic_receive(&topic, NOW_MS);
     assert_int_equal(topic.hold_ms, 0);
 }
 
@@ -59,11 +59,11 @@ CLAIM(a_plan_has_the_next_due_time_of_watched_topics_only)
     sql_topic_plan_init(&plan);
     struct sql_topic *a = sql_topics_need(&topics, slice_of("a"));
     struct sql_topic *b = sql_topics_need(&topics, slice_of("b"));
-    sql_topic_hear(a, NOW_MS + 5), sql_topic_plan_changed(&plan, a);
+    sql_topic_receive(a, NOW_MS + 5), sql_topic_plan_changed(&plan, a);
     assert_int_equal(sql_topic_plan_next_ms(&plan), INT64_MAX);
     assert_true(sql_topic_plan_watch(&plan, a, true) && sql_topic_plan_watch(&plan, b, true));
     assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 5);
-    sql_topic_hear(b, NOW_MS + 3), sql_topic_plan_changed(&plan, b);
+    sql_topic_receive(b, NOW_MS + 3), sql_topic_plan_changed(&plan, b);
     assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 3);
     assert_true(sql_topic_plan_watch(&plan, b, false));
     assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 5);

@@ -323,7 +323,7 @@ void target_transfer_free(struct target_transfer *transfer)
 void target_transfer_clear(struct target_transfer *transfer)
 {
     secret_wipe(transfer);
-    buffer_shrink(&transfer->text, TEXT_BYTES_KEPT);
+    buffer_clear_and_trim(&transfer->text, TEXT_BYTES_KEPT);
     transfer->answer = (struct target_answer){0};
     transfer->opening.error = 0;
     transfer->has_begun = transfer->is_refused = transfer->is_decided = false;

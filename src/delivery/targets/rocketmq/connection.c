@@ -50,7 +50,7 @@ static bool write_rest(struct rocketmq_connection *connection)
         link_write(connection->link, out->at + connection->taken, out->len - connection->taken);
     if (connection->taken < out->len)
         return false;
-    buffer_shrink(out, OUT_BYTES_KEPT);
+    buffer_clear_and_trim(out, OUT_BYTES_KEPT);
     return true;
 }
 
@@ -79,7 +79,7 @@ enum rocketmq_sent rocketmq_connection_send(struct rocketmq_connection *connecti
     connection->taken = 0;
     if (!failed && (write_rest(connection) || connection->taken))
         return ROCKETMQ_SENT;
-    buffer_shrink(out, OUT_BYTES_KEPT);
+    buffer_clear_and_trim(out, OUT_BYTES_KEPT);
     return failed ? ROCKETMQ_OUT_OF_MEMORY : ROCKETMQ_FULL;
 }
 
@@ -99,8 +99,8 @@ static void set_wake_up(struct rocketmq_connection *connection)
 static void on_link_up(void *ctx)
 {
     struct rocketmq_connection *connection = ctx;
-    buffer_shrink(&connection->in, 0);
-    buffer_shrink(&connection->out, 0);
+    buffer_clear_and_trim(&connection->in, 0);
+    buffer_clear_and_trim(&connection->out, 0);
     link_login_done(connection->link);
     set_wake_up(connection);
     connection->events.up(connection->ctx);
@@ -135,7 +135,7 @@ static void on_link_bytes(void *ctx, const char *bytes, size_t len)
     memmove(connection->in.at, connection->in.at + at, connection->in.len - at);
     connection->in.len -= at;
     if (connection->in.len == 0)
-        buffer_shrink(&connection->in, IN_BYTES_KEPT);
+        buffer_clear_and_trim(&connection->in, IN_BYTES_KEPT);
 }
 
 static void on_link_room(void *ctx)

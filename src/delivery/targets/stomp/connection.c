@@ -22,7 +22,7 @@ struct stomp_connection {
     struct link *link;
     bool is_logged_in, is_needed;
     struct buffer in;
-    int64_t send_every_ms, hear_ms; /* heart-beat intervals; 0: no heart-beats */
+    int64_t send_every_ms, receive_every_ms; /* heart-beat intervals; 0: no heart-beats */
     int64_t unneeded_ms;            /* time since it is not needed */
 };
 
@@ -66,7 +66,7 @@ static int64_t next_beat_ms(const struct stomp_connection *connection)
 
 static int64_t lost_ms(const struct stomp_connection *connection)
 {
-    return connection->hear_ms ? link_in_ms(connection->link) + 2 * connection->hear_ms : INT64_MAX;
+    return connection->receive_every_ms ? link_in_ms(connection->link) + 2 * connection->receive_every_ms : INT64_MAX;
 }
 
 static int64_t idle_ms(const struct stomp_connection *connection)
@@ -112,13 +112,13 @@ static void agree_on_beats(struct stomp_connection *connection, const struct sto
 {
     int64_t sends_ms = 0, wants_ms = 0;
     struct slice beat = stomp_frame_header(frame, "heart-beat");
-    connection->send_every_ms = connection->hear_ms = 0;
+    connection->send_every_ms = connection->receive_every_ms = 0;
     if (!beat.at || !stomp_frame_heart_beat(beat, &sends_ms, &wants_ms))
         return;
     if (wants_ms)
         connection->send_every_ms = wants_ms > BEAT_MS ? wants_ms : BEAT_MS;
     if (sends_ms)
-        connection->hear_ms = sends_ms > BEAT_MS ? sends_ms : BEAT_MS;
+        connection->receive_every_ms = sends_ms > BEAT_MS ? sends_ms : BEAT_MS;
 }
 
 /* Handles CONNECTED: the login was accepted. */
@@ -210,7 +210,7 @@ static void on_link_up(void *ctx)
     struct stomp_connection *connection = ctx;
     struct buffer out;
     buffer_init(&out, STOMP_HEAD_BYTES_MAX);
-    buffer_shrink(&connection->in, 0);
+    buffer_clear_and_trim(&connection->in, 0);
     connection->is_logged_in = false;
     if (!emit_connect(connection, &out) || link_write(connection->link, out.at, out.len) < out.len)
         link_fail(connection->link, "no login", "user or password cannot be sent");

@@ -8,7 +8,7 @@
 bool tracer_check_endpoint(const char *endpoint, char *error)
 {
     (void)endpoint;
-    return feature_refuse("traces", error, TRACER_ERROR_BYTES);
+    return feature_missing("traces", error, TRACER_ERROR_BYTES);
 }
 
 struct tracer *tracer_open(const struct tracer_options *options, char *error)

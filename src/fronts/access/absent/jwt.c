@@ -29,7 +29,7 @@ int issuer_set_keys(struct issuer *issuer, struct slice text, const char *place,
     (void)text;
     (void)place;
     (void)is_changed;
-    (void)feature_refuse("jwt", error, ACCESS_ERROR_BYTES);
+    (void)feature_missing("jwt", error, ACCESS_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 

@@ -5,7 +5,7 @@
 static void refuse(struct http_call *call)
 {
     char text[160];
-    (void)feature_refuse("console", text, sizeof text);
+    (void)feature_missing("console", text, sizeof text);
     http_answer_problem(call->exchange, PROBLEM_NO_SUCH_PATH, 0, "%s", text);
 }
 

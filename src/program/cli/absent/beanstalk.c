@@ -9,6 +9,6 @@ int import_beanstalk(const struct import_beanstalk_wish *wish)
 {
     char error[ERROR_BYTES];
     (void)wish;
-    (void)feature_refuse("beanstalk", error, sizeof error);
+    (void)feature_missing("beanstalk", error, sizeof error);
     return cli_usage("%s", error);
 }

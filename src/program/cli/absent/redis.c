@@ -9,7 +9,7 @@ enum { ERROR_BYTES = 256 };
 static int refuse(void)
 {
     char error[ERROR_BYTES];
-    (void)feature_refuse("redis", error, sizeof error);
+    (void)feature_missing("redis", error, sizeof error);
     return cli_usage("%s", error);
 }
 

@@ -20,7 +20,7 @@ static int sql_command(int argc, char **argv)
     char error[ERROR_BYTES];
     if (asks_for_help)
         return cli_parse(argc, argv, &syntax, &args);
-    (void)feature_refuse("sql", error, sizeof error);
+    (void)feature_missing("sql", error, sizeof error);
     return cli_usage("%s", error);
 }
 
@@ -35,7 +35,7 @@ int fsck_sql(const char *store, bool repair, bool json)
     (void)store;
     (void)repair;
     (void)json;
-    (void)feature_refuse("sql", error, sizeof error);
+    (void)feature_missing("sql", error, sizeof error);
     return cli_usage("%s", error);
 }
 

@@ -6,13 +6,13 @@ static bool on_check(const char *url, bool delivers, char *error)
 {
     (void)url;
     (void)delivers;
-    return feature_refuse("amqp", error, INTAKE_ERROR_BYTES);
+    return feature_missing("amqp", error, INTAKE_ERROR_BYTES);
 }
 
 static void *on_open(const struct intake_options *options, char *error)
 {
     (void)options;
-    (void)feature_refuse("amqp", error, INTAKE_ERROR_BYTES);
+    (void)feature_missing("amqp", error, INTAKE_ERROR_BYTES);
     return NULL;
 }
 

@@ -5,7 +5,7 @@
 static void *on_open(const struct side_front_options *options, char *error)
 {
     (void)options;
-    (void)feature_refuse("beanstalk", error, SIDE_FRONT_ERROR_BYTES);
+    (void)feature_missing("beanstalk", error, SIDE_FRONT_ERROR_BYTES);
     return NULL;
 }
 

@@ -15,7 +15,7 @@ static bool check_extension(void *ctx, struct slice topic, struct slice extensio
     (void)ctx;
     (void)topic;
     (void)extension;
-    return feature_refuse("delivery", error, HTTP_HOOK_ERROR_BYTES);
+    return feature_missing("delivery", error, HTTP_HOOK_ERROR_BYTES);
 }
 
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
@@ -31,12 +31,12 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
     (void)tracer;
     delivery->hooks = (struct http_hooks){
         .ctx = delivery, .is_on = is_delivery_on, .check_extension = check_extension};
-    return !path[0] || feature_refuse("delivery", error, DELIVERY_ERROR_BYTES);
+    return !path[0] || feature_missing("delivery", error, DELIVERY_ERROR_BYTES);
 }
 
 bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
 {
-    return !path[0] || feature_refuse("delivery", error, DELIVERY_ERROR_BYTES);
+    return !path[0] || feature_missing("delivery", error, DELIVERY_ERROR_BYTES);
 }
 
 void delivery_start(struct delivery *delivery)

@@ -12,7 +12,7 @@ bool config_jwt_keys_are_remote(const struct config *config)
 bool config_jwt_check(const struct config *config, char *error)
 {
     bool is_asked = config->jwt_issuer[0] || config->jwt_audience[0] || config->jwt_keys[0];
-    return !is_asked || feature_refuse("jwt", error, CONFIG_ERROR_BYTES);
+    return !is_asked || feature_missing("jwt", error, CONFIG_ERROR_BYTES);
 }
 
 bool issuer_keys_open(struct issuer_keys *keys, struct reactor *reactor, const char *url,

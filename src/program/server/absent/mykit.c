@@ -6,7 +6,7 @@ static void *refuse(const struct config *config, struct http_shared *shared, cha
 {
     (void)config;
     (void)shared;
-    (void)feature_refuse("mykit", error, PROTOCOL_ERROR_BYTES);
+    (void)feature_missing("mykit", error, PROTOCOL_ERROR_BYTES);
     return NULL;
 }
 

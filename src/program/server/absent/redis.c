@@ -9,7 +9,7 @@
 bool config_redis_check(const char *store, char *error, size_t error_bytes)
 {
     (void)store;
-    return feature_refuse("redis", error, error_bytes);
+    return feature_missing("redis", error, error_bytes);
 }
 
 bool config_redis_holds_password(const char *store)
@@ -22,7 +22,7 @@ static int on_open_tokens(const struct config *config, void **out, char *error)
 {
     (void)config;
     (void)out;
-    (void)feature_refuse("redis", error, STORED_TOKENS_ERROR_BYTES);
+    (void)feature_missing("redis", error, STORED_TOKENS_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 
@@ -41,7 +41,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     (void)config;
     (void)failed;
     (void)ctx;
-    (void)feature_refuse("redis", error, BACKEND_ERROR_BYTES);
+    (void)feature_missing("redis", error, BACKEND_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 

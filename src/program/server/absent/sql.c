@@ -12,7 +12,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     (void)config;
     (void)failed;
     (void)ctx;
-    (void)feature_refuse("sql", error, BACKEND_ERROR_BYTES);
+    (void)feature_missing("sql", error, BACKEND_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 
@@ -22,7 +22,7 @@ static int on_open_tokens(const struct config *config, void **out, char *error)
 {
     (void)config;
     (void)out;
-    (void)feature_refuse("sql", error, STORED_TOKENS_ERROR_BYTES);
+    (void)feature_missing("sql", error, STORED_TOKENS_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 

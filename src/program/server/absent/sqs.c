@@ -6,14 +6,14 @@ static void *refuse(const struct config *config, struct http_shared *shared, cha
 {
     (void)config;
     (void)shared;
-    (void)feature_refuse("sqs", error, PROTOCOL_ERROR_BYTES);
+    (void)feature_missing("sqs", error, PROTOCOL_ERROR_BYTES);
     return NULL;
 }
 
 static bool refuse_option(const struct config *config, char *error)
 {
     (void)config;
-    return feature_refuse("sqs", error, PROTOCOL_ERROR_BYTES);
+    return feature_missing("sqs", error, PROTOCOL_ERROR_BYTES);
 }
 
 static void nothing(void *self)

@@ -35,7 +35,7 @@ local function move(j, verb, when, ms, priority)
     j.state = DELAYED
     hang(t, j)
     try_write(t, j)
-    if feed.heard then feed.publish(verb == RUN and feed.RUN or feed.RESCHEDULED, name, j.id, j.attempt, j.due) end
+    if feed.listened then feed.publish(verb == RUN and feed.RUN or feed.RESCHEDULED, name, j.id, j.attempt, j.due) end
     return answer_of(OK, j)
 end
 
@@ -67,7 +67,7 @@ local function change(id, verb, when, has_priority, priority, ms)
         local answer = answer_of(CANCELLED, j)
         unhang(t, j)
         finish(t, j, 'cancelled')
-        if feed.heard then feed.publish(feed.CANCELLED, name, j.id, j.attempt, j.due) end
+        if feed.listened then feed.publish(feed.CANCELLED, name, j.id, j.attempt, j.due) end
         return answer
     end
     if j.state == DEAD then return answer_of(IS_DEAD, j) end

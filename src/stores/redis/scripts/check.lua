@@ -35,7 +35,7 @@ end
 
 -- ---- keys ----
 
-local TYPES = {core = 'string', name = 'string', heard = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
+local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}

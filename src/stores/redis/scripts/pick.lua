@@ -49,7 +49,7 @@ local function lease_job(t, j)
     try_write(t, j)
     count(t, 'leased', 1)
     count(t, 'delivered', 1)
-    if feed.heard then feed.publish(feed.DELIVERED, t.name, id, j.attempt, j.due, j.lease_until, way) end
+    if feed.listened then feed.publish(feed.DELIVERED, t.name, id, j.attempt, j.due, j.lease_until, way) end
     local try = try_of(j)
     if has(t, HISTORIC) then try = history_shown(j.record, try, call('HGET', t.history, id)) end
     show(t.name, {id, j.record, try})

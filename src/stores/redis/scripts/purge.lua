@@ -129,5 +129,5 @@ if is_delete and more == 0 then
         settings_notify(server_of(ticket), name)
     end
 end
-if feed.heard and (affected > 0 or t.is_deleted) then feed.publish(t.is_deleted and feed.DELETED or feed.PURGED, name, '', 0, 0, 0, affected) end
+if feed.listened and (affected > 0 or t.is_deleted) then feed.publish(t.is_deleted and feed.DELETED or feed.PURGED, name, '', 0, 0, 0, affected) end
 return changed(ticket, pack('>BBI6I6', OK, more, affected, until_sequence), nil, NOBODY)

@@ -190,7 +190,7 @@ local function push(id, spec, tail, sequence, exists)
     end
     if once then once_remember(spec, once) end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
-    if feed.heard then feed.publish(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
+    if feed.listened then feed.publish(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
     local state
     if dead then
         state = hang_with_past(id, record, dead, attempt, error)

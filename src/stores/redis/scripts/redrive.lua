@@ -23,7 +23,7 @@ if id ~= '' then
     local j = job_find(t, id)
     if not j or j.state ~= DEAD then return shown(pack('>BBI6I6', NOT_FOUND, 0, 0, 0)) end
     redrive(j)
-    if feed.heard then feed.publish(feed.REDRIVEN, name, id, 0, j.due) end
+    if feed.listened then feed.publish(feed.REDRIVEN, name, id, 0, j.due) end
     return changed(ticket, pack('>BBI6I6', OK, 0, 1, 0))
 end
 
@@ -36,5 +36,5 @@ for i = 1, #members do
     if j then redrive(j) else call('ZREM', t.dead, members[i]) end
 end
 left = left - #members
-if feed.heard and #members > 0 then feed.publish(feed.REDRIVEN, name, '', 0, 0, 0, #members) end
+if feed.listened and #members > 0 then feed.publish(feed.REDRIVEN, name, '', 0, 0, 0, #members) end
 return changed(ticket, pack('>BBI6I6', OK, left > 0 and #members > 0 and 1 or 0, #members, left))

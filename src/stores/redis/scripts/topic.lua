@@ -32,7 +32,7 @@ elseif verb == RESUME then
     topic_rules.resume(t)
     if t.ready_before > 0 then notify('r--------' .. name) end
 end
-if feed.heard then
+if feed.listened then
     local kind = verb == PUT and feed.SETTINGS or verb == PAUSE and feed.PAUSED or verb == RESUME and feed.RESUMED
     if kind then feed.publish(kind, name, '') end
 end

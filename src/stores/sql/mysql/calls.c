@@ -235,7 +235,7 @@ static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, 
     call->others = row ? mysql_number(row[0]) : 0;
     call->silent = row ? mysql_number(row[1]) : 0;
     call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
-    call->is_heard = row && mysql_number(row[3]) != 0;
+    call->others_listen = row && mysql_number(row[3]) != 0;
     mysql_messages_listen(link, call->listens);
     return true;
 }
@@ -658,11 +658,11 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
         break;
     case SQL_CALL_GOODBYE:
         buffer_append_format(mysql_statement(link, NULL),
-                             "UPDATE tarry.server SET beat=0,heard=0 WHERE server=%lld", server);
+                             "UPDATE tarry.server SET beat=0,listen_until=0 WHERE server=%lld", server);
         break;
-    case SQL_CALL_END:
+    case SQL_CALL_END_LEASES:
     case SQL_CALL_LOOK:
-    case SQL_CALL_HEAR:
+    case SQL_CALL_POLL:
         break;
     }
 }

@@ -113,7 +113,7 @@ CREATE TABLE IF NOT EXISTS tarry.tally_add (
 
 CREATE TABLE IF NOT EXISTS tarry.server (
   server BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, beat BIGINT NOT NULL,
-  heard BIGINT NOT NULL DEFAULT 0 -- until when a client listens to events there
+  listen_until BIGINT NOT NULL DEFAULT 0 -- until when a client listens to events there
 ) ENGINE=InnoDB;
 CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB;
 
@@ -252,7 +252,7 @@ BEGIN
     INSERT INTO tarry.server (beat) VALUES (v_now);
     SET p_server = LAST_INSERT_ID();
   ELSE
-    INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now, heard = 0;
+    INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now, listen_until = 0;
   END IF;
   INSERT IGNORE INTO tarry.ticket VALUES (p_server, 0, v_now);
   SELECT p_server, v_now, name, lease_key, CONCAT_WS('/', @@global.server_id, @@hostname, @@port), machine, adjust_ms
@@ -343,10 +343,10 @@ BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
   DECLARE v_mine VARCHAR(16);
   DECLARE v_topic INT;
-  DECLARE v_last, v_heard BIGINT;
+  DECLARE v_last, v_listen_until BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  SET v_heard = IF(p_listens, v_now + 3000, 0);
-  INSERT INTO tarry.server (server, beat, heard) VALUES (p_server, v_now, v_heard) ON DUPLICATE KEY UPDATE beat = v_now, heard = v_heard;
+  SET v_listen_until = IF(p_listens, v_now + 3000, 0);
+  INSERT INTO tarry.server (server, beat, listen_until) VALUES (p_server, v_now, v_listen_until) ON DUPLICATE KEY UPDATE beat = v_now, listen_until = v_listen_until;
   SELECT name INTO v_mine FROM tarry.task WHERE name = 'upkeep' FOR UPDATE SKIP LOCKED;
   IF v_mine IS NOT NULL THEN -- else another server is at it
     CALL tarry.server_picks();
@@ -414,7 +414,7 @@ BEGIN
     DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.ticket x FORCE INDEX (PRIMARY) ON x.server = f.n;
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
-      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(heard > v_now), 0)
+      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(listen_until > v_now), 0)
     FROM tarry.server WHERE server <> p_server;
 END//
 

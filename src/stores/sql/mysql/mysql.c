@@ -127,7 +127,7 @@ static void on_close(struct sql_link *base)
     mysql_ends_fini(&link->wire.ends);
     mysql_ends_fini(&link->wire.packet_steps);
     sql_notification_list_fini(&link->inbox.notifications);
-    mysql_sequence_list_fini(&link->inbox.heard);
+    mysql_sequence_list_fini(&link->inbox.received);
     buffer_fini(&link->wire.text);
     free(link);
 }

@@ -9,17 +9,17 @@
 
 enum {
     NOTIFICATION_MS = 5000, /* a transaction that wrote a notification has ended after this time */
-    HEARD_MAX = 1024
+    RECEIVED_MAX = 1024
 };
 
-static bool was_heard(struct mysql_link *link, uint64_t number)
+static bool was_received(struct mysql_link *link, uint64_t number)
 {
-    for (size_t i = 0; i < link->inbox.heard.count; i++)
-        if (link->inbox.heard.at[i] == number)
+    for (size_t i = 0; i < link->inbox.received.count; i++)
+        if (link->inbox.received.at[i] == number)
             return true;
-    if (link->inbox.heard.count < HEARD_MAX)
-        return !mysql_sequence_list_add(&link->inbox.heard, number);
-    link->inbox.heard.at[link->inbox.heard_next++ % HEARD_MAX] = number;
+    if (link->inbox.received.count < RECEIVED_MAX)
+        return !mysql_sequence_list_add(&link->inbox.received, number);
+    link->inbox.received.at[link->inbox.received_next++ % RECEIVED_MAX] = number;
     return false;
 }
 
@@ -31,7 +31,7 @@ static bool read_notifications(struct mysql_link *link, const struct mysql_step 
     (void)step;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         struct sql_notification notification = {.due_ms = INT64_MAX};
-        if (was_heard(link, (uint64_t)mysql_number(row[0])))
+        if (was_received(link, (uint64_t)mysql_number(row[0])))
             continue;
         (void)snprintf(notification.name, sizeof notification.name, "%s", row[2]);
         if (row[1][0] == 'r')
@@ -47,7 +47,7 @@ static bool read_notifications(struct mysql_link *link, const struct mysql_step 
 
 /* Appends a query for notifications of other servers from the last seconds. Repeated ones are
  * recognized later. */
-void mysql_append_hear(struct mysql_link *link)
+void mysql_append_poll(struct mysql_link *link)
 {
     buffer_append_format(
         mysql_statement(link, read_notifications),
@@ -263,7 +263,7 @@ static void append_messages_since(struct mysql_link *link, struct sql_call *call
 void mysql_append_messages_since(struct mysql_link *link)
 {
     EACH_CALL(link, call)
-    if (call->kind == SQL_CALL_HEAR)
+    if (call->kind == SQL_CALL_POLL)
         append_messages_since(link, call);
 }
 

@@ -23,8 +23,8 @@ VECTOR_DECLARE(mysql_peers, struct mysql_peer)
 struct mysql_inbox { /* Read, but not yet delivered. */
     struct sql_notification_list notifications;
     size_t notified_at;
-    struct mysql_sequence_list heard; /* numbers read in the last seconds, as a ring buffer */
-    size_t heard_next;
+    struct mysql_sequence_list received; /* numbers read in the last seconds, as a ring buffer */
+    size_t received_next;
     MYSQL_RES *messages; /* NULL: no result */
     struct mysql_peers peers;
     int64_t listens_since_ms; /* 0: no local listener */
@@ -42,7 +42,7 @@ void mysql_append_tallies(struct mysql_link *link);
 /* Appends notifications about the transaction. */
 void mysql_append_notifications(struct mysql_link *link);
 /* Appends a query for notifications of other servers. */
-void mysql_append_hear(struct mysql_link *link);
+void mysql_append_poll(struct mysql_link *link);
 /* Appends messages with the events of the transaction. */
 void mysql_append_messages(struct mysql_link *link);
 /* Appends a query for messages that servers wrote since the last one. */

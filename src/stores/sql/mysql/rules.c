@@ -683,7 +683,7 @@ static void decide_call(struct mysql_link *link, struct sql_call *call)
     if (call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
         call->command->take.id.len)
         call->status = pick_one(link, &call->command->take);
-    if (call->kind == SQL_CALL_END)
+    if (call->kind == SQL_CALL_END_LEASES)
         decide_ends(link, call);
     else if (sql_call_writes_items(call))
         decide_items(link, call);

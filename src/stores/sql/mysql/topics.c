@@ -406,7 +406,7 @@ bool mysql_want_topics(struct mysql_link *link)
             is_good = want_command_topics(link, call);
         else if (call->kind == SQL_CALL_LOOK)
             is_good = want_looked(link, call);
-        else if (call->kind == SQL_CALL_END || call->kind == SQL_CALL_EXPIRE)
+        else if (call->kind == SQL_CALL_END_LEASES || call->kind == SQL_CALL_EXPIRE)
             link->transaction.has_rows = true;
         for (size_t i = 0; is_good && i < call->ends.count; i++)
             is_good = mysql_topic_want_number(link, call->ends.at[i].topic) != NULL;

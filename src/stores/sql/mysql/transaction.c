@@ -148,9 +148,9 @@ static bool has_others(const struct mysql_link *link)
     return !link->transaction.plan.is_alone;
 }
 
-static bool is_heard(const struct mysql_link *link)
+static bool others_listen(const struct mysql_link *link)
 {
-    return link->transaction.plan.is_heard;
+    return link->transaction.plan.others_listen;
 }
 
 /* ---- the table ---- */
@@ -172,7 +172,7 @@ static const struct stage {
     void (*read)(struct mysql_link *link);   /* evaluates the results so far */
 } stages[] = {
     [MYSQL_STAGE_BEGIN] = {BEGIN, .append = append_begin},
-    [MYSQL_STAGE_HEAR] = {BEGIN, .applies = has_notifications, .append = mysql_append_hear},
+    [MYSQL_STAGE_POLL] = {BEGIN, .applies = has_notifications, .append = mysql_append_poll},
     [MYSQL_STAGE_MESSAGES] = {BEGIN, .append = mysql_append_messages_since},
     [MYSQL_STAGE_BEGUN] = {CALLS, .read = correct_begin},
     [MYSQL_STAGE_TOPICS] = {BEGIN | CALLS, 0, .applies = has_unread_topics,
@@ -195,7 +195,7 @@ static const struct stage {
     [MYSQL_STAGE_END] = {COMMIT, .append = mysql_append_call_ends},
     [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
     [MYSQL_STAGE_NEWS] = {COMMIT, 0, .applies = has_others, .append = mysql_append_notifications},
-    [MYSQL_STAGE_EVENTS] = {COMMIT, 0, .applies = is_heard, .append = mysql_append_messages},
+    [MYSQL_STAGE_EVENTS] = {COMMIT, 0, .applies = others_listen, .append = mysql_append_messages},
     [MYSQL_STAGE_COMMIT] = {COMMIT, .append = append_commit},
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
     [MYSQL_STAGE_ROLLBACK] = {ROLLBACK, .append = append_rollback},

@@ -22,7 +22,7 @@ enum mysql_part { /* Bits. The first two are the first part of the dialect's int
 /* What a transaction does, in this order (the table in transaction.c). */
 enum mysql_stage {
     MYSQL_STAGE_BEGIN = 1,
-    MYSQL_STAGE_HEAR,     /* reads notifications of other servers */
+    MYSQL_STAGE_POLL,     /* reads notifications of other servers */
     MYSQL_STAGE_MESSAGES, /* reads their events */
     MYSQL_STAGE_BEGUN,    /* evaluates the first flight */
     MYSQL_STAGE_TOPICS,

@@ -632,7 +632,7 @@ static void read_item(struct postgres_link *link, const struct postgres_step *st
         read_push(call, link, item->index, rows, row);
     else if (step->statement == POSTGRES_CHANGES)
         read_change(call, link, item->index, rows, row);
-    else if (call->kind == SQL_CALL_END)
+    else if (call->kind == SQL_CALL_END_LEASES)
         read_end(call, link, item->index, rows, row);
     else
         read_answer(call, link, item->index, rows, row);
@@ -824,7 +824,7 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
             row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
         call->mark = postgres_row_number(result, 0, 3);
         note_time(link, result, 4, 7);
-        call->is_heard = row_flag(result, 0, 5);
+        call->others_listen = row_flag(result, 0, 5);
         call->part_failed = !row_is_null(result, 0, 6);
         if (call->part_failed)
             report_failed_part(row_text(result, 0, 6));

@@ -51,7 +51,7 @@ void postgres_array_fini(struct postgres_array *array)
 void postgres_array_clear(struct postgres_array *array)
 {
     buffer_clear(&array->buffer);
-    buffer_shrink(&array->buffer, KEPT_BYTES);
+    buffer_clear_and_trim(&array->buffer, KEPT_BYTES);
     array_begin(array);
 }
 

@@ -705,7 +705,7 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     switch (call->kind) {
     case SQL_CALL_COMMAND:
         return send_command(call, link);
-    case SQL_CALL_END:
+    case SQL_CALL_END_LEASES:
         return add_ends(call, link);
     case SQL_CALL_LOOK:
         return send_looks(call, link);
@@ -719,7 +719,7 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
         return send_own(call, link, POSTGRES_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
         return send_own(call, link, POSTGRES_GOODBYE, link->context->server);
-    case SQL_CALL_HEAR: /* not needed: PostgreSQL sends notifications */
+    case SQL_CALL_POLL: /* not needed: PostgreSQL sends notifications */
         break;
     }
     return false;
@@ -728,7 +728,7 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
 /* Returns true if the call's items are sent in batches. */
 static bool is_gathered(const struct sql_call *call)
 {
-    return call->kind == SQL_CALL_END || sql_call_writes_items(call);
+    return call->kind == SQL_CALL_END_LEASES || sql_call_writes_items(call);
 }
 
 /* Returns true if the call only reads or takes. It is then sent after the batches of the calls

@@ -90,7 +90,7 @@ CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIM
 CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL);
 ALTER TABLE tarry.tally_add REPLICA IDENTITY FULL;
 
-CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
+CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, listen_until bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL,
   connection bigint NOT NULL DEFAULT 0 /* the server's last one: what comes by one before is refused */) WITH (fillfactor = 20);
 CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
@@ -1214,13 +1214,13 @@ BEGIN
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
   PERFORM pg_advisory_unlock(7827201, 3);
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
-  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now, heard = 0;
+  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now, listen_until = 0;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
   SELECT s.name, s.lease_key, s.timeline, s.adjust_ms INTO _hello.name, _hello.lease_key, known_timeline, adjust FROM tarry.store s;
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
-$$ UPDATE tarry.server SET beat = 0, heard = 0 WHERE server = p_server $$;
+$$ UPDATE tarry.server SET beat = 0, listen_until = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
 CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint, p_connection bigint, p_now bigint DEFAULT tarry.now_ms()) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -1328,9 +1328,9 @@ END $$;
 -- Runs once a second for each server: marks it alive and removes leftovers. others: how many other servers live; silent: how many do not.
 -- mark: the last number of waiting jobs, if no open transaction may have taken one; else 0. A transaction with such a number had its own number
 -- before; this one gets its number afterwards, so theirs are below it.
--- is_heard: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
+-- others_listen: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
-  OUT is_heard boolean, OUT failed text, OUT adjust bigint)
+  OUT others_listen boolean, OUT failed text, OUT adjust bigint)
 LANGUAGE plpgsql AS $$
 DECLARE now bigint; part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
@@ -1342,17 +1342,17 @@ BEGIN
   IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
   SELECT c.now, c.adjust INTO clock, adjust FROM tarry._clock() c;
   now := greatest(p_earliest, least(p_latest, clock));
-  SELECT s.heard INTO listened FROM tarry.server s WHERE s.server = p_server;
+  SELECT s.listen_until INTO listened FROM tarry.server s WHERE s.server = p_server;
   INSERT INTO tarry.server AS s VALUES (p_server, now, CASE WHEN p_listens THEN now + 3000 ELSE 0 END)
-    ON CONFLICT (server) DO UPDATE SET beat = excluded.beat, heard = excluded.heard;
+    ON CONFLICT (server) DO UPDATE SET beat = excluded.beat, listen_until = excluded.listen_until;
   IF p_listens AND coalesce(listened, 0) = 0 THEN
     LISTEN tarry_events;
     PERFORM pg_notify('tarry', 'h * 0');
   ELSIF NOT p_listens AND listened > 0 THEN
     UNLISTEN tarry_events;
   END IF;
-  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000), coalesce(bool_or(heard > now), false)
-    INTO others, silent, is_heard FROM tarry.server WHERE server <> p_server;
+  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000), coalesce(bool_or(listen_until > now), false)
+    INTO others, silent, others_listen FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
   IF NOT locked THEN RETURN; END IF;
   -- Each part by itself: one that fails undoes neither the beat nor the other parts, and is reported.
@@ -1471,7 +1471,7 @@ END $$;
 -- Publishes the changes of a user's transaction with its commit, if the user asked for that and a client listens.
 CREATE FUNCTION tarry._publish_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE heard > tarry.now_ms()) THEN
+  IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE listen_until > tarry.now_ms()) THEN
     PERFORM pg_notify('tarry_events', format(E'%s 0\n', tarry.now_ms())
       || tarry._event(p_kind, p_topic, p_id, coalesce(r.attempt, 0), coalesce(r.due, r.was_due, 0)));
   END IF;

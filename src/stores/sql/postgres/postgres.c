@@ -65,7 +65,7 @@ static bool send_ticket(struct postgres_link *link, int64_t ticket)
 static void calls_again(struct list *calls)
 {
     for (struct list *at = calls->next; at != calls; at = at->next)
-        sql_call_again(list_entry(at, struct sql_call, list));
+        sql_call_reset_results(list_entry(at, struct sql_call, list));
 }
 
 /* Returns true if the server remembers times that a call of the transaction finds. The upkeep reports
@@ -194,7 +194,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     flight_begin(link, context);
     return send_tallies(link) && (plan->is_alone || send_notifications(link)) &&
-           (!plan->is_heard || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
+           (!plan->others_listen || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            flight_send(link);
 }
 

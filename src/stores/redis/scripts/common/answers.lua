@@ -17,7 +17,7 @@ end
 
 local function ack(t, place, id, delivery)
     local a = t.acked
-    if feed.heard then ack_publish(t, id) end
+    if feed.listened then ack_publish(t, id) end
     if not a then
         a = {deliveries = {}, jobs = {}, held = {}}
         t.acked, acked[#acked + 1] = a, t
@@ -60,7 +60,7 @@ local function extend(t, j, ms)
     call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
     soonest = min(soonest, j.lease_until)
     try_write(t, j)
-    if feed.heard then feed.publish(feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until) end
+    if feed.listened then feed.publish(feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until) end
     return pack(ANSWER, OK, LEASED_STATE + (j.requested and 128 or 0), j.due, j.lease_until)
 end
 
@@ -70,7 +70,7 @@ local function give_back(t, j, ms)
     if ms > 0 then j.due = now + 1 + ms end
     hang(t, j)
     try_write(t, j)
-    if feed.heard then feed.publish(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
+    if feed.listened then feed.publish(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
 end
 
 -- Returns the due time of a job that is pushed again, and whether it came as wall clock; nil: it is more than ten years away.
@@ -115,14 +115,14 @@ local function again(t, j, due, is_wall, word, text)
     if given % TYPE == BODY then body = text end
     sequence, core_is_changed = sequence + 1, true
     local record = pack('>BI2I6I6', flags + (is_wall and 8 or 0), priority, sequence, due) .. policy .. type .. meta .. body
-    if feed.heard then feed.publish(feed.ACKED, t.name, j.id, j.attempt) end
+    if feed.listened then feed.publish(feed.ACKED, t.name, j.id, j.attempt) end
     call('HDEL', t.tries, j.id)
     history_forget(t, {j.id})
     call('HSET', t.jobs, j.id, record)
     count(t, 'acked', 1)
     count(t, 'pushed', 1)
     if priority ~= 100 then raise(t, SPECIAL) end
-    if feed.heard then feed.publish(feed.PUSHED, t.name, j.id, 0, due) end
+    if feed.listened then feed.publish(feed.PUSHED, t.name, j.id, 0, due) end
     local new = job_make(t, j.id, record)
     hang(t, new)
     return pack(ANSWER, CREATED, shown_state(new), due, 0)
@@ -181,7 +181,7 @@ local function ack_one(place, delivery)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end
-    if feed.heard then ack_publish(t, id) end
+    if feed.listened then ack_publish(t, id) end
     call('ZREM', LEASES, delivery)
     call('HDEL', LEASED, delivery)
     call('ZREM', t.held, sub(place, 1, 6) .. id)

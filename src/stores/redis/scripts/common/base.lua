@@ -106,11 +106,11 @@ end
 
 -- ---- events for listening servers (README.md, "Events") ----
 
--- The numbers are those of job/event.h. `heard`: a server listens; else a call publishes nothing, and looks nothing up for it.
+-- The numbers are those of job/event.h. `listened`: a server listens; else a call publishes nothing, and looks nothing up for it.
 local feed = {PUSHED = 1, REPLACED = 2, DUE = 3, DELIVERED = 4, ACKED = 5, NACKED = 6, EXTENDED = 7, RETURNED = 8, LEASE_ENDED = 9, EXPIRED = 10, CANCELLED = 11,
               RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, MANY = 500}
 
--- Appends an event. Only called if feed.heard. Unknown members are 0 or ''; `due` and `lease_until` are on the shard's clock.
+-- Appends an event. Only called if feed.listened. Unknown members are 0 or ''; `due` and `lease_until` are on the shard's clock.
 function feed.publish(kind, topic, id, attempt, due, lease_until, count, error)
     local at = #feed.words
     if at >= feed.MANY then
@@ -133,7 +133,7 @@ local function name_shard(core)
     CORE = core
     T = sub(core, 1, -6) -- without ':core'
     TOPICS, LEASES, LEASED, SERVERS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':servers', T .. ':unpacked'
-    TICKET, NOWHERE, feed.key = T .. ':ticket:', T .. ':never', T .. ':heard'
+    TICKET, NOWHERE, feed.key = T .. ':ticket:', T .. ':never', T .. ':listened'
     shard_topics = shards_topics[core]
     if not shard_topics then
         shard_topics = {}
@@ -171,8 +171,8 @@ local function reach(keys, ticket, name)
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
     local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]
-    feed.heard = found[4]
-    if feed.heard then feed.words, feed.lost = {}, 0 end
+    feed.listened = found[4]
+    if feed.listened then feed.words, feed.lost = {}, 0 end
     core_open(found[1])
     clock = wall + adjust
     now = clock

@@ -8,13 +8,13 @@ local function expire_all(t, members)
         call('ZREM', t.expiry, members[i])
         -- Not one that is elsewhere by now: a topic may have lost its ttl in between.
         if j and j.member == members[i] and ready_remove(t, j.priority, j.member) then
-            if feed.heard then feed.publish(feed.EXPIRED, t.name, j.id, j.attempt, j.due) end
+            if feed.listened then feed.publish(feed.EXPIRED, t.name, j.id, j.attempt, j.due) end
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
                 count(t, 'died', 1)
                 hang(t, j)
                 try_write(t, j)
-                if feed.heard then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, 'expired') end
+                if feed.listened then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, 'expired') end
             else
                 finish(t, j, 'expired')
             end
@@ -83,7 +83,7 @@ end
 local function advance_topic(t, most)
     local due = delayed_take_due(t, most)
     if #due > 0 then
-        if feed.heard then due_publish(t, due) end
+        if feed.listened then due_publish(t, due) end
         if has(t, SPECIAL) or settings_of(t).ttl > 0 then move_looking(t, due) else move_plain(t, due) end
     end
     local done = #due / 2
@@ -125,7 +125,7 @@ local function end_pauses(most)
         if t and topic_rules.pause_has_end(t) then
             topic_rules.resume(t)
             t.ready_before = 0
-            if feed.heard then feed.publish(feed.RESUMED, t.name, '') end
+            if feed.listened then feed.publish(feed.RESUMED, t.name, '') end
         end
     end
     return #names

@@ -52,7 +52,7 @@ local function settle(server, ticket, kept)
         notify('d' .. text_of(next_ms) .. ' ' .. next_topic)
         next_before = next_ms
     end
-    if feed.heard and #feed.words + feed.lost > 0 then
+    if feed.listened and #feed.words + feed.lost > 0 then
         notify('e' .. server .. pack('>I6I4', now - adjust, feed.lost) .. table.concat(feed.words))
         feed.words, feed.lost = {}, 0
     end

@@ -133,7 +133,7 @@ end
 
 -- Cancels a job whose lease has ended and for which a cancel was requested. The job is in no set.
 function holding.cancel(t, j)
-    if feed.heard then feed.publish(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
+    if feed.listened then feed.publish(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
     finish(t, j, 'cancelled')
 end
 
@@ -181,7 +181,7 @@ local function fail(t, j, delay, error, outcome)
     end
     hang(t, j)
     try_write(t, j)
-    if not feed.heard then return end
+    if not feed.listened then return end
     local due = j.state ~= DEAD and j.due or 0
     if outcome == OUTCOME.LEASE_OVER then
         feed.publish(feed.LEASE_ENDED, t.name, j.id, j.attempt, due)

@@ -22,7 +22,7 @@ end
 local function wants_aware(ticket)
     if sealed < SEALED or ticket == '' then return end
     if not call('ZSCORE', T .. ':aware', sub(ticket, 1, 8)) then
-        error({err = 'SEALED the number of shards is being changed, and this server has not heard of it yet'})
+        error({err = 'SEALED the number of shards is being changed, and this server does not know it yet'})
     end
 end
 

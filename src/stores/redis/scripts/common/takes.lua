@@ -69,7 +69,7 @@ local function lease(members)
             local number = text_of(sequence + 1)
             sequence, bytes, taken = sequence + 1, bytes + size, taken + 1
             if attempt > 0 then retrying = retrying + 1 end
-            if feed.heard then lease_publish(id, attempt, due, until_text) end
+            if feed.listened then lease_publish(id, attempt, due, until_text) end
             tries[at + 1], tries[at + 2] = id, try
             leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
             leases[at + 1], leases[at + 2] = until_text, number
@@ -98,7 +98,7 @@ local function lease_one(member, due_text)
     count(t, 'leased', 1)
     count(t, 'delivered', 1)
     if old and has(t, HISTORIC) then try = history_shown(record, try, call('HGET', t.history, id)) end
-    if feed.heard then lease_publish(id, attempt, due, until_text) end
+    if feed.listened then lease_publish(id, attempt, due, until_text) end
     local at = #shown
     shown[at + 1], shown[at + 2], shown[at + 3] = id, record, try
     return 1, attempt > 0 and 1 or 0
