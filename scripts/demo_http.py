@@ -49,9 +49,9 @@ class Shop(http.server.ThreadingHTTPServer):
             if not signed or late < 0 or json.loads(body)["id"] != order["id"]:
                 self.faults.append(order["id"])
             when = f"{late:8.2f} ms late" if attempt == 1 else f"attempt {attempt}"
-            said = green(status) if status == 200 else paint("33", status)
+            output = green(status) if status == 200 else paint("33", status)
             print(f"  {order['id']}  due after {order['delay_ms'] / 1000:5.2f} s  {when:>16}  "
-                  f"{green('signature right') if signed else red('signature WRONG')}  shop answers {said}", flush=True)
+                  f"{green('signature right') if signed else red('signature WRONG')}  shop answers {output}", flush=True)
         return status
 
 
@@ -70,11 +70,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def settle(client, shop):
-    said = client.call("PUT", TOPIC, json.dumps({
+    output = client.call("PUT", TOPIC, json.dumps({
         "deliver": {"to": f"http://127.0.0.1:{shop.server_port}/close-order/{{id}}", "sign": "shop", "timeout": "5s"},
         "backoff": "fixed:1s", "max_attempts": 5,
     }))
-    print(f"  the topic delivers to {said['settings']['deliver']['to']}\n")
+    print(f"  the topic delivers to {output['settings']['deliver']['to']}\n")
 
 
 def push(client, orders):

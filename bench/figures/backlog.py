@@ -61,11 +61,11 @@ def loading(bench, server, jobs):
                  metrics={name: int(value) for name, value in wirehttp.metrics(server.port).items() if name.startswith("tarry_store_")})
     pushing = found["pushing"]
     found["written_per_s"] = round((disk.written_bytes(bench.base_dir) - written) / jobs * pushing["per_s"])
-    bench.say(f"  loaded     {pushing['per_s']:,}/s, slowest 10 s {pushing['slowest_10s_per_s']:,}/s; answers p99 {pushing['answer_ms']['p99']:.1f} ms, "
+    bench.print_line(f"  loaded     {pushing['per_s']:,}/s, slowest 10 s {pushing['slowest_10s_per_s']:,}/s; answers p99 {pushing['answer_ms']['p99']:.1f} ms, "
               f"longest {pushing['answer_ms']['max']:.1f} ms; longest silence {pushing['silence_max_ms']:.1f} ms; refused {found['refused']}")
-    bench.say(f"  memory     {memory_words(found['memory'])}, most while loading {found['memory']['most'] / MIB:.0f} MiB; "
+    bench.print_line(f"  memory     {memory_words(found['memory'])}, most while loading {found['memory']['most'] / MIB:.0f} MiB; "
               f"{per_job(found['memory']['rss'], jobs)} bytes a job")
-    bench.say(f"  disk       {found['disk'] / MIB:,.0f} MiB, {found['disk_per_job']} bytes a job")
+    bench.print_line(f"  disk       {found['disk'] / MIB:,.0f} MiB, {found['disk_per_job']} bytes a job")
     return found
 
 
@@ -107,11 +107,11 @@ def crash(bench, server, run, indices, expected, cold=False):
     found["memory"] = server.memory()
     found["lost"] = expected - found["delayed"]
     cancels = found["cancels"]
-    bench.say(f"  restart    after kill -9{', caches dropped' if cold else ''}: ready in {found['ready_s']:.3f} s, first push acknowledged after "
+    bench.print_line(f"  restart    after kill -9{', caches dropped' if cold else ''}: ready in {found['ready_s']:.3f} s, first push acknowledged after "
               f"{found['push_s']:.3f} s; lost {found['lost']}")
-    bench.say(f"  cancels    {len(indices):,} of random far jobs: p50 {cancels['ms']['p50']:.2f}  p99 {cancels['ms']['p99']:.2f}  max {cancels['ms']['max']:.2f} ms; "
+    bench.print_line(f"  cancels    {len(indices):,} of random far jobs: p50 {cancels['ms']['p50']:.2f}  p99 {cancels['ms']['p99']:.2f}  max {cancels['ms']['max']:.2f} ms; "
               f"refused {cancels['refused']} {cancels['first_refusal'] or ''}")
-    bench.say(f"  memory     {memory_words(found['memory'])} after the restart")
+    bench.print_line(f"  memory     {memory_words(found['memory'])} after the restart")
     return found
 
 
@@ -134,7 +134,7 @@ def late_beside(bench, server, seconds, beside_per_s):
              "checkpoints": int(after["tarry_store_checkpoints_total"] - before["tarry_store_checkpoints_total"]), "memory": server.memory()}
     found["written_per_s"] = round((disk.written_bytes(bench.base_dir) - written) / (seconds + 5))
     late = found["late_ms"]
-    bench.say(f"  lateness   10,000 jobs/s for {seconds} s, {beside_per_s:,} far ones/s beside: p50 {late['p50']:.2f}  p99 {late['p99']:.2f}  "
+    bench.print_line(f"  lateness   10,000 jobs/s for {seconds} s, {beside_per_s:,} far ones/s beside: p50 {late['p50']:.2f}  p99 {late['p99']:.2f}  "
               f"p99.9 {late['p99.9']:.2f}  max {late['max']:.2f} ms; early {found['early']}, missing {found['missing']}; {found['checkpoints']} checkpoints")
     return found
 
@@ -143,7 +143,7 @@ def disk_alone(bench, log_per_s, all_per_s):
     """The control: as many bytes a second, and no server."""
     others_per_s = max(all_per_s - log_per_s, 0)
     found = {"log_per_s": log_per_s, "others_per_s": others_per_s, "ms": disk.alone(bench.base_dir, log_per_s, others_per_s, 5 if bench.quick else 30)}
-    bench.say(f"  disk alone {log_per_s / MIB:.0f} MiB/s of log, {others_per_s / MIB:.0f} MiB/s beside it, no server: a write with its sync "
+    bench.print_line(f"  disk alone {log_per_s / MIB:.0f} MiB/s of log, {others_per_s / MIB:.0f} MiB/s beside it, no server: a write with its sync "
               f"p50 {found['ms']['p50']:.2f}  p99 {found['ms']['p99']:.2f}  max {found['ms']['max']:.2f} ms")
     return found
 
@@ -183,7 +183,7 @@ def late_flush(bench):
             found = late_beside(bench, server, 10 if bench.quick else 90, 10_000)
         at_work, idle = found["at_work_ms"], found["idle_ms"]
         found["ratio"] = round(at_work["p99"] / idle["p99"], 3) if at_work["count"] and idle["count"] and idle["p99"] else None
-        bench.say(f"  round {number + 1}  at work {found['at_work_s']} s: p99 {at_work['p99']:.2f} ms of {at_work['count']:,}; idle: p99 {idle['p99']:.2f} ms of "
+        bench.print_line(f"  round {number + 1}  at work {found['at_work_s']} s: p99 {at_work['p99']:.2f} ms of {at_work['count']:,}; idle: p99 {idle['p99']:.2f} ms of "
                   f"{idle['count']:,}; ratio {found['ratio']}")
         runs.append(found)
     ratios = sorted(run["ratio"] for run in runs if run["ratio"] is not None)

@@ -49,10 +49,10 @@ def burst(bench):
     for number in range(bench.rounds):
         found = one_burst(bench, jobs, lead_s)
         push = found["push_ms"]
-        bench.say(f"  round {number + 1}  {found['delivered']:,} jobs: the last delivered {found['delivered_s']:.2f} s after due, acked {found['acked_s']:.2f} s; "
+        bench.print_line(f"  round {number + 1}  {found['delivered']:,} jobs: the last delivered {found['delivered_s']:.2f} s after due, acked {found['acked_s']:.2f} s; "
                   f"{found['far_before']:,} were in runs before; early {found['early']}, missing {found['missing']}, twice {found['duplicates']}"
                   + ("" if found["pushed_before_due"] else "; NOT ALL WERE PUSHED IN TIME"))
-        bench.say(f"           pushes of others meanwhile: p50 {push['p50']:.1f}  p99 {push['p99']:.1f}  max {push['max']:.1f} ms of {push['count']}; before: "
+        bench.print_line(f"           pushes of others meanwhile: p50 {push['p50']:.1f}  p99 {push['p99']:.1f}  max {push['max']:.1f} ms of {push['count']}; before: "
                   f"p99 {found['push_before_ms']['p99']:.1f} ms; failed {found['push_failed']}")
         runs.append(found)
     middle = sorted(run["delivered_s"] for run in runs)[len(runs) // 2]

@@ -77,7 +77,7 @@ def deliver_rate(bench):
                 elapsed, cpu = time.monotonic() - begun, server.cpu_s() - cpu
             runs.append({"per_s": round(jobs / elapsed), "cpu_us": round(cpu * 1e6 / jobs, 1)})
             alone.append(target_alone(bench, "0", peer.policy, peer.setting, jobs, IN_FLIGHT))
-        bench.say(f"  round {number + 1}  {runs[-1]['per_s']:,}/s, {runs[-1]['cpu_us']} us of CPU each  alone {alone[-1]}")
+        bench.print_line(f"  round {number + 1}  {runs[-1]['per_s']:,}/s, {runs[-1]['cpu_us']} us of CPU each  alone {alone[-1]}")
     return {"tarry": {"median": statistics.median(run["per_s"] for run in runs), "runs": runs},
             "per second of CPU": {"median": statistics.median(1e6 / run["cpu_us"] for run in runs), "runs": runs}}
 
@@ -98,7 +98,7 @@ def deliver_late(bench):
             push(server, jobs, lambda at: max(0, 3000 + at * 1000 // LATE_PER_S - int((time.monotonic() - begun) * 1000)))
             wait_for(server, jobs)
             runs.append({"p50_ms": percentile_ms(server, 0.5), "p99_ms": percentile_ms(server, 0.99)})
-        bench.say(f"  round {number + 1}  p50 ≤ {runs[-1]['p50_ms']:g} ms  p99 ≤ {runs[-1]['p99_ms']:g} ms")
+        bench.print_line(f"  round {number + 1}  p50 ≤ {runs[-1]['p50_ms']:g} ms  p99 ≤ {runs[-1]['p99_ms']:g} ms")
     return {"tarry": {"median": statistics.median(run["p99_ms"] for run in runs), "runs": runs}}
 
 

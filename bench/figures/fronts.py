@@ -21,12 +21,12 @@ def in_turn(bench, names, protocol, measure):
                 bench.load(server, topic="warm", jobs=2_000 if bench.quick else WARM_JOBS[protocol], delay=0, **PUSH[protocol], **TAKE[protocol])
                 result = measure(server)
             runs[name].append(result)
-            bench.say(f"  round {number + 1}  {name:16} {result['per_s']:>10,.0f}/s   {result['cpu_us']:8.2f} us of the server's CPU each")
+            bench.print_line(f"  round {number + 1}  {name:16} {result['per_s']:>10,.0f}/s   {result['cpu_us']:8.2f} us of the server's CPU each")
     out = {name: {"median": statistics.median(run["per_s"] for run in all_runs), "runs": all_runs,
                   "cpu_us": statistics.median(run["cpu_us"] for run in all_runs)} for name, all_runs in runs.items() if all_runs}
     first, *others = out
     for name in others:
-        bench.say(f"  {first} against {name}: {out[first]['median'] / out[name]['median']:.2f} × by the clock, {out[name]['cpu_us'] / out[first]['cpu_us']:.2f} × by CPU")
+        bench.print_line(f"  {first} against {name}: {out[first]['median'] / out[name]['median']:.2f} × by the clock, {out[name]['cpu_us'] / out[first]['cpu_us']:.2f} × by CPU")
     return out
 
 

@@ -16,9 +16,9 @@ GENERATOR_CORE = "1"
 class Bench:
     """The shared state of all pieces: places, duration and number of runs."""
 
-    def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, say, jobs=None, cold=False, pin=False):
+    def __init__(self, tarry, generator, base_dir, rounds, seconds, quick, only, print_line, jobs=None, cold=False, pin=False):
         self.tarry, self.generator, self.base_dir = tarry, generator, base_dir
-        self.rounds, self.seconds, self.quick, self.only, self.say = rounds, seconds, quick, only, say
+        self.rounds, self.seconds, self.quick, self.only, self.print_line = rounds, seconds, quick, only, print_line
         self.jobs, self.cold, self.pin = jobs, cold, pin
 
     def server(self, name, core=servers.SERVER_CORE, **words):
@@ -52,7 +52,7 @@ class Bench:
         result["jobs_per_cpu_s"] = round(max(result["pushed"], result["acked"]) / cpu)
         for fault in ("push_failed", "ack_failed", "early", "duplicates", "missing"):
             if result[fault]:
-                self.say(f"    {server.kind.name}: {fault} {result[fault]}  {result.get('problem', '')}")
+                self.print_line(f"    {server.kind.name}: {fault} {result[fault]}  {result.get('problem', '')}")
         return result
 
 
@@ -64,7 +64,7 @@ def rounds_of(bench, names, figure, **flags):
             with bench.server(name) as server:
                 result = bench.load(server, **flags)
             runs[name].append(result)
-            bench.say(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
+            bench.print_line(f"  round {number + 1}  {name:16} {result[figure]:>10,}/s   server busy {result['server_busy']:.0%}"
                       f"  generator busy {result['generator_busy']:.0%}"
                       f"  {result['jobs_per_cpu_s']:>9,} jobs per second of the server's CPU")
     return {name: {"median": statistics.median(run[figure] for run in all_runs), "runs": all_runs}
@@ -110,7 +110,7 @@ def late(bench):
                                     delay="1s..5s", consumers=4, take=100)
             result["pending"] = pending
             late_ms = result["late_ms"]
-            bench.say(f"  round {number + 1}  {name:16} p50 {late_ms['p50']:.2f}  p99 {late_ms['p99']:.2f}  "
+            bench.print_line(f"  round {number + 1}  {name:16} p50 {late_ms['p50']:.2f}  p99 {late_ms['p99']:.2f}  "
                       f"p99.9 {late_ms['p99.9']:.2f}  max {late_ms['max']:.2f} ms  early {result['early']}")
             runs.append(result)
         out[name] = {"median": statistics.median(run["late_ms"]["p99"] for run in runs), "runs": runs}
@@ -137,7 +137,7 @@ def ram(bench):
                "bytes": after_load[0], "anon_bytes": after_load[1], "restart_bytes": after_restart[0],
                "restart_anon_bytes": after_restart[1], "restart_s": round(restart_s, 3), "disk_bytes": disk_bytes,
                "restart_s_per_million": round(restart_s * 1e6 / jobs, 3)}
-        bench.say(f"  {name:16} {jobs:,} jobs: {run['bytes'] / jobs:.1f} bytes a job resident "
+        bench.print_line(f"  {name:16} {jobs:,} jobs: {run['bytes'] / jobs:.1f} bytes a job resident "
                   f"({run['anon_bytes'] / jobs:.1f} without files), after restart {run['restart_bytes'] / jobs:.1f} "
                   f"({run['restart_anon_bytes'] / jobs:.1f}); restart {restart_s:.2f} s; "
                   f"{disk_bytes / jobs:.0f} bytes a job on disk")
@@ -155,7 +155,7 @@ def idle(bench):
             before, cpu = server.switches(), server.cpu_s()
             time.sleep(10)
             run = {"switches": server.switches() - before, "cpu_s": round(server.cpu_s() - cpu, 3)}
-        bench.say(f"  {name:16} {run['switches']} context switches, {run['cpu_s']} s of CPU")
+        bench.print_line(f"  {name:16} {run['switches']} context switches, {run['cpu_s']} s of CPU")
         out[name] = {"median": run["switches"], "runs": [run]}
     return out
 

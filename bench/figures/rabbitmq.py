@@ -42,12 +42,12 @@ def has_perftest(bench):
         return False
     missing = [program for program in ("java", "mvn") if not shutil.which(program)]
     if missing:
-        bench.say(f"  '{missing[0]}' is not installed, 'perftest' is left out: see scripts/setup")
+        bench.print_line(f"  '{missing[0]}' is not installed, 'perftest' is left out: see scripts/setup")
         return False
     try:
         perftest_jars(bench)
     except subprocess.CalledProcessError:
-        bench.say("  PerfTest cannot be fetched, 'perftest' is left out")
+        bench.print_line("  PerfTest cannot be fetched, 'perftest' is left out")
         return False
     return True
 

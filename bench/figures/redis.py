@@ -103,7 +103,7 @@ def in_turn(bench, ways, figure, form="{:>10,.0f}/s"):
             result["load"] = os.getloadavg()[0]
             runs[name].append(result)
             tarry = f"  tarry busy {result['server_busy']:.0%}" if "server_busy" in result and name.startswith("tarry") else ""
-            bench.say(f"  round {number + 1}  {name:22} {form.format(figure(result))}{shown_cost(result)}{tarry}{shown_lateness(result)}")
+            bench.print_line(f"  round {number + 1}  {name:22} {form.format(figure(result))}{shown_cost(result)}{tarry}{shown_lateness(result)}")
     return {name: {"median": statistics.median(figure(run) for run in all_runs), "runs": all_runs} for name, all_runs in runs.items() if all_runs}
 
 
@@ -336,7 +336,7 @@ def redis_masters(bench):
         last = row["runs"][-1]
         row["lives_per_s"] = statistics.median(run["lives_per_s"] for run in row["runs"])
         row["apart"] = apart
-        bench.say(f"  {name}: {row['lives_per_s']:,.0f} lives/s{'' if apart else ' (all on two cores: no measure)'}; "
+        bench.print_line(f"  {name}: {row['lives_per_s']:,.0f} lives/s{'' if apart else ' (all on two cores: no measure)'}; "
                   + ", ".join(f"{master['us_per_job']} us and {master['commands_per_job']} commands a job" for master in last["masters"]))
     return out
 

@@ -31,7 +31,7 @@ def driven(bench, name, core, command, **environment):
         raise RuntimeError(f"{name}: {done.stderr.strip()[-500:]}")
     result = json.loads(done.stdout)
     if result.get("problem") or result["missing"]:
-        bench.say(f"    {name}: missing {result['missing']}  {result.get('problem', '')}")
+        bench.print_line(f"    {name}: missing {result['missing']}  {result.get('problem', '')}")
     return result
 
 
@@ -49,12 +49,12 @@ def has(bench, name, title, programs):
         return False
     for program in programs:
         if not shutil.which(program):
-            bench.say(f"  '{program}' is not installed, '{name}' is left out: see scripts/setup")
+            bench.print_line(f"  '{program}' is not installed, '{name}' is left out: see scripts/setup")
             return False
     try:
         fetched(bench, name)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        bench.say(f"  {title} cannot be fetched, it is left out")
+        bench.print_line(f"  {title} cannot be fetched, it is left out")
         return False
     return True
 

@@ -66,7 +66,7 @@ def one(bench, name, jobs):
                  "most": memory["most"], "disk": disk, **started(server, jobs)}
         found["rss_after"] = server.memory()["rss"]
     everything = f"all there after {found['all_s']:.2f} s" if found["all_s"] is not None else f"ONLY {found['there']:,} THERE"
-    bench.say(f"  {name:16} {jobs:>9,} jobs  {found['loaded_per_s']:>9,}/s  RSS {found['rss'] / MIB:>7,.0f} MiB ({found['rss'] / jobs:.0f} bytes a job)  "
+    bench.print_line(f"  {name:16} {jobs:>9,} jobs  {found['loaded_per_s']:>9,}/s  RSS {found['rss'] / MIB:>7,.0f} MiB ({found['rss'] / jobs:.0f} bytes a job)  "
               f"disk {found['disk'] / MIB:>7,.0f} MiB ({found['disk'] / jobs:.0f} a job)  after kill -9 answers in {found['answered_s']:.2f} s, {everything}, "
               f"RSS {found['rss_after'] / MIB:,.0f} MiB")
     return found
@@ -76,12 +76,12 @@ def print_ratios(bench, rows, jobs):
     tarry = rows.get("tarry")
     if not tarry:
         return
-    bench.say(f"  {jobs:,} jobs     {'RSS':>10}{'disk':>10}{'answers':>10}{'all there':>10}   as multiples of tarry's")
+    bench.print_line(f"  {jobs:,} jobs     {'RSS':>10}{'disk':>10}{'answers':>10}{'all there':>10}   as multiples of tarry's")
     for name, row in rows.items():
         def times(key):
             return f"{row[key] / tarry[key]:.2f} x" if row[key] and tarry[key] else "-"
 
-        bench.say(f"  {name:16}{times('rss'):>10}{times('disk'):>10}{times('answered_s'):>10}{times('all_s'):>10}")
+        bench.print_line(f"  {name:16}{times('rss'):>10}{times('disk'):>10}{times('answered_s'):>10}{times('all_s'):>10}")
 
 
 def peers(bench):

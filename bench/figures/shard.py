@@ -29,7 +29,7 @@ def shard(bench):
     runs = [one(bench, "--json", "--outlive", str(jobs)) for jobs in sizes] + [one(bench, "--json", "--short", str(min(sizes)))]
     for run in runs:
         what = "outlive the log" if run["outlives"] else "do not"
-        bench.say(f"  {run['jobs']:>10,} that {what:16} {run['pushed_per_s']:>10,.0f} pushed/s  {run['fired_per_s']:>10,.0f} fired and acked/s  "
+        bench.print_line(f"  {run['jobs']:>10,} that {what:16} {run['pushed_per_s']:>10,.0f} pushed/s  {run['fired_per_s']:>10,.0f} fired and acked/s  "
                   f"{run['written_per_job']:.0f} bytes written a job of {run['record_bytes']}: {run['ratio']:.2f} x (log {run['log_ratio']:.2f}, runs "
                   f"{run['runs_ratio']:.2f}, zeros into new log files {run['filled_ratio']:.2f})  {run['checkpoints']} checkpoints, "
                   f"{run['far_before_firing']:,} in {run['runs_before_firing']} runs before  peak {run['peak_mib']} MiB")

@@ -92,19 +92,19 @@ def command(build, name):
     return {"river": river, "graphile": graphile}[name](build)
 
 
-def present(build, wanted, say):
+def present(build, wanted, print_line):
     """Returns {name: the command that begins a run} of the peers that can be measured; prints which cannot."""
     here = {}
     for name in wanted:
         missing = [program for program in NEEDED[name] if not shutil.which(program)]
         if missing:
-            say(f"'{missing[0]}' is not installed, {TITLES[name]} is left out: see scripts/setup")
+            print_line(f"'{missing[0]}' is not installed, {TITLES[name]} is left out: see scripts/setup")
             continue
         try:
             here[name] = list(map(str, command(build, name)))
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as problem:
             why = (problem.stderr or b"").decode(errors="replace").strip().splitlines()
-            say(f"{TITLES[name]} cannot be fetched, it is left out: {why[-1] if why else problem}")
+            print_line(f"{TITLES[name]} cannot be fetched, it is left out: {why[-1] if why else problem}")
     return here
 
 

@@ -57,7 +57,7 @@ class Watch(threading.Thread):
                "disk": self.server.disk_bytes(), "runs": int(found["tarry_store_runs"]), "far": int(found["tarry_store_run_jobs"]),
                "checkpoints": int(found["tarry_store_checkpoints_total"])}
         self.rows.append(row)
-        self.bench.say(f"    {elapsed_s:6.1f} s  {row['pushed']:>12,} pushed, {row['pushed'] / elapsed_s:>9,.0f}/s so far  RSS {memory['rss'] / MIB:.0f} "
+        self.bench.print_line(f"    {elapsed_s:6.1f} s  {row['pushed']:>12,} pushed, {row['pushed'] / elapsed_s:>9,.0f}/s so far  RSS {memory['rss'] / MIB:.0f} "
                        f"(most {memory['most'] / MIB:.0f}) MiB  disk {row['disk'] / MIB:,.0f} MiB  {row['runs']} runs with {row['far']:,}, "
                        f"{row['checkpoints']} checkpoints")
 

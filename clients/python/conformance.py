@@ -14,7 +14,7 @@ from tarry.errors import Reject, Retry, TarryError
 LOCK = threading.Lock()
 
 
-def say(line):
+def show(line):
     with LOCK:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
@@ -128,7 +128,7 @@ class Adapter:
             return plan["by_attempt"][min(taken.attempt, len(plan["by_attempt"])) - 1] if "by_attempt" in plan else plan
 
         def begin(taken):
-            say({"event": "began", "worker": name, "id": taken.id, "attempt": taken.attempt, "delivery": taken.delivery})
+            show({"event": "began", "worker": name, "id": taken.id, "attempt": taken.attempt, "delivery": taken.delivery})
             return step_of(taken)
 
         def end(step):
@@ -140,7 +140,7 @@ class Adapter:
                 raise Reject(step["error"])
 
         def notified(taken):
-            say({"event": "notified", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
+            show({"event": "notified", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
             if taken.cancel_requested and step_of(taken).get("heeds", True):
                 raise RuntimeError("it is not wanted any more")
 
@@ -161,7 +161,7 @@ class Adapter:
             end(step)
 
         def done(taken, outcome, _):
-            say({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
+            show({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
 
         worker = tarry.Worker(self.client, request["topics"], handle_async if self.is_async else handle, concurrency=request["concurrency"],
                               lease=request["lease_ms"] / 1000, consumer=request.get("consumer"), on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
@@ -182,7 +182,7 @@ class Adapter:
             answer = {"ok": {} if request["op"] == "quit" else getattr(self, request["op"])(request)}
         except TarryError as fault:
             answer = {"error": problem(fault)}
-        say({**answer, "n": number})
+        show({**answer, "n": number})
 
 
 def main():

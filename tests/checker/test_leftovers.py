@@ -42,9 +42,9 @@ def run(tmp_path, *files):
     ("subprocess.run(['sh', '-c', 'setsid sleep 611 >/dev/null 2>&1 &'])", r"process \d+, sleep 611"),
 ])
 def test_names_the_test_that_left_something(tmp_path, leaves, what):
-    failed, said = run(tmp_path, f"def test_one(): pass\ndef test_two(): {leaves}; time.sleep(0.2)\ndef test_three(): pass\n")
-    assert failed == ["test_0.py::test_two"] and re.search(f"'test_0.py::test_two' left {what}", said), said
-    assert "3 passed, 1 error" in said
+    failed, answer = run(tmp_path, f"def test_one(): pass\ndef test_two(): {leaves}; time.sleep(0.2)\ndef test_three(): pass\n")
+    assert failed == ["test_0.py::test_two"] and re.search(f"'test_0.py::test_two' left {what}", answer), answer
+    assert "3 passed, 1 error" in answer
 
 
 def test_accepts_tests_that_end_their_processes(tmp_path):
@@ -70,7 +70,7 @@ def test_starts_it_again(servers):
 def test_a_fixture_of_a_wider_scope_keeps_its_processes_until_it_ends(tmp_path, scope):
     text = FIXTURE.replace("SCOPE", scope)
     assert run(tmp_path, text, "def test_one(): pass\n")[0] == []
-    failed, said = run(tmp_path, text.replace("running = [sleeper()]", "running = [sleeper()]; sleeper()"), "def test_one(): pass\n")
-    assert failed and "'a fixture' left process" in said
-    failed, said = run(tmp_path, text + "    sleeper()\n", "def test_one(): pass\n")
-    assert len(failed) == 1 and "'test_0.py::test_starts_it_again' left process" in said
+    failed, answer = run(tmp_path, text.replace("running = [sleeper()]", "running = [sleeper()]; sleeper()"), "def test_one(): pass\n")
+    assert failed and "'a fixture' left process" in answer
+    failed, answer = run(tmp_path, text + "    sleeper()\n", "def test_one(): pass\n")
+    assert len(failed) == 1 and "'test_0.py::test_starts_it_again' left process" in answer

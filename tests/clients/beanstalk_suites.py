@@ -222,10 +222,10 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
     parser.add_argument("--source", action="append", default=[])
     parser.add_argument("names", nargs="*", choices=[[], *SUITES])
-    said = parser.parse_args()
-    sources = dict(pair.split("=", 1) for pair in said.source)
+    answer = parser.parse_args()
+    sources = dict(pair.split("=", 1) for pair in answer.source)
     bad = 0
-    for name in said.names or SUITES:
+    for name in answer.names or SUITES:
         with tempfile.TemporaryDirectory(prefix=f"tarry-{name}-") as directory:
             try:
                 passed, failed = SUITES[name](sources, pathlib.Path(directory))

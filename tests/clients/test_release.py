@@ -74,8 +74,8 @@ USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php}
 def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
     if lacking := [program for program in NEEDS[language] if not shutil.which(program)]:
         pytest.skip(f"not run: the package for '{language}', {', '.join(lacking)} is not here")
-    said = run("scripts/release_clients", language, cwd=REPO)
-    assert said.lower().startswith(language), said
+    answer = run("scripts/release_clients", language, cwd=REPO)
+    assert answer.lower().startswith(language), answer
     assert USES[language](tmp_path).strip() == VERSION
 
 

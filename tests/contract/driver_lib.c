@@ -195,26 +195,26 @@ static void run_items(struct lib_driver *self, const struct command *command,
 {
     size_t count = command->count;
     struct tarry_push *pushes = calloc(count + 1, sizeof *pushes);
-    struct tarry_result *told = calloc(count + 1, sizeof *told);
+    struct tarry_result *reported = calloc(count + 1, sizeof *reported);
     struct queue_result *results = calloc(count + 1, sizeof *results);
-    assert(pushes && told && results);
-    told[0].size = sizeof *told;
+    assert(pushes && reported && results);
+    reported[0].size = sizeof *reported;
     if (command->kind == COMMAND_PUSH) {
         for (size_t i = 0; i < count; i++)
             pushes[i] = push_of(&command->pushes[i]);
-        tarry_push(self->tarry, pushes, count, told);
+        tarry_push(self->tarry, pushes, count, reported);
     }
     for (size_t i = 0; i < count; i++) {
-        told[i].size = sizeof *told;
+        reported[i].size = sizeof *reported;
         if (command->kind != COMMAND_PUSH)
-            run_item(self->tarry, command, i, &told[i]);
-        results[i] = (struct queue_result){.status = (enum queue_status)told[i].code,
-                                           .state = (enum job_state)told[i].state,
-                                           .due_ms = told[i].due_ms,
-                                           .lease_until_ms = told[i].lease_until_ms,
-                                           .cancel_requested = told[i].cancel_requested,
-                                           .detail = detail_of(told[i].detail),
-                                           .id = slice_of(told[i].id)};
+            run_item(self->tarry, command, i, &reported[i]);
+        results[i] = (struct queue_result){.status = (enum queue_status)reported[i].code,
+                                           .state = (enum job_state)reported[i].state,
+                                           .due_ms = reported[i].due_ms,
+                                           .lease_until_ms = reported[i].lease_until_ms,
+                                           .cancel_requested = reported[i].cancel_requested,
+                                           .detail = detail_of(reported[i].detail),
+                                           .id = slice_of(reported[i].id)};
         if (command->kind == COMMAND_PUSH)
             results[i].topic = command->pushes[i].topic;
         else if (command->kind == COMMAND_CHANGE)
@@ -222,7 +222,7 @@ static void run_items(struct lib_driver *self, const struct command *command,
     }
     reply_add(self, &(struct queue_reply){.results = results, .result_count = count}, reply_to);
     free(pushes);
-    free(told);
+    free(reported);
     free(results);
 }
 
@@ -260,12 +260,12 @@ static struct queue_job shown(tarry_job *from, char *history)
     out.lease = slice_of(tarry_job_lease(from));
     for (size_t i = 0; tarry_job_history(from, i, &attempt) == TARRY_OK; i++) {
         char *into = history + (i % 2 ? JOB_HISTORY_BYTES_MAX : 0);
-        struct job_attempt told = {.attempt = attempt.number,
-                                   .started_ms = attempt.started_ms,
-                                   .duration_ms = attempt.duration_ms,
-                                   .outcome = (enum job_outcome)attempt.outcome,
-                                   .error = slice_make(attempt.error, attempt.error_bytes)};
-        job->history = slice_make(into, job_history_add(job->history, &told, into));
+        struct job_attempt reported = {.attempt = attempt.number,
+                                       .started_ms = attempt.started_ms,
+                                       .duration_ms = attempt.duration_ms,
+                                       .outcome = (enum job_outcome)attempt.outcome,
+                                       .error = slice_make(attempt.error, attempt.error_bytes)};
+        job->history = slice_make(into, job_history_add(job->history, &reported, into));
     }
     return out;
 }
@@ -358,7 +358,7 @@ static void note_keep(struct note *note, const struct topic_settings *settings)
 
 static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_topic *from)
 {
-    struct tarry_settings told = TARRY_SETTINGS_INIT, *settings = &told;
+    struct tarry_settings reported = TARRY_SETTINGS_INIT, *settings = &reported;
     const struct note *note = note_find(self, from->name, false);
     int code = tarry_topic_settings(self->tarry, from->name, settings);
     assert(!code);
@@ -430,7 +430,7 @@ static void run_topic(struct lib_driver *self, const struct queue_topic_call *ca
                       struct queue_reply_to reply_to)
 {
     const char *topic = text_of(call->topic);
-    struct tarry_topic told = {.size = sizeof told};
+    struct tarry_topic reported = {.size = sizeof reported};
     struct queue_topic figures = {0};
     struct queue_reply reply = {0};
     bool shows = call->verb == QUEUE_TOPIC_GET || call->verb == QUEUE_TOPIC_PUT ||
@@ -466,11 +466,11 @@ static void run_topic(struct lib_driver *self, const struct queue_topic_call *ca
         break;
     }
     if (code <= TARRY_CREATED && shows) {
-        int found = tarry_topic_get(self->tarry, topic, &told);
+        int found = tarry_topic_get(self->tarry, topic, &reported);
         if (found)
             code = found;
         else
-            figures = topic_of(self, &told);
+            figures = topic_of(self, &reported);
         reply.topics = &figures;
         reply.topic_count = !found;
     }
@@ -485,18 +485,18 @@ static void run_topics(struct lib_driver *self, const struct queue_topics_page *
                        struct queue_reply_to reply_to)
 {
     size_t n = page->limit ? page->limit : 10000;
-    struct tarry_topic *told = calloc(n, sizeof *told);
+    struct tarry_topic *reported = calloc(n, sizeof *reported);
     struct queue_topic *topics = calloc(n, sizeof *topics);
     struct queue_reply reply = {.topics = topics};
-    assert(told && topics);
-    told[0].size = sizeof *told;
+    assert(reported && topics);
+    reported[0].size = sizeof *reported;
     reply.status =
-        (enum queue_status)tarry_topics(self->tarry, text_or_null(page->after), told, &n);
+        (enum queue_status)tarry_topics(self->tarry, text_or_null(page->after), reported, &n);
     for (size_t i = 0; i < n; i++)
-        topics[i] = topic_of(self, &told[i]);
+        topics[i] = topic_of(self, &reported[i]);
     reply.topic_count = n;
     reply_add(self, &reply, reply_to);
-    free(told);
+    free(reported);
     free(topics);
 }
 
@@ -551,9 +551,9 @@ static void lib_driver_moved(void *ctx)
     clock_advance(&self->tarry->clock, ms);
     /* In a directory it happens in turns of the shards, and all of them turn for this. */
     for (int i = 0; self->shards && ms && i < ROUNDS; i++) {
-        struct tarry_topic told = {.size = sizeof told};
+        struct tarry_topic reported = {.size = sizeof reported};
         size_t n = 1;
-        tarry_topics(self->tarry, NULL, &told, &n);
+        tarry_topics(self->tarry, NULL, &reported, &n);
     }
 }
 
@@ -618,27 +618,28 @@ static void lib_driver_info(struct queue *queue, struct queue_info *out)
 static const struct queue_ops lib_driver_ops = {
     .submit = lib_driver_submit, .watch = lib_driver_watch, .info = lib_driver_info};
 
-static void tell_ready(struct lib_driver *self, struct note *note, const struct tarry_topic *told)
+static void report_ready(struct lib_driver *self, struct note *note,
+                         const struct tarry_topic *reported)
 {
     bool was_ready = note->is_ready;
-    note->is_ready = told->ready && !told->is_paused;
+    note->is_ready = reported->ready && !reported->is_paused;
     if (note->is_watched && note->is_ready && !was_ready)
         self->queue.on_ready(self->queue.on_ready_owner, slice_of(note->topic));
 }
 
 /* Reports changes like a room above that reads the figures: deaths in topics with an extension, ready jobs
  * in topics that it watches. */
-static void tell_changes(struct lib_driver *self)
+static void report_changes(struct lib_driver *self)
 {
     for (size_t i = 0; i < self->note_count; i++) {
         struct note *note = &self->notes[i];
-        struct tarry_topic told = {.size = sizeof told};
-        if (tarry_topic_get(self->tarry, note->topic, &told))
+        struct tarry_topic reported = {.size = sizeof reported};
+        if (tarry_topic_get(self->tarry, note->topic, &reported))
             continue;
-        tell_ready(self, note, &told);
+        report_ready(self, note, &reported);
         /* Rather once too often: jobs may come dead, and be gone again. */
-        uint64_t changes = told.died + told.pushed + told.replaced;
-        bool is_notification = told.dead || changes != note->changes;
+        uint64_t changes = reported.died + reported.pushed + reported.replaced;
+        bool is_notification = reported.dead || changes != note->changes;
         note->changes = changes;
         if (is_notification && note->extension.len && self->queue.on_event)
             self->queue.on_event(self->queue.on_event_owner, QUEUE_EVENT_DEAD,
@@ -652,7 +653,7 @@ static void lib_driver_pump(void *ctx)
     struct list round;
     list_take_all(&round, &self->answers);
     list_init(&self->answers);
-    tell_changes(self);
+    report_changes(self);
     while (!list_is_empty(&round)) {
         struct answer *answer = list_entry(round.next, struct answer, list);
         list_remove(&answer->list);

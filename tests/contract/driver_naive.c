@@ -167,7 +167,7 @@ static struct queue *naive_queue(void *self)
     return &((struct naive *)self)->queue;
 }
 
-static void tell_events(struct naive *naive)
+static void report_events(struct naive *naive)
 {
     struct queue *queue = &naive->queue;
     struct model *model = &naive->model;
@@ -198,18 +198,18 @@ static void naive_pump(void *self)
         pending = next;
     }
     for (size_t i = 0; i < naive->watched_count; i++) {
-        bool tell = naive->watched[i].tell && naive->watched[i].count;
+        bool report = naive->watched[i].report && naive->watched[i].count;
 
-        naive->watched[i].tell = false;
-        if (tell)
+        naive->watched[i].report = false;
+        if (report)
             naive->queue.on_ready(naive->queue.on_ready_owner, slice_of(naive->watched[i].name));
     }
-    tell_events(naive);
+    report_events(naive);
 }
 
 static void naive_moved(void *self)
 {
-    naive_tell_watchers(naive_begin(&((struct naive *)self)->queue));
+    naive_report_watchers(naive_begin(&((struct naive *)self)->queue));
 }
 
 static void naive_close(void *self)

@@ -54,7 +54,7 @@ static void forget_time(void)
     (void)unlink(getenv("TARRY_TEST_FAKE_TIME"));
 }
 
-static void tell_time(void)
+static void report_time(void)
 {
     atomic_store(servers_us, clock_inner_ms() * 1000);
 }
@@ -128,7 +128,7 @@ static void begin_time(void)
         share_time();
         atexit(forget_time);
     }
-    tell_time();
+    report_time();
 }
 
 static void *open_single(const struct driver_options *options, uint32_t shards)
@@ -162,7 +162,7 @@ static void *open_cluster(const struct driver_options *options)
     begin_time();
     if (!cluster)
         begin_cluster();
-    tell_time();
+    report_time();
     if (is_new(options->dir))
         for (uint32_t i = 0; i < MASTERS; i++)
             redis_server_do(cluster->nodes[i], "FLUSHALL");
@@ -184,7 +184,7 @@ static void pump(void *ctx)
 {
     struct redis_driver *self = ctx;
 
-    tell_time();
+    report_time();
     uv_run(reactor_loop(self->reactor), UV_RUN_NOWAIT);
     for (int i = 0; i < RESTS && !redis_is_quiet(self->redis); i++)
         driver_rest();

@@ -171,7 +171,7 @@ static struct database databases[] = {
 static struct database *database; /* of the driver that is tried */
 static int64_t notified_ms;
 
-static void tell_time(void)
+static void report_time(void)
 {
     char text[128];
 
@@ -235,7 +235,7 @@ static void *open_sql(const struct driver_options *options, struct database *of)
     if (is_new(options->dir))
         begin_world();
     notified_ms = -1;
-    tell_time();
+    report_time();
     sql.url = database->url;
     self->reactor = reactor_new(0);
     if (self->reactor && sql_open(&sql, &self->sql, error, sizeof error) == 0 &&
@@ -274,7 +274,7 @@ static void pump(void *ctx)
     uv_loop_t *loop = reactor_loop(self->reactor);
     struct pollfd answer = {.fd = uv_backend_fd(loop), .events = POLLIN};
 
-    tell_time();
+    report_time();
     uv_run(loop, UV_RUN_NOWAIT);
     if (!sql_is_quiet(self->sql))
         (void)poll(&answer, 1, ANSWER_MS);

@@ -154,7 +154,7 @@ bool span_holds(struct span span, int64_t ms);
 /* Room for one more item of `item_bytes` at the end of a growing array. */
 void *model_grow(void *items, size_t count, size_t *cap, size_t item_bytes);
 void model_forget_topic(struct model *model, const char *topic);
-void model_tell(struct model *model, enum queue_event event, const char *topic);
+void model_report(struct model *model, enum queue_event event, const char *topic);
 /* Removes the job. The last one of the array moves to its place. */
 enum model_end { MODEL_ACKED = 1, MODEL_CANCELLED, MODEL_PURGED, MODEL_EXPIRED };
 void model_finish(struct model *model, struct model_job *job, enum model_end end);

@@ -17,17 +17,17 @@ void model_finish(struct model *model, struct model_job *job, enum model_end end
     *job = model->jobs[--model->job_count];
 }
 
-void model_tell_death(struct model *model, const struct model_job *job)
+void model_report_death(struct model *model, const struct model_job *job)
 {
     if (model_find_topic(model, slice_of(job->topic))->settings.extension.len)
-        model_tell(model, QUEUE_EVENT_DEAD, job->topic);
+        model_report(model, QUEUE_EVENT_DEAD, job->topic);
 }
 
 static void die(struct model *model, struct model_job *job)
 {
     job->state = JOB_DEAD;
     model_find_topic(model, slice_of(job->topic))->totals.died++;
-    model_tell_death(model, job);
+    model_report_death(model, job);
 }
 
 static void add_history(struct model *model, struct model_job *job, enum job_outcome outcome,

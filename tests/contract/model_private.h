@@ -38,7 +38,7 @@ void model_fail(struct model *model, struct model_job *job, enum job_outcome out
                 int64_t delay_ms, struct slice error);
 void model_expire(struct model *model, struct model_job *job);
 /* A topic without an extension has no listener. */
-void model_tell_death(struct model *model, const struct model_job *job);
+void model_report_death(struct model *model, const struct model_job *job);
 
 /* ---- jobs: model.c ---- */
 

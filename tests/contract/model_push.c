@@ -96,7 +96,7 @@ static void fill(struct model *model, struct model_job *job, const struct queue_
     model_set_due(model, job, model_when_to_due(model, &push->when));
     if (push->past.dead) {
         job->state = JOB_DEAD;
-        model_tell_death(model, job);
+        model_report_death(model, job);
     }
 }
 

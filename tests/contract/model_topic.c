@@ -83,14 +83,14 @@ enum queue_status model_forecast(struct model *model, const struct queue_forecas
     return QUEUE_OK;
 }
 
-void model_tell(struct model *model, enum queue_event event, const char *topic)
+void model_report(struct model *model, enum queue_event event, const char *topic)
 {
-    struct model_event told = {.event = event};
+    struct model_event reported = {.event = event};
 
-    memcpy(told.topic, topic, strlen(topic));
+    memcpy(reported.topic, topic, strlen(topic));
     model->events =
         model_grow(model->events, model->event_count, &model->event_cap, sizeof *model->events);
-    model->events[model->event_count++] = told;
+    model->events[model->event_count++] = reported;
 }
 
 void model_redrive(struct model *model, struct model_job *job)
@@ -171,7 +171,7 @@ static enum queue_status put(struct model *model, const struct queue_topic_call 
     if (!topic)
         return QUEUE_TOO_MANY_TOPICS;
     keep_settings(topic, &call->settings);
-    model_tell(model, QUEUE_EVENT_TOPIC, topic->name);
+    model_report(model, QUEUE_EVENT_TOPIC, topic->name);
     return is_new ? QUEUE_CREATED : QUEUE_OK;
 }
 
@@ -193,7 +193,7 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
     case QUEUE_TOPIC_DELETE:
         *affected = purge(model, call);
         model_forget_topic(model, topic->name);
-        model_tell(model, QUEUE_EVENT_TOPIC, topic->name);
+        model_report(model, QUEUE_EVENT_TOPIC, topic->name);
         drop_extension(topic);
         *topic = model->topics[--model->topic_count];
         break;

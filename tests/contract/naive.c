@@ -50,12 +50,12 @@ void naive_pin_all(struct naive *naive)
     }
 }
 
-void naive_tell_watchers(struct naive *naive)
+void naive_report_watchers(struct naive *naive)
 {
     for (size_t i = 0; i < naive->watched_count; i++)
         if (naive->watched[i].count &&
             model_next_ready(&naive->model, slice_of(naive->watched[i].name)))
-            naive->watched[i].tell = true;
+            naive->watched[i].report = true;
 }
 
 /* Carries out due events before anything else. */
@@ -72,7 +72,7 @@ struct naive *naive_begin(struct queue *queue)
 void naive_end(struct naive *naive, struct queue_reply_to to, const struct queue_reply *reply)
 {
     naive_pin_all(naive);
-    naive_tell_watchers(naive);
+    naive_report_watchers(naive);
     answer_later(naive, to, reply);
 }
 

@@ -59,7 +59,7 @@ struct pending {
 struct watched {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     uint32_t count;
-    bool tell;
+    bool report;
 };
 
 struct naive {
@@ -86,7 +86,7 @@ struct naive *naive_begin(struct queue *queue);
 void naive_pin_all(struct naive *naive);
 /* Answers at the next pump. */
 void naive_end(struct naive *naive, struct queue_reply_to to, const struct queue_reply *reply);
-void naive_tell_watchers(struct naive *naive);
+void naive_report_watchers(struct naive *naive);
 /* The history is in `texts`. */
 struct queue_job naive_show(const struct naive *naive, const struct model_job *job, bool with_body,
                             struct outcome *texts);

@@ -30,7 +30,7 @@ struct world {
     uint64_t delivery_max;                    /* not promised to rise over shards; for the trace */
     struct world_name names[WORLD_NAMES_MAX]; /* ids ever used */
     size_t name_count;
-    bool quick;     /* compare the answers only */
+    bool quick;        /* compare the answers only */
     uint64_t received; /* events that had to come, and did */
 };
 

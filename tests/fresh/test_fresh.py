@@ -23,8 +23,8 @@ def fresh():
 
 
 def test_the_demo_runs_as_the_first_command(fresh):
-    said = fresh("make demo").stdout
-    assert "every order was delivered once, not early" in said, said
+    answer = fresh("make demo").stdout
+    assert "every order was delivered once, not early" in answer, answer
 
 
 def test_the_groups_of_make_test_run_with_their_packages(fresh):

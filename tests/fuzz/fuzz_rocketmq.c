@@ -28,11 +28,11 @@ static void check_route(struct slice json)
 
 static void check_answer(const struct rocketmq_answer *answer, const char *at, size_t used)
 {
-    char said[40];
+    char output[40];
     CLAIM("the body lies in the frame", lies_in(answer->body, at, used));
     CLAIM("so does the remark", lies_in(answer->remark, at, used));
-    rocketmq_emit_remark(answer->remark, said, sizeof said);
-    for (const char *c = said; *c; c++)
+    rocketmq_emit_remark(answer->remark, output, sizeof output);
+    for (const char *c = output; *c; c++)
         CLAIM("a remark is printable", *c >= ' ' && *c <= '~');
     check_route(answer->body);
 }

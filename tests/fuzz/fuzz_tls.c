@@ -107,14 +107,14 @@ static void give(struct side *side, const char *bytes, size_t len, size_t step)
 static void shake_hands(struct side *server, struct side *client)
 {
     while (server->out.len || client->out.len) {
-        struct buffer said = client->out;
+        struct buffer output = client->out;
         buffer_init(&client->out, 1 << 20);
-        give(server, said.at, said.len, said.len ? said.len : 1);
-        buffer_fini(&said);
-        said = server->out;
+        give(server, output.at, output.len, output.len ? output.len : 1);
+        buffer_fini(&output);
+        output = server->out;
         buffer_init(&server->out, 1 << 20);
-        give(client, said.at, said.len, said.len ? said.len : 1);
-        buffer_fini(&said);
+        give(client, output.at, output.len, output.len ? output.len : 1);
+        buffer_fini(&output);
     }
     CLAIM("they understand each other",
           tls_state_of(server->session) == TLS_OPEN && tls_state_of(client->session) == TLS_OPEN);

@@ -43,7 +43,7 @@ static void host_go_wrong(void)
 }
 
 /* Runs a child, and collects its output to the hook and to standard error. Returns false if it was not aborted. */
-static int run(int has_hook, char received[1024], char said[1024])
+static int run(int has_hook, char received[1024], char output[1024])
 {
     int to_hook[2], to_error[2], status;
     ssize_t bytes;
@@ -60,8 +60,8 @@ static int run(int has_hook, char received[1024], char said[1024])
     close(to_error[1]);
     bytes = read(to_hook[0], received, 1023);
     received[bytes > 0 ? bytes : 0] = '\0';
-    bytes = read(to_error[0], said, 1023);
-    said[bytes > 0 ? bytes : 0] = '\0';
+    bytes = read(to_error[0], output, 1023);
+    output[bytes > 0 ? bytes : 0] = '\0';
     close(to_hook[0]);
     close(to_error[0]);
     waitpid(child, &status, 0);
@@ -70,12 +70,12 @@ static int run(int has_hook, char received[1024], char said[1024])
 
 int main(void)
 {
-    static char received[1024], said[1024];
-    if (!run(1, received, said) || !strstr(received, "descriptor.c:") || !strstr(received, "' failed") ||
-        said[0])
-        return fprintf(stderr, "hook: received '%s', said '%s'\n", received, said), 1;
-    if (!run(0, received, said) || received[0] || !strstr(said, "descriptor.c:"))
-        return fprintf(stderr, "no hook: received '%s', said '%s'\n", received, said), 1;
+    static char received[1024], output[1024];
+    if (!run(1, received, output) || !strstr(received, "descriptor.c:") ||
+        !strstr(received, "' failed") || output[0])
+        return fprintf(stderr, "hook: received '%s', said '%s'\n", received, output), 1;
+    if (!run(0, received, output) || received[0] || !strstr(output, "descriptor.c:"))
+        return fprintf(stderr, "no hook: received '%s', said '%s'\n", received, output), 1;
     puts("good");
     return 0;
 }

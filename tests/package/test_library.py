@@ -83,8 +83,8 @@ def test_an_ordinary_user_builds_with_pkg_config_and_with_cmake(small):
     small("cd /home/hello && cc hello.c -o hello_a -l:libtarry.a $(pkg-config --libs-only-l --static tarry | sed 's/-ltarry//') && ./hello_a | grep -x hello", user=65534)
     small("cd /home/hello && cmake -S . -B out >/dev/null && cmake --build out >/dev/null && out/hello_tarry | grep -x hello && out/hello_static | grep -x hello",
           user=65534)
-    said = small("cc /usr/share/doc/libtarry-dev/examples/order_timeout.c -ltarry -o /tmp/orders && /tmp/orders 0.1", user=65534).stdout
-    assert "order 1002 closed" in said
+    answer = small("cc /usr/share/doc/libtarry-dev/examples/order_timeout.c -ltarry -o /tmp/orders && /tmp/orders 0.1", user=65534).stdout
+    assert "order 1002 closed" in answer
 
 
 def test_pages_are_found_by_man(small):

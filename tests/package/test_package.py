@@ -174,8 +174,8 @@ def test_an_upgrade_from_the_last_version_keeps_the_jobs(needs_previous, machine
 def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(needs_previous, machine):
     machine(f"{INSTALL} /root/tarry-previous.deb")
     wait_until(lambda: "this version reads up to" in machine("journalctl -u tarry").stdout)
-    told = machine("journalctl -u tarry").stdout
-    assert "use the version that wrote it, or a newer one" in told and show(machine, "ActiveState") != "active"
+    reported = machine("journalctl -u tarry").stdout
+    assert "use the version that wrote it, or a newer one" in reported and show(machine, "ActiveState") != "active"
     machine(f"systemctl stop tarry; {INSTALL} /root/tarry-1.deb; systemctl reset-failed tarry || :; systemctl start tarry")
     assert (pending(machine, "orders"), pending(machine, "later")) == (JOBS, 5)
 
@@ -218,8 +218,8 @@ def test_a_policy_is_the_users_and_is_read_again_on_reload(machine):
 # ---- the unit ----
 
 def test_the_sandbox_is_tight_and_the_server_works_in_it(machine):
-    said = machine("systemd-analyze security tarry.service --no-pager | tail -n 1").stdout
-    assert float(re.search(r"tarry.service: ([0-9.]+)", said).group(1)) <= 2.0, said
+    answer = machine("systemd-analyze security tarry.service --no-pager | tail -n 1").stdout
+    assert float(re.search(r"tarry.service: ([0-9.]+)", answer).group(1)) <= 2.0, answer
 
 
 def test_pages_of_each_command_and_the_list_of_parts_are_installed(machine):

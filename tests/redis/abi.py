@@ -292,7 +292,7 @@ class Shard:
 
     def answer(self, *answers, ticket=None, chance=12345):
         """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)], by a step with nothing else."""
-        return self.step(answers, ticket=ticket, chance=chance).said
+        return self.step(answers, ticket=ticket, chance=chance).results
 
     def change(self, topic, *changes, ticket=None):
         """changes: (verb, id[, {"delay" | "at" | "when", "priority"}]). [(status, state, due)]"""
@@ -482,10 +482,10 @@ class StepReply:
         self.now, self.next, self.next_topic, self.elements = answer.now, answer.next, answer.next_topic, answer.elements
         bits, rest = unpack(">B", answer.rest)
         self.more, self.has_other = bool(bits & 1), bool(bits & 2)
-        self.said, self.jobs, self.leaves_some = [], [], []
+        self.results, self.jobs, self.leaves_some = [], [], []
         for _ in range(answers):
             *one, rest = unpack(">BBI6I6", rest)
-            self.said.append(tuple(one))
+            self.results.append(tuple(one))
         counts = []
         for _ in range(takes):
             leaves_some, count, rest = unpack(">BI4", rest)

@@ -328,5 +328,5 @@ def _number(data):
     return int.from_bytes(data, "big")
 
 
-def _differ(said, found):
-    return {key: (said.get(key), found.get(key)) for key in set(said) | set(found) if said.get(key) != found.get(key)}
+def _differ(answer, found):
+    return {key: (answer.get(key), found.get(key)) for key in set(answer) | set(found) if answer.get(key) != found.get(key)}

@@ -13,7 +13,7 @@ def taken(shard, topic="t", lease=0, **options):
 def test_an_ack_ends_the_job_and_names_it(shard):
     lease = taken(shard)
     call = shard.step([(ACK, lease.delivery)])
-    assert call.said == [(OK, FINISHED, 0, 0)] and call.names == [(b"t", b"a")]
+    assert call.results == [(OK, FINISHED, 0, 0)] and call.names == [(b"t", b"a")]
     assert shard.get("t", "a") is None
     topic = shard.stats("t")
     assert (topic.acked, topic.leased, topic.pushed, topic.delivered) == (1, 0, 1, 1)
@@ -50,7 +50,7 @@ def test_a_stale_holder_cannot_touch_the_next_delivery(shard):
 def test_a_nack_with_a_delay_waits_so_long(shard):
     lease = taken(shard)
     call = shard.step([(NACK, lease.delivery, 5000, b"no luck")])
-    assert call.said == [(OK, DELAYED, call.now + 5001, 0)] and call.names == [(b"t", b"a")] and call.next == call.now + 5001
+    assert call.results == [(OK, DELAYED, call.now + 5001, 0)] and call.names == [(b"t", b"a")] and call.next == call.now + 5001
     found = shard.get("t", "a")
     assert (found.attempt, found.error, found.state) == (1, b"no luck", DELAYED)
     topic = shard.stats("t")
@@ -68,7 +68,7 @@ def test_a_nack_without_delay_makes_the_job_ready_immediately(shard):
 def test_backoff_follows_the_policy_within_its_jitter(shard, kind, attempt, nominal):
     shard.push("t", *[job(f"j{n}", own={"backoff": kind, "first": 1000, "most": 8000, "attempts": 1000}, past=(0, attempt - 1, b"")) for n in range(100)])
     call = shard.step([(NACK, lease.delivery) for lease in shard.take("t")], chance=2**48 - 5)
-    waits = [due - call.now - 1 for _, _, due, _ in call.said]
+    waits = [due - call.now - 1 for _, _, due, _ in call.results]
     assert len(waits) == 100 and 0.8 * nominal <= min(waits) < 0.85 * nominal and 1.15 * nominal < max(waits) <= 1.2 * nominal
 
 
@@ -86,11 +86,11 @@ def test_the_last_attempt_kills(shard):
 def test_extend_moves_the_end_and_the_job_stays_with_its_holder(shard):
     lease = taken(shard, lease=1000)
     call = shard.step([(EXTEND, lease.delivery, 7000)])
-    assert call.said == [(OK, LEASED, lease.due, call.now + 7001)]
+    assert call.results == [(OK, LEASED, lease.due, call.now + 7001)]
     shard.jump(6000)
     shard.advance()
     again = shard.step([(EXTEND, lease.delivery, 0)])
-    assert again.said[0][3] == again.now + 1001, "without a length: what it was taken with"
+    assert again.results[0][3] == again.now + 1001, "without a length: what it was taken with"
     assert shard.answer((ACK, lease.delivery))[0][0] == OK
 
 
@@ -126,7 +126,7 @@ def test_the_same_ticket_is_answered_the_same_and_does_nothing_more(shard, verb)
     first = shard.step([(verb, lease.delivery)], ticket=ticket, chance=1)
     before = shard.dump()
     again = shard.step([(verb, lease.delivery)], ticket=ticket, chance=99)
-    assert (again.said, again.names) == (first.said, first.names)
+    assert (again.results, again.names) == (first.results, first.names)
     assert shard.dump() == before
 
 

@@ -196,13 +196,13 @@ def test_settings_are_set_as_other_shards_have_them_unless_they_changed_meanwhil
     check = Check.__new__(Check)
     check.shard, check.most, check.findings, check.names, check.steps, check.between = shard, 200, [], set(), 0, lambda: None
     seen = b"0" + pack(">I2", 0) + settings(dedup=5000)
-    for mode, name, here, there, says in (
+    for mode, name, here, there, text in (
             ("check", "t", seen, wanted, "settings differ from those"), ("repair", "t", b"0", wanted, None), ("repair", "t", seen, wanted, "settings differ from those"),
             ("repair", "t", wanted, wanted, None), ("repair", "t", wanted, b"0" + wanted[1:], "pause differs from that"), ("repair", "new", b"", wanted, "missing here"),
             ("repair", "new", wanted, b"1" + pack(">I2", 0) + wanted[5:], "settings differ from those"), ("repair", "bare", b"", b"1", "missing here")):
         check.mode, check.findings = mode, []
         check.part("settings", name, here, there)
-        assert [says in finding.what for finding in check.findings] == ([True] if says else []), (mode, name)
+        assert [text in finding.what for finding in check.findings] == ([True] if text else []), (mode, name)
         assert all(finding.how == (MENDED if mode == "repair" else TO_MEND) for finding in check.findings)
     shown = {name.decode(): (topic.paused, topic.settings, topic.extension) for name, topic in shard.topics()[1].items()}
     assert shown == {"t": (0, settings(lease=7000), b"{}"), "new": (1, settings(lease=7000), b""), "bare": (1, b"", b"")}

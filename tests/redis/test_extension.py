@@ -13,14 +13,14 @@ def notifications(shard):
     listener.execute_command("SSUBSCRIBE", shard.tag + ":notifications")
     listener.parse_response()
 
-    def told(kinds=b"sx"):
+    def reported(kinds=b"sx"):
         out = []
         while (message := listener.parse_response(block=False, timeout=0.05)) is not None:
             if message[2][9:10] in [kinds[at:at + 1] for at in range(len(kinds))]:
                 out.append(message[2][9:])
         return out
 
-    yield told
+    yield reported
     listener.close()
 
 

@@ -104,7 +104,7 @@ def test_returns_add_no_attempt(shard):
 def test_a_return_with_a_delay_waits_so_long_and_the_attempt_does_not_count(shard):
     shard.push("t", job("a"))
     call = shard.step([(RETURN, take_one(shard).delivery, 5000)])
-    assert call.said == [(OK, DELAYED, call.now + 5001, 0)] and call.next == call.now + 5001
+    assert call.results == [(OK, DELAYED, call.now + 5001, 0)] and call.next == call.now + 5001
     topic = shard.stats("t")
     assert (topic.delayed, topic.retrying, topic.leased) == (1, 0, 0)
     assert shard.take("t") == []

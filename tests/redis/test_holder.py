@@ -78,8 +78,8 @@ def test_any_answer_except_an_ack_cancels_a_job_with_a_request(shard, verb, besi
     others = [(ACK, one.delivery) for one in shard.take("t")]
     found = leased(shard)
     request(shard)
-    said = shard.answer(*others, (verb, found.delivery, 0, b"no"))
-    assert said[-1][0] == CANCELLED
+    output = shard.answer(*others, (verb, found.delivery, 0, b"no"))
+    assert output[-1][0] == CANCELLED
     topic = shard.stats("t")
     assert (topic.cancelled, topic.nacked, topic.died, topic.leased, topic.ready) == (1, 0, 0, 0, 0)
     assert shard.get("t", "a") is None and shard.answer((ACK, found.delivery))[0][0] == LEASE_ENDED

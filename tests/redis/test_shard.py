@@ -198,10 +198,10 @@ def test_messages_are_sent_only_for_an_earlier_event(shard):
     shard.push("t", job("b", delay=70_000))
     shard.push("u", job("c", delay=65_000))
     second = shard.push("u", job("d", delay=50_000))[0][2]
-    told = []
+    reported = []
     while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
-        told.append(message[2][9:])
-    assert told == [b"d%d t" % first, b"d%d u" % second]
+        reported.append(message[2][9:])
+    assert reported == [b"d%d t" % first, b"d%d u" % second]
     notifications.close()
 
 

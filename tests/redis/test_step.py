@@ -29,7 +29,7 @@ def test_one_call_acks_a_job_and_leases_the_next_one(shard):
     first = shard.step(takes=[("t", 1)])
     assert ids(first.jobs[0]) == ["a"] and first.jobs[0][0].attempt == 1 and first.more
     second = shard.step([(ACK, first.jobs[0][0].delivery)], [("t", 5)])
-    assert second.said == [(OK, 5, 0, 0)] and second.names == [(b"t", b"a")] and ids(second.jobs[0]) == ["b"]
+    assert second.results == [(OK, 5, 0, 0)] and second.names == [(b"t", b"a")] and ids(second.jobs[0]) == ["b"]
     assert not second.more and second.next == second.jobs[0][0].lease_until and second.next_topic == b""
     stats = shard.stats("t")
     assert (stats.leased, stats.acked, stats.delivered, stats.ready, stats.delayed) == (1, 1, 2, 0, 0)
@@ -39,10 +39,10 @@ def test_a_take_may_get_jobs_returned_in_the_same_step(shard):
     shard.push("t", job("a"), job("b"), job("c"))
     taken = shard.take("t")
     step = shard.step([(RETURN, taken[0].delivery), (NACK, taken[1].delivery, 0, b"why"), (ACK, taken[2].delivery)], [("t", 5)])
-    assert [status for status, *_ in step.said] == [OK] * 3 and step.woken == []
+    assert [status for status, *_ in step.results] == [OK] * 3 and step.woken == []
     assert {(found.id, found.attempt, found.error) for found in step.jobs[0]} == {(b"a", 1, b""), (b"b", 2, b"why")}
     assert {found.delivery for found in step.jobs[0]}.isdisjoint({found.delivery for found in taken})
-    assert [one[0] for one in shard.step([(ACK, found.delivery) for found in taken]).said] == [LEASE_ENDED] * 3
+    assert [one[0] for one in shard.step([(ACK, found.delivery) for found in taken]).results] == [LEASE_ENDED] * 3
 
 
 @pytest.mark.parametrize("most", [0, 1, 100])
@@ -52,7 +52,7 @@ def test_an_expired_lease_ends_in_a_step_with_due_events(shard, most):
     [old] = shard.take("t", lease=500)
     shard.jump(502)
     step = shard.step([(ACK, old.delivery)], [("t", 1)], most=most)
-    assert step.said[0][0] == LEASE_ENDED
+    assert step.results[0][0] == LEASE_ENDED
     assert shard.stats("t").lease_ended == (1 if most else 0) and step.jobs == [[]]
     shard.step(most=100)
     shard.jump(10)
@@ -66,7 +66,7 @@ def test_several_topics_have_their_answers_and_takes_in_one_step(shard):
     shard.jump(10)
     taken = {name: shard.take(name, 1)[0] for name in ("t", "u")}
     step = shard.step([(ACK, taken["u"].delivery), (EXTEND, taken["t"].delivery, 9000)], [("v", 1), ("t", 5), ("none", 5), ("u", 5)], most=10)
-    assert [one[0] for one in step.said] == [OK, OK] and step.names == [(b"u", b"u1"), (b"t", b"t1")]
+    assert [one[0] for one in step.results] == [OK, OK] and step.names == [(b"u", b"u1"), (b"t", b"t1")]
     assert [ids(jobs) for jobs in step.jobs] == [["v1"], ["t2"], [], ["u2"]]
     assert shard.stats("v").ready == 1
 
@@ -199,7 +199,7 @@ def test_a_job_that_died_does_not_come(shard):
     shard.push("t", job("a", own={"attempts": 1}))
     [lease] = shard.take("t")
     step = shard.step([(REFUSE, lease.delivery, NONE, b"no")], [("t", 1)])
-    assert step.said[0][:2] == (OK, DEAD) and step.jobs == [[]]
+    assert step.results[0][:2] == (OK, DEAD) and step.jobs == [[]]
 
 
 # ---- what is next ----
@@ -225,10 +225,10 @@ def test_only_an_earlier_event_is_news(shard):
     step = shard.step(takes=[("t", 5, 1 << 20, 70_000)])
     shard.step([(ACK, step.jobs[0][0].delivery)])
     nacked = shard.step([(NACK, step.jobs[0][1].delivery, 5000, b"")])
-    told = []
+    reported = []
     while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
-        told.append(message[2][9:])
-    assert [one[:1] for one in told] == [b"d", b"d"] and told[1] == b"d%d t" % nacked.next
+        reported.append(message[2][9:])
+    assert [one[:1] for one in reported] == [b"d", b"d"] and reported[1] == b"d%d t" % nacked.next
     notifications.close()
 
 
@@ -290,10 +290,10 @@ def test_the_same_ticket_shows_the_same_and_does_no_more(shard):
     ticket = shard.ticket()
     answers = [(ACK, taken[0].delivery), (NACK, taken[1].delivery, 60_000, b"why"), (ACK, taken[0].delivery)]
     first = shard.step(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
-    assert [one[0] for one in first.said] == [OK, OK, LEASE_ENDED] and [len(jobs) for jobs in first.jobs] == [2, 0, 3]
+    assert [one[0] for one in first.results] == [OK, OK, LEASE_ENDED] and [len(jobs) for jobs in first.jobs] == [2, 0, 3]
     before = shard.dump()
     again = shard.step(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
-    assert (again.said, again.names, again.elements[1:]) == (first.said, first.names, first.elements[1:])
+    assert (again.results, again.names, again.elements[1:]) == (first.results, first.names, first.elements[1:])
     assert shard.dump() == before
     shard.step([(ACK, first.jobs[0][1].delivery)], ticket=shard.ticket(slot=1))
     again = shard.step(answers, [("t", 2), ("u", 2), ("t", 3)], most=0, ticket=ticket)
@@ -324,7 +324,7 @@ def test_a_clock_that_jumped_makes_nothing_early_in_a_step(shard, ahead):
     before = shard.dump()
     if ahead:
         step = shard.step([(ACK, lease.delivery)], [("t", 5)], most=100, ticket=shard.ticket().encode() + window)
-        assert step.said[0][0] == OK and step.jobs == [[]] and step.now > now + 1_800_000
+        assert step.results[0][0] == OK and step.jobs == [[]] and step.now > now + 1_800_000
     else:
         with pytest.raises(redis.exceptions.ResponseError, match="^CLOCK"):
             shard.step([(ACK, lease.delivery)], [("t", 5)], most=100, ticket=shard.ticket().encode() + window)
@@ -378,7 +378,7 @@ class Turner(Actor):
             if answers or any(step.jobs):
                 self.last = self.last or step  # as it was carried out, not as it was asked again
                 shown = step.elements[1:1 + len(answers) + 3 * sum(map(len, step.jobs))]
-                return step.said, step.names, [[found.id for found in jobs] for jobs in step.jobs], shown
+                return step.results, step.names, [[found.id for found in jobs] for jobs in step.jobs], shown
             return None
 
         self.last = None
@@ -431,7 +431,7 @@ def test_each_job_ends_once_in_random_steps(shard, seed):
         shard.jump(700_000)
         names = [name.decode() for name in shard.topics()[1]]
         step = shard.step([(ACK, found.delivery) for _, found in held], [(name, 100, 1 << 20, 10_000_000) for name in names], most=1000)
-        for status, (name, found) in zip(step.said, held):
+        for status, (name, found) in zip(step.results, held):
             assert status[0] == OK and (name, found.sequence) not in acked
             acked.add((name, found.sequence))
         held = [(name, found) for name, jobs in zip(names, step.jobs) for found in jobs]
@@ -459,10 +459,10 @@ def test_a_step_equals_three_successive_calls(redis_server, seed):
         for shard in both:
             shard.push("t", *jobs)
             shard.jump(ms)
-        said, held = held[:acks], held[acks:]
-        step = both[0].step([(ACK, mine.delivery) for mine, _ in said], [("t", most, 1 << 24, 10**9)], most=1000)
-        if said:
-            assert both[1].answer(*[(ACK, theirs.delivery) for _, theirs in said]) == step.said
+        output, held = held[:acks], held[acks:]
+        step = both[0].step([(ACK, mine.delivery) for mine, _ in output], [("t", most, 1 << 24, 10**9)], most=1000)
+        if output:
+            assert both[1].answer(*[(ACK, theirs.delivery) for _, theirs in output]) == step.results
         both[1].advance_all()
         taken = both[1].take("t", most, lease=10**9)
         assert ids(taken) == ids(step.jobs[0]), step

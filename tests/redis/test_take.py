@@ -185,10 +185,10 @@ def test_jobs_made_ready_by_a_take_or_purge_are_reported_to_the_caller(shard):
         shard.push(name, job("a", delay=100), job("b", delay=100))
         shard.jump(102)
         step = call()
-        told = []
+        reported = []
         while (message := notifications.parse_response(block=False, timeout=0.05)) is not None:
-            told.append(message[2][9:])
-        assert step.woken == [b"t"] if name == "t" else b"r--------u" in told
+            reported.append(message[2][9:])
+        assert step.woken == [b"t"] if name == "t" else b"r--------u" in reported
         shard.advance_all()
     notifications.close()
 

@@ -71,7 +71,7 @@ static bool put(struct connection *connection, const void *at, size_t len)
     return true;
 }
 
-static bool say(struct connection *connection, const char *text)
+static bool show(struct connection *connection, const char *text)
 {
     return put(connection, text, strlen(text));
 }
@@ -91,7 +91,7 @@ static void hang(struct connection *connection)
 
 static void repeat(struct connection *connection, const char *text)
 {
-    while (say(connection, text))
+    while (show(connection, text))
         ;
 }
 
@@ -115,7 +115,7 @@ static bool answer_fickly(struct connection *connection, int number)
 {
     bool leaves = number % 3 == 0;
     (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_CORK, &(int){leaves}, sizeof(int));
-    return say(connection, "HTTP/1.1 204 Done\r\n\r\n") && !leaves;
+    return show(connection, "HTTP/1.1 204 Done\r\n\r\n") && !leaves;
 }
 
 /* A megabyte of zeroes in a kilobyte, again and again: members of gzip follow each other. */
@@ -143,68 +143,69 @@ static bool behave(struct connection *connection, const char *path, int number)
 #define IS(NAME) (strcmp(path, "/" NAME) == 0)
     if (IS("drip-head"))
         drip(connection, "HTTP/1.1 200 OK but it takes a very long time until it is said\r\n");
-    else if (IS("drip-body") && say(connection, "HTTP/1.1 200 OK\r\n\r\n"))
+    else if (IS("drip-body") && show(connection, "HTTP/1.1 200 OK\r\n\r\n"))
         drip(connection, "slowly");
     else if (IS("hang"))
         hang(connection);
-    else if (IS("hang-200") && say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"))
+    else if (IS("hang-200") && show(connection, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"))
         hang(connection);
-    else if (IS("hang-500") && say(connection, "HTTP/1.1 500 Bad\r\nContent-Length: 10\r\n\r\n"))
+    else if (IS("hang-500") && show(connection, "HTTP/1.1 500 Bad\r\nContent-Length: 10\r\n\r\n"))
         hang(connection);
     else if (IS("flood-200") &&
-             say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n"))
+             show(connection, "HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n"))
         flood(connection);
-    else if (IS("flood-410") && say(connection, "HTTP/1.1 410 Gone\r\n\r\n"))
+    else if (IS("flood-410") && show(connection, "HTTP/1.1 410 Gone\r\n\r\n"))
         flood(connection);
-    else if (IS("headers-200") && say(connection, "HTTP/1.1 200 OK\r\n"))
+    else if (IS("headers-200") && show(connection, "HTTP/1.1 200 OK\r\n"))
         repeat(connection, "X-More: and more and more and more and more and more\r\n");
-    else if (IS("header-500") && say(connection, "HTTP/1.1 500 Bad\r\nX-Long: "))
+    else if (IS("header-500") && show(connection, "HTTP/1.1 500 Bad\r\nX-Long: "))
         flood(connection);
-    else if (IS("status-long") && say(connection, "HTTP/1.1 200 "))
-        for (int i = 0; i < 32 && say(connection, connection->peer->long_text); i++)
+    else if (IS("status-long") && show(connection, "HTTP/1.1 200 "))
+        for (int i = 0; i < 32 && show(connection, connection->peer->long_text); i++)
             ;
     else if (IS("trailer-500"))
-        return say(connection, "HTTP/1.1 500 Bad\r\nTransfer-Encoding: chunked\r\n\r\n"
-                               "1\r\nx\r\n0\r\nHTTP/1.1 200 OK: x\r\n\r\n");
+        return show(connection, "HTTP/1.1 500 Bad\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                "1\r\nx\r\n0\r\nHTTP/1.1 200 OK: x\r\n\r\n");
     else if (IS("flood-1xx"))
         repeat(connection, "HTTP/1.1 100 Continue\r\n\r\n");
     else if (IS("redirect"))
-        return say(connection, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/stolen\r\n"
-                               "Content-Length: 0\r\n\r\n");
-    else if (IS("reset") && say(connection, "HTTP/1.1 2"))
+        return show(connection, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/stolen\r\n"
+                                "Content-Length: 0\r\n\r\n");
+    else if (IS("reset") && show(connection, "HTTP/1.1 2"))
         reset(connection);
-    else if (IS("reset-200") && say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"))
+    else if (IS("reset-200") && show(connection, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"))
         reset(connection);
     else if (IS("silent"))
         return false;
     else if (IS("fickle"))
         return answer_fickly(connection, number);
     else if (IS("garbage"))
-        return say(connection, "\x01\x02 this is no HTTP\r\n\r\n");
+        return show(connection, "\x01\x02 this is no HTTP\r\n\r\n");
     else if (IS("short-200"))
-        return say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nxyz") && false;
+        return show(connection, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nxyz") && false;
     else if (IS("long-200"))
-        return say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nxyz and more");
+        return show(connection, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nxyz and more");
     else if (IS("bomb-content") &&
-             say(connection, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
+             show(connection, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"))
         bomb(connection);
     else if (IS("bomb-transfer") &&
-             say(connection, "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"))
+             show(connection, "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"))
         bomb(connection);
     else if (IS("101"))
-        return say(connection, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"
-                               "Connection: upgrade\r\n\r\n");
+        return show(connection, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"
+                                "Connection: upgrade\r\n\r\n");
     else if (IS("503-in-7"))
-        return say(connection,
-                   "HTTP/1.1 503 Busy\r\nretry-after:  7 \r\nContent-Length: 0\r\n\r\n");
+        return show(connection,
+                    "HTTP/1.1 503 Busy\r\nretry-after:  7 \r\nContent-Length: 0\r\n\r\n");
     else if (IS("429-far"))
-        return say(connection, "HTTP/1.1 429 Slow\r\nRetry-After: Fri, 31 Dec 2199 23:59:59 GMT\r\n"
-                               "Content-Length: 0\r\n\r\n");
+        return show(connection,
+                    "HTTP/1.1 429 Slow\r\nRetry-After: Fri, 31 Dec 2199 23:59:59 GMT\r\n"
+                    "Content-Length: 0\r\n\r\n");
     else if (strspn(path + 1, "0123456789") == 3) {
         char answer[96];
         (void)snprintf(answer, sizeof answer, "HTTP/1.1 %.3s So\r\n%s\r\n", path + 1,
                        strcmp(path, "/204") ? "Content-Length: 0\r\n" : "");
-        return say(connection, answer);
+        return show(connection, answer);
     }
     return false;
 #undef IS

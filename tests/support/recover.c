@@ -64,7 +64,7 @@ static uint32_t crc32_of(struct slice bytes)
     return ~sum;
 }
 
-static void say(struct buffer *out, const char *text, int bytes)
+static void show(struct buffer *out, const char *text, int bytes)
 {
     buffer_append(out, text, (size_t)bytes);
 }
@@ -81,10 +81,11 @@ static void emit_topic(struct opened *opened, const struct queue_topic *topic)
              topic->name.at);
     opened->counted +=
         counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    say(opened->out, line,
-        snprintf(line, sizeof line, "topic\t%.*s\t%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
-                 (int)topic->name.len, topic->name.at, topic->paused,
-                 counts->delayed + counts->retrying + counts->ready, counts->leased, counts->dead));
+    show(opened->out, line,
+         snprintf(line, sizeof line, "topic\t%.*s\t%d\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
+                  (int)topic->name.len, topic->name.at, topic->paused,
+                  counts->delayed + counts->retrying + counts->ready, counts->leased,
+                  counts->dead));
 }
 
 /* Waiting for due or for a consumer is the same here: which one is a matter of time. */
@@ -94,12 +95,12 @@ static void emit_job(struct buffer *out, const struct job *job)
     const char *state = job->state == JOB_LEASED ? "leased"
                         : job->state == JOB_DEAD ? "dead"
                                                  : "waiting";
-    say(out, line,
-        snprintf(line, sizeof line,
-                 "job\t%.*s\t%.*s\t%s\t%" PRIu32 "\t%" PRId64 "\t%zu\t%08" PRIx32 "\t%.*s\n",
-                 (int)job->topic.len, job->topic.at, (int)job->id.len, job->id.at, state,
-                 job->attempt, job->due_ms, job->body.len, crc32_of(job->body), (int)job->error.len,
-                 job->error.at));
+    show(out, line,
+         snprintf(line, sizeof line,
+                  "job\t%.*s\t%.*s\t%s\t%" PRIu32 "\t%" PRId64 "\t%zu\t%08" PRIx32 "\t%.*s\n",
+                  (int)job->topic.len, job->topic.at, (int)job->id.len, job->id.at, state,
+                  job->attempt, job->due_ms, job->body.len, crc32_of(job->body),
+                  (int)job->error.len, job->error.at));
 }
 
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -116,7 +117,7 @@ static void on_list(void *owner, uint64_t tag, const struct queue_reply *reply)
     struct opened *opened = owner;
     (void)tag;
     if (reply->status != QUEUE_OK)
-        say(opened->out, "refused\n", 8);
+        show(opened->out, "refused\n", 8);
     for (size_t i = 0; i < reply->job_count; i++)
         emit_job(opened->out, &reply->jobs[i].job);
     opened->listed += reply->job_count;
@@ -207,7 +208,7 @@ static int live(const char *path, bool in_order, struct buffer *out)
     opened.out = out;
     if (local_open(&options, &opened.local, &opened.shards, error, sizeof error) != 0 ||
         opened.shards > SHARDS_MAX || !attach(&opened, error, sizeof error)) {
-        say(out, error, (int)strlen(error));
+        show(out, error, (int)strlen(error));
         return 1;
     }
     list_all(&opened);
@@ -224,7 +225,7 @@ static int check(const char *path, struct buffer *out)
     static struct fsck_report report;
     int result = fsck_run(path, &report);
     if (result != 0)
-        say(out, report.error, (int)strlen(report.error));
+        show(out, report.error, (int)strlen(report.error));
     else if (report.finding_count)
         fsck_emit_text(out, &report);
     return result != 0 || report.finding_count;
@@ -319,7 +320,7 @@ static void run(const char *path, const struct buffer *first, struct buffer *out
         abort();
     if (!WIFEXITED(status) || WEXITSTATUS(status)) {
         char line[64];
-        say(out, line, snprintf(line, sizeof line, "fell %d 0\n", status));
+        show(out, line, snprintf(line, sizeof line, "fell %d 0\n", status));
     }
 }
 

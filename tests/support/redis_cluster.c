@@ -46,8 +46,8 @@ static void read_id(struct redis_server *node, char id[ID_BYTES])
     freeReplyObject(reply);
 }
 
-static bool says(struct redis_server *node, const char *question, const char *answer,
-                 uint32_t times)
+static bool reports(struct redis_server *node, const char *question, const char *answer,
+                    uint32_t times)
 {
     redisReply *reply = redis_server_ask(node, question);
     uint32_t found = 0;
@@ -64,7 +64,7 @@ static void await(struct redis_cluster *cluster, const char *question, const cha
 {
     int waited = 0;
     for (uint32_t i = 0; i < count_of(cluster); i++)
-        for (; !says(cluster->nodes[i], question, answer, times); waited += LOOK_MS) {
+        for (; !reports(cluster->nodes[i], question, answer, times); waited += LOOK_MS) {
             if (waited > AGREED_MS)
                 give_up(answer);
             pause_ms(LOOK_MS);
@@ -95,7 +95,7 @@ static void make_replicas(struct redis_cluster *cluster)
     for (uint32_t i = cluster->masters; i < count_of(cluster); i++)
         redis_server_do(cluster->nodes[i], "CLUSTER REPLICATE %s", id);
     for (uint32_t i = cluster->masters; i < count_of(cluster); i++)
-        while (!says(cluster->nodes[i], "INFO replication", "master_link_status:up", 1))
+        while (!reports(cluster->nodes[i], "INFO replication", "master_link_status:up", 1))
             pause_ms(LOOK_MS);
     await(cluster, "CLUSTER NODES", "slave ", cluster->replicas);
 }

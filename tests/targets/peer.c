@@ -168,7 +168,7 @@ void peer_took(void)
     peer.count++;
 }
 
-bool peer_say(const struct peer_talk *talk, const void *bytes, size_t len)
+bool peer_write(const struct peer_talk *talk, const void *bytes, size_t len)
 {
     return send(talk->fd, bytes, len, MSG_NOSIGNAL) >= 0;
 }

@@ -38,6 +38,6 @@ const char *peer_url(const char *scheme, const char *path);
 
 /* Counts one message more, for the rig's answer. */
 void peer_took(void);
-bool peer_say(const struct peer_talk *talk, const void *bytes, size_t len);
+bool peer_write(const struct peer_talk *talk, const void *bytes, size_t len);
 
 #endif

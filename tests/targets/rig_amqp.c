@@ -25,8 +25,8 @@ static uint32_t read_u32(const void *at)
 
 /* ---- methods to the client ---- */
 
-static bool say(const struct peer_talk *talk, uint16_t channel, uint32_t method,
-                const void *arguments, size_t bytes)
+static bool show(const struct peer_talk *talk, uint16_t channel, uint32_t method,
+                 const void *arguments, size_t bytes)
 {
     unsigned char frame[256] = {FRAME_METHOD};
     const uint16_t number = htobe16(channel);
@@ -36,7 +36,7 @@ static bool say(const struct peer_talk *talk, uint16_t channel, uint32_t method,
     memcpy(frame + 7, &named, sizeof named);
     memcpy(frame + 11, arguments, bytes);
     frame[11 + bytes] = FRAME_END;
-    return peer_say(talk, frame, 12 + bytes);
+    return peer_write(talk, frame, 12 + bytes);
 }
 
 static bool greet(struct peer_talk *talk)
@@ -46,7 +46,7 @@ static bool greet(struct peer_talk *talk)
                                 "en_US";
     struct state *state = talk->state;
     state->is_greeted = true;
-    return say(talk, 0, METHOD(10, 10), start, sizeof start - 1);
+    return show(talk, 0, METHOD(10, 10), start, sizeof start - 1);
 }
 
 static bool confirm(struct peer_talk *talk, uint16_t channel)
@@ -56,7 +56,7 @@ static bool confirm(struct peer_talk *talk, uint16_t channel)
     const uint64_t tag = htobe64(++state->tags[channel]);
     memcpy(arguments, &tag, sizeof tag);
     peer_took();
-    return say(talk, channel, METHOD(60, 80), arguments, sizeof arguments);
+    return show(talk, channel, METHOD(60, 80), arguments, sizeof arguments);
 }
 
 /* ---- methods of the client ---- */
@@ -67,16 +67,16 @@ static bool take_method(struct peer_talk *talk, uint16_t channel, uint32_t metho
     struct state *state = talk->state;
     switch (method) {
     case METHOD(10, 11): /* start-ok */
-        return say(talk, 0, METHOD(10, 30), tune, 8);
+        return show(talk, 0, METHOD(10, 30), tune, 8);
     case METHOD(10, 40): /* open */
-        return say(talk, 0, METHOD(10, 41), none, 1);
+        return show(talk, 0, METHOD(10, 41), none, 1);
     case METHOD(20, 10): /* channel.open */
         state->tags[channel] = 0;
-        return say(talk, channel, METHOD(20, 11), none, 4);
+        return show(talk, channel, METHOD(20, 11), none, 4);
     case METHOD(85, 10): /* confirm.select */
-        return say(talk, channel, METHOD(85, 11), none, 0);
+        return show(talk, channel, METHOD(85, 11), none, 0);
     case METHOD(10, 50): /* close */
-        (void)say(talk, 0, METHOD(10, 51), none, 0);
+        (void)show(talk, 0, METHOD(10, 51), none, 0);
         return false;
     default:
         return true;

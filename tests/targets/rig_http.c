@@ -25,7 +25,7 @@ static ssize_t answer(struct peer_talk *talk)
     if (bytes == 0)
         return 0;
     peer_took();
-    return peer_say(talk, text, sizeof text - 1) ? (ssize_t)bytes : -1;
+    return peer_write(talk, text, sizeof text - 1) ? (ssize_t)bytes : -1;
 }
 
 static void start(void)

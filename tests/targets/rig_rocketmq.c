@@ -25,7 +25,7 @@ static long member(const char *header, const char *name)
     return at ? strtol(at + strlen(name), NULL, 10) : -1;
 }
 
-static bool say(const struct peer_talk *talk, long opaque, const char *body)
+static bool show(const struct peer_talk *talk, long opaque, const char *body)
 {
     char frame[1024];
     int header = snprintf(frame + LENGTHS, sizeof frame - LENGTHS,
@@ -37,11 +37,11 @@ static bool say(const struct peer_talk *talk, long opaque, const char *body)
     memcpy(frame, &all, sizeof all);
     memcpy(frame + 4, &head, sizeof head);
     memcpy(frame + LENGTHS + header, body, len);
-    return peer_say(talk, frame, LENGTHS + (size_t)header + len);
+    return peer_write(talk, frame, LENGTHS + (size_t)header + len);
 }
 
 /* Sends the route like a name server before 4.9.4: the key of the master's address is without quotes. */
-static bool say_route(const struct peer_talk *talk, long opaque)
+static bool write_route(const struct peer_talk *talk, long opaque)
 {
     char body[512];
     snprintf(body, sizeof body,
@@ -49,7 +49,7 @@ static bool say_route(const struct peer_talk *talk, long opaque)
              "\"queueDatas\":[{\"brokerName\":\"a\",\"perm\":6,\"readQueueNums\":4,"
              "\"writeQueueNums\":4}]}",
              peer_url("x", "") + strlen("x://"));
-    return say(talk, opaque, body);
+    return show(talk, opaque, body);
 }
 
 static ssize_t answer(struct peer_talk *talk)
@@ -65,10 +65,10 @@ static ssize_t answer(struct peer_talk *talk)
     long code = member(header, "\"code\":"), opaque = member(header, "\"opaque\":");
     if (code == SEND)
         peer_took();
-    bool said = code == SEND    ? say(talk, opaque, "")
-                : code == ROUTE ? say_route(talk, opaque)
-                                : false;
-    return said ? (ssize_t)(4 + number_at(talk->bytes)) : -1;
+    bool output = code == SEND    ? show(talk, opaque, "")
+                  : code == ROUTE ? write_route(talk, opaque)
+                                  : false;
+    return output ? (ssize_t)(4 + number_at(talk->bytes)) : -1;
 }
 
 static void start(void)

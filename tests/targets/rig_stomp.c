@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* A text with its NUL is a frame. */
-static bool say(const struct peer_talk *talk, const char *frame)
+static bool show(const struct peer_talk *talk, const char *frame)
 {
-    return peer_say(talk, frame, strlen(frame) + 1);
+    return peer_write(talk, frame, strlen(frame) + 1);
 }
 
 static bool answer_frame(const struct peer_talk *talk, const char *frame)
@@ -17,13 +17,13 @@ static bool answer_frame(const struct peer_talk *talk, const char *frame)
     unsigned long number;
     frame += strspn(frame, "\r\n");
     if (strncmp(frame, "CONNECT\n", 8) == 0)
-        return say(talk, "CONNECTED\nversion:1.2\n\n");
+        return show(talk, "CONNECTED\nversion:1.2\n\n");
     const char *header = strstr(frame, "\nreceipt:");
     if (strncmp(frame, "SEND\n", 5) != 0 || !header || sscanf(header, "\nreceipt:%lu", &number) < 1)
         return strncmp(frame, "DISCONNECT\n", 11) == 0;
     peer_took();
     snprintf(receipt, sizeof receipt, "RECEIPT\nreceipt-id:%lu\n\n", number);
-    return say(talk, receipt);
+    return show(talk, receipt);
 }
 
 /* Bodies of the suite hold no NUL: one ends a frame. */

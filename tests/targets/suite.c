@@ -42,7 +42,7 @@ struct stage {
     struct target *target;
     uv_timer_t tick;
     bool in_send, is_closed, tick_is_closed;
-    size_t sent, told;
+    size_t sent, notified;
     unsigned char reports[MESSAGES_MAX];
     struct target_report last[MESSAGES_MAX];
     size_t by_outcome[TARGET_UNSENT + 1];
@@ -62,7 +62,7 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
         assert_true(report->error[0] != '\0');
     stage->reports[tag]++;
     stage->last[tag] = *report;
-    stage->told++;
+    stage->notified++;
     stage->by_outcome[report->outcome]++;
 }
 
@@ -137,7 +137,7 @@ static void on_closed(void *ctx)
 {
     struct stage *stage = ctx;
     assert_false(stage->is_closed);
-    assert_int_equal(stage->told, stage->sent); /* what was under way is reported before */
+    assert_int_equal(stage->notified, stage->sent); /* what was under way is reported before */
     stage->is_closed = true;
 }
 
@@ -226,7 +226,7 @@ static void every_message_is_reported_exactly_once(void **state)
     size_t before = rig->count();
     for (int i = 0; i < 4; i++)
         send_some(stage, 150);
-    run_until(stage, &stage->told, 600, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 600, TIMEOUT_MS);
     run_for(stage, 50); /* on_reported checks that each comes once */
     assert_int_equal(stage->by_outcome[TARGET_DONE], 600);
     if (!rig->reaches_nobody)
@@ -239,7 +239,7 @@ static void more_than_the_window_are_taken_all_the_same(void **state)
     (void)state;
     struct stage *stage = raise_stage(true, ",\"max_in_flight\":4");
     send_some(stage, 1000);
-    run_until(stage, &stage->told, 1000, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 1000, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 1000);
     strike_stage(stage);
 }
@@ -257,11 +257,11 @@ static void a_silent_peer_costs_the_timeout(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"1s\"");
     send_some(stage, 1);
-    run_until(stage, &stage->told, 1, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 1, TIMEOUT_MS);
     rig->stall(true);
     int64_t began_us = clock_boot_us();
     send_some(stage, 20);
-    run_until(stage, &stage->told, 21, 10 * 1000); /* one after another, they would last 20 s */
+    run_until(stage, &stage->notified, 21, 10 * 1000); /* one after another, they would last 20 s */
     int64_t took_ms = (clock_boot_us() - began_us) / 1000;
     rig->stall(false);
     assert_true(took_ms >= 950);
@@ -280,7 +280,7 @@ static void closing_reports_messages_in_flight(void **state)
     if (rig->stall)
         run_for(stage, 100);
     close_target(stage); /* looks that all were reported */
-    assert_int_equal(stage->told, 40);
+    assert_int_equal(stage->notified, 40);
     if (rig->stall) {
         assert_int_equal(stage->by_outcome[TARGET_DONE], 0);
         rig->stop(); /* what it has read is not counted later */
@@ -297,7 +297,7 @@ static void a_message_that_the_guard_rejects_never_reaches_the_peer(void **state
     size_t before = rig->count();
     struct stage *stage = raise_stage(false, "");
     send_some(stage, 10);
-    run_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_UNSENT] + stage->by_outcome[TARGET_FAILED], 10);
     assert_true(is_ailing(stage, 0));
     assert_int_equal(rig->count(), before);
@@ -312,14 +312,14 @@ static void a_policy_change_ends_open_connections(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    run_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 10, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     size_t before = rig->count();
     write_policy(stage, false);
     assert_int_equal(guard_reload(stage->guard, error), 0);
     for (size_t i = 0; i < 3; i++) {
         send_some(stage, 5);
-        run_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
+        run_until(stage, &stage->notified, stage->sent, TIMEOUT_MS);
     }
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(rig->count(), before);
@@ -335,7 +335,7 @@ static void send_until_done(struct stage *stage)
         if (clock_boot_us() > limit_us)
             fail_msg("not through again within %d ms", rig->back_ms);
         send_some(stage, 1);
-        run_until(stage, &stage->told, stage->sent, TIMEOUT_MS);
+        run_until(stage, &stage->notified, stage->sent, TIMEOUT_MS);
         run_for(stage, 20);
     }
 }
@@ -347,10 +347,10 @@ static void a_peer_that_comes_back_is_found_again(void **state)
         skip();
     struct stage *stage = raise_stage(true, ",\"timeout\":\"2s\"");
     send_some(stage, 10);
-    run_until(stage, &stage->told, 10, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 10, TIMEOUT_MS);
     rig->stop();
     send_some(stage, 10);
-    run_until(stage, &stage->told, 20, TIMEOUT_MS);
+    run_until(stage, &stage->notified, 20, TIMEOUT_MS);
     assert_int_equal(stage->by_outcome[TARGET_DONE], 10);
     assert_int_equal(stage->by_outcome[TARGET_REFUSED], 0);
     assert_true(is_ailing(stage, 10));
@@ -369,7 +369,7 @@ static void a_peer_that_dies_with_messages_ends_them(void **state)
     send_some(stage, 30);
     run_for(stage, 200);
     rig->stop();
-    run_until(stage, &stage->told, 30, 6000);
+    run_until(stage, &stage->notified, 30, 6000);
     rig->start();
     assert_int_equal(stage->by_outcome[TARGET_FAILED] + stage->by_outcome[TARGET_UNSENT], 30);
     assert_true(is_ailing(stage, 0));

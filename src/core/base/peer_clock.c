@@ -58,8 +58,8 @@ static bool is_set_back(const struct peer_clock *clock, struct range known, stru
 }
 
 /* Returns how far behind a clock adjusted by another server may be to be adopted. */
-static int64_t taken_over_us(const struct peer_clock *clock, struct range known, struct range observed,
-                             int64_t adjust_ms, int64_t at_us)
+static int64_t taken_over_us(const struct peer_clock *clock, struct range known,
+                             struct range observed, int64_t adjust_ms, int64_t at_us)
 {
     if (adjust_ms == clock->adjust_ms)
         return 0;
@@ -82,8 +82,8 @@ static bool is_outvoted(struct peer_clock *clock, int64_t adjust_ms, int64_t at_
     return clock->undone >= PEER_CLOCK_UNDONE_MAX;
 }
 
-bool peer_clock_observe(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
-                     int64_t came_us, int64_t *apart_ms)
+bool peer_clock_observe(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms,
+                        int64_t sent_us, int64_t came_us, int64_t *apart_ms)
 {
     /* The peer's time was rounded down by less than a millisecond. */
     struct range observed = {peer_ms * US_PER_MS - came_us, (peer_ms + 1) * US_PER_MS - sent_us};

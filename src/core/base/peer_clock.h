@@ -68,8 +68,8 @@ struct peer_clock {
  * The correction is therefore precise if the reply came fast. A slow reply disagrees only if no
  * moment of its round trip fits.
  */
-bool peer_clock_observe(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms, int64_t sent_us,
-                     int64_t came_us, int64_t *apart_ms);
+bool peer_clock_observe(struct peer_clock *clock, int64_t peer_ms, int64_t adjust_ms,
+                        int64_t sent_us, int64_t came_us, int64_t *apart_ms);
 /* Notes that the peer's clock is held at this time. */
 void peer_clock_hold(struct peer_clock *clock, int64_t peer_ms);
 /* Computes the earliest and the latest time that the peer's clock can show when a call sent at

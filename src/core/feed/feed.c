@@ -356,7 +356,7 @@ static void listener_notify(struct feed_listener *listener, const struct job_eve
     if (!listener_notify_gap(listener) || !budget_spend(listener->desk))
         listener_lose(listener, 1);
     else
-        listener->ops->told(listener, event, serial);
+        listener->ops->event(listener, event, serial);
 }
 
 /* Reads the next event of a page; false: at the end. */

@@ -83,7 +83,7 @@ struct feed_listener_ops {
     /* Receives an event, not inside a call of the feed. Pointers in the event are valid during the call. `serial`
      * differs for each event of the desk: all listeners receive one event before the next. The callback may end
      * this listener, but no other. */
-    void (*told)(struct feed_listener *listener, const struct job_event *event, uint64_t serial);
+    void (*event)(struct feed_listener *listener, const struct job_event *event, uint64_t serial);
     void (*gap)(struct feed_listener *listener, uint64_t lost);
     /* Returns whether the listener may see the topic. NULL: every topic. */
     bool (*may_see)(struct feed_listener *listener, struct slice topic);

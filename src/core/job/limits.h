@@ -51,7 +51,7 @@ enum job_limit_id {
 struct job_limit {
     const char *option; /* name in calls and in rejections */
     int64_t least, most;
-    const char *says; /* description of valid values */
+    const char *values; /* description of valid values */
 };
 
 /* In the header, so that a check of one value costs two comparisons with constants. */

@@ -40,7 +40,7 @@ enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARR
 
 /* What a push does if its id exists. */
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
-#define RECORD_CONFLICT_SAYS "replace, keep or reject"
+#define RECORD_CONFLICT_VALUES "replace, keep or reject"
 const char *record_conflict_name(enum record_conflict conflict); /* "replace", … */
 bool record_conflict_parse(struct slice name, enum record_conflict *out);
 

@@ -75,9 +75,9 @@ static enum queue_status to_callers(enum queue_status status)
 
 static void seeking_finish(struct seeking *seeking, const struct queue_reply *reply)
 {
-    struct queue_reply told = *reply;
-    told.status = to_callers(reply->status);
-    seeking->reply_to.done(seeking->reply_to.owner, seeking->reply_to.tag, &told);
+    struct queue_reply answer = *reply;
+    answer.status = to_callers(reply->status);
+    seeking->reply_to.done(seeking->reply_to.owner, seeking->reply_to.tag, &answer);
     seeking_end(seeking);
 }
 

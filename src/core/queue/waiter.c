@@ -26,7 +26,7 @@ struct line {
     struct table_entry entry; /* in waiters.lines, by name */
     struct list todo;         /* in waiters.todo, or unlinked */
     struct list slots;        /* of struct slot, in order of arrival */
-    uint64_t news;            /* number of calls of on_ready */
+    uint64_t notifications;   /* number of calls of on_ready */
     uint32_t asking;          /* its takes in progress */
     uint32_t window;          /* and their maximum */
     bool may_have;
@@ -39,7 +39,7 @@ struct slot {
     struct list node;
     struct line *line;
     struct waiter *waiter;
-    uint64_t asked_notifications; /* line.news when the take was sent */
+    uint64_t asked_notifications; /* line.notifications when the take was sent */
     bool asked;                   /* the waiter's take in progress includes this line */
 };
 
@@ -267,7 +267,7 @@ static void ask_queue(struct waiters *waiters, struct waiter *waiter)
         if (!is_its_turn(slot))
             continue;
         slot->asked = true;
-        slot->asked_notifications = slot->line->news;
+        slot->asked_notifications = slot->line->notifications;
         slot->line->asking++;
         topics[take.topic_count++] = slot->line->entry.key;
     }
@@ -341,7 +341,7 @@ static void line_is_empty(struct waiters *waiters, struct slot *slot)
     struct line *line = slot->line;
 
     line->window = 1;
-    if (slot->asked_notifications != line->news)
+    if (slot->asked_notifications != line->notifications)
         return;
     line->may_have = false;
     if (!line->watched) {
@@ -395,7 +395,7 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
 
 static void line_has_notification(struct waiters *waiters, struct line *line)
 {
-    line->news++;
+    line->notifications++;
     line->may_have = true;
     list_remove(&line->todo);
     list_add_last(&waiters->todo, &line->todo);

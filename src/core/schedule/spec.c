@@ -30,7 +30,7 @@ static const struct member {
     member_write *write; /* appends the value; not called for a default */
     size_t offset;
     int64_t min, max, usual; /* of durations and numbers */
-    const char *says;        /* valid values */
+    const char *values;      /* valid values */
     const char *words[4];    /* of enums, from 1 on; the first is the default */
 } members[];
 
@@ -43,7 +43,7 @@ static bool refuse(struct reader *reader, const struct member *member, struct sl
         value.len -= 2;
     }
     return error_text(reader->error, SPEC_ERROR_BYTES, "'%s' is '%.*s' but must be %s",
-                      member->name, ERROR_SHOWN(value, 60), member->says);
+                      member->name, ERROR_SHOWN(value, 60), member->values);
 }
 
 static bool refuse_memory(struct reader *reader)
@@ -308,8 +308,8 @@ static void write_excepts(struct buffer *out, const struct member *member, const
 #define INTO(FIELD) .offset = offsetof(struct spec, FIELD)
 static const struct member members[] = {
     {"cron", read_crons, write_crons,
-     .says = "a cron expression such as \"0 9 * * MON-FRI\", or a "
-             "list of expressions"},
+     .values = "a cron expression such as \"0 9 * * MON-FRI\", or a "
+               "list of expressions"},
     {"every", read_duration, write_duration, INTO(table.every_ms), SPEC_EVERY_MS_MIN, SPEC_YEAR_MS,
      0, "a duration from 1s to 365d, such as \"15m\""},
     {"phase", read_duration, write_duration, INTO(table.phase_ms), 0, SPEC_YEAR_MS, 0,
@@ -317,28 +317,28 @@ static const struct member members[] = {
     {"zone", read_zone, write_text, INTO(zone), 1, ZONE_NAME_BYTES_MAX, 0,
      "the name of a time zone such as \"Europe/Berlin\", or \"UTC\""},
     {"except", read_excepts, write_excepts,
-     .says = "a list of dates such as \"2026-12-24\" and of cron expressions"},
+     .values = "a list of dates such as \"2026-12-24\" and of cron expressions"},
     {"start", read_time, write_time, INTO(table.start_ms),
-     .says = "a time such as \"2026-11-20T09:00:00Z\""},
+     .values = "a time such as \"2026-11-20T09:00:00Z\""},
     {"end", read_time, write_time, INTO(table.end_ms),
-     .says = "a time such as \"2026-11-20T09:00:00Z\""},
+     .values = "a time such as \"2026-11-20T09:00:00Z\""},
     {"count", read_count, write_count, INTO(count), 1, 1000000000, 0,
      "a number from 1 to 1000000000"},
     {"gap", read_word, write_word, INTO(table.gap), .usual = GAP_AFTER,
-     .says = "\"after\" or \"skip\"", .words = {"after", "skip"}},
+     .values = "\"after\" or \"skip\"", .words = {"after", "skip"}},
     {"fold", read_word, write_word, INTO(table.fold), .usual = FOLD_FIRST,
-     .says = "\"first\", \"last\" or \"both\"", .words = {"first", "last", "both"}},
+     .values = "\"first\", \"last\" or \"both\"", .words = {"first", "last", "both"}},
     {"jitter", read_duration, write_duration, INTO(jitter_ms), 0, SPEC_JITTER_MS_MAX, 0,
      "a duration up to 24h"},
     {"missed", read_word, write_word, INTO(missed), .usual = MISSED_LAST,
-     .says = "\"last\", \"all\" or \"none\"", .words = {"last", "all", "none"}},
+     .values = "\"last\", \"all\" or \"none\"", .words = {"last", "all", "none"}},
     {"catch_up", read_duration, write_duration, INTO(catch_up_ms), 0, 10 * SPEC_YEAR_MS,
      SPEC_CATCH_UP_MS, "a duration up to 3650d, such as \"24h\""},
     {"grace", read_duration, write_duration, INTO(grace_ms), 1000, SPEC_YEAR_MS, SPEC_GRACE_MS,
      "a duration from 1s to 365d, such as \"1m\""},
     {"overlap", read_word, write_word, INTO(overlap), .usual = OVERLAP_ALLOW,
-     .says = "\"allow\" or \"skip\"", .words = {"allow", "skip"}},
-    {"paused", read_flag, write_flag, INTO(paused), .says = "true or false"},
+     .values = "\"allow\" or \"skip\"", .words = {"allow", "skip"}},
+    {"paused", read_flag, write_flag, INTO(paused), .values = "true or false"},
     {"note", read_text, write_text, INTO(note), 0, SPEC_NOTE_BYTES_MAX, 0,
      "a text of at most 500 bytes without control characters"},
     {"owner", read_text, write_text, INTO(owner), 1, SPEC_OWNER_BYTES_MAX, 0,

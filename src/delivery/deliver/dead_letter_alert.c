@@ -523,10 +523,10 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)
         read_note(reply->jobs[0].job.body, note);
-    bool is_anew = pass->died < note->died_before; /* or a failover lost counts */
-    if (is_anew)
+    bool is_new = pass->died < note->died_before; /* or a failover lost counts */
+    if (is_new)
         note->died_before = 0;
-    if (is_anew && pass->died == 0) {
+    if (is_new && pass->died == 0) {
         write_note_of_pass(worker, note, on_noted);
     } else if (pass->died == note->died_before) {
         dead_letter_pass_next(worker);

@@ -190,16 +190,16 @@ static void on_callbacks_put(void *owner, uint64_t tag, const struct queue_reply
 /* Creates or updates the topic. `there` is its current state, or NULL. Its settings for dead
  * letters and attempts are preserved. */
 static void callbacks_put(struct dead_letter_worker *worker, const struct queue_topic *there,
-                          const struct extension *says)
+                          const struct extension *settings)
 {
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT,
                                    .topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC)};
     struct buffer text;
     buffer_init(&text, TOPIC_EXTENSION_BYTES_MAX);
     buffer_append_text(&text, "{\"deliver\":{\"callback\":true}");
-    if (says->dead_letter.len) {
+    if (settings->dead_letter.len) {
         buffer_append_text(&text, ",\"dead_letter\":");
-        buffer_append_slice(&text, says->dead_letter);
+        buffer_append_slice(&text, settings->dead_letter);
     }
     buffer_append_byte(&text, '}');
     if (there)
@@ -220,17 +220,17 @@ static void on_callbacks_seen(void *owner, uint64_t tag, const struct queue_repl
 {
     struct dead_letter_worker *worker = owner;
     const struct queue_topic *there = reply->topic_count == 1 ? reply->topics : NULL;
-    struct extension says = {0};
+    struct extension settings = {0};
     char error[DELIVER_ERROR_BYTES];
     (void)tag;
     dead_letter_replied(worker);
     worker->asks_callbacks = false;
-    if (there && !extension_parse(there->settings.extension, &says, error))
-        says = (struct extension){0};
-    if (reply->status == QUEUE_OK && says.deliver.len)
+    if (there && !extension_parse(there->settings.extension, &settings, error))
+        settings = (struct extension){0};
+    if (reply->status == QUEUE_OK && settings.deliver.len)
         worker->has_callbacks = true;
     else if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
-        callbacks_put(worker, there, &says);
+        callbacks_put(worker, there, &settings);
     else
         worker_wake_by(worker, clock_inner_ms() + RETRY_MS);
     dead_letter_check_stopped(worker);

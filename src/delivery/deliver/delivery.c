@@ -328,8 +328,8 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
     case ENDPOINT_RESTS:
         delivery_return(delivery, DISPATCHER_RETURN_RESTS, wait_ms);
         return;
-    case ENDPOINT_CROWDED:
-        delivery_return(delivery, DISPATCHER_RETURN_CROWDED, wait_ms);
+    case ENDPOINT_CONGESTED:
+        delivery_return(delivery, DISPATCHER_RETURN_CONGESTED, wait_ms);
         return;
     case ENDPOINT_LATER:
         delivery_return(delivery, DISPATCHER_RETURN_LATER, wait_ms);

@@ -21,7 +21,7 @@ enum {
 
 enum dispatcher_return { /* reason why a job was given back */
                          DISPATCHER_RETURN_RESTS = 0,
-                         DISPATCHER_RETURN_CROWDED,
+                         DISPATCHER_RETURN_CONGESTED,
                          DISPATCHER_RETURN_LATER,
                          DISPATCHER_RETURN_SHORT_LEASE,
                          DISPATCHER_RETURN_UNSENT,

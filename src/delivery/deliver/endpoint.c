@@ -12,13 +12,13 @@
 enum {
     LATER_MS = 1000,
     USUAL_WEIGHT = 8,
-    CROWD_MS = 20,
+    CONGESTION_MS = 20,
     CLOSE_ROUNDS_MAX = 10000,
     CLOSE_ROUND_US = 1000
 };
 
 /* A request in flight, found by its handle, because targets are not trusted with pointers. */
-struct flight {
+struct sent_message {
     uint64_t handle;
     struct endpoint_request *request;
 };
@@ -47,8 +47,8 @@ static int64_t congestion_wait_ms(struct endpoint_congestion *congestion, uint32
                                   int64_t now_ms)
 {
     double pace = congestion_pace_ms(congestion, now_ms);
-    double least_ms = (double)now_ms + (pace > CROWD_MS ? pace : CROWD_MS);
-    double most_ms = (double)now_ms + ENDPOINT_CROWD_MS_MAX;
+    double least_ms = (double)now_ms + (pace > CONGESTION_MS ? pace : CONGESTION_MS);
+    double most_ms = (double)now_ms + ENDPOINT_CONGESTION_MS_MAX;
     congestion->next_ms += (pace > 1 ? pace : 1) / window;
     if (congestion->next_ms < least_ms)
         congestion->next_ms = least_ms;
@@ -240,18 +240,18 @@ static struct endpoint_whole *whole_new(const struct job *job)
 static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
                           struct endpoint_request *request, const struct target_message *message)
 {
-    if (endpoints->flights.live == 0)
+    if (endpoints->sent_messages.live == 0)
         endpoints->congestion = (struct endpoint_congestion){
             .usual_ms = endpoints->congestion.usual_ms, .reported_ms = clock_inner_ms()};
     struct endpoint_whole *whole = message->setting->sends_job ? whole_new(message->job) : NULL;
-    uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->flights);
+    uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->sent_messages);
     if (!id) {
         whole_free(whole);
         return false;
     }
-    struct flight *flight = slab_at(&endpoints->flights, id);
-    *flight =
-        (struct flight){.handle = (uint64_t)++endpoints->generation << 32 | id, .request = request};
+    struct sent_message *sent = slab_at(&endpoints->sent_messages, id);
+    *sent = (struct sent_message){.handle = (uint64_t)++endpoints->generation << 32 | id,
+                                  .request = request};
     request->endpoint = endpoint;
     request->sent_us = clock_boot_us();
     if (endpoints->pending_count > 0 &&
@@ -267,7 +267,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     endpoints->wholes[endpoints->pending_count] = whole;
     if (whole)
         endpoints->pending[endpoints->pending_count].job = &whole->job;
-    endpoints->pending[endpoints->pending_count++].tag = flight->handle;
+    endpoints->pending[endpoints->pending_count++].tag = sent->handle;
     return true;
 }
 
@@ -310,7 +310,7 @@ static enum endpoint_decision endpoint_evaluate(struct endpoints *endpoints,
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
         *wait_ms = congestion_wait_ms(&endpoint->congestion, request->window, clock_inner_ms());
-        return ENDPOINT_CROWDED;
+        return ENDPOINT_CONGESTED;
     }
     return ENDPOINT_SENT;
 }
@@ -460,11 +460,11 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
 {
     struct endpoints *endpoints = owner;
     uint32_t id = (uint32_t)tag;
-    assert(id > 0 && id <= endpoints->flights.top);
-    const struct flight *flight = slab_at(&endpoints->flights, id);
-    assert(flight->handle == tag); /* otherwise it was reported twice */
-    struct endpoint_request *request = flight->request;
-    slab_remove(&endpoints->flights, id);
+    assert(id > 0 && id <= endpoints->sent_messages.top);
+    const struct sent_message *sent = slab_at(&endpoints->sent_messages, id);
+    assert(sent->handle == tag); /* otherwise it was reported twice */
+    struct endpoint_request *request = sent->request;
+    slab_remove(&endpoints->sent_messages, id);
     int64_t took_us = clock_boot_us() - request->sent_us;
     double took_ms = (double)took_us / 1000;
     endpoint_tally_report(&endpoints->tallies, request->endpoint->tally, report, took_us,
@@ -485,7 +485,7 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
     endpoints->env.owner = endpoints;
     list_init(&endpoints->idle);
     endpoint_tallies_init(&endpoints->tallies);
-    slab_init(&endpoints->flights, sizeof(struct flight));
+    slab_init(&endpoints->sent_messages, sizeof(struct sent_message));
     endpoints->sweep = deadline_new(env->reactor, on_sweep, endpoints);
     return endpoints->sweep != NULL;
 }
@@ -551,5 +551,5 @@ void endpoints_fini(struct endpoints *endpoints)
     deadline_free(endpoints->sweep);
     endpoint_table_fini(&endpoints->table);
     endpoint_tallies_fini(&endpoints->tallies);
-    slab_fini(&endpoints->flights);
+    slab_fini(&endpoints->sent_messages);
 }

@@ -26,18 +26,18 @@
 enum {
     ENDPOINTS_MAX = 1024,
     ENDPOINT_IDLE_MS = 60 * 1000,
-    ENDPOINT_BYTES_MAX = 512,           /* of its name */
-    ENDPOINT_WINDOW = 32,               /* for jobs with their own callbacks */
-    ENDPOINT_REST_MS_MAX = 60 * 1000,   /* maximum for Retry-After */
-    ENDPOINT_CROWD_MS_MAX = 300 * 1000, /* maximum wait of a job that found the window full */
-    ENDPOINTS_PENDING = 64              /* messages passed to a target together */
+    ENDPOINT_BYTES_MAX = 512,                /* of its name */
+    ENDPOINT_WINDOW = 32,                    /* for jobs with their own callbacks */
+    ENDPOINT_REST_MS_MAX = 60 * 1000,        /* maximum for Retry-After */
+    ENDPOINT_CONGESTION_MS_MAX = 300 * 1000, /* maximum wait of a job that found the window full */
+    ENDPOINTS_PENDING = 64                   /* messages passed to a target together */
 };
 
 /* Schedule for messages that find no room: they are retried one after another, about as fast as
  * room becomes available. */
 struct endpoint_congestion {
-    double next_ms;   /* time of the next retry; 0: now */
-    double usual_ms;  /* typical duration of a message recently */
+    double next_ms;      /* time of the next retry; 0: now */
+    double usual_ms;     /* typical duration of a message recently */
     int64_t reported_ms; /* time of the last report, or since when one is expected */
 };
 
@@ -64,7 +64,7 @@ struct endpoints {
     struct list idle; /* the one idle for the longest first */
     struct paths paths;
     struct endpoint_congestion congestion; /* messages that found all endpoints in use */
-    struct slab flights;                   /* messages sent and not reported yet */
+    struct slab sent_messages;             /* messages sent and not reported yet */
     uint32_t generation;
     bool is_closing;           /* all are closing: messages reported from now on were aborted */
     uint32_t closing;          /* targets that are being closed */
@@ -108,9 +108,9 @@ struct endpoint_request {
 enum endpoint_decision {
     ENDPOINT_SENT = 1,
     ENDPOINT_RESTS, /* its breaker or the URL's is open, or one asked to wait: retry after *wait_ms */
-    ENDPOINT_CROWDED, /* the window is full: retry after *wait_ms */
-    ENDPOINT_LATER,   /* too many endpoints, or out of memory: retry after *wait_ms */
-    ENDPOINT_UNKNOWN  /* no target of this build supports it */
+    ENDPOINT_CONGESTED, /* the window is full: retry after *wait_ms */
+    ENDPOINT_LATER,     /* too many endpoints, or out of memory: retry after *wait_ms */
+    ENDPOINT_UNKNOWN    /* no target of this build supports it */
 };
 
 /* Initializes the endpoints; sets `reported` and `owner` of `env`. Returns false when out of

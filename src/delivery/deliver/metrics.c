@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static const char *const returns[DISPATCHER_RETURNS] = {
-    [DISPATCHER_RETURN_RESTS] = "endpoint_rests", [DISPATCHER_RETURN_CROWDED] = "endpoint_full",
+    [DISPATCHER_RETURN_RESTS] = "endpoint_rests", [DISPATCHER_RETURN_CONGESTED] = "endpoint_full",
     [DISPATCHER_RETURN_LATER] = "too_many",       [DISPATCHER_RETURN_SHORT_LEASE] = "short_lease",
     [DISPATCHER_RETURN_UNSENT] = "unsent",        [DISPATCHER_RETURN_STOPPING] = "stopping"};
 

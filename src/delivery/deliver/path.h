@@ -3,7 +3,7 @@
  * origin are not delayed. Pure.
  *
  * A URL is known by its hash. There are PATHS_MAX places; a URL whose place is needed by another one is forgotten: then
- * its jobs are sent, and each waits for as long as its own answer says.
+ * its jobs are sent, and each waits for as long as its own answer requires.
  */
 #ifndef TARRY_DELIVER_PATH_H
 #define TARRY_DELIVER_PATH_H

@@ -119,9 +119,9 @@ static void resolve_evaluate(struct guard *guard, const char *host, uint16_t por
 /* Logs a host whose addresses may not be reached. */
 static void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
 {
-    struct resolved judged;
-    resolve_evaluate(guard, host, 0, found, &judged);
-    if (judged.count == 0 && judged.decision == GUARD_NETWORK_FORBIDDEN)
+    struct resolved resolved;
+    resolve_evaluate(guard, host, 0, found, &resolved);
+    if (resolved.count == 0 && resolved.decision == GUARD_NETWORK_FORBIDDEN)
         log_event(LOG_INFO, "host not reached", LOG_TEXT("host", host),
                   LOG_TEXT("error", "all its addresses are in networks that are not public, add "
                                     "these as allow-network to the policy file to allow them"));

@@ -82,7 +82,7 @@ bool outbox_init(struct outbox *outbox, const struct target_env *env,
 void outbox_fini(struct outbox *outbox);
 
 /* Adds a new message as waiting; it has to be zeroed. Its timeout is its setting's `timeout_ms`
- * plus `grace_ms`. The grace is for a library that has the same timeout and can tell more when it
+ * plus `grace_ms`. The grace is for a library that has the same timeout and can report more when it
  * expires. */
 void outbox_add(struct outbox *outbox, struct outbox_message *message,
                 const struct target_message *from, int64_t grace_ms);

@@ -33,7 +33,7 @@ static bool has_template_in_host(struct slice to)
     return template_has_fields(slice_make(to.at + begin, end - begin));
 }
 
-/* Describes what is wrong with a destination and how to correct it, if more can be said than for
+/* Describes what is wrong with a destination and how to correct it, if more is known than for
  * any URL. */
 static const char *words_for(enum url_fault fault, struct slice to)
 {

@@ -36,9 +36,9 @@ static bool check_null(const struct target_setting *setting, struct slice to,
 static void report_tag(struct null_target *null, uint64_t tag, enum target_outcome outcome,
                        const char *error)
 {
-    struct target_report told = {.outcome = outcome, .retry_after_ms = -1};
-    strcpy(told.error, error);
-    null->env->reported(null->env->owner, tag, &told);
+    struct target_report report = {.outcome = outcome, .retry_after_ms = -1};
+    strcpy(report.error, error);
+    null->env->reported(null->env->owner, tag, &report);
 }
 
 /* Reports the tags collected so far; in response, the owner may send more. */

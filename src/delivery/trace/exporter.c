@@ -79,7 +79,7 @@ struct attempt {
     char error[160];
 };
 
-static void judge(struct trace_exporter *exporter, CURLcode code, struct attempt *attempt)
+static void evaluate(struct trace_exporter *exporter, CURLcode code, struct attempt *attempt)
 {
     long status = 0;
     curl_off_t again_s = 0;
@@ -137,7 +137,7 @@ static void try_once(struct trace_exporter *exporter, struct attempt *attempt)
         snprintf(attempt->error, sizeof attempt->error, "out of memory");
         return;
     }
-    judge(exporter, perform(exporter), attempt);
+    evaluate(exporter, perform(exporter), attempt);
     curl_multi_remove_handle(exporter->multi, exporter->curl);
 }
 

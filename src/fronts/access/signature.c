@@ -331,13 +331,13 @@ bool signature_make(const unsigned char key[SIGNATURE_BYTES], const struct signa
  * body unsigned are rejected. */
 static bool digest_fits(const struct signature_request *request)
 {
-    struct slice said;
+    struct slice sent;
     struct buffer digest;
-    if (!find_header(request, DIGEST_HEADER, &said))
+    if (!find_header(request, DIGEST_HEADER, &sent))
         return true;
     buffer_init(&digest, 2 * SIGNATURE_BYTES);
     append_digest(&digest, request->body);
-    bool fits = slice_equals(without_blanks(said), buffer_slice(&digest));
+    bool fits = slice_equals(without_blanks(sent), buffer_slice(&digest));
     buffer_fini(&digest);
     return fits;
 }

@@ -77,7 +77,7 @@ static struct slice event_text(struct http_front *front, const struct job_event 
     return buffer_slice(&front->event_text);
 }
 
-static void on_told(struct feed_listener *listener, const struct job_event *event, uint64_t serial)
+static void on_event(struct feed_listener *listener, const struct job_event *event, uint64_t serial)
 {
     struct events *events = (struct events *)(void *)listener;
     http_stream_send(events->stream, job_event_name(event->kind),
@@ -99,7 +99,7 @@ static bool may_see(struct feed_listener *listener, struct slice topic)
 }
 
 static const struct feed_listener_ops listener_ops = {
-    .told = on_told, .gap = on_gap, .may_see = may_see};
+    .event = on_event, .gap = on_gap, .may_see = may_see};
 
 /* ---- life ---- */
 

@@ -292,12 +292,12 @@ enum { COMMANDS_MAX = 64 /* per session and loop iteration */ };
 
 /* Resumes the sessions that were waiting when this iteration ended, while there is time, but at
  * least the first one. */
-static void on_turn_end(struct turn_end_call *call)
+static void on_iteration_end(struct iteration_end_call *call)
 {
-    struct beanstalk_front *front = list_entry(call, struct beanstalk_front, turn_end);
+    struct beanstalk_front *front = list_entry(call, struct beanstalk_front, iteration_end);
     struct list now;
     list_take_all(&now, &front->later);
-    front->turn_commands = 0;
+    front->iteration_commands = 0;
     while (!list_is_empty(&now)) {
         struct beanstalk_session *session = list_entry(now.next, struct beanstalk_session, later);
         list_remove(&session->later);
@@ -312,7 +312,7 @@ static void on_turn_end(struct turn_end_call *call)
     front->later.next->prev = now.prev;
     front->later.next = now.next;
     now.next->prev = &front->later;
-    reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
+    reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
 }
 
 /* Returns true if the session may begin a command after `begun` others. If false, the session
@@ -320,29 +320,29 @@ static void on_turn_end(struct turn_end_call *call)
 static bool beanstalk_share_take(struct beanstalk_session *session, uint32_t begun)
 {
     struct beanstalk_front *front = session->front;
-    bool is_over =
-        begun >= COMMANDS_MAX || (front->turn_commands && reactor_is_late(front->options.reactor));
+    bool is_over = begun >= COMMANDS_MAX ||
+                   (front->iteration_commands && reactor_is_late(front->options.reactor));
     if (!is_over) {
-        front->turn_commands++;
-        reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
+        front->iteration_commands++;
+        reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
         return true;
     }
     if (list_is_empty(&session->later))
         list_add_last(&front->later, &session->later);
-    reactor_once_at_turn_end(front->options.reactor, &front->turn_end);
+    reactor_once_at_iteration_end(front->options.reactor, &front->iteration_end);
     return false;
 }
 
 static void beanstalk_share_init(struct beanstalk_front *front)
 {
     list_init(&front->later);
-    list_init(&front->turn_end.list);
-    front->turn_end.run = on_turn_end;
+    list_init(&front->iteration_end.list);
+    front->iteration_end.run = on_iteration_end;
 }
 
 static void beanstalk_share_fini(struct beanstalk_front *front)
 {
-    reactor_cancel_at_turn_end(&front->turn_end);
+    reactor_cancel_at_iteration_end(&front->iteration_end);
 }
 
 /* Executes as many commands as possible, then sends all their answers in one write. */

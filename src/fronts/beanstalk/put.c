@@ -70,12 +70,12 @@ static struct slice block_id(uint64_t block, char out[ID_BYTES])
 /* Notifies all waiting callers. They may ask again from the callback. */
 static void notify_all(struct beanstalk_numbers *numbers, enum queue_status status)
 {
-    struct wants told = numbers->wants;
+    struct wants waiting = numbers->wants;
     numbers->wants = (struct wants){0};
     numbers->is_under_way = false;
-    for (size_t i = 0; i < told.count; i++)
-        told.at[i].ready(told.at[i].owner, status);
-    wants_fini(&told);
+    for (size_t i = 0; i < waiting.count; i++)
+        waiting.at[i].ready(waiting.at[i].owner, status);
+    wants_fini(&waiting);
 }
 
 static void claim(struct beanstalk_numbers *numbers);

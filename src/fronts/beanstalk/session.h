@@ -181,8 +181,8 @@ struct beanstalk_front {
     int64_t alarm_ms;
     struct list
         later; /* sessions that have used their share of this loop iteration, see session.c */
-    struct turn_end_call turn_end; /* resumes the sessions in `later` */
-    uint32_t turn_commands;        /* commands begun in this loop iteration */
+    struct iteration_end_call iteration_end; /* resumes the sessions in `later` */
+    uint32_t iteration_commands;             /* commands begun in this loop iteration */
     uint32_t connection_count, producers, workers, waiting;
     uint64_t connections_total, timeouts, verbs[BEANSTALK_VERBS];
     int64_t started_ms;

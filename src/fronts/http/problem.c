@@ -170,9 +170,9 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
                                 enum job_state state, uint64_t limit)
 {
     char text[200];
-    const char *says = status == QUEUE_BAD_OPTION && detail ? http_option_values(detail) : NULL;
-    if (says) {
-        (void)snprintf(text, sizeof text, "'%s' is out of range: it must be %s", detail, says);
+    const char *values = status == QUEUE_BAD_OPTION && detail ? http_option_values(detail) : NULL;
+    if (values) {
+        (void)snprintf(text, sizeof text, "'%s' is out of range: it must be %s", detail, values);
         detail = text;
     }
     if (limit && refusals[status].with_limit) {

@@ -39,9 +39,9 @@ static const struct option {
     uint8_t kind;
     uint16_t offset; /* in struct http_fields */
     int64_t min, max;
-    const char *says; /* description of valid values */
-    uint8_t limit;    /* an option of a job or topic: the row of job/limits.h, in place of these */
-    bool has_blanks;  /* valid values may contain blanks, so '+' in a query is a blank */
+    const char *values; /* description of valid values */
+    uint8_t limit;   /* an option of a job or topic: the row of job/limits.h, in place of these */
+    bool has_blanks; /* valid values may contain blanks, so '+' in a query is a blank */
 } options[OPTION_COUNT] = {
 #define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
@@ -56,7 +56,7 @@ static const struct option {
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
                         "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
-                            RECORD_CONFLICT_SAYS},
+                            RECORD_CONFLICT_VALUES},
     [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,
                       "a lease from a take; at most 1000"},
     [OPTION_MAX] = {NAME("max"), KIND_NUMBER, INTO(max), 1, QUEUE_TAKE_MAX,
@@ -149,8 +149,9 @@ static const struct option {
 /* Returns the range of an option and its words. */
 static struct job_limit range_of(const struct option *option)
 {
-    return option->limit ? job_limits[option->limit]
-                         : (struct job_limit){option->name, option->min, option->max, option->says};
+    return option->limit
+               ? job_limits[option->limit]
+               : (struct job_limit){option->name, option->min, option->max, option->values};
 }
 
 /* Returns the option of that name. `allowed` distinguishes the two options named `wait`: of a take,
@@ -175,7 +176,7 @@ bool http_option_is_allowed(uint64_t allowed, struct slice name)
 const char *http_option_values(const char *name)
 {
     const struct option *option = find_option(0, slice_of(name));
-    return option ? range_of(option).says : NULL;
+    return option ? range_of(option).values : NULL;
 }
 
 /* Refuses an unknown option. `beside` lists other members of the JSON object that are not options,
@@ -231,7 +232,7 @@ static bool refuse_value(const struct option *option, struct slice value, struct
                               "30s or 30m",
                               option->name, http_quotable(value, 40));
     return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'%s' is '%s' but must be %s", option->name,
-                          http_quotable(value, 40), range_of(option).says);
+                          http_quotable(value, 40), range_of(option).values);
 }
 
 /* ---- values ---- */

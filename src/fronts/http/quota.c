@@ -13,7 +13,7 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
 {
     static const struct {
         enum http_problem problem;
-        const char *says; /* format with the number */
+        const char *format; /* format with the number */
     } refusals[QUOTA_LIMITS] = {
         [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS,
                             "this caller exceeds its rate of %" PRIu64 " requests"},
@@ -39,7 +39,7 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
     *fault = (struct http_fault){.problem = refusals[limit].problem};
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    (void)snprintf(fault->detail, sizeof fault->detail, refusals[limit].says, most);
+    (void)snprintf(fault->detail, sizeof fault->detail, refusals[limit].format, most);
 #pragma GCC diagnostic pop
     fault->limit_name = quota_limit_name(limit);
     fault->retry_s = (uint32_t)((wait_ns + 999999999) / 1000000000);

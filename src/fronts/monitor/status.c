@@ -206,8 +206,8 @@ static void found(struct monitor_status *status, enum problem_row row,
 
 /* Evaluates a topic whose jobs may be handed out by the wait of its oldest ready job: either its
  * jobs are not taken at all, or too slowly. */
-static void judge_ready(struct monitor_status *status, const struct monitor_status_input *input,
-                        const struct monitor_sample_topic *topic)
+static void evaluate_ready(struct monitor_status *status, const struct monitor_status_input *input,
+                           const struct monitor_sample_topic *topic)
 {
     int64_t now_ms = input->sample->inner_ms;
     int64_t age_ms = input->wall_ms - topic->figures.oldest_ready_due_ms;
@@ -223,8 +223,8 @@ static void judge_ready(struct monitor_status *status, const struct monitor_stat
     }
 }
 
-static void judge_topic(struct monitor_status *status, const struct monitor_status_input *input,
-                        const struct monitor_sample_topic *topic)
+static void evaluate_topic(struct monitor_status *status, const struct monitor_status_input *input,
+                           const struct monitor_sample_topic *topic)
 {
     const struct queue_counts *counts = &topic->figures.counts;
     uint64_t jobs =
@@ -232,7 +232,7 @@ static void judge_topic(struct monitor_status *status, const struct monitor_stat
     status->topics++;
     status->jobs += jobs;
     if (counts->ready && topic->figures.oldest_ready_due_ms)
-        judge_ready(status, input, topic);
+        evaluate_ready(status, input, topic);
     if (topic->max_jobs && jobs >= topic->max_jobs)
         found(status, ROW_TOPIC_FULL, topic, (int64_t)jobs);
     if (counts->dead)
@@ -333,7 +333,7 @@ void monitor_status_evaluate(struct monitor_status *status,
         evaluate_server(status, input);
     for (size_t i = 0; i < sample->topic_count; i++)
         if (caller->has_all_topics || access_may(caller, ACCESS_READ, sample->topics[i].name))
-            judge_topic(status, input, &sample->topics[i]);
+            evaluate_topic(status, input, &sample->topics[i]);
 }
 
 /* ---- sentences ---- */

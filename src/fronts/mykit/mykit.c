@@ -270,7 +270,7 @@ static void push_job(struct http_call *call)
         answer_error(call->exchange, "bad 'status', a pushed job has 0 or 5");
     } else if (!job_limit_holds(LIMIT_PRIORITY, fields.priority)) {
         (void)snprintf(message, sizeof message, "bad 'priority', give %s",
-                       job_limits[LIMIT_PRIORITY].says);
+                       job_limits[LIMIT_PRIORITY].values);
         answer_error(call->exchange, message);
     } else if (!add_meta(meta, "bizkey", fields.biz_key) ||
                !add_meta(meta, "subtopic", fields.subtopic)) {

@@ -146,7 +146,7 @@ static int export_jobs(struct export *export, const char *topic)
         code = lines_write(export);
         if (code)
             return code;
-        export->transfer->told.jobs += n;
+        export->transfer->report.jobs += n;
     } while (list.cursor[0]);
     return TARRY_OK;
 }
@@ -161,7 +161,7 @@ static int export_topic(struct export *export, const char *name)
     if (!code)
         code = export_jobs(export, name);
     if (!code)
-        export->transfer->told.topics++;
+        export->transfer->report.topics++;
     return code;
 }
 
@@ -177,8 +177,8 @@ static int export_all(struct export *export)
     if (code)
         return code;
     buffer_append_format(&export->lines, "{\"tarry_export_end\":1,\"topics\":%llu,\"jobs\":%llu}\n",
-                         (unsigned long long)export->transfer->told.topics,
-                         (unsigned long long)export->transfer->told.jobs);
+                         (unsigned long long)export->transfer->report.topics,
+                         (unsigned long long)export->transfer->report.jobs);
     return lines_write(export);
 }
 

@@ -45,10 +45,10 @@ struct push_call {
 static int results_note(struct import *import, size_t i, enum queue_status status)
 {
     if (queue_status_is_success(status)) {
-        import->transfer->told.jobs++;
+        import->transfer->report.jobs++;
         return TARRY_OK;
     }
-    import->transfer->told.line = import->lines[i];
+    import->transfer->report.line = import->lines[i];
     return lib_code(status);
 }
 
@@ -178,7 +178,7 @@ static int import_topic(struct import *import, struct slice name, struct json_va
         pause.pause_ms = until_ms ? until_ms - now_ms : 0;
         code = lib_topic_call(import->queue, &pause, NULL, NULL);
     }
-    import->transfer->told.topics += code <= TARRY_CREATED;
+    import->transfer->report.topics += code <= TARRY_CREATED;
     return code <= TARRY_CREATED ? TARRY_OK : code;
 }
 
@@ -256,7 +256,7 @@ static int import_line(struct import *import, struct slice text)
     struct members of;
     struct slice name;
     int64_t number = 0;
-    import->transfer->told.line = ++import->line;
+    import->transfer->report.line = ++import->line;
     if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT || import->is_complete)
         return TARRY_BAD_OPTION;
     members_read(object, &of);
@@ -297,11 +297,11 @@ static int import_lines(struct import *import)
             code = import_line(import, slice_make(in->at + at, bytes));
         at += bytes + 1;
     }
-    uint64_t line = import->transfer->told.line;
+    uint64_t line = import->transfer->report.line;
     if (!code)
         code = import_flush(import);
     if (!code) {
-        import->transfer->told.line = line;
+        import->transfer->report.line = line;
         memmove(in->at, in->at + at, in->len - at);
         in->len -= at;
     }

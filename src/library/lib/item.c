@@ -66,7 +66,7 @@ static const char *detail_of(const char *option)
 static void result_write(struct tarry_result *out, size_t stride, size_t i, int code,
                          const struct queue_result *result, struct slice id)
 {
-    struct tarry_result told = {.size = (uint32_t)stride,
+    struct tarry_result copy = {.size = (uint32_t)stride,
                                 .code = code,
                                 .state = (int32_t)result->state,
                                 .due_ms = result->due_ms,
@@ -74,9 +74,9 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
                                 .cancel_requested = result->cancel_requested,
                                 .detail = detail_of(result->detail)};
     if (id.len && id.len <= TARRY_ID_BYTES_MAX)
-        memcpy(told.id, id.at, id.len);
+        memcpy(copy.id, id.at, id.len);
     char *into = (char *)out + i * stride;
-    memcpy(into, &told, stride < sizeof told ? stride : sizeof told);
+    memcpy(into, &copy, stride < sizeof copy ? stride : sizeof copy);
 }
 
 /* ---- push ---- */

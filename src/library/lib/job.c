@@ -104,14 +104,14 @@ int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *
     for (size_t i = 0; i <= index; i++)
         if (!job_history_next(shown(job)->history, &at, &attempt))
             return TARRY_NOT_FOUND;
-    struct tarry_attempt told = {.size = (uint32_t)stride,
+    struct tarry_attempt copy = {.size = (uint32_t)stride,
                                  .number = attempt.attempt,
                                  .started_ms = attempt.started_ms,
                                  .duration_ms = attempt.duration_ms,
                                  .outcome = (int32_t)attempt.outcome,
                                  .error_bytes = (uint32_t)attempt.error.len,
                                  .error = attempt.error.at};
-    memcpy(out, &told, stride < sizeof told ? stride : sizeof told);
+    memcpy(out, &copy, stride < sizeof copy ? stride : sizeof copy);
     return TARRY_OK;
 }
 

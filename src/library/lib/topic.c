@@ -73,23 +73,23 @@ struct topic_reply {
 
 static void topic_replied(struct directory_call *call, const struct queue_reply *reply)
 {
-    struct topic_reply *told = list_entry(call, struct topic_reply, call);
+    struct topic_reply *answer = list_entry(call, struct topic_reply, call);
     call->code = lib_code(reply->status);
-    told->affected = reply->affected;
+    answer->affected = reply->affected;
     /* Several shards may together return more topics than requested. */
-    told->count = reply->topic_count < told->room ? reply->topic_count : told->room;
-    for (size_t i = 0; told->write && i < told->count; i++)
-        told->write(&reply->topics[i], told->stride, (char *)told->out + i * told->stride);
+    answer->count = reply->topic_count < answer->room ? reply->topic_count : answer->room;
+    for (size_t i = 0; answer->write && i < answer->count; i++)
+        answer->write(&reply->topics[i], answer->stride, (char *)answer->out + i * answer->stride);
 }
 
-static int topic_run(tarry *queue, struct topic_reply *told, const struct command *command)
+static int topic_run(tarry *queue, struct topic_reply *answer, const struct command *command)
 {
     int code = lib_begin(queue);
     if (code)
         return code;
-    told->call.replied = topic_replied;
-    told->call.command = *command;
-    code = directory_run(queue->directory, &told->call);
+    answer->call.replied = topic_replied;
+    answer->call.command = *command;
+    code = directory_run(queue->directory, &answer->call);
     lib_end(queue);
     return code;
 }
@@ -107,10 +107,10 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     const char *detail;
     int code = lib_code(queue_check_topic(call, &detail));
     if (!code && queue->directory) {
-        struct topic_reply told = {.write = write, .room = 1, .stride = stride, .out = out};
-        code = topic_run(queue, &told, &(struct command){.kind = COMMAND_TOPIC, .topic = *call});
+        struct topic_reply answer = {.write = write, .room = 1, .stride = stride, .out = out};
+        code = topic_run(queue, &answer, &(struct command){.kind = COMMAND_TOPIC, .topic = *call});
         if (affected)
-            *affected = told.affected;
+            *affected = answer.affected;
         return code;
     }
     if (!code)
@@ -260,11 +260,11 @@ int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_
         return TARRY_BAD_OPTION;
     struct queue_topics_page page = {.after = lib_text(after), .limit = (uint32_t)room};
     if (queue->directory) {
-        struct topic_reply told = {
+        struct topic_reply answer = {
             .write = topic_write, .room = room, .stride = stride, .out = out};
         struct command command = {.kind = COMMAND_TOPICS, .topics = page};
-        int failed = topic_run(queue, &told, &command);
-        *n = told.count;
+        int failed = topic_run(queue, &answer, &command);
+        *n = answer.count;
         return failed;
     }
     int code = lib_enter(queue);

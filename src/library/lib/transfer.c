@@ -19,9 +19,9 @@ int transfer_begin(struct transfer *transfer, const struct tarry_transfer *from,
 
 int transfer_end(const struct transfer *transfer, struct tarry_transfer *into, int code)
 {
-    into->topics = transfer->told.topics;
-    into->jobs = transfer->told.jobs;
-    into->line = transfer->told.line;
+    into->topics = transfer->report.topics;
+    into->jobs = transfer->report.jobs;
+    into->line = transfer->report.line;
     return code;
 }
 

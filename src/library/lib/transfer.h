@@ -12,7 +12,7 @@
 
 struct transfer {
     struct tarry_transfer asked;
-    struct tarry_transfer told; /* only the reported fields are used */
+    struct tarry_transfer report; /* only the reported fields are used */
 };
 
 /* Reads the caller's options. Returns TARRY_OK or TARRY_BAD_OPTION. */

@@ -212,7 +212,7 @@ static void print_plan(const struct load_plan *plan, const char *url,
     putchar('\n');
 }
 
-static int judge(const struct load_result *result, bool done)
+static int evaluate(const struct load_result *result, bool done)
 {
     if (!done)
         return cli_error("the run failed: %s", result->problem);
@@ -255,7 +255,7 @@ static int measure(struct load_plan *plan, const char *url, bool json, bool keep
         load_report_json(plan, &result);
     else
         load_report(plan, &result);
-    exit_code = judge(&result, ran);
+    exit_code = evaluate(&result, ran);
     if (!keep) {
         char path[LOAD_TEXT_BYTES_MAX + 16];
         snprintf(path, sizeof path, "/v1/topics/%s", plan->topic);

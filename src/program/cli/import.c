@@ -515,7 +515,7 @@ static void whole_add(struct import_whole *whole, const struct dump_line *line, 
 
 /* Returns an exit code, and prints an error if the export is incomplete. Existing lines have
  * been imported by then. */
-static int whole_judge(const struct import_whole *whole, const char *path)
+static int whole_evaluate(const struct import_whole *whole, const char *path)
 {
     if (!whole->has_lines)
         return cli_error("'%s' is empty, there is nothing to import", path);
@@ -726,7 +726,7 @@ static int import_conclude(struct import *import, bool has_json)
         return import->batches.exit_code != CLI_OK ? import->batches.exit_code : CLI_REFUSED;
     }
     import_state_remove(&import->state);
-    int exit_code = whole_judge(&import->whole, import->path);
+    int exit_code = whole_evaluate(&import->whole, import->path);
     return exit_code == CLI_OK && counts->refused ? CLI_REFUSED : exit_code;
 }
 

@@ -462,11 +462,11 @@ static int run_verb(const char *verb, const char *name, const struct wishes *wis
                          TOKEN_NAME_BYTES_MAX);
     change.name = slice_of(name);
     change.make = is_new ? make_new : is_rotation ? make_rotated : make_revoked;
-    struct buffer told;
-    buffer_init(&told, LIST_BYTES_MAX);
-    change.json = json ? &told : NULL;
+    struct buffer text;
+    buffer_init(&text, LIST_BYTES_MAX);
+    change.json = json ? &text : NULL;
     int exit_code = run_change(&change, is_rotation);
-    buffer_fini(&told);
+    buffer_fini(&text);
     return exit_code;
 }
 

@@ -181,7 +181,7 @@ enum {
     FAILOVERS,
     CLOCK_DISAGREEMENTS,
     LOSSES,
-    NEWS_LOST,
+    NOTIFICATIONS_LOST,
     SENT_BYTES,
     RECEIVED_BYTES,
     ROUND_TRIP,
@@ -241,12 +241,13 @@ static const struct metric redis_metrics[] = {
                 .meaning = "Jobs are lost: `FLUSHALL`, or a restart that kept nothing. Set the "
                            "topics' settings again and check the persistence of Redis.",
                 ON_REDIS},
-    [NEWS_LOST] = {.name = "tarry_redis_notifications_lost_total",
-                   .type = PROMETHEUS_COUNTER,
-                   .help = "Checks that found an event without its message.",
-                   .meaning = "Rises steadily: messages between the servers do not arrive, and a "
-                              "delivery may come up to a second late. Compare the ACL rule.",
-                   ON_REDIS},
+    [NOTIFICATIONS_LOST] = {.name = "tarry_redis_notifications_lost_total",
+                            .type = PROMETHEUS_COUNTER,
+                            .help = "Checks that found an event without its message.",
+                            .meaning =
+                                "Rises steadily: messages between the servers do not arrive, and a "
+                                "delivery may come up to a second late. Compare the ACL rule.",
+                            ON_REDIS},
     [SENT_BYTES] = {.name = "tarry_redis_sent_bytes_total",
                     .type = PROMETHEUS_COUNTER,
                     .help = "Bytes sent to Redis.",
@@ -338,7 +339,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &redis_metrics[FAILOVERS], figures.failovers);
     metric_write(page, &redis_metrics[CLOCK_DISAGREEMENTS], figures.clock_disagreements);
     metric_write(page, &redis_metrics[LOSSES], figures.losses);
-    metric_write(page, &redis_metrics[NEWS_LOST], figures.notifications_lost);
+    metric_write(page, &redis_metrics[NOTIFICATIONS_LOST], figures.notifications_lost);
     metric_write(page, &redis_metrics[SENT_BYTES], figures.bytes_sent);
     metric_write(page, &redis_metrics[RECEIVED_BYTES], figures.bytes_received);
     metric_write(page, &redis_metrics[SHARDS], figures.shards);

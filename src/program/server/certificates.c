@@ -63,8 +63,8 @@ static struct tls_context *read_files(const struct config *config, char *error)
     return tls_context_new(&options, error, TLS_ERROR_BYTES);
 }
 
-uint32_t certificates_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
-                            void *ctx)
+uint32_t certificates_check(const struct config *config,
+                            void (*report)(void *ctx, const char *fault), void *ctx)
 {
     char error[TLS_ERROR_BYTES];
     uint32_t faults = 0;
@@ -74,14 +74,14 @@ uint32_t certificates_check(const struct config *config, void (*tell)(void *ctx,
         if (file_at(config, i)[0] && access(file_at(config, i), R_OK) != 0) {
             (void)error_text(error, sizeof error, "cannot read '%.200s' of '--%s', %s",
                              file_at(config, i), option_names[i], strerror(errno));
-            tell(ctx, error);
+            report(ctx, error);
             faults++;
         }
     if (faults)
         return faults;
     struct tls_context *context = read_files(config, error);
     if (!context)
-        tell(ctx, error);
+        report(ctx, error);
     tls_context_release(context);
     return !context;
 }

@@ -42,9 +42,9 @@ void certificates_close(struct certificates *certificates);
 void certificates_emit_metrics(struct certificates *certificates, struct metric_page *page);
 extern const struct metric certificates_metrics[];
 
-/* Reads the configured files like a server, and discards the result. Calls `tell` for each error.
+/* Reads the configured files like a server, and discards the result. Calls `report` for each error.
  * Returns their number. */
-uint32_t certificates_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
-                            void *ctx);
+uint32_t certificates_check(const struct config *config,
+                            void (*report)(void *ctx, const char *fault), void *ctx);
 
 #endif

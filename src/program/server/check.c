@@ -64,22 +64,22 @@ bool server_check_options(const struct config *config, char error[SERVER_ERROR_B
            (!config->amqp_in[0] || intake_amqp.check(config->amqp_in, config->deliver[0], error));
 }
 
-uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
+uint32_t server_check(const struct config *config, void (*report)(void *ctx, const char *fault),
                       void *ctx)
 {
     char error[ERROR_BYTES], secret[ERROR_BYTES];
-    uint32_t faults = certificates_check(config, tell, ctx);
+    uint32_t faults = certificates_check(config, report, ctx);
     const char *password = config->redis_password_file;
     const bool are_good[] = {
-        callers_check(config, error) || (tell(ctx, error), false),
-        delivery_check(config->deliver, error) || (tell(ctx, error), false),
-        traces_check(config, error) || (tell(ctx, error), false),
-        server_check_options(config, error) || (tell(ctx, error), false),
-        check_writable(config->log, "log", error) || (tell(ctx, error), false),
-        check_writable(config->audit, "audit file", error) || (tell(ctx, error), false),
-        check_data(config, error) || (tell(ctx, error), false),
+        callers_check(config, error) || (report(ctx, error), false),
+        delivery_check(config->deliver, error) || (report(ctx, error), false),
+        traces_check(config, error) || (report(ctx, error), false),
+        server_check_options(config, error) || (report(ctx, error), false),
+        check_writable(config->log, "log", error) || (report(ctx, error), false),
+        check_writable(config->audit, "audit file", error) || (report(ctx, error), false),
+        check_data(config, error) || (report(ctx, error), false),
         !password[0] || secret_read(password, secret, sizeof secret, error, sizeof error) == 0 ||
-            (tell(ctx, error), false),
+            (report(ctx, error), false),
     };
     explicit_bzero(secret, sizeof secret);
     for (size_t i = 0; i < sizeof are_good / sizeof are_good[0]; i++)

@@ -525,7 +525,7 @@ bool config_load(struct config *out, int arg_count, char *const *args,
 /* ---- all errors ---- */
 
 struct faults {
-    void (*tell)(void *ctx, const char *fault);
+    void (*report)(void *ctx, const char *fault);
     void *ctx;
     uint32_t count;
 };
@@ -535,7 +535,7 @@ static void note_fault(struct faults *faults, bool is_good, const char *error)
     if (is_good)
         return;
     faults->count++;
-    faults->tell(faults->ctx, error);
+    faults->report(faults->ctx, error);
 }
 
 /* Checks each line separately. */
@@ -592,10 +592,10 @@ static void check_flags(struct config *scratch, int count, char *const *args, st
 }
 
 uint32_t config_check(struct config *out, int arg_count, char *const *args,
-                      config_environment *environment, void (*tell)(void *ctx, const char *fault),
+                      config_environment *environment, void (*report)(void *ctx, const char *fault),
                       void *ctx)
 {
-    struct faults faults = {.tell = tell, .ctx = ctx};
+    struct faults faults = {.report = report, .ctx = ctx};
     struct config *scratch = malloc(sizeof *scratch);
     char error[CONFIG_ERROR_BYTES];
     if (!scratch) {

@@ -113,11 +113,11 @@ void config_take(const struct config *before, struct config *fresh, uint64_t *ta
 void config_names(uint64_t rows, char *out, size_t out_bytes);
 
 /*
- * Reports all errors of the configuration, not only the first: calls `tell` for each. Returns their
+ * Reports all errors of the configuration, not only the first: calls `report` for each. Returns their
  * number. If it is 0, *out is the configuration.
  */
 uint32_t config_check(struct config *out, int arg_count, char *const *args,
-                      config_environment *environment, void (*tell)(void *ctx, const char *fault),
+                      config_environment *environment, void (*report)(void *ctx, const char *fault),
                       void *ctx);
 
 /*

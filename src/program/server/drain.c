@@ -8,7 +8,7 @@
 
 /* A change on its way to all reactors and back. */
 struct drain_round {
-    struct letter told; /* to the requester */
+    struct letter notified; /* to the requester */
     bool on;
     atomic_uint left; /* reactors that have not changed yet */
     struct reactor *reactor;
@@ -43,7 +43,7 @@ static void run_change(struct letter *letter)
     struct drain_round *round = drain->round;
     queue_drain(drain->queue, round->on);
     if (atomic_fetch_sub(&round->left, 1) == 1)
-        reactor_post(round->reactor, &round->told);
+        reactor_post(round->reactor, &round->notified);
 }
 
 bool drain_set(const struct drain *drain, bool on, struct reactor *reactor,
@@ -52,7 +52,7 @@ bool drain_set(const struct drain *drain, bool on, struct reactor *reactor,
     struct drain_round *round = malloc(sizeof *round + drain->count * sizeof round->letters[0]);
     if (!round)
         return false;
-    *round = (struct drain_round){.told.run = run_notified,
+    *round = (struct drain_round){.notified.run = run_notified,
                                   .on = on,
                                   .left = drain->count,
                                   .reactor = reactor,

@@ -24,9 +24,9 @@ enum { SERVER_ERROR_BYTES = 1024 };
 /* Checks the options of protocols. Returns false with `error`. */
 bool server_check_options(const struct config *config, char error[SERVER_ERROR_BYTES]);
 /* Checks what no single option shows: every file that a valid configuration names and the options
- * of protocols, without network access. Calls `tell` for each
+ * of protocols, without network access. Calls `report` for each
  * error. Returns their number. */
-uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
+uint32_t server_check(const struct config *config, void (*report)(void *ctx, const char *fault),
                       void *ctx);
 
 /* Runs the server until it is stopped. `args` are the arguments the configuration was read from,

@@ -210,23 +210,23 @@ static int half_by_topic(const void *a, const void *b)
     return order ? order : (one->shard > other->shard) - (one->shard < other->shard);
 }
 
-static bool says_something(const struct half *half)
+static bool has_content(const struct half *half)
 {
     return half->paused || half->settings != settings_hash(&(struct topic_settings){0});
 }
 
 /* Returns whether a topic is partly changed, from its state in `count` shards. */
-static bool is_half_changed(const struct half *said, size_t count, uint32_t shards)
+static bool is_half_changed(const struct half *halves, size_t count, uint32_t shards)
 {
     bool agrees = true, something = false;
 
     for (size_t i = 0; i < count; i++) {
-        something |= says_something(&said[i]);
-        agrees &= said[i].settings == said[0].settings && said[i].paused == said[0].paused;
+        something |= has_content(&halves[i]);
+        agrees &= halves[i].settings == halves[0].settings && halves[i].paused == halves[0].paused;
     }
-    if (said[0].shard != 0)
+    if (halves[0].shard != 0)
         return something;
-    return said[0].deleting || !agrees || (something && count < shards);
+    return halves[0].deleting || !agrees || (something && count < shards);
 }
 
 /* Counts and notes the partly changed topics, if all shards were examined. */

@@ -327,7 +327,7 @@ static bool replay_state(struct fsck_replay *replay, struct record *record)
 
 /* Evaluates the end of a job. A job that does not exist may be one that was missing before: a
  * repair by an older version ended such jobs this way. */
-static void judge_end(struct fsck_replay *replay, const struct record_done *done)
+static void check_end(struct fsck_replay *replay, const struct record_done *done)
 {
     struct queue_topic topic;
 
@@ -346,7 +346,7 @@ static bool replay_done(struct fsck_replay *replay, struct record *record)
         return true;
     }
     if (!record->done.carried)
-        judge_end(replay, &record->done);
+        check_end(replay, &record->done);
     record->from = known_slot(replay, record->from, record->done.key);
     replay->topic = record->done.topic;
     return engine_replay(replay->engine, record, replay->place);

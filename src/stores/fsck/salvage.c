@@ -681,9 +681,9 @@ static int save_all(struct saving *saving, struct engine_now now)
 /* Returns an epoch above every epoch found, so that old leases are not mistaken for new ones. */
 static uint64_t next_epoch(const struct fsck_exam *exam)
 {
-    const uint64_t read = exam->reader.epoch, told = exam->manifest.epoch;
+    const uint64_t read = exam->reader.epoch, stated = exam->manifest.epoch;
 
-    return (told == UINT64_MAX || read > told ? read : told) + 1;
+    return (stated == UINT64_MAX || read > stated ? read : stated) + 1;
 }
 
 int fsck_salvage_shard(struct fsck_exam *exam)

@@ -173,9 +173,10 @@ static void ready_here(struct local *local, uint32_t reactor, uint32_t shard, st
 
 static void ready_there(struct letter *letter)
 {
-    struct topic_letter *tell = (struct topic_letter *)(void *)letter;
-    ready_here(tell->local, tell->reactor, tell->shard, slice_make(tell->topic, tell->topic_bytes));
-    free(tell);
+    struct topic_letter *notice = (struct topic_letter *)(void *)letter;
+    ready_here(notice->local, notice->reactor, notice->shard,
+               slice_make(notice->topic, notice->topic_bytes));
+    free(notice);
 }
 
 /* Notifies the handles whose bits are set. On a shard's thread. */
@@ -188,12 +189,12 @@ static void route_ready(struct local *local, uint32_t shard, struct slice topic,
             ready_here(local, reactor, shard, topic);
             continue;
         }
-        struct topic_letter *tell =
+        struct topic_letter *notice =
             topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
         struct handle *handle = local->handles[reactor];
-        if (tell) {
-            tell->letter.run = ready_there;
-            reactor_post(handle->reactor, &tell->letter);
+        if (notice) {
+            notice->letter.run = ready_there;
+            reactor_post(handle->reactor, &notice->letter);
         } else {
             any_post(handle->reactor, &handle->parts[shard].any[0]);
         }
@@ -218,10 +219,10 @@ static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
 
 static void event_there(struct letter *letter)
 {
-    struct topic_letter *tell = (struct topic_letter *)(void *)letter;
-    event_here(tell->local, tell->reactor, tell->shard, tell->event,
-               slice_make(tell->topic, tell->topic_bytes));
-    free(tell);
+    struct topic_letter *notice = (struct topic_letter *)(void *)letter;
+    event_here(notice->local, notice->reactor, notice->shard, notice->event,
+               slice_make(notice->topic, notice->topic_bytes));
+    free(notice);
 }
 
 /* Sends an event of a topic to all listeners. On a shard's thread. */
@@ -238,16 +239,16 @@ static void route_event(struct local *local, uint32_t shard, enum queue_event ev
         if (reactor == shard) {
             event_here(local, reactor, shard, event, topic);
         } else if (all_there) {
-            struct topic_letter *tell =
+            struct topic_letter *notice =
                 topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
-            if (!tell) {
+            if (!notice) {
                 struct handle *handle = local->handles[reactor];
                 any_post(handle->reactor, &handle->parts[shard].any[event]);
                 continue;
             }
-            tell->event = event;
-            tell->letter.run = event_there;
-            reactor_post(local->handles[reactor]->reactor, &tell->letter);
+            notice->event = event;
+            notice->letter.run = event_there;
+            reactor_post(local->handles[reactor]->reactor, &notice->letter);
         }
     }
 }
@@ -412,7 +413,7 @@ static bool settle_find_topic(struct local *local, uint32_t shard, struct slice 
     return engine_topic_show(local->shards[shard]->engine, name, now, out);
 }
 
-static bool topic_says_something(const struct queue_topic *topic)
+static bool topic_has_content(const struct queue_topic *topic)
 {
     return topic->paused || !topic_settings_equal(&topic->settings, &(struct topic_settings){0});
 }
@@ -427,7 +428,7 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     bool has_settings = is_there && topic_settings_equal(&here.settings, &lead->settings);
     bool has_pause =
         is_there && here.paused == lead->paused && here.paused_until_ms == lead->paused_until_ms;
-    if (is_there ? has_settings && has_pause : !topic_says_something(lead))
+    if (is_there ? has_settings && has_pause : !topic_has_content(lead))
         return;
     enum queue_status status = QUEUE_OK;
     if (wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER) != 0)
@@ -476,7 +477,7 @@ static void settle_topics(struct local *local)
     for (uint32_t shard = 0; local->shard_count > 1 && shard < local->shard_count; shard++)
         for (uint32_t at = 0; engine_topic_next(local->shards[shard]->engine, &at, now, &topic);) {
             bool is_led = shard > 0 && settle_find_topic(local, 0, topic.name, &leading);
-            if (!is_led && (shard == 0 || topic_says_something(&topic)))
+            if (!is_led && (shard == 0 || topic_has_content(&topic)))
                 settle_topic(local, &topic);
         }
 }

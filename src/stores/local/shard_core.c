@@ -15,7 +15,7 @@ enum {
     ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
                            * immediately */
     TOPICS_AT_ONCE = 256, /* records of topics per step */
-    SKEW_WORTH_TELLING_MS = 100,
+    SKEW_LOGGED_MS = 100,
     ROOM_EVERY_US = 1000 * 1000 /* interval between checks of the free disk space */
 };
 
@@ -28,7 +28,7 @@ struct engine_now shard_now(struct shard *shard)
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > CLOCK_SKEW_NOISE_MS || step_ms < -CLOCK_SKEW_NOISE_MS) {
         bool is_notified = !clock_is_held(shard->clock) || shard->clock == &clock_process;
-        if (is_notified && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
+        if (is_notified && (step_ms > SKEW_LOGGED_MS || step_ms < -SKEW_LOGGED_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
             if (shard->options.index == 0) /* all shards notice it */
@@ -238,7 +238,7 @@ static struct topic_event *event_take_first(struct list *all)
 static bool events_run(struct shard *shard)
 {
     struct shard_options *options = &shard->options;
-    struct topic_event *told;
+    struct topic_event *notice;
     bool any = shard->ready_any || shard->events_any;
     if (shard->ready_any) {
         uint64_t reactors = shard->ready_any;
@@ -250,14 +250,15 @@ static bool events_run(struct shard *shard)
             shard->events_any &= ~(1u << event);
             options->event(options->ctx, (enum queue_event)event, (struct slice){0});
         }
-    while ((told = event_take_first(&shard->ready_topics))) {
-        options->ready(options->ctx, slice_make(told->topic, told->topic_bytes), told->reactors);
-        free(told);
+    while ((notice = event_take_first(&shard->ready_topics))) {
+        options->ready(options->ctx, slice_make(notice->topic, notice->topic_bytes),
+                       notice->reactors);
+        free(notice);
         any = true;
     }
-    while ((told = event_take_first(&shard->events))) {
-        options->event(options->ctx, told->event, slice_make(told->topic, told->topic_bytes));
-        free(told);
+    while ((notice = event_take_first(&shard->events))) {
+        options->event(options->ctx, notice->event, slice_make(notice->topic, notice->topic_bytes));
+        free(notice);
         any = true;
     }
     return any;
@@ -266,8 +267,8 @@ static bool events_run(struct shard *shard)
 void shard_notify_all(struct shard *shard)
 {
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        bool told = events_run(shard);
-        if (!completions_run(shard) && !told)
+        bool has_run = events_run(shard);
+        if (!completions_run(shard) && !has_run)
             break;
     }
 }

@@ -321,8 +321,8 @@ void memory_handle_step(struct memory_handle *handle)
 
 int64_t memory_handle_next_ms(const struct memory_handle *handle)
 {
-    bool tells = !list_is_empty(&handle->replies) || !list_is_empty(&handle->events);
-    return tells ? 0 : memory_next_ms(handle->memory);
+    bool has_notices = !list_is_empty(&handle->replies) || !list_is_empty(&handle->events);
+    return has_notices ? 0 : memory_next_ms(handle->memory);
 }
 
 /* ---- creating and freeing ---- */

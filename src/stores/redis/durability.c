@@ -2,9 +2,12 @@
 #include "redis/redis.h"
 
 static const char *const names[] = {
-    [REDIS_DURABILITY_EVICTS] = "none",         [REDIS_DURABILITY_UNKNOWN] = "unknown",
-    [REDIS_DURABILITY_MEMORY] = "memory",     [REDIS_DURABILITY_FSYNC_NO] = "no",
-    [REDIS_DURABILITY_FSYNC_EVERYSEC] = "everysec", [REDIS_DURABILITY_FSYNC_ALWAYS] = "always",
+    [REDIS_DURABILITY_EVICTS] = "none",
+    [REDIS_DURABILITY_UNKNOWN] = "unknown",
+    [REDIS_DURABILITY_MEMORY] = "memory",
+    [REDIS_DURABILITY_FSYNC_NO] = "no",
+    [REDIS_DURABILITY_FSYNC_EVERYSEC] = "everysec",
+    [REDIS_DURABILITY_FSYNC_ALWAYS] = "always",
 };
 
 const char *redis_durability_name(enum redis_durability durability)

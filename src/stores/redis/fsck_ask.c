@@ -477,7 +477,8 @@ static uint32_t shard_of(const struct fsck *fsck, struct slice key, struct slice
  * went. */
 static bool is_of_closed(const struct fsck *fsck, struct slice rest)
 {
-    static const char *const left[] = {":core", ":name", ":servers", ":moving", ":aware", ":listened"};
+    static const char *const left[] = {":core",   ":name",  ":servers",
+                                       ":moving", ":aware", ":listened"};
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++)
         if (slice_is(rest, left[i]))
             return fsck->generation > 0;

@@ -99,7 +99,7 @@ static int check_version(const struct redis_sync_connection *connection, const c
 
 /* Reads the effective settings. If CONFIG is forbidden, only those in INFO are used. */
 static int read_effective_settings(struct redis_sync_connection *connection, const char *info,
-                      struct redis_master *out)
+                                   struct redis_master *out)
 {
     redisReply *config = REDIS_SYNC_ASK(connection, REDIS_MASTER_CONFIG);
     if (!config)
@@ -622,7 +622,7 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
                 "let this user read it: ACL +config|get");
     else if (sum->durability != REDIS_DURABILITY_FSYNC_ALWAYS)
         warn_of(sum->durability == REDIS_DURABILITY_FSYNC_EVERYSEC ? "appendfsync is everysec"
-                                                             : "appendfsync is no",
+                                                                   : "appendfsync is no",
                 "CONFIG SET appendfsync always");
     if (sum->accepts_truncated_aof)
         warn_of("it would start with a truncated append-only file, and then apply half a change",
@@ -670,7 +670,8 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result = read_masters(url, options, map, &sum, &report);
     if (result == 0)
-        result = fix_shards(url, map, options->shards, options->must_exist, &sum.generation, &report);
+        result =
+            fix_shards(url, map, options->shards, options->must_exist, &sum.generation, &report);
     sum.written = sum.generation;
     if (result == 0)
         result = check_layouts(url, map, options, &sum.generation, &report);

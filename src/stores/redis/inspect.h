@@ -21,22 +21,22 @@
 /* The result of an inspection. Each member is the worst value over all masters. */
 struct redis_inspection {
     enum redis_durability durability;
-    bool evicts;                        /* at least one master evicts jobs when memory is short */
-    char policy[32];                    /* of the last such master; empty: no master evicts */
-    bool is_full;                       /* at least one master rejects writes that need memory */
-    bool snapshots;                     /* `save` is set; matters only without an append-only file */
-    bool accepts_truncated_aof;                    /* starts with a truncated append-only file (decision 11) */
-    uint32_t masters;                   /* 1 unless a cluster */
-    uint32_t replicas;                  /* connected */
+    bool evicts;                /* at least one master evicts jobs when memory is short */
+    char policy[32];            /* of the last such master; empty: no master evicts */
+    bool is_full;               /* at least one master rejects writes that need memory */
+    bool snapshots;             /* `save` is set; matters only without an append-only file */
+    bool accepts_truncated_aof; /* starts with a truncated append-only file (decision 11) */
+    uint32_t masters;           /* 1 unless a cluster */
+    uint32_t replicas;          /* connected */
     struct redis_generation generation; /* the current shards */
     struct redis_generation written;    /* the generation stored in the key outside all shards */
-    struct redis_generation next;       /* the generation that jobs move to; next.shards 0: no move */
-    char name[REDIS_NAME_BYTES]; /* the queue's; empty until the first hello, if Redis was full */
-    uint32_t min_replicas;       /* min-replicas-to-write */
-    uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
-    char version[32];            /* the oldest version found */
-    const char *sync;            /* appendfsync, "none" without an append-only file, "unknown" */
-    char durability_text[320];   /* what an acknowledged push survives */
+    struct redis_generation next; /* the generation that jobs move to; next.shards 0: no move */
+    char name[REDIS_NAME_BYTES];  /* the queue's; empty until the first hello, if Redis was full */
+    uint32_t min_replicas;        /* min-replicas-to-write */
+    uint64_t maxmemory_bytes;     /* 0: no limit, or unknown */
+    char version[32];             /* the oldest version found */
+    const char *sync;             /* appendfsync, "none" without an append-only file, "unknown" */
+    char durability_text[320];    /* what an acknowledged push survives */
 };
 
 /*

@@ -547,11 +547,11 @@ void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis
     uint32_t asked = redis->url.kind == REDIS_CLUSTER ? shard : 0;
     const struct redis_master *master = &set->masters[asked];
     *out = (struct redis_shard_figures){.is_full = master->is_full,
-                                     .version = master->version,
-                                     .replicas = master->replicas,
-                                     .durability = set->is_known[asked]
-                                                       ? redis_master_durability(master)
-                                                       : REDIS_DURABILITY_UNKNOWN};
+                                        .version = master->version,
+                                        .replicas = master->replicas,
+                                        .durability = set->is_known[asked]
+                                                          ? redis_master_durability(master)
+                                                          : REDIS_DURABILITY_UNKNOWN};
     redis_shard_show(set->shards[shard], out);
 }
 

@@ -36,10 +36,11 @@ enum {
 /* Durability from weak to strong, as far as it can be determined; with several masters, the weakest
  * counts. */
 enum redis_durability {
-    REDIS_DURABILITY_EVICTS = 0,    /* Redis may evict jobs when memory is short; as a requirement: any */
+    REDIS_DURABILITY_EVICTS =
+        0, /* Redis may evict jobs when memory is short; as a requirement: any */
     REDIS_DURABILITY_UNKNOWN = 1, /* the server does not allow its configuration to be read */
     REDIS_DURABILITY_MEMORY,      /* no append-only file: a restart of Redis loses jobs */
-    REDIS_DURABILITY_FSYNC_NO,          /* appendfsync no */
+    REDIS_DURABILITY_FSYNC_NO,    /* appendfsync no */
     REDIS_DURABILITY_FSYNC_EVERYSEC,
     REDIS_DURABILITY_FSYNC_ALWAYS
 };
@@ -82,7 +83,7 @@ void redis_free(struct redis *redis);
 /* Counters since the start, for /metrics. On the reactor's thread. */
 struct redis_figures {
     uint64_t calls, items; /* script calls sent, items in them */
-    uint64_t resent;      /* calls sent again to learn their outcome */
+    uint64_t resent;       /* calls sent again to learn their outcome */
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
     uint64_t losses;             /* times that a shard's core was missing: Redis lost its data */
@@ -119,7 +120,8 @@ struct redis_shard_figures {
     int64_t adjust_ms; /* how far the shard's clock is ahead of its master's wall clock */
 };
 uint32_t redis_shard_count(const struct redis *redis);
-void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_figures *out);
+void redis_shard_figures(const struct redis *redis, uint32_t shard,
+                         struct redis_shard_figures *out);
 
 /* ---- test clock: on the reactor's thread ---- */
 

@@ -20,7 +20,7 @@ struct redis_set {
     struct queue *parts[REDIS_SHARDS_MAX]; /* the same shards, as queues */
     enum redis_move_state states[REDIS_SHARDS_MAX];
     struct redis_generation target; /* as the first shard reports it; its shards 0: no target */
-    bool has_reported;                  /* the first shard has reported the target */
+    bool has_reported;              /* the first shard has reported the target */
     struct redis_master masters[REDIS_SHARDS_MAX];
     bool is_known[REDIS_SHARDS_MAX];
     struct sharded *sharded; /* NULL: a single shard */

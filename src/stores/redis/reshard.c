@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 enum {
-    COLLECT_MS = 15000,     /* limit until the shards have reported their progress */
+    COLLECT_MS = 15000,  /* limit until the shards have reported their progress */
     ANNOUNCED_MS = 3000, /* three looks: every server has learned of the next generation */
     COUNT_MS = 500,      /* interval at which remaining jobs are counted */
     ROUNDS_MAX = 100     /* of copying settings, if they keep changing */

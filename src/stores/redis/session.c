@@ -9,7 +9,7 @@ enum {
     WAIT_MS_MAX = 1000,
     GREETING_REPLIES_MAX = 32,
     SAME_COMPLAINT_MS = 10000,
-    NEWS_REFUSED_PAUSE_MS = 30000
+    REFUSED_PAUSE_MS = 30000
 };
 
 /* ---- calls: sending ---- */
@@ -387,7 +387,7 @@ static void session_up(struct redis_session *session)
     session->state = SESSION_UP;
     session->up_ms = clock_inner_ms();
     session->was_up = true;
-    session->was_moved = session->said_gone = session->is_behind = false;
+    session->was_moved = session->logged_gone = session->is_behind = false;
     if (session->last_warning[0])
         session_log(session, LOG_INFO, "redis can be reached again", "");
     calls_send(session);
@@ -462,14 +462,14 @@ static void complain_of_call(struct redis_session *session, const struct redis_c
                              const char *why)
 {
     int64_t now_ms = clock_inner_ms();
-    if (strncmp(session->said_call, why, sizeof session->said_call - 1) == 0 &&
-        now_ms - session->said_call_ms < SAME_COMPLAINT_MS)
+    if (strncmp(session->logged_call, why, sizeof session->logged_call - 1) == 0 &&
+        now_ms - session->logged_call_ms < SAME_COMPLAINT_MS)
         return;
-    session->said_call_ms = now_ms;
-    snprintf(session->said_call, sizeof session->said_call, "%s", why);
+    session->logged_call_ms = now_ms;
+    snprintf(session->logged_call, sizeof session->logged_call, "%s", why);
     log_event(LOG_ERROR, "redis refuses a call", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("script", redis_script_name(call->script)),
-              LOG_TEXT("why", session->said_call));
+              LOG_TEXT("why", session->logged_call));
 }
 
 static void call_refuse(struct redis_session *session, struct redis_call *call,
@@ -490,9 +490,9 @@ static void greet_and_send_again(struct redis_session *session, struct redis_cal
 /* Logs that the shard's core is missing though it had existed. */
 static void log_gone(struct redis_session *session)
 {
-    if (session->said_gone)
+    if (session->logged_gone)
         return;
-    session->said_gone = true;
+    session->logged_gone = true;
     session->options.figures->losses++;
     log_event(LOG_ERROR, "the queue is missing", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
@@ -533,7 +533,7 @@ static void call_error_reply(struct redis_session *session, struct redis_call *c
 
 /* Takes in the clock of a reply. If it has jumped, calls wait until that is settled. */
 static void observe_clock(struct redis_session *session, const struct redis_call *call,
-                       const struct redis_head *head, int64_t came_us)
+                          const struct redis_head *head, int64_t came_us)
 {
     int64_t apart_ms;
     if (head->is_held) {
@@ -541,7 +541,7 @@ static void observe_clock(struct redis_session *session, const struct redis_call
         return;
     }
     if (!peer_clock_observe(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
-                         &apart_ms))
+                            &apart_ms))
         session_greet_again(session, SESSION_GREET_CLOCK);
 }
 
@@ -660,7 +660,7 @@ static int64_t on_notifications_refused(void *ctx, const char *error)
     if (redis_error_classify(error) != REDIS_DECISION_REFUSED)
         return REDIS_SUBSCRIPTION_PAUSE_MS;
     complain_of_notifications(ctx, error);
-    return NEWS_REFUSED_PAUSE_MS;
+    return REFUSED_PAUSE_MS;
 }
 
 static const struct redis_endpoint *where_notifications_are(void *ctx)

@@ -93,7 +93,8 @@ static void send_hello(struct redis_session *session)
     bool is_held = session->options.test_clock_ms != 0;
     session_script(session, out, REDIS_HELLO, 6);
     name_run(session, run);
-    memcpy(session->greeted_replication_id, session->master.replication_id, sizeof session->greeted_replication_id);
+    memcpy(session->greeted_replication_id, session->master.replication_id,
+           sizeof session->greeted_replication_id);
     redis_command_text(out, run);
     redis_command_number(out, session->options.shards);
     redis_command_text(out, name);
@@ -189,8 +190,8 @@ static struct session_greeting set_clock(struct redis_session *session, int64_t 
 {
     int64_t now_ms = clock_inner_ms();
     session->options.figures->clock_disagreements += session->adjusted++ == 0;
-    if (now_ms >= session->said_clock_ms) {
-        session->said_clock_ms = now_ms + SAME_CLOCK_MS;
+    if (now_ms >= session->logged_clock_ms) {
+        session->logged_clock_ms = now_ms + SAME_CLOCK_MS;
         log_event(LOG_WARN, "redis clock jumped", LOG_TEXT("shard", session->options.tag),
                   LOG_TEXT("at", session->endpoint.host),
                   LOG_NUMBER("port", session->endpoint.port), LOG_NUMBER("ahead_ms", apart_ms));
@@ -239,8 +240,8 @@ static struct session_greeting compare_clocks(struct redis_session *session,
         return (struct session_greeting){.is_up = true};
     }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
-    bool agrees = peer_clock_observe(&session->clock, head->now_ms, head->adjust_ms, session->asked_us,
-                                  now_us, &apart_ms);
+    bool agrees = peer_clock_observe(&session->clock, head->now_ms, head->adjust_ms,
+                                     session->asked_us, now_us, &apart_ms);
     if (agrees && session->is_behind && head->adjust_ms == known_ms)
         apart_ms = -1;
     if (apart_ms && now_us - session->asked_us > JOURNEY_US_MAX && session->unsure++ < UNSURE_MAX) {
@@ -298,7 +299,8 @@ static struct session_greeting room_reply(struct redis_session *session, const r
         return goes_on;
     redis_master_read_capacity(&session->master, reply->str);
     struct session_greeting greeting = learn(session);
-    if (!greeting.decision && strcmp(session->master.replication_id, session->greeted_replication_id) != 0)
+    if (!greeting.decision &&
+        strcmp(session->master.replication_id, session->greeted_replication_id) != 0)
         return greeting_ends(REDIS_DECISION_GREET, "its data belong to another queue");
     return greeting;
 }

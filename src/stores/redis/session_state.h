@@ -84,13 +84,13 @@ struct redis_session {
     struct peer_clock clock;
 
     struct deadline *deadline;
-    int64_t wake_ms;   /* latest time for which the deadline is set */
-    int64_t received_ms;  /* time of the last bytes from Redis, or when it first owed a reply */
-    size_t unsent;     /* bytes that waited for the socket at the last check */
-    int64_t resume_ms; /* PAUSING */
-    int64_t pause_ms;  /* length of the next pause */
-    int64_t up_ms;     /* since when the session is up */
-    bool fresh;        /* the topology's information was found wrong */
+    int64_t wake_ms;     /* latest time for which the deadline is set */
+    int64_t received_ms; /* time of the last bytes from Redis, or when it first owed a reply */
+    size_t unsent;       /* bytes that waited for the socket at the last check */
+    int64_t resume_ms;   /* PAUSING */
+    int64_t pause_ms;    /* length of the next pause */
+    int64_t up_ms;       /* since when the session is up */
+    bool fresh;          /* the topology's information was found wrong */
 
     /* Replies that Redis owes on this connection, oldest first: a ring. */
     struct session_expected expected[SESSION_EXPECTED_MAX];
@@ -111,20 +111,21 @@ struct redis_session {
     uint32_t adjusted; /* number of adjustments in this greeting */
     uint32_t unsure;   /* hellos in this greeting that took too long to set the clock by */
     bool is_behind;    /* the clock is behind: a script refused a call because of it */
-    int64_t said_clock_ms;
+    int64_t logged_clock_ms;
     char run_id[SESSION_RUN_ID_BYTES], found_run_id[SESSION_RUN_ID_BYTES];
-    char greeted_replication_id[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was sent */
+    char greeted_replication_id
+        [SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was sent */
 
     struct mac_key lease_key; /* as returned by the last hello */
     bool has_lease_key;
     char mark[SESSION_MARK_BYTES]; /* of the shard's messages, as returned by the last hello */
 
     bool was_up;
-    bool said_gone;                       /* the loss of the queue was logged */
+    bool logged_gone;                     /* the loss of the queue was logged */
     bool was_moved;                       /* redirected by MOVED since it was up */
     char last_warning[SESSION_WHY_BYTES]; /* the last warning logged */
-    char said_call[SESSION_WHY_BYTES];    /* the last warning logged about a call, and when */
-    int64_t said_call_ms;
+    char logged_call[SESSION_WHY_BYTES];  /* the last warning logged about a call, and when */
+    int64_t logged_call_ms;
     char logged_notifications[128]; /* the last warning logged about notifications */
 };
 

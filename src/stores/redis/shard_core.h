@@ -100,7 +100,7 @@ struct redis_shard {
     uint64_t looks;
 
     int64_t listen_ms; /* inner: when to announce again to the scripts that there is a listener */
-    bool has_listener;   /* there was a listener at the last step */
+    bool has_listener; /* there was a listener at the last step */
 
     struct list events; /* to be reported */
     size_t event_count;

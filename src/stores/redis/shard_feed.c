@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    LISTEN_MS = 1000,      /* interval at which the scripts are informed of a listener, */
+    LISTEN_MS = 1000,       /* interval at which the scripts are informed of a listener, */
     LISTENED_FOR_MS = 3000, /* and how long they rely on it, because servers may be delayed */
 };
 
@@ -19,7 +19,7 @@ struct listening {
 };
 
 static void on_listen_reply(struct redis_call *call, enum redis_call_end end,
-                     const struct redis_head *head, const redisReply *reply)
+                            const struct redis_head *head, const redisReply *reply)
 {
     struct listening *listening = list_entry(call, struct listening, call);
     (void)reply;

@@ -17,7 +17,7 @@ enum {
     FIRST_JOB = 2            /* after the head and the topic */
 };
 
-enum leave_says { NOTHING_LEAVES = 0, PAGE_LEAVES, OTHER_MOVES, NOTHING_IS_LEFT };
+enum leave_result { NOTHING_LEAVES = 0, PAGE_LEAVES, OTHER_MOVES, NOTHING_IS_LEFT };
 enum page_kind { PAGE_OF_JOBS = 1, PAGE_OF_IDS, PAGE_OF_TOTALS, PAGE_OF_RECORDS };
 
 /* ---- progress ---- */

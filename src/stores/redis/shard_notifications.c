@@ -255,7 +255,7 @@ struct look {
     struct redis_call call;
     struct redis_shard *shard;
     uint64_t number;
-    bool all;                        /* regular: finds changes whose message was lost */
+    bool all;                                 /* regular: finds changes whose message was lost */
     struct redis_event_numbers event_numbers; /* as known before it was sent */
 };
 
@@ -308,7 +308,8 @@ static void on_looked(struct redis_call *call, enum redis_call_end end,
     if (look->all)
         shard->looking = false;
     if (end == REDIS_CALL_OK) {
-        bool was_notified = head->next_ms >= shard->next.ms || head->next_ms >= shard->notified_next.ms;
+        bool was_notified =
+            head->next_ms >= shard->next.ms || head->next_ms >= shard->notified_next.ms;
         shard->options.figures->notifications_lost += look->all && shard->known && !was_notified;
         redis_shard_note_head(shard, head);
         read_counters(look, head);

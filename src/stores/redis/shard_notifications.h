@@ -3,8 +3,8 @@
  * on_ready), or something happened to it (on_event). The shard learns of it from replies, from
  * messages of other servers, and from a periodic look, which finds changes whose message was lost.
  */
-#ifndef TARRY_REDIS_SHARD_NEWS_H
-#define TARRY_REDIS_SHARD_NEWS_H
+#ifndef TARRY_REDIS_SHARD_NOTIFICATIONS_H
+#define TARRY_REDIS_SHARD_NOTIFICATIONS_H
 
 #include "redis/shard_core.h"
 

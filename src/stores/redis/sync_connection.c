@@ -209,9 +209,10 @@ int redis_sync_connection_open(struct redis_sync_connection *connection,
     if (!connection->context)
         return REDIS_REPORT(report, -ENOMEM, "out of memory");
     if (connection->context->err)
-        return REDIS_REPORT(report, -EHOSTUNREACH,
-                            "cannot reach redis at '%s', %s, check that it runs, and the URL in --store",
-                            connection->place, connection->context->errstr);
+        return REDIS_REPORT(
+            report, -EHOSTUNREACH,
+            "cannot reach redis at '%s', %s, check that it runs, and the URL in --store",
+            connection->place, connection->context->errstr);
     if (tls->is_on && !shake_hands(connection, tls, endpoint, why))
         return REDIS_REPORT(
             report, -EHOSTUNREACH, "cannot reach redis at '%s', %s%s", connection->place, why,

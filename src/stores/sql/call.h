@@ -15,14 +15,14 @@
 
 enum sql_call_kind {
     SQL_CALL_COMMAND = 1,
-    SQL_CALL_END_LEASES,    /* end leases that have expired */
-    SQL_CALL_LOOK,   /* check for waiting jobs in watched topics */
-    SQL_CALL_POLL,   /* poll for events of other servers, for dialects that must poll */
-    SQL_CALL_EXPIRE, /* end ttls */
-    SQL_CALL_UPKEEP, /* delete what is old, add up counts, note that this server lives */
-    SQL_CALL_CLOCK,  /* set the database's clock to continue as it ran */
-    SQL_CALL_ADOPT,  /* take over the leases of servers that have gone silent */
-    SQL_CALL_GOODBYE /* note that this server stops */
+    SQL_CALL_END_LEASES, /* end leases that have expired */
+    SQL_CALL_LOOK,       /* check for waiting jobs in watched topics */
+    SQL_CALL_POLL,       /* poll for events of other servers, for dialects that must poll */
+    SQL_CALL_EXPIRE,     /* end ttls */
+    SQL_CALL_UPKEEP,     /* delete what is old, add up counts, note that this server lives */
+    SQL_CALL_CLOCK,      /* set the database's clock to continue as it ran */
+    SQL_CALL_ADOPT,      /* take over the leases of servers that have gone silent */
+    SQL_CALL_GOODBYE     /* note that this server stops */
 };
 
 enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
@@ -74,8 +74,8 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
     bool listens;                         /* UPKEEP: a consumer of this server listens to events */
-    bool others_listen;    /* UPKEEP: a consumer of another server listens to events */
-    bool part_failed; /* UPKEEP: a part failed, the rest was done */
+    bool others_listen; /* UPKEEP: a consumer of another server listens to events */
+    bool part_failed;   /* UPKEEP: a part failed, the rest was done */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
     /* UPKEEP: number of commits so far that added waiting jobs. If it equals that of the last upkeep,
      * there is nothing to look for. 0: unknown, because a commit is still open */

@@ -27,7 +27,7 @@ bool sql_clock_observe(struct sql_clock *clock, const struct sql_times *times)
 {
     int64_t apart_ms = 0;
     if (!peer_clock_observe(&clock->peer, times->last_ms, times->adjust_ms, times->sent_us,
-                         times->came_us, &apart_ms)) {
+                            times->came_us, &apart_ms)) {
         clock_is_apart(clock, apart_ms, times->adjust_ms);
         return false;
     }
@@ -35,7 +35,7 @@ bool sql_clock_observe(struct sql_clock *clock, const struct sql_times *times)
     /* The clock may have been corrected between the two statements. */
     struct peer_clock probe = clock->peer;
     return peer_clock_observe(&probe, times->first_ms, times->adjust_ms, times->sent_us,
-                           times->came_us, &apart_ms);
+                              times->came_us, &apart_ms);
 }
 
 void sql_clock_window(const struct sql_clock *clock, int64_t *earliest_ms, int64_t *latest_ms)

@@ -177,7 +177,7 @@ void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms)
 
 void sql_effects_publish(struct sql_effects *effects, const struct job_event *event)
 {
-    if (!effects->tells)
+    if (!effects->has_listener)
         return;
     if (effects->events.failed || effects->events.len + SQL_EVENT_BYTES_MAX > EVENTS_BYTES_MAX) {
         effects->events_lost++;
@@ -264,7 +264,7 @@ void sql_effects_publish_item(struct sql_effects *effects, const struct command 
                               size_t item, const struct queue_result *result, uint32_t attempt,
                               int64_t was_due_ms)
 {
-    if (!effects->tells)
+    if (!effects->has_listener)
         return;
     if (command->kind == COMMAND_PUSH)
         publish_push(effects, &command->pushes[item], result);
@@ -278,7 +278,7 @@ void sql_effects_publish_end(struct sql_effects *effects, const struct queue_res
                              uint32_t attempt)
 {
     struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
-    if (!effects->tells)
+    if (!effects->has_listener)
         return;
     if (result->status == QUEUE_CANCELLED) {
         event.kind = JOB_EVENT_CANCELLED;
@@ -320,6 +320,6 @@ void sql_effects_publish_lines(struct sql_effects *effects, struct slice lines)
 {
     if (effects->events.len + lines.len > EVENTS_BYTES_MAX)
         effects->events_lost += sql_event_count(lines);
-    else if (effects->tells)
+    else if (effects->has_listener)
         buffer_append_slice(&effects->events, lines);
 }

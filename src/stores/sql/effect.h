@@ -91,7 +91,7 @@ struct sql_effects {
     struct sql_holds holds;
     int64_t expire_ms;    /* lowest end of a ttl; INT64_MAX: no ttl */
     bool failed;          /* out of memory: the transaction must not be committed */
-    bool tells;           /* a consumer listens to events */
+    bool has_listener;    /* a consumer listens to events */
     struct buffer events; /* lines of sql/effect.h */
     uint64_t events_lost; /* events for which there was no room */
     /* the events are read back here in their order among those of other servers */

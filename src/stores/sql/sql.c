@@ -139,7 +139,8 @@ static bool connection_set(struct session *session, const struct sql_greeting *g
     session->context.server = greeting->server;
     session->context.now_ms = greeting->times.last_ms;
     session->context.adjust_ms = greeting->times.adjust_ms;
-    (void)sql_clock_observe(&session->context.clock, &greeting->times); /* corrected by housekeeping */
+    (void)sql_clock_observe(&session->context.clock,
+                            &greeting->times); /* corrected by housekeeping */
     sql_housekeeping_connected(&session->housekeeping);
     return true;
 }

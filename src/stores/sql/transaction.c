@@ -58,7 +58,7 @@ static bool may_be_whole(const struct sql_transaction *transaction)
     bool is_free =
         !transaction->is_flushed && !transaction->is_retry && transaction->flush->overlaps == 0;
     if (!transaction->context->link->dialect->has_whole_transactions || !is_free ||
-        transaction->context->effects.tells || sql_audience_is_by_database(audience))
+        transaction->context->effects.has_listener || sql_audience_is_by_database(audience))
         return false;
     for (const struct list *at = transaction->calls.next; at != &transaction->calls; at = at->next)
         if (!is_push_alone(transaction, list_entry(at, struct sql_call, list)))
@@ -107,7 +107,7 @@ void sql_transaction_begin(struct sql_transaction *transaction)
     if (list_is_empty(&transaction->calls))
         return;
     sql_effects_clear(&transaction->context->effects);
-    transaction->context->effects.tells =
+    transaction->context->effects.has_listener =
         sql_audience_is_there(&transaction->housekeeping->hints->audience);
     transaction->fault = (struct sql_fault){0};
     transaction->commit_sent = false;

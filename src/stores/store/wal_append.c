@@ -256,7 +256,7 @@ bool wal_open_is_empty(const struct wal *wal)
 
 bool wal_is_committing(const struct wal *wal)
 {
-    return wal->flight.is_under_way;
+    return wal->running.is_under_way;
 }
 
 /* ---- committing ---- */
@@ -290,7 +290,7 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
 
     wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
     pthread_mutex_lock(&wal->lock);
-    wal->flight.batch = batch;
+    wal->running.batch = batch;
     wal->open = NULL;
     pthread_mutex_unlock(&wal->lock);
     wal->next_sequence++;
@@ -306,7 +306,7 @@ static bool seal(struct wal *wal, bool sync_now)
     bool has_batch = !is_empty(wal), wants_sync;
     int64_t now_ms;
 
-    if (wal->flight.is_under_way || wal->is_broken)
+    if (wal->running.is_under_way || wal->is_broken)
         return false;
     if (!has_batch && !sync_now && wal_sync_due_ms(wal) == INT64_MAX)
         return false;
@@ -316,14 +316,14 @@ static bool seal(struct wal *wal, bool sync_now)
     if (!has_batch && !wants_sync)
         return false;
     /* its batch is set under the lock, because the helper may read it */
-    wal->flight.is_under_way = true;
-    wal->flight.wants_sync = wants_sync;
-    wal->flight.result = 0;
+    wal->running.is_under_way = true;
+    wal->running.wants_sync = wants_sync;
+    wal->running.result = 0;
     if (has_batch)
         seal_batch(wal, now_ms);
-    wal->flight.sequence = wal->next_sequence - 1;
-    wal->flight.sync_first = wal->dirty_first;
-    wal->flight.sync_last = wal->flight.batch ? wal->flight.batch->file : wal->current;
+    wal->running.sequence = wal->next_sequence - 1;
+    wal->running.sync_first = wal->dirty_first;
+    wal->running.sync_last = wal->running.batch ? wal->running.batch->file : wal->current;
     return true;
 }
 
@@ -384,20 +384,20 @@ static bool file_leads(struct wal *wal, uint32_t number)
 
 int wal_commit(struct wal *wal)
 {
-    struct wal_flight *flight = &wal->flight;
-    const struct wal_batch *batch = flight->batch;
+    struct wal_running_commit *running = &wal->running;
+    const struct wal_batch *batch = running->batch;
 
-    if (!flight->is_under_way || flight->result < 0)
-        return flight->result;
+    if (!running->is_under_way || running->result < 0)
+        return running->result;
     if (batch)
-        flight->result = write_batch(wal, batch);
-    if (flight->wants_sync)
-        for (uint32_t number = flight->sync_first;
-             flight->result == 0 && number <= flight->sync_last; number++)
-            flight->result = sync_file(wal, number);
-    if (flight->result == 0)
-        flight->is_moved = !file_leads(wal, flight->sync_last);
-    return flight->result;
+        running->result = write_batch(wal, batch);
+    if (running->wants_sync)
+        for (uint32_t number = running->sync_first;
+             running->result == 0 && number <= running->sync_last; number++)
+            running->result = sync_file(wal, number);
+    if (running->result == 0)
+        running->is_moved = !file_leads(wal, running->sync_last);
+    return running->result;
 }
 
 static void wal_break(struct wal *wal, int result, const char *what)
@@ -411,31 +411,31 @@ static void wal_break(struct wal *wal, int result, const char *what)
 
 uint64_t wal_committed(struct wal *wal)
 {
-    struct wal_flight *flight = &wal->flight;
+    struct wal_running_commit *running = &wal->running;
 
-    if (!flight->is_under_way)
+    if (!running->is_under_way)
         return wal->committed;
-    flight->is_under_way = false;
-    if (flight->result < 0) {
-        wal_break(wal, flight->result,
-                  flight->result == -ESTALE ? "another process has written to the log"
-                                            : "cannot write or sync the log");
+    running->is_under_way = false;
+    if (running->result < 0) {
+        wal_break(wal, running->result,
+                  running->result == -ESTALE ? "another process has written to the log"
+                                             : "cannot write or sync the log");
         return wal->committed; /* the failed batch stays readable until the log is closed */
     }
-    wal->committed = flight->sequence;
-    wal->is_moved = flight->is_moved;
-    if (flight->batch) {
+    wal->committed = running->sequence;
+    wal->is_moved = running->is_moved;
+    if (running->batch) {
         wal->commits++;
-        wal->bytes_written += flight->batch->len;
-        wal->records_written += flight->batch->count;
+        wal->bytes_written += running->batch->len;
+        wal->records_written += running->batch->count;
         pthread_mutex_lock(&wal->lock);
-        wal_recent_add(&wal->recent, flight->batch, wal->options.recent_bytes_max);
-        flight->batch = NULL;
+        wal_recent_add(&wal->recent, running->batch, wal->options.recent_bytes_max);
+        running->batch = NULL;
         pthread_mutex_unlock(&wal->lock);
     }
-    if (flight->wants_sync) {
+    if (running->wants_sync) {
         wal->syncs++;
-        wal->synced = flight->sequence;
+        wal->synced = running->sequence;
         wal->dirty_first = 0;
         wal->dirty_since_ms = INT64_MAX;
     }

@@ -174,7 +174,7 @@ bool wal_file_header_decode(const char *header, struct wal_file_about *out)
 
 /* Returns what is wrong with a header, or NULL if encoding its values again gives the same
  * bytes. */
-static const char *judge_header(const struct wal_disk *disk, const char *header, uint32_t number,
+static const char *check_header(const struct wal_disk *disk, const char *header, uint32_t number,
                                 int64_t size, struct wal_file_about *about)
 {
     char again[WAL_HEADER_BYTES];
@@ -258,7 +258,7 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
     if (fd < 0)
         return wal_complain(error, error_bytes, fd, "cannot read log file '%s': %s", path,
                             strerror(-fd));
-    why = judge_header(disk, header, number, size, &about);
+    why = check_header(disk, header, number, size, &about);
     if (why) {
         fs->ops->close(fs->ctx, fd);
         return wal_complain(error, error_bytes, -EBADMSG,

@@ -526,7 +526,7 @@ static void destroy(struct wal *wal)
         fs->ops->close(fs->ctx, wal->chore.manifest_fd);
     wal_files_fini(&wal->disk, &wal->files);
     wal_batch_free(wal->open);
-    wal_batch_free(wal->flight.batch);
+    wal_batch_free(wal->running.batch);
     wal_recent_fini(&wal->recent);
     pthread_mutex_destroy(&wal->lock);
     free(wal);
@@ -561,7 +561,7 @@ int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, s
 /* Commits the sealed batch and the open batch, and syncs everything. */
 static void commit_all(struct wal *wal)
 {
-    if (wal->flight.is_under_way) {
+    if (wal->running.is_under_way) {
         wal_commit(wal);
         wal_committed(wal);
     }

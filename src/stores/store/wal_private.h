@@ -254,7 +254,7 @@ struct wal_recent {
 };
 
 /* A commit in progress: passed from wal_seal to wal_commit, and back to wal_committed. */
-struct wal_flight {
+struct wal_running_commit {
     bool is_under_way, wants_sync;
     struct wal_batch *batch;        /* NULL: sync only */
     uint32_t sync_first, sync_last; /* first and last file to sync */
@@ -291,7 +291,7 @@ struct wal {
 
     struct wal_batch *open;
     size_t first_room; /* size given to wal_has_room when the batch was empty, plus the head */
-    struct wal_flight flight;
+    struct wal_running_commit running;
     struct wal_recent recent;
     uint32_t dirty_first;   /* the oldest file with unsynced writes; 0: none */
     int64_t dirty_since_ms; /* time of the first commit since the last sync; INT64_MAX: none */

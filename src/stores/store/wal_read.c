@@ -13,7 +13,7 @@ static bool find_in_ram(const struct wal *wal, struct record_place place, struct
     const struct wal_batch *batch = wal->open;
 
     if (!batch || batch->file != place.file || place.at < batch->offset + WAL_HEAD_BYTES) {
-        batch = wal->flight.batch;
+        batch = wal->running.batch;
         if (!batch || !wal_batch_has(batch, place))
             batch = wal_recent_find(&wal->recent, place);
     }

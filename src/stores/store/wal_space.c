@@ -9,13 +9,13 @@
  * ends before it. */
 static void end_of(const struct wal *wal, uint32_t *file, uint32_t *at)
 {
-    const struct wal_flight *flight = &wal->flight;
+    const struct wal_running_commit *running = &wal->running;
 
     *file = wal->current;
     *at = wal->tail_at;
-    if (flight->is_under_way && flight->batch) {
-        *file = flight->batch->file;
-        *at = flight->batch->offset;
+    if (running->is_under_way && running->batch) {
+        *file = running->batch->file;
+        *at = running->batch->offset;
     }
 }
 

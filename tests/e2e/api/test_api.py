@@ -42,9 +42,9 @@ def seconds_from_now(text):
 def test_a_push_returns_its_outcome(client):
     reply = client.call("PUT", "/v1/topics/t/jobs/a?delay=30m", b"x")
     assert reply.status == 201
-    said = reply.json()
-    assert (said["result"], said["topic"], said["id"]) == ("created", "t", "a")
-    assert 1795 < seconds_from_now(said["due_at"]) <= 1800.01
+    output = reply.json()
+    assert (output["result"], output["topic"], output["id"]) == ("created", "t", "a")
+    assert 1795 < seconds_from_now(output["due_at"]) <= 1800.01
 
 
 def test_without_an_id_the_server_makes_one(client):

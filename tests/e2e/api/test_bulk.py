@@ -50,14 +50,14 @@ def test_results_have_the_order_of_the_ids(any_client, topic):
     client.push(topic, "held")
     assert client.take(topic, wait="5s")[0]["id"] == "held"
     ids = ["d", "nobody", "gone", "held", "a", "", "b c", "a", "<script>"]
-    said = bulk(client, topic, "run", ids)
-    assert [one["id"] for one in said] == ids and {one["topic"] for one in said} == {topic}
-    assert [one["result"] for one in said] == ["ok", "not_found", "dead", "leased", "ok", "bad_id", "bad_id", "ok", "not_found"]
-    assert [one.get("state") for one in said[:5]] == ["ready", None, "dead", "leased", "ready"]
-    assert all(("detail" in one) == (one["result"] != "ok") and ("due_at" in one) >= (one["result"] == "ok") for one in said)
-    said = bulk(client, topic, "cancel", ["b", "b", "gone", "held", "nobody"])
-    assert [one["result"] for one in said] == ["cancelled", "not_found", "cancelled", "leased", "not_found"]
-    assert said[0] == {"topic": topic, "id": "b", "result": "cancelled"}
+    answer = bulk(client, topic, "run", ids)
+    assert [one["id"] for one in answer] == ids and {one["topic"] for one in answer} == {topic}
+    assert [one["result"] for one in answer] == ["ok", "not_found", "dead", "leased", "ok", "bad_id", "bad_id", "ok", "not_found"]
+    assert [one.get("state") for one in answer[:5]] == ["ready", None, "dead", "leased", "ready"]
+    assert all(("detail" in one) == (one["result"] != "ok") and ("due_at" in one) >= (one["result"] == "ok") for one in answer)
+    answer = bulk(client, topic, "cancel", ["b", "b", "gone", "held", "nobody"])
+    assert [one["result"] for one in answer] == ["cancelled", "not_found", "cancelled", "leased", "not_found"]
+    assert answer[0] == {"topic": topic, "id": "b", "result": "cancelled"}
     counts = client.topic(topic)["counts"]
     assert counts == {"delayed": 1, "retrying": 0, "ready": 2, "leased": 1, "dead": 0}
 
@@ -65,8 +65,8 @@ def test_results_have_the_order_of_the_ids(any_client, topic):
 def test_a_thousand_jobs_are_moved_in_one_call(any_client, topic):
     ids = [f"{n:04}" for n in range(1000)]
     push(any_client, topic, ids)
-    said = bulk(any_client, topic, "reschedule", ids, at="2030-01-01T00:00:00Z", priority=7)
-    assert [(one["id"], one["result"], one["due_at"]) for one in said] == [(ident, "ok", "2030-01-01T00:00:00.000Z") for ident in ids]
+    answer = bulk(any_client, topic, "reschedule", ids, at="2030-01-01T00:00:00Z", priority=7)
+    assert [(one["id"], one["result"], one["due_at"]) for one in answer] == [(ident, "ok", "2030-01-01T00:00:00.000Z") for ident in ids]
     body = json.dumps({"ids": ids[:2], "delay": "2h", "priority": 3}).encode()
     any_client.good("POST", f"/v1/topics/{topic}/reschedule", body, JSON)
     assert [any_client.get(topic, ident)["priority"] for ident in ("0000", "0001", "0002")] == [3, 3, 7]
@@ -79,12 +79,12 @@ def test_dead_ones_that_are_named_go_round_again(any_server, topic):
     ids = [f"d{n}" for n in range(450)]
     die(client, topic, dict.fromkeys(ids, "x"))
     push(client, topic, ["alive"])
-    said = bulk(client, topic, "redrive", ["alive", *ids[:-1], "d0", "nobody"])
-    assert [one["result"] for one in said] == ["not_found"] + ["ok"] * 449 + ["not_found"] * 2
-    assert said[1] == {"topic": topic, "id": "d0", "result": "ok", "state": "ready"} and "detail" in said[-1]
+    answer = bulk(client, topic, "redrive", ["alive", *ids[:-1], "d0", "nobody"])
+    assert [one["result"] for one in answer] == ["not_found"] + ["ok"] * 449 + ["not_found"] * 2
+    assert answer[1] == {"topic": topic, "id": "d0", "result": "ok", "state": "ready"} and "detail" in answer[-1]
     assert client.topic(topic)["counts"]["dead"] == 1
-    told = [json.loads(line) if line.startswith("{") else line for line in any_server.audit.read_text().splitlines()]
-    assert any(topic in str(line) and "449" in str(line) for line in told), told[-3:]
+    reported = [json.loads(line) if line.startswith("{") else line for line in any_server.audit.read_text().splitlines()]
+    assert any(topic in str(line) and "449" in str(line) for line in reported), reported[-3:]
 
 
 @pytest.mark.parametrize("body, code", [

@@ -157,16 +157,16 @@ def test_a_cancel_is_requested_from_the_holder_and_an_ack_wins(server):
     assert client.call("DELETE", "/v1/topics/unwanted/jobs/a").status == 409
     assert request(client, "unwanted", "a") == (202, "requested")
     assert client.good("GET", "/v1/topics/unwanted/jobs/a")["cancel_requested"] is True
-    (told,) = client.answer("extend", [job["lease"]])
-    assert told["result"] == "ok" and told["cancel_requested"] is True
+    (reported,) = client.answer("extend", [job["lease"]])
+    assert reported["result"] == "ok" and reported["cancel_requested"] is True
     assert results(client, "ack", [job["lease"]]) == ["ok"]
     assert request(client, "unwanted", "a") == (404, "not_found")
     client.push("unwanted", "b", b"x")
     assert request(client, "unwanted", "b") == (200, "cancelled")
     client.push("unwanted", "c", b"x")
     (job,) = client.take("unwanted", wait="5s")
-    (told,) = client.answer("extend", [job["lease"]])
-    assert "cancel_requested" not in told
+    (reported,) = client.answer("extend", [job["lease"]])
+    assert "cancel_requested" not in reported
 
 
 def test_a_job_that_is_not_wanted_is_cancelled_however_its_lease_ends(server):

@@ -140,11 +140,11 @@ def test_exports_go_round_from_a_server_by_both_kinds_of_queue_to_a_server(tmp_p
     copies = [first]
     for place in (None, tmp_path / "data"):
         queue = library.open(place)
-        code, told = queue.transfer("import", copies[-1])
-        assert (code, told.topics, told.jobs) == ("ok", 3, 1707)
+        code, reported = queue.transfer("import", copies[-1])
+        assert (code, reported.topics, reported.jobs) == ("ok", 3, 1707)
         copies.append(tmp_path / f"copy{len(copies)}")
-        code, told = queue.transfer("export", copies[-1])
-        assert (code, told.topics, told.jobs) == ("ok", 3, 1707)
+        code, reported = queue.transfer("export", copies[-1])
+        assert (code, reported.topics, reported.jobs) == ("ok", 3, 1707)
         assert lines_of(copies[-1]) == wanted
         assert queue.transfer("import", first)[0] == "ok"  # what is there stays
         assert queue.topic("many").delayed == 1700
@@ -185,8 +185,8 @@ def test_an_import_names_the_rejected_line(directory, tmp_path):
     queue, path = Library(SHARED).open(directory and tmp_path / directory), tmp_path / "lines"
     for line, code, lines in REFUSALS:
         path.write_text("".join(f"{text}\n" for text in lines), encoding="utf-8")
-        got, told = queue.transfer("import", path)
-        assert (got, told.line) == (code, line), lines
+        got, reported = queue.transfer("import", path)
+        assert (got, reported.line) == (code, line), lines
     path.write_text("\n".join((HEAD, JOB, END)), encoding="utf-8")
     assert queue.transfer("import", path)[0] == "io_failed"  # its last line is cut short
     assert queue.transfer("export", "/dev/full")[0] == "io_failed"

@@ -23,8 +23,8 @@ def test_a_full_topic_rejects_the_next_job_with_a_reason(client):
     client.put_topic("full", max_jobs=3)
     for n in range(3):
         client.push("full", f"job{n}")
-    said = refusal(client.push, "full", "one-more")
-    assert (said.status, said.code, said.reply.json()["limit"]) == (507, "topic_full", "max_jobs")
+    answer = refusal(client.push, "full", "one-more")
+    assert (answer.status, answer.code, answer.reply.json()["limit"]) == (507, "topic_full", "max_jobs")
     assert client.push("full", "job0", b"again")["result"] == "replaced"
     client.ack(client.take("full")[0]["lease"])
     assert client.push("full", "one-more")["result"] == "created"
@@ -58,8 +58,8 @@ def test_limits_are_settings_that_are_shown_patched_and_taken_away(client):
 
 @pytest.mark.parametrize("option", [{"max_jobs": 0}, {"max_jobs": 2**40 + 1}, {"push_rate": "0/s"}, {"push_rate": "1/d"}, {"push_rate": "1000000001/h"}])
 def test_a_limit_that_cannot_be_is_refused(client, option):
-    said = refusal(client.put_topic, "s", **option)
-    assert (said.status, said.code) == (400, "bad_option") and next(iter(option)) in said.reply.json()["detail"]
+    answer = refusal(client.put_topic, "s", **option)
+    assert (answer.status, answer.code) == (400, "bad_option") and next(iter(option)) in answer.reply.json()["detail"]
     client.put_topic("s", max_jobs=2**40, push_rate="1000000000/h")
 
 
@@ -210,8 +210,8 @@ def test_a_server_out_of_memory_rejects_only_pushes(start_server):
     client = Client(server.port)
     found = fill(client, 1000, "x")
     assert found and found[1]["limit"] == "max-memory"
-    said = refused_by(client.call("POST", "/v1/topics/m/jobs", b"x"), 507, "memory", "max-memory")
-    assert "take and ack still work" in said["detail"]
+    answer = refused_by(client.call("POST", "/v1/topics/m/jobs", b"x"), 507, "memory", "max-memory")
+    assert "take and ack still work" in answer["detail"]
     assert client.call("GET", "/v1/info").json()["accepting"] is False
     assert "tarry_memory_spent 1" in client.call("GET", "/metrics").body.decode()
     while jobs := client.take("m", max=1000):
@@ -261,8 +261,8 @@ def test_the_table_of_limits_matches_the_server(client):
     (lambda client: client.take("t", wait="241s"), 400, "bad_option"), (lambda client: client.take("t", lease_for="99ms"), 400, "bad_option"),
     (lambda client: client.push("t", "a", b"x" * (1 << 20 | 1)), 413, "body_too_big"), (lambda client: client.push_batch([{"topic": "t"}] * 1001), 413, "too_many_items")])
 def test_each_fixed_limit_is_enforced_as_documented(client, call, status, code):
-    said = refusal(call, client)
-    assert (said.status, said.code) == (status, code) and (status, code) in {row[:2] for row in table_of_limits()}
+    answer = refusal(call, client)
+    assert (answer.status, answer.code) == (status, code) and (status, code) in {row[:2] for row in table_of_limits()}
 
 
 @pytest.mark.parametrize("call", [

@@ -164,13 +164,13 @@ def test_dead_jobs_are_counted_by_their_error(any_client, topic):
     hostile = "</script><b>&'\\\"\u202e" + "ü" * 40
     die(client, topic, {f"a{n}": "timed out" for n in range(30)} | {f"b{n}": hostile for n in range(20)} | {f"c{n}": f"http {500 + n}" for n in range(10)} | {"d": ""})
     client.push(topic, "alive", delay="1h")
-    said = dead_errors(client, topic)
-    assert [(one["error"], one["count"]) for one in said["errors"][:2]] == [("timed out", 30), (hostile, 20)]
-    assert len(said["errors"]) == 13 and (said["seen"], said["others"], said["complete"]) == (61, 0, True)
-    assert {one["error"] for one in said["errors"]} >= {"", "http 509"}
-    assert all(one["newest_at"] > "2020" for one in said["errors"])
+    answer = dead_errors(client, topic)
+    assert [(one["error"], one["count"]) for one in answer["errors"][:2]] == [("timed out", 30), (hostile, 20)]
+    assert len(answer["errors"]) == 13 and (answer["seen"], answer["others"], answer["complete"]) == (61, 0, True)
+    assert {one["error"] for one in answer["errors"]} >= {"", "http 509"}
+    assert all(one["newest_at"] > "2020" for one in answer["errors"])
     few = dead_errors(client, topic, limit=2)
-    assert (few["errors"], few["others"], few["seen"]) == (said["errors"][:2], 11, 61)
+    assert (few["errors"], few["others"], few["seen"]) == (answer["errors"][:2], 11, 61)
     client.topic_verb(topic, "redrive", error="timed out")
     assert dead_errors(client, topic)["errors"][0]["error"] == hostile
     client.push("empty-" + topic, "a")
@@ -183,6 +183,6 @@ def test_ten_thousand_dead_jobs_are_looked_at_and_no_more(any_client, topic):
     client = any_client
     for first in range(0, 11000, 1000):  # 5,500 different errors
         client.push_batch([{"topic": topic, "id": f"d{n}", "state": "dead", "attempt": 1, "error": f"error {n // 2}"} for n in range(first, first + 1000)])
-    said = dead_errors(client, topic, limit=1000)
-    assert (said["seen"], said["complete"], len(said["errors"])) == (10000, False, 1000)
-    assert sum(one["count"] for one in said["errors"]) + said["others"] == 10000 and said["errors"][0]["newest_at"] is None
+    answer = dead_errors(client, topic, limit=1000)
+    assert (answer["seen"], answer["complete"], len(answer["errors"])) == (10000, False, 1000)
+    assert sum(one["count"] for one in answer["errors"]) + answer["others"] == 10000 and answer["errors"][0]["newest_at"] is None

@@ -151,8 +151,8 @@ WRONG = [
 
 
 def test_errors_are_answered(tarry):
-    for arguments, code, says in WRONG:
-        assert says in tarry(*arguments, code=code), arguments
+    for arguments, code, text in WRONG:
+        assert text in tarry(*arguments, code=code), arguments
 
 
 def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
@@ -166,8 +166,8 @@ def test_a_target_is_tested_from_the_command_line(tarry, endpoint):
     endpoint.answer = lambda call: 500
     out = tarry("deliver", "test", "t", code=REFUSED)
     assert "code          500\n" in out and out.endswith("failed\n")
-    said = json.loads(tarry("deliver", "test", "t", "--json", code=REFUSED))
-    assert said["code"] == 500 and said["outcome"] == "failed"
+    output = json.loads(tarry("deliver", "test", "t", "--json", code=REFUSED))
+    assert output["code"] == 500 and output["outcome"] == "failed"
     port = endpoint.port
     endpoint.stop()
     out = tarry("deliver", "test", "t", code=REFUSED)

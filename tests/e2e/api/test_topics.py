@@ -98,8 +98,8 @@ def test_purge(client, state, gone):
     client.nack(client.take("p")[0]["lease"])
     client.push("p", "delayed", delay="1h")
     client.push("p", "ready")
-    said = client.topic_verb("p", "purge", state=state)
-    assert said["jobs"] == len(gone)
+    answer = client.topic_verb("p", "purge", state=state)
+    assert answer["jobs"] == len(gone)
     left = {job["id"] for job in client.list("p")["jobs"]}
     assert left == {"leased", "dead", "delayed", "ready"} - gone
     assert client.topic("p")["totals"]["cancelled"] == len(gone)

@@ -115,10 +115,10 @@ def test_features_are_printed_as_text_and_json():
         (["get", "t", "x", "--url", "http://"], "bad URL 'http://'"),
     ],
 )
-def test_a_wrong_command_line_is_refused_with_advice(arguments, says):
+def test_a_wrong_command_line_is_refused_with_advice(arguments, value):
     code, _, err = local(*arguments)
     assert code == USAGE, err
-    assert err.startswith("tarry: ") and says in err
+    assert err.startswith("tarry: ") and value in err
 
 
 def test_the_demo_names_the_stores_that_it_starts():
@@ -185,15 +185,15 @@ SECRET = "s3cr3t"
     f"user:{SECRET}@127.0.0.1:1", f"http://user:{SECRET}", f"http://user:{SECRET}@", f"ftp://user:{SECRET}@127.0.0.1", f"http://user:p {SECRET}@127.0.0.1:1",
     f"http://user:p'{SECRET}@127.0.0.1:1", f"http:///user:{SECRET}@127.0.0.1:1", f"http://{SECRET}@127.0.0.1:1", f"http://user:{SECRET}@[::1]:x"])
 def test_a_password_is_never_shown(url, tmp_path):
-    said = []
+    output = []
     for ended in [local("topics", env={"TARRY_URL": url}), local("topics", url, url), local("topics", f"--ulr={url}"),
                   *(local(*arguments, "--url", url) for arguments in (["bench", "--jobs", "1"], ["export"], ["import", os.devnull], ["backup", str(tmp_path / "b")]))]:
         assert ended[0] != OK and ended[2]
-        said.append(ended[1] + ended[2])
-    said += ["".join(local(*arguments, env={"TARRY_URL": url})[1:]) for arguments in (["help"], ["help", "topics"])]
-    said += ["".join(local("serve", *arguments)[1:]) for arguments in ([url], ["--store", url], ["--listen", url], ["--amqp-in", url, "--data", str(tmp_path / "d")])]
-    said += ["".join(local("fsck", "--store", url)[1:])]
-    assert not [text for text in said if SECRET in text]
+        output.append(ended[1] + ended[2])
+    output += ["".join(local(*arguments, env={"TARRY_URL": url})[1:]) for arguments in (["help"], ["help", "topics"])]
+    output += ["".join(local("serve", *arguments)[1:]) for arguments in ([url], ["--store", url], ["--listen", url], ["--amqp-in", url, "--data", str(tmp_path / "d")])]
+    output += ["".join(local("fsck", "--store", url)[1:])]
+    assert not [text for text in output if SECRET in text]
 
 
 def test_work_shows_no_password(tmp_path):

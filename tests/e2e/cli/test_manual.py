@@ -66,8 +66,8 @@ def test_the_configuration_of_the_package_has_every_key_with_its_default():
     assert not set(names) - {name for name, _ in shown}, "add them to packaging/tarry.conf"
     assert not {name for name, _ in shown} - set(names)
     for name, default in re.findall(r"^  --([a-z-]+)[^\n(]*\(([^)]+)\)$", printed("help", "serve"), re.MULTILINE):
-        said = [value for key, value in shown if key == name]
-        assert name in ("data", "listen", "store", "shards") or default in said, f"{name} = {default}"
+        answer = [value for key, value in shown if key == name]
+        assert name in ("data", "listen", "store", "shards") or default in answer, f"{name} = {default}"
 
 
 def test_pages_are_without_a_fault_for_mandoc_and_groff():

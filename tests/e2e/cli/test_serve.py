@@ -335,10 +335,10 @@ WHAT_IS_TOLD = [("topic settings changed", "ok", None), ("topic settings changed
 def test_changes_by_operators_are_logged(start_server):
     server = start_server()
     change_a_topic(server)
-    told = changes(server)
-    assert [(line["action"], line["outcome"], line.get("jobs")) for line in told] == WHAT_IS_TOLD, told
-    assert all(line["level"] == ("info" if line["outcome"] == "ok" else "warn") and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in told)
-    assert {line["topic"] for line in told} == {"orders", "none"}
+    reported = changes(server)
+    assert [(line["action"], line["outcome"], line.get("jobs")) for line in reported] == WHAT_IS_TOLD, reported
+    assert all(line["level"] == ("info" if line["outcome"] == "ok" else "warn") and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in reported)
+    assert {line["topic"] for line in reported} == {"orders", "none"}
 
 
 def test_and_so_it_is_on_redis(start_server, start_redis):

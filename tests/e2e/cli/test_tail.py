@@ -125,9 +125,9 @@ def test_colours_are_only_for_terminals(server):
 
 
 def test_errors_are_reported(server):
-    for arguments, code, says in ((["mail", "--event", "sneezed"], REFUSED, "'event' is 'sneezed' but must be kinds of events"),
+    for arguments, code, shown in ((["mail", "--event", "sneezed"], REFUSED, "'event' is 'sneezed' but must be kinds of events"),
                                   (["no topic"], REFUSED, "bad_topic"), (["--count", "many"], USAGE, "bad value 'many' for '--count'")):
         with Tail(server, *arguments) as tail:
-            assert tail.end() == code and says in tail.proc.stderr.read()
+            assert tail.end() == code and shown in tail.proc.stderr.read()
     ended = subprocess.run([str(BINARY), "tail", "--url", f"http://127.0.0.1:{free_port()}"], capture_output=True, check=False, timeout=20)
     assert ended.returncode == UNREACHABLE

@@ -164,19 +164,19 @@ def cors_of(reply):
 
 def test_pages_of_named_origins_may_use_the_api(start_server):
     server = start_server("--cors-origin", CONSOLE, "--cors-origin", "http://localhost:3000")
-    told = {"vary": "Origin", "access-control-allow-origin": CONSOLE, "access-control-expose-headers": "*"}
+    reported = {"vary": "Origin", "access-control-allow-origin": CONSOLE, "access-control-expose-headers": "*"}
     reply = ask(server, "PUT", "/v1/topics/t/jobs/kept?delay=1h", b"ours", Origin=CONSOLE, Sec_Fetch_Site="cross-site")
-    assert reply.status == 201 and cors_of(reply) == told
+    assert reply.status == 201 and cors_of(reply) == reported
     for target, status in (("/v1/topics/t/jobs/kept", 200), ("/v1/topics/t/jobs/none", 404), ("/nowhere", 404)):
         reply = ask(server, "GET", target, Origin=CONSOLE)
-        assert reply.status == status and cors_of(reply) == told, "the page may read what failed, too"
+        assert reply.status == status and cors_of(reply) == reported, "the page may read what failed, too"
     assert cors_of(ask(server, "GET", "/v1/info", Origin="http://localhost:3000"))["access-control-allow-origin"] == "http://localhost:3000"
     assert cors_of(ask(server, "GET", "/v1/info")) == cors_of(ask(server, "GET", "/v1/info", Origin="https://evil.example")) == {"vary": "Origin"}
 
     asked = {"Origin": CONSOLE, "Access_Control_Request_Method": "PUT", "Access_Control_Request_Headers": "authorization,content-type,tarry-meta-a,x-other"}
     reply = ask(server, "OPTIONS", "/v1/topics/t/jobs/a", **asked)
     assert reply.status == 204 and not reply.body and not reply.closes
-    assert cors_of(reply) == told | {"access-control-allow-methods": "PUT, DELETE, GET, HEAD, PATCH", "access-control-max-age": "600",
+    assert cors_of(reply) == reported | {"access-control-allow-methods": "PUT, DELETE, GET, HEAD, PATCH", "access-control-max-age": "600",
                                      "access-control-allow-headers": "authorization, content-type, tarry-meta-a"}
     assert ask(server, "OPTIONS", "/nowhere", **asked).status == 404
     assert ask(server, "OPTIONS", "/v1/info", Origin=CONSOLE).status == 405
@@ -235,7 +235,7 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.answer(self.server.page.encode())
 
     def do_POST(self):
-        self.server.told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.reported = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.answer(b"")
 
     def answer(self, body):
@@ -278,15 +278,15 @@ def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, brow
     client.push("t", "ready", b"ours")
     before = client.topic("t")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
-        site.page, site.told = ATTACK.replace("TARRY", f"http://localhost:{server.port}"), None
+        site.page, site.reported = ATTACK.replace("TARRY", f"http://localhost:{server.port}"), None
         threading.Thread(target=site.serve_forever, daemon=True).start()
         browse(f"http://evil.example:{site.server_port}/")
-        told = eventually(lambda: site.told, 60)
+        reported = eventually(lambda: site.reported, 60)
         site.shutdown()
     after = client.topic("t")
-    assert after == before, (before, after, told)
+    assert after == before, (before, after, reported)
     assert client.get("t", "kept")["body"] == "ours" and endpoint.calls == []
-    assert told["read"] == told["put"] == told["cancel"] == "failed" and "ours" not in json.dumps(told)
+    assert reported["read"] == reported["put"] == reported["cancel"] == "failed" and "ours" not in json.dumps(reported)
     refused = [line for line in client.call("GET", "/metrics").body.decode().splitlines() if line.startswith("tarry_http_requests_total") and 'code="4' in line]
     assert sum(float(line.split()[-1]) for line in refused) >= 6, "the browser did ask"
 
@@ -319,13 +319,13 @@ def test_a_page_that_may_in_a_real_browser(start_server, browse):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as site:
         origin = f"http://console.example:{site.server_port}"
         server = start_server("--cors-origin", origin)
-        site.page, site.told = PERMITTED.replace("TARRY", f"http://localhost:{server.port}/"), None
+        site.page, site.reported = PERMITTED.replace("TARRY", f"http://localhost:{server.port}/"), None
         threading.Thread(target=site.serve_forever, daemon=True).start()
         browse(f"{origin}/")
-        told = eventually(lambda: site.told, 60)
+        reported = eventually(lambda: site.reported, 60)
         site.shutdown()
-    assert told["push"][0] == 201 and told["take"] == [200, "1", "theirs"] and told["none"][0] == 404 and "not_found" in told["none"][2], told
-    assert told["sneaky"] == told["cookies"] == ["failed"], "no field that the API does not read, no credentials of the browser's own"
+    assert reported["push"][0] == 201 and reported["take"] == [200, "1", "theirs"] and reported["none"][0] == 404 and "not_found" in reported["none"][2], reported
+    assert reported["sneaky"] == reported["cookies"] == ["failed"], "no field that the API does not read, no credentials of the browser's own"
 
 
 # ---- behind a proxy ----

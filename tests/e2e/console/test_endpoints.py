@@ -49,9 +49,9 @@ def test_an_endpoint_shows_the_outcomes_of_its_jobs(world):
     server, endpoint = world
     client = As(server.client(), ALL)
     client.put("orders", f'{{"backoff":"fixed:1ms","max_attempts":2,"deliver":{{"to":"{endpoint.url}/close?token=gEhEiM"}}}}')
-    said = client.endpoints("orders")
-    one, = said["endpoints"]
-    assert said["target"] == {"to": endpoint.url + "/close?token=gEhEiM"} and said["delivers"] is True
+    output = client.endpoints("orders")
+    one, = output["endpoints"]
+    assert output["target"] == {"to": endpoint.url + "/close?token=gEhEiM"} and output["delivers"] is True
     assert one["origin"] == endpoint.url and one["kind"] == "http" and one["state"] == "closed" and set(one["outcomes"].values()) == {0}
     assert one["since_at"] is None and one["last_error"] is None and one["retry_at"] is None
 

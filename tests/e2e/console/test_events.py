@@ -59,10 +59,10 @@ def of(events, kind):
 
 def by_job(events):
     """The events of each job come in their order; those of several shards in any."""
-    said = {}
+    answer = {}
     for event, data in events:
-        said.setdefault((data["topic"], data["id"]), []).append(event)
-    return said
+        answer.setdefault((data["topic"], data["id"]), []).append(event)
+    return answer
 
 
 def test_a_job_from_push_to_ack(house):
@@ -128,14 +128,14 @@ def test_topics(house):
         client.good("POST", "/v1/topics/whole/redrive")
         client.good("POST", "/v1/topics/whole/purge")
         client.good("DELETE", "/v1/topics/whole")
-        said, jobs = {}, {"redriven": 0, "purged": 0}
-        while "deleted" not in said or set(jobs.values()) != {4}:  # each shard reports its own jobs
+        answer, jobs = {}, {"redriven": 0, "purged": 0}
+        while "deleted" not in answer or set(jobs.values()) != {4}:  # each shard reports its own jobs
             event, data = stream.next()
-            said[event] = said.get(event, 0) + 1
+            answer[event] = answer.get(event, 0) + 1
             if event in jobs:
                 jobs[event] += data["count"]
             assert data["topic"] == "whole" and "id" not in data, (event, data)
-    assert [said[kind] for kind in ("settings", "paused", "resumed", "deleted")] == [1, 1, 1, 1], said
+    assert [answer[kind] for kind in ("settings", "paused", "resumed", "deleted")] == [1, 1, 1, 1], answer
 
 
 def test_deliveries_have_their_way(house):
@@ -177,12 +177,12 @@ def test_events_beyond_the_buffer_are_reported_as_a_gap(house):
         pushed = 0
         for _ in range(30):
             pushed += len(client.push_batch([{"topic": "burst", "body": "x", "delay": "1h"}] * 1000))
-        told = lost = 0
+        reported = lost = 0
         limit = time.monotonic() + 20
-        while told + lost < pushed and time.monotonic() < limit:
+        while reported + lost < pushed and time.monotonic() < limit:
             event, data = stream.next()
-            told, lost = told + (event == "pushed"), lost + (data["lost"] if event == "gap" else 0)
-        assert told + lost == pushed and told > 0, (told, lost)
+            reported, lost = reported + (event == "pushed"), lost + (data["lost"] if event == "gap" else 0)
+        assert reported + lost == pushed and reported > 0, (reported, lost)
         client.push("burst", "last", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "last")
     client.good("DELETE", "/v1/topics/burst")

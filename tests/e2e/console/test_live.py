@@ -153,8 +153,8 @@ def test_the_view_of_the_server_has_its_log(server):
         assert name == "snapshot" and set(server.client().good("GET", "/v1/server")) < set(first)
         assert any(line["event"] == "listening" for line in first["log"])
         server.client().good("PUT", "/v1/topics/made")
-        told = live.data("snapshot", lambda data: data["log"])
-        assert [line["event"] for line in told["log"]] == ["audit"] and told["at"] > first["at"]
+        reported = live.data("snapshot", lambda data: data["log"])
+        assert [line["event"] for line in reported["log"]] == ["audit"] and reported["at"] > first["at"]
 
 
 @pytest.mark.parametrize("target, code", [("?view=all", "bad_option"), ("?view=topic", "option_missing"), ("?topic=a", "option_clash"), ("?view=topic&topic=.a", "bad_option"),

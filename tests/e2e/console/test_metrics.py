@@ -23,9 +23,9 @@ OPEN = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
 def rows():
     """Parses the help by name: (type, labels, description); the description ends with the condition, in italics."""
-    said = subprocess.run([BINARY, "help", "metrics"], capture_output=True, text=True, check=True).stdout
-    found = {name: (kind, tuple(re.findall(r"`(\w+)`", labels or "")), about) for name, kind, _, labels, about, _ in ROW.findall(said)}
-    assert len(found) == said.count("\n| `") > 60, "each row once, and none that cannot be read"
+    output = subprocess.run([BINARY, "help", "metrics"], capture_output=True, text=True, check=True).stdout
+    found = {name: (kind, tuple(re.findall(r"`(\w+)`", labels or "")), about) for name, kind, _, labels, about, _ in ROW.findall(output)}
+    assert len(found) == output.count("\n| `") > 60, "each row once, and none that cannot be read"
     return found
 
 
@@ -149,8 +149,8 @@ def test_a_real_prometheus_scrapes_it(start_delivering, endpoint, tmp_path):
 @pytest.mark.skipif(BINARY.exists() and bool(lacking(BINARY)), reason="the page is of a build with all wings")
 def test_the_page_of_the_docs_is_the_table():
     text = (REPO / "docs/metrics.md").read_text(encoding="utf-8")
-    said = subprocess.run([BINARY, "help", "metrics"], capture_output=True, text=True, check=True).stdout
-    assert text.partition("<!-- below: tarry help metrics -->\n\n")[2] == said, "run scripts/metrics"
+    output = subprocess.run([BINARY, "help", "metrics"], capture_output=True, text=True, check=True).stdout
+    assert text.partition("<!-- below: tarry help metrics -->\n\n")[2] == output, "run scripts/metrics"
 
 
 def turns(server):

@@ -35,15 +35,15 @@ def ask(server, path, token, code=200):
 
 @pytest.mark.plain("it has tokens of its own")
 def test_a_server_describes_itself(guarded):
-    said = ask(guarded, "/v1/server", guarded.all)
-    assert said["store"] == "embedded" and said["durability_class"] == "always" and said["healthy"] and said["accepting"] and said["uptime_ms"] >= 0
-    shard, = said["shards"]
+    answer = ask(guarded, "/v1/server", guarded.all)
+    assert answer["store"] == "embedded" and answer["durability_class"] == "always" and answer["healthy"] and answer["accepting"] and answer["uptime_ms"] >= 0
+    shard, = answer["shards"]
     assert shard["shard"] == 0 and shard["bytes_on_disk"] >= shard["log_bytes"] > 0 and shard["checkpoints_failed"] == 0 and shard["last_checkpoint_at"] is None
-    assert said["disk"]["bytes_used"] == shard["bytes_on_disk"] and said["disk"]["bytes_free"] > 0
-    assert said["memory"]["request_max_bytes"] > said["memory"]["request_bytes"] and said["memory"]["spent"] is False
-    listener, = said["connections"]
+    assert answer["disk"]["bytes_used"] == shard["bytes_on_disk"] and answer["disk"]["bytes_free"] > 0
+    assert answer["memory"]["request_max_bytes"] > answer["memory"]["request_bytes"] and answer["memory"]["spent"] is False
+    listener, = answer["connections"]
     assert listener["open"] >= 1 and listener["accepted"] >= listener["open"] and listener["listener"].endswith(f":{guarded.port}")
-    assert said["waiting_takes"] == 0 and set(said["clock"]) == {"steps", "last_step_at", "last_step_ms"}
+    assert answer["waiting_takes"] == 0 and set(answer["clock"]) == {"steps", "last_step_at", "last_step_ms"}
 
 
 @pytest.mark.plain("it has tokens of its own")
@@ -95,8 +95,8 @@ def test_connections_are_counted_by_listener(start_server, tmp_path):
     client = server.client()
 
     def open_at_unix():
-        said = client.good("GET", "/v1/server")["connections"]
-        return next(one for one in said if one["listener"] == f"unix:{path}")["open"]
+        answer = client.good("GET", "/v1/server")["connections"]
+        return next(one for one in answer if one["listener"] == f"unix:{path}")["open"]
 
     assert open_at_unix() == 0
     sockets = [socket.socket(socket.AF_UNIX) for _ in range(3)]
@@ -135,8 +135,8 @@ def test_an_overlong_log_reports_the_lost_lines(start_server):
     cursor = client.good("GET", "/v1/log")["cursor"]
     for n in range(1100):
         client.call("PUT", f"/v1/topics/none{n}", b"{}", {"Content-Type": "application/json"})
-    said = client.good("GET", f"/v1/log?cursor={cursor}&limit=1000")
-    assert said["lost"] == 100 and len(said["lines"]) == 1000 and said["lines"][0]["fields"]["topic"] == "none100"
+    answer = client.good("GET", f"/v1/log?cursor={cursor}&limit=1000")
+    assert answer["lost"] == 100 and len(answer["lines"]) == 1000 and answer["lines"][0]["fields"]["topic"] == "none100"
 
 
 def test_hostile_texts_are_data_in_the_log(start_server):
@@ -152,9 +152,9 @@ def test_redis_shards_are_listed(start_server, start_redis):
     server = start_server("--store", redis.url, "--shards", "2")
     client = server.client()
     client.push("t", "a")
-    said = client.good("GET", "/v1/server")
-    assert said["store"] == "redis" and said["disk"] is None and [one["shard"] for one in said["shards"]] == [0, 1]
-    for shard in said["shards"]:
+    answer = client.good("GET", "/v1/server")
+    assert answer["store"] == "redis" and answer["disk"] is None and [one["shard"] for one in answer["shards"]] == [0, 1]
+    for shard in answer["shards"]:
         assert shard["master"] == f"127.0.0.1:{redis.port}" and shard["connected"] and shard["round_trip_us"] > 0 and shard["reconnects"] == 0
     redis.kill()
     eventually(lambda: not any(one["connected"] for one in client.good("GET", "/v1/server")["shards"]))

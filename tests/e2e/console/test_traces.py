@@ -311,7 +311,7 @@ def test_headers_come_from_a_file_and_certificates_are_verified(start_traced, co
     assert len(collector.taken) == 1 and "traces not exported" in doubting.log() and "s3cret" not in trusting.log() + doubting.log()
 
 
-@pytest.mark.parametrize("flags, said", [
+@pytest.mark.parametrize("flags, output", [
     (("--otlp", "collector:4318"), "bad '--otlp'"),
     (("--otlp", "ftp://collector"), "bad '--otlp', give a URL of http or https"),
     (("--otlp", "http://me:secret@collector:4318"), "--otlp-headers-file"),
@@ -321,16 +321,16 @@ def test_headers_come_from_a_file_and_certificates_are_verified(start_traced, co
     (("--otlp", "http://c", "--trace-sample", "5%"), "give a number from 0 to 1"),
     (("--otlp", "http://c", "--otlp-headers-file", "/nowhere"), "cannot read the headers in '/nowhere'"),
 ])
-def test_invalid_options_are_rejected(flags, said, tmp_path):
+def test_invalid_options_are_rejected(flags, output, tmp_path):
     ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, timeout=20, check=False)
-    assert ended.returncode in (1, 2) and said in ended.stderr + ended.stdout and "secret@" not in ended.stderr
+    assert ended.returncode in (1, 2) and output in ended.stderr + ended.stdout and "secret@" not in ended.stderr
 
 
 def test_a_file_of_headers_is_a_secret(tmp_path):
     headers = tmp_path / "headers"
-    for text, mode, said in (("A: b\n", 0o644, "run: chmod 600"), ("A: b\nno header\n", 0o600, "line 2, write: Name: value"), ("A: b\n" * 17, 0o600, "at most 16")):
+    for text, mode, output in (("A: b\n", 0o644, "run: chmod 600"), ("A: b\nno header\n", 0o600, "line 2, write: Name: value"), ("A: b\n" * 17, 0o600, "at most 16")):
         headers.write_text(text, encoding="ascii")
         headers.chmod(mode)
         ended = subprocess.run([BINARY, "serve", "--check", "--data", tmp_path / "data", "--otlp", "http://c", "--otlp-headers-file", headers],
                                capture_output=True, text=True, timeout=20, check=False)
-        assert ended.returncode == 2 and said in ended.stderr + ended.stdout, ended.stderr
+        assert ended.returncode == 2 and output in ended.stderr + ended.stdout, ended.stderr

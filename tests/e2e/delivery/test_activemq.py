@@ -49,10 +49,10 @@ def test_a_job_arrives_to_the_byte_with_its_headers_when_it_is_due(broker, start
     (message,) = broker.receive("orders", 1)
     assert message.at - began >= 0.299
     assert message.body == ALL_BYTES
-    said = message.headers
-    assert (said["tarry-topic"], said["tarry-id"], said["tarry-attempt"]) == ("orders", "4:2\\x", "1")
-    assert (said["kind"], said["meta-transaction"], said["content-type"], said["persistent"]) == ("a:b\\c", "t", "text/x-odd", "true")
-    assert said["tarry-due-at"].startswith("20") and said["tarry-due-at"].endswith("Z")
+    answer = message.headers
+    assert (answer["tarry-topic"], answer["tarry-id"], answer["tarry-attempt"]) == ("orders", "4:2\\x", "1")
+    assert (answer["kind"], answer["meta-transaction"], answer["content-type"], answer["persistent"]) == ("a:b\\c", "t", "text/x-odd", "true")
+    assert answer["tarry-due-at"].startswith("20") and answer["tarry-due-at"].endswith("Z")
     acked(client, "orders", 1)
 
 

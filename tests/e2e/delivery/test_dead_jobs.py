@@ -84,20 +84,20 @@ def test_a_filter_picks_on_every_store(any_client):
     die(client, "t", errors)
     timeouts = {ident for ident, error in errors.items() if "timed out" in error}
 
-    said = client.topic_verb("t", "redrive", error="timed out", dry_run="true")
-    assert (said["jobs"], said["seen"], said["complete"], said["dry_run"]) == (len(timeouts), 700, True, True)
+    answer = client.topic_verb("t", "redrive", error="timed out", dry_run="true")
+    assert (answer["jobs"], answer["seen"], answer["complete"], answer["dry_run"]) == (len(timeouts), 700, True, True)
     assert client.topic("t")["counts"]["dead"] == 700, "nothing changed"
 
-    said = client.topic_verb("t", "redrive", error="timed out", id_prefix="odd-")
+    answer = client.topic_verb("t", "redrive", error="timed out", id_prefix="odd-")
     wanted = {ident for ident in timeouts if ident.startswith("odd")}
-    assert (said["jobs"], said["complete"]) == (len(wanted), True)
+    assert (answer["jobs"], answer["complete"]) == (len(wanted), True)
     assert {ident for ident, state in states(client, "t").items() if state == "ready"} == wanted
 
-    said = client.topic_verb("t", "purge", state="dead", error="http 501", max=50)
-    assert (said["jobs"], said["complete"]) == (50, False)
-    said = client.topic_verb("t", "purge", state="dead", error="http 501")
+    answer = client.topic_verb("t", "purge", state="dead", error="http 501", max=50)
+    assert (answer["jobs"], answer["complete"]) == (50, False)
+    answer = client.topic_verb("t", "purge", state="dead", error="http 501")
     gone = {ident for ident, error in errors.items() if error == "http 501"}
-    assert said["jobs"] == len(gone) - 50
+    assert answer["jobs"] == len(gone) - 50
     assert set(states(client, "t")) == set(errors) - gone
     assert client.topic("t")["counts"]["ready"] == len(wanted), "what is not dead stays"
     assert client.topic_verb("t", "redrive", error="no such thing")["jobs"] == 0
@@ -130,8 +130,8 @@ def test_jobs_that_die_again_are_not_redriven_twice(server):
                 consumer.good("POST", "/v1/nack", json.dumps({"leases": [job["lease"] for job in jobs], "error": "again"}).encode())
 
     with meanwhile(fail_at_once):
-        said = client.topic_verb("t", "redrive", error="again")
-    assert said["jobs"] == 1000 and client.topic("t")["totals"]["redriven"] == 1000
+        answer = client.topic_verb("t", "redrive", error="again")
+    assert answer["jobs"] == 1000 and client.topic("t")["totals"]["redriven"] == 1000
 
 
 def test_a_sweep_ends_with_its_client(server):
@@ -146,21 +146,21 @@ def test_a_sweep_ends_with_its_client(server):
     eventually(lambda: still(client))
     redriven = client.topic("t")["totals"]["redriven"]
     assert redriven < 20_000
-    said = client.topic_verb("t", "redrive", error="x")
-    assert said["jobs"] == 20_000 - redriven and said["complete"]
+    answer = client.topic_verb("t", "redrive", error="x")
+    assert answer["jobs"] == 20_000 - redriven and answer["complete"]
 
 
 def test_a_stopping_server_ends_a_sweep_with_its_count(server):
-    client, said = server.client(), []
+    client, answer = server.client(), []
     for batch in range(20):
         client.push_batch([{"topic": "t", "id": f"j{batch}-{n}", "state": "dead", "error": "x"} for n in range(1000)])
-    asking = threading.Thread(target=lambda: said.append(server.client().topic_verb("t", "redrive", error="x")))
+    asking = threading.Thread(target=lambda: answer.append(server.client().topic_verb("t", "redrive", error="x")))
     asking.start()
     eventually(lambda: client.topic("t")["totals"]["redriven"])
     server.terminate()
     asking.join()
-    assert said[0]["complete"] is False and 0 < said[0]["jobs"] < 20_000
-    assert server.start().client().topic("t")["totals"]["redriven"] == said[0]["jobs"]
+    assert answer[0]["complete"] is False and 0 < answer[0]["jobs"] < 20_000
+    assert server.start().client().topic("t")["totals"]["redriven"] == answer[0]["jobs"]
 
 
 def still(client):

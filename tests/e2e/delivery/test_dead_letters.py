@@ -273,14 +273,14 @@ def test_the_first_death_after_a_move_to_another_store_raises_an_alert(start_del
 
 
 def test_an_alert_may_be_a_command_of_the_policy_file(start_delivering, tmp_path):
-    told, program = tmp_path / "told", tmp_path / "pager"
-    program.write_text(f"#!/bin/sh\ncat >{told}.new && mv {told}.new {told}\n")
+    reported, program = tmp_path / "told", tmp_path / "pager"
+    program.write_text(f"#!/bin/sh\ncat >{reported}.new && mv {reported}.new {reported}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     client = start_delivering(policy=[f"command = pager {program}"]).client()
     client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
     die(client, "noisy", "a")
-    eventually(told.exists)
-    assert json.loads(told.read_text())["died"] == 1
+    eventually(reported.exists)
+    assert json.loads(reported.read_text())["died"] == 1
     assert eventually(lambda: figure(client, "tarry_alerts_total", topic="noisy")) == 1
 
 
@@ -312,9 +312,9 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
 
 
 def test_hanging_commands_delay_no_other_alert(start_delivering, tmp_path):
-    slow, quick, told = tmp_path / "slow", tmp_path / "quick", tmp_path / "told"
+    slow, quick, reported = tmp_path / "slow", tmp_path / "quick", tmp_path / "told"
     slow.write_text("#!/bin/sh\nexec sleep 100\n")
-    quick.write_text(f"#!/bin/sh\nexec touch {told}\n")
+    quick.write_text(f"#!/bin/sh\nexec touch {reported}\n")
     slow.chmod(0o700)
     quick.chmod(0o700)
     client = start_delivering(policy=[f"command = slow {slow}", f"command = quick {quick}"]).client()
@@ -326,7 +326,7 @@ def test_hanging_commands_delay_no_other_alert(start_delivering, tmp_path):
     for n in range(3):
         die(client, "orders", f"o-{n}")
     eventually(lambda: counts(client, "parking")["ready"] == 33)
-    eventually(told.exists)
+    eventually(reported.exists)
     assert time.monotonic() - began < 10 * slack()
 
 
@@ -347,21 +347,21 @@ def test_alerts_without_room_wait_quietly(start_delivering, tmp_path):
 
 
 def test_a_command_has_no_secret_of_the_server_in_its_environment(start_delivering, tmp_path):
-    told, program = tmp_path / "told", tmp_path / "pager"
-    program.write_text(f"#!/bin/sh\nenv >{told}.new && mv {told}.new {told}\n")
+    reported, program = tmp_path / "told", tmp_path / "pager"
+    program.write_text(f"#!/bin/sh\nenv >{reported}.new && mv {reported}.new {reported}\n")
     program.chmod(0o700)
     client = start_delivering(policy=[f"command = pager {program}"], env={"TARRY_LOG_LEVEL": "debug", "REDIS_PASSWORD": "hunter2"}).client()
     client.put_topic("noisy", dead_letter={"alert": {"command": "pager", "every": "1h"}})
     die(client, "noisy", "a")
-    eventually(told.exists)
-    found = dict(line.split("=", 1) for line in told.read_text().splitlines())
+    eventually(reported.exists)
+    found = dict(line.split("=", 1) for line in reported.read_text().splitlines())
     assert set(found) <= {"PATH", "HOME", "LANG", "PWD", "SHLVL", "_", "OLDPWD", "TARRY_ALERT_TOPIC", "TARRY_ALERT_DIED", "TARRY_ALERT_DEAD"}
     assert (found["TARRY_ALERT_TOPIC"], found["TARRY_ALERT_DIED"], found["TARRY_ALERT_DEAD"]) == ("noisy", "1", "1")
 
 
 def test_a_command_ends_with_its_children_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
-    program, told = tmp_path / "pager", tmp_path / "told"
-    program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{told}.new && mv {told}.new {told}\nwait\n")
+    program, reported = tmp_path / "pager", tmp_path / "told"
+    program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{reported}.new && mv {reported}.new {reported}\nwait\n")
     program.chmod(0o700)
     server = start_delivering(policy=[f"command = pager {program}"])
     client = server.client()
@@ -370,8 +370,8 @@ def test_a_command_ends_with_its_children_and_has_no_descriptor_of_the_server(st
     eventually(lambda: endpoint.calls)
     client.put_topic("noisy", dead_letter={"alert": {"command": "pager"}})
     die(client, "noisy", "a")
-    eventually(told.exists)
-    pid, *descriptors = told.read_text().split()
+    eventually(reported.exists)
+    pid, *descriptors = reported.read_text().split()
     assert pathlib.Path(f"/proc/{pid}").exists()
     server.terminate()
     eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists() or "(zombie)" in pathlib.Path(f"/proc/{pid}/status").read_text())
@@ -415,7 +415,7 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
 
 # ---- what cannot be ----
 
-@pytest.mark.parametrize("rule, says", [
+@pytest.mark.parametrize("rule, text", [
     ({"to": "orders"}, "itself"),
     ({"to": "tarry.dead"}, "reserved"),
     ({"to": "tarry.callbacks"}, "reserved"),
@@ -426,9 +426,9 @@ def test_jobs_of_two_topics_with_one_id_both_go_to_their_url(client, endpoint):
     ({"to": "http://127.0.0.1/" + "x" * 1100}, "1024"),
     ({"alert": {"to": "http://127.0.0.1/" + "x" * 1100}}, "1024"),
 ])
-def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, says):
+def test_a_rule_that_cannot_be_is_refused_with_a_reason(client, rule, text):
     reply = client.call("PUT", "/v1/topics/orders", json.dumps({"dead_letter": rule}).encode(), {"Content-Type": "application/json"})
-    assert reply.status == 400 and says in reply.json()["detail"], reply.body
+    assert reply.status == 400 and text in reply.json()["detail"], reply.body
     assert client.call("GET", "/v1/topics/orders").status == 404
 
 

@@ -35,8 +35,8 @@ def job(client, topic, job_id):
 
 def metric(client, name, **labels):
     """The sum of the samples that have these labels."""
-    found, said = 0.0, client.call("GET", "/metrics").body.decode()
-    for line in said.splitlines():
+    found, output = 0.0, client.call("GET", "/metrics").body.decode()
+    for line in output.splitlines():
         match = re.match(re.escape(name) + r"(?:\{(.*)\})? (\S+)$", line)
         if match and all(f'{key}="{value}"' in (match[1] or "") for key, value in labels.items()):
             found += float(match[2])
@@ -71,9 +71,9 @@ def test_the_whole_job_goes_to_the_target_of_its_topic(server, endpoint):
         client.push("orders", str(at), b"x" * 1000)
     client.good("POST", "/v1/topics/orders/resume")
     eventually(lambda: totals(client, "orders")["acked"] == 104)
-    said = {call.id: (call.headers["content-type"], json.loads(call.body)) for call in endpoint.calls}
-    assert {content_type for content_type, _ in said.values()} == {"application/json"}
-    whole = {ident: body for ident, (_, body) in said.items()}
+    output = {call.id: (call.headers["content-type"], json.loads(call.body)) for call in endpoint.calls}
+    assert {content_type for content_type, _ in output.values()} == {"application/json"}
+    whole = {ident: body for ident, (_, body) in output.items()}
     assert re.fullmatch(r"20..-..-..T..:..:..\....Z", whole["json"].pop("due_at"))
     assert whole["json"] == {"topic": "orders", "id": "json", "attempt": 1, "priority": 7, "content_type": "application/json", "meta": {"kind": 'a"b'}, "body": {"total": 12}}
     assert whole["text"]["body"] == 'grü"ße' and whole["empty"]["body"] == "" and base64.b64decode(whole["bytes"]["body_base64"]) == b"\xff\0"
@@ -379,8 +379,8 @@ def test_a_topic_forbidden_by_a_new_policy_is_reported_and_waits(start_deliverin
         eventually(lambda: says in server.log())
         push(client, "orders", len(says))
     client = server.restart().client()
-    told = re.findall(r'event="policy forbids delivery" topic=(\w+)', server.log())
-    assert told == ["orders"] * 3
+    reported = re.findall(r'event="policy forbids delivery" topic=(\w+)', server.log())
+    assert reported == ["orders"] * 3
     time.sleep(0.3)
     assert counts(client, "orders")["ready"] == 2 and not endpoint.calls, "another server may deliver them, or this one later"
     write_policy(tmp_path / "policy")
@@ -401,11 +401,11 @@ def test_a_bad_policy_file_refuses_the_start(start_server, tmp_path):
 def test_a_sample_explains_itself(server, endpoint):
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url + "/x"})
-    said = client.good("POST", "/v1/topics/orders/deliver-test")
-    assert said["outcome"] == "done" and said["allowed"] and said["signed_with"] == "default" and said["code"] == 200
+    output = client.good("POST", "/v1/topics/orders/deliver-test")
+    assert output["outcome"] == "done" and output["allowed"] and output["signed_with"] == "default" and output["code"] == 200
     endpoint.answer = lambda call: 404
-    said = client.good("POST", "/v1/topics/orders/deliver-test")
-    assert said["outcome"] == "failed" and "to" in said["hint"] and "404" in said["error"]
+    output = client.good("POST", "/v1/topics/orders/deliver-test")
+    assert output["outcome"] == "failed" and "to" in output["hint"] and "404" in output["error"]
     assert len(endpoint.calls) == 2 and endpoint.calls[0].headers["webhook-signature"].startswith("v1,")
     assert client.call("POST", "/v1/topics/nothing/deliver-test").status == 404
     assert totals(client, "orders")["pushed"] == 0

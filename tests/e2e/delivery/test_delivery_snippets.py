@@ -242,7 +242,7 @@ def test_the_policy_file_is_one(start_server, tmp_path):
 
 def test_every_unreachable_network_is_reported():
     section = PAGE.read_text(encoding="utf-8").split("\n## What cannot be reached\n")[1]
-    told = [ipaddress.ip_network(text) for text in re.findall(r"[0-9a-f:.]+/\d+", section)]
+    reported = [ipaddress.ip_network(text) for text in re.findall(r"[0-9a-f:.]+/\d+", section)]
     rows = re.findall(r'^    \{"([^"]+)", (CLOSED|HOLDS|RELAYS),', (REPO / "src" / "delivery" / "guard" / "network.c").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) > 40
     for text, _ in rows:
@@ -250,4 +250,4 @@ def test_every_unreachable_network_is_reported():
         by_itself = re.search(rf"[ `(]{re.escape(text.split('/')[0])}[ ,`.)]", section)
         holds = text == "::/96" and "compatible (`::a.b.c.d`)" in section
         others = text == "::/0" and "all that is not in 2000::/3" in section
-        assert by_itself or holds or others or any(network.version == one.version and network.subnet_of(one) for one in told if one.prefixlen > 3), text
+        assert by_itself or holds or others or any(network.version == one.version and network.subnet_of(one) for one in reported if one.prefixlen > 3), text

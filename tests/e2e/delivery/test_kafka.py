@@ -35,10 +35,10 @@ def test_a_job_arrives_to_the_byte_with_key_and_headers_when_it_is_due(broker, s
     acked(client, "orders", 1)
     (record,) = broker.receive("orders", 1)
     assert (record.key, record.body) == (b"4:2\\x", ALL_BYTES)
-    said = record.headers
-    assert (said["tarry-topic"], said["tarry-id"], said["tarry-attempt"]) == ("orders", "4:2\\x", "1")
-    assert (said["kind"], said["meta-content-type"], said["content-type"]) == ("a:b", "mine", "text/x-odd")
-    assert said["tarry-due-at"].startswith("20") and said["tarry-due-at"].endswith("Z")
+    answer = record.headers
+    assert (answer["tarry-topic"], answer["tarry-id"], answer["tarry-attempt"]) == ("orders", "4:2\\x", "1")
+    assert (answer["kind"], answer["meta-content-type"], answer["content-type"]) == ("a:b", "mine", "text/x-odd")
+    assert answer["tarry-due-at"].startswith("20") and answer["tarry-due-at"].endswith("Z")
 
 
 def test_topic_and_key_are_filled_in_and_a_name_that_cannot_be_is_refused(broker, start_delivering):
@@ -154,8 +154,8 @@ def test_the_guard_also_checks_brokers_named_by_the_cluster(broker, start_delive
     """The name in the URL is allowed; the address that the cluster gives for its broker is not."""
     client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
     settle(client, "named", deliver={"to": f"kafka://localhost:{broker.port}", "timeout": "3s"})
-    said = deliver_test(client, "named")
-    assert '"done"' not in said and "not allowed" in said, said
+    answer = deliver_test(client, "named")
+    assert '"done"' not in answer and "not allowed" in answer, answer
     client.push("named", "1", b"x")
     time.sleep(0.3)
     assert totals(client, "named")["acked"] == 0

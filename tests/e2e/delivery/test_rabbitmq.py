@@ -191,7 +191,7 @@ def test_an_alarm_is_respected(broker, start_delivering):
     try:
         # The broker reports it once a message was published: the first one is not confirmed.
         client.push("alarm", "first")
-        explained = eventually(lambda: (lambda said: said if "blocked" in str(said) else None)(
+        explained = eventually(lambda: (lambda answer: answer if "blocked" in str(answer) else None)(
             client.good("POST", "/v1/topics/alarm/deliver-test")), seconds=15)
         assert explained["outcome"] == "unsent"
         client.push("alarm", "second")

@@ -53,10 +53,10 @@ def test_a_job_arrives_to_the_byte_with_tags_keys_and_properties_when_it_is_due(
     assert time.time() - began >= 0.299
     (message,) = mq.receive("orders", 1)
     assert (message.tags, message.keys, message.body) == ("paid", "o:17 4:2\\x", ALL_BYTES)
-    said = message.headers
-    assert (said["tarry-topic"], said["tarry-id"], said["tarry-attempt"]) == ("orders", "4:2\\x", "1")
-    assert (said["subtopic"], said["meta-content-type"], said["content-type"]) == ("paid", "mine", "text/x-odd")
-    assert said["tarry-due-at"].startswith("20") and said["tarry-due-at"].endswith("Z")
+    output = message.headers
+    assert (output["tarry-topic"], output["tarry-id"], output["tarry-attempt"]) == ("orders", "4:2\\x", "1")
+    assert (output["subtopic"], output["meta-content-type"], output["content-type"]) == ("paid", "mine", "text/x-odd")
+    assert output["tarry-due-at"].startswith("20") and output["tarry-due-at"].endswith("Z")
 
 
 def test_topics_are_filled_in_and_invalid_messages_are_rejected(mq, start):
@@ -127,8 +127,8 @@ def test_a_login_comes_from_the_policy_file_and_a_wrong_one_is_reported(mq, star
     assert SECRET_KEY not in client.call("GET", "/v1/topics/login").body.decode()
     server = start(mq, "wrong-secret")
     settle(server.client(), "login", deliver={"to": mq.url})
-    said = deliver_test(server.client(), "login")
-    assert '"done"' not in said and ("signature" in said.lower() or "not allowed" in said), said
+    output = deliver_test(server.client(), "login")
+    assert '"done"' not in output and ("signature" in output.lower() or "not allowed" in output), output
     assert "wrong-secret" not in server.log()
 
 
@@ -170,8 +170,8 @@ def test_the_guard_also_checks_brokers_named_by_the_cluster(clusters, start_deli
     mq = clusters["4"].wait_ready()
     client = start_delivering(only=["allow-host = localhost", "allow-network = 127.0.0.0/8"]).client()
     settle(client, "named", deliver={"to": f"rocketmq://localhost:{mq.names.port}", "timeout": "3s"})
-    said = deliver_test(client, "named")
-    assert '"done"' not in said and "not allowed" in said, said
+    output = deliver_test(client, "named")
+    assert '"done"' not in output and "not allowed" in output, output
 
 
 def test_nothing_connects_if_the_guard_rejects(start_delivering):

@@ -360,7 +360,7 @@ class Pair:
 
     def __init__(self, ours, theirs):
         self.connections = [(Connection(ours), Connection(theirs)) for _ in range(3)]
-        self.numbers, self.said = ({}, {}), []
+        self.numbers, self.output = ({}, {}), []
 
     def ask(self, at, line, body=None):
         answers = [connection(line, body) for connection in self.connections[at]]
@@ -372,8 +372,8 @@ class Pair:
             answers = [{**answer, "pause": answer["pause"] != "0"} if isinstance(answer, dict) else answer for answer in answers]
         if verb in ("list-tubes", "list-tubes-watched"):
             answers = [sorted(answer[1].decode().replace('"', "").split("\n")) for answer in answers]
-        self.said.append((at, line, answers[0]))
-        assert answers[0] == answers[1], "\n".join(map(str, [*self.said[-40:], f"theirs: {answers[1]}"]))
+        self.output.append((at, line, answers[0]))
+        assert answers[0] == answers[1], "\n".join(map(str, [*self.output[-40:], f"theirs: {answers[1]}"]))
         return answers[0]
 
     @staticmethod

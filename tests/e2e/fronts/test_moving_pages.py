@@ -17,11 +17,11 @@ PAGE = "docs/moving/beanstalkd.md"
 @pytest.mark.plain("the page's worker knows neither the authority nor a token")
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_commands_of_the_page_print_its_output(server, tmp_path):
-    with Beanstalkd() as old, Connection(old.address) as said:
-        said("use mail"), said("watch mail")
+    with Beanstalkd() as old, Connection(old.address) as answer:
+        answer("use mail"), answer("watch mail")
         for delay in (0, 0, 0, 600, 1200, 1800):
-            said.put(b"welcome 7", delay=delay)
-        assert said(f"bury {said('reserve')[1]} 0") == ["BURIED"]
+            answer.put(b"welcome 7", delay=delay)
+        assert answer(f"bury {answer('reserve')[1]} 0") == ["BURIED"]
         env = follow(PAGE, tmp_path, server, {"127.0.0.1:11300": old.url[len("beanstalk://"):]})
     # The code of afterwards works those off that came over.
     (tmp_path / "after.py").write_text(script(PAGE, number=1).replace("delay=1800", "delay=0"))

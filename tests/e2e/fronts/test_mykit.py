@@ -29,21 +29,21 @@ class Mykit:
         target = path + ("?" + urllib.parse.urlencode(query) if query else "")
         connection.request(method, target, None if body is None else json.dumps(body, ensure_ascii=False).encode(), headers or ({"Content-Type": "application/json"} if body is not None else {}))
         answer = connection.getresponse()
-        said = answer.read()
+        output = answer.read()
         connection.close()
-        return answer.status, json.loads(said)
+        return answer.status, json.loads(output)
 
     def good(self, *args, **query):
-        status, said = self.call(*args, **query)
-        assert status == 200 and set(said) == SHAPE, said
-        assert said["success"] and said["code"] == 200 and said["message"] is None, said
-        return said["data"]
+        status, output = self.call(*args, **query)
+        assert status == 200 and set(output) == SHAPE, output
+        assert output["success"] and output["code"] == 200 and output["message"] is None, output
+        return output["data"]
 
     def error(self, *args, **query):
-        status, said = self.call(*args, **query)
-        assert status == 200 and set(said) == SHAPE, said
-        assert not said["success"] and said["code"] == 500 and said["data"] is None, said
-        return said["message"]
+        status, output = self.call(*args, **query)
+        assert status == 200 and set(output) == SHAPE, output
+        assert not output["success"] and output["code"] == 500 and output["data"] is None, output
+        return output["message"]
 
 
 @pytest.fixture
@@ -195,8 +195,8 @@ def test_the_calls_exist_only_at_their_address_and_not_for_pages(start):
                    {"Accept": "image/avif,image/webp,*/*;q=0.8"}, {"Accept": "Image/png"}, {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"},
                    {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156.0", "Accept": "*/*"}):
         for path, query in (("/delete", {"jobId": "1"}), ("/clearAll", {}), ("/reStoreJob", {"jobId": "1"}), ("/reStore/1", {}), ("/reStore", {}), ("/get/topic", {"topic": "t"})):
-            status, said = mykit.call("GET", path, None, header, **query)
-            assert (status, said["code"]) == (403, "cross_site"), (header, path)
+            status, output = mykit.call("GET", path, None, header, **query)
+            assert (status, output["code"]) == (403, "cross_site"), (header, path)
     assert client.get("t", "1")["state"] == "delayed"
     for header in ({"Accept": "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", "User-Agent": "Java/1.8.0_292"}, {"Accept": "text/plain, application/json, */*"}, {"Accept": "*/*"}):
         mykit.good("GET", "/delete", None, header, jobId="1")

@@ -134,9 +134,9 @@ def test_a_long_poll_returns_new_messages_or_an_empty_answer_at_its_end(start):
 def test_batches_have_a_result_for_each_entry(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
-    said = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "\x01" if at == 3 else f"body {at}", "DelaySeconds": 60 if at == 4 else 0} for at in range(10)])
-    assert [one["Id"] for one in said["Successful"]] == [str(at) for at in range(10) if at != 3]
-    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in said["Failed"]] == [("3", "InvalidMessageContents", True)]
+    output = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "\x01" if at == 3 else f"body {at}", "DelaySeconds": 60 if at == 4 else 0} for at in range(10)])
+    assert [one["Id"] for one in output["Successful"]] == [str(at) for at in range(10) if at != 3]
+    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in output["Failed"]] == [("3", "InvalidMessageContents", True)]
     messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]
     assert [message["Body"] for message in messages] == [f"body {at}" for at in range(10) if at not in (3, 4)]
     entries = [{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)]
@@ -249,9 +249,9 @@ def test_a_standard_queue_keeps_message_groups_and_rejects_fifo_parameters(start
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     groups = ["tenant-1", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "x" * 128]
     sqs.send_message(QueueUrl=url, MessageBody="0", MessageGroupId=groups[0])
-    said = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "1", "MessageGroupId": groups[1]}, {"Id": "2", "MessageBody": "2", "MessageGroupId": groups[2]},
+    output = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "1", "MessageGroupId": groups[1]}, {"Id": "2", "MessageBody": "2", "MessageGroupId": groups[2]},
                                                          {"Id": "3", "MessageBody": "3"}, {"Id": "4", "MessageBody": "4", "MessageGroupId": "a b"}])
-    assert [one["Id"] for one in said["Successful"]] == ["1", "2", "3"] and [(one["Id"], one["Code"]) for one in said["Failed"]] == [("4", "InvalidParameterValue")]
+    assert [one["Id"] for one in output["Successful"]] == ["1", "2", "3"] and [(one["Id"], one["Code"]) for one in output["Failed"]] == [("4", "InvalidParameterValue")]
     found = {message["Body"]: message["Attributes"] for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId", "SenderId"])["Messages"]}
     assert {body: shown.get("MessageGroupId") for body, shown in found.items()} == {"0": groups[0], "1": groups[1], "2": groups[2], "3": None}
     for group in ("", "x" * 129, "a b", "grüße", "a\n"):
@@ -320,10 +320,10 @@ def test_attributes_are_settings_of_the_topic_and_outlive_a_restart(start):
     server.restart()
     sqs = client_of(server.port)
     url = sqs.get_queue_url(QueueName="q")["QueueUrl"]
-    said = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    assert {name: said[name] for name in made} == {**made, "DelaySeconds": "0"}
+    output = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert {name: output[name] for name in made} == {**made, "DelaySeconds": "0"}
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "ops", "new": "1"}
-    assert abs(int(said["CreatedTimestamp"]) - time.time()) < 120
+    assert abs(int(output["CreatedTimestamp"]) - time.time()) < 120
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x" * 2049)[0] == "InvalidParameterValue"
     for attributes, code in (({"VisibilityTimeout": "-1"}, "InvalidAttributeValue"), ({"MaximumMessageSize": "1"}, "InvalidAttributeValue"), ({"Nonsense": "1"}, "InvalidAttributeName"),
                              ({"Policy": "{}"}, "InvalidAttributeValue"), ({"KmsMasterKeyId": "x"}, "InvalidAttributeValue"), ({"RedrivePolicy": "{"}, "InvalidAttributeValue")):
@@ -335,8 +335,8 @@ def test_settings_by_the_api_keep_sqs_attributes(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "77"}, tags={"a": "b"})["QueueUrl"]
     server.client().good("PATCH", "/v1/topics/q", b'{"lease_for":"90s"}')
-    said = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["DelaySeconds", "VisibilityTimeout"])["Attributes"]
-    assert said == {"DelaySeconds": "77", "VisibilityTimeout": "90"}
+    output = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["DelaySeconds", "VisibilityTimeout"])["Attributes"]
+    assert output == {"DelaySeconds": "77", "VisibilityTimeout": "90"}
     settle(server.client(), "plain", lease_for="5s", max_attempts=3)
     plain = sqs.get_queue_url(QueueName="plain")["QueueUrl"]
     assert sqs.get_queue_attributes(QueueUrl=plain, AttributeNames=["VisibilityTimeout"])["Attributes"] == {"VisibilityTimeout": "5"}
@@ -371,8 +371,8 @@ def test_queues_are_listed_purged_and_deleted(start):
     assert page["QueueUrls"] == urls[:4] and sqs.list_queues(MaxResults=4, NextToken=page["NextToken"])["QueueUrls"] == urls[4:]
     for at in range(5):
         sqs.send_message(QueueUrl=urls[0], MessageBody="x", DelaySeconds=0 if at else 60)
-    said = sqs.get_queue_attributes(QueueUrl=urls[0], AttributeNames=["All"])["Attributes"]
-    assert (said["ApproximateNumberOfMessages"], said["ApproximateNumberOfMessagesDelayed"], said["ApproximateNumberOfMessagesNotVisible"]) == ("4", "1", "0")
+    output = sqs.get_queue_attributes(QueueUrl=urls[0], AttributeNames=["All"])["Attributes"]
+    assert (output["ApproximateNumberOfMessages"], output["ApproximateNumberOfMessagesDelayed"], output["ApproximateNumberOfMessagesNotVisible"]) == ("4", "1", "0")
     sqs.purge_queue(QueueUrl=urls[0])
     assert counts(server.client(), "a-0")["ready"] == 0
     sqs.delete_queue(QueueUrl=urls[0])
@@ -429,11 +429,11 @@ def test_calls_that_no_sdk_makes_get_clear_errors(start):
             (b"{}", {"X_Amz_Target": "AmazonSQS.ListQueues"}, 403, "MissingAuthenticationToken"), (b"{}", {**signed, "X_Amz_Target": "AmazonSQS.Nonsense"}, 400, "UnknownOperation"),
             (b"{", signed, 400, "InvalidParameterValue"), (b"[]", signed, 400, "InvalidParameterValue"), (b"", signed, 400, "InvalidParameterValue"),
             (b'{"QueueUrl":7}', {**signed, "X_Amz_Target": "AmazonSQS.SendMessage"}, 400, "MissingParameter"), (b'{"MaxResults":"many"}', signed, 400, "InvalidParameterValue")):
-        answer, said = raw(server.port, body, **headers)
-        assert answer.status == status and part in said.decode() + answer.headers["x-amzn-query-error"], (body, said)
-        assert answer.headers["Content-Type"] == "application/x-amz-json-1.0" and json.loads(said)["message"]
-    answer, said = raw(server.port, b"Action=ListQueues&Version=2012-11-05", Content_Type="application/x-www-form-urlencoded", Authorization="x")
-    assert answer.status == 400 and answer.headers["Content-Type"] == "text/xml" and b"<Code>AWS.SimpleQueueService.UnsupportedOperation</Code>" in said
+        answer, output = raw(server.port, body, **headers)
+        assert answer.status == status and part in output.decode() + answer.headers["x-amzn-query-error"], (body, output)
+        assert answer.headers["Content-Type"] == "application/x-amz-json-1.0" and json.loads(output)["message"]
+    answer, output = raw(server.port, b"Action=ListQueues&Version=2012-11-05", Content_Type="application/x-www-form-urlencoded", Authorization="x")
+    assert answer.status == 400 and answer.headers["Content-Type"] == "text/xml" and b"<Code>AWS.SimpleQueueService.UnsupportedOperation</Code>" in output
     assert raw(server.port, b"{}", **signed, Origin="https://evil.example")[0].status == 403
     assert raw(server.port, b"{}", **signed)[0].status == 200
 
@@ -447,8 +447,8 @@ def test_an_error_before_the_route_has_the_form_of_sqs(start):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         connection.request(method, path, b"{}", {**headers, **more})
         answer = connection.getresponse()
-        said = json.loads(answer.read())
-        assert answer.status in (400, 403) and said["__type"].partition("#")[2] and part in said["message"], (method, path, more, said)
+        output = json.loads(answer.read())
+        assert answer.status in (400, 403) and output["__type"].partition("#")[2] and part in output["message"], (method, path, more, output)
         assert answer.headers["Content-Type"] == "application/x-amz-json-1.0" and answer.headers["x-amzn-query-error"], (method, path, more)
         del headers["X-Amz-Target"]  # others are answered as ever
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)

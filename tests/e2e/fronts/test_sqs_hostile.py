@@ -91,8 +91,8 @@ def bombs(port):
         for body in bodies:
             connection.request("POST", "/", body, {"Authorization": "AWS4-HMAC-SHA256 x", "X-Amz-Target": f"AmazonSQS.{target}"})
             answer = connection.getresponse()
-            said = json.loads(answer.read())
-            assert answer.status == 400 and said["__type"] or (target, answer.status) == ("ListQueues", 200), (target, body[:40], said)
+            output = json.loads(answer.read())
+            assert answer.status == 400 and output["__type"] or (target, answer.status) == ("ListQueues", 200), (target, body[:40], output)
     return [connection]
 
 

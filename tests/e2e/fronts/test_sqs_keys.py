@@ -62,8 +62,8 @@ def signed(port, body, target="ListQueues", name="all", secret=ALL, region=REGIO
 def post(connection, body, headers, path="/"):
     connection.request("POST", path, body, headers)
     answer = connection.getresponse()
-    said = json.loads(answer.read() or b"{}")
-    return answer.status, said.get("__type", "").rpartition("#")[2], said, answer.headers.get("x-amzn-query-error", "").partition(";")[0]
+    output = json.loads(answer.read() or b"{}")
+    return answer.status, output.get("__type", "").rpartition("#")[2], output, answer.headers.get("x-amzn-query-error", "").partition(";")[0]
 
 
 def connect(port):
@@ -86,8 +86,8 @@ def test_a_key_admits_the_sdk_only_to_its_topics(house):
     assert refused(house.sdk("shop", ALL).list_queues)[0] == "SignatureDoesNotMatch"
     assert refused(house.sdk("nobody", SECRET).list_queues)[0] == "InvalidClientTokenId"
     assert refused(house.sdk("bearer", Token("bearer").secret).list_queues)[0] == "InvalidClientTokenId"
-    code, said = refused(house.sdk(region="eu-west-1").list_queues)
-    assert code == "SignatureDoesNotMatch" and "region" in said
+    code, output = refused(house.sdk(region="eu-west-1").list_queues)
+    assert code == "SignatureDoesNotMatch" and "region" in output
     # An access key is for signatures: neither its secret nor its name is a token, and a token is not an access key.
     for header in (f"Bearer {ALL}", "Bearer all", "Basic " + "YWxsOg=="):
         connection = connect(house.server.port)
@@ -128,8 +128,8 @@ def test_each_operation_takes_any_of_its_scopes_and_no_other(start_server, tmp_p
     connection, url, dead = connect(server.port), f"http://localhost/{ACCOUNT}/orders-1", f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders-dead"
 
     def call(who, operation, **fields):
-        status, fault, said, _ = post(connection, json.dumps(fields).encode(), {**Token(who).headers, "X-Amz-Target": f"AmazonSQS.{operation}"})
-        assert fault != "ServiceUnavailableException", (operation, said)
+        status, fault, output, _ = post(connection, json.dumps(fields).encode(), {**Token(who).headers, "X-Amz-Target": f"AmazonSQS.{operation}"})
+        assert fault != "ServiceUnavailableException", (operation, output)
         return status, fault
 
     policy = json.dumps({"deadLetterTargetArn": dead, "maxReceiveCount": 5})
@@ -233,9 +233,9 @@ def test_nothing_of_a_signed_call_can_be_changed(house):
             ("another's name", body, {**good, "authorization": good["authorization"].replace("=all/", "=shop/")}, mismatch),
             ("no signature", body, {**good, "authorization": good["authorization"].partition(", Signature")[0]}, incomplete),
             ("another algorithm", body, {**good, "authorization": good["authorization"].replace("HMAC-SHA256", "ECDSA-P256-SHA256")}, incomplete)):
-        status, shape, said, code = post(connection, sent, headers)
-        assert (status, shape, code) == right, (claim, said)
-        assert ALL not in said["message"]
+        status, shape, output, code = post(connection, sent, headers)
+        assert (status, shape, code) == right, (claim, output)
+        assert ALL not in output["message"]
     for minute in (-14, 14):
         assert post(connection, body, signed(port, body, at=now + minute * minutes))[0] == 200
     for more in ({"x-amz-content-sha256": hashlib.sha256(body).hexdigest()}, {"x-amz-security-token": "any"}, {"my-header": " a   b "}):
@@ -307,8 +307,8 @@ def test_without_access_keys_a_signature_has_no_effect(start_server, tmp_path):
     port = free_port()
     server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(TokenFile(tmp_path / "tokens", Token("bearer")).path), "--listen", f"127.0.0.1:{port},no-token", *FLAGS)
     assert client_of(port).create_queue(QueueName="q")["QueueUrl"].endswith("/q")
-    code, said = refused(client_of(server.port).list_queues)
-    assert code == "InvalidClientTokenId" and "tarry token new" in said
+    code, output = refused(client_of(server.port).list_queues)
+    assert code == "InvalidClientTokenId" and "tarry token new" in output
 
 
 def test_the_command_makes_lists_rotates_and_revokes_keys(tmp_path):

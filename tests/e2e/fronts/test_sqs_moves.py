@@ -81,8 +81,8 @@ def test_messages_go_to_a_queue_that_is_named_at_a_rate_until_it_is_cancelled(st
     fill(sqs, urls["dead"], 30)
     handle = sqs.start_message_move_task(SourceArn=arn("dead"), DestinationArn=arn("other"), MaxNumberOfMessagesPerSecond=5)["TaskHandle"]
     began = time.monotonic()
-    code, said = refused(sqs.start_message_move_task, SourceArn=arn("dead"))
-    assert code == "AWS.SimpleQueueService.UnsupportedOperation" and "already a task" in said
+    code, answer = refused(sqs.start_message_move_task, SourceArn=arn("dead"))
+    assert code == "AWS.SimpleQueueService.UnsupportedOperation" and "already a task" in answer
     eventually(lambda: ready(server, "other") >= 3)
     assert ready(server, "other") <= 5 * (time.monotonic() - began) + 2  # never faster than asked for
     (task,) = tasks(sqs)

@@ -61,8 +61,8 @@ def go_from_one_to_the_other(one, other, servers):
     one.delete_message(QueueUrl=url, ReceiptHandle=taken[1]["ReceiptHandle"])
     eventually(lambda: counts(servers[0].client(), "q")["ready"] == 1)  # its second has ended, and no other consumer has it
     one.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
-    said = eventually(lambda: (lambda got: got["ApproximateNumberOfMessages"] == "0" and got)(other.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]))
-    assert (said["ApproximateNumberOfMessagesDelayed"], said["ApproximateNumberOfMessagesNotVisible"]) == ("1", "0")
+    answer = eventually(lambda: (lambda got: got["ApproximateNumberOfMessages"] == "0" and got)(other.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]))
+    assert (answer["ApproximateNumberOfMessagesDelayed"], answer["ApproximateNumberOfMessagesNotVisible"]) == ("1", "0")
     one.purge_queue(QueueUrl=url)
     eventually(lambda: counts(servers[-1].client(), "q")["delayed"] == 0)
     other.delete_queue(QueueUrl=url)

@@ -22,11 +22,11 @@ def test_a_password_that_others_may_read_is_refused(tmp_path, mode):
     with RedisServer() as server:
         server.config("requirepass", "sesame")
         file = secret_file(tmp_path / "password", "sesame", mode)
-        said = refused("--store", server.url, "--redis-password-file", file)
-        assert f"others may read the password in '{file}', run: chmod 600" in said
+        output = refused("--store", server.url, "--redis-password-file", file)
+        assert f"others may read the password in '{file}', run: chmod 600" in output
         conf = secret_file(tmp_path / "tarry.conf", f"store = redis://:sesame@127.0.0.1:{server.port}", mode)
-        said = refused("--config", conf)
-        assert "others may read the password in the configuration" in said and "chmod 600" in said and "sesame" not in said
+        output = refused("--config", conf)
+        assert "others may read the password in the configuration" in output and "chmod 600" in output and "sesame" not in output
 
 
 def test_a_configuration_without_a_password_may_be_read_by_all(tmp_path, start_server):
@@ -228,5 +228,5 @@ def test_the_acl_rule_of_the_documents_is_narrow():
 def test_a_user_without_the_right_to_read_is_refused_with_the_page_to_read():
     with RedisServer() as server:
         server.call("ACL", "SETUSER", "tarry", "on", ">x", "~*", "&*", "+@all", "-info")
-        said = refused("--store", f"redis://tarry:x@127.0.0.1:{server.port}")
-        assert "docs/redis.md" in said and "does not let this user" in said
+        output = refused("--store", f"redis://tarry:x@127.0.0.1:{server.port}")
+        assert "docs/redis.md" in output and "does not let this user" in output

@@ -114,10 +114,10 @@ def test_the_commands_of_the_page_print_its_output(name, shell):
     assert sum(command.count("\n") + 1 for _, command, _ in steps) >= 8, steps
     for number, command, expected in steps:
         text = PORT.sub(lambda found: str(ports.setdefault(found.group(), port_for(found.group()))), command)
-        said = shell.run(text)
+        answer = shell.run(text)
         for there, here in ports.items():
-            said = said.replace(str(here), there)
-        assert matches(expected, said), f"{SECTIONS[name]}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{said}\n{logs(shell)}"
+            answer = answer.replace(str(here), there)
+        assert matches(expected, answer), f"{SECTIONS[name]}:{number}: $ {command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{answer}\n{logs(shell)}"
 
 
 def test_every_section_that_is_marked_is_run():

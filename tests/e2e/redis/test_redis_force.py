@@ -16,8 +16,8 @@ def test_an_eviction_policy_set_at_run_time_is_reported_and_stops_service(redis,
     server = start_server("--store", redis.url, "--shards", "2")
     redis.config("maxmemory-policy", "allkeys-random")
     eventually(lambda: ready(server) == 503, 3)
-    said = info(server)
-    assert said["durability_class"] == "none" and "may evict" in said["durability"] and said["accepting"] is False
+    answer = info(server)
+    assert answer["durability_class"] == "none" and "may evict" in answer["durability"] and answer["accepting"] is False
     assert 'event="redis may evict jobs"' in server.log() and "policy=allkeys-random" in server.log() and "level=error" in server.log()
     assert metric(server, "tarry_store_accepting") == 0
     redis.config("maxmemory-policy", "noeviction")

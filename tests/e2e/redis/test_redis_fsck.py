@@ -182,12 +182,12 @@ def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
     code, report, _ = fsck(redis.url)
     assert code == FOUND and not report["clean"] and dump(client) == before
     assert all(finding["state"] == "to_mend" for finding in report["findings"])
-    said = {(finding.get("topic"), finding.get("id"), finding["text"]) for finding in report["findings"]}
-    hungless = {ident for topic, ident, what in said if topic == "later" and "in no set" in what}
+    output = {(finding.get("topic"), finding.get("id"), finding["text"]) for finding in report["findings"]}
+    hungless = {ident for topic, ident, what in output if topic == "later" and "in no set" in what}
     assert hungless and hungless < {f"later{n}" for n in range(20)}
     for words in ("has ready jobs but is not in the list of priorities", "leased, but not in the set of held jobs", "dead, but not in the set of dead jobs", "lease '123456789' belongs to no job", "held has an entry without a job",
                   "has a try without a job", "counts 7 delayed", "next event is at"):
-        assert any(words in what for _, _, what in said), words
+        assert any(words in what for _, _, what in output), words
     code, out = text(redis.url)
     assert code == FOUND and "shard 03, topic 'now'" in out and "(to mend: " in out and f"{report['finding_count']} findings\n" in out
 
@@ -249,17 +249,17 @@ def test_a_key_of_another_type_keeps_nothing_else_from_being_mended(queue):
 
 # ---- how many shards there are ----
 
-@pytest.mark.parametrize("damage, says", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores have 8"),
+@pytest.mark.parametrize("damage, value", [(lambda client: client.delete("{tarry}:shards"), "is missing, and the cores have 8"),
                                           (lambda client: client.set("{tarry}:shards", 5), "has 5, and the cores have 8"),
                                           (lambda client: client.set("{tarry}:shards", "many"), "is not a number of shards")])
-def test_the_number_of_shards_is_read_from_the_cores(queue, damage, says):
+def test_the_number_of_shards_is_read_from_the_cores(queue, damage, value):
     redis, server = queue
     server.terminate()
     client = redis.client()
     damage(client)
     client.delete(tags(client)[0] + ":core")
     code, report, _ = fsck(redis.url)
-    assert code == FOUND and says in report["findings"][0]["text"] and "shard" not in report["findings"][0]
+    assert code == FOUND and value in report["findings"][0]["text"] and "shard" not in report["findings"][0]
     assert "the shard has no core" in report["findings"][1]["text"]
     assert fsck(redis.url, "--repair")[0] == CLEAN and client.get("{tarry}:shards") == b"8"
     must_be_clean(redis.url)
@@ -275,9 +275,9 @@ def test_command_line_errors_are_named(shared, tmp_path):
     for store, code, words in ((f"redis://127.0.0.1:{port}", UNREACHABLE, f"cannot reach redis at '127.0.0.1:{port}'"), ("redi://x", USAGE, "did you mean 'redis://'"),
                                (shared.url, FOUND, "no queue found"), (shared.url.replace("redis://", "redis-cluster://"), FOUND, "is not a cluster"),
                                (shared.url.replace("redis://", "redis://:geheim@"), FOUND, "has no password")):
-        found, report, said = fsck(store)
-        assert found == code and words in said and "geheim" not in said, (store, said)
-        assert report["error"] + "\n" == said.removeprefix("tarry: ") and not report["clean"]
+        found, report, output = fsck(store)
+        assert found == code and words in output and "geheim" not in output, (store, output)
+        assert report["error"] + "\n" == output.removeprefix("tarry: ") and not report["clean"]
     for arguments, words in (([], "give a data directory, or --store"), ([str(tmp_path), "--store", shared.url], "not both")):
         done = subprocess.run([str(BINARY), "fsck", *arguments], capture_output=True, text=True, check=False, timeout=20)
         assert done.returncode == USAGE and words in done.stderr
@@ -293,8 +293,8 @@ def test_a_password_comes_from_a_file(shared, tmp_path):
     (tmp_path / "password").chmod(0o600)
     url = shared.url.replace("redis://", "redis://checker:@")
     assert fsck(url, "--repair", "--redis-password-file", str(tmp_path / "password"))[1]["mended"] == 1
-    code, _, said = fsck(shared.url.replace("redis://", "redis://checker:wrong@"))
-    assert code == FOUND and "wrong user or password" in said
+    code, _, output = fsck(shared.url.replace("redis://", "redis://checker:wrong@"))
+    assert code == FOUND and "wrong user or password" in output
 
 
 def test_the_acl_rule_of_the_documents_for_it_is_enough(queue):
@@ -374,8 +374,8 @@ def test_failovers_in_the_middle_are_waited_out(cluster, start_server):
         cluster.wait_whole()
         assert cluster.fail_over(0) == (new, old)
     assert len(found) >= 2
-    for code, report, said in found:
-        assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 4000, (report, said)
+    for code, report, output in found:
+        assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 4000, (report, output)
 
 
 def test_delivery_settings_of_a_topic_are_equal_in_all_shards(queue):

@@ -122,8 +122,8 @@ def test_a_server_that_finds_its_queue_under_another_number_of_shards_takes_noth
 
 def test_cores_without_a_shard_number_are_reported(fresh, start_server):
     fresh.client().set("{tarry:0}:core", b"\2")
-    said = refused("--store", fresh.url)
-    assert "has no number of shards" in said and "--shards" in said
+    output = refused("--store", fresh.url)
+    assert "has no number of shards" in output and "--shards" in output
     done = fsck(fresh)
     assert done.returncode != 0 and "the number of shards is lost" in done.stderr + done.stdout
     fresh.client().delete("{tarry:0}:core")

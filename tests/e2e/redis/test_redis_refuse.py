@@ -12,8 +12,8 @@ from server import eventually, free_port, slack
 
 def test_refuses_an_unreachable_redis_and_names_it():
     port = free_port()
-    said = refused("--store", f"redis://127.0.0.1:{port}")
-    assert f"cannot reach redis at '127.0.0.1:{port}'" in said and "Connection refused" in said
+    answer = refused("--store", f"redis://127.0.0.1:{port}")
+    assert f"cannot reach redis at '127.0.0.1:{port}'" in answer and "Connection refused" in answer
     assert "cannot reach redis at '/nonexistent/redis.sock'" in refused("--store", "redis+unix:///nonexistent/redis.sock")
 
 
@@ -22,26 +22,26 @@ def test_gives_up_on_a_redis_that_does_not_answer():
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         began = time.monotonic()
-        said = refused("--store", f"redis://127.0.0.1:{silent.getsockname()[1]}")
-        assert "does not answer" in said and time.monotonic() - began < 20 * slack()
+        answer = refused("--store", f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        assert "does not answer" in answer and time.monotonic() - began < 20 * slack()
 
 
 def test_refuses_a_wrong_password_and_never_shows_it():
     with RedisServer() as server:
         server.config("requirepass", "sesame")
         url = f"127.0.0.1:{server.port}"
-        said = refused("--store", f"redis://:opensesami@{url}")
-        assert f"wrong password for redis at '{url}'" in said and "opensesami" not in said
-        said = refused("--store", f"redis://nobody:opensesami@{url}")
-        assert f"wrong user or password for redis at '{url}'" in said and "opensesami" not in said and "nobody" not in said
-        said = refused("--store", f"redis://{url}")
-        assert "requires a password" in said and "--redis-password-file" in said
+        answer = refused("--store", f"redis://:opensesami@{url}")
+        assert f"wrong password for redis at '{url}'" in answer and "opensesami" not in answer
+        answer = refused("--store", f"redis://nobody:opensesami@{url}")
+        assert f"wrong user or password for redis at '{url}'" in answer and "opensesami" not in answer and "nobody" not in answer
+        answer = refused("--store", f"redis://{url}")
+        assert "requires a password" in answer and "--redis-password-file" in answer
 
 
 def test_rejects_a_password_that_redis_does_not_need():
     with RedisServer() as server:
-        said = refused("--store", f"redis://:needless@127.0.0.1:{server.port}")
-        assert "has no password" in said and "needless" not in said
+        answer = refused("--store", f"redis://:needless@127.0.0.1:{server.port}")
+        assert "has no password" in answer and "needless" not in answer
 
 
 def test_refuses_a_database_that_does_not_exist():
@@ -52,8 +52,8 @@ def test_refuses_a_database_that_does_not_exist():
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 def test_refuses_to_have_jobs_evicted(policy):
     with RedisServer("--maxmemory-policy", policy) as server:
-        said = refused("--store", server.url)
-        assert policy in said and "CONFIG SET maxmemory-policy noeviction" in said
+        answer = refused("--store", server.url)
+        assert policy in answer and "CONFIG SET maxmemory-policy noeviction" in answer
         server.config("maxmemory-policy", "noeviction")
 
 
@@ -68,8 +68,8 @@ def test_rejects_an_eviction_policy_known_only_from_info():
 ])
 def test_rejects_insufficient_durability_with_advice(aof, required, change, start_server):
     with RedisServer(aof=aof) as server:
-        said = refused("--store", server.url, "--require-durability", required)
-        assert f"promises less than --require-durability {required}" in said and f"it is '{aof or 'memory'}'" in said and change in said
+        answer = refused("--store", server.url, "--require-durability", required)
+        assert f"promises less than --require-durability {required}" in answer and f"it is '{aof or 'memory'}'" in answer and change in answer
         for name, value in (("appendonly", "yes"), ("appendfsync", required)):
             server.config(name, value)
         started = start_server("--store", server.url, "--require-durability", required)
@@ -80,16 +80,16 @@ def test_rejects_insufficient_durability_with_advice(aof, required, change, star
 @pytest.mark.parametrize("required", ["memory", "everysec", "always"])
 def test_a_hidden_configuration_is_the_first_thing_to_mend(required):
     with RedisServer("--appendonly", "yes", "--rename-command", "CONFIG", "") as server:
-        said = refused("--store", server.url, "--require-durability", required)
-        assert "it is 'unknown' (appendonly unknown, appendfsync unknown), let this user read its configuration (ACL: +config|get)" in said
-        assert "run:" not in said and "CONFIG SET" not in said
+        answer = refused("--store", server.url, "--require-durability", required)
+        assert "it is 'unknown' (appendonly unknown, appendfsync unknown), let this user read its configuration (ACL: +config|get)" in answer
+        assert "run:" not in answer and "CONFIG SET" not in answer
 
 
 def test_refuses_a_replica_and_names_its_master():
     with RedisServer() as master, RedisServer("--replicaof", "127.0.0.1", master.port) as replica:
         eventually(lambda: replica.info("replication")["master_link_status"] == "up")
-        said = refused("--store", replica.url)
-        assert f"'127.0.0.1:{replica.port}' is a replica" in said and f"'127.0.0.1:{master.port}'" in said
+        answer = refused("--store", replica.url)
+        assert f"'127.0.0.1:{replica.port}' is a replica" in answer and f"'127.0.0.1:{master.port}'" in answer
 
 
 @pytest.mark.parametrize("flags, words", [
@@ -103,9 +103,9 @@ def test_refuses_a_replica_and_names_its_master():
     (("--store", "redis://host", "--redis-password-file", "/nonexistent/password"), ["cannot read the password in '/nonexistent/password'"]),
 ])
 def test_a_wrong_option_is_explained(flags, words):
-    said = refused(*flags)
-    assert all(word in said for word in words), said
-    assert "secret" not in said
+    answer = refused(*flags)
+    assert all(word in answer for word in words), answer
+    assert "secret" not in answer
 
 
 class OldRedis(threading.Thread):
@@ -128,7 +128,7 @@ class OldRedis(threading.Thread):
 def test_rejects_an_outdated_redis():
     old = OldRedis()
     old.start()
-    said = refused("--store", f"redis://127.0.0.1:{old.port}")
+    answer = refused("--store", f"redis://127.0.0.1:{old.port}")
     old.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
     old.listener.close()
-    assert "6.2.14" in said and "7.0" in said
+    assert "6.2.14" in answer and "7.0" in answer

@@ -78,8 +78,8 @@ def test_moves_everything_unchanged(redis_server, start_server, before, after):
     client.call("POST", "/v1/topics/idle/pause")
     shown, topics = jobs_of(servers[0], "work"), client.call("GET", "/v1/topics/work").json()
 
-    said = json.loads(reshard(store, after, "--json"))
-    assert (said["from"], said["to"], said["done"], said["begun_before"]) == (before, after, True, False)
+    output = json.loads(reshard(store, after, "--json"))
+    assert (output["from"], output["to"], output["done"], output["begun_before"]) == (before, after, True, False)
 
     for server in [*servers, start_server("--store", store)]:
         eventually(lambda server=server: info(server)["shards"] == after, 5)
@@ -141,8 +141,8 @@ def test_continues_after_a_kill(redis_server, start_server):
         run.wait()
         works(servers[1], f"after-{moment}")
     both = [subprocess.Popen(command(store, 2), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
-    said = [one.communicate(timeout=60)[0] for one in both]
-    assert all(one.returncode == 0 or "already" in text for one, text in zip(both, said, strict=True)), said
+    output = [one.communicate(timeout=60)[0] for one in both]
+    assert all(one.returncode == 0 or "already" in text for one, text in zip(both, output, strict=True)), output
     eventually(lambda: all(info(server)["shards"] == 2 for server in servers), 5)
     assert len(jobs_of(servers[0], "work")) == 2000
 

@@ -26,8 +26,8 @@ def test_another_number_of_shards_is_refused_and_both_are_named(fresh, start_ser
     started = start_server("--store", fresh.url, "--shards", "4")
     assert info(started)["shards"] == 4
     started.terminate()
-    said = refused("--store", fresh.url, "--shards", "8")
-    assert "'--shards' is 8" in said and "4 shards" in said
+    answer = refused("--store", fresh.url, "--shards", "8")
+    assert "'--shards' is 8" in answer and "4 shards" in answer
     assert info(start_server("--store", fresh.url))["shards"] == 4
 
 
@@ -71,9 +71,9 @@ def test_a_new_queue_has_a_shard_for_each_master_and_an_old_one_keeps_its_own(fr
 def test_info_has_the_durability_in_force(aof, durability, words, start_server):
     with RedisServer(aof=aof) as server:
         started = start_server("--store", server.url)
-        said = info(started)
-        assert said["store"] == "redis" and said["durability_class"] == durability and said["wait_replicas"] == 0 and said["shards"] == 1
-        assert said["sync"] == (aof or "none") and all(word in said["durability"] for word in words), said
+        answer = info(started)
+        assert answer["store"] == "redis" and answer["durability_class"] == durability and answer["wait_replicas"] == 0 and answer["shards"] == 1
+        assert answer["sync"] == (aof or "none") and all(word in answer["durability"] for word in words), answer
         assert ("redis may lose jobs" in started.log()) == (aof != "always")
         listening = next(line for line in started.log().splitlines() if "event=listening" in line)
         assert "store=redis" in listening and f"durability={durability}" in listening and "shards=1" in listening
@@ -87,8 +87,8 @@ def test_an_unreadable_configuration_is_reported_as_unknown(start_server):
         assert info(started)["durability_class"] == "unknown" and "unknown" in info(started)["durability"]
         assert "redis may lose jobs" in started.log()
         started.terminate()
-        said = refused("--store", server.url, "--require-durability", "everysec")
-        assert "it is 'unknown'" in said
+        answer = refused("--store", server.url, "--require-durability", "everysec")
+        assert "it is 'unknown'" in answer
     with RedisServer("--rename-command", "CONFIG", "") as server:
         assert info(start_server("--store", server.url))["durability_class"] == "memory"
 

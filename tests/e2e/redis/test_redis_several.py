@@ -24,15 +24,15 @@ def sentinel():
 def test_rejects_a_server_that_differs_from_the_url(cluster, sentinel):
     with RedisServer() as server:
         node = cluster.servers[0]
-        said = refused("--store", f"redis-cluster://127.0.0.1:{server.port}")
-        assert f"'127.0.0.1:{server.port}' is not a cluster" in said
+        answer = refused("--store", f"redis-cluster://127.0.0.1:{server.port}")
+        assert f"'127.0.0.1:{server.port}' is not a cluster" in answer
         assert "redis-cluster://" in refused("--store", node.url)
         assert "database" in refused("--store", cluster.url + "?db=2")
         watcher = sentinel.sentinels[0]
         assert "redis-sentinel://" in refused("--store", watcher.url)
         assert "is not a sentinel" in refused("--store", f"redis-sentinel://127.0.0.1:{server.port}/tarry")
-        said = refused("--store", f"redis-sentinel://127.0.0.1:{watcher.port}/tarri")
-        assert "has no master 'tarri'" in said and "'tarry'" in said
+        answer = refused("--store", f"redis-sentinel://127.0.0.1:{watcher.port}/tarri")
+        assert "has no master 'tarri'" in answer and "'tarry'" in answer
 
 
 # ---- sentinel, replicas ----
@@ -84,8 +84,8 @@ def test_rejects_an_incomplete_cluster():
     with Cluster(masters=3) as servers:
         owner = servers.owner(16000)
         owner.call("CLUSTER", "DELSLOTS", 16000)
-        said = refused("--store", f"redis-cluster://127.0.0.1:{owner.port}")
-        assert "no node serves slot 16000" in said and "redis-cli --cluster check" in said
+        answer = refused("--store", f"redis-cluster://127.0.0.1:{owner.port}")
+        assert "no node serves slot 16000" in answer and "redis-cli --cluster check" in answer
 
 
 def test_a_cluster_carries_the_queue_and_the_weakest_master_counts(cluster, start_server):
@@ -102,8 +102,8 @@ def test_a_cluster_carries_the_queue_and_the_weakest_master_counts(cluster, star
     weak.config("appendonly", "no")
     try:
         assert info(start_server("--store", cluster.url))["durability_class"] == "memory"
-        said = refused("--store", cluster.url, "--require-durability", "everysec")
-        assert f"'127.0.0.1:{weak.port}'" in said
+        answer = refused("--store", cluster.url, "--require-durability", "everysec")
+        assert f"'127.0.0.1:{weak.port}'" in answer
     finally:
         weak.config("appendonly", "yes")
 

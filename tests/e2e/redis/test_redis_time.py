@@ -126,8 +126,8 @@ def test_a_clock_that_is_ahead_is_ahead(fresh, ahead, start_server):
     """Without this claim the two tests above would show nothing."""
     server = start_server("--store", fresh.url, "--shards", "1", env=ahead(HOUR_MS))
     stamp = server.log().split("time=", 1)[1].split()[0].strip('"')
-    said = datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() * 1000
-    assert abs(said - wall_ms() - HOUR_MS) < 60_000
+    answer = datetime.datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() * 1000
+    assert abs(answer - wall_ms() - HOUR_MS) < 60_000
 
 
 # ---- wake-ups that never arrive ----

@@ -27,8 +27,8 @@ def test_a_newer_layout_is_refused_at_the_start_and_by_servers_at_work(start_red
     assert push_answer(server, "works", "b").status == 503
     assert client.get("{tarry:0}:core")[0] == LAYOUT + 1
     eventually(lambda: "stored by a newer tarry" in server.log(), 10)
-    said = refused("--store", store.url)
-    assert "'{tarry:0}:core'" in said and f"has layout {LAYOUT + 1} and this version reads up to {LAYOUT}" in said
+    answer = refused("--store", store.url)
+    assert "'{tarry:0}:core'" in answer and f"has layout {LAYOUT + 1} and this version reads up to {LAYOUT}" in answer
     found = fsck(store)
     assert found.returncode == 1 and f"has layout {LAYOUT + 1}" in found.stdout + found.stderr
     assert {key: value for key, value in dump(store).items() if b":ticket" not in key} == {key: value for key, value in was.items() if b":ticket" not in key}

@@ -119,9 +119,9 @@ def test_a_list_and_its_cursor_reveal_no_foreign_topics(house):
     seen, cursor = [], ""
     while True:
         reply = call(house, MINE, "GET", "/v1/topics?limit=1" + (f"&cursor={cursor}" if cursor else ""))
-        said = json.loads(reply.body)
-        seen += [topic["topic"] for topic in said["topics"]]
-        cursor = said.get("cursor")
+        output = json.loads(reply.body)
+        seen += [topic["topic"] for topic in output["topics"]]
+        cursor = output.get("cursor")
         if not cursor:
             break
         hidden = cursor.encode()
@@ -176,11 +176,11 @@ def test_no_secret_leaves_the_server_by_log_audit_or_arguments(house):
     call(house, ALL, "POST", "/v1/topics/mine/purge?state=dead")
     house.proc.send_signal(signal.SIGHUP)
     eventually(lambda: "tokens read again" in house.log())
-    said = house.log() + house.audit.read_text()
+    output = house.log() + house.audit.read_text()
     for name in ("cmdline", "comm"):
-        said += pathlib.Path(f"/proc/{house.proc.pid}/{name}").read_text(errors="replace")
+        output += pathlib.Path(f"/proc/{house.proc.pid}/{name}").read_text(errors="replace")
     for one in (secret, wrong, secret[6:30]):
-        assert one not in said, said[max(0, said.find(one) - 300):][:600]
+        assert one not in output, output[max(0, output.find(one) - 300):][:600]
 
 
 # ---- the file of tokens ----

@@ -45,15 +45,15 @@ def test_each_is_one_event_in_log_and_file(call, audited):
     before = len(told_in_log(audited))
     connection = audited.connection()
     reply = connection.call(call.method, call.target(id=backup), BODIES.get(call.name, b""))
-    events, told = audited.audit(), told_in_log(audited)[before:]
-    assert len(events) == len(told) == 1, (reply.body, events, told)
+    events, reported = audited.audit(), told_in_log(audited)[before:]
+    assert len(events) == len(reported) == 1, (reply.body, events, reported)
     (event,) = events
-    assert event["action"] == told[0]["action"] == call.audit
-    assert event["outcome"] == told[0]["outcome"] == ("ok" if reply.ok else reply.code), (reply.body, event)
-    assert event["peer"] == told[0]["peer"] == "%s:%s" % connection.socket.getsockname()
-    assert event.get("topic") == told[0].get("topic") == ("orders" if "{topic}" in call.path else None)
+    assert event["action"] == reported[0]["action"] == call.audit
+    assert event["outcome"] == reported[0]["outcome"] == ("ok" if reply.ok else reply.code), (reply.body, event)
+    assert event["peer"] == reported[0]["peer"] == "%s:%s" % connection.socket.getsockname()
+    assert event.get("topic") == reported[0].get("topic") == ("orders" if "{topic}" in call.path else None)
     if call.name in ("purge", "deleteTopic"):
-        assert event["jobs"] == 3 and told[0]["jobs"] == "3"
+        assert event["jobs"] == 3 and reported[0]["jobs"] == "3"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"])
     # So is one that is rejected because of its content.
     assert client.call(call.method, call.target() + "?no_such_option=1", BODIES.get(call.name, b"")).status == 400

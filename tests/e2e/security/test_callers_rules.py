@@ -169,10 +169,10 @@ def test_each_operation_of_scope_admin_has_a_name_for_the_audit():
 def test_an_operation_of_sqs_is_one_event(name, action, audited):
     fields, topic, jobs = SQS_CALLS[name]
     fill(audited)
-    status, said = audited.sqs(name, **fields)
+    status, output = audited.sqs(name, **fields)
     (event,) = audited.events()
-    assert (event["action"], event["caller"], event["kind"], event.get("topic")) == (action, "operator", "token", topic), said
-    assert (event["outcome"] == "ok") == (status == 200), said
+    assert (event["action"], event["caller"], event["kind"], event.get("topic")) == (action, "operator", "token", topic), output
+    assert (event["outcome"] == "ok") == (status == 200), output
     assert jobs is None or event["jobs"] == jobs
     assert event["peer"].startswith("127.0.0.1:")
 
@@ -181,9 +181,9 @@ def test_an_operation_of_sqs_is_one_event(name, action, audited):
 def test_a_refused_operation_of_sqs_is_one_event(name, action, audited):
     fill(audited)
     audited.token = WORKER.secret
-    status, said = audited.sqs(name, **SQS_CALLS[name][0])
+    status, output = audited.sqs(name, **SQS_CALLS[name][0])
     (event,) = audited.events()
-    assert status != 200 and (event["action"], event["caller"]) == (action, "worker"), said
+    assert status != 200 and (event["action"], event["caller"]) == (action, "worker"), output
     if name.endswith("Queue") or name == "SetQueueAttributes":
         assert event["outcome"] == "AccessDeniedException"
 
@@ -195,8 +195,8 @@ MYKIT_CALLS = {"/reStoreJob": ("/reStoreJob?jobId=1", "dead", "1", 1), "/reStore
 def test_an_operation_of_mykit_is_one_event_and_so_is_a_refused_one(path, action, audited):
     target, topic, job, jobs = MYKIT_CALLS[path]
     fill(audited)
-    status, said = audited.mykit("GET", target)
-    assert status == 200 and said["success"], said
+    status, output = audited.mykit("GET", target)
+    assert status == 200 and output["success"], output
     (event,) = audited.events()
     assert (event["action"], event["caller"], event["outcome"]) == (action, "operator", "ok")
     assert (event.get("topic"), event.get("job"), event["jobs"]) == (topic, job, jobs)

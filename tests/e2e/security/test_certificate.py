@@ -75,8 +75,8 @@ def test_a_renewed_certificate_is_used_without_a_restart(server, files, authorit
     kept.close()
     text = server.client().call("GET", "/metrics").body.decode()
     ends = int(re.search(r"^tarry_tls_certificate_expiry_timestamp_seconds (\d+)$", text, re.MULTILINE).group(1))
-    said = subprocess.run(["openssl", "x509", "-in", str(files[0]), "-noout", "-enddate"], capture_output=True, text=True, check=True).stdout
-    assert ssl.cert_time_to_seconds(said.strip().removeprefix("notAfter=")) == ends
+    output = subprocess.run(["openssl", "x509", "-in", str(files[0]), "-noout", "-enddate"], capture_output=True, text=True, check=True).stdout
+    assert ssl.cert_time_to_seconds(output.strip().removeprefix("notAfter=")) == ends
 
 
 def test_files_that_were_spoilt_leave_the_one_before_in_use(server, files, authority):

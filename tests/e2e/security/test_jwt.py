@@ -93,13 +93,13 @@ def test_attacks_are_refused(start_server, issuer, tmp_path):
     (tmp_path / "keys.json").write_text(issuer.jwks())
     server = start_server(*flags_of(issuer, tmp_path / "keys.json"))
     assert push(server, issuer.token(one)).status == 201
-    said = set()
+    output = set()
     for name, token in attacks(issuer, one, stranger):
         reply = push(server, token)
         assert reply.status in (401, 431), f"{name}: {reply.status} {reply.body}"
         if reply.status == 401:
-            said.add((reply.json()["detail"], reply.headers["www-authenticate"]))
-    assert len(said) == 1, "an answer that tells which part was wrong"
+            output.add((reply.json()["detail"], reply.headers["www-authenticate"]))
+    assert len(output) == 1, "an answer that tells which part was wrong"
     assert push(server, issuer.token(one)).status == 201
 
 
@@ -194,7 +194,7 @@ def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer
         assert push(server, issuer.token()).status == 503
 
 
-@pytest.mark.parametrize("given, said", [
+@pytest.mark.parametrize("given, output", [
     (["--jwt-issuer", "a"], "'--jwt-issuer' without '--jwt-audience'"),
     (["--jwt-issuer", "a", "--jwt-audience", "b"], "'--jwt-issuer' without '--jwt-keys'"),
     (["--jwt-keys", "k"], "'--jwt-keys' is for JWTs, also give --jwt-issuer"),
@@ -203,7 +203,7 @@ def test_keys_are_fetched_by_https_with_a_valid_certificate(start_server, issuer
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "ftp://localhost/jwks"], "keys without https://"),
     (["--jwt-issuer", "a", "--jwt-audience", "b", "--jwt-keys", "/no/such"], "cannot read the keys in '/no/such', No such file or directory"),
 ])
-def test_options_that_do_not_fit_are_refused(tmp_path, given, said):
+def test_options_that_do_not_fit_are_refused(tmp_path, given, output):
     done = subprocess.run([str(BINARY), "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *given], capture_output=True, text=True, timeout=20)
     assert done.returncode in (1, 2)
-    assert said in done.stderr
+    assert output in done.stderr

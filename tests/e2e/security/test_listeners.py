@@ -129,8 +129,8 @@ def test_changes_over_a_unix_socket_are_audited_with_the_user(start_server, tmp_
 def test_a_socket_file_of_a_dead_server_is_replaced_and_no_other(start_server, tmp_path):
     path = tmp_path / "tarry.sock"
     server = start_server("--listen", f"unix:{path}")
-    said = refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
-    assert f"cannot listen on 'unix:{path}', another server listens there, stop the other server or choose another path" in said
+    answer = refused_start("--data", tmp_path / "other", "--listen", f"unix:{path}")
+    assert f"cannot listen on 'unix:{path}', another server listens there, stop the other server or choose another path" in answer
     assert Client(path).good("GET", "/v1/info") and not (tmp_path / "other").exists()
     server.kill()
     assert path.is_socket()
@@ -314,15 +314,15 @@ def test_the_listeners_of_the_manual(tmp_path, authority):
     with open(tmp_path / "log", "wb") as log:
         proc = subprocess.Popen([str(BINARY), "serve", "--config", str(conf)], stdout=log, stderr=log)
     try:
-        said = eventually(lambda: (text := (tmp_path / "log").read_text()) and "event=listening" in text and text)
-        assert "address=127.0.0.1:" in said and "words=require-token" in said and "words=tls,require-token" in said and "words=proxy-protocol,require-token" in said
-        assert said.count("event=insecure") == 1 and "can be read on the network: no TLS" in said
+        answer = eventually(lambda: (text := (tmp_path / "log").read_text()) and "event=listening" in text and text)
+        assert "address=127.0.0.1:" in answer and "words=require-token" in answer and "words=tls,require-token" in answer and "words=proxy-protocol,require-token" in answer
+        assert answer.count("event=insecure") == 1 and "can be read on the network: no TLS" in answer
         got = subprocess.run(["curl", "-sS", "--unix-socket", tmp_path / "tarry.sock", "-H", f"Authorization: Bearer {caller.secret}", "http://localhost/v1/info"],
                              capture_output=True, check=True, timeout=30)
         assert b'"shards"' in got.stdout
-        told = subprocess.run([str(BINARY), "topics", "--url", f"unix:{tmp_path / 'tarry.sock'}"], capture_output=True, text=True, check=False, timeout=30,
+        reported = subprocess.run([str(BINARY), "topics", "--url", f"unix:{tmp_path / 'tarry.sock'}"], capture_output=True, text=True, check=False, timeout=30,
                               env={**os.environ, "TARRY_TOKEN": caller.secret})
-        assert told.returncode == 0, told.stderr
+        assert reported.returncode == 0, reported.stderr
     finally:
         proc.terminate()
         assert proc.wait(30) == 0

@@ -24,11 +24,11 @@ def check(*words, env=None):
 def test_all_faults_are_reported_and_nothing_is_started(tmp_path):
     path = tmp_path / "tarry.conf"
     path.write_text("data = /nowhere\nsink = 3\nmax-body = huge\n\nno equals sign\nshards = 1\nshards = 2\n")
-    said = check("--check", "--config", path, "--grace", "soon", env={"TARRY_LOG_LEVEL": "loud"})
-    assert said.returncode == 2 and said.stdout == ""
+    answer = check("--check", "--config", path, "--grace", "soon", env={"TARRY_LOG_LEVEL": "loud"})
+    assert answer.returncode == 2 and answer.stdout == ""
     for fault in ("tarry.conf:2: unknown key 'sink', did you mean sync", "tarry.conf:3: bad value 'huge' for 'max-body'", "tarry.conf:5: no '='",
                   "tarry.conf:7: 'shards' is given twice", "bad value 'soon' for '--grace'", "bad value 'loud' for 'TARRY_LOG_LEVEL'", "6 faults"):
-        assert fault in said.stderr, fault
+        assert fault in answer.stderr, fault
 
 
 def test_files_that_it_names_are_read(tmp_path):
@@ -36,8 +36,8 @@ def test_files_that_it_names_are_read(tmp_path):
     (tmp_path / "tokens").write_text("what is this\n")
     os.chmod(tmp_path / "policy", 0o600)
     os.chmod(tmp_path / "tokens", 0o600)
-    said = check("--data", tmp_path / "data", "--deliver", tmp_path / "policy", "--tokens", tmp_path / "tokens", "--check")
-    assert said.returncode == 2 and "2 faults" in said.stderr and "policy:1" in said.stderr and "tokens:1" in said.stderr
+    answer = check("--data", tmp_path / "data", "--deliver", tmp_path / "policy", "--tokens", tmp_path / "tokens", "--check")
+    assert answer.returncode == 2 and "2 faults" in answer.stderr and "policy:1" in answer.stderr and "tokens:1" in answer.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -63,16 +63,16 @@ def test_check_finds_what_stops_a_start(words, fault, tmp_path):
 
 
 def test_check_names_each_missing_file_of_tls(tmp_path):
-    said = check("--check", "--listen", "127.0.0.1:0,tls", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key", "--data", tmp_path / "data")
-    assert said.returncode == 2 and "2 faults" in said.stderr
-    assert f"'{tmp_path}/no.pem' of '--tls-cert'" in said.stderr and f"'{tmp_path}/no.key' of '--tls-key'" in said.stderr
+    answer = check("--check", "--listen", "127.0.0.1:0,tls", "--tls-cert", tmp_path / "no.pem", "--tls-key", tmp_path / "no.key", "--data", tmp_path / "data")
+    assert answer.returncode == 2 and "2 faults" in answer.stderr
+    assert f"'{tmp_path}/no.pem' of '--tls-cert'" in answer.stderr and f"'{tmp_path}/no.key' of '--tls-key'" in answer.stderr
 
 
 def test_a_valid_configuration_prints_its_listeners(tmp_path):
-    said = check("--check", "--data", tmp_path / "data", "--listen", "127.0.0.1:8279", "--listen", f"unix:{tmp_path}/s,mode=0660", "--grace", "9s")
-    assert said.returncode == 0 and said.stderr == ""
-    assert "listens on 127.0.0.1:8279\n" in said.stdout and f"listens on unix:{tmp_path}/s" in said.stdout
-    assert f"stores jobs in {tmp_path}/data\n" in said.stdout and "a stop takes at most 9 s" in said.stdout and "the configuration is valid" in said.stdout
+    answer = check("--check", "--data", tmp_path / "data", "--listen", "127.0.0.1:8279", "--listen", f"unix:{tmp_path}/s,mode=0660", "--grace", "9s")
+    assert answer.returncode == 0 and answer.stderr == ""
+    assert "listens on 127.0.0.1:8279\n" in answer.stdout and f"listens on unix:{tmp_path}/s" in answer.stdout
+    assert f"stores jobs in {tmp_path}/data\n" in answer.stdout and "a stop takes at most 9 s" in answer.stdout and "the configuration is valid" in answer.stdout
     assert not (tmp_path / "data").exists()
 
 
@@ -113,8 +113,8 @@ def test_live_options_change_and_the_rest_is_named(configured):
     assert status_of_host(server, "queue.internal") == 200
     assert kept.call("GET", "/healthz").status == 200
     assert server.client().call("PUT", "/v1/topics/t/jobs/a", body=b"x" * (3 << 19)).status == 413
-    said = json.loads(write("log-format = json\nidle-timeout = 1s\n"))
-    assert said["changed"] == "allowed-host,log-format,max-connections,idle-timeout" and said["needs_restart"] == ""
+    answer = json.loads(write("log-format = json\nidle-timeout = 1s\n"))
+    assert answer["changed"] == "allowed-host,log-format,max-connections,idle-timeout" and answer["needs_restart"] == ""
     assert status_of_host(server, "queue.internal") == 421
     silent = Connection(server.port)
     silent.socket.settimeout(10)
@@ -157,8 +157,8 @@ def test_each_option_is_live_or_reported_to_need_a_restart(start_server, tmp_pat
     eventually(lambda: READ.search(server.log()), 10)
     line = next(line for line in server.log().splitlines() if READ.search(line))
     assert "not read" not in line, line
-    told = set(re.findall(r"[a-z][a-z-]+", re.sub(r".*changed", "", line)))
-    missing = {text.split(" = ")[0] for text in changed} - told - {"sync", "shards", "wal-file", "listen"}  # those that the flags of the fixture beat
+    reported = set(re.findall(r"[a-z][a-z-]+", re.sub(r".*changed", "", line)))
+    missing = {text.split(" = ")[0] for text in changed} - reported - {"sync", "shards", "wal-file", "listen"}  # those that the flags of the fixture beat
     assert not missing, (missing, line)
 
 
@@ -176,25 +176,25 @@ def manager(tmp_path):
 
 
 def test_systemd_is_notified_of_the_start_and_end_of_a_reload(start_server, manager):
-    path, told = manager
+    path, reported = manager
     server = start_server(env={"NOTIFY_SOCKET": path})
-    assert told() == "READY=1"
+    assert reported() == "READY=1"
     before = time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6
     server.proc.send_signal(signal.SIGHUP)
-    said = told()
-    assert said.startswith("RELOADING=1\nMONOTONIC_USEC=") and before - 1 <= int(said.split("=")[-1]) <= before + 20e6
-    assert told() == "READY=1"
+    answer = reported()
+    assert answer.startswith("RELOADING=1\nMONOTONIC_USEC=") and before - 1 <= int(answer.split("=")[-1]) <= before + 20e6
+    assert reported() == "READY=1"
 
 
 @pytest.mark.shards
 def test_the_watchdog_is_notified_by_a_running_server(start_server, manager):
-    path, told = manager
+    path, reported = manager
     server = start_server("--shards", "3", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
-    received = [told() for _ in range(6)]
+    received = [reported() for _ in range(6)]
     assert sorted(received) == ["READY=1"] + 5 * ["WATCHDOG=1"]
     server.terminate()
-    while (said := told()) != "STOPPING=1":
-        assert said == "WATCHDOG=1"
+    while (answer := reported()) != "STOPPING=1":
+        assert answer == "WATCHDOG=1"
 
 
 def test_a_manager_that_reads_no_notifications_does_not_stop_the_server(start_server, manager):

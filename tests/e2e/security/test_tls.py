@@ -263,8 +263,8 @@ def test_renegotiation_is_rejected(start_server, authority):
     client.stdin.write(b"R\n")
     client.stdin.flush()
     time.sleep(0.3)
-    said = client.communicate(b"", timeout=30)[0].decode(errors="replace")
-    assert "RENEGOTIATING" in said and "no renegotiation" in said, said[-2000:]
+    answer = client.communicate(b"", timeout=30)[0].decode(errors="replace")
+    assert "RENEGOTIATING" in answer and "no renegotiation" in answer, answer[-2000:]
     assert Sealed(server.tls_port, authority).call("GET", "/healthz").status == 200
 
 

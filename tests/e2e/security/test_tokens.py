@@ -91,7 +91,7 @@ def test_names_are_unique_and_a_revoked_one_may_come_again(tokens):
     assert token("revoke", "nobody", tokens=tokens).returncode == 4
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("words, answer", [
     (["new", "a b", "--scope", "push", "--topics", "*"], "bad name 'a b'"),
     (["new", "a", "--topics", "*"], "'--scope' is missing, give one or more of push,consume,read,admin"),
     (["new", "a", "--scope", "psh", "--topics", "*"], "bad value 'psh' for '--scope'"),
@@ -103,9 +103,9 @@ def test_names_are_unique_and_a_revoked_one_may_come_again(tokens):
     (["make", "a"], "unknown 'make', give new, list, revoke or rotate"),
     (["list", "a"], "unexpected argument 'a'"),
 ])
-def test_wrong_commands_are_refused_and_change_nothing(tokens, words, said):
+def test_wrong_commands_are_refused_and_change_nothing(tokens, words, answer):
     done = token(*words, tokens=tokens)
-    assert done.returncode == 2 and said in done.stderr and not tokens.exists()
+    assert done.returncode == 2 and answer in done.stderr and not tokens.exists()
 
 
 def test_the_place_is_found_by_variable_and_configuration(tokens, tmp_path):

@@ -411,8 +411,8 @@ def test_pushes_with_a_lost_commit_reply_are_answered_by_their_ticket(start_serv
             thread.join()
         for name, answer in answers.items():
             due_ms = own.do("SELECT due FROM tarry.job WHERE id = %s", name)
-            told = own.do("SELECT (extract(epoch FROM %s::timestamptz) * 1000)::bigint", answer["due_at"])
-            assert answer["result"] == "created" and told == due_ms, answer
+            reported = own.do("SELECT (extract(epoch FROM %s::timestamptz) * 1000)::bigint", answer["due_at"])
+            assert answer["result"] == "created" and reported == due_ms, answer
         assert metric(server, "tarry_sql_settled_total") == 1
         topic = client.topic("unwatched")
         assert topic["totals"]["pushed"] == 3 and topic["counts"]["delayed"] == 3
@@ -448,9 +448,9 @@ def test_existing_or_rejected_pushes_do_not_affect_others_of_the_batch(postgres,
         items = [{"topic": "mixed", "id": f"new-{turn}", "delay": "1h"}, {"topic": "mixed", "id": "old", "delay": "1h", "on_conflict": "keep"},
                  {"topic": "mixed", "id": f"at-once-{turn}", "priority": 7}, {"topic": "mixed-too", "id": "old", "delay": "2h", "on_conflict": "reject"},
                  {"topic": "mixed-full", "id": f"z-{turn}"}, {"topic": "mixed-full", "id": f"b-{turn}"}, {"topic": "mixed-full", "id": f"a-{turn}"}]
-        said = [result.get("result") or result.get("code") for result in client.push_batch(items)]
+        output = [result.get("result") or result.get("code") for result in client.push_batch(items)]
         room = ["created", "created", "topic_full"] if turn == "1" else ["topic_full"] * 3
-        assert said == ["created", "existed", "created", "created" if turn == "1" else "conflict", *room], said
+        assert output == ["created", "existed", "created", "created" if turn == "1" else "conflict", *room], output
     for name, delayed, ready in ("mixed", 3, 2), ("mixed-too", 1, 0), ("mixed-full", 0, 2):
         topic = client.topic(name)
         counts = topic["counts"]

@@ -31,8 +31,8 @@ def test_history_has_the_outcome_of_a_finished_job(pair, postgres):
     events = other.good("GET", "/v1/topics/closed/jobs/1001/history")["history"]
     assert [(event["event"], event["attempt"], event.get("by"), event.get("error")) for event in events] == [
         ("nacked", 1, "worker-a", "no"), ("acked", 2, "worker-b", None)]
-    told = subprocess.run([str(BINARY), "history", "closed", "1001", "--url", f"http://127.0.0.1:{pair[0].port}"], capture_output=True, text=True, check=True).stdout
-    assert "acked" in told and "by worker-b" in told
+    reported = subprocess.run([str(BINARY), "history", "closed", "1001", "--url", f"http://127.0.0.1:{pair[0].port}"], capture_output=True, text=True, check=True).stdout
+    assert "acked" in reported and "by worker-b" in reported
     with transaction(postgres, commit=True) as cursor:
         cursor.execute("SELECT tarry.push('closed', '1002', interval '1 hour'), tarry.cancel('closed', '1002')")
     with transaction(postgres, commit=False) as cursor:

@@ -358,9 +358,9 @@ def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, ma
         assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
-    said = [row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log WHERE argument REGEXP 'UPDATE tarry.job|DELETE j? ?FROM|NOWAIT'")]
-    assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in said] == ["UPDATE", "SELECT", "DELETE"], said
-    assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in said) < 1000  # only the ids are a list
+    output = [row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log WHERE argument REGEXP 'UPDATE tarry.job|DELETE j? ?FROM|NOWAIT'")]
+    assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in output] == ["UPDATE", "SELECT", "DELETE"], output
+    assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in output) < 1000  # only the ids are a list
 
 
 # ---- in the user's own transaction ----
@@ -451,14 +451,14 @@ def _wait_until_all_know_who_listens(mariadb, since_ms=0):
 
 def _turns_about(mariadb, ident):
     """The kinds of statements of each transaction that names a job, by the general log, which has whole packets."""
-    turns, said = [], {}
+    turns, output = [], {}
     for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
             if statement == "START TRANSACTION":
-                said[thread] = []
-            elif statement == "COMMIT" and any(f"'{ident}'" in one for one in said.get(thread, ())):
-                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in said[thread] if one])
-            said.setdefault(thread, []).append(statement)
+                output[thread] = []
+            elif statement == "COMMIT" and any(f"'{ident}'" in one for one in output.get(thread, ())):
+                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in output[thread] if one])
+            output.setdefault(thread, []).append(statement)
     return turns
 
 
@@ -535,9 +535,9 @@ def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, maria
         unwatched, watched, alone = (_turns_about(mariadb, ident) for ident in ("unwatched", "watched", "alone"))
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
-    told = ("INSERT", ["tarry.message"])
+    reported = ("INSERT", ["tarry.message"])
     assert len(unwatched) == len(watched) == len(alone) == 1 and len(unwatched[0]) > 5, (unwatched, watched)
-    assert told not in unwatched[0] + alone[0] and [one for one in watched[0] if one != told] == unwatched[0] and len(watched[0]) == len(unwatched[0]) + 1, (unwatched, watched)
+    assert reported not in unwatched[0] + alone[0] and [one for one in watched[0] if one != reported] == unwatched[0] and len(watched[0]) == len(unwatched[0]) + 1, (unwatched, watched)
 
 
 def test_messages_are_deleted_once_they_are_old(pair, mariadb):

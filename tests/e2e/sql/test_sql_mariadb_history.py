@@ -43,8 +43,8 @@ def test_history_has_the_outcome_of_a_finished_job(pair, mariadb):
     events = other.good("GET", "/v1/topics/closed/jobs/1001/history")["history"]
     assert [(event["event"], event["attempt"], event.get("by"), event.get("error")) for event in events] == [
         ("nacked", 1, "worker-a", "no"), ("acked", 2, "worker-b", None)]
-    told = subprocess.run([str(BINARY), "history", "closed", "1001", "--url", f"http://127.0.0.1:{pair[0].port}"], capture_output=True, text=True, check=True).stdout
-    assert "acked" in told and "by worker-b" in told
+    reported = subprocess.run([str(BINARY), "history", "closed", "1001", "--url", f"http://127.0.0.1:{pair[0].port}"], capture_output=True, text=True, check=True).stdout
+    assert "acked" in reported and "by worker-b" in reported
     for ident, commit in (("1002", True), ("1003", False)):
         with transaction(mariadb, commit) as cursor:
             mariadb.call("push", "closed", ident, 3600000, b"x", cursor=cursor)
@@ -86,8 +86,8 @@ def test_history_has_each_kind_of_end(pair, mariadb):
     client.good("POST", "/v1/topics/ways/purge")
     client.push("ways", "expired", ttl="50ms")
     eventually(lambda: client.topic("ways")["totals"]["expired"] == 1)
-    told = {way: [event for event, *_ in _told(mariadb, way)] for way in ("replaced", "cancelled", "wanted", "purged", "redriven", "expired")}
-    assert told == {"replaced": ["replaced", "purged"], "cancelled": ["cancelled"], "wanted": ["lease_ended", "cancelled"],
+    reported = {way: [event for event, *_ in _told(mariadb, way)] for way in ("replaced", "cancelled", "wanted", "purged", "redriven", "expired")}
+    assert reported == {"replaced": ["replaced", "purged"], "cancelled": ["cancelled"], "wanted": ["lease_ended", "cancelled"],
                     "purged": ["purged"], "redriven": ["nacked", "died", "redriven", "acked"], "expired": ["expired"]}
 
 
@@ -303,6 +303,6 @@ def demo():
 
 def test_the_demo_starts_a_mariadb_of_its_own_and_leaves_nothing(demo):
     process, directory = demo
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0 and "every order was delivered once, not early" in said, said
+    answer, _ = process.communicate(timeout=120)
+    assert process.returncode == 0 and "every order was delivered once, not early" in answer, answer
     assert list(directory.iterdir()) == []

@@ -113,7 +113,7 @@ def checkpointed(server):
 @pytest.mark.parametrize("flags", [(), ("--copy",)])
 def test_under_load_it_is_the_state_of_a_moment(start_server, tmp_path, flags):
     server = start_server(*FLAGS)
-    told = []
+    reported = []
     with Load(server) as load:
         checkpointed(server)
         for number in range(2):
@@ -121,9 +121,9 @@ def test_under_load_it_is_the_state_of_a_moment(start_server, tmp_path, flags):
             made = backup(server, tmp_path / f"copy-{number}", *flags)
             asked, _, acking, _ = load.moment()
             assert made.returncode == 0, made.stderr
-            told.append((pushed, acked, asked, acking))
+            reported.append((pushed, acked, asked, acking))
             time.sleep(0.2)
-    for number, (pushed, acked, asked, acking) in enumerate(told):
+    for number, (pushed, acked, asked, acking) in enumerate(reported):
         copy = tmp_path / f"copy-{number}"
         assert stat.S_IMODE(copy.stat().st_mode) == 0o700
         assert "in runs: 0 jobs" not in expect_clean(copy), "no job was in a run: too little happened"

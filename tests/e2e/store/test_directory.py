@@ -27,8 +27,8 @@ def expect_clean(directory):
 def start_fails(data, words, **options):
     command = [str(BINARY), "serve", "--data", str(data), "--listen", "127.0.0.1:0", *FLAGS]
     started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
-    said = started.stdout + started.stderr
-    assert started.returncode == 1 and words in said, said
+    output = started.stdout + started.stderr
+    assert started.returncode == 1 and words in output, output
 
 
 def ready(server):

@@ -275,8 +275,8 @@ def test_the_page_has_a_remedy_for_each_finding(data, which):
         flip({"table": newest(data, "*.keys"), "run": newest(data, "*.run"), "log": data / "shard-00" / "wal" / f"{first:08}.log"}[which],
              60 if which == "table" else 4096 + 300)
     page = (REPO / "docs" / "operations" / "recovery.md").read_text(encoding="utf-8")
-    said = [line for line in fsck(data).stdout.splitlines() if "tarry fsck --" in line]
-    assert said and all(f"| `{line.rpartition('; ')[2]}" in page for line in said), said
+    answer = [line for line in fsck(data).stdout.splitlines() if "tarry fsck --" in line]
+    assert answer and all(f"| `{line.rpartition('; ')[2]}" in page for line in answer), answer
 
 
 def test_salvage_rejects_an_unusable_target(data, tmp_path):
@@ -284,10 +284,10 @@ def test_salvage_rejects_an_unusable_target(data, tmp_path):
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine").write_text("mine")
-    for into, said in ((full, "is not empty"), (data / "inside", "is inside the data directory"), (data, "is inside the data directory"),
+    for into, answer in ((full, "is not empty"), (data / "inside", "is inside the data directory"), (data, "is inside the data directory"),
                        (tmp_path / "no" / "parent", "No such file or directory")):
         ended = fsck(data, "--salvage", str(into))
-        assert ended.returncode == 1 and said in ended.stderr, ended
+        assert ended.returncode == 1 and answer in ended.stderr, ended
     assert digest(data) == before and [path.name for path in full.iterdir()] == ["mine"]
 
 

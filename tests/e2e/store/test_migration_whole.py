@@ -28,9 +28,9 @@ def test_a_whole_export_is_taken_also_after_another_one(dump, target):
 
 def test_missing_jobs_are_counted(dump, target):
     gone = set(jobs_at(dump)[100:289])
-    said = load(target, b"".join(line for at, line in enumerate(dump) if at not in gone), code=REFUSED)
-    assert "is not a complete export" in said and f"its end line has {JOBS} jobs of" in said and f"the file has {JOBS - 189} of" in said
-    assert f"imported {JOBS - 189} jobs" in said  # what is there is in
+    answer = load(target, b"".join(line for at, line in enumerate(dump) if at not in gone), code=REFUSED)
+    assert "is not a complete export" in answer and f"its end line has {JOBS} jobs of" in answer and f"the file has {JOBS - 189} of" in answer
+    assert f"imported {JOBS - 189} jobs" in answer  # what is there is in
 
 
 def test_a_missing_topic_is_counted(dump, target):
@@ -41,14 +41,14 @@ def test_a_missing_topic_is_counted(dump, target):
 @pytest.mark.parametrize("skip", [0, 5, 300])
 def test_jobs_missing_before_the_continuation_are_counted(dump, target, skip):
     first = jobs_at(dump)[0]
-    said = load(target, b"".join(dump[:first] + dump[first + 1:]), "--skip", str(skip), code=REFUSED)
-    assert f"the file has {JOBS - 1} of" in said
+    answer = load(target, b"".join(dump[:first] + dump[first + 1:]), "--skip", str(skip), code=REFUSED)
+    assert f"the file has {JOBS - 1} of" in answer
 
 
 def test_an_end_line_in_the_middle_is_rejected(dump, target):
     at = jobs_at(dump)[200]
-    said = load(target, b"".join(dump[:at] + dump[-1:] + dump[at:-1]), code=REFUSED)
-    assert "is not a complete export" in said
+    answer = load(target, b"".join(dump[:at] + dump[-1:] + dump[at:-1]), code=REFUSED)
+    assert "is not a complete export" in answer
     moved = load(target, b"".join(dump) + dump[jobs_at(dump)[3]], code=REFUSED)
     assert "its end line is not the last line" in moved and f"line {len(dump) + 1} follows it" in moved
 

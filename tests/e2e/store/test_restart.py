@@ -80,7 +80,7 @@ def test_twice_restarted_is_the_same_state(start_server, how):
 
 def test_sigterm_under_load_loses_nothing(start_server):
     server = start_server(*FLAGS)
-    told, numbers = [], itertools.count()
+    reported, numbers = [], itertools.count()
 
     def push_without_end(stop):
         number = next(numbers)
@@ -89,21 +89,21 @@ def test_sigterm_under_load_loses_nothing(start_server):
             while not stop.is_set():
                 ident = f"{number}-{at}"
                 client.push("load", ident)
-                told.append(ident)
+                reported.append(ident)
                 at += 1
         except (Lost, Refused, OSError) as fault:
             if isinstance(fault, Refused):
                 assert fault.status == 503
 
     with meanwhile(*[push_without_end] * 4):
-        eventually(lambda: len(told) > 100)
+        eventually(lambda: len(reported) > 100)
         assert server.terminate() == 0
     server.start()
     kept = set()
     while jobs := server.client().take("load", max=1000):
         kept.update(job["id"] for job in jobs)
-    print(f"{len(told)} pushes answered, {len(kept)} kept")
-    assert len(told) > 100 and kept >= set(told)
+    print(f"{len(reported)} pushes answered, {len(kept)} kept")
+    assert len(reported) > 100 and kept >= set(reported)
 
 
 def test_sigterm_answers_waiting_takes(start_server):

@@ -77,8 +77,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    said = parser.parse_args()
-    rng, count, until = random.Random(said.seed), 0, time.monotonic() + said.seconds
+    answer = parser.parse_args()
+    rng, count, until = random.Random(answer.seed), 0, time.monotonic() + answer.seconds
     with tempfile.TemporaryDirectory(prefix="tarry-lines-") as directory, Beanstalkd() as theirs:
         ours = Server(directory, ["--beanstalk", "127.0.0.1:0", "--sync", "never"])
         ours.start()
@@ -88,12 +88,12 @@ def main():
                 packet = one_case(rng)
                 answers = words(address, packet), words(theirs.address, packet)
                 if answers[0] != answers[1]:
-                    print(f"seed {said.seed}, case {count}: {packet!r}\n  tarry      {answers[0]}\n  beanstalkd {answers[1]}")
+                    print(f"seed {answer.seed}, case {count}: {packet!r}\n  tarry      {answers[0]}\n  beanstalkd {answers[1]}")
                     return 1
                 count += 1
         finally:
             ours.terminate()
-    print(f"{count} cases alike (seed {said.seed})")
+    print(f"{count} cases alike (seed {answer.seed})")
     return 0
 
 

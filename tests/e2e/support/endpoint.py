@@ -105,14 +105,14 @@ class Endpoint:
             self.most_at_once = max(self.most_at_once, self._now)
             self._open.add(handler.connection)
         try:
-            said = self.answer(call)
+            output = self.answer(call)
         finally:
             with self.lock:
                 self._now -= 1
-        if said is None:
+        if output is None:
             handler.close_connection = True
             return
-        status, extra = said if isinstance(said, tuple) else (said, {})
+        status, extra = output if isinstance(output, tuple) else (output, {})
         handler.send_response(status)
         handler.send_header("Content-Length", "0")
         for name, value in extra.items():

@@ -207,8 +207,8 @@ class BeanstalkConsumer(BeanstalkWorker):
                 self.held[number] = f"{self.name}/{self.taken}", begin
         # A take whose attempt was not reported within its lease counts as lost: by then the attempt may be another's.
         stats = self.talk([f"stats-job {number}\r\n".encode() for number, *_ in taken]) if self.connection else []
-        for (number, body, begin, end, wall_end), (words, _, told, _) in zip(taken, stats):
-            if words is None or words[0] != "OK" or number not in self.held or told - begin > CERTAIN_NS:
+        for (number, body, begin, end, wall_end), (words, _, reported, _) in zip(taken, stats):
+            if words is None or words[0] != "OK" or number not in self.held or reported - begin > CERTAIN_NS:
                 lost = lost or (begin, end, wall_end)
                 self.held.pop(number, None)
                 continue

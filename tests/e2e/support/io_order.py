@@ -46,14 +46,14 @@ class Order:
         self._written[record.at] = batch
         self._unsafe.setdefault(file, []).append(batch)
         self._sequences.add(batch.sequence)
-        for said in batch.records:
-            entry = (record.at, batch, said)
-            if said.kind == JOB:
-                self.jobs.setdefault((said.topic, said.id), []).append(entry)
-            elif said.kind == TOPIC:
-                self.topics.setdefault(said.topic, []).append(entry)
+        for answer in batch.records:
+            entry = (record.at, batch, answer)
+            if answer.kind == JOB:
+                self.jobs.setdefault((answer.topic, answer.id), []).append(entry)
+            elif answer.kind == TOPIC:
+                self.topics.setdefault(answer.topic, []).append(entry)
             else:
-                self.keys.setdefault(said.key[1], []).append(entry)
+                self.keys.setdefault(answer.key[1], []).append(entry)
 
     def _wal(self):
         names = self.disk.root.safe
@@ -83,11 +83,11 @@ class Order:
             if change.answered is None:
                 continue
             self.checked[change.what] = self.checked.get(change.what, 0) + 1
-            said = self._said_by(change)
-            if not said:
+            answer = self._said_by(change)
+            if not answer:
                 faults.append(f"the log does not say it: {change}")
-            elif not any(batch.covered is not None and batch.covered < change.answered for _, batch, _ in said):
-                faults.append(f"answered before the sync: {change}, the batch covered at {[batch.covered for _, batch, _ in said]}")
+            elif not any(batch.covered is not None and batch.covered < change.answered for _, batch, _ in answer):
+                faults.append(f"answered before the sync: {change}, the batch covered at {[batch.covered for _, batch, _ in answer]}")
         return faults
 
     def _said_by(self, change):
@@ -107,18 +107,18 @@ class Order:
     def _paused_by(self, change):
         """Returns all records with this state, back to the last with another one: nothing need be written if it is so already. A checkpoint repeats
         them."""
-        said = []
+        answer = []
         for entry in self.topics.get(change.topic, ()):
             if entry[0] < change.asked and entry[2].paused != change.paused:
-                said.clear()
+                answer.clear()
             elif entry[0] < change.answered and entry[2].paused == change.paused:
-                said.append(entry)
-        return said
+                answer.append(entry)
+        return answer
 
     @staticmethod
-    def _is_it(change, said):
+    def _is_it(change, answer):
         if change.what in ("ack", "cancel"):
-            return said.kind == DONE and said.reason == (ACKED if change.what == "ack" else CANCELLED)
+            return answer.kind == DONE and answer.reason == (ACKED if change.what == "ack" else CANCELLED)
         if change.what == "nack":
-            return said.kind == STATE and said.error.decode() == change.error
-        return said.kind == STATE and said.due == change.due
+            return answer.kind == STATE and answer.error.decode() == change.error
+        return answer.kind == STATE and answer.due == change.due

@@ -122,7 +122,7 @@ class Loop:
             if did < least:
                 yield f"{name} had only {did} calls answered ok, {least} wanted"
 
-    def say(self, text):
+    def show(self, text):
         if not self.chosen.quiet:
             print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
@@ -143,9 +143,9 @@ class Loop:
         crashed = [worker.name for worker in workers if worker.exitcode != 0]
         if crashed:
             raise SystemExit(f"clients that failed: {', '.join(crashed)}")
-        self.say("draining")
+        self.show("draining")
         self.settle()
-        self.say("drained")
+        self.show("drained")
         self.write("end", at=now())
         return self.history()
 
@@ -176,7 +176,7 @@ class Loop:
                 self.pushed = sum(figures(self.client().topic(name))["pushed"] for name in self.topics)
             if time.monotonic() - begin > self.chosen.seconds * SLOWNESS + GRACE_SECONDS:
                 return  # too slow a machine: the checker will report INVALID
-            self.say(f"{self.faults} faults, {self.pushed} pushed")
+            self.show(f"{self.faults} faults, {self.pushed} pushed")
 
     def wanted_faults(self):
         raise NotImplementedError

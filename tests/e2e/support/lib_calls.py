@@ -179,8 +179,8 @@ class Queue:
     def transfer(self, verb, path, **options):
         """(code, output); verb: export, import."""
         with open(path, "wb" if verb == "export" else "rb") as file:
-            told = Transfer(fd=file.fileno(), **options)
-            return self.library.code(getattr(self.so, "tarry_" + verb)(self.handle, byref(told))), told
+            reported = Transfer(fd=file.fileno(), **options)
+            return self.library.code(getattr(self.so, "tarry_" + verb)(self.handle, byref(reported))), reported
 
     # ---- topics ----
 
@@ -194,6 +194,6 @@ class Queue:
         self._check(self.so.tarry_topic_resume(self.handle, topic.encode()))
 
     def topic(self, topic):
-        told = Topic()
-        self._check(self.so.tarry_topic_get(self.handle, topic.encode(), byref(told)))
-        return told
+        reported = Topic()
+        self._check(self.so.tarry_topic_get(self.handle, topic.encode(), byref(reported)))
+        return reported

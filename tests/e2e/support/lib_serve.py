@@ -47,25 +47,25 @@ def settings_of(given):
 
 def shown(job):
     """Writes a job like the server's JSON."""
-    told = {name: job[name] for name in ("topic", "id", "attempt", "delivery", "state", "content_type")}
-    told["due_at"] = time_text(job["due_ms"])
+    reported = {name: job[name] for name in ("topic", "id", "attempt", "delivery", "state", "content_type")}
+    reported["due_at"] = time_text(job["due_ms"])
     if job["lease"]:
-        told["lease"] = job["lease"]
+        reported["lease"] = job["lease"]
     try:
         text = job["bytes"].decode()
-        told["body"] = json.loads(text) if job["content_type"] == "application/json" else text
+        reported["body"] = json.loads(text) if job["content_type"] == "application/json" else text
     except ValueError:
-        told["body_base64"] = base64.b64encode(job["bytes"]).decode()
-    return told
+        reported["body_base64"] = base64.b64encode(job["bytes"]).decode()
+    return reported
 
 
 def result_of(code, result):
-    told = {"result" if code in ("ok", "created", "replaced", "existed", "cancelled") else "code": code}
+    reported = {"result" if code in ("ok", "created", "replaced", "existed", "cancelled") else "code": code}
     if result.id:
-        told["id"] = result.id.decode()
+        reported["id"] = result.id.decode()
     if result.due_ms:
-        told["due_at"] = time_text(result.due_ms)
-    return told
+        reported["due_at"] = time_text(result.due_ms)
+    return reported
 
 
 class Api:
@@ -131,7 +131,7 @@ class Api:
             else:
                 data = body.encode()
             pushes.append(self._push_fields(item["topic"], item.get("id"), item, kind, data))
-        return 200, {"results": [result_of(*told) for told in self.queue.items("push", Push, pushes)]}
+        return 200, {"results": [result_of(*reported) for reported in self.queue.items("push", Push, pushes)]}
 
     def _answer(self, verb, query, body):
         leases = query.get("lease") or json.loads(body)["leases"]
@@ -141,8 +141,8 @@ class Api:
             fields["error"] = one["error"].encode()
         if one.get("final"):
             fields["flags"] |= FINAL
-        told = self.queue.items(verb, Answer, [{"lease": lease.encode(), **fields} for lease in leases])
-        return 200, {"results": [result_of(*one_of) for one_of in told]}
+        reported = self.queue.items(verb, Answer, [{"lease": lease.encode(), **fields} for lease in leases])
+        return 200, {"results": [result_of(*one_of) for one_of in reported]}
 
     def _change(self, verb, topic, ident, options):
         fields = {"flags": 0}
@@ -165,8 +165,8 @@ class Api:
     def _topic(self, method, topic, body):
         if method == "PUT":
             return 200, {"result": self.queue.put_topic(topic, **settings_of(json.loads(body or b"{}")))}
-        told = self.queue.topic(topic)
-        return 200, {"topic": topic, "counts": {name: getattr(told, name) for name in COUNTS}, "totals": {name: getattr(told, name) for name in TOTALS}}
+        reported = self.queue.topic(topic)
+        return 200, {"topic": topic, "counts": {name: getattr(reported, name) for name in COUNTS}, "totals": {name: getattr(reported, name) for name in TOTALS}}
 
 
 class Connection(threading.Thread):
@@ -198,9 +198,9 @@ class Connection(threading.Thread):
             if not self._more():
                 return False
         method, target, _ = first.split(" ")
-        status, told = self.api.handle(method, target, headers, bytes(self.pending[end + 4:whole]))
+        status, reported = self.api.handle(method, target, headers, bytes(self.pending[end + 4:whole]))
         del self.pending[:whole]
-        text = json.dumps(told, separators=(",", ":")).encode()
+        text = json.dumps(reported, separators=(",", ":")).encode()
         self.socket.sendall(f"HTTP/1.1 {status} Told\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
         return True
 

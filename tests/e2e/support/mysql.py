@@ -55,8 +55,8 @@ def find_server(version=None):
             directory.rename(cache)
         return cache, ""
     except (subprocess.SubprocessError, OSError, KeyError) as error:
-        said = (getattr(error, "output", b"") or b"").decode(errors="replace")[-300:]
-        return None, f"MySQL {version} cannot be had: {error} {said}".strip()
+        answer = (getattr(error, "output", b"") or b"").decode(errors="replace")[-300:]
+        return None, f"MySQL {version} cannot be had: {error} {answer}".strip()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

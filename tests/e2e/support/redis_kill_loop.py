@@ -144,7 +144,7 @@ class RedisLoop(Loop):
         if name in CHANGES_OF_MASTER:
             self.changes_of_master.append((begin, now()))
         self.write("fault", what=what, begin=begin, at=now(), name=name)
-        self.say(name)
+        self.show(name)
         if self.faults % PEACE_EVERY == 0:
             self.look_in_peace()
 
@@ -233,7 +233,7 @@ class RedisLoop(Loop):
             begin, until = begin * MS - wall_ahead, (until + 1) * MS - wall_ahead
             if not any(first <= begin <= last for first, last in self.changes_of_master):
                 self.write("fault", what="failover", begin=begin, at=until, name="not asked for")
-                self.say(f"a failover nobody asked for, {(until - begin) / MS / 1000:.1f} s long")
+                self.show(f"a failover nobody asked for, {(until - begin) / MS / 1000:.1f} s long")
 
     def takeovers(self):
         return []
@@ -256,7 +256,7 @@ class RedisLoop(Loop):
         for server in self.servers:
             self.start_server(server)
         self.write("fault", what="disturb", begin=begin, at=now(), name="peace")
-        self.say("looked in peace")
+        self.show("looked in peace")
 
     def counts_when_back(self):
         client = self.probe.client()

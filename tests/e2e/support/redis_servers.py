@@ -450,8 +450,8 @@ class Cluster:
     def owner(self, slot):
         """Returns the owner by the answers of all living nodes, once they and the owner itself agree; waits for that."""
         def agreed():
-            said = {self._owner_seen_by(server, slot) for server in self.servers if server.alive}
-            return said.pop() if len(said) == 1 else None
+            answer = {self._owner_seen_by(server, slot) for server in self.servers if server.alive}
+            return answer.pop() if len(answer) == 1 else None
 
         return self.by_port(wait_for(agreed, "all agree who has the slot"))
 

@@ -12,9 +12,9 @@ def refused(*flags, env=None, seconds=60):
     """Starts a server whose start must fail; returns its message."""
     done = subprocess.run([str(BINARY), "serve", "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True, check=False, timeout=seconds,
                           stdin=subprocess.DEVNULL, env=env)
-    said = done.stdout + done.stderr
-    assert done.returncode in (1, 2) and "event=listening" not in said, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode in (1, 2) and "event=listening" not in output, output
+    return output
 
 
 def info(server):

@@ -105,13 +105,13 @@ def _download(version, cache):
                    f"-DoutputDirectory={directory / 'jars'}"]
         maven = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            said, _ = maven.communicate(timeout=DOWNLOAD_SECONDS)
+            output, _ = maven.communicate(timeout=DOWNLOAD_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(maven.pid, signal.SIGKILL)
             maven.communicate()
             return None, f"Maven did not bring the jars within {DOWNLOAD_SECONDS:.0f} s"
         if maven.returncode != 0 or not any((directory / "jars").glob("rocketmq-broker-*.jar")):
-            return None, "Maven could not bring the jars: " + said.decode(errors="replace")[-300:]
+            return None, "Maven could not bring the jars: " + output.decode(errors="replace")[-300:]
         with contextlib.suppress(OSError):  # another process was faster
             (directory / "jars").rename(cache)
         return cache, ""

@@ -149,12 +149,12 @@ def aws(server):
 
 def sdk(command, topic, server):
     """The life that sdk.mjs, Sdk.java and sdk.go lead: all of it deleted but for the message in a day."""
-    said, client = run(command, topic, server), server.client()
-    assert 2 <= said["waited"] < 30, said
-    assert said["md5s"] == [md5_of(ATTRIBUTES)] * 4, (said, md5_of(ATTRIBUTES))
-    assert said["pending"] == [0, 0, 1], said
+    answer, client = run(command, topic, server), server.client()
+    assert 2 <= answer["waited"] < 30, answer
+    assert answer["md5s"] == [md5_of(ATTRIBUTES)] * 4, (answer, md5_of(ATTRIBUTES))
+    assert answer["pending"] == [0, 0, 1], answer
     (job,) = delayed(client, topic)
-    assert job["id"] == ulid_of(said["day"]) and job["body"] == "in a day" and DAY - RUN_SECONDS < due_in(job) <= DAY, job
+    assert job["id"] == ulid_of(answer["day"]) and job["body"] == "in a day" and DAY - RUN_SECONDS < due_in(job) <= DAY, job
     assert totals(client, topic)["acked"] == 11 and totals(client, f"{topic}-dead")["acked"] == 1
     cancel(client, topic, job)
 
@@ -167,10 +167,10 @@ def sqs_consumer(command, topic, server):
 
 def spring(command, topic, server):
     server.client().put_topic(topic, max_attempts="none", backoff="none")
-    said, client = run(command, topic, server), server.client()
-    assert said["received"] == 12, said
+    answer, client = run(command, topic, server), server.client()
+    assert answer["received"] == 12, answer
     (job,) = delayed(client, topic)
-    assert job["id"] == ulid_of(said["day"]) and DAY - RUN_SECONDS < due_in(job) <= DAY, job
+    assert job["id"] == ulid_of(answer["day"]) and DAY - RUN_SECONDS < due_in(job) <= DAY, job
     assert totals(client, topic)["acked"] == 12
     cancel(client, topic, job)
 

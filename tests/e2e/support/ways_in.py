@@ -33,9 +33,9 @@ class House:
         connection = http.client.HTTPConnection("127.0.0.1", int(port or self.server.port), timeout=30)
         connection.request(method, path, body, {**self.headers, **dict(headers)})
         answer = connection.getresponse()
-        said = answer.read()
+        output = answer.read()
         connection.close()
-        return answer.status, json.loads(said) if said[:1] in (b"{", b"[") else {}
+        return answer.status, json.loads(output) if output[:1] in (b"{", b"[") else {}
 
     def sqs(self, operation, **fields):
         return self.http("POST", "/", json.dumps(fields).encode(), {"X-Amz-Target": "AmazonSQS." + operation, "Authorization": "Bearer " + (self.token or "any")})
@@ -67,8 +67,8 @@ def push(house, topic, count):
 
 
 def push_batch(house, topic, count):
-    _, said = house.http("POST", "/v1/jobs", json.dumps([{"topic": topic, "body": "x"}] * count).encode(), {"Content-Type": "application/json"})
-    return sum(result["result"] == "created" for result in said["results"])
+    _, output = house.http("POST", "/v1/jobs", json.dumps([{"topic": topic, "body": "x"}] * count).encode(), {"Content-Type": "application/json"})
+    return sum(result["result"] == "created" for result in output["results"])
 
 
 def send_message(house, topic, count):
@@ -76,13 +76,13 @@ def send_message(house, topic, count):
 
 
 def send_message_batch(house, topic, count):
-    status, said = house.sqs("SendMessageBatch", QueueUrl=queue_url(topic), Entries=[{"Id": str(n), "MessageBody": "x"} for n in range(count)])
-    return len(said.get("Successful", ())) if status == 200 else 0
+    status, output = house.sqs("SendMessageBatch", QueueUrl=queue_url(topic), Entries=[{"Id": str(n), "MessageBody": "x"} for n in range(count)])
+    return len(output.get("Successful", ())) if status == 200 else 0
 
 
 def mykit_push(house, topic, count):
-    said = [house.mykit("POST", "/push", {"topic": topic, "id": f"mykit-{n}", "body": "x", "delay": 0}) for n in range(count)]
-    return sum(status == 200 and answer["success"] for status, answer in said)
+    output = [house.mykit("POST", "/push", {"topic": topic, "id": f"mykit-{n}", "body": "x", "delay": 0}) for n in range(count)]
+    return sum(status == 200 and answer["success"] for status, answer in output)
 
 
 def put(house, topic, count):
@@ -94,8 +94,8 @@ def put(house, topic, count):
 def import_lines(house, topic, count):
     lines = "".join(json.dumps({"topic": topic, "id": f"import-{n}", "body": "x"}) + "\n" for n in range(count))
     house.cli("import", "--retry-for", "100ms", input_text=lines)  # it waits for those that a limit refuses, and gives up
-    status, said = house.http("GET", f"/v1/topics/{topic}")
-    return sum(said["counts"][state] for state in ("delayed", "ready", "leased", "dead")) if status == 200 else 0
+    status, output = house.http("GET", f"/v1/topics/{topic}")
+    return sum(output["counts"][state] for state in ("delayed", "ready", "leased", "dead")) if status == 200 else 0
 
 
 WAYS = (push, push_batch, send_message, send_message_batch, mykit_push, put, import_lines)
@@ -128,5 +128,5 @@ def beanstalk_verbs():
 
 
 def cli_commands():
-    told = subprocess.run([BINARY, "help"], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"^  (\w+) {2,}", told.split("commands:\n")[1].split("\n\n")[0], re.M)
+    reported = subprocess.run([BINARY, "help"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^  (\w+) {2,}", reported.split("commands:\n")[1].split("\n\n")[0], re.M)

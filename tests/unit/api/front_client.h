@@ -23,7 +23,7 @@ static inline void client_hang_up(struct client *client)
     free(client->text);
 }
 
-static inline void client_say(struct client *client, const char *text)
+static inline void client_write(struct client *client, const char *text)
 {
     size_t len = strlen(text);
     assert_int_equal(send(client->fd, text, len, MSG_NOSIGNAL), len);

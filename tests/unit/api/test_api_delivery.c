@@ -198,7 +198,7 @@ static bool evaluate_callback(void *ctx, struct slice url, char *error)
     return url.len && url.at[0] == 'h';
 }
 
-static bool say_off(void *ctx)
+static bool write_off(void *ctx)
 {
     (void)ctx;
     return false;
@@ -210,7 +210,7 @@ static const struct http_hooks hooks = {.check_extension = judge,
 CLAIM(an_extension_is_kept_short_and_judged_by_the_hooks)
 {
     static const struct http_hooks off = {
-        .is_on = say_off, .check_extension = judge, .check_callback = evaluate_callback};
+        .is_on = write_off, .check_extension = judge, .check_callback = evaluate_callback};
     struct http_fault fault;
     struct slice topic = slice_of("t"), bad = slice_of("{\"deliver\":{\"bad\":1}}");
     assert_true(api_extension_check(&hooks, topic, slice_of("{\"deliver\":{}}"), &fault));

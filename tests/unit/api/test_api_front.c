@@ -19,7 +19,7 @@ CLAIM(answers_keep_the_order_of_requests)
     server_start(&server, (struct http_options){0});
     server.fake.holds = 3;
     client_dial(&client, &server);
-    client_say(&client, PUSH("first") PUSH("second") HEALTH PUSH("third"));
+    client_write(&client, PUSH("first") PUSH("second") HEALTH PUSH("third"));
     client_receive_answers(&client, 4);
     const char *first = strstr(client.text, "\"first\""),
                *second = strstr(client.text, "\"second\"");
@@ -38,7 +38,7 @@ CLAIM(reading_stops_with_too_many_requests_in_flight)
     server.fake.holds = 256;
     client_dial(&client, &server);
     for (int i = 0; i < 512; i++)
-        client_say(&client, PUSH("x"));
+        client_write(&client, PUSH("x"));
     client_receive_answers(&client, 512);
     assert_int_equal(atomic_load(&server.fake.most_held), 256);
     assert_int_equal(client_count_of(client.text, "\"created\""), 512);
@@ -57,9 +57,9 @@ CLAIM(a_slow_reader_gets_it_all)
     char *all = calloc(SLOW_ANSWERS + 1, sizeof ask);
     for (int i = 0; i < SLOW_ANSWERS; i++)
         memcpy(all + (size_t)i * (sizeof ask - 1), ask, sizeof ask);
-    client_say(&client, all);
+    client_write(&client, all);
     free(all);
-    client_say(&client, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    client_write(&client, "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     usleep(100 * 1000);
     client_receive_all(&client);
     assert_int_equal(client_count_of(client.text, "HTTP/1.1 200 OK"), SLOW_ANSWERS + 1);
@@ -73,7 +73,7 @@ CLAIM(HEAD_has_no_body)
     struct client client;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_write(&client, "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
     client_receive_answers(&client, 1);
     assert_string_equal(client.text + client.len - 4, "\r\n\r\n");
     client_hang_up(&client);
@@ -86,17 +86,17 @@ CLAIM(a_client_that_waits_for_100_continue_gets_it)
     struct client client;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
-                        "Content-Length: 2\r\n\r\n");
+    client_write(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+                          "Content-Length: 2\r\n\r\n");
     client_receive_answers(&client, 1);
     assert_string_equal(client.text, "HTTP/1.1 100 Continue\r\n\r\n");
     assert_int_equal(atomic_load(&server.fake.pushed), 0);
-    client_say(&client, "hi");
+    client_write(&client, "hi");
     client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "201 Created"));
     /* And not where it is there already. */
-    client_say(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
-                        "Content-Length: 2\r\n\r\nhi");
+    client_write(&client, "PUT /v1/topics/t/jobs/1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+                          "Content-Length: 2\r\n\r\nhi");
     client_receive_answers(&client, 3);
     assert_int_equal(client_count_of(client.text, "100 Continue"), 1);
     client_hang_up(&client);
@@ -111,11 +111,11 @@ CLAIM(a_body_may_come_in_pieces)
     client_dial(&client, &server);
     char *body = calloc(1, 600001);
     memset(body, 'x', 600000);
-    client_say(&client,
-               "PUT /v1/topics/t/jobs/big HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n");
+    client_write(&client,
+                 "PUT /v1/topics/t/jobs/big HTTP/1.1\r\nHost: a\r\nContent-Length: 600000\r\n\r\n");
     usleep(2000);
-    client_say(&client, body);
-    client_say(&client, PUSH("next"));
+    client_write(&client, body);
+    client_write(&client, PUSH("next"));
     client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "\"big\""));
     assert_non_null(strstr(client.text, "\"next\""));
@@ -131,18 +131,18 @@ CLAIM(a_take_returns_the_raw_body_on_request)
     server_start(&server, (struct http_options){0});
     server.fake.ready = 1;
     client_dial(&client, &server);
-    client_say(&client,
-               "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
-               "\r\n\r\n");
+    client_write(&client,
+                 "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
+                 "\r\n\r\n");
     client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "Content-Type: a/b\r\n"));
     assert_non_null(strstr(client.text, "Tarry-Lease: lease-1\r\n"));
     assert_non_null(strstr(client.text, "Tarry-Delivery: 7\r\n"));
     assert_non_null(strstr(client.text, "Tarry-Meta-k: v\r\n"));
     assert_string_equal(client.text + client.len - 5, "\xff raw");
-    client_say(&client,
-               "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
-               "\r\n\r\n");
+    client_write(&client,
+                 "POST /v1/topics/t/take HTTP/1.1\r\nHost: a\r\nAccept: application/octet-stream"
+                 "\r\n\r\n");
     client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "204 No Content"));
     client_hang_up(&client);
@@ -155,17 +155,17 @@ CLAIM(a_take_of_a_disconnected_client_is_cancelled)
     struct client client, other;
     server_start(&server, (struct http_options){.waiting_max = 1});
     client_dial(&client, &server);
-    client_say(&client, TAKE("wait=10s"));
+    client_write(&client, TAKE("wait=10s"));
     assert_false(client_receive(&client, 100));
     /* The one place is taken until the client goes. */
     client_dial(&other, &server);
-    client_say(&other, TAKE("wait=10s"));
+    client_write(&other, TAKE("wait=10s"));
     client_receive_answers(&other, 1);
     assert_non_null(strstr(other.text, "too_many_waiting"));
     assert_non_null(strstr(other.text, "\"limit\":1"));
     client_hang_up(&client);
     usleep(100 * 1000);
-    client_say(&other, TAKE("wait=50ms"));
+    client_write(&other, TAKE("wait=50ms"));
     client_receive_answers(&other, 2);
     assert_non_null(strstr(other.text, "{\"jobs\":[]}"));
     client_hang_up(&other);
@@ -201,11 +201,11 @@ CLAIM(a_large_sample_counts_as_no_waiting_take)
     server_start(&server, (struct http_options){0});
     http_shared_set_hooks(server.rig.shared, &hooks);
     client_dial(&client, &server);
-    client_say(&client, "POST /v1/topics/t/deliver-test HTTP/1.1\r\nHost: a\r\n"
-                        "Content-Length: 70000\r\n\r\n");
-    client_say(&client, sample);
+    client_write(&client, "POST /v1/topics/t/deliver-test HTTP/1.1\r\nHost: a\r\n"
+                          "Content-Length: 70000\r\n\r\n");
+    client_write(&client, sample);
     client_receive_answers(&client, 1);
-    client_say(&client, TAKE("max=1"));
+    client_write(&client, TAKE("max=1"));
     client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
     client_hang_up(&client);
@@ -218,7 +218,7 @@ CLAIM(a_wait_ends_in_time)
     struct client client;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, TAKE("wait=200ms"));
+    client_write(&client, TAKE("wait=200ms"));
     assert_false(client_receive(&client, 150));
     assert_true(client_receive(&client, 1000));
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));

@@ -29,13 +29,13 @@ static void assert_closes_or_stays(const struct server *server, const struct end
     struct client client;
 
     client_dial(&client, server);
-    client_say(&client, ending->request);
+    client_write(&client, ending->request);
     client_receive_answers(&client, 1);
     CASE_HOLDS(ending->sentence, strstr(client.text, ending->answer) != NULL);
     if (ending->closes) {
         client_receive_all(&client);
     } else {
-        client_say(&client, HEALTH);
+        client_write(&client, HEALTH);
         client_receive_answers(&client, 2);
     }
     CASE_HOLDS(ending->sentence, client_count_of(client.text, "HTTP/1.1 ") == 2 - ending->closes);
@@ -71,7 +71,7 @@ static void assert_timeout_ends(const struct server *server, const struct half *
     struct client client;
 
     client_dial(&client, server);
-    client_say(&client, half->request);
+    client_write(&client, half->request);
     client_receive_all(&client);
     CASE_HOLDS(half->sentence, strstr(client.text, half->answer) != NULL);
     CASE_HOLDS(half->sentence, half->answer[0] || client.len == 0);
@@ -88,7 +88,7 @@ CLAIM(timeout_ends)
         assert_timeout_ends(&server, &halves[i]);
     /* A waiting take is not an idle connection. */
     client_dial(&client, &server);
-    client_say(&client, TAKE("wait=300ms"));
+    client_write(&client, TAKE("wait=300ms"));
     client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "{\"jobs\":[]}"));
     client_hang_up(&client);
@@ -135,7 +135,7 @@ CLAIM(blank_lines_keep_no_connection)
     }
     /* They do no harm to a request that follows. */
     client_dial(&client, &server);
-    client_say(&client, "\r\n\r\n" HEALTH "\r\n" HEALTH);
+    client_write(&client, "\r\n\r\n" HEALTH "\r\n" HEALTH);
     client_receive_answers(&client, 2);
     client_hang_up(&client);
     server_stop(&server);
@@ -147,7 +147,7 @@ CLAIM(connections_have_a_limit)
     struct client first, second;
     server_start(&server, (struct http_options){.connections_max = 1});
     client_dial(&first, &server);
-    client_say(&first, HEALTH);
+    client_write(&first, HEALTH);
     client_receive_answers(&first, 1);
     client_dial(&second, &server);
     client_receive_all(&second);
@@ -158,7 +158,7 @@ CLAIM(connections_have_a_limit)
     client_hang_up(&first);
     usleep(50 * 1000);
     client_dial(&first, &server);
-    client_say(&first, HEALTH);
+    client_write(&first, HEALTH);
     client_receive_answers(&first, 1);
     assert_non_null(strstr(first.text, "200 OK"));
     client_hang_up(&first);
@@ -171,21 +171,21 @@ CLAIM(draining_answers_requests_in_progress)
     struct client idle, waiting, half, never;
     server_start(&server, (struct http_options){0});
     client_dial(&idle, &server);
-    client_say(&idle, HEALTH);
+    client_write(&idle, HEALTH);
     client_receive_answers(&idle, 1);
     client_dial(&half, &server);
-    client_say(&half, "GET /heal");
+    client_write(&half, "GET /heal");
     client_dial(&never, &server);
-    client_say(&never, "GET /heal");
+    client_write(&never, "GET /heal");
     client_dial(&waiting, &server);
-    client_say(&waiting, TAKE("wait=10s"));
+    client_write(&waiting, TAKE("wait=10s"));
     assert_false(client_receive(&waiting, 100));
     server_drain(&server);
     client_receive_all(&waiting);
     assert_non_null(strstr(waiting.text, "{\"jobs\":[]}"));
     assert_non_null(strstr(waiting.text, "Connection: close"));
     client_receive_all(&idle);
-    client_say(&half, "thz HTTP/1.1\r\nHost: a\r\n\r\n" HEALTH);
+    client_write(&half, "thz HTTP/1.1\r\nHost: a\r\n\r\n" HEALTH);
     client_receive_all(&half);
     assert_int_equal(client_count_of(half.text, "200 OK"), 1);
     assert_non_null(strstr(half.text, "Connection: close"));
@@ -213,12 +213,12 @@ CLAIM(draining_answers_received_requests)
         client_dial(&clients[i], &server);
         if (i % 2)
             continue;
-        client_say(&clients[i], HEALTH);
+        client_write(&clients[i], HEALTH);
         client_receive_answers(&clients[i], 1);
     }
     server_drain(&server);
     for (int i = 0; i < CLIENTS; i++)
-        client_say(&clients[i], HEALTH);
+        client_write(&clients[i], HEALTH);
     for (int i = 0; i < CLIENTS; i++) {
         client_receive_all(&clients[i]);
         assert_int_equal(client_count_of(clients[i].text, "200 OK"), i % 2 ? 1 : 2);
@@ -241,17 +241,17 @@ CLAIM(draining_waits_for_clients_that_pause)
     server_start(&server, (struct http_options){0});
     client_dial(&slow, &server);
     for (int i = 1; i <= 3; i++) {
-        client_say(&slow, HEALTH);
+        client_write(&slow, HEALTH);
         client_receive_answers(&slow, i);
         usleep(PAUSE_MS * 1000);
     }
-    client_say(&slow, HEALTH);
+    client_write(&slow, HEALTH);
     client_receive_answers(&slow, 4);
     client_dial(&fresh, &server);
     server_drain(&server);
     usleep(LATE_MS * 1000);
-    client_say(&slow, HEALTH);
-    client_say(&fresh, HEALTH);
+    client_write(&slow, HEALTH);
+    client_write(&fresh, HEALTH);
     client_receive_all(&slow);
     client_receive_all(&fresh);
     assert_int_equal(client_count_of(slow.text, "200 OK"), 5);
@@ -269,7 +269,7 @@ CLAIM(an_end_of_input_lets_answers_out)
     struct client client;
     server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, PUSH("1") TAKE("wait=10s") PUSH("2"));
+    client_write(&client, PUSH("1") TAKE("wait=10s") PUSH("2"));
     shutdown(client.fd, SHUT_WR);
     client_receive_all(&client);
     assert_int_equal(client_count_of(client.text, "\"created\""), 2);
@@ -293,12 +293,12 @@ CLAIM(a_disconnected_client_does_no_harm)
     server.fake.holds = 50;
     for (int i = 0; i < 49; i++) {
         client_dial(&client, &server);
-        client_say(&client, PUSH("gone") "GET /hea");
+        client_write(&client, PUSH("gone") "GET /hea");
         client_hang_up(&client);
     }
     eventually(&server.fake.pushed, 49);
     client_dial(&client, &server);
-    client_say(&client, PUSH("here"));
+    client_write(&client, PUSH("here"));
     client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "\"here\""));
     client_hang_up(&client);

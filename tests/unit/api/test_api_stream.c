@@ -125,7 +125,7 @@ CLAIM(events_come_in_chunks)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     client_receive_until(&client, "\r\n\r\n");
     assert_non_null(strstr(client.text, "200 OK"));
     assert_non_null(strstr(client.text, "Content-Type: text/event-stream\r\n"));
@@ -154,7 +154,7 @@ CLAIM(http_1_0_reads_to_the_end)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, "GET /v1/stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    client_write(&client, "GET /v1/stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 1, 21);
     order_run(&server, end_streams, 0, 0);
@@ -173,7 +173,7 @@ CLAIM(head_opens_nothing)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, "HEAD /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_write(&client, "HEAD /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n");
     client_receive_all(&client);
     assert_non_null(strstr(client.text, "text/event-stream\r\n"));
     assert_string_equal(client.text + client.len - 4, "\r\n\r\n");
@@ -190,14 +190,14 @@ CLAIM(earlier_answers_come_first_and_later_requests_never)
     stream_server_start(&server, (struct http_options){0});
     server.fake.holds = 2;
     client_dial(&client, &server);
-    client_say(&client, PUSH("1") STREAM PUSH("2") HEALTH);
+    client_write(&client, PUSH("1") STREAM PUSH("2") HEALTH);
     await_count(&server.fake.pushed, 1);
     assert_int_equal(streams.begun, 0);
     server.fake.holds = 0;
     order_run(&server, end_streams, 0, 0); /* a round */
     client_receive_until(&client, "text/event-stream");
     assert_non_null(strstr(client.text, "201 Created"));
-    client_say(&client, PUSH("3"));
+    client_write(&client, PUSH("3"));
     order_run(&server, send_events, 1, 21);
     order_run(&server, end_streams, 0, 0);
     client_receive_all(&client);
@@ -215,7 +215,7 @@ CLAIM(a_good_reader_loses_nothing)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 200, 1000);
     client_receive_until(&client, "\"n\":199");
@@ -237,7 +237,7 @@ CLAIM(a_slow_reader_loses_the_oldest_events_and_gets_a_gap)
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
     assert_int_equal(setsockopt(client.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     for (int i = 0; i < ROUNDS; i++)
         order_run(&server, send_events, EVENTS, 1000);
@@ -261,7 +261,7 @@ CLAIM(an_oversized_event_is_reported_as_lost)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 1, HTTP_STREAM_BYTES_MAX);
     client_receive_until(&client, "event: gap\ndata: {\"lost\":1}\n\n");
@@ -278,7 +278,7 @@ CLAIM(a_quiet_stream_is_kept_alive)
     clock_fake_start(1000 * 1000, 1000 * 1000);
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, pass_time, 10 * 1000, 0);
     order_run(&server, send_events, 1, 21);
@@ -302,13 +302,13 @@ CLAIM(it_ends_with_its_client)
     stream_server_start(&server, (struct http_options){0});
     uint64_t before = http_budget_used(server.rig.shared);
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     assert_true(http_budget_used(server.rig.shared) - before >= HTTP_STREAM_BYTES_MAX);
     client_hang_up(&client);
     await_count(&streams.ended, 1);
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 2);
     shutdown(client.fd, SHUT_WR);
     client_receive_all(&client);
@@ -331,11 +331,11 @@ CLAIM(a_drain_ends_it)
     stream_server_start(&server, (struct http_options){0});
     client_dial(&slow, &server);
     assert_int_equal(setsockopt(slow.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
-    client_say(&slow, STREAM);
+    client_write(&slow, STREAM);
     await_count(&streams.begun, 1);
     order_run(&server, send_events, 8000, 1000);
     client_dial(&good, &server);
-    client_say(&good, STREAM);
+    client_write(&good, STREAM);
     await_count(&streams.begun, 2);
     server_drain(&server);
     client_receive_all(&good);
@@ -356,7 +356,7 @@ CLAIM(the_end_of_the_front_ends_it)
 
     stream_server_start(&server, (struct http_options){0});
     client_dial(&client, &server);
-    client_say(&client, STREAM);
+    client_write(&client, STREAM);
     await_count(&streams.begun, 1);
     server_stop(&server);
     assert_int_equal(streams.ended, 1);
@@ -371,19 +371,19 @@ CLAIM(beyond_the_limit_there_is_503)
     stream_server_start(&server, (struct http_options){0});
     for (int i = 0; i < HTTP_STREAMS_MAX; i++) {
         client_dial(&clients[i], &server);
-        client_say(&clients[i], STREAM);
+        client_write(&clients[i], STREAM);
         await_count(&streams.begun, i + 1);
     }
     client_dial(&last, &server);
-    client_say(&last, STREAM);
+    client_write(&last, STREAM);
     client_receive_answers(&last, 1);
     assert_non_null(strstr(last.text, "503 "));
     assert_non_null(strstr(last.text, "too_many_streams"));
-    client_say(&last, HEALTH);
+    client_write(&last, HEALTH);
     client_receive_answers(&last, 2);
     client_hang_up(&clients[0]);
     await_count(&streams.ended, 1);
-    client_say(&last, STREAM);
+    client_write(&last, STREAM);
     client_receive_until(&last, "text/event-stream");
     for (int i = 1; i < HTTP_STREAMS_MAX; i++)
         client_hang_up(&clients[i]);

@@ -227,7 +227,7 @@ static void stop(struct server *server)
     front_rig_close(&server->rig);
 }
 
-static void say(int fd, const char *line, const char *headers, const char *body)
+static void show(int fd, const char *line, const char *headers, const char *body)
 {
     static char text[10000];
     int len = snprintf(text, sizeof text,
@@ -244,7 +244,7 @@ static const char *ask(const struct server *server, const char *line, const char
     static char text[20000];
     size_t len = 0;
     int fd = front_rig_dial(&server->rig);
-    say(fd, line, headers, body);
+    show(fd, line, headers, body);
     for (ssize_t got; (got = recv(fd, text + len, sizeof text - 1 - len, 0)) > 0;)
         len += (size_t)got;
     text[len] = 0;
@@ -312,9 +312,9 @@ CLAIM(topics_are_set_as_a_whole_or_in_part)
     start(&server);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         atomic_store(&delivery_is_on, rows[i].is_on);
-        const char *said = ask(&server, rows[i].line, "", rows[i].body);
-        CASE_HOLDS(rows[i].sentence, strncmp(said + strlen("HTTP/1.1 "), rows[i].status, 3) == 0);
-        CASE_HOLDS(rows[i].sentence, strstr(said, rows[i].holds));
+        const char *output = ask(&server, rows[i].line, "", rows[i].body);
+        CASE_HOLDS(rows[i].sentence, strncmp(output + strlen("HTTP/1.1 "), rows[i].status, 3) == 0);
+        CASE_HOLDS(rows[i].sentence, strstr(output, rows[i].holds));
     }
     stop(&server);
 }
@@ -324,7 +324,7 @@ CLAIM(a_patch_has_a_limit)
     static struct server server;
     char *body = malloc(20000);
     int fd;
-    char said[2000] = "";
+    char output[2000] = "";
     memset(body, ' ', 20000);
     start(&server);
     fd = front_rig_dial(&server.rig);
@@ -332,9 +332,9 @@ CLAIM(a_patch_has_a_limit)
         "PATCH /v1/topics/t HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
     assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), strlen(head));
     assert_int_equal(send(fd, body, 20000, MSG_NOSIGNAL), 20000);
-    assert_true(recv(fd, said, sizeof said - 1, 0) > 0);
-    assert_non_null(strstr(said, "413"));
-    assert_non_null(strstr(said, "\"limit\":16384"));
+    assert_true(recv(fd, output, sizeof output - 1, 0) > 0);
+    assert_non_null(strstr(output, "413"));
+    assert_non_null(strstr(output, "\"limit\":16384"));
     close(fd);
     free(body);
     stop(&server);
@@ -358,9 +358,9 @@ CLAIM(a_push_may_bring_its_callback)
     assert_memory_equal(server.fake.meta, "tarry-callback\0https://g", 25);
     assert_int_equal(atomic_load(&server.fake.pushes), 3);
 
-    const char *said = ask(&server, "POST /v1/topics/t/jobs?callback=https://bad/", "", "x");
-    assert_non_null(strstr(said, "400"));
-    assert_non_null(strstr(said, "\"code\":\"bad_callback\",\"detail\":\"the host is bad\""));
+    const char *output = ask(&server, "POST /v1/topics/t/jobs?callback=https://bad/", "", "x");
+    assert_non_null(strstr(output, "400"));
+    assert_non_null(strstr(output, "\"code\":\"bad_callback\",\"detail\":\"the host is bad\""));
     assert_non_null(
         strstr(ask(&server, "POST /v1/jobs", "", "{\"topic\":\"t\",\"callback\":\"https://bad\"}"),
                "{\"result\":\"bad_callback\",\"detail\":\"the host is bad\"}"));
@@ -399,8 +399,8 @@ CLAIM(a_failure_may_be_final)
     start(&server);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         atomic_store(&server.fake.finals, 0);
-        const char *said = ask(&server, rows[i].line, "", rows[i].body);
-        CASE_HOLDS(rows[i].sentence, strstr(said, rows[i].holds));
+        const char *output = ask(&server, rows[i].line, "", rows[i].body);
+        CASE_HOLDS(rows[i].sentence, strstr(output, rows[i].holds));
         CASE_HOLDS(rows[i].sentence, atomic_load(&server.fake.finals) == rows[i].finals);
     }
     stop(&server);
@@ -410,16 +410,16 @@ CLAIM(a_target_can_be_tested)
 {
     static struct server server;
     start(&server);
-    const char *said = ask(&server, "POST /v1/topics/t/deliver-test", "", "hi");
-    assert_non_null(strstr(said, "200 OK"));
-    assert_non_null(strstr(said, "{\"outcome\":\"done\",\"body\":\"hi\"}"));
-    said = ask(&server, "POST /v1/topics/u/deliver-test", "", "");
-    assert_non_null(strstr(said, "404"));
-    assert_non_null(strstr(said, "\"code\":\"no_target\""));
+    const char *output = ask(&server, "POST /v1/topics/t/deliver-test", "", "hi");
+    assert_non_null(strstr(output, "200 OK"));
+    assert_non_null(strstr(output, "{\"outcome\":\"done\",\"body\":\"hi\"}"));
+    output = ask(&server, "POST /v1/topics/u/deliver-test", "", "");
+    assert_non_null(strstr(output, "404"));
+    assert_non_null(strstr(output, "\"code\":\"no_target\""));
     atomic_store(&delivery_is_on, false);
-    said = ask(&server, "POST /v1/topics/t/deliver-test", "", "");
-    assert_non_null(strstr(said, "501"));
-    assert_non_null(strstr(said, "\"code\":\"no_delivery\""));
+    output = ask(&server, "POST /v1/topics/t/deliver-test", "", "");
+    assert_non_null(strstr(output, "501"));
+    assert_non_null(strstr(output, "\"code\":\"no_delivery\""));
     stop(&server);
 }
 
@@ -431,22 +431,22 @@ CLAIM(a_sweep_ends_with_its_client)
     start(&server);
     for (int i = 0; i < 4; i++) {
         fds[i] = front_rig_dial(&server.rig);
-        say(fds[i], "POST /v1/topics/t/redrive?error=x", "", "");
+        show(fds[i], "POST /v1/topics/t/redrive?error=x", "", "");
     }
     for (int i = 0; i < 5000 && atomic_load(&server.fake.lists) < 20; i++)
         usleep(1000);
-    const char *said = ask(&server, "POST /v1/topics/t/purge?state=dead&id_prefix=x", "", "");
-    assert_non_null(strstr(said, "503"));
-    assert_non_null(strstr(said, "\"code\":\"too_many_sweeps\""));
-    assert_non_null(strstr(said, "\"limit\":4"));
+    const char *output = ask(&server, "POST /v1/topics/t/purge?state=dead&id_prefix=x", "", "");
+    assert_non_null(strstr(output, "503"));
+    assert_non_null(strstr(output, "\"code\":\"too_many_sweeps\""));
+    assert_non_null(strstr(output, "\"limit\":4"));
     for (int i = 0; i < 4; i++)
         close(fds[i]);
     do {
         lists = atomic_load(&server.fake.lists);
         usleep(100 * 1000);
     } while (lists != atomic_load(&server.fake.lists));
-    said = ask(&server, "POST /v1/topics/t/redrive?id_prefix=1&max=1", "", "");
-    assert_non_null(strstr(said, "\"jobs\":1,\"seen\":1,\"complete\":false}"));
+    output = ask(&server, "POST /v1/topics/t/redrive?id_prefix=1&max=1", "", "");
+    assert_non_null(strstr(output, "\"jobs\":1,\"seen\":1,\"complete\":false}"));
     assert_int_equal(atomic_load(&server.fake.redriven), 1);
     stop(&server);
 }

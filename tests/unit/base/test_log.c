@@ -314,7 +314,7 @@ CLAIM(a_full_pipe_leaves_the_next_line_whole)
 }
 
 /* Standard error is the file, and the environment names it as the journal, rightly or wrongly. */
-static const char *told_to_journal(bool json, bool lies)
+static const char *reported_to_journal(bool json, bool lies)
 {
     char stream[64];
     struct stat status;
@@ -339,16 +339,16 @@ static const char *told_to_journal(bool json, bool lies)
 
 CLAIM(the_journal_gets_priorities_and_no_time)
 {
-    assert_string_equal(told_to_journal(false, false), "<7>level=debug event=a\n"
-                                                       "<6>level=info event=b n=1\n"
-                                                       "<4>level=warn event=c\n"
-                                                       "<3>level=error event=d\n");
-    assert_string_equal(told_to_journal(true, false),
+    assert_string_equal(reported_to_journal(false, false), "<7>level=debug event=a\n"
+                                                           "<6>level=info event=b n=1\n"
+                                                           "<4>level=warn event=c\n"
+                                                           "<3>level=error event=d\n");
+    assert_string_equal(reported_to_journal(true, false),
                         "<7>{\"level\":\"debug\",\"event\":\"a\"}\n"
                         "<6>{\"level\":\"info\",\"event\":\"b\",\"n\":1}\n"
                         "<4>{\"level\":\"warn\",\"event\":\"c\"}\n"
                         "<3>{\"level\":\"error\",\"event\":\"d\"}\n");
-    assert_memory_equal(told_to_journal(false, true), "time=", 5);
+    assert_memory_equal(reported_to_journal(false, true), "time=", 5);
 }
 
 CLAIM(a_file_is_not_recognised_as_the_journal)

@@ -43,7 +43,7 @@ CLAIM(a_window_is_true_and_narrow)
             int64_t back_us = 50 + (int64_t)random_below(&random, i % 3 ? 9000 : 100);
             int64_t read_ms = (sent_us + out_us + offset_us) / MS, earliest_ms, latest_ms;
             assert_true(peer_clock_observe(&clock, read_ms, 0, sent_us, sent_us + out_us + back_us,
-                                        &apart_ms));
+                                           &apart_ms));
             int64_t later_us = sent_us + 40000;
             peer_clock_window(&clock, later_us, &earliest_ms, &latest_ms);
             int64_t true_ms = (later_us + offset_us) / MS;
@@ -80,7 +80,7 @@ CLAIM(a_disagreeing_clock_is_reported_and_not_followed)
         assert_true(peer_clock_observe(&clock, 50000, 0, second_us, second_us + 200, &apart_ms));
         struct peer_clock before = clock;
         bool agrees = peer_clock_observe(&clock, 51000 + rows[i].by_ms, 0, 2 * second_us,
-                                      2 * second_us + 200, &apart_ms);
+                                         2 * second_us + 200, &apart_ms);
         CASE_HOLDS(rows[i].sentence, agrees == rows[i].agrees);
         CASE_HOLDS(rows[i].sentence, agrees || (clock.offset_min_us == before.offset_min_us &&
                                                 clock.offset_max_us == before.offset_max_us));
@@ -90,7 +90,7 @@ CLAIM(a_disagreeing_clock_is_reported_and_not_followed)
         /* Set back by that much, it is not ahead of how it ran, and taken over. */
         CASE_HOLDS(rows[i].sentence,
                    peer_clock_observe(&clock, 52000 + rows[i].by_ms - apart_ms, -apart_ms,
-                                   3 * second_us, 3 * second_us + 200, &apart_ms));
+                                      3 * second_us, 3 * second_us + 200, &apart_ms));
         int64_t earliest_ms, latest_ms;
         peer_clock_window(&clock, 4 * second_us, &earliest_ms, &latest_ms);
         CASE_HOLDS(rows[i].sentence, latest_ms <= 53001 && earliest_ms >= 52995);
@@ -126,8 +126,10 @@ CLAIM(another_servers_setting_back_is_taken_over)
     peer_clock_window(&other, 2 * second_us, &earliest_ms, &latest_ms);
     assert_in_range(latest_ms, 52000 - 40, 52001 - 40);
     /* But not its setting forward, and no step in its guise. */
-    assert_false(peer_clock_observe(&other, 53000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
-    assert_false(peer_clock_observe(&other, 52000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
+    assert_false(
+        peer_clock_observe(&other, 53000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
+    assert_false(
+        peer_clock_observe(&other, 52000, 8, 3 * second_us, 3 * second_us + 200, &apart_ms));
 }
 
 /* Two servers whose own clocks disagree: the later one wins, and that is all. */
@@ -141,12 +143,12 @@ CLAIM(two_servers_that_disagree_come_to_rest)
         int64_t at_us = i * second_us, raw_ms = 50000 + i * 1000;
         /* It lost 300 ms. */
         while (!peer_clock_observe(&slow, raw_ms + adjust_ms, adjust_ms, at_us - 300000,
-                                at_us - 299800, &apart_ms) &&
+                                   at_us - 299800, &apart_ms) &&
                changes++ < 100)
             adjust_ms -= apart_ms;
-        while (
-            !peer_clock_observe(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200, &apart_ms) &&
-            changes++ < 100)
+        while (!peer_clock_observe(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200,
+                                   &apart_ms) &&
+               changes++ < 100)
             adjust_ms -= apart_ms;
     }
     assert_in_range(changes, 1, 4);
@@ -164,12 +166,12 @@ CLAIM(servers_that_disagree_by_seconds_come_to_rest)
         int64_t at_us = i * 300000, raw_ms = 50000 + i * 300;
         /* It lost 7 s. */
         while (!peer_clock_observe(&slow, raw_ms + adjust_ms, adjust_ms, at_us - 7000000,
-                                at_us - 6999800, &apart_ms) &&
+                                   at_us - 6999800, &apart_ms) &&
                changes++ < 100)
             adjust_ms -= apart_ms;
-        while (
-            !peer_clock_observe(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200, &apart_ms) &&
-            changes++ < 100)
+        while (!peer_clock_observe(&good, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200,
+                                   &apart_ms) &&
+               changes++ < 100)
             adjust_ms -= apart_ms;
     }
     assert_in_range(changes, 1, 10);
@@ -186,13 +188,13 @@ CLAIM(a_new_server_adopts_a_setting_back)
         peer_clock_observe(&fresh, 3691000, 0, 41 * second_us, 41 * second_us + 200, &apart_ms));
     assert_false(
         peer_clock_observe(&known, 3691000, 0, 41 * second_us, 41 * second_us + 200, &apart_ms));
-    assert_true(
-        peer_clock_observe(&fresh, 92000, -3600000, 42 * second_us, 42 * second_us + 200, &apart_ms));
+    assert_true(peer_clock_observe(&fresh, 92000, -3600000, 42 * second_us, 42 * second_us + 200,
+                                   &apart_ms));
     /* But not a later one, and none forward. */
     assert_false(
         peer_clock_observe(&fresh, 3694000, 0, 44 * second_us, 44 * second_us + 200, &apart_ms));
-    assert_false(
-        peer_clock_observe(&fresh, 85000, -3660000, 95 * second_us, 95 * second_us + 200, &apart_ms));
+    assert_false(peer_clock_observe(&fresh, 85000, -3660000, 95 * second_us, 95 * second_us + 200,
+                                    &apart_ms));
 }
 
 /* The clock was set forward by 300 ms, which another server undid, and then back by 200 ms. */
@@ -234,7 +236,7 @@ CLAIM(drift_is_followed_for_ever)
             int64_t inner_ms = second * 1000;
             shard_ms = 90000 + inner_ms + direction * inner_ms / 10000;
             assert_true(peer_clock_observe(&clock, shard_ms, 0, inner_ms * MS, inner_ms * MS + 200,
-                                        &apart_ms));
+                                           &apart_ms));
             int64_t late_us = peer_clock_to_inner(&clock, shard_ms) - inner_ms * MS;
             assert_true(late_us >= -3 * MS && late_us <= 3 * MS);
         }
@@ -250,7 +252,7 @@ CLAIM(a_clock_that_is_slewed_is_not_followed)
         for (int64_t i = 0; i < 1000; i++) { /* 10 s */
             int64_t at_us = i * 10000, raw_ms = 90000 + i * 10 + direction * i * 10 / 12;
             while (!peer_clock_observe(&clock, raw_ms + adjust_ms, adjust_ms, at_us, at_us + 200,
-                                    &apart_ms))
+                                       &apart_ms))
                 adjust_ms -= apart_ms;
             peer_clock_window(&clock, at_us, &earliest_ms, &latest_ms);
             assert_true(latest_ms <= 90000 + i * 10 + 4);

@@ -104,7 +104,7 @@ static int dial(void)
     return fd;
 }
 
-static void say(int fd, const char *bytes, size_t len)
+static void show(int fd, const char *bytes, size_t len)
 {
     while (len) {
         ssize_t sent = send(fd, bytes, len, MSG_NOSIGNAL);
@@ -135,10 +135,10 @@ static void ask_for_much(int fd)
     char line[300];
     for (int i = 0; i < 60; i++) {
         int len = snprintf(line, sizeof line, "watch %0190d\r\n", i);
-        say(fd, line, (size_t)len);
+        show(fd, line, (size_t)len);
     }
     for (int i = 0; i < 2000; i++)
-        say(fd, "list-tubes-watched\r\n", 20);
+        show(fd, "list-tubes-watched\r\n", 20);
 }
 
 static const struct {
@@ -170,11 +170,11 @@ CLAIM(a_client_is_waited_for_as_long_as_its_phase_allows)
         rig_open(options);
         int fd = dial();
         if (!rows[i].bytes)
-            say(fd, line, sizeof line);
+            show(fd, line, sizeof line);
         else if (strcmp(rows[i].bytes, "much") == 0)
             ask_for_much(fd);
         else
-            say(fd, rows[i].bytes, strlen(rows[i].bytes));
+            show(fd, rows[i].bytes, strlen(rows[i].bytes));
         CASE_HOLDS(rows[i].sentence, ends(rows[i].ends ? 20000 : 3 * SHORT_MS) == rows[i].ends);
         close(fd);
         rig_close();
@@ -190,8 +190,8 @@ CLAIM(unfinished_jobs_take_no_more_than_the_budget)
     rig_open((struct beanstalk_options){.idle_ms = LONG_MS});
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = dial();
-        say(fds[i], "put 0 0 60 1000000\r\n", 20);
-        say(fds[i], part, PART_BYTES);
+        show(fds[i], "put 0 0 60 1000000\r\n", 20);
+        show(fds[i], part, PART_BYTES);
     }
     uint64_t most = 0;
     for (int i = 0; i < 50; i++) {
@@ -205,7 +205,7 @@ CLAIM(unfinished_jobs_take_no_more_than_the_budget)
         char answer[64] = "";
         for (size_t left = 1000002 - PART_BYTES; left;) {
             size_t len = left < PART_BYTES ? left : PART_BYTES;
-            say(fds[i], part, len);
+            show(fds[i], part, len);
             left -= len;
         }
         struct timeval timeout = {.tv_sec = 2};

@@ -16,7 +16,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 struct stage {
     struct reactor *reactor;
-    char directory[64], program[96], told[96];
+    char directory[64], program[96], notified[96];
     bool is_starting;
     int ends;
     enum alert_command_end end;
@@ -37,7 +37,7 @@ static struct stage *raise_stage(const char *script)
     strcpy(stage->directory, "/tmp/tarry-alert-XXXXXX");
     assert_non_null(mkdtemp(stage->directory));
     snprintf(stage->program, sizeof stage->program, "%s/program", stage->directory);
-    snprintf(stage->told, sizeof stage->told, "%s/told", stage->directory);
+    snprintf(stage->notified, sizeof stage->notified, "%s/told", stage->directory);
     FILE *file = fopen(stage->program, "we");
     assert_non_null(file);
     fprintf(file, "#!/bin/sh\ncd %s\n%s\n", stage->directory, script);
@@ -52,7 +52,7 @@ static void strike_stage(struct stage *stage)
 {
     reactor_free(stage->reactor);
     unlink(stage->program);
-    unlink(stage->told);
+    unlink(stage->notified);
     assert_int_equal(rmdir(stage->directory), 0);
     free(stage);
 }
@@ -78,9 +78,9 @@ static void run_until_ended(struct stage *stage)
     assert_int_equal(stage->ends, 1);
 }
 
-static void read_told(const struct stage *stage, char *out, size_t out_bytes)
+static void read_reported(const struct stage *stage, char *out, size_t out_bytes)
 {
-    FILE *file = fopen(stage->told, "re");
+    FILE *file = fopen(stage->notified, "re");
     assert_non_null(file);
     out[fread(out, 1, out_bytes - 1, file)] = '\0';
     fclose(file);
@@ -90,13 +90,13 @@ CLAIM(gets_its_input_and_only_the_environment_it_was_given)
 {
     struct stage *stage = raise_stage("cat >told; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= "
                                       "-e ^OLDPWD= | sort >>told; echo \"$# arguments\" >>told");
-    char told[256];
+    char notified[256];
     setenv("REDIS_PASSWORD", "hunter2", 1);
     start(stage, stage->program, slice_of("input\n"));
     run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
-    read_told(stage, told, sizeof told);
-    assert_string_equal(told, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
+    read_reported(stage, notified, sizeof notified);
+    assert_string_equal(notified, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
     strike_stage(stage);
 }
 
@@ -124,12 +124,12 @@ CLAIM(unread_input_does_not_block)
 CLAIM(a_child_that_outlives_its_command_does_not_block)
 {
     struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
-    char told[32];
+    char notified[32];
     start(stage, stage->program, slice_of("x"));
     run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_FAILED);
-    read_told(stage, told, sizeof told);
-    kill((pid_t)atol(told), SIGKILL);
+    read_reported(stage, notified, sizeof notified);
+    kill((pid_t)atol(notified), SIGKILL);
     strike_stage(stage);
 }
 
@@ -151,13 +151,13 @@ CLAIM(a_kill_ends_the_command_and_its_children)
     struct stage *stage =
         raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new told\n"
                     "while :; do sleep 600; done");
-    char told[32];
+    char notified[32];
     struct alert_command *command = start(stage, stage->program, slice_of("x"));
     int64_t limit_us = clock_boot_us() + PATIENCE_US;
-    while (access(stage->told, F_OK) != 0 && clock_boot_us() < limit_us)
+    while (access(stage->notified, F_OK) != 0 && clock_boot_us() < limit_us)
         uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
-    read_told(stage, told, sizeof told);
-    pid_t child = (pid_t)atol(told);
+    read_reported(stage, notified, sizeof notified);
+    pid_t child = (pid_t)atol(notified);
     assert_int_equal(kill(child, 0), 0);
     alert_command_kill(command);
     run_until_ended(stage);

@@ -48,7 +48,7 @@ CLAIM(a_text_with_a_scheme_is_a_url)
 }
 
 static const struct {
-    const char *json, *says;
+    const char *json, *has_text;
 } bad[] = {
     {"[]", "must be an object"},
     {"{", "malformed"},
@@ -81,8 +81,8 @@ CLAIM(names_the_error)
         char error[DELIVER_ERROR_BYTES];
         if (parse(bad[i].json, &letter, error))
             fail_msg("taken: %s", bad[i].json);
-        if (!strstr(error, bad[i].says))
-            fail_msg("%s: '%s' does not say '%s'", bad[i].json, error, bad[i].says);
+        if (!strstr(error, bad[i].has_text))
+            fail_msg("%s: '%s' does not say '%s'", bad[i].json, error, bad[i].has_text);
         assert_true(!letter.to_topic && !letter.to_url && !letter.alert_to &&
                     !letter.alert_command);
     }

@@ -9,7 +9,7 @@ enum { NOW = 1000000 };
 
 static struct random chance = {.state = 7};
 
-static bool tell(struct breaker *breaker, bool is_ailing, int64_t now_ms)
+static bool notify(struct breaker *breaker, bool is_ailing, int64_t now_ms)
 {
     return breaker_report(breaker, false, is_ailing, now_ms, &chance);
 }
@@ -18,7 +18,7 @@ static void open_breaker(struct breaker *breaker)
 {
     *breaker = (struct breaker){0};
     for (int i = 0; i < BREAKER_RUN; i++)
-        tell(breaker, true, NOW);
+        notify(breaker, true, NOW);
     assert_true(breaker->is_open);
 }
 
@@ -26,9 +26,9 @@ CLAIM(it_opens_after_a_run_and_not_before)
 {
     struct breaker breaker = {0};
     for (int i = 0; i < BREAKER_RUN - 1; i++)
-        assert_false(tell(&breaker, true, NOW));
+        assert_false(notify(&breaker, true, NOW));
     assert_int_equal(breaker_ask(&breaker, NOW), BREAKER_PASS);
-    assert_true(tell(&breaker, true, NOW));
+    assert_true(notify(&breaker, true, NOW));
     assert_int_equal(breaker_ask(&breaker, NOW), BREAKER_WAIT);
 }
 
@@ -37,9 +37,9 @@ CLAIM(a_good_one_ends_the_run)
     struct breaker breaker = {0};
     for (int round = 0; round < 10; round++) {
         for (int i = 0; i < BREAKER_RUN - 1; i++)
-            tell(&breaker, true, NOW);
+            notify(&breaker, true, NOW);
         for (int i = 0; i < BREAKER_RUN * 3; i++)
-            assert_false(tell(&breaker, false, NOW));
+            assert_false(notify(&breaker, false, NOW));
     }
     assert_false(breaker.is_open);
 }
@@ -49,7 +49,7 @@ CLAIM(a_high_share_opens_it_without_a_run)
     struct breaker breaker = {0};
     int reports = 0;
     while (!breaker.is_open && ++reports < 1000)
-        tell(&breaker, reports % 4 != 0, NOW);
+        notify(&breaker, reports % 4 != 0, NOW);
     assert_in_range(reports, BREAKER_SHARE_SEEN, 100);
 }
 
@@ -57,7 +57,7 @@ CLAIM(a_low_share_never_opens_it)
 {
     struct breaker breaker = {0};
     for (int i = 0; i < 10000; i++)
-        assert_false(tell(&breaker, i % 4 == 0, NOW));
+        assert_false(notify(&breaker, i % 4 == 0, NOW));
 }
 
 CLAIM(one_probe_passes_after_the_pause)
@@ -82,7 +82,7 @@ CLAIM(the_probe_closes_it)
     assert_true(breaker_report(&breaker, true, false, now_ms, &chance));
     assert_int_equal(breaker_ask(&breaker, now_ms), BREAKER_PASS);
     for (int i = 0; i < BREAKER_RUN - 1; i++) /* it starts again */
-        assert_false(tell(&breaker, true, now_ms));
+        assert_false(notify(&breaker, true, now_ms));
 }
 
 CLAIM(the_pause_doubles_up_to_a_minute)
@@ -106,7 +106,7 @@ CLAIM(results_from_before_it_opened_change_nothing)
     open_breaker(&breaker);
     struct breaker before = breaker;
     for (int i = 0; i < 50; i++)
-        assert_false(tell(&breaker, i % 2 == 0, NOW));
+        assert_false(notify(&breaker, i % 2 == 0, NOW));
     assert_memory_equal(&before, &breaker, sizeof before);
 }
 

@@ -115,7 +115,7 @@ CLAIM(every_scheme_finds_its_kind)
 CLAIM(settings_are_checked_with_advice)
 {
     static const struct {
-        const char *extension, *says; /* NULL: they would do */
+        const char *extension, *has_text; /* NULL: they would do */
     } cases[] = {
         {"{\"deliver\":{\"to\":\"https://shop.example/close-order\"}}", NULL},
         {"{\"deliver\":{\"callback\":true}}", NULL},
@@ -147,7 +147,7 @@ CLAIM(settings_are_checked_with_advice)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[DELIVER_ERROR_BYTES] = "";
         bool ok = deliver_check(guard, slice_of("orders"), slice_of(cases[i].extension), error);
-        if (ok != !cases[i].says || (!ok && !strstr(error, cases[i].says)))
+        if (ok != !cases[i].has_text || (!ok && !strstr(error, cases[i].has_text)))
             fail_msg("%s: %s", cases[i].extension, ok ? "would do" : error);
     }
 }
@@ -155,7 +155,7 @@ CLAIM(settings_are_checked_with_advice)
 CLAIM(callbacks_must_be_http_urls)
 {
     static const struct {
-        const char *url, *says;
+        const char *url, *has_text;
     } cases[] = {
         {"https://shop.example/x", NULL},
         {"HTTP://SHOP.example:8080/x", NULL},
@@ -168,7 +168,7 @@ CLAIM(callbacks_must_be_http_urls)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         char error[DELIVER_ERROR_BYTES] = "";
         bool ok = deliver_check_callback(guard, slice_of(cases[i].url), error);
-        if (ok != !cases[i].says || (!ok && !strstr(error, cases[i].says)))
+        if (ok != !cases[i].has_text || (!ok && !strstr(error, cases[i].has_text)))
             fail_msg("%s: %s", cases[i].url, ok ? "would do" : error);
     }
 }

@@ -19,7 +19,7 @@ struct stage {
     struct target_setting setting;
     struct job job;
     bool is_giving, all_closed;
-    size_t changes, given, told, done;
+    size_t changes, given, notified, done;
 };
 
 static void on_changed(void *owner, struct endpoint *endpoint)
@@ -49,7 +49,7 @@ static void on_reported(struct endpoint_request *request, const struct target_re
     free(parcel);
     assert_false(stage->is_giving);
     assert_true(took_ms >= 0);
-    stage->told++;
+    stage->notified++;
     stage->done += report->outcome == TARGET_DONE;
 }
 
@@ -75,7 +75,7 @@ static struct stage *raise_stage(void)
 static void strike_stage(struct stage *stage)
 {
     endpoints_fini(&stage->endpoints);
-    assert_int_equal(stage->told, stage->given);
+    assert_int_equal(stage->notified, stage->given);
     resolver_free(stage->resolver);
     reactor_free(stage->reactor);
     guard_free(stage->guard);
@@ -106,12 +106,12 @@ static enum endpoint_decision give(struct stage *stage, const char *to, uint32_t
     return decision;
 }
 
-static void run_until_told(struct stage *stage)
+static void run_until_reported(struct stage *stage)
 {
     int64_t limit_us = clock_boot_us() + 10 * 1000 * 1000;
-    while (stage->told < stage->given && clock_boot_us() < limit_us)
+    while (stage->notified < stage->given && clock_boot_us() < limit_us)
         uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
-    assert_int_equal(stage->told, stage->given);
+    assert_int_equal(stage->notified, stage->given);
 }
 
 CLAIM(all_that_was_given_is_reported_once)
@@ -120,8 +120,8 @@ CLAIM(all_that_was_given_is_reported_once)
     int64_t wait_ms;
     for (int i = 0; i < 1000; i++)
         assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
-    assert_int_equal(stage->told, 0);
-    run_until_told(stage);
+    assert_int_equal(stage->notified, 0);
+    run_until_reported(stage);
     assert_int_equal(stage->done, 1000);
     assert_int_equal(stage->endpoints.open, 1);
     strike_stage(stage);
@@ -134,14 +134,15 @@ CLAIM(a_full_window_sends_back_each_a_little_later)
     for (int i = 0; i < 4; i++)
         assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
     for (int i = 0; i < 1000; i++) {
-        assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_CROWDED);
-        assert_true(wait_ms >= 10 && wait_ms + 5 >= before_ms && wait_ms <= ENDPOINT_CROWD_MS_MAX);
+        assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_CONGESTED);
+        assert_true(wait_ms >= 10 && wait_ms + 5 >= before_ms &&
+                    wait_ms <= ENDPOINT_CONGESTION_MS_MAX);
         before_ms = wait_ms;
     }
     assert_true(before_ms >= 200); /* a step of a millisecond over the window, 1,000 times */
     assert_int_equal(give(stage, "null:", 0, &wait_ms),
                      ENDPOINT_SENT); /* has a window of its own */
-    run_until_told(stage);
+    run_until_reported(stage);
     assert_int_equal(give(stage, "null:", 4, &wait_ms), ENDPOINT_SENT);
     strike_stage(stage);
 }
@@ -153,7 +154,7 @@ CLAIM(a_repeatedly_failing_endpoint_pauses)
     int64_t wait_ms, next_ms = 0;
     for (int i = 0; i < BREAKER_RUN; i++) {
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        run_until_told(stage);
+        run_until_reported(stage);
     }
     assert_int_equal(stage->changes, 1);
     assert_int_equal(stage->endpoints.resting, 1);
@@ -186,7 +187,7 @@ CLAIM(beyond_the_most_the_longest_idle_goes)
     for (int i = 0; i < ENDPOINTS_MAX + 100; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        run_until_told(stage);
+        run_until_reported(stage);
         assert_true(stage->endpoints.table.table.count <= ENDPOINTS_MAX);
     }
     assert_null(endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000")));
@@ -207,7 +208,7 @@ CLAIM(new_endpoints_wait_while_all_are_busy)
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_LATER);
     assert_true(wait_ms > 0);
     assert_int_equal(give(stage, "http://127.0.0.1:1000/x", 0, &wait_ms), ENDPOINT_SENT);
-    run_until_told(stage);
+    run_until_reported(stage);
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
     strike_stage(stage);
 }
@@ -225,15 +226,15 @@ CLAIM(too_many_endpoints_are_admitted_one_after_the_other)
     for (int i = 0; i < 10 * ENDPOINTS_MAX; i++) {
         snprintf(to, sizeof to, "http://127.0.0.2:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_LATER);
-        assert_true(wait_ms >= before_ms - 100 && wait_ms <= ENDPOINT_CROWD_MS_MAX);
+        assert_true(wait_ms >= before_ms - 100 && wait_ms <= ENDPOINT_CONGESTION_MS_MAX);
         before_ms = wait_ms;
         first_ms = i == 0 ? wait_ms : first_ms;
     }
     /* Ten times as many as there is room for: ten times as long, about. */
     assert_true(wait_ms - first_ms > 80 * 1000 && wait_ms - first_ms < 120 * 1000);
-    run_until_told(stage);
+    run_until_reported(stage);
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT);
-    run_until_told(stage);
+    run_until_reported(stage);
     strike_stage(stage);
 }
 
@@ -245,7 +246,7 @@ CLAIM(a_paused_endpoint_is_kept_while_others_are_idle)
     for (int i = 0; i < ENDPOINTS_MAX + 10; i++) {
         snprintf(to, sizeof to, "http://127.0.0.1:%d/x", 1000 + i);
         assert_int_equal(give(stage, to, 0, &wait_ms), ENDPOINT_SENT);
-        run_until_told(stage);
+        run_until_reported(stage);
         struct endpoint *first =
             endpoint_table_find(&stage->endpoints.table, slice_of("http://127.0.0.1:1000"));
         assert_non_null(first);
@@ -330,7 +331,7 @@ CLAIM(closing_all_reports_messages_in_flight)
     for (int i = 0; i < 1000 && !stage->all_closed; i++)
         uv_run(reactor_loop(stage->reactor), UV_RUN_NOWAIT);
     assert_true(stage->all_closed);
-    assert_int_equal(stage->told, 20);
+    assert_int_equal(stage->notified, 20);
     assert_int_equal(stage->endpoints.open, 0);
     assert_false(endpoints_close_all(&stage->endpoints, on_all_closed, stage));
     strike_stage(stage);

@@ -21,7 +21,7 @@ struct log {
     char **records;
     size_t *bytes;
     size_t count, cap;
-    size_t told_ready, told_died;
+    size_t reported_ready, reported_died;
 };
 
 static inline struct record_place on_append(void *ctx, const struct record *record)
@@ -41,13 +41,13 @@ static inline struct record_place on_append(void *ctx, const struct record *reco
 static inline void on_ready(void *ctx, struct slice topic)
 {
     (void)topic;
-    ((struct log *)ctx)->told_ready++;
+    ((struct log *)ctx)->reported_ready++;
 }
 
 static inline void on_died(void *ctx, struct slice topic)
 {
     (void)topic;
-    ((struct log *)ctx)->told_died++;
+    ((struct log *)ctx)->reported_died++;
 }
 
 static inline struct engine *open_engine(struct log *log, struct engine_now now)
@@ -91,7 +91,7 @@ static inline struct engine *replay_often(const struct log *log, struct log *own
         for (int i = 0; i < (record.kind == RECORD_STATE ? times : 1); i++)
             assert_true(engine_replay(engine, &record, place));
     }
-    assert_int_equal(own->told_died, 0);
+    assert_int_equal(own->reported_died, 0);
     engine_start(engine, 2);
     engine_check(engine);
     return engine;

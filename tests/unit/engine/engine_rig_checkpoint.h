@@ -262,7 +262,7 @@ static inline void rig_resolve(struct rig *rig)
     struct hash128 key;
     struct record_place place;
     for (uint32_t at = 0; engine_stub_next(rig->engine, &at, &key, &place);) {
-        rig->told_stubs++;
+        rig->reported_stubs++;
         struct rig_slot *slot = NULL;
         if (place.bytes && rig->runs[record_place_run(place)].there)
             slot = rig_slot(rig, place);

@@ -79,7 +79,7 @@ struct rig {
     struct rig_item *items;
     size_t item_count, item_cap, installed;
     uint32_t topics_at;
-    size_t told_unknown, told_stubs; /* what a test has met */
+    size_t reported_unknown, reported_stubs; /* what a test has met */
 };
 
 static inline struct record rig_decode(struct rig_record bytes)
@@ -143,7 +143,7 @@ static inline enum engine_slot rig_release(void *ctx, struct record_place place,
     struct rig *rig = ctx;
     uint32_t number = record_place_run(place);
     if (rig->replaying && number >= rig->next_run) {
-        rig->told_unknown++;
+        rig->reported_unknown++;
         return SLOT_UNKNOWN;
     }
     if (!rig->runs[number].there)
@@ -213,7 +213,7 @@ static inline void rig_drop_run(struct rig *rig, uint32_t number)
 
 /* ---- the engine over it ---- */
 
-static inline void rig_told(void *ctx, struct slice topic)
+static inline void rig_reported(void *ctx, struct slice topic)
 {
     (void)ctx;
     (void)topic;
@@ -223,8 +223,8 @@ static inline struct engine *rig_open(struct rig *rig, struct engine_now now)
 {
     struct engine_options options = {.sink = {.append = rig_append,
                                               .release_slot = rig_release,
-                                              .ready = rig_told,
-                                              .died = rig_told,
+                                              .ready = rig_reported,
+                                              .died = rig_reported,
                                               .ctx = rig},
                                      .hash_seed = RIG_HASH_SEED,
                                      .body_bytes_max = 1000,

@@ -421,7 +421,7 @@ CLAIM(only_topics_with_an_extension_report_deaths)
         take_for(&world, 1000);
         world.now.inner_ms += 2000;
         engine_advance(world.engine, world.now, 10);
-        assert_int_equal(world.log.told_died, 2 * round);
+        assert_int_equal(world.log.reported_died, 2 * round);
         settings.extension = slice_of("{}");
     }
     close_world(&world);

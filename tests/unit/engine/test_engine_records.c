@@ -32,7 +32,7 @@ static struct record job_record(void)
 }
 
 /* The topic's own record counts jobs whose records have gone. */
-static void tell_pushed(uint64_t pushed)
+static void report_pushed(uint64_t pushed)
 {
     const struct record record = {
         .kind = RECORD_TOPIC,
@@ -257,7 +257,7 @@ CLAIM(ends_with_unknown_slots_are_reported_in_order)
     uint32_t at = 0, count = 0;
     struct hash128 key;
     open_with_slots(never_committed);
-    tell_pushed(ENDS);
+    report_pushed(ENDS);
     for (uint64_t i = 1; i <= ENDS; i++) {
         struct record done = {
             .kind = RECORD_DONE,
@@ -282,7 +282,7 @@ CLAIM(a_stub_is_filled_by_its_own_job_and_no_other)
     struct record_place place;
     open_with_slots(released);
     assert_true(engine_stored_begin(world.engine, topic_name(0), stored, 0));
-    tell_pushed(1);
+    report_pushed(1);
     struct record change = state_record();
     change.from = slot;
     assert_true(replay_one(change, 1));

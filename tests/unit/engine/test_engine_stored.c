@@ -22,8 +22,8 @@ static struct met run_twins(uint64_t seed, unsigned runs, bool steps, bool forge
             engine_check(twins.rig->engine);
             assert_same(&twins);
         }
-        met.unknown += twins.rig->told_unknown;
-        met.stubs += twins.rig->told_stubs;
+        met.unknown += twins.rig->reported_unknown;
+        met.stubs += twins.rig->reported_stubs;
         met.lost += twins.lost;
         met.stepped += twins.stepped;
         close_twins(&twins);

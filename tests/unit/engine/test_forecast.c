@@ -20,9 +20,9 @@ static struct record_place append_nothing(void *ctx, const struct record *record
 
 static struct engine *start(struct engine_now now, uint32_t topics_max)
 {
-    static struct log told;
+    static struct log reported;
     const struct engine_options options = {
-        .sink = {.append = append_nothing, .ready = on_ready, .died = on_died, .ctx = &told},
+        .sink = {.append = append_nothing, .ready = on_ready, .died = on_died, .ctx = &reported},
         .hash_seed = 7,
         .body_bytes_max = 1000,
         .topics_max = topics_max,

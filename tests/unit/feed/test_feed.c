@@ -14,7 +14,7 @@ enum { DESKS = 2, MANY = 3 * FEED_BURST };
 struct ear {
     struct feed_listener listener;
     struct reactor *stops; /* signalled once `until` events were received or lost, unless NULL */
-    uint64_t told, lost, until;
+    uint64_t reported, lost, until;
     uint64_t last_count, last_serial;
     bool in_order, ends;
     struct slice sees; /* the one topic that it may see; empty: any */
@@ -24,17 +24,18 @@ struct ear {
 
 static void ear_check(struct ear *ear)
 {
-    if (ear->stops && ear->told + ear->lost >= ear->until)
+    if (ear->stops && ear->reported + ear->lost >= ear->until)
         reactor_stop(ear->stops);
 }
 
-static void on_told(struct feed_listener *listener, const struct job_event *event, uint64_t serial)
+static void on_notified(struct feed_listener *listener, const struct job_event *event,
+                        uint64_t serial)
 {
     struct ear *ear = (struct ear *)(void *)listener;
     ear->in_order &= serial > ear->last_serial && event->count > ear->last_count;
     ear->last_serial = serial;
     ear->last_count = event->count;
-    ear->told++;
+    ear->reported++;
     ear->last = *event;
     (void)snprintf(ear->id, sizeof ear->id, "%.*s", (int)event->id.len, event->id.at);
     (void)snprintf(ear->error, sizeof ear->error, "%.*s", (int)event->error.len, event->error.at);
@@ -57,7 +58,7 @@ static bool may_see(struct feed_listener *listener, struct slice topic)
 }
 
 static const struct feed_listener_ops ear_ops = {
-    .told = on_told, .gap = on_gap, .may_see = may_see};
+    .event = on_notified, .gap = on_gap, .may_see = may_see};
 
 static struct ear ear_of(uint32_t kinds)
 {
@@ -90,7 +91,8 @@ static void scene_close(struct scene *scene)
 }
 
 /* Sends an event as a shard does; `count` numbers it. */
-static void say(struct feed_desk *desk, enum job_event_kind kind, const char *topic, uint64_t count)
+static void show(struct feed_desk *desk, enum job_event_kind kind, const char *topic,
+                 uint64_t count)
 {
     struct job_event event = {.kind = kind,
                               .topic = slice_of(topic),
@@ -122,31 +124,31 @@ enum { SLOW_US = 1000, SLOW_EVENTS = 20 };
 struct slow_ear {
     struct ear ear; /* first */
     struct letter other;
-    uint64_t told_before_other;
+    uint64_t reported_before_other;
     struct reactor *reactor;
 };
 
 static void on_other(struct letter *letter)
 {
     struct slow_ear *slow = list_entry(letter, struct slow_ear, other);
-    slow->told_before_other = slow->ear.told;
+    slow->reported_before_other = slow->ear.reported;
 }
 
-static void on_told_slowly(struct feed_listener *listener, const struct job_event *event,
-                           uint64_t serial)
+static void on_reported_slowly(struct feed_listener *listener, const struct job_event *event,
+                               uint64_t serial)
 {
     struct slow_ear *slow = (struct slow_ear *)(void *)listener;
     int64_t until_us = clock_boot_us() + SLOW_US;
-    if (!slow->ear.told)
+    if (!slow->ear.reported)
         reactor_post(slow->reactor, &slow->other);
     while (clock_boot_us() < until_us)
         continue;
-    on_told(listener, event, serial);
+    on_notified(listener, event, serial);
 }
 
 CLAIM(others_have_their_turn_while_events_are_handed_on)
 {
-    static const struct feed_listener_ops slow_ops = {.told = on_told_slowly, .gap = on_gap};
+    static const struct feed_listener_ops slow_ops = {.event = on_reported_slowly, .gap = on_gap};
     struct scene scene = scene_open();
     struct slow_ear slow = {.ear = ear_of(JOB_EVENTS_ALL), .reactor = scene.reactors[0]};
     slow.other.run = on_other;
@@ -155,18 +157,18 @@ CLAIM(others_have_their_turn_while_events_are_handed_on)
     slow.ear.until = SLOW_EVENTS;
     assert_true(feed_listen(scene.desks[0], &slow.ear.listener));
     for (uint64_t i = 1; i <= SLOW_EVENTS; i++)
-        say(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
+        show(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
     reactor_run(scene.reactors[0]);
-    assert_int_equal(slow.ear.told, SLOW_EVENTS);
+    assert_int_equal(slow.ear.reported, SLOW_EVENTS);
     assert_true(slow.ear.in_order);
-    assert_in_range(slow.told_before_other, 1, SLOW_EVENTS / 2);
+    assert_in_range(slow.reported_before_other, 1, SLOW_EVENTS / 2);
     feed_unlisten(&slow.ear.listener);
     scene_close(&scene);
 }
 
 CLAIM(pages_that_are_half_handed_on_are_freed)
 {
-    static const struct feed_listener_ops slow_ops = {.told = on_told_slowly, .gap = on_gap};
+    static const struct feed_listener_ops slow_ops = {.event = on_reported_slowly, .gap = on_gap};
     struct scene scene = scene_open();
     struct slow_ear slow = {.ear = ear_of(JOB_EVENTS_ALL), .reactor = scene.reactors[0]};
     slow.other.run = on_other;
@@ -175,9 +177,9 @@ CLAIM(pages_that_are_half_handed_on_are_freed)
     slow.ear.until = 1;
     assert_true(feed_listen(scene.desks[0], &slow.ear.listener));
     for (uint64_t i = 1; i <= SLOW_EVENTS; i++)
-        say(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
+        show(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
     reactor_run(scene.reactors[0]);
-    assert_in_range(slow.ear.told, 1, SLOW_EVENTS / 2);
+    assert_in_range(slow.ear.reported, 1, SLOW_EVENTS / 2);
     feed_unlisten(&slow.ear.listener);
     scene_close(&scene);
 }
@@ -197,15 +199,15 @@ CLAIM(an_event_reaches_the_listeners_of_all_desks)
     assert_true(feed_listen(scene.desks[0], &named.listener));
     assert_true(feed_listen(scene.desks[0], &narrow.listener));
     assert_true(feed_listen(scene.desks[0], &all.listener));
-    say(scene.desks[0], JOB_EVENT_PUSHED, "mail", 1);
-    say(scene.desks[0], JOB_EVENT_DEAD, "mail", 2);
-    say(scene.desks[0], JOB_EVENT_PUSHED, "sms", 3);
-    say(scene.desks[0], JOB_EVENT_DEAD, "orders", 4);
+    show(scene.desks[0], JOB_EVENT_PUSHED, "mail", 1);
+    show(scene.desks[0], JOB_EVENT_DEAD, "mail", 2);
+    show(scene.desks[0], JOB_EVENT_PUSHED, "sms", 3);
+    show(scene.desks[0], JOB_EVENT_DEAD, "orders", 4);
     reactor_run(scene.reactors[0]);
-    assert_int_equal(all.told, 4);
-    assert_int_equal(dead.told, 2);
-    assert_int_equal(named.told, 3);
-    assert_int_equal(narrow.told, 2);
+    assert_int_equal(all.reported, 4);
+    assert_int_equal(dead.reported, 2);
+    assert_int_equal(named.reported, 3);
+    assert_int_equal(narrow.reported, 2);
     assert_true(all.in_order && dead.in_order && named.in_order && narrow.in_order);
     assert_string_equal(all.id, "a");
     assert_string_equal(all.error, "no");
@@ -229,10 +231,10 @@ CLAIM(an_unrequested_topic_takes_no_room)
     ear.until = 1;
     assert_true(feed_listen(scene.desks[0], &ear.listener));
     for (uint64_t i = 1; i <= MANY; i++)
-        say(scene.desks[0], JOB_EVENT_PUSHED, "busy", i);
-    say(scene.desks[0], JOB_EVENT_PUSHED, "quiet", 1);
+        show(scene.desks[0], JOB_EVENT_PUSHED, "busy", i);
+    show(scene.desks[0], JOB_EVENT_PUSHED, "quiet", 1);
     reactor_run(scene.reactors[0]);
-    assert_int_equal(ear.told, 1);
+    assert_int_equal(ear.reported, 1);
     assert_int_equal(ear.lost, 0);
     feed_unlisten(&ear.listener);
     scene_close(&scene);
@@ -247,12 +249,12 @@ CLAIM(lost_events_are_reported_by_their_number)
     ear.until = MANY;
     assert_true(feed_listen(scene.desks[0], &ear.listener));
     for (uint64_t i = 1; i <= MANY; i++)
-        say(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
+        show(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
     feed_lose(scene.desks[0], 5);
     ear.until += 5;
     reactor_run(scene.reactors[0]);
-    assert_int_equal(ear.told + ear.lost, MANY + 5);
-    assert_true(ear.told > 0 && ear.told <= FEED_BURST && ear.lost >= MANY - FEED_BURST);
+    assert_int_equal(ear.reported + ear.lost, MANY + 5);
+    assert_true(ear.reported > 0 && ear.reported <= FEED_BURST && ear.lost >= MANY - FEED_BURST);
     assert_true(ear.in_order);
     feed_unlisten(&ear.listener);
     scene_close(&scene);
@@ -264,22 +266,22 @@ CLAIM(many_listeners_share_the_room)
     enum { LISTENERS = 64, EVENTS = 1000 };
     struct scene scene = scene_open();
     static struct ear ears[LISTENERS];
-    uint64_t told = 0;
+    uint64_t reported = 0;
     for (int i = 0; i < LISTENERS; i++) {
         ears[i] = ear_of(JOB_EVENTS_ALL);
         assert_true(feed_listen(scene.desks[0], &ears[i].listener));
     }
     for (uint64_t i = 1; i <= EVENTS; i++)
-        say(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
+        show(scene.desks[0], JOB_EVENT_PUSHED, "mail", i);
     ears[0].stops = scene.reactors[0];
     ears[0].until = FEED_BURST / LISTENERS; /* all of them are sent in one iteration */
     reactor_run(scene.reactors[0]);
     for (int i = 0; i < LISTENERS; i++) {
-        told += ears[i].told;
-        assert_true(ears[i].told > 0 && ears[i].in_order);
+        reported += ears[i].reported;
+        assert_true(ears[i].reported > 0 && ears[i].in_order);
         feed_unlisten(&ears[i].listener);
     }
-    assert_true(told <= FEED_BURST + FEED_BURST / 4);
+    assert_true(reported <= FEED_BURST + FEED_BURST / 4);
     scene_close(&scene);
 }
 
@@ -293,10 +295,10 @@ CLAIM(a_listener_may_end_inside_its_callback)
     assert_true(feed_listen(scene.desks[0], &first.listener));
     assert_true(feed_listen(scene.desks[0], &second.listener));
     for (uint64_t i = 1; i <= 3; i++)
-        say(scene.desks[0], JOB_EVENT_ACKED, "mail", i);
+        show(scene.desks[0], JOB_EVENT_ACKED, "mail", i);
     reactor_run(scene.reactors[0]);
-    assert_int_equal(first.told, 1);
-    assert_int_equal(second.told, 3);
+    assert_int_equal(first.reported, 1);
+    assert_int_equal(second.reported, 3);
     feed_unlisten(&second.listener);
     scene_close(&scene);
 }
@@ -321,7 +323,7 @@ static void worker_round(struct letter *letter)
     struct worker_life *life = (struct worker_life *)(void *)letter;
     struct feed_desk *desk = life->scene->desks[life->desk];
     for (int i = 0; i < EACH_ROUND; i++)
-        say(desk, JOB_EVENT_PUSHED, life->desk ? "b" : "a", ++life->number);
+        show(desk, JOB_EVENT_PUSHED, life->desk ? "b" : "a", ++life->number);
     if (life->is_listening)
         feed_unlisten(&life->ear.listener);
     else
@@ -359,7 +361,7 @@ static void speaker_run(struct letter *letter)
 {
     struct speaker *speaker = (struct speaker *)(void *)letter;
     for (uint64_t i = 1; i <= 500; i++)
-        say(speaker->scene->desks[1], JOB_EVENT_DUE, "mail", i);
+        show(speaker->scene->desks[1], JOB_EVENT_DUE, "mail", i);
     reactor_stop(speaker->scene->reactors[1]);
 }
 
@@ -375,7 +377,7 @@ CLAIM(events_of_another_thread_arrive_in_order)
     assert_int_equal(reactor_start(scene.reactors[1]), 0);
     reactor_run(scene.reactors[0]);
     reactor_join(scene.reactors[1]);
-    assert_int_equal(ear.told, 500);
+    assert_int_equal(ear.reported, 500);
     assert_true(ear.in_order);
     feed_unlisten(&ear.listener);
     scene_close(&scene);

@@ -44,7 +44,7 @@ static struct {
     size_t entry_count;
     uint64_t dead_bytes;
     int64_t second_at; /* the second record in a run */
-    char said[4096];
+    char output[4096];
 } scene;
 
 static inline int64_t now_ms(struct clock *clock)
@@ -332,7 +332,7 @@ static inline void examine(void)
 static inline void on_text(void *ctx, const char *text)
 {
     (void)ctx;
-    strncat(scene.said, text, sizeof scene.said - strlen(scene.said) - 1);
+    strncat(scene.output, text, sizeof scene.output - strlen(scene.output) - 1);
 }
 
 static inline void repair(void)

@@ -132,7 +132,7 @@ static int remove_lively(void **state)
     return remove_scene(state);
 }
 
-static bool tells_of_the_disk(void)
+static bool reports_of_the_disk(void)
 {
     for (uint64_t i = 0; i < scene.report.finding_count; i++)
         if (scene.report.finding[i].is_unread)
@@ -159,7 +159,7 @@ CLAIM_BETWEEN(a_disk_that_went_away_is_never_called_clean, make_lively, remove_l
 
     for (int64_t calls = 0; !look_while_it_goes(calls, EIO, &result); calls++) {
         assert_true(calls < CALLS_MAX);
-        if (result == 0 && !tells_of_the_disk())
+        if (result == 0 && !reports_of_the_disk())
             fail_msg("nothing was said though call %ld failed", (long)calls);
     }
     assert_int_equal(scene.report.finding_count, 0);
@@ -181,7 +181,7 @@ CLAIM_BETWEEN(an_unreadable_place_is_reported_or_not_needed, make_lively, remove
         assert_true(calls < CALLS_MAX);
         disk.fails_max = TRIES;
         is_through = look_while_it_goes(calls, EIO, &result);
-        if (result == 0 && !tells_of_the_disk())
+        if (result == 0 && !reports_of_the_disk())
             assert_memory_equal(&scene.report.shard[0], &shard, sizeof shard);
     }
 }

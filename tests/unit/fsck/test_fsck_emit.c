@@ -122,10 +122,10 @@ CLAIM_BETWEEN(traces_of_a_crash_are_notes, begin, finish)
     report.note[0].shard = 0;
     strcpy(report.note[0].text, "run/00000009.run is named by nothing");
     report.note_count = 1;
-    const char *said = text();
-    assert_non_null(strstr(said, "shard 00: 300 bytes of a half-written tail"));
-    assert_non_null(strstr(said, "one of the two copies of the log's MANIFEST is half-written"));
-    assert_non_null(strstr(said, "shard 00: run/00000009.run is named by nothing\nclean\n"));
+    const char *output = text();
+    assert_non_null(strstr(output, "shard 00: 300 bytes of a half-written tail"));
+    assert_non_null(strstr(output, "one of the two copies of the log's MANIFEST is half-written"));
+    assert_non_null(strstr(output, "shard 00: run/00000009.run is named by nothing\nclean\n"));
     json_t *parsed = json();
     const json_t *note = json_array_get(json_object_get(parsed, "notes"), 0);
     assert_true(json_is_true(json_object_get(parsed, "clean")));

@@ -11,15 +11,15 @@ enum { LOGS = 150, RECORDS = 120, IDS = 12, TOPICS = 3, SAID_MAX = 2 * RECORDS +
 static struct {
     struct model model;
     struct random random;
-    const char *said[SAID_MAX];
-    uint64_t said_count;
+    const char *output[SAID_MAX];
+    uint64_t output_count;
 } judge;
 
 static void on_complaint(void *ctx, const char *text)
 {
     (void)ctx;
-    assert_true(judge.said_count < SAID_MAX);
-    judge.said[judge.said_count++] = text;
+    assert_true(judge.output_count < SAID_MAX);
+    judge.output[judge.output_count++] = text;
 }
 
 static uint32_t below(uint32_t limit)
@@ -80,12 +80,12 @@ static void some_records(void)
         some_record();
 }
 
-static uint64_t times_said(const char *text)
+static uint64_t times_output(const char *text)
 {
     uint64_t times = 0;
 
-    for (uint64_t i = 0; i < judge.said_count; i++)
-        times += strcmp(judge.said[i], text) == 0;
+    for (uint64_t i = 0; i < judge.output_count; i++)
+        times += strcmp(judge.output[i], text) == 0;
     return times;
 }
 
@@ -104,17 +104,17 @@ static void compare_with_judge(uint64_t seed)
     struct fsck_shard counted = {0};
 
     model_end(&judge.model, &counted);
-    for (uint64_t i = 0; i < judge.said_count; i++)
-        if (times_said(judge.said[i]) != times_found(judge.said[i]))
+    for (uint64_t i = 0; i < judge.output_count; i++)
+        if (times_output(judge.output[i]) != times_found(judge.output[i]))
             fail_msg("seed %" PRIu64 ": '%s' was to be found %" PRIu64 " times, not %" PRIu64, seed,
-                     judge.said[i], times_said(judge.said[i]), times_found(judge.said[i]));
-    if (judge.said_count != scene.report.finding_count || shard->delayed != counted.delayed ||
+                     judge.output[i], times_output(judge.output[i]), times_found(judge.output[i]));
+    if (judge.output_count != scene.report.finding_count || shard->delayed != counted.delayed ||
         shard->leased != counted.leased || shard->dead != counted.dead ||
         shard->topics != counted.topics)
         fail_msg("seed %" PRIu64 ": %" PRIu64 " findings of %" PRIu64 ", %" PRIu64
                  " delayed of %" PRIu64 ", %" PRIu64 " leased of %" PRIu64 ", %" PRIu64
                  " dead of %" PRIu64 ", %" PRIu64 " topics of %" PRIu64,
-                 seed, scene.report.finding_count, judge.said_count, shard->delayed,
+                 seed, scene.report.finding_count, judge.output_count, shard->delayed,
                  counted.delayed, shard->leased, counted.leased, shard->dead, counted.dead,
                  shard->topics, counted.topics);
 }
@@ -126,7 +126,7 @@ CLAIM_BETWEEN(the_engine_matches_the_model, make_bare, remove_scene)
     print_message("seed %" PRIu64 "\n", first);
     for (uint64_t i = 0; i < LOGS; i++) {
         judge.random = (struct random){.state = first + i};
-        judge.said_count = 0;
+        judge.output_count = 0;
         model_init(&judge.model, scene.manifest.hash_seed, on_complaint, NULL);
         write_log(some_records);
         examine();

@@ -89,7 +89,7 @@ CLAIM_BETWEEN(a_damaged_table_is_rewritten, make_scene, remove_scene)
     assert_int_equal(the_finding("run/00000002.keys", "damaged")->cure, FSCK_REPAIR);
     repair();
     assert_int_equal(scene.report.mended, 1);
-    assert_non_null(strstr(scene.said, "writes a new table of keys for run 2"));
+    assert_non_null(strstr(scene.output, "writes a new table of keys for run 2"));
     expect_clean();
     assert_int_equal(scene.report.shard[0].generation, 6);
     assert_false(is_there("00000002.keys"));
@@ -186,7 +186,7 @@ CLAIM_BETWEEN(a_damaged_catalog_with_a_whole_one_before_it_is_overcome, make_sce
 }
 
 /* Notes in the log that there are runs, like a checkpoint that gave files of the log back. */
-static void say_that_there_are_runs(void)
+static void write_that_there_are_runs(void)
 {
     struct wal_disk disk = {.fs = &fs_posix};
     struct wal_manifest manifest;
@@ -201,7 +201,7 @@ static void say_that_there_are_runs(void)
 
 CLAIM_BETWEEN(a_missing_catalog_is_found_even_without_runs, make_scene, remove_scene)
 {
-    say_that_there_are_runs();
+    write_that_there_are_runs();
     expect_clean();
     remove_file("CATALOG-00000005");
     remove_file("00000001.run");
@@ -217,7 +217,7 @@ CLAIM_BETWEEN(a_missing_catalog_is_found_even_without_runs, make_scene, remove_s
 
 CLAIM_BETWEEN(a_missing_catalog_invents_nothing_of_its_runs, make_scene, remove_scene)
 {
-    say_that_there_are_runs();
+    write_that_there_are_runs();
     remove_file("CATALOG-00000005");
     repair();
     assert_int_equal(scene.report.finding_count, 1);

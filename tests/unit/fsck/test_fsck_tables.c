@@ -281,7 +281,7 @@ CLAIM_BETWEEN(a_catalog_that_does_not_fit_the_rest_is_not_made_the_truth, make_s
     flip("00000002.run", scene.second_at + 30);
     repair();
     assert_non_null(
-        strstr(scene.said, "the catalog before the damaged one does not match the rest"));
+        strstr(scene.output, "the catalog before the damaged one does not match the rest"));
     assert_int_equal(scene.report.mended, 0);
     assert_true(is_there("CATALOG-00000007"));
     save(); /* that was accepted */

@@ -133,11 +133,11 @@ CLAIM_BETWEEN(unreadable_places_are_not_treated_as_damage, make_scene, remove_an
 
         snprintf(path, sizeof path, "%s/shard-00/%s", scene.dir, places[i].file);
         break_disk(path, places[i].from, places[i].bytes, INT64_MAX);
-        scene.said[0] = '\0';
+        scene.output[0] = '\0';
         repair();
         assert_true(scene.report.finding_count > 0);
         assert_int_equal(scene.report.mended, 0);
-        assert_non_null(strstr(scene.said, "is not changed"));
+        assert_non_null(strstr(scene.output, "is not changed"));
         heal_disk();
         expect_clean();
         assert_int_equal(scene.report.shard[0].generation, 5);

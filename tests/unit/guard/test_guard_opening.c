@@ -88,7 +88,7 @@ CLAIM(networks_open_only_their_addresses)
 CLAIM(networks_are_written_strictly)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *reports;
     } slips[] = {
         {"10.0.0.0/33", "from 0 to 32"},
         {"fd00::/129", "from 0 to 128"},
@@ -116,8 +116,8 @@ CLAIM(networks_are_written_strictly)
         struct guard_network network;
         char error[GUARD_NETWORK_ERROR_BYTES] = "";
         CASE_HOLDS(slips[i].text, !guard_network_parse(slice_of(slips[i].text), &network, error));
-        if (!strstr(error, slips[i].says))
-            fail_msg("%s: '%s' does not say '%s'", slips[i].text, error, slips[i].says);
+        if (!strstr(error, slips[i].reports))
+            fail_msg("%s: '%s' does not say '%s'", slips[i].text, error, slips[i].reports);
     }
 }
 

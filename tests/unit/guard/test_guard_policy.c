@@ -123,7 +123,7 @@ CLAIM(commands_and_authorities_are_found)
 #define NAME_64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 static const struct {
-    const char *line, *says;
+    const char *line, *reports;
 } slips[] = {
     {"allow-host", "no '='"},
     {"sesame", "no '='"},
@@ -199,8 +199,8 @@ CLAIM(slips_are_named_without_a_secret)
         int code = guard_open(path, &guard, error);
         unlink(path);
         CASE_HOLDS(slips[i].line, code == -EINVAL && !guard);
-        if (!strstr(error, slips[i].says))
-            fail_msg("%s: '%s' does not say '%s'", slips[i].line, error, slips[i].says);
+        if (!strstr(error, slips[i].reports))
+            fail_msg("%s: '%s' does not say '%s'", slips[i].line, error, slips[i].reports);
         CASE_HOLDS(slips[i].line, !strstr(error, "sesame") && !strstr(error, "dGFy"));
         snprintf(line, sizeof line, ":%d: ", strchr(slips[i].line, '\n') ? 3 : 2);
         CASE_HOLDS(slips[i].line, strstr(error, line));
@@ -285,7 +285,7 @@ CLAIM(a_file_that_others_may_read_keeps_no_secret)
     static const struct {
         const char *text;
         mode_t mode;
-        const char *says; /* NULL: fine */
+        const char *reports; /* NULL: fine */
     } rows[] = {
         {"sign = a whsec_" KEY_24, 0600, NULL},
         {"sign = a whsec_" KEY_24, 0400, NULL},
@@ -306,9 +306,10 @@ CLAIM(a_file_that_others_may_read_keeps_no_secret)
         int code = guard_open(path, &guard, error);
         unlink(path);
         guard_free(guard);
-        if (code != (rows[i].says ? -EPERM : 0) || (rows[i].says && !strstr(error, rows[i].says)))
+        if (code != (rows[i].reports ? -EPERM : 0) ||
+            (rows[i].reports && !strstr(error, rows[i].reports)))
             fail_msg("'%s' with mode %o: %d, '%s'", rows[i].text, rows[i].mode, code, error);
-        assert_true(!rows[i].says || strstr(error, path));
+        assert_true(!rows[i].reports || strstr(error, path));
     }
 }
 
@@ -320,7 +321,7 @@ CLAIM(an_access_list_names_other_readers)
         uint16_t tag;
         uint32_t id_more; /* than our own */
         uint16_t may, mask;
-        const char *says; /* NULL: fine */
+        const char *reports; /* NULL: fine */
     } rows[] = {
         {USER, 0, 4, 6, NULL},        {USER, 1, 4, 6, "chmod 600"}, {GROUP, 0, 4, 6, "chmod 600"},
         {USER, 1, 2, 6, "may write"}, {GROUP, 1, 0, 6, NULL},       {USER, 1, 6, 0, NULL},
@@ -355,7 +356,8 @@ CLAIM(an_access_list_names_other_readers)
         if (is_set != 0 && (why == ENOTSUP || why == EPERM))
             skip(); /* this file system has no ACLs */
         assert_int_equal(is_set, 0);
-        if (code != (rows[i].says ? -EPERM : 0) || (rows[i].says && !strstr(error, rows[i].says)))
+        if (code != (rows[i].reports ? -EPERM : 0) ||
+            (rows[i].reports && !strstr(error, rows[i].reports)))
             fail_msg("row %zu: %d, '%s'", i, code, error);
     }
 }

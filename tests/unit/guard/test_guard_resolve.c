@@ -120,7 +120,7 @@ static const struct {
     const char *host, *addresses;
     enum guard_decision decision;
     bool is_temporary;
-    const char *says;
+    const char *reports;
 } rows[] = {
     {"public.example", "93.184.216.34 2606:4700::1111", GUARD_ALLOWED, false, ""},
     {"PUBLIC.example", "93.184.216.34 2606:4700::1111", GUARD_ALLOWED, false, ""},
@@ -156,7 +156,7 @@ static void check_row(size_t i, const struct resolved *resolved)
     CASE_HOLDS(rows[i].host, resolved->decision == rows[i].decision);
     CASE_HOLDS(rows[i].host, resolved->is_temporary == rows[i].is_temporary);
     CASE_HOLDS(rows[i].host, (resolved->count > 0) == (resolved->error[0] == 0));
-    CASE_HOLDS(rows[i].host, strstr(resolved->error, rows[i].says));
+    CASE_HOLDS(rows[i].host, strstr(resolved->error, rows[i].reports));
     CASE_HOLDS(rows[i].host, !strstr(resolved->error, "fd12") && !strstr(resolved->error, "127."));
 }
 
@@ -197,7 +197,7 @@ struct asker {
     struct reactor *reactor;
     struct resolver *resolver;
     struct guard *guard;
-    size_t told, wanted;
+    size_t reported, wanted;
     uint64_t group;
     uint64_t tags; /* a bit for each */
     bool is_asking, frees, asks_again;
@@ -237,24 +237,24 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
     assert_int_equal(asker->tags >> tag & 1, 0);
     asker->tags |= UINT64_C(1) << tag;
     asker->last = *resolved;
-    asker->told++;
+    asker->reported++;
     if (asker->frees) {
         resolver_free(asker->resolver);
         asker->resolver = NULL;
-        asker->wanted = asker->told;
+        asker->wanted = asker->reported;
     }
     if (asker->asks_again) {
         asker->asks_again = false;
         ask(asker, "8.8.8.8", 60);
     }
-    if (asker->told == asker->wanted)
+    if (asker->reported == asker->wanted)
         uv_stop(reactor_loop(asker->reactor));
 }
 
-static void run_until_told(struct asker *asker)
+static void run_until_reported(struct asker *asker)
 {
     uv_run(reactor_loop(asker->reactor), UV_RUN_DEFAULT);
-    assert_int_equal(asker->told, asker->wanted);
+    assert_int_equal(asker->reported, asker->wanted);
 }
 
 static void the_same_is_answered_on_a_reactor(void **state)
@@ -264,7 +264,7 @@ static void the_same_is_answered_on_a_reactor(void **state)
         struct asker asker;
         set_up(&asker);
         ask(&asker, rows[i].host, 1);
-        run_until_told(&asker);
+        run_until_reported(&asker);
         check_row(i, &asker.last);
         tear_down(&asker);
     }
@@ -277,14 +277,14 @@ static void equal_look_ups_are_made_once_and_cached(void **state)
     set_up(&asker);
     for (uint64_t tag = 0; tag < 20; tag++)
         ask(&asker, tag % 2 ? "public.example" : "Public.Example", tag);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(asker.tags, 0xfffff);
     for (uint64_t tag = 20; tag < 40; tag++)
         ask(&asker, tag % 2 ? "missing.example" : "silent.example", tag);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     for (uint64_t tag = 40; tag < 50; tag++)
         ask(&asker, tag % 2 ? "missing.example" : "public.example", tag);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(atomic_load(&asked), 3);
     tear_down(&asker);
 }
@@ -301,18 +301,18 @@ static void cached_addresses_are_checked_again(void **state)
     resolver_free(asker.resolver);
     asker.resolver = resolver_new(asker.reactor, asker.guard);
     ask(&asker, "inner.example", 1);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(asker.last.count, 1);
     guard_rig_rewrite(path, "allow-host = *.example\n", 0600);
     assert_int_equal(guard_reload(asker.guard, error), 0);
     ask(&asker, "inner.example", 2);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(asker.last.count, 0);
     assert_int_equal(asker.last.decision, GUARD_NETWORK_FORBIDDEN);
     guard_rig_rewrite(path, "allow-host = other.example\n", 0600);
     assert_int_equal(guard_reload(asker.guard, error), 0);
     ask(&asker, "inner.example", 3);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(asker.last.decision, GUARD_HOST_NOT_NAMED);
     unlink(path);
     tear_down(&asker);
@@ -326,8 +326,8 @@ static void a_callback_may_start_a_look_up(void **state)
     asker.asks_again = true;
     ask(&asker, "8.8.8.8", 1);
     ask(&asker, "public.example", 2);
-    run_until_told(&asker);
-    assert_int_equal(asker.told, 3);
+    run_until_reported(&asker);
+    assert_int_equal(asker.reported, 3);
     tear_down(&asker);
 }
 
@@ -340,10 +340,10 @@ static void no_callback_after_the_resolver_is_freed(void **state)
     ask(&asker, "8.8.8.8", 1);
     ask(&asker, "10.1.2.3", 2);
     ask(&asker, "public.example", 3);
-    run_until_told(&asker);
-    assert_int_equal(asker.told, 1);
+    run_until_reported(&asker);
+    assert_int_equal(asker.reported, 1);
     tear_down(&asker);
-    assert_int_equal(asker.told, 1);
+    assert_int_equal(asker.reported, 1);
 
     set_up(&asker);
     pthread_mutex_lock(&gate);
@@ -354,7 +354,7 @@ static void no_callback_after_the_resolver_is_freed(void **state)
     asker.resolver = NULL;
     pthread_mutex_unlock(&gate);
     tear_down(&asker);
-    assert_int_equal(asker.told, 0);
+    assert_int_equal(asker.reported, 0);
 }
 
 static void finish_look_ups(struct asker *asker)
@@ -369,7 +369,7 @@ static void expect(struct asker *asker, int64_t elapsed_ms, int asks, bool is_fo
     int before = atomic_load(&asked);
     clock_fake_advance(elapsed_ms);
     ask(asker, "changing.example", 1);
-    run_until_told(asker);
+    run_until_reported(asker);
     assert_int_equal(asker->last.count, is_found);
     finish_look_ups(asker);
     assert_int_equal(atomic_load(&asked) - before, asks);
@@ -394,7 +394,7 @@ static void old_addresses_are_used_during_a_new_look_up(void **state)
     clock_fake_advance(2000);
     for (uint64_t tag = 2; tag < 10; tag++)
         ask(&asker, "changing.example", tag);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     pthread_mutex_unlock(&gate);
     assert_int_equal(asker.last.count, 1);
     finish_look_ups(&asker);
@@ -420,16 +420,16 @@ static void the_cache_is_bounded(void **state)
         ask(&asker, "public.example", 1); /* stays: it is asked for all the time */
         snprintf(host, sizeof host, "n%d.example", i);
         ask(&asker, host, 2);
-        run_until_told(&asker);
+        run_until_reported(&asker);
         asker.tags = 0;
     }
     assert_int_equal(atomic_load(&asked), 1101);
     ask(&asker, "n1099.example", 3);
     ask(&asker, "public.example", 4);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(atomic_load(&asked), 1101);
     ask(&asker, "n0.example", 5);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(atomic_load(&asked), 1102);
     tear_down(&asker);
 }
@@ -446,7 +446,7 @@ static void too_many_names_are_postponed(void **state)
         resolver_ask(asker.resolver, host, 443, (uint64_t)i, on_answer, &asker, 0);
     }
     ask(&asker, "public.example", 1);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(asker.tags, 2);
     assert_true(asker.last.is_temporary && asker.last.is_unasked);
     assert_true(asker.last.count == 0 && asker.last.error[0]);
@@ -483,7 +483,7 @@ static void many_silent_names_of_one_group_leave_room_for_others(void **state)
     ask(&asker, "public.example", 60);
     wait_asked(21);
     pthread_mutex_unlock(&gate);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_int_equal(atomic_load(&asked), 61);
     tear_down(&asker);
 }
@@ -517,7 +517,7 @@ static void a_name_that_was_silent_comes_after_others(void **state)
     assert_int_equal(resolver_asked_ms(asker.resolver, "public.example"), 1);
     assert_int_equal(resolver_asked_ms(asker.resolver, "changing.example"), 0);
     pthread_mutex_unlock(&gate);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     atomic_store(&changing_code, 0);
     clock_fake_end();
     tear_down(&asker);
@@ -536,7 +536,7 @@ static void a_group_has_so_many_names_that_wait(void **state)
     }
     asker.group = 7;
     ask(&asker, "public.example", 1);
-    run_until_told(&asker);
+    run_until_reported(&asker);
     assert_true(asker.last.is_unasked);
     asker.group = 8;
     ask(&asker, "mixed.example", 2);

@@ -50,12 +50,12 @@ CLAIM(each_limit_has_a_name_a_range_and_words)
         const struct job_limit *limit = &job_limits[i];
         assert_non_null(limit->option);
         CASE_HOLDS(limit->option, limit->least >= 0 && limit->least < limit->most);
-        CASE_HOLDS(limit->option, limit->says && strlen(limit->says));
+        CASE_HOLDS(limit->option, limit->values && strlen(limit->values));
     }
 }
 
 /* Returns whether the words contain the number, or the duration of so many milliseconds. */
-static bool says_names(const char *says, int64_t value)
+static bool words_name(const char *words, int64_t value)
 {
     char number[24];
     struct buffer duration;
@@ -63,10 +63,10 @@ static bool says_names(const char *says, int64_t value)
     buffer_init(&duration, 64);
     duration_emit(&duration, value);
     buffer_append_byte(&duration, '\0');
-    bool names = strstr(says, number) || strstr(says, duration.at) ||
-                 (value == POLICY_DELAY_MS_MAX && strstr(says, "10 years")) ||
-                 (value == JOB_AT_MS_MAX && strstr(says, "10 years ahead")) ||
-                 (value == POLICY_LEASE_MS_MAX && strstr(says, "24h"));
+    bool names = strstr(words, number) || strstr(words, duration.at) ||
+                 (value == POLICY_DELAY_MS_MAX && strstr(words, "10 years")) ||
+                 (value == JOB_AT_MS_MAX && strstr(words, "10 years ahead")) ||
+                 (value == POLICY_LEASE_MS_MAX && strstr(words, "24h"));
     buffer_fini(&duration);
     return names;
 }
@@ -74,7 +74,7 @@ static bool says_names(const char *says, int64_t value)
 CLAIM(the_words_of_a_limit_name_its_greatest_value)
 {
     for (size_t i = 1; i < COUNT_OF(job_limits); i++)
-        CASE_HOLDS(job_limits[i].option, says_names(job_limits[i].says, job_limits[i].most));
+        CASE_HOLDS(job_limits[i].option, words_name(job_limits[i].values, job_limits[i].most));
 }
 
 static const struct {

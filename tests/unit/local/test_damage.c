@@ -860,7 +860,7 @@ static enum decision decision_of(int result)
     return decision;
 }
 
-static void tell(const struct damage *damage, const char *text, struct loss loss)
+static void notify(const struct damage *damage, const char *text, struct loss loss)
 {
     const struct fsck_report *report = &seen.report;
 
@@ -919,7 +919,7 @@ static void try_to_start(const struct damage *damage)
     read_saved(world->saved, world->shards, &state);
     remove_tree(world->saved);
     if (is_any(compare(world, &state))) {
-        tell(damage, "the server started", compare(world, &state));
+        notify(damage, "the server started", compare(world, &state));
         fail_msg("a server started silently where jobs are missing");
     }
 }
@@ -948,25 +948,25 @@ static void judge(const struct damage *damage)
         most->back = loss.back > most->back ? loss.back : most->back;
         most->older = loss.older > most->older ? loss.older : most->older;
         if (state.wrong || state.twice || !seen.report.is_salvaged) {
-            tell(damage, "saved", loss);
+            notify(damage, "saved", loss);
             fail_msg("wrong bodies: %d, jobs twice: %d", state.wrong, state.twice);
         }
         if (decision == CLEAN && is_any(loss)) {
-            tell(damage, "clean", loss);
+            notify(damage, "clean", loss);
             fail_msg("clean with a loss");
         }
         if (is_any(loss) && costs_nothing(damage)) {
-            tell(damage, "saved", loss);
+            notify(damage, "saved", loss);
             fail_msg("jobs are lost that are all there");
         }
         fsck_report_fini(&seen.report);
         result = fsck_run(world->saved, &seen.report);
         if (result < 0 || seen.report.finding_count) {
-            tell(damage, "saved", loss);
+            notify(damage, "saved", loss);
             fail_msg("what was saved is not clean");
         }
     } else {
-        tell(damage, "not saved", loss);
+        notify(damage, "not saved", loss);
         fail_msg("not saved: %s", strerror(-result));
     }
     if (access(world->saved, F_OK) == 0)

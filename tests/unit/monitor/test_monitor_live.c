@@ -104,7 +104,7 @@ CLAIM(many_topics_are_read_in_pages_over_several_iterations)
 
     many_start(&server, TOPICS);
     client_dial(&client, &server);
-    client_say(&client, STATUS);
+    client_write(&client, STATUS);
     client_receive_answers(&client, 1);
     (void)snprintf(text, sizeof text, "all is well: %d topics, %d jobs", TOPICS, 2 * TOPICS);
     assert_non_null(strstr(client.text, text));
@@ -121,11 +121,11 @@ CLAIM(a_store_out_of_reach_is_not_waited_for)
 
     many_start(&server, 3);
     client_dial(&client, &server);
-    client_say(&client, STATUS);
+    client_write(&client, STATUS);
     client_receive_answers(&client, 1);
     assert_non_null(strstr(client.text, "\"well\":true"));
     many.is_away = true;
-    client_say(&client, STATUS);
+    client_write(&client, STATUS);
     client_receive_answers(&client, 2);
     assert_non_null(strstr(client.text, "\"code\":\"store_failed\",\"severity\":\"critical\""));
     client_hang_up(&client);
@@ -142,7 +142,7 @@ CLAIM(a_status_is_built_at_most_ten_times_a_second)
     client_dial(&client, &server);
     int64_t began_us = clock_boot_us();
     for (int i = 0; i < 200; i++)
-        client_say(&client, STATUS);
+        client_write(&client, STATUS);
     while (client_count_of(client.text, "\"well\":true") < 200)
         assert_true(client_receive(&client, 5000));
     assert_true(many.asked <= 3 + (clock_boot_us() - began_us) / 100000);
@@ -158,7 +158,7 @@ CLAIM(the_end_of_the_front_ends_listening)
 
     many_start(&server, 600);
     client_dial(&client, &server);
-    client_say(&client, LIVE);
+    client_write(&client, LIVE);
     while (!strstr(client.text, "event: snapshot"))
         assert_true(client_receive(&client, 5000));
     assert_non_null(strstr(client.text, "event: history"));
@@ -189,45 +189,45 @@ static const struct judged {
     uint64_t late_count, process_bytes;
     bool is_memory_spent;
     int64_t ends_s, stepped_ms; /* ends_s: from now; stepped_ms: ago */
-    const char *code, *says;    /* NULL: all is well */
+    const char *code, *reports; /* NULL: all is well */
     bool is_critical;
 } judgements[] = {
     {.sentence = "nothing"},
     {"ready since now", .ready = 1, .due_ms = 100},
     {"ready for a while", .ready = 1, .due_ms = 9000},
-    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .says = "too slow"},
+    {"slow", .ready = 1, .due_ms = 11000, .code = "late", .reports = "too slow"},
     {"slow for long, but taken", .ready = 1, .due_ms = 9 * MINUTE, .taken_ms = 50000,
-     .code = "late", .says = "9 min ago"},
+     .code = "late", .reports = "9 min ago"},
     {"stuck", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .code = "stuck",
-     .says = "no worker takes", .is_critical = true},
+     .reports = "no worker takes", .is_critical = true},
     {"stuck before its target", .ready = 1, .due_ms = 61000, .taken_ms = 61000, .delivers = true,
-     .code = "stuck", .says = "do not reach its target", .is_critical = true},
+     .code = "stuck", .reports = "do not reach its target", .is_critical = true},
     {"nothing taken, nothing ready", .taken_ms = 99 * MINUTE},
     {"paused", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
      .paused_ms = 59 * MINUTE},
     {"paused for long", .ready = 1, .due_ms = 90 * MINUTE, .taken_ms = 90 * MINUTE,
-     .paused_ms = 61 * MINUTE, .code = "stuck", .says = "paused for 61 min"},
+     .paused_ms = 61 * MINUTE, .code = "stuck", .reports = "paused for 61 min"},
     {"paused for long, and empty", .paused_ms = 61 * MINUTE},
-    {"dead", .dead = 1, .code = "dead", .says = "'t' has 1 job that died"},
+    {"dead", .dead = 1, .code = "dead", .reports = "'t' has 1 job that died"},
     {"failed", .is_away = true, .code = "store_failed", .is_critical = true},
     {"away", .is_away = true, .is_redis = true, .code = "redis_away", .is_critical = true},
     {"full", .is_full = true, .code = "full", .is_critical = true},
     {"moved", .is_full = true, .is_moved = true, .code = "store_failed", .is_critical = true},
-    {"late", .late_ms = 1500, .late_count = 5, .code = "late", .says = "1.5 s late"},
+    {"late", .late_ms = 1500, .late_count = 5, .code = "late", .reports = "1.5 s late"},
     {"not late", .late_ms = 1000, .late_count = 5000},
     {"very late, few", .late_ms = 2 * MINUTE, .late_count = 99, .code = "late"},
-    {"very late", .late_ms = 2 * MINUTE, .late_count = 100, .code = "late", .says = "2 min late",
+    {"very late", .late_ms = 2 * MINUTE, .late_count = 100, .code = "late", .reports = "2 min late",
      .is_critical = true},
-    {"memory is short", .process_bytes = 95 << 20, .code = "memory", .says = "95.0 MiB"},
+    {"memory is short", .process_bytes = 95 << 20, .code = "memory", .reports = "95.0 MiB"},
     {"memory is not short", .process_bytes = 85 << 20},
     {"memory is spent", .process_bytes = 99 << 20, .is_memory_spent = true, .code = "memory",
      .is_critical = true},
     {"a certificate", .ends_s = 8 * 86400},
-    {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .says = "in 6 days"},
+    {"a certificate ends", .ends_s = 6 * 86400, .code = "certificate", .reports = "in 6 days"},
     {"a certificate ends now", .ends_s = 7200, .code = "certificate", .is_critical = true},
     {"a certificate ended", .ends_s = -86400, .code = "certificate", .is_critical = true},
     {"the clock was changed", .stepped_ms = 9 * MINUTE, .code = "clock",
-     .says = "changed by 5.0 s"},
+     .reports = "changed by 5.0 s"},
     {"the clock was changed long ago", .stepped_ms = 11 * MINUTE},
 };
 
@@ -279,7 +279,7 @@ CLAIM(each_way_of_not_being_well_has_its_code)
                        judged->code ? judged->code : "",
                        judged->is_critical ? "critical" : "warning");
         CASE_HOLDS(judged->sentence, !judged->code || strstr(text.at, code));
-        CASE_HOLDS(judged->sentence, !judged->says || strstr(text.at, judged->says));
+        CASE_HOLDS(judged->sentence, !judged->reports || strstr(text.at, judged->reports));
     }
     buffer_fini(&text);
 }

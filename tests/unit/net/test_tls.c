@@ -249,7 +249,7 @@ static void talk(struct pair *pair, size_t step)
     }
 }
 
-static void assert_said(const struct side *side, const char *bytes, size_t len)
+static void assert_output(const struct side *side, const char *bytes, size_t len)
 {
     assert_int_equal(side->got.len, len);
     assert_memory_equal(side->got.at, bytes, len);
@@ -284,8 +284,8 @@ CLAIM(written_bytes_are_read_by_the_peer)
         assert_true(tls_write(pair.client.session, bytes, PLAIN_BYTES, &pair.client.out));
         assert_true(tls_write(pair.server.session, "short", 5, &pair.server.out));
         talk(&pair, steps[i]);
-        assert_said(&pair.server, bytes, PLAIN_BYTES);
-        assert_said(&pair.client, "short", 5);
+        assert_output(&pair.server, bytes, PLAIN_BYTES);
+        assert_output(&pair.client, "short", 5);
         drop_pair(&pair);
     }
 }
@@ -312,13 +312,13 @@ CLAIM(a_closed_peer_can_still_be_answered)
     assert_true(tls_write(pair.client.session, "last", 4, &pair.client.out));
     tls_close(pair.client.session, &pair.client.out);
     talk(&pair, 4096);
-    assert_said(&pair.server, "last", 4);
+    assert_output(&pair.server, "last", 4);
     assert_int_equal(pair.server.last, -1);
     assert_int_equal(tls_state_of(pair.server.session), TLS_ENDED);
     assert_string_equal(tls_why(pair.server.session), "");
     assert_true(tls_write(pair.server.session, "answer", 6, &pair.server.out));
     talk(&pair, 4096);
-    assert_said(&pair.client, "answer", 6);
+    assert_output(&pair.client, "answer", 6);
     drop_pair(&pair);
 }
 
@@ -449,7 +449,7 @@ CLAIM(a_context_is_replaced_while_sessions_continue)
     pair.server_context = NULL;
     assert_true(tls_write(pair.server.session, "still", 5, &pair.server.out));
     talk(&pair, 4096);
-    assert_said(&pair.client, "still", 5);
+    assert_output(&pair.client, "still", 5);
     drop_pair(&pair);
 }
 
@@ -580,11 +580,11 @@ CLAIM(unsent_data_is_counted_in_plaintext_bytes)
         }
 }
 
-static void assert_no_context(struct tls_options options, const char *says)
+static void assert_no_context(struct tls_options options, const char *reports)
 {
     assert_null(tls_context_new(&options, error, sizeof error));
-    if (!strstr(error, says))
-        fail_msg("'%s' does not say '%s'", error, says);
+    if (!strstr(error, reports))
+        fail_msg("'%s' does not say '%s'", error, reports);
 }
 
 CLAIM(files_that_will_not_do_are_named)

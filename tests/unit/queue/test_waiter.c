@@ -34,7 +34,7 @@ CLAIM(a_later_take_does_not_overtake)
     stage_take(stage, 0, "a");
     stage_settle(stage);
     stage->fake.topics[0].ready = 1; /* on_ready is still on its way when the next taker comes */
-    stage->fake.topics[0].tell = true;
+    stage->fake.topics[0].report = true;
     stage_take(stage, 1, "a");
     stage_settle(stage);
     assert_int_equal(stage->log_count, 1);
@@ -84,7 +84,7 @@ CLAIM(a_short_answer_does_not_strand_the_next_in_line)
     stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
     stage_settle(stage);
     stage_add_ready(stage, "a", 5);
-    stage_tell_ready(stage);
+    stage_report_ready(stage);
     /* The queue hands out less than it has, for example because the bodies are big. */
     call = &stage->fake.calls[stage->fake.answered++];
     stage->fake.topics[0].ready = 4;
@@ -97,10 +97,10 @@ CLAIM(a_short_answer_does_not_strand_the_next_in_line)
 
 CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
 {
-    for (int says = 0; says <= 1; says++) {
+    for (int reports = 0; reports <= 1; reports++) {
         struct stage *stage = stage_new(10);
 
-        stage->fake.says_drained = says;
+        stage->fake.reports_drained = reports;
         stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
         stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
         stage_settle(stage);
@@ -108,7 +108,7 @@ CLAIM(a_take_that_left_nothing_saves_the_next_in_line_a_call)
         stage_add_ready(stage, "a", 5);
         stage_settle(stage);
         assert_int_equal(stage->takers[0].jobs, 5);
-        assert_int_equal(stage->fake.called - before, says ? 1 : 2);
+        assert_int_equal(stage->fake.called - before, reports ? 1 : 2);
         stage_add_ready(stage, "a", 1);
         stage_settle(stage);
         assert_int_equal(stage->takers[1].jobs, 1);
@@ -121,7 +121,7 @@ CLAIM(jobs_that_come_while_a_take_that_left_nothing_is_on_its_way_are_not_lost)
 {
     struct stage *stage = stage_new(10);
 
-    stage->fake.says_drained = true;
+    stage->fake.reports_drained = true;
     stage_add_ready(stage, "a", 1);
     stage_take_many(stage, 0, "a", NULL, 10, 1000, 0);
     stage_take_many(stage, 1, "a", NULL, 10, 1000, 0);
@@ -231,7 +231,7 @@ CLAIM(a_take_on_several_topics_keeps_its_place)
     stage->fake.queue.on_ready(stage->fake.queue.on_ready_owner, slice_of("a"));
     assert_int_equal(stage_under_way(stage), 1);
     stage_add_ready(stage, "b", 1);
-    stage_tell_ready(stage);
+    stage_report_ready(stage);
     assert_int_equal(stage_under_way(stage), 1);
     stage_settle(stage);
     assert_string_equal(stage->takers[0].topic, "b");

@@ -33,7 +33,7 @@ CLAIM(one_job_wakes_one_of_a_thousand)
     stage_settle(stage);
     before = stage->fake.called;
     stage_add_ready(stage, "a", 1);
-    stage_tell_ready(stage);
+    stage_report_ready(stage);
     assert_int_equal(stage_under_way(stage), 1);
     stage_settle(stage);
     assert_int_equal(stage->log_count, 1);
@@ -62,7 +62,7 @@ CLAIM(a_backlog_is_delivered_with_several_takes_in_flight)
         stage_take(stage, i, "a");
     stage_settle(stage);
     stage_add_ready(stage, "a", 200);
-    stage_tell_ready(stage);
+    stage_report_ready(stage);
     while (stage_under_way(stage)) {
         most = stage_under_way(stage) > most ? stage_under_way(stage) : most;
         stage_answer_one(stage);
@@ -136,7 +136,7 @@ static void crowd_step(struct crowd *crowd, int taker)
     if (stage_under_way(crowd->stage) && !chance(crowd, 3))
         stage_answer_one(crowd->stage);
     if (chance(crowd, 2))
-        stage_tell_ready(crowd->stage);
+        stage_report_ready(crowd->stage);
     crowd->now_ms += (int64_t)random_below(&crowd->random, 5);
     waiters_expire(crowd->stage->waiters, crowd->now_ms);
 }
@@ -150,13 +150,13 @@ static void all_end(struct crowd *crowd)
 }
 
 /* Checks that each taker is answered exactly once or was cancelled, and no job is lost. */
-static void crowd_loses_nothing(bool says_drained)
+static void crowd_loses_nothing(bool reports_drained)
 {
     struct stage *stage = stage_new(64);
     struct crowd crowd = {.stage = stage, .random = seed_random("nothing_is_lost_in_a_crowd")};
     size_t got = 0;
 
-    stage->fake.says_drained = says_drained;
+    stage->fake.reports_drained = reports_drained;
     for (int i = 0; i < CROWD; i++)
         crowd_step(&crowd, i);
     all_end(&crowd);

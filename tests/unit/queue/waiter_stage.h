@@ -29,13 +29,13 @@ struct fake {
         int ready;
         bool paused;
         int watches;
-        bool tell; /* on_ready is on its way */
+        bool report; /* on_ready is on its way */
     } topics[TOPICS_MAX];
     struct fake_call calls[CALLS_MAX]; /* takes under way: from `answered` up to `called` */
     size_t called, answered;
     size_t returned;
     enum queue_status status;
-    bool says_drained; /* when a take left nothing */
+    bool reports_drained; /* when a take left nothing */
 };
 
 struct taker {
@@ -93,7 +93,7 @@ static inline void fake_answer(struct queue *queue, const struct queue_answer *a
 
         assert_int_equal(answers[i].verb, QUEUE_RETURN);
         if (fake->topics[topic].ready++ == 0)
-            fake->topics[topic].tell = true;
+            fake->topics[topic].report = true;
         fake->returned++;
     }
 }
@@ -106,7 +106,7 @@ static inline void fake_watch(struct queue *queue, struct slice topic, bool on)
     fake->topics[at].watches += on ? 1 : -1;
     assert_in_range(fake->topics[at].watches, 0, 1);
     if (on && fake->topics[at].ready > 0)
-        fake->topics[at].tell = true;
+        fake->topics[at].report = true;
 }
 
 static inline void fake_submit(struct queue *queue, const struct command *command,
@@ -127,7 +127,7 @@ static inline void stage_add_ready(struct stage *stage, const char *topic, int c
     int at = fake_topic_at(&stage->fake, slice_of(topic));
 
     stage->fake.topics[at].ready += count;
-    stage->fake.topics[at].tell = stage->fake.topics[at].watches > 0;
+    stage->fake.topics[at].report = stage->fake.topics[at].watches > 0;
 }
 
 /* Answers the eldest take; leases are the topic's name, so that they can be returned. */
@@ -149,16 +149,16 @@ static inline void stage_answer_one(struct stage *stage)
             fake->topics[at].ready--;
         }
     }
-    reply.drained = fake->says_drained && reply.job_count < call->max;
+    reply.drained = fake->reports_drained && reply.job_count < call->max;
     call->to.done(call->to.owner, call->to.tag, &reply);
 }
 
-static inline void stage_tell_ready(struct stage *stage)
+static inline void stage_report_ready(struct stage *stage)
 {
     for (int i = 0; i < TOPICS_MAX; i++) {
-        if (!stage->fake.topics[i].tell)
+        if (!stage->fake.topics[i].report)
             continue;
-        stage->fake.topics[i].tell = false;
+        stage->fake.topics[i].report = false;
         if (stage->fake.topics[i].watches)
             stage->fake.queue.on_ready(stage->fake.queue.on_ready_owner,
                                        slice_of(stage->fake.topics[i].name));
@@ -174,15 +174,15 @@ static inline size_t stage_under_way(const struct stage *stage)
 static inline void stage_settle(struct stage *stage)
 {
     for (int rounds = 0; rounds < 10000; rounds++) {
-        bool tells = false;
+        bool reports = false;
 
         while (stage_under_way(stage))
             stage_answer_one(stage);
         for (int i = 0; i < TOPICS_MAX; i++)
-            tells |= stage->fake.topics[i].tell;
-        if (!tells)
+            reports |= stage->fake.topics[i].report;
+        if (!reports)
             return;
-        stage_tell_ready(stage);
+        stage_report_ready(stage);
     }
     fail_msg("never came to rest");
 }

@@ -68,9 +68,9 @@ CLAIM(may_go_before_it_is_connected)
                 (void)uv_run(reactor_loop(connection.reactor), UV_RUN_NOWAIT);
             redis_connection_free(connection.connection);
             connection.connection = NULL;
-            int told = connection.ups + connection.downs;
+            int reported = connection.ups + connection.downs;
             talk_finish(&connection);
-            assert_int_equal(connection.ups + connection.downs, told);
+            assert_int_equal(connection.ups + connection.downs, reported);
         }
 }
 

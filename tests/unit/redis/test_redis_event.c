@@ -86,7 +86,8 @@ static size_t times_received(const struct server *server, enum queue_event event
     size_t times = 0;
 
     for (size_t i = 0; i < server->count && i < RECEIVED_MAX; i++)
-        times += server->received[i].event == event && strcmp(server->received[i].topic, topic) == 0;
+        times +=
+            server->received[i].event == event && strcmp(server->received[i].topic, topic) == 0;
     return times;
 }
 
@@ -232,8 +233,8 @@ static void delete (struct rig *rig, struct server *server)
 }
 
 /* A message has the name, a check does not; now and then a check is faster. */
-static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct server *),
-                            struct server *by, enum queue_event event)
+static bool is_reported_by_name(struct rig *rig, void (*act)(struct rig *, struct server *),
+                                struct server *by, enum queue_event event)
 {
     for (int attempt = 0; attempt < 5; attempt++) {
         forget(rig);
@@ -241,7 +242,8 @@ static bool is_told_by_name(struct rig *rig, void (*act)(struct rig *, struct se
         for (int i = 0; i < SERVERS; i++)
             (void)await_event(rig, &rig->servers[i], event, "t");
         pass(rig, 50);
-        if (times_received(&rig->servers[0], event, "t") && times_received(&rig->servers[1], event, "t"))
+        if (times_received(&rig->servers[0], event, "t") &&
+            times_received(&rig->servers[1], event, "t"))
             return true;
     }
     return false;
@@ -252,8 +254,8 @@ static void changed_settings_of_any_server_are_received_by_topic(void **state)
     struct rig *rig = rig_new("");
 
     (void)state;
-    assert_true(is_told_by_name(rig, put, &rig->servers[1], QUEUE_EVENT_TOPIC));
-    assert_true(is_told_by_name(rig, delete, &rig->servers[1], QUEUE_EVENT_TOPIC));
+    assert_true(is_reported_by_name(rig, put, &rig->servers[1], QUEUE_EVENT_TOPIC));
+    assert_true(is_reported_by_name(rig, delete, &rig->servers[1], QUEUE_EVENT_TOPIC));
     rig_free(rig);
 }
 
@@ -289,7 +291,7 @@ static void deaths_are_received_only_by_interested_servers(void **state)
     assert_int_equal(times_received(there, QUEUE_EVENT_DEAD, "t"), 0);
     assert_int_equal(times_received(here, QUEUE_EVENT_DEAD, ""), 0);
     put(rig, here);
-    assert_true(is_told_by_name(rig, let_die, there, QUEUE_EVENT_DEAD));
+    assert_true(is_reported_by_name(rig, let_die, there, QUEUE_EVENT_DEAD));
     rig_free(rig);
 }
 
@@ -333,7 +335,7 @@ static void numbers_that_went_back_are_noticed(void **state)
         redis_server_ask(rig->redis, "SETRANGE %s 10 %b", key, "\0\0\0\0\0\1", (size_t)6);
     freeReplyObject(reply);
     assert_true(await_event(rig, here, QUEUE_EVENT_TOPIC, "") < LOOK_US);
-    assert_true(is_told_by_name(rig, put, there, QUEUE_EVENT_TOPIC));
+    assert_true(is_reported_by_name(rig, put, there, QUEUE_EVENT_TOPIC));
     rig_free(rig);
 }
 

@@ -93,7 +93,7 @@ CLAIM(reads_how_connections_are_encrypted)
 CLAIM(names_the_error_and_never_a_password)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *reports;
     } rows[] = {
         {"", "not a URL"},
         {"sesame", "not a URL"},
@@ -164,8 +164,8 @@ CLAIM(names_the_error_and_never_a_password)
         struct redis_url url = {.db = 77};
         char error[256];
         CASE_HOLDS(rows[i].text, !parse(rows[i].text, &url, error));
-        if (!strstr(error, rows[i].says))
-            fail_msg("'%s': '%s' does not say '%s'", rows[i].text, error, rows[i].says);
+        if (!strstr(error, rows[i].reports))
+            fail_msg("'%s': '%s' does not say '%s'", rows[i].text, error, rows[i].reports);
         CASE_HOLDS(rows[i].text, !strstr(error, "sesame") && !strstr(error, "open"));
         CASE_HOLDS(rows[i].text, error[255] == 0 && strlen(error) < 255);
         CASE_HOLDS(rows[i].text, url.db == 77 && url.host_count == 0);

@@ -63,7 +63,7 @@ static int64_t below(struct world *world, int64_t bound)
 }
 
 /* Notifies like the trigger at a commit: all servers, each by its own way, or none at all. */
-static void tell(struct world *world, const struct model_job *job)
+static void report(struct world *world, const struct model_job *job)
 {
     if (job->due_ms >= world->now_ms + TOLD_MS)
         return;
@@ -106,7 +106,7 @@ static void commit_what_is_over(struct world *world)
         struct model_job *job = &world->jobs[i];
         if (job->phase == OPEN && job->commit_ms <= world->now_ms) {
             job->phase = WAITS;
-            tell(world, job);
+            report(world, job);
         }
         if (job->phase == WAITS && job->is_locked && job->commit_ms <= world->now_ms)
             job->is_locked = false;
@@ -114,7 +114,7 @@ static void commit_what_is_over(struct world *world)
             job->phase = job->returns ? WAITS : DONE;
             job->commit_ms = world->now_ms;
             if (job->returns) /* keeps its due: it waits behind all bounds */
-                tell(world, job);
+                report(world, job);
         }
     }
 }

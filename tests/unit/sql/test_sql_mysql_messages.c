@@ -19,7 +19,7 @@ static void begin(void)
     context = (struct sql_context){.server = 7};
     buffer_init(&link.wire.text, 16 << 20);
     sql_effects_init(&context.effects);
-    context.effects.tells = true;
+    context.effects.has_listener = true;
 }
 
 static void end(void)
@@ -32,7 +32,7 @@ static void end(void)
     sql_effects_fini(&context.effects);
 }
 
-static void tell(size_t count)
+static void report(size_t count)
 {
     char id[128];
     sql_effects_clear(&context.effects);
@@ -44,18 +44,18 @@ static void tell(size_t count)
     }
 }
 
-struct told {
+struct reported {
     size_t rows, lines, row_bytes_max, bytes;
     uint64_t lost, first_number, last_number;
 };
 
 /* Returns the message in the statement. */
-static struct told read_text(void)
+static struct reported read_text(void)
 {
     static const char head[] = "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ";
-    struct told told = {0};
+    struct reported reported = {0};
     if (!link.wire.text.len)
-        return told;
+        return reported;
     buffer_append_byte(&link.wire.text, '\0');
     assert_false(link.wire.text.failed);
     assert_memory_equal(link.wire.text.at, head, sizeof head - 1);
@@ -66,25 +66,25 @@ static struct told read_text(void)
         const char *close = strstr(at, "')");
         assert_non_null(close);
         size_t bytes = (size_t)(close - at) - (size_t)len;
-        told.rows++;
-        told.lost += lost;
-        told.bytes += bytes;
-        told.row_bytes_max = bytes > told.row_bytes_max ? bytes : told.row_bytes_max;
-        told.first_number = told.first_number ? told.first_number : number;
-        told.last_number = number;
+        reported.rows++;
+        reported.lost += lost;
+        reported.bytes += bytes;
+        reported.row_bytes_max = bytes > reported.row_bytes_max ? bytes : reported.row_bytes_max;
+        reported.first_number = reported.first_number ? reported.first_number : number;
+        reported.last_number = number;
         for (const char *line = at; line < close; line++)
-            told.lines += *line == '\n';
+            reported.lines += *line == '\n';
         at = close + 2;
         at += *at == ',';
     }
-    return told;
+    return reported;
 }
 
-static struct told append_transaction(size_t events)
+static struct reported append_transaction(size_t events)
 {
-    mysql_flight_begin(&link);
+    mysql_pipeline_begin(&link);
     link.outbox.written = 0;
-    tell(events);
+    report(events);
     mysql_append_messages(&link);
     return read_text();
 }
@@ -101,14 +101,15 @@ CLAIM(a_long_transaction_is_several_rows_of_one_statement_numbered_on)
 {
     begin();
     link.outbox.number = 41;
-    struct told told = append_transaction(EVENTS);
+    struct reported reported = append_transaction(EVENTS);
     assert_int_equal(link.wire.steps.count, 1);
-    assert_true(told.rows > 2);
-    assert_int_equal(told.rows, link.outbox.written);
-    assert_int_equal(told.first_number, 42);
-    assert_int_equal(told.last_number, 41 + told.rows);
-    assert_int_equal(told.lines, EVENTS);
-    assert_true(told.row_bytes_max < 2 * ROW_BYTES); /* a quote and a backslash are two each here */
+    assert_true(reported.rows > 2);
+    assert_int_equal(reported.rows, link.outbox.written);
+    assert_int_equal(reported.first_number, 42);
+    assert_int_equal(reported.last_number, 41 + reported.rows);
+    assert_int_equal(reported.lines, EVENTS);
+    assert_true(reported.row_bytes_max <
+                2 * ROW_BYTES); /* a quote and a backslash are two each here */
     end();
 }
 
@@ -119,10 +120,10 @@ CLAIM(events_beyond_the_limit_per_second_count_as_lost)
     uint64_t lost = 0;
     begin();
     for (int i = 0; i < ROUNDS; i++) {
-        struct told told = append_transaction(EVENTS);
-        bytes += told.bytes;
-        lines += told.lines;
-        lost += told.lost;
+        struct reported reported = append_transaction(EVENTS);
+        bytes += reported.bytes;
+        lines += reported.lines;
+        lost += reported.lost;
     }
     size_t seconds = (size_t)((clock_boot_us() - begun_us) / 1000000) + 1;
     assert_int_equal(lines + lost, ROUNDS * EVENTS);

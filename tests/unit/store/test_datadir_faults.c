@@ -72,7 +72,7 @@ static void put_file(const char *name, const char *bytes, size_t len)
 /* Opens a new directory and an existing one. */
 static void every_failed_call_is_reported_and_the_next_open_succeeds(void **state)
 {
-    int told = 0;
+    int reported = 0;
 
     (void)state;
     for (int exists = 0; exists < 2; exists++) {
@@ -91,7 +91,7 @@ static void every_failed_call_is_reported_and_the_next_open_succeeds(void **stat
             assert_true(n < CALLS_MAX);
             assert_int_equal(*error != '\0', result < 0);
             assert_int_equal(datadir != NULL, result == 0);
-            told += result < 0;
+            reported += result < 0;
             datadir_close(datadir);
             if (!exists && !done)
                 assert_int_equal(remove_root(NULL), 0);
@@ -103,13 +103,13 @@ static void every_failed_call_is_reported_and_the_next_open_succeeds(void **stat
             }
         }
     }
-    assert_true(told > 8);
+    assert_true(reported > 8);
 }
 
 static void the_manifest_is_replaced_atomically(void **state)
 {
     struct datadir *datadir;
-    int result = -1, told = 0;
+    int result = -1, reported = 0;
 
     (void)state;
     assert_int_equal(try_open(&datadir), 0);
@@ -121,14 +121,14 @@ static void the_manifest_is_replaced_atomically(void **state)
         calls_left = n;
         result = datadir_write(datadir, &next);
         calls_left = -1;
-        told += result < 0;
+        reported += result < 0;
         datadir_close(datadir);
         assert_int_equal(try_open(&again), 0);
         found = manifest;
         assert_true(found.skew_ms == next.skew_ms || (result < 0 && found.skew_ms < 1000 + n));
         datadir = again;
     }
-    assert_true(told >= 3);
+    assert_true(reported >= 3);
     datadir_close(datadir);
 }
 

@@ -118,7 +118,7 @@ static void depot_tidy_armed(struct rig *rig)
     disarm();
 }
 
-static void expect_told(int result, const char *words)
+static void expect_reported(int result, const char *words)
 {
     assert_true(result == -ENOMEM);
     assert_true(*words != '\0');
@@ -200,7 +200,7 @@ static bool checkpoint(struct rig *rig, bool gives_up)
     result = ARMED(depot_build(&build));
     rig_free_changed(&build);
     if (result < 0)
-        expect_told(result, build.error);
+        expect_reported(result, build.error);
     assert_int_equal(build.failed, 0); /* damage and missing memory are distinguished */
     assert_int_equal(build.kept, 0);
     if (result < 0 || !ARMED(depot_install(rig->depot, &build)) || gives_up) {
@@ -273,7 +273,7 @@ static int open_armed(struct rig *rig)
     int result = ARMED(depot_open(&rig->options, &rig->depot, rig->error, sizeof rig->error));
 
     if (result < 0) {
-        expect_told(result, rig->error);
+        expect_reported(result, rig->error);
         rig->depot = NULL;
     }
     return result;

@@ -58,7 +58,7 @@ CLAIM(of_another_size_only_files_with_something_in_them_stay)
 CLAIM(a_change_of_size_survives_every_failing_io)
 {
     bool failed_once = true;
-    uint64_t refused = 0, told = 0;
+    uint64_t refused = 0, reported = 0;
 
     for (uint64_t io = 1; failed_once; io++) {
         struct scene *scene = some_files();
@@ -71,7 +71,7 @@ CLAIM(a_change_of_size_survives_every_failing_io)
         result = wal_owner_open(&scene->owner, scene->owner.synced_acked);
         failed_once = scene->sim.ios >= scene->sim.fail_at;
         refused += result < 0;
-        told += *scene->owner.error != '\0';
+        reported += *scene->owner.error != '\0';
         scene->sim.fail_at = 0;
         if (result == 0)
             wal_owner_close(&scene->owner);
@@ -79,7 +79,7 @@ CLAIM(a_change_of_size_survives_every_failing_io)
         assert_int_equal(logs_of_size(scene, FILE_BYTES), 3);
         end(scene);
     }
-    assert_true(refused > 8 && told + 1 >= refused); /* one I/O is the owner's own */
+    assert_true(refused > 8 && reported + 1 >= refused); /* one I/O is the owner's own */
 }
 
 CLAIM(a_too_small_size_becomes_the_minimum)

@@ -22,7 +22,7 @@ struct rig {
     size_t added, reported, freed, settled, explained, wakes;
     unsigned char reports[TAGS_MAX];
     struct target_report last[TAGS_MAX];
-    bool is_in_call, closes_when_told, sends_when_told, loses_when_told;
+    bool is_in_call, closes_when_reported, sends_when_reported, loses_when_reported;
     size_t rounds, closed, targets_freed;
 };
 
@@ -38,11 +38,11 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     rig->reports[tag]++;
     rig->reported++;
     rig->last[tag] = *report;
-    if (rig->sends_when_told && rig->added < TAGS_MAX)
+    if (rig->sends_when_reported && rig->added < TAGS_MAX)
         add(rig);
-    if (rig->loses_when_told)
+    if (rig->loses_when_reported)
         outbox_lose_all(&rig->outbox, "gone");
-    if (rig->closes_when_told && !rig->outbox.closed)
+    if (rig->closes_when_reported && !rig->outbox.closed)
         outbox_close(&rig->outbox, on_closed, rig);
 }
 
@@ -376,20 +376,20 @@ CLAIM(descriptions_are_requested_only_if_needed)
 CLAIM(a_report_callback_may_send_the_next)
 {
     struct rig *rig = begin();
-    rig->sends_when_told = true;
+    rig->sends_when_reported = true;
     add(rig);
     while (rig->reported < 50) {
         outbox_lose_all(&rig->outbox, "gone");
         UNTIL(rig, rig->reported + 1 == rig->added && list_is_empty(&rig->outbox.settled));
     }
-    rig->sends_when_told = false;
+    rig->sends_when_reported = false;
     finish(rig);
 }
 
 CLAIM(messages_settled_during_reports_are_reported_in_the_next_iteration)
 {
     struct rig *rig = begin();
-    rig->sends_when_told = rig->loses_when_told = true;
+    rig->sends_when_reported = rig->loses_when_reported = true;
     add(rig);
     outbox_lose_all(&rig->outbox, "gone");
     for (size_t before = rig->rounds; rig->reported < 20; before = rig->rounds) {
@@ -397,7 +397,7 @@ CLAIM(messages_settled_during_reports_are_reported_in_the_next_iteration)
         assert_int_equal(rig->rounds, before + 1);
         assert_int_equal(rig->reported, rig->rounds);
     }
-    rig->sends_when_told = rig->loses_when_told = false;
+    rig->sends_when_reported = rig->loses_when_reported = false;
     finish(rig);
 }
 
@@ -407,7 +407,7 @@ CLAIM(messages_settled_by_the_last_report_are_reported_before_the_end)
     add(rig);
     add(rig);
     outbox_lose(&rig->outbox, message_of(rig, 0), "gone");
-    rig->loses_when_told = true;
+    rig->loses_when_reported = true;
     outbox_close(&rig->outbox, on_closed, rig);
     outbox_gone(&rig->outbox);
     UNTIL(rig, rig->closed);
@@ -419,7 +419,7 @@ CLAIM(messages_settled_by_the_last_report_are_reported_before_the_end)
 CLAIM(a_report_callback_may_close)
 {
     struct rig *rig = begin();
-    rig->closes_when_told = true;
+    rig->closes_when_reported = true;
     for (int i = 0; i < 3; i++)
         add(rig);
     outbox_lose_all(&rig->outbox, "gone");

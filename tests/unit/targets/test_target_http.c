@@ -31,11 +31,11 @@ struct rig {
     bool in_send;
     uv_timer_t timeout;
     int64_t sent_ms;
-    struct told {
+    struct notified {
         int times;
         int64_t after_ms;
         struct target_report report;
-    } told[REPORTS_MAX];
+    } notified[REPORTS_MAX];
 };
 
 static const char policy[] = "allow-host = *\nallow-network = 127.0.0.0/8\n"
@@ -46,9 +46,9 @@ static void on_report(void *owner, uint64_t tag, const struct target_report *rep
     struct rig *rig = owner;
     assert_false(rig->in_send);
     assert_true(tag < REPORTS_MAX);
-    rig->told[tag].times++;
-    rig->told[tag].after_ms = clock_boot_us() / 1000 - rig->sent_ms;
-    rig->told[tag].report = *report;
+    rig->notified[tag].times++;
+    rig->notified[tag].after_ms = clock_boot_us() / 1000 - rig->sent_ms;
+    rig->notified[tag].report = *report;
     if (--rig->awaited == 0 && rig->closings == 0)
         reactor_stop(rig->reactor);
 }
@@ -219,12 +219,12 @@ static void waiting_for_other_look_ups_is_not_a_failure(void **state)
     send_url(rig, rig->targets[30], 31, host);
     run(rig);
     for (uint64_t tag = 0; tag < 31; tag++) {
-        const struct target_report *report = &rig->told[tag].report;
+        const struct target_report *report = &rig->notified[tag].report;
         assert_int_equal(report->outcome, tag < 30 ? TARGET_UNSENT : TARGET_DONE);
         assert_true(report->is_ailing == (tag < 20));
     }
-    assert_int_equal(rig->told[31].report.outcome, TARGET_DONE);
-    assert_true(rig->told[31].after_ms <= GRACE_MS);
+    assert_int_equal(rig->notified[31].report.outcome, TARGET_DONE);
+    assert_true(rig->notified[31].after_ms <= GRACE_MS);
     pthread_mutex_unlock(&silence);
     rig->setting.timeout_ms = 10000;
     for (uint64_t tag = 0; tag < 30; tag++) {
@@ -234,8 +234,8 @@ static void waiting_for_other_look_ups_is_not_a_failure(void **state)
     }
     run(rig);
     for (uint64_t tag = 40; tag < 70; tag++) {
-        assert_int_equal(rig->told[tag].report.outcome, TARGET_UNSENT);
-        assert_true(rig->told[tag].report.is_ailing);
+        assert_int_equal(rig->notified[tag].report.outcome, TARGET_UNSENT);
+        assert_true(rig->notified[tag].report.is_ailing);
     }
     close_rig(rig);
     free(rig);
@@ -302,17 +302,17 @@ static void each_bad_peer_is_reported_once_in_time_with_its_fault(void **state)
     struct target *target = open_target(rig, "http", http_peer_port(rig->peer));
     send_all_evils(rig, target, 0);
     for (size_t i = 0; i < COUNT_OF(evils); i++) {
-        const struct told *told = &rig->told[i];
-        if (strcmp(told->report.error, evils[i].error) != 0)
-            fail_msg("%s: '%s'", evils[i].sentence, told->report.error);
-        CASE_HOLDS(evils[i].sentence, told->times == 1);
-        CASE_HOLDS(evils[i].sentence, told->report.outcome == evils[i].outcome);
-        CASE_HOLDS(evils[i].sentence, told->report.is_ailing == evils[i].is_ailing);
-        CASE_HOLDS(evils[i].sentence, told->report.code == evils[i].code);
-        CASE_HOLDS(evils[i].sentence, told->report.retry_after_ms == -1);
-        CASE_HOLDS(evils[i].sentence, told->after_ms <= TIMEOUT_MS + GRACE_MS);
+        const struct notified *notified = &rig->notified[i];
+        if (strcmp(notified->report.error, evils[i].error) != 0)
+            fail_msg("%s: '%s'", evils[i].sentence, notified->report.error);
+        CASE_HOLDS(evils[i].sentence, notified->times == 1);
+        CASE_HOLDS(evils[i].sentence, notified->report.outcome == evils[i].outcome);
+        CASE_HOLDS(evils[i].sentence, notified->report.is_ailing == evils[i].is_ailing);
+        CASE_HOLDS(evils[i].sentence, notified->report.code == evils[i].code);
+        CASE_HOLDS(evils[i].sentence, notified->report.retry_after_ms == -1);
+        CASE_HOLDS(evils[i].sentence, notified->after_ms <= TIMEOUT_MS + GRACE_MS);
         CASE_HOLDS(evils[i].sentence,
-                   (told->after_ms >= TIMEOUT_MS - 1) == evils[i].takes_all_time);
+                   (notified->after_ms >= TIMEOUT_MS - 1) == evils[i].takes_all_time);
     }
     assert_int_equal(http_peer_requests(rig->peer, "/stolen"), 0);
     close_rig(rig);
@@ -355,12 +355,12 @@ static void failures_before_a_connection_are_reported_as_such(void **state)
     (void)snprintf(url, sizeof url, "https://127.0.0.1:%u/", http_peer_port(rig->peer));
     send_url(rig, no_tls, 20, url);
     run(rig);
-    assert_string_equal(rig->told[0].report.error, "connection refused");
+    assert_string_equal(rig->notified[0].report.error, "connection refused");
     for (uint64_t tag = 1; tag < 21; tag++) {
-        assert_int_equal(rig->told[tag].times, 1);
-        assert_int_equal(rig->told[tag].report.outcome, TARGET_FAILED);
-        assert_true(rig->told[tag].report.is_ailing);
-        assert_true(rig->told[tag].after_ms <= TIMEOUT_MS + GRACE_MS);
+        assert_int_equal(rig->notified[tag].times, 1);
+        assert_int_equal(rig->notified[tag].report.outcome, TARGET_FAILED);
+        assert_true(rig->notified[tag].report.is_ailing);
+        assert_true(rig->notified[tag].after_ms <= TIMEOUT_MS + GRACE_MS);
     }
     close_rig(rig);
     free(rig);
@@ -375,8 +375,8 @@ static void retry_after_is_obeyed_within_a_day(void **state)
     send_path(rig, target, 0, http_peer_port(rig->peer), "/503-in-7");
     send_path(rig, target, 1, http_peer_port(rig->peer), "/429-far");
     run(rig);
-    assert_int_equal(rig->told[0].report.retry_after_ms, 7000);
-    assert_int_equal(rig->told[1].report.retry_after_ms, 24 * 60 * 60 * 1000);
+    assert_int_equal(rig->notified[0].report.retry_after_ms, 7000);
+    assert_int_equal(rig->notified[1].report.retry_after_ms, 24 * 60 * 60 * 1000);
     close_rig(rig);
     free(rig);
 }
@@ -392,7 +392,7 @@ static void a_connection_carries_one_request_after_the_other(void **state)
     for (uint64_t tag = 0; tag < 50; tag++) {
         send_path(rig, target, tag, http_peer_port(rig->peer), "/204");
         run(rig);
-        assert_int_equal(rig->told[tag].report.outcome, TARGET_DONE);
+        assert_int_equal(rig->notified[tag].report.outcome, TARGET_DONE);
     }
     assert_int_equal(http_peer_connections(rig->peer), 1);
     close_rig(rig);
@@ -412,9 +412,9 @@ static void a_connection_that_closes_between_requests_costs_no_attempt(void **st
         run(rig);
     }
     for (uint64_t tag = 0; tag < 600; tag++) {
-        assert_int_equal(rig->told[tag].times, 1);
-        assert_string_equal(rig->told[tag].report.error, "");
-        assert_int_equal(rig->told[tag].report.outcome, TARGET_DONE);
+        assert_int_equal(rig->notified[tag].times, 1);
+        assert_string_equal(rig->notified[tag].report.error, "");
+        assert_int_equal(rig->notified[tag].report.outcome, TARGET_DONE);
     }
     close_rig(rig);
     free(rig);
@@ -516,11 +516,11 @@ static struct target_report leave(struct leaver *leaver)
     struct target *target = open_target(rig, "http", leaver->port);
     send_path(rig, target, 0, leaver->port, "/");
     run(rig);
-    assert_int_equal(rig->told[0].report.outcome, TARGET_DONE);
+    assert_int_equal(rig->notified[0].report.outcome, TARGET_DONE);
     leaver_armed = leaver;
     send_path(rig, target, 1, leaver->port, "/");
     run(rig);
-    struct target_report report = rig->told[1].report;
+    struct target_report report = rig->notified[1].report;
     leaver_armed = NULL;
     close_rig(rig);
     leaver_stop(leaver);
@@ -569,16 +569,16 @@ static void close_abandons_requests_in_flight(void **state)
     struct target *target = open_target(rig, "http", http_peer_port(rig->peer));
     send_path(rig, target, 0, http_peer_port(rig->peer), "/204");
     send_path(rig, target, 1, http_peer_port(rig->peer), "/hang");
-    while (rig->told[0].times == 0 || http_peer_requests(rig->peer, "/hang") == 0)
+    while (rig->notified[0].times == 0 || http_peer_requests(rig->peer, "/hang") == 0)
         (void)uv_run(reactor_loop(rig->reactor), UV_RUN_NOWAIT);
     struct target *fresh = open_target(rig, "http", http_peer_port(rig->peer));
     send_path(rig, fresh, 2, http_peer_port(rig->peer), "/204");
-    assert_int_equal(rig->told[1].times, 0);
+    assert_int_equal(rig->notified[1].times, 0);
     close_rig(rig);
-    assert_int_equal(rig->told[1].times, 1);
-    assert_int_equal(rig->told[1].report.outcome, TARGET_FAILED);
-    assert_int_equal(rig->told[2].times, 1);
-    assert_int_equal(rig->told[2].report.outcome, TARGET_UNSENT);
+    assert_int_equal(rig->notified[1].times, 1);
+    assert_int_equal(rig->notified[1].report.outcome, TARGET_FAILED);
+    assert_int_equal(rig->notified[2].times, 1);
+    assert_int_equal(rig->notified[2].report.outcome, TARGET_UNSENT);
     free(rig);
 }
 
@@ -664,8 +664,8 @@ static void the_signature_covers_the_sent_bytes(void **state)
     rig->setting.sign = strdup("nobody");
     send_path(rig, target, 1, http_peer_port(rig->peer), "/201");
     run(rig);
-    assert_int_equal(rig->told[1].report.outcome, TARGET_FAILED);
-    assert_non_null(strstr(rig->told[1].report.error, "the policy file does not have the key"));
+    assert_int_equal(rig->notified[1].report.outcome, TARGET_FAILED);
+    assert_non_null(strstr(rig->notified[1].report.error, "the policy file does not have the key"));
     assert_int_equal(http_peer_requests(rig->peer, "/201"), 0);
     free(rig->setting.sign);
     close_rig(rig);
@@ -680,8 +680,8 @@ static void nothing_leaves_for_an_address_that_is_not_allowed(void **state)
     struct target *target = open_target(rig, "http", http_peer_port(rig->peer));
     send_path(rig, target, 0, http_peer_port(rig->peer), "/204");
     run(rig);
-    assert_int_equal(rig->told[0].report.outcome, TARGET_FAILED);
-    assert_true(rig->told[0].report.error[0]);
+    assert_int_equal(rig->notified[0].report.outcome, TARGET_FAILED);
+    assert_true(rig->notified[0].report.error[0]);
     assert_int_equal(http_peer_connections(rig->peer), 0);
     close_rig(rig);
     free(rig);
@@ -699,7 +699,7 @@ static void a_message_for_another_endpoint_is_refused(void **state)
         send_url(rig, target, i, urls[i]);
     run(rig);
     for (size_t i = 0; i < COUNT_OF(urls); i++)
-        assert_int_equal(rig->told[i].report.outcome, TARGET_REFUSED);
+        assert_int_equal(rig->notified[i].report.outcome, TARGET_REFUSED);
     close_rig(rig);
     free(rig);
 }

@@ -82,7 +82,7 @@ CLAIM(every_member_is_read)
 /* ---- what is refused ---- */
 
 static const struct {
-    const char *json, *says;
+    const char *json, *has_text;
 } slips[] = {
     {"", "malformed JSON at byte 0"},
     {"{\"to\":\"https://h\",}", "malformed JSON at byte 18"},
@@ -190,8 +190,8 @@ CLAIM(slips_are_named)
         char error[TARGET_ERROR_BYTES];
         CASE_HOLDS(slips[i].json, !parse(slips[i].json, &setting, error));
         CASE_HOLDS(slips[i].json, memcmp(&setting, &zero, sizeof zero) == 0);
-        if (!strstr(error, slips[i].says))
-            fail_msg("%s: '%s' does not say '%s'", slips[i].json, error, slips[i].says);
+        if (!strstr(error, slips[i].has_text))
+            fail_msg("%s: '%s' does not say '%s'", slips[i].json, error, slips[i].has_text);
         CASE_HOLDS(slips[i].json, !strstr(error, "pass@"));
     }
 }
@@ -257,13 +257,13 @@ CLAIM(texts_have_their_limits)
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (size_t more = 0; more < 2; more++) {
             struct target_setting setting;
-            char error[TARGET_ERROR_BYTES], json[8192], filler[4096], says[64];
+            char error[TARGET_ERROR_BYTES], json[8192], filler[4096], has_text[64];
             memset(filler, 'x', sizeof filler);
             filler[rows[i].bytes_max - rows[i].there + more] = 0;
             snprintf(json, sizeof json, "%s%s\"}", rows[i].before, filler);
             CASE_HOLDS(rows[i].before, parse(json, &setting, error) == !more);
-            snprintf(says, sizeof says, "it may have at most %zu bytes", rows[i].bytes_max);
-            CASE_HOLDS(rows[i].before, !more || strstr(error, says));
+            snprintf(has_text, sizeof has_text, "it may have at most %zu bytes", rows[i].bytes_max);
+            CASE_HOLDS(rows[i].before, !more || strstr(error, has_text));
             target_setting_fini(&setting);
         }
 }

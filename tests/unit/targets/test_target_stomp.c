@@ -35,15 +35,15 @@ static void on_peer_room(uv_handle_t *handle, size_t wanted, uv_buf_t *room)
     *room = uv_buf_init(bytes, sizeof bytes);
 }
 
-static void peer_say(struct peer *peer, const void *bytes, size_t len)
+static void peer_write(struct peer *peer, const void *bytes, size_t len)
 {
     uv_buf_t out = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
     assert_int_equal(uv_try_write((uv_stream_t *)&peer->tcp, &out, 1), (int)len);
 }
 
-static void peer_say_frame(struct peer *peer, const char *text)
+static void peer_write_frame(struct peer *peer, const char *text)
 {
-    peer_say(peer, text, strlen(text) + 1);
+    peer_write(peer, text, strlen(text) + 1);
 }
 
 static void on_peer_bytes(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
@@ -56,7 +56,7 @@ static void on_peer_bytes(uv_stream_t *stream, ssize_t count, const uv_buf_t *by
         return;
     }
     if (peer->in.len == 0 && count > 0)
-        peer_say_frame(peer, broker->on_connect ? broker->on_connect : connected);
+        peer_write_frame(peer, broker->on_connect ? broker->on_connect : connected);
     buffer_append(&peer->in, bytes->base, (size_t)count);
     if (broker->is_deaf)
         (void)uv_read_stop(stream);
@@ -149,7 +149,7 @@ static void receipt(struct peer *peer, int number)
 {
     char text[64];
     snprintf(text, sizeof text, "RECEIPT\nreceipt-id:%d\n\n", number);
-    peer_say_frame(peer, text);
+    peer_write_frame(peer, text);
 }
 
 /* ---- claims ---- */
@@ -323,7 +323,7 @@ CLAIM(an_error_fails_the_message_it_names_and_no_other)
     for (int i = 0; i < 3; i++)
         broker_rig_send_text(&broker->rig, (uint64_t)i, "x");
     UNTIL(broker, broker->peer_count && count_of(&broker->peers[0], "SEND\n") == 3);
-    peer_say_frame(&broker->peers[0], "ERROR\nreceipt-id:2\nmessage:not\\c allowed\n\n");
+    peer_write_frame(&broker->peers[0], "ERROR\nreceipt-id:2\nmessage:not\\c allowed\n\n");
     UNTIL(broker, broker->rig.reported == 1);
     assert_int_equal(broker->rig.outcomes[1], TARGET_FAILED);
     assert_string_equal(broker->rig.last.error, "error of the broker: not: allowed");
@@ -346,7 +346,7 @@ CLAIM(an_error_without_a_receipt_fails_all_sent_messages)
     for (int i = 0; i < 2; i++)
         broker_rig_send_text(&broker->rig, (uint64_t)i, "x");
     UNTIL(broker, broker->peer_count && count_of(&broker->peers[0], "SEND\n") == 2);
-    peer_say_frame(&broker->peers[0], "ERROR\nmessage:going down\n\nmore");
+    peer_write_frame(&broker->peers[0], "ERROR\nmessage:going down\n\nmore");
     UNTIL(broker, broker->rig.failed == 2);
     UNTIL(broker, broker->peers[0].has_ended);
     finish(broker);

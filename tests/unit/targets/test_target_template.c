@@ -76,7 +76,7 @@ CLAIM(fields_are_filled_in)
 CLAIM(faults_are_named_with_their_place)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *has_text;
     } rows[] = {
         {"{", "bad field '{' at byte 0, use {topic}, {id} or {meta.NAME}"},
         {"a{topic", "bad field '{topic' at byte 1"},
@@ -100,8 +100,8 @@ CLAIM(faults_are_named_with_their_place)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char error[TARGET_ERROR_BYTES] = "";
         CASE_HOLDS(rows[i].text, !template_check(slice_of(rows[i].text), error));
-        if (!strstr(error, rows[i].says))
-            fail_msg("'%s': '%s' does not say '%s'", rows[i].text, error, rows[i].says);
+        if (!strstr(error, rows[i].has_text))
+            fail_msg("'%s': '%s' does not say '%s'", rows[i].text, error, rows[i].has_text);
     }
 }
 

@@ -148,16 +148,16 @@ enum rocketmq_read rocketmq_frame_read(const char *at, size_t len, struct rocket
 void rocketmq_emit_remark(struct slice remark, char *out, size_t bytes)
 {
     struct buffer scratch;
-    struct slice said = {0};
+    struct slice text = {0};
     size_t len = 0;
     buffer_init(&scratch, ROCKETMQ_HEADER_BYTES_MAX);
-    if (remark.len && !json_string_bytes(remark, &scratch, &said))
-        said = (struct slice){0};
-    const char *colon = said.len ? memmem(said.at, said.len, "Exception: ", 11) : NULL;
+    if (remark.len && !json_string_bytes(remark, &scratch, &text))
+        text = (struct slice){0};
+    const char *colon = text.len ? memmem(text.at, text.len, "Exception: ", 11) : NULL;
     if (colon)
-        said = slice_make(colon + 11, said.len - (size_t)(colon + 11 - said.at));
-    for (; len < said.len && len < bytes - 1 && said.at[len] != '\n' && said.at[len] != '\r'; len++)
-        out[len] = said.at[len] >= ' ' && said.at[len] <= '~' ? said.at[len] : '?';
+        text = slice_make(colon + 11, text.len - (size_t)(colon + 11 - text.at));
+    for (; len < text.len && len < bytes - 1 && text.at[len] != '\n' && text.at[len] != '\r'; len++)
+        out[len] = text.at[len] >= ' ' && text.at[len] <= '~' ? text.at[len] : '?';
     out[len] = 0;
     buffer_fini(&scratch);
 }

@@ -92,7 +92,7 @@ static void take_route(struct rocketmq_names *names, void *asker,
 static void on_answer(void *ctx, const struct rocketmq_answer *answer)
 {
     struct rocketmq_names *names = ctx;
-    char why[WHY_BYTES], said[WHY_BYTES / 2];
+    char why[WHY_BYTES], text[WHY_BYTES / 2];
     names->failures = 0;
     for (struct list *at = names->questions.next; at != &names->questions; at = at->next) {
         struct question *question = list_entry(at, struct question, list);
@@ -105,8 +105,8 @@ static void on_answer(void *ctx, const struct rocketmq_answer *answer)
         } else if (answer->code == ROCKETMQ_NO_TOPIC) {
             names->events.missing(names->ctx, asker);
         } else {
-            rocketmq_emit_remark(answer->remark, said, sizeof said);
-            (void)snprintf(why, sizeof why, "it answers %d: %s", answer->code, said);
+            rocketmq_emit_remark(answer->remark, text, sizeof text);
+            (void)snprintf(why, sizeof why, "it answers %d: %s", answer->code, text);
             names->events.failed(names->ctx, asker, why);
         }
         break;

@@ -26,7 +26,7 @@ enum {
     ABSENT_MS = 2000,     /* time that a topic may be missing before its messages fail */
     ASK_AGAIN_MS = 500,
     NEW_TOPIC_QUEUES = 4, /* of a topic that a broker creates automatically */
-    SAID_BYTES = 120
+    REMARK_BYTES = 120
 };
 
 static const char maker_topic[] = "TBW102"; /* a topic that brokers with automatic creation have */
@@ -220,10 +220,10 @@ static struct sending *find_sent(const struct broker *broker, uint32_t opaque)
 
 /* Converts an answer into a report. Some codes are errors of the message or its topic; all others
  * are errors of the broker. */
-static void judge(const struct rocketmq_answer *answer, struct target_report *report)
+static void evaluate(const struct rocketmq_answer *answer, struct target_report *report)
 {
-    char said[SAID_BYTES];
-    rocketmq_emit_remark(answer->remark, said, sizeof said);
+    char remark[REMARK_BYTES];
+    rocketmq_emit_remark(answer->remark, remark, sizeof remark);
     bool is_access = answer->code == ROCKETMQ_NO_PERMISSION ||
                      (answer->code == ROCKETMQ_SYSTEM_ERROR && answer->remark.len &&
                       memmem(answer->remark.at, answer->remark.len, "AclException", 12));
@@ -237,7 +237,7 @@ static void judge(const struct rocketmq_answer *answer, struct target_report *re
     }
     (void)snprintf(
         report->error, sizeof report->error, "%s%d: %s",
-        is_access ? "not allowed by the broker: " : "error of the broker: ", answer->code, said);
+        is_access ? "not allowed by the broker: " : "error of the broker: ", answer->code, remark);
 }
 
 static void on_broker_answer(void *ctx, const struct rocketmq_answer *answer)
@@ -254,7 +254,7 @@ static void on_broker_answer(void *ctx, const struct rocketmq_answer *answer)
     }
     if (answer->code == ROCKETMQ_NO_TOPIC)
         sending->topic->is_stale = true;
-    judge(answer, &report);
+    evaluate(answer, &report);
     outbox_settle(&rocketmq->outbox, &sending->message, &report);
 }
 

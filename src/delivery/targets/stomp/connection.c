@@ -23,7 +23,7 @@ struct stomp_connection {
     bool is_logged_in, is_needed;
     struct buffer in;
     int64_t send_every_ms, receive_every_ms; /* heart-beat intervals; 0: no heart-beats */
-    int64_t unneeded_ms;            /* time since it is not needed */
+    int64_t unneeded_ms;                     /* time since it is not needed */
 };
 
 /* ---- address ---- */
@@ -66,7 +66,9 @@ static int64_t next_beat_ms(const struct stomp_connection *connection)
 
 static int64_t lost_ms(const struct stomp_connection *connection)
 {
-    return connection->receive_every_ms ? link_in_ms(connection->link) + 2 * connection->receive_every_ms : INT64_MAX;
+    return connection->receive_every_ms
+               ? link_in_ms(connection->link) + 2 * connection->receive_every_ms
+               : INT64_MAX;
 }
 
 static int64_t idle_ms(const struct stomp_connection *connection)
@@ -141,12 +143,12 @@ static void be_connected(struct stomp_connection *connection, const struct stomp
 static void take_frame(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     char text[WHY_BYTES / 2];
-    struct slice said = stomp_frame_header(frame, "message");
+    struct slice remark = stomp_frame_header(frame, "message");
     if (connection->is_logged_in) {
         connection->events.frame(connection->ctx, frame);
         return;
     }
-    (void)snprintf(text, sizeof text, "%.*s", (int)said.len, said.at ? said.at : "");
+    (void)snprintf(text, sizeof text, "%.*s", (int)remark.len, remark.at ? remark.at : "");
     if (slice_is(frame->command, "CONNECTED"))
         be_connected(connection, frame);
     else

@@ -20,7 +20,7 @@
 enum {
     FRAME_BYTES_MAX = 272 * 1024 * 1024, /* of one frame; the server limits bodies */
     AFTER_ERROR_MS = 1000,               /* wait for receipts after an ERROR */
-    SAID_BYTES_MAX = 120,                /* of texts of the broker */
+    REMARK_BYTES_MAX = 120,              /* of texts of the broker */
     DESTINATION_BYTES_MAX = 1024
 };
 
@@ -261,11 +261,11 @@ static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt
 }
 
 /* Copies a text of the broker, shortened, with '?' for unprintable bytes. */
-static void copy_printable(struct slice said, char out[SAID_BYTES_MAX + 1])
+static void copy_printable(struct slice remark, char out[REMARK_BYTES_MAX + 1])
 {
-    size_t len = said.len < SAID_BYTES_MAX ? said.len : SAID_BYTES_MAX;
+    size_t len = remark.len < REMARK_BYTES_MAX ? remark.len : REMARK_BYTES_MAX;
     for (size_t i = 0; i < len; i++)
-        out[i] = said.at[i] >= ' ' && said.at[i] <= '~' ? said.at[i] : '?';
+        out[i] = remark.at[i] >= ' ' && remark.at[i] <= '~' ? remark.at[i] : '?';
     out[len] = 0;
 }
 
@@ -284,10 +284,10 @@ static struct stomp_message *find_culprit(struct stomp *stomp, const struct stom
  * sent twice. */
 static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
 {
-    char said[SAID_BYTES_MAX + 1], error[SAID_BYTES_MAX + 32];
+    char remark[REMARK_BYTES_MAX + 1], error[REMARK_BYTES_MAX + 32];
     struct stomp_message *culprit = find_culprit(stomp, frame);
-    copy_printable(stomp_frame_header(frame, "message"), said);
-    (void)snprintf(error, sizeof error, "error of the broker: %s", said);
+    copy_printable(stomp_frame_header(frame, "message"), remark);
+    (void)snprintf(error, sizeof error, "error of the broker: %s", remark);
     if (culprit)
         outbox_settle_as(&stomp->outbox, &culprit->message, TARGET_FAILED, false, error);
     else if (!stomp->is_draining)

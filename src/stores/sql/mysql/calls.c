@@ -658,7 +658,8 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
         break;
     case SQL_CALL_GOODBYE:
         buffer_append_format(mysql_statement(link, NULL),
-                             "UPDATE tarry.server SET beat=0,listen_until=0 WHERE server=%lld", server);
+                             "UPDATE tarry.server SET beat=0,listen_until=0 WHERE server=%lld",
+                             server);
         break;
     case SQL_CALL_END_LEASES:
     case SQL_CALL_LOOK:

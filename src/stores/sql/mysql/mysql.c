@@ -19,7 +19,7 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
 {
     struct mysql_link *link = link_of(base);
     link->context = context;
-    return mysql_transaction_begin(link, plan) && mysql_flight_send(link);
+    return mysql_transaction_begin(link, plan) && mysql_pipeline_send(link);
 }
 
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
@@ -29,23 +29,23 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     (void)plan; /* the transaction that the link has begun */
     link->context = context;
     mysql_transaction_commit(link);
-    return mysql_flight_send(link);
+    return mysql_pipeline_send(link);
 }
 
 static bool on_send_rollback(struct sql_link *base)
 {
     struct mysql_link *link = link_of(base);
     mysql_transaction_rollback(link);
-    return mysql_flight_send(link);
+    return mysql_pipeline_send(link);
 }
 
-/* Continues after a flight. Returns true if another flight of this part was sent. */
-static bool flight_is_over(struct mysql_link *link)
+/* Continues after a pipeline. Returns true if another pipeline of this part was sent. */
+static bool pipeline_is_over(struct mysql_link *link)
 {
     if (link->context->effects.failed)
         mysql_note_no_memory(link);
     return link->link.fault.kind == SQL_FAULT_NONE && mysql_transaction_next(link) &&
-           link->link.fault.kind == SQL_FAULT_NONE && mysql_flight_send(link);
+           link->link.fault.kind == SQL_FAULT_NONE && mysql_pipeline_send(link);
 }
 
 static enum sql_progress part_is_over(struct mysql_link *link)
@@ -62,12 +62,12 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
                 (events & SQL_WRITABLE ? MYSQL_WAIT_WRITE : 0);
     link->context = context;
     while (link->wire.is_in_flight) {
-        enum mysql_flight_state state = mysql_flight_advance(link, ready);
-        if (state == MYSQL_FLIGHT_WAITS)
+        enum mysql_pipeline_state state = mysql_pipeline_advance(link, ready);
+        if (state == MYSQL_PIPELINE_WAITS)
             return SQL_UNDER_WAY;
-        if (state == MYSQL_FLIGHT_LOST)
+        if (state == MYSQL_PIPELINE_LOST)
             return SQL_LOST;
-        if (!flight_is_over(link))
+        if (!pipeline_is_over(link))
             return part_is_over(link);
     }
     /* Unexpected input: the database has closed the connection. */
@@ -113,7 +113,7 @@ static void on_close(struct sql_link *base)
 {
     struct mysql_link *link = link_of(base);
     if (link->wire.is_in_flight)
-        mysql_flight_abandon(link);
+        mysql_pipeline_abandon(link);
     mysql_results_drop(link);
     mysql_rows_clear(link);
     mysql_topics_free(link);

@@ -485,20 +485,20 @@ static struct mysql_run run_of_acks(const struct named_leases *leases, size_t fr
 
 static void append_leases(struct mysql_link *link, const struct named_leases *leases)
 {
-    size_t said = 0, i = 0;
+    size_t written = 0, i = 0;
     while (mysql_has_runs(link) && i < leases->count) {
         struct mysql_run run = run_of_acks(leases, i);
         if (run.count >= MYSQL_RUN_MIN) {
-            append_lease_list(link, leases->at + said, i - said);
+            append_lease_list(link, leases->at + written, i - written);
             struct buffer *out = append_lease_rows(link, true);
             append_run(out, &run);
             buffer_append_text(out, for_update);
-            said = i + run.count;
+            written = i + run.count;
         }
         i += run.count ? run.count : 1;
     }
     if (leases->count)
-        append_lease_list(link, leases->at + said, leases->count - said);
+        append_lease_list(link, leases->at + written, leases->count - written);
 }
 
 static void append_limit(struct mysql_link *link, struct mysql_topic *topic)
@@ -622,21 +622,21 @@ static void append_delete_list(struct mysql_link *link, struct mysql_row *const 
 static void append_deletes(struct mysql_link *link)
 {
     struct mysql_row_list rows = {0};
-    size_t said = 0, i = 0;
+    size_t written = 0, i = 0;
     for (size_t k = 0; k < link->rows.list.count; k++)
         if (is_to_go(link->rows.list.at[k]) && !mysql_row_list_add(&rows, link->rows.list.at[k]))
             link->wire.text.failed = true;
     while (i < rows.count) {
         size_t count = mysql_has_runs(link) ? count_run(&rows, i) : 1;
         if (count >= MYSQL_RUN_MIN) {
-            append_delete_list(link, rows.at + said, i - said);
+            append_delete_list(link, rows.at + written, i - written);
             append_delete_of_run(link, rows.at + i, count);
-            said = i + count;
+            written = i + count;
         }
         i += count ? count : 1;
     }
     if (rows.count)
-        append_delete_list(link, rows.at + said, rows.count - said);
+        append_delete_list(link, rows.at + written, rows.count - written);
     mysql_row_list_fini(&rows);
 }
 
@@ -812,7 +812,7 @@ static void append_onces(struct mysql_link *link)
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
         struct buffer *out;
-        if (!row->finished_anew || !row->is_once)
+        if (!row->finishes_again || !row->is_once)
             continue;
         out = mysql_statement(link, NULL);
         buffer_append_format(
@@ -831,7 +831,7 @@ static void append_finished(struct mysql_link *link)
     struct buffer *out = NULL;
     for (size_t i = 0; i < link->rows.list.count; i++) {
         const struct mysql_row *row = link->rows.list.at[i];
-        if (!row->finished_anew || row->is_once)
+        if (!row->finishes_again || row->is_once)
             continue;
         if (out)
             buffer_append_byte(out, ',');

@@ -46,7 +46,7 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     struct mysql_topic *topic;
     const struct sql_call *owner; /* call that selected the row itself: purge, redrive, expire */
     int64_t finished_until_ms;
-    bool finished_anew;
+    bool finishes_again;
     bool is_once; /* the name of a `once`, which must not be remembered by two transactions */
 
     enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */

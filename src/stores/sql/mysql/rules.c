@@ -56,7 +56,7 @@ static void remember(struct mysql_row *row, int64_t now_ms)
     if (window_ms <= 0)
         return;
     row->finished_until_ms = now_ms + window_ms + 1;
-    row->finished_anew = true;
+    row->finishes_again = true;
 }
 
 static void row_end(struct mysql_link *link, struct mysql_row *row)
@@ -200,7 +200,7 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     if (once) {
         once->finished_until_ms =
             link->now_ms + (push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS) + 1;
-        once->finished_anew = once->is_once = true;
+        once->finishes_again = once->is_once = true;
     }
     count_row(row, counts, 1);
     show(row, link->now_ms, out);
@@ -499,8 +499,9 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     struct mysql_topic *topic;
     struct mysql_row *row = NULL;
     bool is_return = command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_RETURN;
-    if (!effects->tells || (result->status != QUEUE_OK && result->status != QUEUE_CREATED &&
-                            result->status != QUEUE_REPLACED && result->status != QUEUE_CANCELLED))
+    if (!effects->has_listener ||
+        (result->status != QUEUE_OK && result->status != QUEUE_CREATED &&
+         result->status != QUEUE_REPLACED && result->status != QUEUE_CANCELLED))
         return;
     topic = mysql_names_find(&link->topics.names, result->topic);
     if (topic)

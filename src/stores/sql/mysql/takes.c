@@ -522,7 +522,7 @@ static void append_lease(struct mysql_link *link, const struct mysql_taken *firs
 /* Leases a run, with numbers from a counter: MariaDB updates in table order. A waiting row within
  * the run that was locked by another transaction during the take is an extra row. The counter gives
  * it NULL as its number, which fails the statement and all that follow it. The commit is in the
- * same flight, so reading a count afterwards would be too late. */
+ * same pipeline, so reading a count afterwards would be too late. */
 static void append_lease_of_run(struct mysql_link *link, const struct mysql_taken *first,
                                 size_t count)
 {

@@ -1,5 +1,5 @@
 /* The stages of a transaction, in a table: when each of them applies, and what it appends to the
- * flight. */
+ * pipeline. */
 #include "base/clock.h"
 #include "sql/mysql/calls.h"
 #include "sql/mysql/link.h"
@@ -70,7 +70,7 @@ static void append_rollback(struct mysql_link *link)
 
 /* ---- results ---- */
 
-/* Repeats what the first flight has done early if a remembered topic has changed. */
+/* Repeats what the first pipeline has done early if a remembered topic has changed. */
 static void correct_begin(struct mysql_link *link)
 {
     if (link->topics.have_moved) {
@@ -113,7 +113,7 @@ static bool has_uncounted_topics(const struct mysql_link *link)
     return link->context->topics_max && mysql_topics_are_missing(link);
 }
 
-/* The first flight may use the remembered topics, and is corrected if they have changed. */
+/* The first pipeline may use the remembered topics, and is corrected if they have changed. */
 static bool may_be_early(const struct mysql_link *link)
 {
     return link->topics.wanted.count > 0 && mysql_topics_are_known(link);
@@ -194,7 +194,7 @@ static const struct stage {
     [MYSQL_STAGE_LOOK] = {COMMIT, .append = mysql_append_looks},
     [MYSQL_STAGE_END] = {COMMIT, .append = mysql_append_call_ends},
     [MYSQL_STAGE_COUNTS] = {COMMIT, .append = mysql_append_tallies},
-    [MYSQL_STAGE_NEWS] = {COMMIT, 0, .applies = has_others, .append = mysql_append_notifications},
+    [MYSQL_STAGE_NOTIFY] = {COMMIT, 0, .applies = has_others, .append = mysql_append_notifications},
     [MYSQL_STAGE_EVENTS] = {COMMIT, 0, .applies = others_listen, .append = mysql_append_messages},
     [MYSQL_STAGE_COMMIT] = {COMMIT, .append = append_commit},
     [MYSQL_STAGE_DAYS] = {COMMIT, .append = mysql_append_history_days},
@@ -202,10 +202,10 @@ static const struct stage {
 };
 _Static_assert(MYSQL_STAGES <= 32, "each stage has a bit");
 
-/* Appends the next flight of the part. Returns false if the part needs no further one. */
-static bool flight_append(struct mysql_link *link)
+/* Appends the next pipeline of the part. Returns false if the part needs no further one. */
+static bool pipeline_append(struct mysql_link *link)
 {
-    mysql_flight_begin(link);
+    mysql_pipeline_begin(link);
     for (enum mysql_stage i = MYSQL_STAGE_BEGIN; i < MYSQL_STAGES; i++) {
         const struct stage *stage = &stages[i];
         if (!(stage->parts & link->transaction.part) || is_done(link, i) ||
@@ -247,7 +247,7 @@ bool mysql_transaction_begin(struct mysql_link *link, const struct sql_plan *pla
     link->transaction.part = MYSQL_PART_BEGIN;
     link->transaction.is_exact =
         sql_call_first(plan->calls)->alone; /* such a call is the only one */
-    return mysql_want_topics(link) && flight_append(link);
+    return mysql_want_topics(link) && pipeline_append(link);
 }
 
 bool mysql_transaction_next(struct mysql_link *link)
@@ -256,19 +256,19 @@ bool mysql_transaction_next(struct mysql_link *link)
         link->transaction.part == MYSQL_PART_ROLLBACK)
         return false;
     link->transaction.part = MYSQL_PART_CALLS;
-    return flight_append(link);
+    return pipeline_append(link);
 }
 
 void mysql_transaction_commit(struct mysql_link *link)
 {
     link->transaction.part = MYSQL_PART_COMMIT;
-    (void)flight_append(link);
+    (void)pipeline_append(link);
 }
 
 void mysql_transaction_rollback(struct mysql_link *link)
 {
     link->transaction.part = MYSQL_PART_ROLLBACK;
-    (void)flight_append(link);
+    (void)pipeline_append(link);
 }
 
 static void note_beat(struct mysql_link *link)

@@ -13,7 +13,7 @@
 struct mysql_link;
 
 enum mysql_part { /* Bits. The first two are the first part of the dialect's interface. */
-                  MYSQL_PART_BEGIN = 1, /* the first flight */
+                  MYSQL_PART_BEGIN = 1, /* the first pipeline */
                   MYSQL_PART_CALLS = 2,
                   MYSQL_PART_COMMIT = 4,
                   MYSQL_PART_ROLLBACK = 8
@@ -24,7 +24,7 @@ enum mysql_stage {
     MYSQL_STAGE_BEGIN = 1,
     MYSQL_STAGE_POLL,     /* reads notifications of other servers */
     MYSQL_STAGE_MESSAGES, /* reads their events */
-    MYSQL_STAGE_BEGUN,    /* evaluates the first flight */
+    MYSQL_STAGE_BEGUN,    /* evaluates the first pipeline */
     MYSQL_STAGE_TOPICS,
     MYSQL_STAGE_TOPIC_COUNT,
     MYSQL_STAGE_NEW_TOPICS,
@@ -40,7 +40,7 @@ enum mysql_stage {
     MYSQL_STAGE_LOOK,   /* checks for waiting jobs */
     MYSQL_STAGE_END,    /* statements of single calls, after the rows are written */
     MYSQL_STAGE_COUNTS,
-    MYSQL_STAGE_NEWS,   /* notifications for other servers */
+    MYSQL_STAGE_NOTIFY, /* notifications for other servers */
     MYSQL_STAGE_EVENTS, /* messages with events */
     MYSQL_STAGE_COMMIT,
     MYSQL_STAGE_DAYS, /* maintenance of the history, after the commit */
@@ -56,11 +56,11 @@ struct mysql_transaction {
     bool is_exact; /* one call that met a lock before: each row is named individually */
 };
 
-/* Begins a transaction: appends its first flight. Returns false if out of memory. */
+/* Begins a transaction: appends its first pipeline. Returns false if out of memory. */
 bool mysql_transaction_begin(struct mysql_link *link, const struct sql_plan *plan);
-/* Appends the next flight. Returns false if the part needs no further one. */
+/* Appends the next pipeline. Returns false if the part needs no further one. */
 bool mysql_transaction_next(struct mysql_link *link);
-/* Append the flight of the commit or rollback. */
+/* Append the pipeline of the commit or rollback. */
 void mysql_transaction_commit(struct mysql_link *link);
 void mysql_transaction_rollback(struct mysql_link *link);
 /* Passes the results of a part to its calls. */

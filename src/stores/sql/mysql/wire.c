@@ -1,5 +1,5 @@
-/* The flights of a connection: the text of several statements, the values in it, the library's
- * calls in their non-blocking form, and the faults that end a flight. */
+/* The pipelines of a connection: the text of several statements, the values in it, the library's
+ * calls in their non-blocking form, and the faults that end a pipeline. */
 #include "base/clock.h"
 #include "sql/mysql/link.h"
 
@@ -71,7 +71,7 @@ static bool note_error(struct mysql_link *link)
 
 enum { PACKET_BYTES = 512 * 1024, PACKET_SHARE = 4 };
 
-void mysql_flight_begin(struct mysql_link *link)
+void mysql_pipeline_begin(struct mysql_link *link)
 {
     buffer_clear(&link->wire.text);
     link->wire.steps.count = link->wire.ends.count = link->wire.packet_steps.count = 0;
@@ -300,7 +300,7 @@ static enum moved op_more(struct mysql_link *link, int ready)
     return op_next(link, MYSQL_OP_STORE);
 }
 
-bool mysql_flight_send(struct mysql_link *link)
+bool mysql_pipeline_send(struct mysql_link *link)
 {
     if (link->wire.text.failed || !mysql_ends_add(&link->wire.ends, link->wire.text.len) ||
         !mysql_ends_add(&link->wire.packet_steps, link->wire.steps.count)) {
@@ -323,7 +323,7 @@ bool mysql_flight_send(struct mysql_link *link)
     return true;
 }
 
-enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
+enum mysql_pipeline_state mysql_pipeline_advance(struct mysql_link *link, int ready)
 {
     for (;;) {
         enum moved moved = link->wire.op == MYSQL_OP_NONE    ? MOVED_OVER
@@ -331,17 +331,17 @@ enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready)
                            : link->wire.op == MYSQL_OP_STORE ? op_store(link, ready)
                                                              : op_more(link, ready);
         if (moved == MOVED_WAITS)
-            return MYSQL_FLIGHT_WAITS;
+            return MYSQL_PIPELINE_WAITS;
         if (moved == MOVED_LOST)
-            return MYSQL_FLIGHT_LOST;
+            return MYSQL_PIPELINE_LOST;
         if (moved == MOVED_OVER)
             break;
     }
     link->wire.is_in_flight = false;
-    return MYSQL_FLIGHT_OVER;
+    return MYSQL_PIPELINE_OVER;
 }
 
-void mysql_flight_abandon(struct mysql_link *link)
+void mysql_pipeline_abandon(struct mysql_link *link)
 {
     enum { TRIES = 100 };
     (void)shutdown(libmariadb.mysql_get_socket(link->mysql), SHUT_RDWR);

@@ -1,7 +1,7 @@
 /*
- * wire: the flights of a connection.
+ * wire: the pipelines of a connection.
  *
- * A flight is a text of several statements, sent together, and their results. Each statement is a
+ * A pipeline is a text of several statements, sent together, and their results. Each statement is a
  * step, which names the function that reads its result. Steps are in the order in which their
  * statements are sent and answered. A text that is too long for the database is cut into packets.
  */
@@ -30,7 +30,7 @@ struct mysql_topic;
 typedef bool mysql_reader(struct mysql_link *link, const struct mysql_step *step,
                           MYSQL_RES *result);
 
-struct mysql_step {     /* A statement of a flight. */
+struct mysql_step {     /* A statement of a pipeline. */
     mysql_reader *read; /* NULL: the result is not used */
     struct sql_call *call;
     struct mysql_topic *topic;
@@ -41,11 +41,11 @@ struct mysql_step {     /* A statement of a flight. */
 VECTOR_DECLARE(mysql_steps, struct mysql_step)
 VECTOR_DECLARE(mysql_ends, size_t)
 
-enum mysql_flight_state { MYSQL_FLIGHT_WAITS = 1, MYSQL_FLIGHT_LOST, MYSQL_FLIGHT_OVER };
+enum mysql_pipeline_state { MYSQL_PIPELINE_WAITS = 1, MYSQL_PIPELINE_LOST, MYSQL_PIPELINE_OVER };
 
 enum mysql_op { MYSQL_OP_NONE = 0, MYSQL_OP_QUERY, MYSQL_OP_STORE, MYSQL_OP_NEXT };
 
-struct mysql_wire { /* The flight in progress. */
+struct mysql_wire { /* The pipeline in progress. */
     struct buffer text;
     struct mysql_ends ends;         /* end of each packet in `text` */
     struct mysql_ends packet_steps; /* number of steps up to the end of each packet */
@@ -67,8 +67,8 @@ void mysql_note_no_memory(struct mysql_link *link);
 
 /* ---- the text and its steps ---- */
 
-/* Drops the text and the steps of the flight before. */
-void mysql_flight_begin(struct mysql_link *link);
+/* Drops the text and the steps of the pipeline before. */
+void mysql_pipeline_begin(struct mysql_link *link);
 /* Begins a statement: the caller appends to the returned text until the next call. The text's
  * `failed` is set if out of memory. `read`: reads the result; NULL: it is not used. */
 struct buffer *mysql_statement(struct mysql_link *link, mysql_reader *read);
@@ -95,10 +95,10 @@ void mysql_results_drop(struct mysql_link *link); /* drops the link's reference 
 /* ---- sending ---- */
 
 /* Sends the first packet of the text. Returns false if out of memory or if the connection is lost. */
-bool mysql_flight_send(struct mysql_link *link);
-/* Continues the flight. `ready`: MYSQL_WAIT_… of its socket. */
-enum mysql_flight_state mysql_flight_advance(struct mysql_link *link, int ready);
+bool mysql_pipeline_send(struct mysql_link *link);
+/* Continues the pipeline. `ready`: MYSQL_WAIT_… of its socket. */
+enum mysql_pipeline_state mysql_pipeline_advance(struct mysql_link *link, int ready);
 /* Shuts the connection down and lets a pending call of the library notice this. */
-void mysql_flight_abandon(struct mysql_link *link);
+void mysql_pipeline_abandon(struct mysql_link *link);
 
 #endif

@@ -710,7 +710,8 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     case SQL_CALL_LOOK:
         return send_looks(call, link);
     case SQL_CALL_EXPIRE:
-        return send_flagged(call, link, POSTGRES_EXPIRE, EXPIRE_JOBS, link->context->effects.tells);
+        return send_flagged(call, link, POSTGRES_EXPIRE, EXPIRE_JOBS,
+                            link->context->effects.has_listener);
     case SQL_CALL_UPKEEP:
         return send_upkeep(call, link);
     case SQL_CALL_CLOCK:

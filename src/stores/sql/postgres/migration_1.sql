@@ -1150,8 +1150,8 @@ END $$;
 -- ---- what servers do beside calls ----
 
 -- Removes jobs whose ttl has ended, or marks them dead. next: when to call again (NULL: no job has a ttl), with a pause if transactions of others
--- hold all the rest; died: topics with an extension in which jobs died; told: events.
-CREATE FUNCTION tarry._expire(p_limit int, p_events boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
+-- hold all the rest; died: topics with an extension in which jobs died; events: what happened, for listeners.
+CREATE FUNCTION tarry._expire(p_limit int, p_events boolean, OUT next bigint, OUT died text, OUT events text) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
@@ -1172,7 +1172,7 @@ BEGIN
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
     IF p_events AND t.name IS NOT NULL THEN
-      told := concat(told, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
+      events := concat(events, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
     END IF;
     done := done + 1;
   END LOOP;
@@ -1374,7 +1374,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
+CREATE CONSTRAINT TRIGGER notify AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._notify();
 
 -- ---- looking over it ----

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_AHEAD_MS = 1500 }; /* other servers check at least this far ahead by themselves */
+enum { NOTIFIED_AHEAD_MS = 1500 }; /* other servers check at least this far ahead by themselves */
 
 static struct postgres_link *link_of(struct sql_link *link)
 {
@@ -27,7 +27,7 @@ static bool flush(struct postgres_link *link)
     return left >= 0;
 }
 
-static void flight_begin(struct postgres_link *link, struct sql_context *context)
+static void pipeline_begin(struct postgres_link *link, struct sql_context *context)
 {
     link->context = context;
     link->steps.count = 0;
@@ -36,7 +36,7 @@ static void flight_begin(struct postgres_link *link, struct sql_context *context
     link->plan.is_whole = false;
 }
 
-static bool flight_send(struct postgres_link *link)
+static bool pipeline_send(struct postgres_link *link)
 {
     bool sent = libpq.PQpipelineSync(link->connection) == 1;
     (void)flush(link);
@@ -83,24 +83,24 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
 {
     struct postgres_link *link = link_of(base);
     bool sent;
-    flight_begin(link, context);
+    pipeline_begin(link, context);
     link->plan = *plan;
     base->is_committed = false;
     if (plan->is_whole && postgres_pushes_send(plan->calls, link, plan->ticket))
-        return flight_send(link);
+        return pipeline_send(link);
     if (plan->is_whole) {
         calls_again(plan->calls);
-        flight_begin(link, context);
+        pipeline_begin(link, context);
     }
     if (plan->is_single)
         return postgres_calls_send(plan->calls, link) &&
-               (!needs_time(plan) || send_plain(link, POSTGRES_NOW, NULL)) && flight_send(link);
+               (!needs_time(plan) || send_plain(link, POSTGRES_NOW, NULL)) && pipeline_send(link);
     sent = send_plain(link, POSTGRES_BEGIN, NULL) &&
            (plan->is_durable || send_plain(link, POSTGRES_LAZY, NULL)) &&
            (!plan->is_brief || send_plain(link, POSTGRES_BRIEF, NULL)) &&
            (!plan->ticket || send_ticket(link, plan->ticket));
     return sent && postgres_calls_send(plan->calls, link) && send_plain(link, POSTGRES_NOW, NULL) &&
-           flight_send(link);
+           pipeline_send(link);
 }
 
 static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
@@ -144,7 +144,7 @@ static bool send_one_notification(struct postgres_link *link, char what, const c
 static bool send_notifications(struct postgres_link *link)
 {
     const struct sql_notification_list *list = &link->context->effects.notifications;
-    int64_t until_ms = link->context->now_ms + TOLD_AHEAD_MS;
+    int64_t until_ms = link->context->now_ms + NOTIFIED_AHEAD_MS;
     bool sent = true;
     for (size_t i = 0; i < list->count && sent; i++) {
         const struct sql_notification *notification = &list->at[i];
@@ -183,7 +183,7 @@ static bool send_events(struct postgres_link *link)
         text[(size_t)head + part.len] = '\0';
         lost = 0;
         postgres_params_text(&params, text);
-        sent = send_plain(link, POSTGRES_TELL, &params);
+        sent = send_plain(link, POSTGRES_SEND_EVENTS, &params);
     }
     return sent;
 }
@@ -192,17 +192,17 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
                            const struct sql_plan *plan)
 {
     struct postgres_link *link = link_of(base);
-    flight_begin(link, context);
+    pipeline_begin(link, context);
     return send_tallies(link) && (plan->is_alone || send_notifications(link)) &&
            (!plan->others_listen || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
-           flight_send(link);
+           pipeline_send(link);
 }
 
 static bool on_send_rollback(struct sql_link *base)
 {
     struct postgres_link *link = link_of(base);
-    flight_begin(link, link->context);
-    return send_plain(link, POSTGRES_ROLLBACK, NULL) && flight_send(link);
+    pipeline_begin(link, link->context);
+    return send_plain(link, POSTGRES_ROLLBACK, NULL) && pipeline_send(link);
 }
 
 /* ---- reading ---- */
@@ -313,7 +313,7 @@ static bool has_lost_answers(const struct postgres_link *link)
                                    (fault->kind == SQL_FAULT_NO_MEMORY && !fault->state[0]));
 }
 
-static enum sql_progress flight_over(struct postgres_link *link)
+static enum sql_progress pipeline_over(struct postgres_link *link)
 {
     link->is_in_flight = false;
     if (whole_is_refused(link))
@@ -336,7 +336,7 @@ static enum sql_progress read_results(struct postgres_link *link)
                 return SQL_LOST;
         } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
             libpq.PQclear(result);
-            return flight_over(link);
+            return pipeline_over(link);
         } else {
             take_result(link, result);
         }

@@ -52,7 +52,7 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
                        "ON CONFLICT (topic, slot) "
                        "DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts)",
     [POSTGRES_NOTIFY] = "SELECT pg_notify('tarry', $1)",
-    [POSTGRES_TELL] = "SELECT pg_notify('tarry_events', $1)",
+    [POSTGRES_SEND_EVENTS] = "SELECT pg_notify('tarry_events', $1)",
 };
 
 static int params_next(struct postgres_params *params)

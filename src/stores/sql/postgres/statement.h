@@ -46,7 +46,7 @@ enum postgres_statement {
     POSTGRES_GOODBYE,
     POSTGRES_TALLY,
     POSTGRES_NOTIFY,
-    POSTGRES_TELL, /* sends events */
+    POSTGRES_SEND_EVENTS, /* sends events */
     POSTGRES_STATEMENTS
 };
 
