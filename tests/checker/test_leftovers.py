@@ -1,4 +1,6 @@
-"""A test that leaves a thread or a process behind fails, by name; fixtures of a wider scope may keep theirs until they end."""
+"""A test that leaves a thread or a process behind fails, by name. Processes of a module or session fixture may live until the fixture ends.
+
+The processes sleep for 611 seconds, a number that no other test uses."""
 
 import os
 import pathlib
@@ -35,19 +37,19 @@ def run(tmp_path, *files):
     return re.findall(r"^(?:FAILED|ERROR) \S*?(test_\d\.py::\S+)", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("leaves, what", [
+@pytest.mark.parametrize("statement, pattern", [
     ("threading.Thread(target=time.sleep, args=(2,), name='cutter').start()", "thread 'cutter', which is at"),
     ("sleeper()", r"process \d+, sleep 611"),
     ("sleeper(start_new_session=True)", r"process \d+, sleep 611"),
     ("subprocess.run(['sh', '-c', 'setsid sleep 611 >/dev/null 2>&1 &'])", r"process \d+, sleep 611"),
 ])
-def test_names_the_test_that_left_something(tmp_path, leaves, what):
-    failed, answer = run(tmp_path, f"def test_one(): pass\ndef test_two(): {leaves}; time.sleep(0.2)\ndef test_three(): pass\n")
-    assert failed == ["test_0.py::test_two"] and re.search(f"'test_0.py::test_two' left {what}", answer), answer
-    assert "3 passed, 1 error" in answer
+def test_names_the_test_that_left_something(tmp_path, statement, pattern):
+    failed, output = run(tmp_path, f"def test_one(): pass\ndef test_two(): {statement}; time.sleep(0.2)\ndef test_three(): pass\n")
+    assert failed == ["test_0.py::test_two"] and re.search(f"'test_0.py::test_two' left {pattern}", output), output
+    assert "3 passed, 1 error" in output
 
 
-def test_accepts_tests_that_end_their_processes(tmp_path):
+def test_accepts_tests_that_leave_nothing_after_the_grace_time(tmp_path):
     assert run(tmp_path, "def test_one(): p = sleeper(); p.kill(); p.wait()\ndef test_two(): threading.Thread(target=time.sleep, args=(0.1,)).start()\n")[0] == []
 
 
@@ -70,7 +72,16 @@ def test_starts_it_again(servers):
 def test_a_fixture_of_a_wider_scope_keeps_its_processes_until_it_ends(tmp_path, scope):
     text = FIXTURE.replace("SCOPE", scope)
     assert run(tmp_path, text, "def test_one(): pass\n")[0] == []
-    failed, answer = run(tmp_path, text.replace("running = [sleeper()]", "running = [sleeper()]; sleeper()"), "def test_one(): pass\n")
-    assert failed and "'a fixture' left process" in answer
-    failed, answer = run(tmp_path, text + "    sleeper()\n", "def test_one(): pass\n")
-    assert len(failed) == 1 and "'test_0.py::test_starts_it_again' left process" in answer
+
+
+def test_names_a_fixture_that_leaves_a_process(tmp_path):
+    text = FIXTURE.replace("SCOPE", "module")
+    failed, output = run(tmp_path, text.replace("running = [sleeper()]", "running = [sleeper()]; sleeper()"), "def test_one(): pass\n")
+    assert failed and "'a fixture' left process" in output, output
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_names_a_test_that_leaves_a_process_beside_a_fixture(tmp_path, scope):
+    text = FIXTURE.replace("SCOPE", scope)
+    failed, output = run(tmp_path, text + "    sleeper()\n", "def test_one(): pass\n")
+    assert len(failed) == 1 and "'test_0.py::test_starts_it_again' left process" in output

@@ -34,16 +34,16 @@ def app(tmp_path, monkeypatch):
     port = free_port()
     server = Server(tmp_path / "server", ["--beanstalk", f"127.0.0.1:{port}"]).start()
     try:
-        found = App(server, tmp_path)
+        application = App(server, tmp_path)
         assert "11300" in CONFIG
         (tmp_path / "queue.php").write_text("<?php\n" + CONFIG.replace("11300", str(port)), encoding="utf-8")
-        yield found
+        yield application
     finally:
         ended = server.terminate()
     assert ended == 0
 
 
-def test_processes_later_releases_and_keeps_failed_jobs(app):
+def test_processes_delays_and_releases_jobs_and_keeps_failed_ones(app):
     app.artisan("try:dispatch")
     deadline = time.monotonic() + 20
     while len(app.lines()) < 7 and time.monotonic() < deadline:
@@ -55,4 +55,4 @@ def test_processes_later_releases_and_keeps_failed_jobs(app):
     ])
     (line,) = app.artisan("try:failed")
     assert line.startswith("Fails: RuntimeException: the bank is down")
-    assert app.counts("default") == {} and app.counts("far") == {"delayed": 1}, "thirty days"
+    assert app.counts("default") == {} and app.counts("far") == {"delayed": 1}, "the job due in thirty days stays delayed"

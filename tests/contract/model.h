@@ -47,8 +47,8 @@ struct model_job {
     bool cancel_requested;
     struct model_attempt history[JOB_HISTORY_MAX]; /* oldest first */
     size_t history_count;
-    int64_t lease_ms;      /* it was taken with */
-    bool lease_ms_is_past; /* a restart since: the policy's will do as well */
+    int64_t lease_ms;          /* it was taken with */
+    bool restarted_since_take; /* then an extension without a time may use the policy's lease */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     uint64_t delivery;       /* of this push; 0: not delivered yet */
     uint64_t delivery_floor; /* of all pushes under this id */
@@ -112,17 +112,18 @@ void model_change(struct model *model, const struct queue_change *change, struct
 void model_answer(struct model *model, const struct queue_answer *answer, struct model_result *out);
 
 /* Returns the next job of a take of this topic; NULL without a ready job, or if the topic is paused. */
-struct model_job *model_next_ready(struct model *model, struct slice topic);
+struct model_job *model_first_ready_of_topic(struct model *model, struct slice topic);
 /* Returns the best of the next jobs of several topics. */
-struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count);
-bool model_may_take(struct model *model, const struct model_job *job);
+struct model_job *model_first_ready_of_topics(struct model *model, const struct slice *topics,
+                                              size_t count);
+bool model_is_takeable(struct model *model, const struct model_job *job);
 /* Returns true if `a` comes out before `b`, by priority. */
 bool model_served_before(const struct model_job *a, const struct model_job *b);
 /* Returns the status of a take of this job. QUEUE_OK: it is ready from now on, and is *out. */
 enum queue_status model_pick(struct model *model, struct slice topic, struct slice id,
                              struct model_job **out);
 void model_look(struct model *model, const struct queue_find *find, struct model_result *out);
-/* Hands it out. The caller sets its lease and its delivery number. */
+/* Leases the job. The caller sets its lease and its delivery number. */
 void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
                  struct slice consumer);
 
@@ -137,7 +138,7 @@ void model_restart(struct model *model);
 struct model_job *model_find(struct model *model, struct slice topic, struct slice id);
 struct model_topic *model_find_topic(struct model *model, struct slice topic);
 struct model_topic *model_need_topic(struct model *model, struct slice topic); /* NULL: too many */
-/* dead_bytes: of the bodies alone, the least that it may be. */
+/* Counts the jobs of a topic. dead_bytes has only the bodies, the least that it may be. */
 struct queue_counts model_count(const struct model *model, const char *topic);
 
 /* Forecasts when the waiting jobs fall due, each counted by the latest possible time. */
@@ -151,7 +152,7 @@ bool model_listed_before(const struct model_job *a, const struct model_job *b);
 void model_pin_due(struct model_job *job, int64_t due_ms);
 bool span_holds(struct span span, int64_t ms);
 
-/* Room for one more item of `item_bytes` at the end of a growing array. */
+/* Reserves room for one more item of `item_bytes` at the end of a growing array. */
 void *model_grow(void *items, size_t count, size_t *cap, size_t item_bytes);
 void model_forget_topic(struct model *model, const char *topic);
 void model_report(struct model *model, enum queue_event event, const char *topic);

@@ -12,31 +12,32 @@ bool model_served_before(const struct model_job *a, const struct model_job *b)
     return model_listed_before(a, b);
 }
 
-bool model_may_take(struct model *model, const struct model_job *job)
+bool model_is_takeable(struct model *model, const struct model_job *job)
 {
     return job->state == JOB_READY && !model_find_topic(model, slice_of(job->topic))->paused;
 }
 
-struct model_job *model_next_ready(struct model *model, struct slice topic)
+struct model_job *model_first_ready_of_topic(struct model *model, struct slice topic)
 {
     struct model_job *best = NULL;
 
     for (size_t i = 0; i < model->job_count; i++) {
         struct model_job *job = &model->jobs[i];
 
-        if (slice_is(topic, job->topic) && model_may_take(model, job) &&
+        if (slice_is(topic, job->topic) && model_is_takeable(model, job) &&
             (!best || model_served_before(job, best)))
             best = job;
     }
     return best;
 }
 
-struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count)
+struct model_job *model_first_ready_of_topics(struct model *model, const struct slice *topics,
+                                              size_t count)
 {
     struct model_job *best = NULL;
 
     for (size_t i = 0; i < count; i++) {
-        struct model_job *job = model_next_ready(model, topics[i]);
+        struct model_job *job = model_first_ready_of_topic(model, topics[i]);
 
         if (job && (!best || model_served_before(job, best)))
             best = job;
@@ -49,8 +50,10 @@ enum queue_status model_pick(struct model *model, struct slice topic, struct sli
 {
     struct model_job *job = model_find(model, topic, id);
 
-    if (!job || job->state == JOB_LEASED)
-        return job ? QUEUE_LEASED : QUEUE_NOT_FOUND;
+    if (!job)
+        return QUEUE_NOT_FOUND;
+    if (job->state == JOB_LEASED)
+        return QUEUE_LEASED;
     if (job->state != JOB_READY) {
         job->due_is_first = true;
         model_set_due(model, job, model_exactly(model->now_ms));
@@ -67,7 +70,6 @@ void model_look(struct model *model, const struct queue_find *find, struct model
     if (!job)
         return;
     model_show(job, QUEUE_OK, out);
-    out->has_due &= job->state == JOB_DELAYED || job->state == JOB_READY;
 }
 
 void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
@@ -81,7 +83,7 @@ void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
     job->taken_ms = model->now_ms;
     job->lease_ms = lease_ms ? lease_ms : model_policy_of(model, job).lease_ms;
     job->lease_until = model_after(model, job->lease_ms, job->lease_ms);
-    job->lease_ms_is_past = false;
+    job->restarted_since_take = false;
     job->state = JOB_LEASED;
     job->attempt++;
     model_find_topic(model, slice_of(job->topic))->totals.delivered++;
@@ -90,7 +92,7 @@ void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
 void model_restart(struct model *model)
 {
     for (size_t i = 0; i < model->job_count; i++)
-        model->jobs[i].lease_ms_is_past = true;
+        model->jobs[i].restarted_since_take = true;
 }
 
 static struct model_job *find_lease(struct model *model, struct slice lease)
@@ -104,20 +106,20 @@ static struct model_job *find_lease(struct model *model, struct slice lease)
 static void extend(struct model *model, struct model_job *job, int64_t lease_ms,
                    struct model_result *out)
 {
-    int64_t other_ms = lease_ms;
+    int64_t least_ms = lease_ms ? lease_ms : job->lease_ms, most_ms = least_ms;
 
-    if (!lease_ms) {
-        lease_ms = job->lease_ms;
-        other_ms = job->lease_ms_is_past ? model_policy_of(model, job).lease_ms : lease_ms;
+    if (!lease_ms && job->restarted_since_take) {
+        int64_t policy_ms = model_policy_of(model, job).lease_ms;
+        least_ms = policy_ms < least_ms ? policy_ms : least_ms;
+        most_ms = policy_ms > most_ms ? policy_ms : most_ms;
     }
-    job->lease_until = lease_ms < other_ms ? model_after(model, lease_ms, other_ms)
-                                           : model_after(model, other_ms, lease_ms);
+    job->lease_until = model_after(model, least_ms, most_ms);
     out->lease_until = job->lease_until;
     out->has_lease_until = true;
     out->cancel_requested = job->cancel_requested;
 }
 
-/* The delivery never reached anybody: its attempt does not count. */
+/* Returns a job whose delivery never reached a consumer: its attempt does not count. */
 static void give_back(struct model *model, struct model_job *job, int64_t delay_ms)
 {
     job->attempt--;

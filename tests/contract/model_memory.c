@@ -67,7 +67,7 @@ static bool knows(struct model *model, struct slice topic, struct slice id, bool
     return false;
 }
 
-bool model_is_known(struct model *model, const struct queue_push *push, bool seems_known)
+bool model_recall(struct model *model, const struct queue_push *push, bool seems_known)
 {
     char room[QUEUE_ONCE_ID_BYTES_MAX];
 

@@ -23,7 +23,7 @@ void model_remember(struct model *model, const struct model_job *job, int64_t wi
 void model_remember_once(struct model *model, const struct queue_push *push);
 /* Returns whether the id or the `once` of the push is remembered. `seems_known`: whether it is, where the window ends
  * this very millisecond. */
-bool model_is_known(struct model *model, const struct queue_push *push, bool seems_known);
+bool model_recall(struct model *model, const struct queue_push *push, bool seems_known);
 void model_forget_old(struct model *model);
 
 /* ---- pushes: model_push.c ---- */

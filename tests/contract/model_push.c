@@ -142,7 +142,7 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
     out->status = check_push(model, push, &topic);
     if (out->status)
         return;
-    if (model_is_known(model, push, seems_known)) {
+    if (model_recall(model, push, seems_known)) {
         out->status = QUEUE_EXISTED;
         return;
     }

@@ -54,7 +54,7 @@ void naive_report_watchers(struct naive *naive)
 {
     for (size_t i = 0; i < naive->watched_count; i++)
         if (naive->watched[i].count &&
-            model_next_ready(&naive->model, slice_of(naive->watched[i].name)))
+            model_first_ready_of_topic(&naive->model, slice_of(naive->watched[i].name)))
             naive->watched[i].report = true;
 }
 
@@ -259,7 +259,7 @@ static struct model_job *next_ready(struct naive *naive, struct slice topic)
 
     if (naive->fault == FAULT_PAUSE_IGNORED && settings)
         settings->paused = false;
-    next = model_next_ready(&naive->model, topic);
+    next = model_first_ready_of_topic(&naive->model, topic);
     if (settings)
         settings->paused = paused;
     if (!next || naive->fault != FAULT_NO_PRIORITY)
@@ -279,7 +279,7 @@ static struct model_job *next_taken(struct naive *naive, const struct queue_take
                                     size_t topic)
 {
     if (take->by_priority && naive->fault != FAULT_NAMED_ORDER)
-        return model_next_best(&naive->model, take->topics, take->topic_count);
+        return model_first_ready_of_topics(&naive->model, take->topics, take->topic_count);
     return next_ready(naive, take->topics[topic]);
 }
 

@@ -197,5 +197,5 @@ void naive_watch(struct queue *queue, struct slice topic, bool on)
     }
     assert(on || naive->watched[at].count > 0);
     naive->watched[at].count += on ? 1 : (uint32_t)-1;
-    naive->watched[at].report = on && model_next_ready(&naive->model, topic);
+    naive->watched[at].report = on && model_first_ready_of_topic(&naive->model, topic);
 }

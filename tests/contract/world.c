@@ -206,11 +206,11 @@ static void adopt_lease(struct world *world, struct model_job *job, const struct
 static struct model_job *expected_job(struct world *world, struct slice topic,
                                       const struct queue_job *shown)
 {
-    struct model_job *job = model_next_ready(&world->model, topic);
+    struct model_job *job = model_first_ready_of_topic(&world->model, topic);
 
     if (job && world->client.driver->shards > 1 && shown) {
         job = model_find(&world->model, topic, shown->job.id);
-        if (job && !model_may_take(&world->model, job))
+        if (job && !model_is_takeable(&world->model, job))
             job = NULL;
     }
     return job;
@@ -222,18 +222,19 @@ static bool may_come_first(struct world *world, struct model_job *job, const str
     return world->client.driver->lacks & DRIVER_LACKS_ORDER_OF_TOPICS &&
            strcmp(job->topic, best->topic) != 0 && job->priority == best->priority &&
            job->due.most_ms == best->due.most_ms &&
-           model_next_ready(&world->model, slice_of(job->topic)) == job;
+           model_first_ready_of_topic(&world->model, slice_of(job->topic)) == job;
 }
 
 /* Returns the best job: with several shards any of its priority will do, and of a single one any that is due as early. */
 static struct model_job *best_job(struct world *world, const struct queue_take *take,
                                   const struct queue_job *shown)
 {
-    struct model_job *best = model_next_best(&world->model, take->topics, take->topic_count);
+    struct model_job *best =
+        model_first_ready_of_topics(&world->model, take->topics, take->topic_count);
     struct model_job *job =
         best && shown ? model_find(&world->model, shown->job.topic, shown->job.id) : NULL;
 
-    if (!job || !model_may_take(&world->model, job))
+    if (!job || !model_is_takeable(&world->model, job))
         return best;
     if (may_come_first(world, job, best))
         return job;
@@ -263,7 +264,8 @@ static void check_best(struct world *world, const struct queue_take *take,
 {
     size_t at = 0;
 
-    while (at < take->max && model_next_best(&world->model, take->topics, take->topic_count)) {
+    while (at < take->max &&
+           model_first_ready_of_topics(&world->model, take->topics, take->topic_count)) {
         const struct queue_job *shown = at < reply->job_count ? &reply->jobs[at] : NULL;
 
         if (!check_taken(world, take, at, best_job(world, take, shown), shown))
@@ -294,7 +296,7 @@ static void check_take(struct world *world, const struct queue_take *take,
     size_t at = 0;
 
     for (size_t i = 0; i < take->topic_count; i++) {
-        while (at < take->max && model_next_ready(&world->model, take->topics[i])) {
+        while (at < take->max && model_first_ready_of_topic(&world->model, take->topics[i])) {
             const struct queue_job *shown = at < reply->job_count ? &reply->jobs[at] : NULL;
             struct model_job *job = expected_job(world, take->topics[i], shown);
 

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
+enum { TEXT_BYTES_MAX = 256, UTF8_BYTES_MAX = 4, LINE_BYTES_MAX = 32 * 1024 };
 
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
@@ -122,7 +122,7 @@ static struct slice cut(const char *text)
     if (len <= TEXT_BYTES_MAX)
         return slice_make(text, len);
     len = TEXT_BYTES_MAX;
-    while (len > TEXT_BYTES_MAX - 4 && ((unsigned char)text[len] & 0xc0) == 0x80)
+    while (len > TEXT_BYTES_MAX - UTF8_BYTES_MAX && ((unsigned char)text[len] & 0xc0) == 0x80)
         len--;
     return slice_make(text, len);
 }
@@ -275,7 +275,8 @@ static void append_ring_line(struct buffer *line, enum log_level level, const ch
     buffer_append_text(line, "}}");
 }
 
-/* Writes the event and its fields to the sink. */
+/* Writes the event and its fields to the sink. A sink gets every event from LOG_INFO on, whatever the
+ * minimum level of the process is. */
 static void sink_write(const struct log_sink *sink, enum log_level level, const char *event,
                        const struct log_field *fields)
 {

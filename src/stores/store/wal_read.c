@@ -6,8 +6,8 @@
 
 /* ---- one record ---- */
 
-/* Finds a record in RAM. A place in the open batch is recognized by the start of the batch, since
- * the owner may change its length at any time. */
+/* Finds a record in RAM. Compares the place only with the start of the open batch: its owner changes
+ * its length without the lock, and no later batch exists. */
 static bool find_in_ram(const struct wal *wal, struct record_place place, struct slice *out)
 {
     const struct wal_batch *batch = wal->open;
@@ -115,7 +115,8 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
 
 /* ---- many records, in order ---- */
 
-enum { WINDOW_BYTES = 512 << 10 };
+/* Larger records are read alone: of a window, too little would remain for the records behind them. */
+enum { WINDOW_BYTES = 512 << 10, WINDOWED_RECORD_BYTES_MAX = WINDOW_BYTES / 4 };
 
 static bool is_in_window(const struct wal_window *window, struct record_place place)
 {
@@ -149,11 +150,11 @@ int wal_read_next(struct wal *wal, struct record_place place, struct wal_window 
 {
     const char *at;
 
-    if (!is_in_window(window, place) && place.bytes < WINDOW_BYTES / 4) {
-        int failed = fill_window(wal, place, window);
+    if (!is_in_window(window, place) && place.bytes < WINDOWED_RECORD_BYTES_MAX) {
+        int result = fill_window(wal, place, window);
 
-        if (failed == -ENOMEM)
-            return failed;
+        if (result == -ENOMEM)
+            return result;
     }
     if (is_in_window(window, place)) {
         at = window->bytes + (place.at - window->at);
@@ -162,8 +163,8 @@ int wal_read_next(struct wal *wal, struct record_place place, struct wal_window 
             return 0;
         }
     }
-    return wal_read(wal, place, true, scratch,
-                    out); /* large, in RAM only, or unreadable: wal_read reports why */
+    /* The record is large, in RAM only, or unreadable: wal_read reports why. */
+    return wal_read(wal, place, true, scratch, out);
 }
 
 void wal_window_fini(struct wal_window *window)

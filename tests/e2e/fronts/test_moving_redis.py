@@ -28,7 +28,7 @@ def test_pending_jobs_of_redisson_are_moved_as_documented(server, start_redis, t
     port = start_redis().port
     store, now_ms = redis.Redis(port=port), int(time.time() * 1000)
     odd = bytes(range(256))
-    delayed = {element(b"plain"): now_ms + 3_600_000, element(odd, b"\xff" * 8): now_ms + 86_400_000, element(b"old", struct.pack("<d", 5220409939115423359), True): now_ms - 1000}
+    delayed = {element(b"plain"): now_ms + 3_600_000, element(odd, b"\xff" * 8): now_ms + 86_400_000, element(b"old", struct.pack("<d", 5220409939115423359), old=True): now_ms - 1000}
     for member, due_ms in delayed.items():
         store.zadd("redisson_delay_queue_timeout:{orders}", {member: due_ms})
         store.rpush("redisson_delay_queue:{orders}", member)
@@ -46,7 +46,7 @@ def test_pending_jobs_of_redisson_are_moved_as_documented(server, start_redis, t
     assert store.keys() == []
 
 
-# ---- what the peers themselves have put there (moving_peers.py records it) ----
+# ---- data that the peers have written (moving_peers.py records it) ----
 
 
 def restore(store, name):
@@ -61,8 +61,8 @@ def restore(store, name):
             store.zadd(key, {text.encode("latin-1"): score for text, score in value})
 
 
-def script_to_import(page, name, server, port, tmp_path):
-    """The page's script, whose lines go into the server."""
+def import_by_script(page, name, server, port, tmp_path):
+    """Runs the script of the page and imports its lines into the server. Returns what it printed on standard error."""
     (tmp_path / "script.py").write_text(script(page))
     ran = subprocess.run(["/usr/bin/python3", tmp_path / "script.py", name, f"redis://127.0.0.1:{port}"], capture_output=True, timeout=60, check=True)
     ended = server.cli("import", input=ran.stdout)
@@ -74,9 +74,9 @@ def check_redisson(server, port, tmp_path):
     """Three queues, each with another codec; -> {codec: bodies}."""
     bodies = {}
     for codec in ("text", "json", "kryo"):
-        script_to_import(REDISSON, codec, server, port, tmp_path)
+        import_by_script(REDISSON, codec, server, port, tmp_path)
         jobs = jobs_of(server, codec)
-        assert sorted(job["state"] for job in jobs.values()) == ["delayed", "delayed", "ready"], "two that are alike are two"
+        assert sorted(job["state"] for job in jobs.values()) == ["delayed", "delayed", "ready"], "equal bodies stay separate jobs"
         bodies[codec] = [job["body"] for job in sorted(jobs.values(), key=lambda job: job["state"])]
     assert bodies["text"] == [b"in ten years, about"] * 2 + ["due ü".encode()]
     assert [json.loads(body) for body in bodies["json"]] == ["in ten years, about"] * 2 + ["due ü"]
