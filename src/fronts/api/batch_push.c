@@ -377,7 +377,7 @@ static void end_task(struct batch_push *push, const struct http_fault *refusal)
 {
     struct buffer *arena = &push->front->arena;
     if (arena->cap > HTTP_READ_BYTES)
-        buffer_shrink(arena, HTTP_READ_BYTES);
+        buffer_clear_and_trim(arena, HTTP_READ_BYTES);
     push->is_read = true;
     push->is_failed = refusal;
     http_exchange_let_go(exchange_of(push));

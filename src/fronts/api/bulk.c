@@ -245,12 +245,12 @@ static struct bulk_change *bulk_change_new(const struct ids_reading *reading,
     bulk->front = reading->call->front;
     bulk->tag = http_exchange_tag(reading->call->exchange);
     bulk->change = *change;
-    bulk->change.topic = queue_text_move(&at, change->topic);
+    bulk->change.topic = queue_text_copy(&at, change->topic);
     bulk->count = reading->count;
     bulk->ids = ids;
     buffer_init(&bulk->results, SIZE_MAX / 2);
     for (uint32_t i = 0; i < reading->count; i++)
-        ids[i] = queue_text_move(&at, reading->ids[i]);
+        ids[i] = queue_text_copy(&at, reading->ids[i]);
     return bulk;
 }
 
