@@ -187,7 +187,7 @@ void duration_emit(struct buffer *out, int64_t ms)
     if (ms == 0)
         buffer_append_byte(out, '0');
     for (int i = 0; i < UNIT_COUNT; i++) {
-        /* Keep odd milliseconds with their seconds: "1500ms", not "1s500ms". */
+        /* Seconds that have milliseconds are written in milliseconds: "1500ms", not "1s500ms". */
         if (units[i].ms == 1000 && ms % 1000 != 0)
             continue;
         if (ms < units[i].ms)

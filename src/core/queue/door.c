@@ -479,7 +479,7 @@ void queue_submit(struct queue *queue, const struct command *command,
     }
 }
 
-/* ---- draining: the table of the queue is exchanged meanwhile, so that it costs nothing otherwise ---- */
+/* ---- draining: another table of functions, so that draining costs nothing while it is off ---- */
 
 /* Rejects all pushes of new jobs; items that are invalid for another reason keep that status. */
 static __attribute__((noinline)) void submit_push_drained(struct queue *queue,

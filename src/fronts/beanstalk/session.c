@@ -441,11 +441,3 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
                               front->read_at, front->options.budget, &connection_events);
     driver->go_on(session);
 }
-
-/* ---- phases ---- */
-
-/* ---- alarm of the front ---- */
-
-/* ---- phase of a session ---- */
-
-/* ---- share ---- */
