@@ -72,7 +72,7 @@ def test_features_are_printed_as_text_and_json():
 
 
 @pytest.mark.parametrize(
-    "arguments, says",
+    "arguments, expected",
     [
         (["psuh"], "unknown command 'psuh', did you mean 'tarry push'"),
         (["frobnicate"], "unknown command 'frobnicate', see 'tarry help'"),
@@ -115,10 +115,10 @@ def test_features_are_printed_as_text_and_json():
         (["get", "t", "x", "--url", "http://"], "bad URL 'http://'"),
     ],
 )
-def test_a_wrong_command_line_is_refused_with_advice(arguments, value):
+def test_a_wrong_command_line_is_refused_with_advice(arguments, expected):
     code, _, err = local(*arguments)
     assert code == USAGE, err
-    assert err.startswith("tarry: ") and value in err
+    assert err.startswith("tarry: ") and expected in err
 
 
 def test_the_demo_names_the_stores_that_it_starts():
