@@ -183,7 +183,7 @@ CLAIM(a_call_at_iteration_end_is_made_once_and_after_the_hooks)
 
 struct task {
     struct reactor_task task;
-    struct turns *turns;
+    struct iterations *iterations;
     int pieces, busy_ms;
     char name;
 };
@@ -192,7 +192,7 @@ static bool run_piece(struct reactor_task *reactor_task)
 {
     struct task *task = list_entry(reactor_task, struct task, task);
     const int64_t until_us = clock_awake_us() + task->busy_ms * 1000;
-    task->turns->order[task->turns->len++] = task->name;
+    task->iterations->order[task->iterations->len++] = task->name;
     while (clock_awake_us() < until_us)
         ;
     return --task->pieces > 0;
@@ -202,36 +202,37 @@ static void add_task(struct task *task)
 {
     task->task.piece = run_piece;
     list_init(&task->task.list);
-    reactor_add_task(task->turns->reactor, &task->task);
+    reactor_add_task(task->iterations->reactor, &task->task);
 }
 
 CLAIM(long_pieces_of_tasks_alternate_one_in_each_iteration)
 {
-    struct turns turns = {.reactor = reactor_new(0)};
-    struct task c = {.turns = &turns, .name = 'c', .pieces = 3, .busy_ms = 1},
-                d = {.turns = &turns, .name = 'd', .pieces = 1, .busy_ms = 1};
+    struct iterations iterations = {.reactor = reactor_new(0)};
+    struct task c = {.iterations = &iterations, .name = 'c', .pieces = 3, .busy_ms = 1},
+                d = {.iterations = &iterations, .name = 'd', .pieces = 1, .busy_ms = 1};
     add_task(&c);
     add_task(&d);
     for (size_t i = 1; i <= 4; i++) {
-        (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE); /* would sleep for ever otherwise */
-        assert_int_equal(turns.len, i);
+        (void)uv_run(reactor_loop(iterations.reactor),
+                     UV_RUN_ONCE); /* would sleep for ever otherwise */
+        assert_int_equal(iterations.len, i);
     }
-    assert_memory_equal(turns.order, "cdcc", 4);
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
-    assert_int_equal(turns.len, 4);
-    reactor_free(turns.reactor);
+    assert_memory_equal(iterations.order, "cdcc", 4);
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(iterations.len, 4);
+    reactor_free(iterations.reactor);
 }
 
 CLAIM(a_removed_task_has_no_further_piece)
 {
-    struct turns turns = {.reactor = reactor_new(0)};
-    struct task c = {.turns = &turns, .name = 'c', .pieces = 9, .busy_ms = 1};
+    struct iterations iterations = {.reactor = reactor_new(0)};
+    struct task c = {.iterations = &iterations, .name = 'c', .pieces = 9, .busy_ms = 1};
     add_task(&c);
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_ONCE);
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_ONCE);
     reactor_remove_task(&c.task);
-    (void)uv_run(reactor_loop(turns.reactor), UV_RUN_NOWAIT);
-    assert_int_equal(turns.len, 1);
-    reactor_free(turns.reactor);
+    (void)uv_run(reactor_loop(iterations.reactor), UV_RUN_NOWAIT);
+    assert_int_equal(iterations.len, 1);
+    reactor_free(iterations.reactor);
 }
 
 /* ---- deadlines ---- */
