@@ -18,7 +18,8 @@
 
 /* ---- config redis ---- */
 
-_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 && REDIS_DURABILITY_FSYNC_ALWAYS == 5,
+_Static_assert(REDIS_DURABILITY_MEMORY == CONFIG_DURABILITY_ANY + 1 &&
+                   REDIS_DURABILITY_FSYNC_ALWAYS == 5,
                "the choices of require-durability");
 
 bool config_redis_check(const char *store, char *error, size_t error_bytes)

@@ -252,9 +252,9 @@ static void give_up(struct sql_transaction *transaction, struct sql_call *call)
         transaction->figures.is_full = true;
     log_event(LOG_WARN, "the database refused a call",
               LOG_TEXT("store", transaction->context->link->dialect->name),
-              LOG_TEXT("state", transaction->fault.state), LOG_TEXT("message", transaction->fault.message),
-              LOG_TEXT("topic", name.topic), LOG_TEXT("id", name.id),
-              LOG_NUMBER("jobs", name.jobs));
+              LOG_TEXT("state", transaction->fault.state),
+              LOG_TEXT("message", transaction->fault.message), LOG_TEXT("topic", name.topic),
+              LOG_TEXT("id", name.id), LOG_NUMBER("jobs", name.jobs));
     transaction->figures.refused++;
     if (call->kind == SQL_CALL_COMMAND && status == QUEUE_UNAVAILABLE)
         trouble_note_call(TROUBLE_DATABASE_CALLS, 0);
