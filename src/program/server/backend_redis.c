@@ -304,7 +304,7 @@ static void emit_shards(struct redis *redis, struct metric_page *page, int row)
 {
     metric_begin(page, &redis_metrics[row]);
     for (uint32_t i = 0; i < redis_shard_count(redis); i++) {
-        struct redis_shard_figures shard;
+        struct redis_shard_summary shard;
         char text[12];
         int len = snprintf(text, sizeof text, "%u", i);
         const struct slice *labels = METRIC_LABELS(slice_make(text, (size_t)len));
@@ -358,7 +358,7 @@ static void write_flag(struct buffer *out, const char *name, bool value)
     buffer_append_text(out, value ? "true" : "false");
 }
 
-static void write_master(struct buffer *out, const struct redis_shard_figures *view)
+static void write_master(struct buffer *out, const struct redis_shard_summary *view)
 {
     char master[300];
     bool is_v6 = strchr(view->host, ':') != NULL;
@@ -374,7 +374,7 @@ static void write_master(struct buffer *out, const struct redis_shard_figures *v
     json_write_string(out, slice_of(master));
 }
 
-static void write_shard(struct buffer *out, uint32_t shard, const struct redis_shard_figures *view)
+static void write_shard(struct buffer *out, uint32_t shard, const struct redis_shard_summary *view)
 {
     buffer_append_byte(out, '{');
     json_write_member_number(out, "shard", shard);
@@ -402,7 +402,7 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
 {
     const struct redis *redis = backend->self;
     for (uint32_t i = 0; i < redis_shard_count(redis); i++) {
-        struct redis_shard_figures view = {0};
+        struct redis_shard_summary view = {0};
         redis_shard_figures(redis, i, &view);
         if (i)
             buffer_append_byte(out, ',');

@@ -540,13 +540,13 @@ uint32_t redis_shard_count(const struct redis *redis)
 
 /* Fills in the figures of a shard. Without a cluster, the master of the first shard is that of
  * all. */
-void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_figures *out)
+void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_summary *out)
 {
     const struct redis_set *set = redis->into;
     assert(shard < redis_shard_count(redis));
     uint32_t asked = redis->url.kind == REDIS_CLUSTER ? shard : 0;
     const struct redis_master *master = &set->masters[asked];
-    *out = (struct redis_shard_figures){.is_full = master->is_full,
+    *out = (struct redis_shard_summary){.is_full = master->is_full,
                                         .version = master->version,
                                         .replicas = master->replicas,
                                         .durability = set->is_known[asked]

@@ -104,7 +104,7 @@ const char *redis_script_name_at(uint32_t script);
 const struct buckets *redis_script_durations_us(const struct redis *redis, uint32_t script);
 
 /* A shard of the current generation. The pointers are valid until the next loop iteration. */
-struct redis_shard_figures {
+struct redis_shard_summary {
     const char *host; /* of its master, or a path if port is 0; empty: not found yet */
     uint16_t port;
     bool is_up;
@@ -121,7 +121,7 @@ struct redis_shard_figures {
 };
 uint32_t redis_shard_count(const struct redis *redis);
 void redis_shard_figures(const struct redis *redis, uint32_t shard,
-                         struct redis_shard_figures *out);
+                         struct redis_shard_summary *out);
 
 /* ---- test clock: on the reactor's thread ---- */
 

@@ -536,7 +536,7 @@ void redis_shard_free(struct redis_shard *shard)
     free(shard);
 }
 
-void redis_shard_show(const struct redis_shard *shard, struct redis_shard_figures *out)
+void redis_shard_show(const struct redis_shard *shard, struct redis_shard_summary *out)
 {
     static const struct buckets none;
     const struct redis_endpoint *master = redis_session_endpoint(shard->session);

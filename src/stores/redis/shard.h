@@ -116,6 +116,6 @@ void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
                       void (*done)(void *ctx, bool is_good), void *ctx);
 
 /* Fills in the fields known to the shard and leaves the rest of `out` unchanged. */
-void redis_shard_show(const struct redis_shard *shard, struct redis_shard_figures *out);
+void redis_shard_show(const struct redis_shard *shard, struct redis_shard_summary *out);
 
 #endif
