@@ -54,6 +54,8 @@ static const struct number {
     {"retry", offsetof(struct state, retry_ms)},
     {"refused_at", offsetof(struct state, refused_ms)},
     {"paced", offsetof(struct state, paced_ms)},
+    {"zone_digest", offsetof(struct state, zone_digest)},
+    {"tzdata", offsetof(struct state, tzdata)},
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 

@@ -255,6 +255,7 @@ static bool change_plan(struct change *change, struct state *state, int64_t *wak
     state->counted = 0;
     state->retry_ms = 0;
     schedule_begin(&schedule, state, now_ms, wake_ms);
+    zones_stamp(cadence_front_of(change->front)->zones, schedule.zone, state);
     return true;
 }
 
@@ -280,6 +281,7 @@ static bool change_pause(struct change *change, struct state *state, int64_t *wa
     schedule_decide(&schedule, state, now_ms, 0, decision);
     *state = decision->state;
     *wake_ms = decision->wake_ms;
+    zones_stamp(cadence_front_of(change->front)->zones, schedule.zone, state);
     free(decision);
     state->paused = false;
     state->paused_until_ms = 0;

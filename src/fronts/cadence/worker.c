@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/trouble.h"
 #include "cadence/stored.h"
+#include "cadence/tzdata.h"
 #include "cadence/zones.h"
 #include "queue/status.h"
 
@@ -17,10 +18,12 @@ static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 enum {
     ROUND_MIN = 100, /* schedules of a round, at first and after slow ones */
     ROUND_MAX = QUEUE_TAKE_MAX,
-    ROUND_QUICK_MS = 1000,    /* the next round may be twice as large */
-    ROUND_SLOW_MS = 2500,     /* a quarter of the lease: the next round is half as large */
-    RETRY_MS = 1000,          /* after a queue error */
-    UNREADABLE_MS = 60 * 1000 /* before a schedule that this server cannot handle is taken again */
+    ROUND_QUICK_MS = 1000,     /* the next round may be twice as large */
+    ROUND_SLOW_MS = 2500,      /* a quarter of the lease: the next round is half as large */
+    RETRY_MS = 1000,           /* after a queue error */
+    UNREADABLE_MS = 60 * 1000, /* before a schedule that this server cannot handle is taken again */
+    NEWER_MS =
+        5000 /* no take after a schedule of a newer tzdata, so that a newer server takes it */
 };
 
 /* A schedule of a round. */
@@ -33,11 +36,13 @@ struct entry {
     size_t first_push, push_count;
     struct buffer body; /* afterwards */
     bool is_good;       /* it is pushed again; else it is returned */
+    bool is_newer;      /* it belongs to servers with a newer tzdata */
 };
 
 struct cadence_worker {
     struct cadence_worker_options options;
     struct zones *zones;
+    struct tzdata *tzdata;
     uint64_t take; /* handle of a waiting take, or 0 */
     struct deadline *alarm;
     int64_t take_ms;    /* no take before it */
@@ -95,6 +100,7 @@ static void round_end(struct cadence_worker *worker)
     worker->entry_count = worker->fire_count = worker->again_count = 0;
     worker->has_round = false;
     atomic_fetch_add_explicit(&worker->rounds, 1, memory_order_relaxed);
+    tzdata_note(worker->tzdata);
     check_stopped(worker);
     worker_take(worker);
 }
@@ -124,7 +130,9 @@ static void round_answer(struct cadence_worker *worker)
                                  .body = buffer_slice(&entry->body)};
         answers[i] = (struct queue_answer){.verb = entry->is_good ? QUEUE_AGAIN : QUEUE_RETURN,
                                            .lease = slice_make(entry->lease, entry->lease_bytes),
-                                           .delay_ms = entry->is_good ? -1 : UNREADABLE_MS,
+                                           .delay_ms = entry->is_good    ? -1
+                                                       : entry->is_newer ? 0
+                                                                         : UNREADABLE_MS,
                                            .again = entry->is_good ? &agains[i] : NULL};
     }
     queue_answer(worker->options.queue, answers, worker->entry_count,
@@ -145,6 +153,7 @@ static bool entry_decide(struct cadence_worker *worker, struct entry *entry, siz
         return false;
     }
     schedule_decide(&schedule, &entry->stored->state, worker->now_ms, fires_max, &entry->decision);
+    zones_stamp(worker->zones, schedule.zone, &entry->decision.state);
     return true;
 }
 
@@ -307,7 +316,7 @@ static void entry_begin(struct cadence_worker *worker, const struct queue_job *j
 {
     struct entry *entry = &worker->entries[worker->entry_count++];
     size_t room = QUEUE_BATCH_MAX - worker->fire_count;
-    entry->is_good = false;
+    entry->is_good = entry->is_newer = false;
     entry->push_count = 0;
     (void)slice_copy(job->job.id, entry->name, sizeof entry->name);
     memcpy(entry->lease, job->lease.at, job->lease.len);
@@ -319,6 +328,14 @@ static void entry_begin(struct cadence_worker *worker, const struct queue_job *j
         log_event(LOG_WARN, "schedule not readable by this server, it waits",
                   LOG_TEXT("schedule", entry->name));
         trouble_note_call(TROUBLE_SCHEDULES, 0);
+        return;
+    }
+    if (zones_are_older(worker->zones, &entry->stored->state)) {
+        log_event(LOG_WARN, "schedule of a newer tzdata, it waits for a server that has it",
+                  LOG_TEXT("schedule", entry->name));
+        trouble_note_call(TROUBLE_SCHEDULES, 0);
+        entry->is_newer = true;
+        worker->take_ms = clock_inner_ms() + NEWER_MS;
         return;
     }
     if (entry_decide(worker, entry, room < DECIDE_FIRES_MAX ? room : DECIDE_FIRES_MAX)) {
@@ -418,7 +435,10 @@ struct cadence_worker *cadence_worker_new(const struct cadence_worker_options *o
     worker->stop_call.run = run_stopped;
     worker->zones = zones_new(options->zone_directory);
     worker->alarm = deadline_new(options->reactor, on_alarm, worker);
-    if (worker->zones && worker->alarm)
+    if (worker->zones)
+        worker->tzdata =
+            tzdata_new(options->reactor, options->queue, worker->zones, options->hooks);
+    if (worker->tzdata && worker->alarm)
         return worker;
     cadence_worker_free(worker);
     return NULL;
@@ -427,12 +447,14 @@ struct cadence_worker *cadence_worker_new(const struct cadence_worker_options *o
 void cadence_worker_start(struct cadence_worker *worker)
 {
     worker->is_started = true;
+    tzdata_start(worker->tzdata);
     worker_take(worker);
 }
 
 void cadence_worker_stop(struct cadence_worker *worker, void (*stopped)(void *ctx), void *ctx)
 {
     worker->is_stopping = true;
+    tzdata_stop(worker->tzdata);
     worker->stopped = stopped;
     worker->stopped_ctx = ctx;
     if (worker->take) {
@@ -455,6 +477,7 @@ void cadence_worker_free(struct cadence_worker *worker)
         stored_fire_fini(&worker->fires[i]);
     if (worker->alarm)
         deadline_free(worker->alarm);
+    tzdata_free(worker->tzdata);
     zones_free(worker->zones);
     free(worker->answers);
     free(worker->agains);

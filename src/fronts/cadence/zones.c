@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/table.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@ enum { LOOK_MS = 5000 }; /* a file is checked for changes so often */
 
 struct zones_entry {
     struct table_entry entry;
+    struct list list;
     char name[ZONE_NAME_BYTES_MAX + 1];
     struct zone zone;
     int64_t looked_ms;
@@ -23,13 +25,78 @@ TABLE_DECLARE(zones_table, struct zones_entry, entry)
 struct zones {
     const char *directory;
     struct zones_table table;
+    struct list all;
+    int64_t version; /* 0: not known */
+    struct timespec version_changed;
+    ino_t version_inode;
 };
+
+/* ---- the version ---- */
+
+/* Reads "# version 2026a" as 2026 * 32 + 1. Returns 0 for anything else. */
+static int64_t version_parse(const char *line)
+{
+    unsigned year;
+    char letter = 0;
+    if (sscanf(line, "# version %4u%c", &year, &letter) < 2 || letter < 'a' || letter > 'z')
+        return 0;
+    return (int64_t)year * 32 + (letter - 'a' + 1);
+}
+
+/* Reads the version again if its file has changed. Returns whether it has. */
+static bool version_look(struct zones *zones)
+{
+    char path[512], line[64] = "";
+    struct stat about;
+    (void)snprintf(path, sizeof path, "%s/tzdata.zi", zones->directory);
+    if (stat(path, &about) != 0)
+        return false;
+    if (about.st_ino == zones->version_inode &&
+        about.st_mtim.tv_sec == zones->version_changed.tv_sec &&
+        about.st_mtim.tv_nsec == zones->version_changed.tv_nsec)
+        return false;
+    FILE *file = fopen(path, "re");
+    if (file && fgets(line, sizeof line, file))
+        zones->version = version_parse(line);
+    if (file)
+        (void)fclose(file);
+    zones->version_inode = about.st_ino;
+    zones->version_changed = about.st_mtim;
+    return true;
+}
+
+static int64_t digest_of(const struct zone *zone)
+{
+    int64_t digest = zone ? (int64_t)(zone->digest >> 1) : 0;
+    return zone && !digest ? 1 : digest;
+}
+
+void zones_stamp(const struct zones *zones, const struct zone *zone, struct state *state)
+{
+    state->zone_digest = digest_of(zone);
+    state->tzdata = zone ? zones->version : 0;
+}
+
+bool zones_differ(const struct zone *zone, const struct state *state)
+{
+    return state->zone_digest != digest_of(zone);
+}
+
+bool zones_are_older(const struct zones *zones, const struct state *state)
+{
+    return zones->version && state->tzdata > zones->version;
+}
+
+/* ---- the cache ---- */
 
 struct zones *zones_new(const char *directory)
 {
     struct zones *zones = calloc(1, sizeof *zones);
-    if (zones)
+    if (zones) {
         zones->directory = directory;
+        list_init(&zones->all);
+        (void)version_look(zones);
+    }
     return zones;
 }
 
@@ -40,6 +107,7 @@ void zones_free(struct zones *zones)
         return;
     while ((at = zones_table_first(&zones->table))) {
         zones_table_remove(&zones->table, at);
+        list_remove(&at->list);
         zone_fini(&at->zone);
         free(at);
     }
@@ -66,23 +134,26 @@ static bool zones_read(struct zones *zones, struct slice name, struct zone *out,
 }
 
 /* Returns whether the file has changed since it was read. */
-static bool zones_is_stale(struct zones *zones, struct zones_entry *at)
+static bool zones_has_changed(const struct zones *zones, struct zones_entry *at)
 {
     char path[512];
     struct stat about;
-    int64_t now_ms = clock_inner_ms();
-    if (now_ms - at->looked_ms < LOOK_MS)
-        return false;
-    at->looked_ms = now_ms;
+    at->looked_ms = clock_inner_ms();
     (void)snprintf(path, sizeof path, "%s/%s", zones->directory, at->name);
     return stat(path, &about) != 0 || about.st_ino != at->inode ||
            about.st_mtim.tv_sec != at->changed.tv_sec ||
            about.st_mtim.tv_nsec != at->changed.tv_nsec;
 }
 
+static bool zones_is_stale(const struct zones *zones, struct zones_entry *at)
+{
+    return clock_inner_ms() - at->looked_ms >= LOOK_MS && zones_has_changed(zones, at);
+}
+
 static void zones_drop(struct zones *zones, struct zones_entry *at)
 {
     zones_table_remove(&zones->table, at);
+    list_remove(&at->list);
     zone_fini(&at->zone);
     free(at);
 }
@@ -113,6 +184,7 @@ bool zones_find(struct zones *zones, struct slice name, const struct zone **out,
     }
     if (!zone_name_is_valid(name) || !zones_read(zones, name, &zone, &about))
         return zones_refuse(zones, name, error);
+    (void)version_look(zones);
     at = calloc(1, sizeof *at);
     if (!at) {
         zone_fini(&zone);
@@ -125,6 +197,26 @@ bool zones_find(struct zones *zones, struct slice name, const struct zone **out,
     at->changed = about.st_mtim;
     at->inode = about.st_ino;
     zones_table_add(&zones->table, at);
+    list_add_last(&zones->all, &at->list);
     *out = &at->zone;
     return true;
+}
+
+bool zones_look(struct zones *zones)
+{
+    bool has_changed = version_look(zones);
+    for (struct list *link = zones->all.next, *next; link != &zones->all; link = next) {
+        struct zones_entry *at = list_entry(link, struct zones_entry, list);
+        next = link->next;
+        if (zones_has_changed(zones, at)) {
+            zones_drop(zones, at);
+            has_changed = true;
+        }
+    }
+    return has_changed;
+}
+
+bool zones_is_empty(const struct zones *zones)
+{
+    return list_is_empty(&zones->all);
 }

@@ -1,0 +1,81 @@
+"""Schedules after a change of the time zone files: with the server running, between two starts, and with two servers that have different files."""
+
+import json
+import re
+import subprocess
+import time
+
+import pytest
+from server import eventually
+
+OLD, NEW = ("2026a", 1), ("2026b", 2)
+
+
+def write_zones(directory, version, hours):
+    """A directory of zones with one zone, so many hours ahead of UTC, as the package tzdata would install it."""
+    directory.mkdir(exist_ok=True)
+    source = directory.parent / "zones.txt"
+    source.write_text(f"Zone Test/Zone {hours}:00 - TST\n")
+    subprocess.run(["/usr/sbin/zic", "-d", str(directory), str(source)], check=True, timeout=60)
+    made = directory / "tzdata.zi.new"
+    made.write_text(f"# version {version}\n")
+    made.rename(directory / "tzdata.zi")
+    return directory
+
+
+def put(client, name, **spec):
+    return client.good("PUT", f"/v1/schedules/{name}", json.dumps({"topic": "t", "zone": "Test/Zone", **spec}).encode())
+
+
+def next_of(client, name):
+    return client.good("GET", f"/v1/schedules/{name}")["next"][11:]
+
+
+def fires(server):
+    return int(re.search(r"^tarry_schedule_fires_total (\d+)", server.client().call("GET", "/metrics").body.decode(), re.MULTILINE)[1])
+
+
+def test_a_change_of_the_files_moves_the_next_fires(start_server, tmp_path):
+    zones = write_zones(tmp_path / "zones", *OLD)
+    client = start_server("--sync", "never", "--tzdir", zones).client()
+    for n in range(120):  # more than a page
+        put(client, f"noon-{n}", cron="0 12 * * *")
+    put(client, "utc", cron="0 12 * * *", zone="UTC")
+    assert next_of(client, "noon-0") == "11:00:00.000Z"
+    before = client.good("GET", "/v1/schedules/utc")
+    write_zones(zones, *NEW)
+    eventually(lambda: all(next_of(client, f"noon-{n}") == "10:00:00.000Z" for n in (0, 60, 119)), 60)
+    assert client.good("GET", "/v1/schedules/utc") == before and next_of(client, "utc") == "12:00:00.000Z"
+    assert client.good("GET", "/v1/schedules/noon-0")["totals"]["fired"] == 0
+
+
+def test_files_that_changed_between_two_starts_move_the_next_fires(start_server, tmp_path):
+    zones = write_zones(tmp_path / "zones", *OLD)
+    server = start_server("--sync", "always", "--tzdir", zones)
+    put(server.client(), "noon", cron="0 12 * * *")
+    server.terminate()
+    write_zones(zones, *NEW)
+    server.start()
+    eventually(lambda: next_of(server.client(), "noon") == "10:00:00.000Z", 30)
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_server_with_older_files_leaves_schedules_of_newer_ones_alone(request, start_server, tmp_path, kind):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    store = request.getfixturevalue(f"start_{kind}")()
+    flags = ["--store", store.url, *(["--migrate"] if kind == "postgres" else [])]
+    newer = start_server(*flags, "--tzdir", write_zones(tmp_path / "a" / "zones", *NEW))
+    put(newer.client(), "often", cron="* * * * * *")
+    put(newer.client(), "noon", cron="0 12 * * *")
+    eventually(lambda: fires(newer) >= 2, 20)
+    newer.terminate()
+    older = start_server(*flags, "--tzdir", write_zones(tmp_path / "b" / "zones", *OLD))
+    put(older.client(), "plain", every="1s", zone="UTC")
+    eventually(lambda: any("schedules wait" in one["sentence"] for one in older.client().good("GET", "/v1/status")["problems"]), 30)
+    eventually(lambda: older.client().good("GET", "/v1/schedules/plain")["totals"]["fired"] >= 2, 30)  # what it can handle, it handles
+    stopped = older.client().good("GET", "/v1/schedules/often")["totals"]["fired"]
+    time.sleep(3)
+    assert older.client().good("GET", "/v1/schedules/often")["totals"]["fired"] == stopped and next_of(older.client(), "noon") == "10:00:00.000Z"
+    newer.start()
+    eventually(lambda: older.client().good("GET", "/v1/schedules/often")["totals"]["fired"] > stopped + 3, 30)
