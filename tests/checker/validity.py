@@ -24,7 +24,7 @@ def lacks(history, least):
     if len(history.readies) < len(history.kills) and not history.failed_starts:
         out.append("a kill that no start followed")
     idle = _idle_kills(history)
-    if idle * 2 > len(history.deaths) >= FEW:
+    if idle * 2 > len(history.deaths) >= least.get("busy_kills", FEW):
         out.append(f"{idle} of {len(history.deaths)} kills hit a server with nothing under way")
     unlisted = sorted(topic.name for topic in history.topics.values() if not topic.listed)
     if unlisted:

@@ -245,7 +245,7 @@ def main(arguments=None):
     parser.add_argument("--hours", action="store_true", help="the clock is set by up to an hour, and no due is a moment of the wall clock")
     parser.add_argument("--slow-disk", action="store_true", help="each sync takes 5 ms more, and takes pass by; what is not synced is written late")
     chosen = parser.parse_args(arguments)
-    least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}
+    least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults, "busy_kills": 20}
     return run_and_check(SqlLoop, chosen, least)[0]
 
 
