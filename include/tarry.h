@@ -89,7 +89,9 @@ enum tarry_state {
     TARRY_STATE_FINISHED = 5
 };
 
-enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3 };
+/* TARRY_AFTER is only for pushes: while a consumer holds the job, the new one waits as its successor and becomes the job
+ * when the lease ends, however it ends; otherwise like TARRY_REPLACE. */
+enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3, TARRY_AFTER = 4 };
 enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3 };
 #define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: no limit */
 

@@ -26,7 +26,7 @@ type Push struct {
 	Lease       time.Duration
 	MaxAttempts int
 	Backoff     string // like exponential:1s..1h, or fixed:30s
-	OnConflict  string // if the id exists: keep, replace, reject
+	OnConflict  string // if the id exists: keep, replace, reject, after
 	// Once makes the push idempotent: if a push to the topic had the same text within OnceFor (5 minutes), nothing changes, even if its job has
 	// ended. The server then generates a missing id.
 	Once        string

@@ -134,6 +134,12 @@ void check_job(struct world *world, const char *where, struct model_job *job,
                    (int)is->consumer.len, is->consumer.at);
     check_number(world, where, job, "a request to cancel", is->cancel_requested,
                  job->state == JOB_LEASED && job->cancel_requested);
+    if (world->client.driver->lacks & DRIVER_HIDES_NEXT)
+        check_number(world, where, job, "the due of a successor", is->next_due_ms, 0);
+    else if (job->next && strcmp(where, "get") == 0)
+        check_span(world, where, job, "the due of its successor", is->next_due_ms, job->next->due);
+    else if (!job->next)
+        check_number(world, where, job, "the due of a successor", is->next_due_ms, 0);
     if (strcmp(where, "take") != 0)
         check_number(world, where, job, "delivery", (int64_t)is->delivery, (int64_t)job->delivery);
     check_history(world, where, job, is->history);

@@ -43,6 +43,7 @@ static enum job_state state_after(enum life_step step, enum job_state before,
     case LIFE_RETRIED:
     case LIFE_AGAIN:
         return waiting;
+    case LIFE_NEXT:
     case LIFE_REQUESTED:
     case LIFE_LEASED:
     case LIFE_LEASED_NOW:
@@ -89,6 +90,11 @@ static void fill_topic(enum job_state state)
     }
 }
 
+static bool lacks_after(void)
+{
+    return w->client.driver->lacks & DRIVER_LACKS_AFTER;
+}
+
 static void push_onto_every_state_follows_the_rules(void **state)
 {
     (void)state;
@@ -96,6 +102,8 @@ static void push_onto_every_state_follows_the_rules(void **state)
         for (size_t k = 0; k < LIFE_COLUMNS; k++) {
             const struct life_push_case *row = &life_push_cases[i];
             struct queue_push job = a_push_in("a", 2 * HOUR_MS);
+            if (row->on_conflict == CONFLICT_AFTER && lacks_after())
+                continue;
             begin_case();
             bring(life_columns[k]);
             if (row->is_full)
@@ -161,13 +169,13 @@ static void take_by_id_of_every_state_follows_the_rules(void **state)
     }
 }
 
-static enum queue_status answer(const struct life_answer_case *row, struct slice lease)
+static enum queue_status answer(enum queue_verb verb, bool final, struct slice lease)
 {
-    switch (row->verb) {
+    switch (verb) {
     case QUEUE_ACK:
         return ack(lease);
     case QUEUE_NACK:
-        return row->final ? refuse(lease, "no") : nack(lease, HOUR_MS, "later");
+        return final ? refuse(lease, "no") : nack(lease, HOUR_MS, "later");
     case QUEUE_EXTEND:
         return extend(lease, 2 * LEASE_MS);
     case QUEUE_RETURN:
@@ -196,8 +204,45 @@ static void answer_and_end_of_a_lease_follow_the_rules(void **state)
         struct slice lease = take_for("a", LEASE_MS);
         if (row->cancel_requested)
             assert_int_equal(request_cancel("a"), QUEUE_REQUESTED);
-        compare(row->name, JOB_LEASED, answer(row, lease), (struct life){row->status, row->step},
-                JOB_DELAYED);
+        compare(row->name, JOB_LEASED, answer(row->verb, row->final, lease),
+                (struct life){row->status, row->step}, JOB_DELAYED);
+    }
+}
+
+static void end_of_a_lease_starts_the_successor_by_the_rules(void **state)
+{
+    (void)state;
+    if (lacks_after())
+        skip();
+    for (size_t i = 0; i < LIFE_CASES(life_next_cases); i++) {
+        const struct life_next_case *row = &life_next_cases[i];
+        struct queue_push next = a_push_in("a", 2 * HOUR_MS);
+        struct topic_totals sum = {0};
+        if (row->verb == QUEUE_AGAIN && w->client.driver->lacks & DRIVER_LACKS_AGAIN)
+            continue;
+        begin_case();
+        push(a_push("a"));
+        struct slice lease = take_for("a", LEASE_MS);
+        next.on_conflict = CONFLICT_AFTER;
+        next.body = slice_of("next");
+        assert_int_equal(push(next), QUEUE_CREATED);
+        if (row->cancel_requested) { /* which removes the successor */
+            assert_int_equal(request_cancel("a"), QUEUE_REQUESTED);
+            assert_int_equal(push(next), QUEUE_CREATED);
+        }
+        assert_int_equal(answer(row->verb, row->final, lease), row->status);
+        assert_int_equal(state_of("a"), JOB_DELAYED);
+        assert_true(slice_is(job_of("a").body, "next"));
+        assert_int_equal(job_of("a").attempt, 0);
+        record_next_count(&sum, row->after);
+        struct topic_totals totals = figures().totals;
+        assert_int_equal(totals.pushed, sum.pushed + 1);
+        assert_int_equal(totals.acked, sum.acked);
+        assert_int_equal(totals.cancelled, sum.cancelled);
+        assert_int_equal(totals.nacked, sum.nacked);
+        assert_int_equal(totals.lease_ended, sum.lease_ended);
+        assert_int_equal(totals.replaced, sum.replaced);
+        assert_int_equal(totals.died, 0);
     }
 }
 
@@ -221,6 +266,7 @@ const struct CMUnitTest directed_life[] = {
     CLAIM(change_of_every_state_follows_the_rules),
     CLAIM(take_by_id_of_every_state_follows_the_rules),
     CLAIM(answer_and_end_of_a_lease_follow_the_rules),
+    CLAIM(end_of_a_lease_starts_the_successor_by_the_rules),
     CLAIM(end_of_the_ttl_follows_the_rules),
 };
 const size_t directed_life_count = sizeof directed_life / sizeof directed_life[0];

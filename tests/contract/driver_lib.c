@@ -762,7 +762,7 @@ extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, drive
 const struct driver driver_lib = {
     .name = "lib",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
@@ -777,7 +777,7 @@ const struct driver driver_lib = {
 const struct driver driver_lib_dir_1 = {
     .name = "lib_dir_1",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
     .runs = 20,
     .shards = 1,
     .is_at_once = true,
@@ -793,7 +793,7 @@ const struct driver driver_lib_dir_1 = {
 const struct driver driver_lib_dir_3 = {
     .name = "lib_dir_3",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
     .runs = 10,
     .shards = 3,
     .is_at_once = true,
@@ -809,7 +809,7 @@ const struct driver driver_lib_dir_3 = {
 const struct driver driver_lib_clock = {
     .name = "lib_clock",
     .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY |
-             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE,
+             DRIVER_LACKS_AGAIN | DRIVER_LACKS_CANCEL_BY_LEASE | DRIVER_HIDES_NEXT,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,

@@ -46,6 +46,7 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_PICK_NOT_DUE] = "a job that is taken by its id keeps its due",
     [FAULT_AGAIN_KEEPS_BODY] = "a job that is pushed again keeps its old body",
     [FAULT_ONCE_IGNORED] = "a repeated push with a once stores another job",
+    [FAULT_NEXT_LOST] = "the successor of a leased job is lost",
     [FAULT_FIND_BLIND] = "a job that is leased is not found",
     [FAULT_REQUEST_FORGOTTEN] = "a request to cancel is forgotten",
     [FAULT_FORECAST_LATE] = "a forecast leaves out the first minute",
@@ -115,6 +116,7 @@ static void spoil_at_reopen(struct naive *naive)
 
     if (naive->fault == FAULT_JOB_LOST_AT_REOPEN && model->job_count) {
         free(model->jobs[0].bytes);
+        free(model->jobs[0].next);
         model->jobs[0] = model->jobs[--model->job_count];
     }
     for (size_t i = 0; i < model->job_count; i++)

@@ -333,6 +333,7 @@ const struct driver driver_postgres = {
 
 const struct driver driver_mariadb = {
     .name = "mariadb",
+    .lacks = DRIVER_LACKS_AFTER,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
@@ -346,6 +347,7 @@ const struct driver driver_mariadb = {
 
 const struct driver driver_mysql = {
     .name = "mysql",
+    .lacks = DRIVER_LACKS_AFTER,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

@@ -23,7 +23,7 @@ void model_init(struct model *model, int64_t now_ms, uint64_t body_bytes_max, si
 void model_fini(struct model *model)
 {
     for (size_t i = 0; i < model->job_count; i++)
-        free(model->jobs[i].bytes);
+        model_free(&model->jobs[i]);
     for (size_t i = 0; i < model->topic_count; i++)
         free((char *)(uintptr_t)model->topics[i].settings.extension.at);
     free(model->jobs);
@@ -78,9 +78,13 @@ static bool advance_one(struct model *model, struct model_job *job)
 
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms &&
         job->cancel_requested) {
+        if (model_start_next(model, job, RECORD_NEXT_AFTER_CANCEL))
+            return true;
         model_finish(model, job, MODEL_CANCELLED);
         return false;
     }
+    if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms)
+        (void)model_start_next(model, job, RECORD_NEXT_AFTER_LEASE);
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms) {
         model_find_topic(model, slice_of(job->topic))->totals.lease_ended++;
         model_fail(model, job, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"));

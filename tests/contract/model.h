@@ -54,6 +54,7 @@ struct model_job {
     uint64_t delivery_floor; /* of all pushes under this id */
     uint64_t sequence;
     struct policy policy;
+    struct model_job *next; /* its successor: what the push left; NULL: none */
 };
 
 struct model_memory { /* an id that finished within its topic's dedup_window, or a `once` */

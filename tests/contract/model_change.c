@@ -3,6 +3,8 @@
 
 #include "queue/door.h"
 
+#include <stdlib.h>
+
 static void reschedule(struct model *model, struct model_job *job,
                        const struct queue_change *change)
 {
@@ -41,6 +43,11 @@ void model_change(struct model *model, const struct queue_change *change, struct
         bool requests = change->verb == QUEUE_CANCEL && change->request;
 
         job->cancel_requested |= requests;
+        if (job->next && change->verb == QUEUE_CANCEL) {
+            model_free(job->next);
+            free(job->next);
+            job->next = NULL;
+        }
         out->status = requests ? QUEUE_REQUESTED : QUEUE_LEASED;
         out->state = JOB_LEASED;
     } else if (change->verb == QUEUE_CANCEL) {

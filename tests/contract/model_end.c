@@ -13,8 +13,39 @@ void model_finish(struct model *model, struct model_job *job, enum model_end end
     topic->totals.cancelled += end == MODEL_CANCELLED || end == MODEL_PURGED;
     if (end != MODEL_PURGED && topic->settings.dedup_window_ms)
         model_remember(model, job, topic->settings.dedup_window_ms);
-    free(job->bytes);
+    model_free(job);
     *job = model->jobs[--model->job_count];
+}
+
+void model_free(struct model_job *job)
+{
+    if (job->next)
+        model_free(job->next);
+    free(job->next);
+    free(job->bytes);
+}
+
+bool model_start_next(struct model *model, struct model_job *job, enum record_next after)
+{
+    struct topic_totals *totals = &model_find_topic(model, slice_of(job->topic))->totals;
+    struct model_job *next = job->next;
+    bool is_end = after == RECORD_NEXT_AFTER_ACK || after == RECORD_NEXT_AFTER_CANCEL;
+
+    if (!next)
+        return false;
+    totals->acked += after == RECORD_NEXT_AFTER_ACK;
+    totals->cancelled += after == RECORD_NEXT_AFTER_CANCEL;
+    totals->nacked += after == RECORD_NEXT_AFTER_NACK;
+    totals->lease_ended += after == RECORD_NEXT_AFTER_LEASE;
+    totals->pushed += is_end;
+    totals->replaced += !is_end;
+    next->delivery_floor = job->delivery_floor;
+    memcpy(next->lease, job->lease, sizeof next->lease);
+    free(job->bytes);
+    *job = *next;
+    free(next);
+    job->state = job->due.most_ms <= model->now_ms ? JOB_READY : JOB_DELAYED;
+    return true;
 }
 
 void model_report_death(struct model *model, const struct model_job *job)

@@ -148,7 +148,16 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     if (job->cancel_requested && (answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN ||
                                   answer->verb == QUEUE_AGAIN)) {
         out->status = QUEUE_CANCELLED;
-        model_finish(model, job, MODEL_CANCELLED);
+        if (!model_start_next(model, job, RECORD_NEXT_AFTER_CANCEL))
+            model_finish(model, job, MODEL_CANCELLED);
+        return;
+    }
+    if (job->next && answer->verb != QUEUE_EXTEND) {
+        (void)model_start_next(model, job,
+                               answer->verb == QUEUE_NACK     ? RECORD_NEXT_AFTER_NACK
+                               : answer->verb == QUEUE_RETURN ? RECORD_NEXT_AFTER_RETURN
+                                                              : RECORD_NEXT_AFTER_ACK);
+        model_show(job, answer->verb == QUEUE_AGAIN ? QUEUE_REPLACED : QUEUE_OK, out);
         return;
     }
     switch (answer->verb) {

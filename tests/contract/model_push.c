@@ -33,6 +33,8 @@ static enum queue_status meet_existing(const struct model_job *job,
         return QUEUE_EXISTED;
     if (on_conflict == CONFLICT_REJECT)
         return QUEUE_CONFLICT;
+    if (on_conflict == CONFLICT_AFTER)
+        return QUEUE_OK;
     return job->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_OK;
 }
 
@@ -100,6 +102,29 @@ static void fill(struct model *model, struct model_job *job, const struct queue_
     }
 }
 
+/* Stores the push as the successor of the leased job, in place of an earlier one. */
+static void succeed(struct model *model, struct model_topic *topic, struct model_job *job,
+                    const struct queue_push *push, struct model_result *out)
+{
+    struct queue_push plain = *push;
+
+    out->status = job->next ? QUEUE_REPLACED : QUEUE_CREATED;
+    if (job->next)
+        model_free(job->next);
+    else
+        job->next = malloc(sizeof *job->next);
+    assert(job->next);
+    *job->next = (struct model_job){0};
+    memcpy(job->next->topic, job->topic, sizeof job->topic);
+    memcpy(job->next->id, job->id, sizeof job->id);
+    plain.past = (struct queue_past){0};
+    fill(model, job->next, &plain, &topic->settings);
+    model_remember_once(model, push);
+    out->state = JOB_LEASED;
+    out->has_due = true;
+    out->due = job->next->due;
+}
+
 /* Adds the pushed job, or replaces `job`. */
 static void let_in(struct model *model, struct model_topic *topic, struct model_job *job,
                    const struct queue_push *push, struct model_result *out)
@@ -154,6 +179,8 @@ void model_push(struct model *model, const struct queue_push *push, bool seems_k
         out->status = QUEUE_TOPIC_FULL;
     else if (out->status)
         model_show(job, out->status, out);
+    else if (job && job->state == JOB_LEASED)
+        succeed(model, topic, job, push, out);
     else
         let_in(model, topic, job, push, out);
 }

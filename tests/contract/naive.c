@@ -44,6 +44,13 @@ void naive_pin_all(struct naive *naive)
         struct model_job *job = &naive->model.jobs[i];
 
         model_pin_due(job, job->due.most_ms);
+        if (job->next)
+            model_pin_due(job->next, job->next->due.most_ms);
+        if (naive->fault == FAULT_NEXT_LOST && job->next) {
+            free(job->next->bytes);
+            free(job->next);
+            job->next = NULL;
+        }
         job->lease_until.least_ms = job->lease_until.most_ms;
         if (naive->fault == FAULT_NO_TTL)
             job->first_due.most_ms = job->first_due.least_ms = INT64_MAX / 2;
@@ -239,6 +246,7 @@ struct queue_job naive_show(const struct naive *naive, const struct model_job *j
                                       .first_due_ms = job->first_due.most_ms,
                                       .sequence = job->sequence,
                                       .delivery = job->delivery,
+                                      .next_due_ms = job->next ? job->next->due.most_ms : 0,
                                       .policy = job->policy}};
 
     if (job->state == JOB_LEASED) {

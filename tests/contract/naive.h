@@ -48,6 +48,7 @@ enum fault {
     FAULT_FIND_BLIND,
     FAULT_AGAIN_KEEPS_BODY,
     FAULT_ONCE_IGNORED,
+    FAULT_NEXT_LOST,
     FAULT_END
 };
 struct pending {

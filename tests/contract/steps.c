@@ -174,7 +174,8 @@ static struct queue_push any_push(struct world *world, struct random *random, st
                               .id = any_id(random),
                               .when = any_when(world, random),
                               .priority = (int32_t)ONE_OF(random, -1, -1, -1, 0, 99, 100, 65535),
-                              .on_conflict = (enum record_conflict)random_below(random, 4),
+                              .on_conflict = (enum record_conflict)random_below(
+                                  random, world->client.driver->lacks & DRIVER_LACKS_AFTER ? 4 : 6),
                               .policy = any_policy(random)};
 
     if (chance(random, 12))
@@ -191,6 +192,8 @@ static struct queue_push any_push(struct world *world, struct random *random, st
                            (size_t)ONE_OF(random, 0, 1, 20, 200, 2000, WORLD_BODY_BYTES_MAX));
     if (chance(random, 15) && !(world->client.driver->lacks & DRIVER_LACKS_ONCE))
         draw_once(world, random, &push);
+    if (push.on_conflict > CONFLICT_AFTER)
+        push.on_conflict = CONFLICT_AFTER;
     if (chance(random, 3))
         make_bad(random, &push);
     return push;

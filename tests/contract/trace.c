@@ -67,9 +67,9 @@ static const char *result_text(struct world *world, char into[128],
 
 static const char *conflict_text(enum record_conflict on_conflict)
 {
-    static const char *const texts[] = {"", " replace", " keep", " reject"};
+    static const char *const texts[] = {"", " replace", " keep", " reject", " after"};
 
-    return on_conflict <= CONFLICT_REJECT ? texts[on_conflict] : " ?";
+    return on_conflict <= CONFLICT_AFTER ? texts[on_conflict] : " ?";
 }
 
 void trace_push(struct world *world, const struct queue_push *push,

@@ -145,7 +145,7 @@ static void check_push(struct world *world, const struct queue_push *push, size_
     note_name(world, named.topic, named.id);
     job = model_find(&world->model, named.topic, named.id);
     if (job && expected.has_due)
-        model_pin_due(job, result->due_ms);
+        model_pin_due(job->next && job->state == JOB_LEASED ? job->next : job, result->due_ms);
 }
 
 /* True: as many results as items. */

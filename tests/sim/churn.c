@@ -93,7 +93,7 @@ static void push_one(struct churn *churn, uint32_t topic, uint32_t ids, int64_t 
                                     .body = slice_make(body, below(churn, BODY_BYTES)),
                                     .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms},
                                     .priority = QUEUE_PRIORITY_UNSET,
-                                    .on_conflict = (enum record_conflict)below(churn, 4),
+                                    .on_conflict = (enum record_conflict)below(churn, 5),
                                     .once = slice_of(below(churn, 4) ? "" : id)};
 
     world_submit(&churn->world,

@@ -52,6 +52,15 @@ static const struct life_push_case life_push_cases[] = {
      false,
      {BECOMES(CREATED, CREATED), STAYS(EXISTED), STAYS(CONFLICT), STAYS(CONFLICT), STAYS(CONFLICT),
       STAYS(CONFLICT)}},
+    {"after",
+     CONFLICT_AFTER,
+     false,
+     {BECOMES(CREATED, CREATED), STAYS(EXISTED), REPLACED, REPLACED, BECOMES(CREATED, NEXT),
+      REPLACED}},
+    {"after in a full topic",
+     CONFLICT_AFTER,
+     true,
+     {STAYS(TOPIC_FULL), STAYS(EXISTED), REPLACED, REPLACED, BECOMES(CREATED, NEXT), REPLACED}},
     {"replace in a full topic",
      CONFLICT_REPLACE,
      true,
@@ -187,6 +196,34 @@ static const struct life_answer_case life_answer_cases[] = {
     {"lease ended", 0, false, false, false, QUEUE_OK, LIFE_RETRIED},
     {"lease of the last attempt ended", 0, false, true, false, QUEUE_OK, LIFE_DIED},
     {"lease ended after a request to cancel", 0, false, false, true, QUEUE_OK, LIFE_CANCELLED},
+};
+
+/* ---- the end of a lease of a job with a successor ---- */
+
+struct life_next_case {
+    const char *name;
+    enum queue_verb verb; /* 0: the lease ends by itself */
+    bool final;
+    bool cancel_requested;
+    enum queue_status status;
+    enum record_next after;
+};
+
+static const struct life_next_case life_next_cases[] = {
+    {"ack", QUEUE_ACK, false, false, QUEUE_OK, RECORD_NEXT_AFTER_ACK},
+    {"ack after a request to cancel", QUEUE_ACK, false, true, QUEUE_OK, RECORD_NEXT_AFTER_ACK},
+    {"nack", QUEUE_NACK, false, false, QUEUE_OK, RECORD_NEXT_AFTER_NACK},
+    {"final nack", QUEUE_NACK, true, false, QUEUE_OK, RECORD_NEXT_AFTER_NACK},
+    {"nack after a request to cancel", QUEUE_NACK, false, true, QUEUE_CANCELLED,
+     RECORD_NEXT_AFTER_CANCEL},
+    {"return", QUEUE_RETURN, false, false, QUEUE_OK, RECORD_NEXT_AFTER_RETURN},
+    {"return after a request to cancel", QUEUE_RETURN, false, true, QUEUE_CANCELLED,
+     RECORD_NEXT_AFTER_CANCEL},
+    {"again", QUEUE_AGAIN, false, false, QUEUE_REPLACED, RECORD_NEXT_AFTER_ACK},
+    {"again after a request to cancel", QUEUE_AGAIN, false, true, QUEUE_CANCELLED,
+     RECORD_NEXT_AFTER_CANCEL},
+    {"lease ended", 0, false, false, QUEUE_OK, RECORD_NEXT_AFTER_LEASE},
+    {"lease ended after a request to cancel", 0, false, true, QUEUE_OK, RECORD_NEXT_AFTER_CANCEL},
 };
 
 /* ---- the end of the ttl ---- */

@@ -126,6 +126,29 @@ static inline struct job random_job(struct random *random)
     return job;
 }
 
+/* Gives a leased job a successor. Its texts are those of the job, so that no further room is needed. */
+static inline void random_successor(struct random *random, struct job *job)
+{
+    static char room[4 * 8192];
+    struct record next = {
+        .kind = RECORD_JOB,
+        .origin = RECORD_CARRIED,
+        .job = {.topic = job->topic,
+                .id = job->id,
+                .content_type = job->content_type,
+                .meta = job->meta,
+                .body = job->body,
+                .state = JOB_DELAYED,
+                .due_is_wall = random_below(random, 2),
+                .priority = random_below(random, 2) ? JOB_PRIORITY : 7,
+                .due_ms = random_ms(random),
+                .sequence = random_number(random, 64),
+                .policy = random_below(random, 2) ? random_policy(random) : (struct policy){0}}};
+
+    next.job.first_due_ms = next.job.due_ms;
+    job->next = slice_make(room, record_encode(&next, room));
+}
+
 static inline struct record_state random_state(struct random *random)
 {
     const struct job job = random_job(random);
@@ -148,7 +171,10 @@ static inline struct record_state random_state(struct random *random)
                                  .error = job.error,
                                  .consumer = job.consumer,
                                  .cancel_requested = job.cancel_requested,
-                                 .ended = ended};
+                                 .ended = ended,
+                                 .next = random_below(random, 2)
+                                             ? (enum record_next)random_below(random, 8)
+                                             : RECORD_NEXT_STAYS};
 }
 
 static inline struct record_done random_done(struct random *random)
@@ -217,6 +243,8 @@ static inline struct record random_record(struct random *random)
     if (record.kind == RECORD_JOB) {
         record.origin = (enum record_job_origin)(1 + random_below(random, 3));
         record.job = random_job(random);
+        if (record.job.state == JOB_LEASED && random_below(random, 2))
+            random_successor(random, &record.job);
     } else if (record.kind == RECORD_STATE) {
         record.state = random_state(random);
     } else if (record.kind == RECORD_DONE) {
@@ -252,6 +280,7 @@ static inline void same_job(const struct job *a, const struct job *b)
     SAME_TEXT(error);
     SAME_TEXT(history);
     SAME_TEXT(consumer);
+    SAME_TEXT(next);
     SAME(cancel_requested);
     SAME(taken_ms);
     SAME(state);
@@ -285,6 +314,7 @@ static inline void same_state(const struct record_state *a, const struct record_
     SAME(ended.outcome);
     SAME(ended.started_ms);
     SAME(ended.duration_ms);
+    SAME(next);
 }
 
 static inline void same_done(const struct record_done *a, const struct record_done *b)

@@ -15,7 +15,7 @@ Duration = float | datetime.timedelta
 Moment = datetime.datetime | float
 """A time; without a zone it is local, as everywhere in Python. A number is seconds since 1970."""
 
-CONFLICTS = {"replace": lib.TARRY_REPLACE, "keep": lib.TARRY_KEEP, "reject": lib.TARRY_REJECT}
+CONFLICTS = {"replace": lib.TARRY_REPLACE, "keep": lib.TARRY_KEEP, "reject": lib.TARRY_REJECT, "after": lib.TARRY_AFTER}
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = r"(?:\d+(?:ms|s|m|h|d))+|\d+"
 
@@ -92,7 +92,7 @@ def backoff_text(kind: int, first_ms: int, most_ms: int) -> str | None:
 
 def conflict_of(text: str) -> int:
     if text not in CONFLICTS:
-        raise ValueError(f"bad on_conflict '{text}', give replace, keep or reject")
+        raise ValueError(f"bad on_conflict '{text}', give replace, keep, reject or after")
     return int(CONFLICTS[text])
 
 

@@ -41,7 +41,7 @@ export interface PushOptions {
   maxAttempts?: number | undefined;
   /** "fixed:10s", or "exp:1s..10m". */
   backoff?: string | undefined;
-  onConflict?: "replace" | "keep" | "reject" | undefined;
+  onConflict?: "replace" | "keep" | "reject" | "after" | undefined;
   /** If a push to the topic had the same text within `onceFor`, nothing changes, even if its job has ended. The server then generates a missing id. */
   once?: string | undefined;
   /** Default: 5 minutes. */

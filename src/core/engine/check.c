@@ -44,6 +44,8 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     assert(entry->place.bytes && !entry->is_stub);
     assert(entry->state != JOB_FINISHED || !entry->state_file);
     assert(!extra || job_history_check(entry_history(extra)));
+    assert(!extra ||
+           !extra->successor == !(entry->state == JOB_LEASED && extra->next == NEXT_WAITS));
     bool in_wheel = entry->timer.place != 0;
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:

@@ -25,6 +25,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->pause_end_ms = INT64_MAX;
     slab_init(&engine->entries, sizeof(struct entry));
     slab_init(&engine->extras, sizeof(struct extra));
+    slab_init(&engine->successors, sizeof(struct successor));
     engine->recovery = options->now;
     engine->skew_ms = options->now.skew_ms;
     wheel_init(&engine->wheel, &engine->entries, options->now.inner_ms);
@@ -46,6 +47,7 @@ void engine_free(struct engine *engine)
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
     forecast_pages_fini(&engine->forecast);
+    slab_fini(&engine->successors);
     slab_fini(&engine->extras);
     slab_fini(&engine->entries);
     free(engine);
@@ -58,11 +60,22 @@ void engine_notify(struct engine *engine, uint32_t kinds)
 
 /* ---- time ---- */
 
+/* Starts the successor of an unlinked job whose lease ended. Returns false if the job has no successor. */
+static inline bool start_next(struct engine *engine, uint32_t id, enum life_step step,
+                              enum queue_verb verb, struct engine_now now)
+{
+    if (__builtin_expect(!entry_extra(engine, entry_at(engine, id))->successor, 1))
+        return false;
+    entry_start_next(engine, id, life_next(step, verb), now);
+    return true;
+}
+
 /* Cancels a job whose cancel was requested while it was leased. Already unlinked. */
 static void cancel_requested(struct engine *engine, uint32_t id, struct engine_now now)
 {
     entry_notify(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
-    entry_finish(engine, id, RECORD_CANCELLED, now);
+    if (!start_next(engine, id, LIFE_CANCELLED, 0, now))
+        entry_finish(engine, id, RECORD_CANCELLED, now);
 }
 
 /* Ends a lease without an answer: the attempt failed. */
@@ -79,8 +92,13 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
         cancel_requested(engine, id, now);
         return;
     }
-    entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
     entry_unhang(engine, id);
+    if (extra->successor) {
+        entry_notify(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
+        (void)start_next(engine, id, LIFE_RETRIED, 0, now);
+        return;
+    }
+    entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
     entry_fail(engine, id, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"), now);
 }
 
@@ -193,6 +211,24 @@ size_t engine_room_push(const struct queue_push *push)
            (push->once.len ? ENGINE_STATE_BYTES_MAX : 0);
 }
 
+/* Returns the leased job whose successor the push becomes; 0: there is no such job. */
+static uint32_t find_running(const struct engine *engine, const struct queue_push *push)
+{
+    if (push->on_conflict != CONFLICT_AFTER)
+        return 0;
+    uint32_t id = engine_index_find(engine, hash_pair(push->topic, push->id, engine->hash_seed));
+    return id && entry_at(engine, id)->state == JOB_LEASED ? id : 0;
+}
+
+size_t engine_room_next(const struct engine *engine, const struct queue_push *push)
+{
+    enum { TEXTS = JOB_HISTORY_BYTES_MAX + JOB_ERROR_BYTES_MAX + JOB_CONSUMER_BYTES_MAX };
+    uint32_t id = find_running(engine, push);
+    return id ? entry_at(engine, id)->place.bytes + push->topic.len + push->id.len + TEXTS +
+                    (size_t)2 * ENGINE_STATE_BYTES_MAX
+              : 0;
+}
+
 size_t engine_room_again(struct record_place place, const struct queue_again *again)
 {
     return place.bytes + again->content_type.len + again->body.len +
@@ -258,6 +294,85 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     engine_push_key(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), now, result);
 }
 
+/* Encodes the successor. NULL: out of memory. */
+static char *encode_next(const struct job *next, size_t *bytes)
+{
+    struct record record = {.kind = RECORD_JOB, .origin = RECORD_CARRIED, .job = *next};
+    char *text = malloc(record_bytes_max(&record));
+    *bytes = text ? record_encode(&record, text) : 0;
+    return text;
+}
+
+/* Appends the record of a leased job with its successor, and links the job again. */
+static void record_with_next(struct engine *engine, uint32_t id, const struct job *texts,
+                             struct slice next)
+{
+    struct entry *entry = entry_at(engine, id);
+    const struct extra *extra = entry_extra(engine, entry);
+    struct record record = {.kind = RECORD_JOB,
+                            .from = entry_slot(entry),
+                            .origin = RECORD_CARRIED,
+                            .job = {.topic = texts->topic,
+                                    .id = texts->id,
+                                    .content_type = texts->content_type,
+                                    .meta = texts->meta,
+                                    .body = texts->body,
+                                    .error = entry_error(extra),
+                                    .history = entry_history(extra),
+                                    .state = JOB_LEASED,
+                                    .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
+                                    .priority = (uint16_t)entry->priority,
+                                    .attempt = extra->attempt,
+                                    .due_ms = (int64_t)entry->due_ms,
+                                    .first_due_ms = extra->first_due_ms,
+                                    .lease_until_ms = extra->lease_until_ms,
+                                    .taken_ms = extra->taken_ms,
+                                    .consumer = entry_consumer(engine, entry),
+                                    .cancel_requested = extra->cancel_requested,
+                                    .sequence = entry->sequence,
+                                    .delivery = extra->delivery,
+                                    .policy = extra->policy,
+                                    .next = next}};
+    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    entry_release(engine, entry);
+    entry->place = place;
+    entry_is_recorded(engine, entry);
+}
+
+/* Stores the successor of a leased job. The record of the job is written again with it: so a job has one record, which
+ * holds all of it. `next` is the successor as a push left it. */
+static __attribute__((noinline)) void push_next(struct engine *engine, uint32_t id, struct job next,
+                                                struct life life, struct engine_now now,
+                                                struct queue_result *result)
+{
+    struct entry *entry = entry_at(engine, id);
+    struct extra *extra = entry_extra(engine, entry);
+    struct job running;
+    size_t bytes;
+    if (!engine->sink.read ||
+        !engine->sink.read(engine->sink.ctx, entry->place, extra->next == NEXT_STARTED, &running)) {
+        result->status = QUEUE_UNAVAILABLE;
+        return;
+    }
+    next.sequence = engine->sequence + 1;
+    char *text = encode_next(&next, &bytes);
+    struct job owner = {.next = slice_make(text, bytes)};
+    uint8_t was = extra->next;
+    if (!text || !entry_set_next(engine, extra, &owner)) {
+        extra->next = was; /* a successor that waited keeps its place in the slab */
+        free(text);
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    entry_unhang(engine, id);
+    record_with_next(engine, id, &running, owner.next);
+    entry_hang(engine, id, JOB_LEASED, now);
+    free(text);
+    result->status = life.status;
+    result->state = JOB_LEASED;
+    result->due_ms = next.due_ms + (next.due_is_wall ? 0 : now.skew_ms);
+}
+
 /* `replaces_itself`: the job was acked to be pushed again, so a full topic has room for it. */
 static void push_stored(struct engine *engine, const struct queue_push *push, struct hash128 key,
                         bool replaces_itself, struct engine_now now, struct queue_result *result)
@@ -280,7 +395,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     struct life life =
         life_push(old ? (enum job_state)old->state : 0,
                   push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
-                  !old && !replaces_itself && engine_topic_is_full(engine, topic));
+                  !old && !replaces_itself && engine_topic_is_full(engine, topic),
+                  old && old->extra && entry_extra(engine, old)->successor);
     result->status = life.status;
     if (old) {
         result->state = (enum job_state)old->state;
@@ -288,6 +404,25 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
     if (life.step == LIFE_STAYS)
         return;
+    int32_t priority = push->priority;
+    if (priority == QUEUE_PRIORITY_UNSET)
+        priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
+    if (__builtin_expect(life.step == LIFE_NEXT, 0)) {
+        push_next(engine, id,
+                  (struct job){.topic = push->topic,
+                               .id = push->id,
+                               .content_type = push->content_type,
+                               .meta = push->meta,
+                               .body = push->body,
+                               .state = JOB_DELAYED,
+                               .due_is_wall = is_wall,
+                               .priority = (uint16_t)priority,
+                               .due_ms = due_ms,
+                               .first_due_ms = due_ms,
+                               .policy = push->policy},
+                  life, now, result);
+        return;
+    }
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (is_new && !(id = entry_new(engine, topic, key)))) {
         if (extra)
@@ -304,9 +439,6 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         entry_drop_extra(engine, entry);
     }
     entry_set_due(entry, due_ms, is_wall);
-    int32_t priority = push->priority;
-    if (priority == QUEUE_PRIORITY_UNSET)
-        priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
     entry->priority = (uint64_t)priority & 0xffff;
     entry->sequence = ++engine->sequence & 0xffffffffffffffu;
     if (!is_plain) {
@@ -372,7 +504,7 @@ static __attribute__((noinline)) void push_once(struct engine *engine,
         return;
     }
     if (find_existing(engine, once_key, now)) {
-        result->status = life_push(JOB_FINISHED, push->on_conflict, false).status;
+        result->status = life_push(JOB_FINISHED, push->on_conflict, false, false).status;
         result->state = JOB_FINISHED;
         return;
     }
@@ -434,10 +566,10 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
 
 /* Requests the cancel of a leased job: the holder receives the request with the next extend, and the end of the
  * lease cancels the job. */
-static void request_cancel(struct engine *engine, uint32_t id)
+static void request_cancel(struct engine *engine, uint32_t id, bool drops_next)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
-    if (extra->cancel_requested)
+    if (extra->cancel_requested && !drops_next)
         return;
     extra->cancel_requested = true;
     entry_record(engine, id);
@@ -449,16 +581,25 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     uint32_t id =
         engine_index_find(engine, hash_pair(change->topic, change->id, engine->hash_seed));
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
-    const struct extra *extra = id ? entry_extra(engine, entry) : NULL;
+    struct extra *extra = id ? entry_extra(engine, entry) : NULL;
     struct life life = life_change(change, entry ? (enum job_state)entry->state : 0,
                                    extra ? extra->delivery : 0, change->delivery);
+    bool drops_next =
+        extra && extra->successor &&
+        life_drops_next(change, (enum job_state)entry->state, extra->delivery, change->delivery);
+    if (drops_next) {
+        entry_drop_next(engine, extra);
+        extra->next = NEXT_DROPPED;
+    }
     result->status = life.status;
     if (life.status == QUEUE_NOT_FOUND)
         return;
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
     if (life.step == LIFE_REQUESTED) {
-        request_cancel(engine, id);
+        request_cancel(engine, id, drops_next);
+    } else if (drops_next) {
+        entry_record(engine, id);
     } else if (life.step == LIFE_CANCELLED) {
         entry_unhang(engine, id);
         entry_notify(engine, id, JOB_EVENT_CANCELLED, change->id, (struct slice){0}, now);
@@ -686,12 +827,13 @@ static uint32_t find_leased(const struct engine *engine, const struct engine_lea
 }
 
 struct record_place engine_leased(const struct engine *engine, const struct engine_lease *lease,
-                                  struct engine_now now, uint16_t *priority)
+                                  struct engine_now now, uint16_t *priority, bool *is_next)
 {
     uint32_t id = find_leased(engine, lease, now);
     if (!id)
         return (struct record_place){0};
     *priority = (uint16_t)entry_at(engine, id)->priority;
+    *is_next = entry_extra(engine, entry_at(engine, id))->next == NEXT_STARTED;
     return entry_at(engine, id)->place;
 }
 
@@ -722,9 +864,33 @@ void engine_again(struct engine *engine, const struct engine_lease *lease,
     }
     assert(life.step == LIFE_AGAIN);
     entry_notify(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
+    if (start_next(engine, id, life.step, answer.verb, now)) {
+        const struct entry *next = entry_at(engine, id);
+        result->status = life_next_status(life);
+        result->state = (enum job_state)next->state;
+        result->due_ms = entry_due_wall_ms(next, now.skew_ms);
+        return;
+    }
     entry_finish_for(engine, id, RECORD_ACKED, 0, now);
     push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), true, now,
                 result);
+}
+
+/* Ends the lease of a job with a successor, by an answer other than `again`. */
+static __attribute__((noinline)) void end_with_next(struct engine *engine, uint32_t id,
+                                                    const struct queue_answer *answer,
+                                                    enum life_step step, struct engine_now now)
+{
+    enum job_event_kind kind = step == LIFE_CANCELLED  ? JOB_EVENT_CANCELLED
+                               : step == LIFE_ACKED    ? JOB_EVENT_ACKED
+                               : step == LIFE_RETURNED ? JOB_EVENT_RETURNED
+                                                       : JOB_EVENT_NACKED;
+    entry_unhang(engine, id);
+    if (step == LIFE_RETURNED) /* it does not count, also for the event */
+        entry_extra(engine, entry_at(engine, id))->attempt--;
+    entry_notify(engine, id, kind, (struct slice){0},
+                 step == LIFE_RETRIED ? answer->error : (struct slice){0}, now);
+    entry_start_next(engine, id, life_next(step, answer->verb), now);
 }
 
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
@@ -739,6 +905,12 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     struct entry *entry = entry_at(engine, id);
     struct life life = life_answer(answer, entry_extra(engine, entry)->cancel_requested);
     result->status = life.status;
+    if (__builtin_expect(entry_extra(engine, entry)->successor && life.step != LIFE_EXTENDED, 0)) {
+        end_with_next(engine, id, answer, life.step, now);
+        result->state = (enum job_state)entry->state;
+        result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+        return;
+    }
     switch (life.step) {
     case LIFE_CANCELLED:
         entry_unhang(engine, id);
@@ -797,6 +969,10 @@ bool engine_find(struct engine *engine, struct slice topic, struct slice id_text
 
 void engine_show(const struct engine_view *view, struct job *job)
 {
+    if (view->next_started)
+        record_next_start(job);
+    job->next = (struct slice){0};
+    job->next_due_ms = view->next_due_ms;
     job->state = view->state;
     job->priority = view->priority;
     job->attempt = view->attempt;

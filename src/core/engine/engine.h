@@ -40,6 +40,9 @@ enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 struct engine_sink {
     /* Appends a record. Never fails: the caller of the engine has reserved the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
+    /* Reads the job in a record that was appended. `is_next`: its successor instead, if it has one. `out` is valid
+     * until the next call. False: it cannot be read. NULL: leased jobs get no successors. */
+    bool (*read)(void *ctx, struct record_place place, bool is_next, struct job *out);
     /* Releases a slot of a run (engine/stored.h) that is no longer needed; called after the record that makes it
      * obsolete was appended. Returns SLOT_RELEASED with its section; SLOT_WAS_DEAD if it was released already;
      * SLOT_UNKNOWN (replay only) if its run was never committed. NULL: there are no runs. */
@@ -95,6 +98,8 @@ void engine_keep_leases(struct engine *engine, int64_t until_ms);
 
 enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
 size_t engine_room_push(const struct queue_push *push);
+/* The further room of a push that becomes the successor of a leased job. */
+size_t engine_room_next(const struct engine *engine, const struct queue_push *push);
 size_t engine_room_again(struct record_place place, const struct queue_again *again);
 
 /* ---- commands: each sets *result's status, state, due_ms, lease_until_ms, detail ---- */
@@ -127,11 +132,12 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
 
 /*
  * Acks a job and pushes it again. The caller makes the push from the record of the job (life_again), which
- * engine_leased finds, with its present priority; bytes 0: the lease has ended. engine_again also ends with LEASE_ENDED then. A job whose cancel
+ * engine_leased finds, with its present priority. *is_next: the job is the successor in its
+ * record. bytes 0: the lease has ended. engine_again also ends with LEASE_ENDED then. A job whose cancel
  * was requested is cancelled instead.
  */
 struct record_place engine_leased(const struct engine *engine, const struct engine_lease *lease,
-                                  struct engine_now now, uint16_t *priority);
+                                  struct engine_now now, uint16_t *priority, bool *is_next);
 void engine_again(struct engine *engine, const struct engine_lease *lease,
                   const struct queue_push *push, struct engine_now now,
                   struct queue_result *result);
@@ -144,8 +150,10 @@ struct engine_view {
     uint16_t priority;
     uint32_t attempt;
     int64_t due_ms, lease_until_ms; /* wall clock */
+    int64_t next_due_ms;            /* of its successor; 0: no successor */
     uint64_t delivery, sequence;
     bool cancel_requested;
+    bool next_started; /* the job is the successor in the record */
     uint8_t consumer_bytes;
     uint16_t history_bytes, error_bytes;
     char *text; /* the history, the error and the consumer, owned by the view; NULL: no text */

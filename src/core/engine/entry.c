@@ -97,9 +97,59 @@ void entry_drop_extra(struct engine *engine, struct entry *entry)
 {
     if (!entry->extra)
         return;
+    entry_drop_next(engine, entry_extra(engine, entry));
     free(entry_extra(engine, entry)->text);
     slab_remove(&engine->extras, entry->extra);
     entry->extra = 0;
+}
+
+/* ---- the successor of a leased job ---- */
+
+void entry_drop_next(struct engine *engine, struct extra *extra)
+{
+    if (extra->successor)
+        slab_remove(&engine->successors, extra->successor);
+    extra->successor = 0;
+    extra->next = NEXT_NONE;
+}
+
+bool entry_set_next(struct engine *engine, struct extra *extra, const struct job *job)
+{
+    struct job next;
+    entry_drop_next(engine, extra);
+    if (!record_next_decode(job, &next))
+        return true;
+    if (!(extra->successor = slab_add(&engine->successors)))
+        return false;
+    *(struct successor *)slab_at(&engine->successors, extra->successor) =
+        (struct successor){.policy = next.policy,
+                           .due_ms = next.due_ms,
+                           .due_is_wall = next.due_is_wall,
+                           .priority = next.priority,
+                           .sequence = next.sequence};
+    extra->next = NEXT_WAITS;
+    if (next.sequence > engine->sequence)
+        engine->sequence = next.sequence;
+    return true;
+}
+
+void entry_take_next(struct engine *engine, struct entry *entry)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    struct successor next = *(struct successor *)slab_at(&engine->successors, extra->successor);
+    entry_drop_next(engine, extra);
+    extra->next = NEXT_STARTED;
+    entry_set_times(entry, next.due_ms, next.due_is_wall, next.priority);
+    entry->sequence = next.sequence & 0xffffffffffffffu;
+    entry_set_texts(engine, entry, (struct slice){0}, (struct slice){0});
+    extra->policy = next.policy;
+    extra->first_due_ms = next.due_ms;
+    extra->attempt = 0;
+    extra->delivery = 0;
+    extra->lease_until_ms = extra->taken_ms = 0;
+    extra->lease_ms = extra->ended_file = 0;
+    extra->history_bytes = extra->error_bytes = 0;
+    extra->cancel_requested = false;
 }
 
 struct policy entry_policy(const struct engine *engine, const struct entry *entry)
@@ -232,8 +282,12 @@ void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t f
 void entry_is_recorded(struct engine *engine, struct entry *entry)
 {
     entry->state_file = 0;
-    if (entry->extra)
-        entry_extra(engine, entry)->ended_file = 0;
+    if (!entry->extra)
+        return;
+    struct extra *extra = entry_extra(engine, entry);
+    extra->ended_file = 0;
+    if (extra->next != NEXT_WAITS)
+        extra->next = NEXT_NONE;
 }
 
 /* Returns whether the job needs no extra. */
@@ -263,7 +317,7 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     extra->ended_file = 0;
     extra->cancel_requested = job->cancel_requested;
     entry_set_texts(engine, entry, job->history, job->error);
-    return entry_set_consumer(engine, entry, job->consumer);
+    return entry_set_next(engine, extra, job) && entry_set_consumer(engine, entry, job->consumer);
 }
 
 /*
@@ -506,12 +560,15 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
 }
 
-/* Appends a STATE record, with the attempt that ended, if any. */
-static void record_change(struct engine *engine, uint32_t id, struct record_ended ended)
+/* Appends a STATE record, with the attempt that ended and the end that started the successor, if any. */
+static void record_change(struct engine *engine, uint32_t id, struct record_ended ended,
+                          enum record_next after)
 {
     struct entry *entry = entry_at(engine, id);
     const struct extra *extra = entry_extra(engine, entry);
     enum job_state state = entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
+    if (!after && extra && extra->next != NEXT_WAITS)
+        after = (enum record_next)extra->next;
     struct record record = {
         .kind = RECORD_STATE,
         .from = entry_slot(entry),
@@ -528,14 +585,28 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .error = entry_error(extra),
                   .consumer = entry_consumer(engine, entry),
                   .cancel_requested = state == JOB_LEASED && extra->cancel_requested,
-                  .ended = ended}};
+                  .ended = ended,
+                  .next = after}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     entry_set_state_file(engine, entry, place.file, ended.outcome);
 }
 
 void entry_record(struct engine *engine, uint32_t id)
 {
-    record_change(engine, id, (struct record_ended){0});
+    record_change(engine, id, (struct record_ended){0}, RECORD_NEXT_STAYS);
+}
+
+void entry_start_next(struct engine *engine, uint32_t id, enum record_next after,
+                      struct engine_now now)
+{
+    struct entry *entry = entry_at(engine, id);
+    bool is_replacement = after >= RECORD_NEXT_AFTER_NACK;
+    entry_take_next(engine, entry);
+    record_next_count(&entry_topic(engine, entry)->totals, after);
+    entry_hang(engine, id, JOB_DELAYED, now);
+    record_change(engine, id, (struct record_ended){0}, after);
+    entry_notify(engine, id, is_replacement ? JOB_EVENT_REPLACED : JOB_EVENT_PUSHED,
+                 (struct slice){0}, (struct slice){0}, now);
 }
 
 uint32_t entry_new(struct engine *engine, const struct topic *topic, struct hash128 key)
@@ -679,13 +750,20 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     entry_hang(engine, id, dies ? JOB_DEAD : JOB_DELAYED, now);
     if (dies)
         entry_died(engine, entry);
-    record_change(engine, id, ended);
+    record_change(engine, id, ended, RECORD_NEXT_STAYS);
     if (outcome == JOB_OUTCOME_LEASE_ENDED)
         entry_notify(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
     else
         entry_notify(engine, id, JOB_EVENT_NACKED, (struct slice){0}, error, now);
     if (dies)
         entry_notify(engine, id, JOB_EVENT_DEAD, (struct slice){0}, error, now);
+}
+
+static int64_t next_due_wall_ms(const struct engine *engine, const struct extra *extra,
+                                int64_t skew_ms)
+{
+    const struct successor *next = slab_at(&engine->successors, extra->successor);
+    return next->due_ms + (next->due_is_wall ? 0 : skew_ms);
 }
 
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
@@ -704,6 +782,10 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     struct slice consumer = entry_consumer(engine, entry);
     out->lease_until_ms = is_leased ? entry_lease_end_ms(engine, extra) + now.skew_ms : 0;
     out->cancel_requested = is_leased && extra->cancel_requested;
+    out->next_started = extra && extra->next == NEXT_STARTED;
+    out->next_due_ms = 0;
+    if (extra && __builtin_expect(extra->successor != 0, 0))
+        out->next_due_ms = next_due_wall_ms(engine, extra, now.skew_ms);
     out->delivery = extra ? extra->delivery : 0;
     out->text = NULL;
     out->history_bytes = out->error_bytes = 0;

@@ -16,7 +16,7 @@
 /* Stores an addition to the totals of the topic until the topic is known. False: out of memory. */
 static bool stub_add_event(struct engine *engine, struct entry *entry, struct stub_event event)
 {
-    if (!(event.delivered || event.nacked || event.lease_ended || event.died))
+    if (!(event.delivered || event.nacked || event.lease_ended || event.died || event.next_after))
         return true;
     if (engine->event_count + 1 >= engine->event_cap) {
         uint32_t cap = engine->event_cap ? engine->event_cap * 2 : 1024;
@@ -44,6 +44,7 @@ static void stub_count_events(struct engine *engine, uint32_t at, struct topic *
         topic->totals.nacked += event->nacked;
         topic->totals.lease_ended += event->lease_ended;
         topic->totals.died += event->died;
+        record_next_count(&topic->totals, event->next_after);
     }
 }
 
@@ -71,6 +72,10 @@ static bool stub_set_state(struct engine *engine, struct entry *entry,
 {
     struct extra *extra = entry_extra(engine, entry);
     entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority);
+    if (state->next > RECORD_NEXT_STARTED) /* the attempts were those of the job before */
+        entry_set_texts(engine, entry, (struct slice){0}, (struct slice){0});
+    if (state->next)
+        extra->next = state->next == RECORD_NEXT_DROPPED ? NEXT_DROPPED : NEXT_STARTED;
     entry->state = (uint64_t)state->state & 7;
     extra->attempt = state->attempt;
     extra->first_due_ms = state->first_due_ms;
@@ -105,6 +110,8 @@ static bool stub_replay(struct engine *engine, uint32_t id, const struct record 
                                .lease_ended =
                                    ends && state->ended.outcome == JOB_OUTCOME_LEASE_ENDED,
                                .nacked = ends && state->ended.outcome != JOB_OUTCOME_LEASE_ENDED};
+    if (is_first || entry->state == JOB_LEASED)
+        event.next_after = state->next;
     if (!stub_set_state(engine, entry, state, ends))
         return false;
     entry_set_state_file(engine, entry, place.file, ends);
@@ -205,10 +212,24 @@ static size_t join_histories(struct slice known, struct slice later, char *into)
     return bytes;
 }
 
+/* Completes the successor of a stub, and puts it into the job if it was started. False: out of memory. */
+static bool stub_complete_next(struct engine *engine, struct extra *extra, struct job *job)
+{
+    bool has_next = job->next.len != 0;
+    if (!has_next)
+        extra->next = NEXT_NONE;
+    if (extra->next == NEXT_STARTED)
+        record_next_start(job);
+    return extra->next != NEXT_NONE || !has_next || entry_set_next(engine, extra, job);
+}
+
 /* Completes a stub from the record of its job. False: out of memory. */
-static bool stub_complete(struct engine *engine, struct entry *entry, const struct job *job)
+static bool stub_complete(struct engine *engine, struct entry *entry, const struct job *record)
 {
     struct extra *extra = entry_extra(engine, entry);
+    struct job copy = *record, *job = &copy;
+    if (!stub_complete_next(engine, extra, job))
+        return false;
     char history[JOB_HISTORY_BYTES_MAX];
     size_t bytes = join_histories(job->history, entry_history(extra), history);
     char text[JOB_ERROR_BYTES_MAX + JOB_CONSUMER_BYTES_MAX]; /* the error, then the consumer */
@@ -358,6 +379,22 @@ static void replay_texts(struct engine *engine, struct entry *entry, bool ends,
     entry_add_history(engine, entry, &state->ended, state->error);
 }
 
+/* Replays what became of the successor, and sets the times of the job. A record may come twice, and a job without a
+ * successor has been written again since. */
+static void replay_next(struct engine *engine, struct entry *entry,
+                        const struct record_state *state)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    if (extra && extra->successor && state->next == RECORD_NEXT_DROPPED) {
+        entry_drop_next(engine, extra);
+        extra->next = NEXT_DROPPED;
+    } else if (extra && extra->successor && state->next) {
+        entry_take_next(engine, entry);
+        record_next_count(&entry_topic(engine, entry)->totals, state->next);
+    }
+    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority);
+}
+
 static bool replay_state(struct engine *engine, const struct record *record,
                          struct record_place place)
 {
@@ -374,7 +411,7 @@ static bool replay_state(struct engine *engine, const struct record *record,
         return false;
     bool was_leased = entry->state == JOB_LEASED;
     entry_unhang(engine, id);
-    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority);
+    replay_next(engine, entry, state);
     bool plain = !state->attempt && !state->delivery && state->first_due_ms == state->due_ms &&
                  !state->error.len && state->state == JOB_DELAYED;
     struct extra *extra = entry_extra(engine, entry);

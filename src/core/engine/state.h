@@ -61,6 +61,23 @@ struct extra {
     uint16_t history_bytes, error_bytes;
     uint8_t consumer_bytes; /* of the lease, as the next field: undefined in other states */
     bool cancel_requested;
+    uint8_t next;       /* enum extra_next */
+    uint32_t successor; /* id of a struct successor if NEXT_WAITS, else 0 */
+};
+/* The successor in the record of the job. */
+enum extra_next {
+    NEXT_NONE = 0,
+    NEXT_DROPPED = RECORD_NEXT_DROPPED, /* still in the record */
+    NEXT_STARTED = RECORD_NEXT_STARTED, /* the job; the record still has it as the successor */
+    NEXT_WAITS
+};
+/* The members of a successor that its start needs. */
+struct successor {
+    struct policy policy;
+    int64_t due_ms;
+    uint64_t sequence;
+    uint16_t priority;
+    bool due_is_wall;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
 
@@ -114,6 +131,7 @@ struct stub_event {
     uint64_t at; /* the replayed record */
     uint32_t next;
     bool delivered, nacked, lease_ended, died;
+    enum record_next next_after;
 };
 
 struct engine {
@@ -125,6 +143,7 @@ struct engine {
     struct random random;
     struct slab entries;
     struct slab extras;
+    struct slab successors;
     struct index index;
     struct wheel wheel;
     uint64_t happened;              /* timed events: engine_happened */
@@ -252,6 +271,15 @@ static inline bool entry_waits(const struct engine *engine, const struct entry *
 struct extra *entry_need_extra(struct engine *engine,
                                struct entry *entry); /* NULL: out of memory */
 void entry_drop_extra(struct engine *engine, struct entry *entry);
+/* Forgets the successor of a job. */
+void entry_drop_next(struct engine *engine, struct extra *extra);
+/* Fills the successor of a job from its record. False: out of memory. */
+bool entry_set_next(struct engine *engine, struct extra *extra, const struct job *job);
+/* Puts the successor in place of a job that is not linked, without a record. */
+void entry_take_next(struct engine *engine, struct entry *entry);
+/* Starts the successor of a job whose lease ended, with its record. Already unlinked. */
+void entry_start_next(struct engine *engine, uint32_t id, enum record_next after,
+                      struct engine_now now);
 uint32_t entry_new(struct engine *engine, const struct topic *topic,
                    struct hash128 key); /* 0: out of memory. topic NULL: a stub */
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry);

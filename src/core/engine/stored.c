@@ -216,7 +216,8 @@ struct engine_changed {
     uint16_t history_bytes, error_bytes;
     uint8_t consumer_bytes;
     bool cancel_requested;
-    char text[]; /* the history, then the error, then the consumer */
+    uint8_t next; /* enum extra_next */
+    char text[];  /* the history, then the error, then the consumer */
 };
 
 void engine_changed_free(struct engine_changed *changed)
@@ -228,6 +229,10 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
 {
     struct job *job = &record->job;
     assert(record->kind == RECORD_JOB);
+    if (changed->next == NEXT_STARTED)
+        record_next_start(job);
+    else if (changed->next != NEXT_WAITS)
+        job->next = (struct slice){0};
     job->state = changed->state;
     job->due_is_wall = changed->due_is_wall;
     job->priority = changed->priority;
@@ -273,7 +278,8 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
                                        .history_bytes = (uint16_t)history.len,
                                        .error_bytes = (uint16_t)error.len,
                                        .consumer_bytes = (uint8_t)consumer.len,
-                                       .cancel_requested = is_leased && extra->cancel_requested};
+                                       .cancel_requested = is_leased && extra->cancel_requested,
+                                       .next = extra ? extra->next : NEXT_NONE};
     if (history.len)
         memcpy(changed->text, history.at, history.len);
     if (error.len)

@@ -218,6 +218,18 @@ WRITE(lease_until)
         write_time(out, member, at, writing);
 }
 
+/* The successor of a leased job. */
+WRITE(next)
+{
+    int64_t due_ms = *(const int64_t *)at;
+    if (!due_ms)
+        return;
+    put_key(out, member);
+    PUT(out, "{\"due_at\":");
+    json_write_time(out, due_ms);
+    buffer_append_byte(out, '}');
+}
+
 WRITE(state)
 {
     put_key(out, member);
@@ -609,6 +621,7 @@ static const struct job_member members[] = {
     {KEY("lease_until"), KEPT, JOB(lease_until_ms), write_lease_until},
     {KEY("consumer"), KEPT, JOB(consumer), write_text},
     {KEY("cancel_requested"), KEPT, JOB(cancel_requested), write_flag},
+    {KEY("next"), KEPT, JOB(next_due_ms), write_next},
     {KEY("last_error"), KEPT, JOB(error), write_text},
     {KEY("history"), KEPT, JOB(history), write_history},
     {KEY("lease_for"), KEPT | LINES, JOB(policy.lease_ms), write_duration, read_duration},

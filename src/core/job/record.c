@@ -6,8 +6,10 @@
 
 /* ---- names ---- */
 
-static const char *const conflicts[] = {
-    [CONFLICT_REPLACE] = "replace", [CONFLICT_KEEP] = "keep", [CONFLICT_REJECT] = "reject"};
+static const char *const conflicts[] = {[CONFLICT_REPLACE] = "replace",
+                                        [CONFLICT_KEEP] = "keep",
+                                        [CONFLICT_REJECT] = "reject",
+                                        [CONFLICT_AFTER] = "after"};
 static const size_t conflicts_end = sizeof conflicts / sizeof conflicts[0];
 
 const char *record_conflict_name(enum record_conflict conflict)
@@ -55,14 +57,16 @@ enum {
     HAS_TAKEN = 1 << 13, /* duration before lease_until */
     HAS_CONSUMER = 1 << 14,
     CANCEL_REQUESTED = 1 << 15, /* the bit alone, without a value */
-    JOB_FIELDS = (1 << 16) - 1,
+    HAS_NEXT = 1 << 16,
+    JOB_FIELDS = (1 << 17) - 1,
 
     /* Bits in STATE, chosen so that the fields of every delivery fit in one byte. */
     HAS_STATE_TAKEN = 1 << 6,
     HAS_ENDED = 1 << 7,
     HAS_STATE_CONSUMER = 1 << 8,
     STATE_CANCEL_REQUESTED = 1 << 9,
-    STATE_RECORD_FIELDS = (1 << 10) - 1
+    HAS_STATE_NEXT = 1 << 10,
+    STATE_RECORD_FIELDS = (1 << 11) - 1
 };
 
 /* The byte `form` of JOB and STATE: state, due_is_wall, origin (0 in STATE). */
@@ -81,10 +85,11 @@ size_t record_bytes_max(const struct record *record)
 
     switch (record->kind) {
     case RECORD_JOB: /* at most 23 varints and 10 other bytes in addition to the text */
-        return 212 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-               job->error.len + job->consumer.len + job->history.len + job->body.len;
+        return 220 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
+               job->error.len + job->consumer.len + job->history.len + job->body.len +
+               job->next.len;
     case RECORD_STATE:
-        return 132 + record->state.error.len + record->state.consumer.len;
+        return 134 + record->state.error.len + record->state.consumer.len;
     case RECORD_DONE:
         return 60 + record->done.topic.len;
     case RECORD_TOPIC:
@@ -513,6 +518,7 @@ static bool job_is_storable(const struct job *job)
 {
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
            (!job->history.len || job_history_check(job->history)) &&
+           (!job->next.len || job->state == JOB_LEASED) &&
            holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
@@ -526,7 +532,8 @@ static char *put_job(char *at, const struct record *record)
                       (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT |
                       (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u) |
                       (job->consumer.len ? HAS_CONSUMER : 0u) |
-                      (job->cancel_requested ? CANCEL_REQUESTED : 0u);
+                      (job->cancel_requested ? CANCEL_REQUESTED : 0u) |
+                      (job->next.len ? HAS_NEXT : 0u);
 
     assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
     assert(job_is_storable(job));
@@ -547,6 +554,8 @@ static char *put_job(char *at, const struct record *record)
         at = put_taken(at, job->taken_ms, job->lease_until_ms);
     if (fields & HAS_CONSUMER)
         at = wire_put_text(at, job->consumer, JOB_CONSUMER_BYTES_MAX);
+    if (fields & HAS_NEXT)
+        at = wire_put_text(at, job->next, UINT32_MAX);
     if (has_from(record))
         at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
@@ -554,8 +563,18 @@ static char *put_job(char *at, const struct record *record)
     return wire_put_bytes(at, job->body);
 }
 
-/* Reads a JOB. Refuses a field that is present with its usual value. */
-static void take_job(struct wire_in *in, struct record *record)
+/* Returns whether the successor is a valid record of the same job, one that was just pushed. */
+static bool next_is_storable(const struct job *job)
+{
+    struct job next;
+
+    return record_next_decode(job, &next) && next.state == JOB_DELAYED && !next.attempt &&
+           slice_equals(next.topic, job->topic) && slice_equals(next.id, job->id);
+}
+
+/* Reads a JOB. Refuses a field that is present with its usual value. `is_next`: the job is a successor, which has no
+ * successor itself. */
+static void take_job(struct wire_in *in, struct record *record, bool is_next)
 {
     struct job *job = &record->job;
     struct record_state state = {0};
@@ -582,13 +601,34 @@ static void take_job(struct wire_in *in, struct record *record)
     if (fields & HAS_CONSUMER)
         job->consumer = wire_take_text(in, 1, JOB_CONSUMER_BYTES_MAX);
     job->cancel_requested = fields & CANCEL_REQUESTED;
+    if (fields & HAS_NEXT)
+        job->next = wire_take_text(in, 1, UINT32_MAX);
     if (form & FORM_FROM)
         record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     job->id = wire_take_text(in, 1, JOB_ID_BYTES_MAX);
     job->body = wire_take_bytes(in, wire_left(in));
-    if (!job_is_storable(job))
+    if (!job_is_storable(job) || (job->next.len && (is_next || !next_is_storable(job))))
         wire_fail(in);
+}
+
+void record_next_start(struct job *job)
+{
+    struct job next;
+
+    if (record_next_decode(job, &next))
+        *job = next;
+    job->next = (struct slice){0};
+}
+
+void record_next_count(struct topic_totals *totals, enum record_next next)
+{
+    totals->acked += next == RECORD_NEXT_AFTER_ACK;
+    totals->cancelled += next == RECORD_NEXT_AFTER_CANCEL;
+    totals->pushed += next == RECORD_NEXT_AFTER_ACK || next == RECORD_NEXT_AFTER_CANCEL;
+    totals->nacked += next == RECORD_NEXT_AFTER_NACK;
+    totals->lease_ended += next == RECORD_NEXT_AFTER_LEASE;
+    totals->replaced += next >= RECORD_NEXT_AFTER_NACK;
 }
 
 /* ---- STATE ---- */
@@ -630,7 +670,8 @@ static char *put_state(char *at, const struct record *record)
     unsigned fields = state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
                       (state->ended.outcome ? HAS_ENDED : 0u) |
                       (state->consumer.len ? HAS_STATE_CONSUMER : 0u) |
-                      (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u);
+                      (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u) |
+                      (state->next ? HAS_STATE_NEXT : 0u);
 
     assert(state->attempt || !state->ended.outcome);
     assert(holder_is_storable(state->state, state->consumer, state->cancel_requested));
@@ -645,6 +686,8 @@ static char *put_state(char *at, const struct record *record)
         at = put_ended(at, &state->ended);
     if (fields & HAS_STATE_CONSUMER)
         at = wire_put_text(at, state->consumer, JOB_CONSUMER_BYTES_MAX);
+    if (fields & HAS_STATE_NEXT)
+        at = wire_put_byte(at, state->next);
     return has_from(record) ? put_from(at, record->from) : at;
 }
 
@@ -669,6 +712,13 @@ static void take_state(struct wire_in *in, struct record *record)
     if (fields & HAS_STATE_CONSUMER)
         state->consumer = wire_take_text(in, 1, JOB_CONSUMER_BYTES_MAX);
     state->cancel_requested = fields & STATE_CANCEL_REQUESTED;
+    if (fields & HAS_STATE_NEXT) {
+        unsigned next = wire_take_byte(in);
+
+        if (next < RECORD_NEXT_DROPPED || next > RECORD_NEXT_AFTER_LEASE)
+            wire_fail(in);
+        state->next = (enum record_next)next;
+    }
     if (!holder_is_storable(state->state, state->consumer, state->cancel_requested))
         wire_fail(in);
     if (form & FORM_FROM)
@@ -748,7 +798,7 @@ size_t record_encode(const struct record *record, char *into)
     return bytes;
 }
 
-bool record_decode(struct slice bytes, struct record *out)
+static bool decode(struct slice bytes, bool is_next, struct record *out)
 {
     struct wire_in in = wire_in_make(bytes);
 
@@ -759,7 +809,7 @@ bool record_decode(struct slice bytes, struct record *out)
     out->kind = (enum record_kind)wire_take_byte(&in);
     switch (out->kind) {
     case RECORD_JOB:
-        take_job(&in, out);
+        take_job(&in, out, is_next);
         break;
     case RECORD_STATE:
         take_state(&in, out);
@@ -772,4 +822,19 @@ bool record_decode(struct slice bytes, struct record *out)
         break;
     }
     return !in.bad && in.at == in.end;
+}
+
+bool record_decode(struct slice bytes, struct record *out)
+{
+    return decode(bytes, false, out);
+}
+
+bool record_next_decode(const struct job *job, struct job *out)
+{
+    struct record record;
+
+    if (!job->next.len || !decode(job->next, true, &record) || record.kind != RECORD_JOB)
+        return false;
+    *out = record.job;
+    return true;
 }

@@ -34,13 +34,17 @@ enum record_reason {
     RECORD_REPLACED
 };
 
-/* The origin of a JOB record. CARRIED is read but never written: an older version copied a live job
- * from an old file. */
+/* The origin of a JOB record. CARRIED: a leased job, written again with its successor. */
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
 /* What a push does if its id exists. */
-enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
-#define RECORD_CONFLICT_VALUES "replace, keep or reject"
+enum record_conflict {
+    CONFLICT_REPLACE = 1,
+    CONFLICT_KEEP,
+    CONFLICT_REJECT,
+    CONFLICT_AFTER /* only of a push, never of a topic: become the successor of a leased job */
+};
+#define RECORD_CONFLICT_VALUES "replace, keep or reject; for a push also after"
 const char *record_conflict_name(enum record_conflict conflict); /* "replace", … */
 bool record_conflict_parse(struct slice name, enum record_conflict *out);
 
@@ -77,6 +81,20 @@ struct record_ended {
     int64_t duration_ms;
 };
 
+/* The fate of the successor in the JOB record of a job (struct job). A STATE record that is written later repeats
+ * DROPPED and STARTED, until the JOB record is written again. The values after STARTED are the end of the lease that
+ * started the successor, for the totals. */
+enum record_next {
+    RECORD_NEXT_STAYS = 0, /* or there is no successor */
+    RECORD_NEXT_DROPPED,
+    RECORD_NEXT_STARTED, /* the successor is the job now */
+    RECORD_NEXT_AFTER_ACK,
+    RECORD_NEXT_AFTER_CANCEL,
+    RECORD_NEXT_AFTER_NACK,
+    RECORD_NEXT_AFTER_RETURN,
+    RECORD_NEXT_AFTER_LEASE
+};
+
 struct record_state { /* RECORD_STATE */
     struct hash128 key;
     enum job_state state;
@@ -90,6 +108,7 @@ struct record_state { /* RECORD_STATE */
     struct slice consumer; /* of a leased job only, like the next field; see job.h */
     bool cancel_requested;
     struct record_ended ended;
+    enum record_next next;
 };
 
 struct record_done { /* RECORD_DONE */
@@ -156,6 +175,16 @@ size_t record_encode(const struct record *record, char *into);
 /* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. Returns
  * false if malformed; *out is then unspecified. */
 bool record_decode(struct slice bytes, struct record *out);
+
+/* Decodes the successor of a job. Returns false if the job has no successor. */
+bool record_next_decode(const struct job *job, struct job *out);
+
+/* Puts the successor in place of the job, if there is one: with its texts, policy, priority, due and sequence, not
+ * leased. */
+void record_next_start(struct job *job);
+
+/* Adds the end of a lease that started a successor to the totals. */
+void record_next_count(struct topic_totals *totals, enum record_next next);
 
 /* Returns the size of the record that starts at `bytes`, or 0 if they do not begin with a known
  * kind or do not hold all of it. */

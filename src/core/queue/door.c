@@ -83,7 +83,7 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = bad_priority(push->priority);
     if (!bad)
         bad = policy_fault(&push->policy);
-    if (!bad && push->on_conflict > CONFLICT_REJECT)
+    if (!bad && push->on_conflict > CONFLICT_AFTER)
         bad = "on_conflict";
     if (!bad)
         bad = limit_fault(LIMIT_ATTEMPT, push->past.attempt);

@@ -1,6 +1,7 @@
 #include "queue/life.h"
 
-struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full)
+struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full,
+                      bool has_next)
 {
     if (state == JOB_FINISHED)
         return (struct life){QUEUE_EXISTED, LIFE_STAYS};
@@ -11,6 +12,8 @@ struct life life_push(enum job_state state, enum record_conflict on_conflict, bo
         return (struct life){QUEUE_EXISTED, LIFE_STAYS};
     if (on_conflict == CONFLICT_REJECT)
         return (struct life){QUEUE_CONFLICT, LIFE_STAYS};
+    if (state == JOB_LEASED && on_conflict == CONFLICT_AFTER)
+        return (struct life){has_next ? QUEUE_REPLACED : QUEUE_CREATED, LIFE_NEXT};
     if (state == JOB_LEASED)
         return (struct life){QUEUE_LEASED, LIFE_STAYS};
     return (struct life){QUEUE_REPLACED, LIFE_REPLACED};
@@ -44,6 +47,36 @@ struct life life_change(const struct queue_change *change, enum job_state state,
     if (change->verb == QUEUE_RUN && state == JOB_READY)
         return (struct life){QUEUE_OK, LIFE_STAYS};
     return (struct life){QUEUE_OK, LIFE_MOVED};
+}
+
+bool life_drops_next(const struct queue_change *change, enum job_state state, uint64_t delivery,
+                     uint64_t meant)
+{
+    return change->verb == QUEUE_CANCEL && state == JOB_LEASED &&
+           is_meant(change, state, delivery, meant);
+}
+
+enum record_next life_next(enum life_step step, enum queue_verb verb)
+{
+    switch (step) {
+    case LIFE_ACKED:
+    case LIFE_AGAIN:
+        return RECORD_NEXT_AFTER_ACK;
+    case LIFE_CANCELLED:
+        return RECORD_NEXT_AFTER_CANCEL;
+    case LIFE_RETURNED:
+        return RECORD_NEXT_AFTER_RETURN;
+    case LIFE_RETRIED:
+    case LIFE_DIED:
+        return verb ? RECORD_NEXT_AFTER_NACK : RECORD_NEXT_AFTER_LEASE;
+    default:
+        return RECORD_NEXT_STAYS;
+    }
+}
+
+enum queue_status life_next_status(struct life answer)
+{
+    return answer.step == LIFE_AGAIN ? QUEUE_REPLACED : answer.status;
 }
 
 struct life life_pick(enum job_state state)

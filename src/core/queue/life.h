@@ -19,6 +19,7 @@ enum life_step {
     LIFE_STAYS = 1,  /* nothing changes */
     LIFE_CREATED,    /* push: a new job */
     LIFE_REPLACED,   /* push: a new job in place of the old one */
+    LIFE_NEXT,       /* push: the successor of the leased job, in place of an earlier one */
     LIFE_MOVED,      /* change: the job waits with another due or priority */
     LIFE_REQUESTED,  /* change: the holder is asked to cancel */
     LIFE_LEASED,     /* take: the job is leased as it is */
@@ -39,13 +40,30 @@ struct life {
 };
 
 /* Returns the outcome of a push onto an id. `on_conflict` is the choice of the push, else of the topic; 0: replace.
- * `is_full`: the topic has no room for another job. */
-struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full);
+ * `is_full`: the topic has no room for another job. `has_next`: the job has a successor. */
+struct life life_push(enum job_state state, enum record_conflict on_conflict, bool is_full,
+                      bool has_next);
 
 /* Returns the outcome of a cancel, reschedule or run. `delivery` is the last delivery of the job; `meant` the one
  * that the change names by its lease or number (0: no delivery). The due is not checked. */
 struct life life_change(const struct queue_change *change, enum job_state state, uint64_t delivery,
                         uint64_t meant);
+
+/* Returns whether the change also removes the successor of the job: a cancel whose conditions hold. */
+bool life_drops_next(const struct queue_change *change, enum job_state state, uint64_t delivery,
+                     uint64_t meant);
+
+/*
+ * The successor of a leased job becomes the job at every end of the lease, with attempt 0. An ack, and a cancel that was
+ * requested, count as usual, and the successor as pushed. Every other end counts the successor as a replacement, also
+ * a final nack: the job does not die. The id is not remembered as finished.
+ *
+ * Returns how the lease ended. `step` is from life_answer, with that verb, or from life_lease_end, with verb 0.
+ */
+enum record_next life_next(enum life_step step, enum queue_verb verb);
+
+/* Returns the outcome of an answer that ends the lease of a job with a successor: `again` pushes nothing. */
+enum queue_status life_next_status(struct life answer);
 
 /* Returns the outcome of a take of one job by its id. */
 struct life life_pick(enum job_state state);

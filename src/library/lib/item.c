@@ -134,7 +134,7 @@ static const char *push_fault(const struct tarry_push *from)
     if (from->backoff > TARRY_NO_BACKOFF ||
         lib_backoff_lacks_kind(from->backoff, from->backoff_first_ms, from->backoff_max_ms))
         return "backoff";
-    if (from->on_conflict > TARRY_REJECT)
+    if (from->on_conflict > TARRY_AFTER)
         return "on_conflict";
     if (from->flags & TARRY_HAS_AT && from->delay_ms)
         return "delay";

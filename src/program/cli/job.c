@@ -141,6 +141,8 @@ static void print_job(const struct call *call)
         if (rows[i].show == show_time_from_now && strcmp(rows[i].key, "due_at") == 0)
             print_reason(call);
     }
+    print_line("successor due",
+               show_time_from_now(json_object_get(json_object_get(job, "next"), "due_at"), cell));
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(job, "meta"), name, value)

@@ -41,7 +41,8 @@ static int run_push(struct shard *shard, const struct command *command,
     size_t bytes = 0, text = 0, used = 0;
     enum queue_status status;
     for (size_t i = 0; i < command->count; i++) {
-        bytes += engine_room_push(&command->pushes[i]);
+        bytes += engine_room_push(&command->pushes[i]) +
+                 engine_room_next(shard->engine, &command->pushes[i]);
         text += command->pushes[i].topic.len + command->pushes[i].id.len;
     }
     if (checkpoint_is_without_space(shard->checkpoint))
@@ -82,46 +83,33 @@ static size_t answer_room(struct shard *shard, const struct queue_answer *answer
 {
     struct engine_lease lease;
     uint16_t priority;
+    bool is_next;
     if (answer->verb != QUEUE_AGAIN || !answer_lease(shard, answer, &lease))
         return ENGINE_STATE_BYTES_MAX;
-    return engine_room_again(engine_leased(shard->engine, &lease, shard_now(shard), &priority),
-                             answer->again);
-}
-
-/* Reads the record of a leased job. It was delivered a moment ago, so it is almost always in memory or in the page
- * cache. The bytes are copied, because the log changes while the job is pushed again. */
-static bool read_leased(struct shard *shard, struct record_place place, struct buffer *scratch,
-                        struct record *out)
-{
-    struct slice bytes = {0};
-    int failed = record_place_is_run(place)
-                     ? depot_read(depot_view(shard->depot), place, true, scratch, &bytes)
-                     : wal_read(shard->wal, place, true, scratch, &bytes);
-    return !failed && record_decode(bytes, out) && out->kind == RECORD_JOB;
+    return engine_room_again(
+        engine_leased(shard->engine, &lease, shard_now(shard), &priority, &is_next), answer->again);
 }
 
 static void run_again(struct shard *shard, const struct engine_lease *lease,
                       const struct queue_again *again, struct engine_now now,
                       struct completion *completion, size_t *used, struct queue_result *result)
 {
-    struct record record;
-    struct buffer scratch;
+    struct job job;
     uint16_t priority;
-    struct record_place place = engine_leased(shard->engine, lease, now, &priority);
+    bool is_next;
+    struct record_place place = engine_leased(shard->engine, lease, now, &priority, &is_next);
     if (!place.bytes) {
         result->status = QUEUE_LEASE_ENDED;
         return;
     }
-    buffer_init(&scratch, SIZE_MAX / 2);
-    if (read_leased(shard, place, &scratch, &record)) {
-        record.job.priority = priority;
-        struct queue_push push = life_again(&record.job, again);
+    if (shard_read_job(shard, place, is_next, &job)) {
+        job.priority = priority;
+        struct queue_push push = life_again(&job, again);
         engine_again(shard->engine, lease, &push, now, result);
-        result->id = completion_text(completion, used, record.job.id);
+        result->id = completion_text(completion, used, job.id);
     } else {
         result->status = QUEUE_UNAVAILABLE;
     }
-    buffer_fini(&scratch);
 }
 
 static int run_answer(struct shard *shard, const struct command *command,

@@ -214,8 +214,8 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
 {
     const struct local_options *local = shard->options.local;
     size_t batch_bytes = 24u << 20;
-    if (local->body_bytes_max * 2 > batch_bytes)
-        batch_bytes = (size_t)local->body_bytes_max * 2;
+    if (local->body_bytes_max * 3 > batch_bytes) /* a record may hold a job and its successor */
+        batch_bytes = (size_t)local->body_bytes_max * 3;
     uint32_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
     if (batch_bytes > file_bytes / 2)
         batch_bytes = file_bytes / 2;

@@ -455,6 +455,7 @@ void shard_free(struct shard *shard)
         wal_close(shard->wal);
     if (shard->depot)
         depot_close(shard->depot);
+    buffer_fini(&shard->job_bytes);
     engine_free(shard->engine);
     watch_table_free(shard->watches);
     free(shard->dir);

@@ -465,6 +465,29 @@ static struct record_place sink_append(void *ctx, const struct record *record)
     return wal_append(((struct shard *)ctx)->wal, record);
 }
 
+/* The job was delivered a moment ago, so its record is almost always in memory or in the page cache. The bytes are
+ * copied, because the log changes while the job is pushed again. */
+bool shard_read_job(struct shard *shard, struct record_place place, bool is_next, struct job *out)
+{
+    struct slice bytes = {0};
+    struct record record;
+    buffer_clear(&shard->job_bytes);
+    int failed = record_place_is_run(place)
+                     ? depot_read(depot_view(shard->depot), place, true, &shard->job_bytes, &bytes)
+                     : wal_read(shard->wal, place, true, &shard->job_bytes, &bytes);
+    if (failed || !record_decode(bytes, &record) || record.kind != RECORD_JOB)
+        return false;
+    if (is_next)
+        record_next_start(&record.job);
+    *out = record.job;
+    return true;
+}
+
+static bool sink_read(void *ctx, struct record_place place, bool is_next, struct job *out)
+{
+    return shard_read_job(ctx, place, is_next, out);
+}
+
 static void sink_hold_slot(void *ctx, struct record_place place, bool in_memory)
 {
     depot_hold_slot(((struct shard *)ctx)->depot, place, in_memory);
@@ -500,6 +523,7 @@ static void sink_died(void *ctx, struct slice topic)
 struct engine_sink shard_engine_sink(struct shard *shard)
 {
     return (struct engine_sink){.append = sink_append,
+                                .read = sink_read,
                                 .release_slot = sink_release_slot,
                                 .hold_slot = sink_hold_slot,
                                 .ready = sink_ready,
@@ -515,6 +539,7 @@ void shard_core_init(struct shard *shard)
     list_init(&shard->soon);
     list_init(&shard->ready_topics);
     list_init(&shard->events);
+    buffer_init(&shard->job_bytes, SIZE_MAX / 2);
     shard->commit_work.perform = commit_perform;
     shard->commit_work.done = commit_done;
 }

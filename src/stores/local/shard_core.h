@@ -87,6 +87,7 @@ struct shard {
     uint32_t events_any;
     struct list ready_topics; /* reported at the end of the step */
     struct list events;       /* reported at the end of the step */
+    struct buffer job_bytes;  /* of the job that was read last (shard_read_job) */
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, notifying_step;
@@ -144,6 +145,9 @@ static inline int64_t shard_process_ms(const struct shard *shard, struct engine_
 }
 
 /* ---- the log ---- */
+
+/* Reads the job of a record, or the successor in it (engine_sink.read). Valid until the next call. */
+bool shard_read_job(struct shard *shard, struct record_place place, bool is_next, struct job *out);
 
 /* Requests room in the log. Returns -EAGAIN, or 0 with *status OK or the refusal of the whole
  * call. */

@@ -14,6 +14,7 @@ struct blob {
     uint16_t meta_bytes;
     uint8_t topic_bytes, id_bytes, content_type_bytes;
     bool has_policy;
+    struct blob *next; /* the successor, or NULL */
     char text[];
 };
 _Static_assert(JOB_TOPIC_BYTES_MAX <= UINT8_MAX && JOB_ID_BYTES_MAX <= UINT8_MAX &&
@@ -28,7 +29,8 @@ static size_t policy_bytes(const struct blob *blob)
 size_t blob_bytes(const struct blob *blob)
 {
     return offsetof(struct blob, text) + policy_bytes(blob) + blob->topic_bytes + blob->id_bytes +
-           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes;
+           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
+           (blob->next ? blob_bytes(blob->next) : 0);
 }
 
 static char *bytes_put(char *into, const void *bytes, size_t count)
@@ -58,6 +60,7 @@ struct blob *blob_new(const struct queue_push *push)
     if (!blob)
         return NULL;
     atomic_init(&blob->holders, 1);
+    blob->next = NULL;
     blob->body_bytes = (uint32_t)push->body.len;
     blob->has_policy = has_policy;
     blob->meta_bytes = (uint16_t)push->meta.len;
@@ -81,8 +84,22 @@ struct blob *blob_hold(struct blob *blob)
 
 void blob_release(struct blob *blob)
 {
-    if (blob && atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
+    while (blob && atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1) {
+        struct blob *next = blob->next;
         free(blob);
+        blob = next;
+    }
+}
+
+struct blob *blob_next(const struct blob *blob)
+{
+    return blob->next;
+}
+
+void blob_set_next(struct blob *blob, struct blob *next)
+{
+    blob_release(blob->next);
+    blob->next = next;
 }
 
 static struct slice bytes_take(const char **at, size_t count)

@@ -21,6 +21,11 @@ static inline void blob_prefetch(const struct blob *blob)
     __builtin_prefetch(blob);
     __builtin_prefetch((const char *)blob + 64);
 }
+/* Returns the successor of the job, or NULL. */
+struct blob *blob_next(const struct blob *blob);
+/* Sets the successor, in place of an earlier one, and takes over a hold of it. A successor lives as long as the blob.
+ * Called on the thread of the store. */
+void blob_set_next(struct blob *blob, struct blob *next);
 struct blob *blob_hold(struct blob *blob);
 /* Releases a hold. NULL is allowed. */
 void blob_release(struct blob *blob);

@@ -19,6 +19,7 @@ struct memory {
     struct engine *engine;
     struct mac_key lease_key;
     struct blob *pushed; /* the current push, until its record is appended */
+    struct blob *read;   /* the job that the engine read last */
     bool is_popping;     /* a blob released now stays held by the outgoing job */
     uint64_t bytes;      /* held by the engine */
     int64_t skew_ms;     /* last value passed to the engine */
@@ -40,8 +41,27 @@ static struct record_place memory_on_append(void *ctx, const struct record *reco
     struct blob *blob = memory->pushed;
     assert(blob);
     memory->pushed = NULL;
+    if (record->job.next.len) { /* a leased job with its successor: its blob stays */
+        blob_set_next(memory->read, blob);
+        blob = blob_hold(memory->read);
+    }
     memory->bytes += blob_bytes(blob) + ENTRY_BYTES;
     return blob_place(blob);
+}
+
+/* Returns the blob of a job whose record is at that place. */
+static struct blob *blob_of(struct record_place place, bool is_next)
+{
+    struct blob *blob = blob_at(place);
+    return is_next ? blob_next(blob) : blob;
+}
+
+static bool memory_on_read(void *ctx, struct record_place place, bool is_next, struct job *out)
+{
+    struct memory *memory = ctx;
+    memory->read = blob_of(place, is_next);
+    blob_show(memory->read, out);
+    return true;
 }
 
 static void memory_on_release(void *ctx, struct record_place place)
@@ -79,6 +99,7 @@ struct memory *memory_new(const struct memory_options *options)
     struct engine_now now = memory_now(memory);
     memory->skew_ms = now.skew_ms;
     memory->engine = engine_new(&(struct engine_options){.sink = {.append = memory_on_append,
+                                                                  .read = memory_on_read,
                                                                   .release = memory_on_release,
                                                                   .ready = memory_on_ready,
                                                                   .died = memory_on_died,
@@ -197,9 +218,10 @@ void memory_again(struct memory *memory, const struct engine_lease *lease,
                   struct queue_result *result)
 {
     struct job job = {0};
-    struct record_place place = engine_leased(memory->engine, lease, now, &job.priority);
+    bool is_next = false;
+    struct record_place place = engine_leased(memory->engine, lease, now, &job.priority, &is_next);
     uint16_t priority = job.priority;
-    struct blob *blob = place.bytes ? blob_at(place) : NULL;
+    struct blob *blob = place.bytes ? blob_of(place, is_next) : NULL;
     if (!blob) {
         result->status = QUEUE_LEASE_ENDED;
         return;
@@ -304,7 +326,7 @@ void memory_job_lease(struct memory_job *job)
 /* Fills in a job. It takes over the view's text and one hold of the blob. */
 static void job_fill(const struct memory *memory, struct memory_job *job, struct engine_view *view)
 {
-    job->blob = blob_at(view->place);
+    job->blob = blob_of(view->place, view->next_started);
     job->lease = (struct engine_lease){.key_low = view->key.low, .delivery = view->delivery};
     job->text = view->text;
     job->lease_key = memory->lease_key;
@@ -397,6 +419,10 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
             engine_pop(memory->engine, id, now, &view);
             memory->is_popping = false;
             job_fill(memory, job, &view);
+            if (view.next_started) { /* the job holds only the successor in the blob of the record */
+                blob_hold(job->blob);
+                blob_release(blob_at(view.place));
+            }
             out[popped++] = job;
         }
     *count = popped;

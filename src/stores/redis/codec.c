@@ -20,9 +20,9 @@ enum {
 
 /* Flags next to the state of a try; IS_REQUESTED: next to the state in a result. */
 enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
-enum { HOLDER_IS_REQUESTED = 1 };
+enum { HOLDER_IS_REQUESTED = 1, HOLDER_HAS_NEXT = 2 };
 
-enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
+enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16 };
 
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
@@ -187,8 +187,8 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     struct packed packed = {.len = 0};
     pack_id(args, push->id);
     packed_put(&packed,
-               (unsigned)push->on_conflict | (has_priority ? PRIORITY_GIVEN : 0u) |
-                   (id_is_made ? ID_IS_MADE : 0u),
+               (push->on_conflict == CONFLICT_AFTER ? AFTER_CHOSEN : (unsigned)push->on_conflict) |
+                   (has_priority ? PRIORITY_GIVEN : 0u) | (id_is_made ? ID_IS_MADE : 0u),
                1);
     packed_put(&packed, push->when.due, 1);
     packed_put(&packed, flags, 1);
@@ -547,11 +547,14 @@ static struct slice readable(struct slice history)
     return slice_make(history.at, at);
 }
 
-/* Reads the consumer that holds the job, and whether it is requested to give the job up. */
-static void read_holder(struct unpacking *in, struct job *out)
+/* Reads the consumer that holds the job, whether it is requested to give the job up, and the due of the successor. */
+static void read_holder(struct unpacking *in, int64_t adjust_ms, struct job *out)
 {
-    out->cancel_requested = read_up_to(in, 1, HOLDER_IS_REQUESTED);
+    uint64_t flags = read_up_to(in, 1, HOLDER_IS_REQUESTED | HOLDER_HAS_NEXT);
+    out->cancel_requested = flags & HOLDER_IS_REQUESTED;
     out->consumer = read_text(in, read_up_to(in, 1, JOB_CONSUMER_BYTES_MAX));
+    if (flags & HOLDER_HAS_NEXT)
+        out->next_due_ms = read_ms(in) - adjust_ms;
 }
 
 static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
@@ -571,7 +574,7 @@ static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
         out->history = readable(in->rest);
     }
     if (state & HAS_HOLDER)
-        read_holder(&texts, out);
+        read_holder(&texts, adjust_ms, out);
     out->error = texts.rest;
     in->failed |= texts.failed;
     in->failed |= !out->state || out->state > JOB_DEAD || out->error.len > JOB_ERROR_BYTES_MAX;
@@ -593,6 +596,7 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
         out->lease_until_ms = 0;
         out->consumer = (struct slice){0};
         out->cancel_requested = false;
+        out->next_due_ms = 0;
     }
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }

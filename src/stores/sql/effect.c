@@ -190,8 +190,8 @@ static void publish_push(struct sql_effects *effects, const struct queue_push *p
                          const struct queue_result *result)
 {
     bool is_new = result->status == QUEUE_CREATED;
-    if (!is_new && result->status != QUEUE_REPLACED)
-        return;
+    if ((!is_new && result->status != QUEUE_REPLACED) || result->state == JOB_LEASED)
+        return; /* a successor, whose event comes when it starts */
     sql_effects_publish(effects,
                         &(struct job_event){.kind = is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED,
                                             .topic = push->topic,
@@ -230,6 +230,16 @@ static void publish_failure(struct sql_effects *effects, struct job_event event,
     sql_effects_publish(effects, &event);
 }
 
+/* Appends the event of a job, or a successor, that came in place of the one that ended. */
+static void publish_next(struct sql_effects *effects, const struct queue_result *result)
+{
+    struct queue_result next = *result;
+    next.status = QUEUE_CREATED;
+    if (result->state == JOB_DELAYED || result->state == JOB_READY)
+        publish_push(effects, &(struct queue_push){.topic = result->topic, .id = result->id},
+                     &next);
+}
+
 static void publish_answer(struct sql_effects *effects, const struct queue_answer *answer,
                            const struct queue_result *result, uint32_t attempt)
 {
@@ -240,7 +250,7 @@ static void publish_answer(struct sql_effects *effects, const struct queue_answe
     struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
     if (result->status == QUEUE_CANCELLED)
         event.kind = JOB_EVENT_CANCELLED;
-    else if (result->status == QUEUE_CREATED)
+    else if (result->status == QUEUE_CREATED || result->status == QUEUE_REPLACED)
         event.kind = JOB_EVENT_ACKED;
     else if (result->status == QUEUE_OK && answer->verb <= QUEUE_RETURN)
         event.kind = kinds[answer->verb];
@@ -255,9 +265,8 @@ static void publish_answer(struct sql_effects *effects, const struct queue_answe
     if (event.kind == JOB_EVENT_RETURNED)
         event.due_ms = result->due_ms;
     sql_effects_publish(effects, &event);
-    if (result->status == QUEUE_CREATED)
-        publish_push(effects, &(struct queue_push){.topic = result->topic, .id = result->id},
-                     result);
+    if (event.kind == JOB_EVENT_ACKED || event.kind == JOB_EVENT_CANCELLED)
+        publish_next(effects, result);
 }
 
 void sql_effects_publish_item(struct sql_effects *effects, const struct command *command,
@@ -283,6 +292,7 @@ void sql_effects_publish_end(struct sql_effects *effects, const struct queue_res
     if (result->status == QUEUE_CANCELLED) {
         event.kind = JOB_EVENT_CANCELLED;
         sql_effects_publish(effects, &event);
+        publish_next(effects, result);
     } else if (result->status == QUEUE_OK) {
         event.kind = JOB_EVENT_LEASE_ENDED;
         publish_failure(effects, event, result, slice_of("lease ended"));

@@ -16,7 +16,7 @@ CLAIM(push_follows_the_state_and_the_choice_on_conflict)
     for (size_t i = 0; i < LIFE_CASES(life_push_cases); i++)
         for (size_t k = 0; k < LIFE_COLUMNS; k++) {
             const struct life_push_case *row = &life_push_cases[i];
-            compare(row->name, k, life_push(life_columns[k], row->on_conflict, row->is_full),
+            compare(row->name, k, life_push(life_columns[k], row->on_conflict, row->is_full, false),
                     row->outcomes[k]);
         }
 }
@@ -72,6 +72,37 @@ CLAIM(answer_follows_the_attempts_and_a_request_to_cancel)
         const struct life_answer_case *row = &life_answer_cases[i];
         compare(row->name, 0, answer(row), (struct life){row->status, row->step});
     }
+}
+
+CLAIM(successor_starts_at_every_end_of_the_lease)
+{
+    for (size_t i = 0; i < LIFE_CASES(life_next_cases); i++) {
+        const struct life_next_case *row = &life_next_cases[i];
+        const struct queue_answer answer = {.verb = row->verb, .final = row->final};
+        struct life life = row->verb
+                               ? life_answer(&answer, row->cancel_requested)
+                               : (struct life){QUEUE_OK, life_lease_end(row->cancel_requested)};
+        assert_int_equal(life_next(life.step, row->verb), row->after);
+        assert_int_equal(life_next_status(life), row->status);
+    }
+    assert_int_equal(life_next(LIFE_EXTENDED, QUEUE_EXTEND), RECORD_NEXT_STAYS);
+}
+
+CLAIM(newer_successor_replaces_the_earlier_one)
+{
+    compare("after", 0, life_push(JOB_LEASED, CONFLICT_AFTER, false, true),
+            (struct life){QUEUE_REPLACED, LIFE_NEXT});
+}
+
+CLAIM(only_a_cancel_whose_conditions_hold_removes_the_successor)
+{
+    struct queue_change change = {.verb = QUEUE_CANCEL};
+    assert_true(life_drops_next(&change, JOB_LEASED, 7, 0));
+    assert_false(life_drops_next(&change, JOB_READY, 7, 0));
+    change.lease = slice_of("a lease");
+    assert_false(life_drops_next(&change, JOB_LEASED, 7, 7));
+    change = (struct queue_change){.verb = QUEUE_RESCHEDULE};
+    assert_false(life_drops_next(&change, JOB_LEASED, 7, 0));
 }
 
 CLAIM(job_pushed_again_keeps_what_is_not_given)

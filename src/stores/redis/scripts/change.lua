@@ -60,6 +60,11 @@ local function change(id, verb, when, has_priority, priority, ms)
         if j.state == DEAD or j.state == LEASED_STATE or j.delivery ~= ms then return answer_of(CONFLICT, j) end
         verb = CANCEL
     end
+    if j.next and (verb == REQUEST or verb == CANCEL) then
+        holding.drop_next(t, id)
+        j.next = nil
+        try_write(t, j)
+    end
     if verb == REQUEST and j.state == LEASED_STATE then return request(j) end
     if verb == REQUEST then verb = CANCEL end
     if j.state == LEASED_STATE then return answer_of(IS_LEASED, j) end

@@ -38,7 +38,7 @@ end
 local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
     pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
-                        dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
+                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
 local function check_numbered(family, topic, number)

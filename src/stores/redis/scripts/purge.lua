@@ -44,6 +44,7 @@ local function forget(members)
     call_many('HDEL', t.jobs, ids)
     call_many('HDEL', t.tries, ids)
     history_forget(t, ids)
+    if has(t, topic_rules.SUCCEEDING) then call_many('HDEL', t.next, ids) end
     count(t, 'cancelled', #ids)
 end
 
@@ -120,7 +121,7 @@ if is_delete and more == 0 then
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.extension, t.expiry, t.history)
+        call('DEL', t.key, t.extension, t.expiry, t.history, t.next)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         topic_rules.resume(t)

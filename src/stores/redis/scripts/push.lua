@@ -74,10 +74,15 @@ local function once_remember(spec, once)
     remembers = true
 end
 
--- The id has a job. The answer that keeps the new one from being stored; nil: the old one is out of the way.
-local function meet(id, on_conflict)
+local AFTER = 4
+
+-- The id has a job. The answer that keeps the new one from being stored, and whether it became the successor; nil: the old one is out of the way.
+local function meet(id, on_conflict, record, due)
     hang_new()
     local j = job_find(t, id)
+    if on_conflict == AFTER and j.state == LEASED_STATE then
+        return pack('>BBI6', topic_rules.set_next(t, j, record, due) and REPLACED or CREATED, LEASED_STATE, due), true
+    end
     if on_conflict == 2 then return pack('>BBI6', EXISTED, shown_state(j), j.due) end
     if on_conflict == 3 then return pack('>BBI6', CONFLICT, shown_state(j), j.due) end
     if j.state == LEASED_STATE then return pack('>BBI6', IS_LEASED, j.state, j.due) end
@@ -154,7 +159,7 @@ local function push(id, spec, tail, sequence, exists)
     end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
-    local is_new = choice >= 8
+    local is_new, on_conflict = choice % 16 >= 8, choice >= 16 and AFTER or choice % 4
     local replaces = not is_new and (exists or is_stored and is_stored[id])
     if room and not replaces then
         if room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
@@ -171,7 +176,8 @@ local function push(id, spec, tail, sequence, exists)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     if replaces then
         store_new()
-        local answer = meet(id, choice % 4 > 0 and choice % 4 or default.on_conflict)
+        local answer, is_next = meet(id, on_conflict > 0 and on_conflict or default.on_conflict, record, due)
+        if is_next and once then once_remember(spec, once) end
         if answer then return answer end
         call('HSET', t.jobs, id, record)
         count(t, 'replaced', 1)
@@ -206,7 +212,7 @@ end
 local function existing(from, to)
     local ids, at, all
     for i = from, to do
-        if byte(ARGV[3 * i + 2]) < 8 then
+        if byte(ARGV[3 * i + 2]) % 16 < 8 then
             if not ids then ids, at, all = {}, {}, {} end
             ids[#ids + 1], at[#at + 1] = ARGV[3 * i + 1], i
         end

@@ -182,7 +182,8 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
         return QUEUE_EXISTED;
     state = row->finished_until_ms > link->now_ms ? JOB_FINISHED : seen_state(row, link->now_ms);
     life = life_push(state, push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
-                     topic->settings.max_jobs && topic->jobs >= (int64_t)topic->settings.max_jobs);
+                     topic->settings.max_jobs && topic->jobs >= (int64_t)topic->settings.max_jobs,
+                     false);
     if (life.step == LIFE_STAYS) {
         if (row->exists && state != JOB_FINISHED)
             show(row, link->now_ms, out);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/trouble.h"
 #include "queue/cursor.h"
+#include "queue/status.h"
 #include "sql/topic.h"
 
 #include <stdio.h>
@@ -113,7 +114,8 @@ enum {
     SHOWN_LEVEL,
     SHOWN_CONSUMER,
     SHOWN_CANCEL_REQUESTED,
-    SHOWN_ROW
+    SHOWN_ROW,
+    SHOWN_NEXT_DUE
 };
 
 static const struct {
@@ -159,7 +161,8 @@ static void note_did(struct postgres_link *link, struct slice topic, const PGres
     sql_effects_count(&link->context->effects, postgres_row_number(result, row, DID_TOPIC), counts);
     sql_effects_expire(&link->context->effects, postgres_row_number(result, row, DID_EXPIRE));
     status = status_of(row_text(result, row, DID_STATUS), &detail);
-    if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
+    if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED ||
+         status == QUEUE_CANCELLED) &&
         (state == JOB_DELAYED || state == JOB_READY))
         sql_effects_due(&link->context->effects, topic, postgres_row_number(result, row, DID_DUE));
     if (row_flag(result, row, DID_DIED)) {
@@ -193,6 +196,8 @@ static void read_push(struct sql_call *call, struct postgres_link *link, size_t 
 {
     const struct queue_push *push = &call->command->pushes[i];
     fill_result(&call->items[i], result, row);
+    if (call->items[i].state == JOB_LEASED && queue_status_is_success(call->items[i].status))
+        call->items[i].due_ms = postgres_row_number(result, row, DID_DUE); /* of the successor */
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
     if (call->items[i].status != QUEUE_CREATED)
@@ -220,9 +225,8 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     struct sql_lease lease;
     fill_result(out, result, row);
     note_did(link, topic, result, row);
-    bool is_done =
-        out->status == QUEUE_OK || out->status == QUEUE_CANCELLED || out->status == QUEUE_CREATED;
-    if (!is_done || !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
+    if (!queue_status_is_success(out->status) ||
+        !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
     out->id = row_text(result, row, DID_ID);
@@ -282,6 +286,7 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->consumer = row_text(result, row, SHOWN_CONSUMER);
     job->cancel_requested = row_flag(result, row, SHOWN_CANCEL_REQUESTED);
     job->body = row_text(result, row, SHOWN_BODY);
+    job->next_due_ms = postgres_row_number(result, row, SHOWN_NEXT_DUE);
 }
 
 struct taken_row {

@@ -44,6 +44,11 @@ CREATE SEQUENCE tarry.sequence; -- push order; and whatever makes a job wait tak
 CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
 CREATE SEQUENCE tarry.server_number;
 
+-- A push onto a job on lease (on_conflict after): it becomes the job when the lease ends.
+CREATE TYPE tarry.successor AS (
+  due bigint, seq bigint, priority int, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
+  content_type bytea, meta bytea, body bytea);
+
 -- Jobs. A take changes no indexed column, so it is a heap-only update.
 CREATE TABLE tarry.job (
   due bigint NOT NULL, seq bigint NOT NULL, first_due bigint NOT NULL,
@@ -59,6 +64,7 @@ CREATE TABLE tarry.job (
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
   consumer text, -- name of the consumer that holds it
   cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
+  next tarry.successor, -- of one on lease
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -325,7 +331,7 @@ BEGIN
       END IF;
       r.status := 'created'; r.counts[6] := 1; EXIT;
     END IF;
-    IF how = 1 THEN
+    IF how IN (1, 4) THEN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
       IF FOUND THEN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
@@ -333,6 +339,15 @@ BEGIN
         r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced';
         PERFORM tarry._note(t, o, 'replaced', now, NULL, CASE WHEN p_sql THEN tarry._caller() END); EXIT;
       END IF;
+    END IF;
+    IF how = 4 THEN
+      SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 FOR UPDATE;
+      IF FOUND THEN
+        UPDATE tarry.job SET next = ROW(j.due, j.seq, j.priority, j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts,
+          j.content_type, j.meta, j.body)::tarry.successor WHERE topic = t.topic AND id = p_id;
+        r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
+      END IF;
+      CONTINUE;
     END IF;
     SELECT state, tarry._state(state, due, now), due INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
     IF FOUND AND (how <> 1 OR s = 3) THEN
@@ -366,6 +381,30 @@ BEGIN
   RETURN r;
 END $$;
 
+-- Starts the successor of a job whose lease ended: 1 by an ack, 2 by the cancel that was requested, 3 by a nack, 4 by a return, 5 by itself.
+CREATE FUNCTION tarry._start_next(t tarry.topic, j tarry.job, p_how int, now bigint, r tarry._did) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE n tarry.successor := j.next;
+BEGIN
+  r.counts[3] := r.counts[3] - 1;
+  FOR k IN 1 .. 15 LOOP
+    IF (k = CASE p_how WHEN 1 THEN 7 WHEN 2 THEN 8 WHEN 3 THEN 12 WHEN 5 THEN 13 END OR k = CASE WHEN p_how <= 2 THEN 6 ELSE 10 END) THEN
+      r.counts[k] := r.counts[k] + 1;
+    END IF;
+  END LOOP;
+  j.due := n.due; j.first_due := n.due; j.seq := n.seq; j.priority := n.priority; j.level := n.priority; j.state := 1; j.attempt := 0; j.ttl := n.ttl;
+  j.expire := tarry._expire_at(t, j);
+  PERFORM tarry._level(t.topic, n.priority);
+  PERFORM tarry._number();
+  UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
+    priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
+    backoff_first = n.backoff_first, backoff_max = n.backoff_max, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
+    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL WHERE topic = j.topic AND id = j.id;
+  r.counts := tarry._counted(r.counts, j, 1);
+  r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
+  r.counts := tarry._settle(t, false, r.counts);
+  RETURN r;
+END $$;
+
 -- Changes one job. `p_delivery`, if not 0: only a job whose last delivery has this number, dead or waiting by p_only_dead.
 -- A job that cannot be changed is only read: a lock on it would hold up its consumer until the caller's transaction ends.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
@@ -387,8 +426,15 @@ BEGIN
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
     END IF;
     IF p_request AND NOT p_only_dead THEN
-      UPDATE tarry.job SET cancel_requested = true WHERE topic = t.topic AND id = p_id AND state = 3;
+      UPDATE tarry.job SET cancel_requested = true, next = NULL WHERE topic = t.topic AND id = p_id AND state = 3;
       IF FOUND THEN r.status := 'requested'; r.state := 3; RETURN r; END IF;
+    END IF;
+    IF NOT p_request AND NOT p_only_dead AND p_delivery = 0 THEN
+      SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 AND NOT (next IS NULL) FOR UPDATE;
+      IF FOUND THEN
+        UPDATE tarry.job SET next = NULL WHERE topic = t.topic AND id = p_id;
+        r.status := 'leased'; r.state := 3; r.was_due := (j.next).due; RETURN r;
+      END IF;
     END IF;
   ELSE
     SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 1 FOR UPDATE;
@@ -476,7 +522,13 @@ BEGIN
   END IF;
   IF p_verb <> 5 AND j.lease_until <= now THEN RETURN r; END IF;
   r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested; r.attempt := j.attempt;
-  IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
+  IF p_verb <> 3 AND NOT (j.next IS NULL) THEN
+    PERFORM tarry._note(t, j, CASE p_verb WHEN 1 THEN 'acked' WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
+    IF j.cancel_requested AND p_verb <> 1 THEN
+      PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL); r.status := 'cancelled';
+    END IF;
+    RETURN tarry._start_next(t, j, CASE WHEN r.status = 'cancelled' THEN 2 WHEN p_verb = 2 THEN 3 ELSE p_verb END, now, r);
+  ELSIF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
     PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
@@ -545,6 +597,11 @@ BEGIN
   IF NOT FOUND OR j.lease_until <= now THEN RETURN r; END IF;
   r.id := j.id; r.attempt := j.attempt;
   IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+  IF NOT (j.next IS NULL) THEN -- it wins
+    r.status := CASE WHEN j.cancel_requested THEN 'cancelled' ELSE 'replaced' END;
+    PERFORM tarry._note(t, j, CASE WHEN j.cancel_requested THEN 'cancelled' ELSE 'acked' END, now, NULL, j.consumer);
+    RETURN tarry._start_next(t, j, CASE WHEN j.cancel_requested THEN 2 ELSE 1 END, now, r);
+  END IF;
   r.counts[3] := -1;
   IF j.cancel_requested THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
@@ -589,7 +646,8 @@ CREATE TYPE tarry._shown AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
-  "row" tid); -- of a taken job: place of its row
+  "row" tid, -- of a taken job: place of its row
+  next_due bigint); -- of a successor
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
@@ -605,7 +663,7 @@ BEGIN
     WHERE j.ctid = ANY (p_rows)
     RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
       j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid;
+      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid, NULL::bigint;
 END $$;
 
 -- Takes at most p_max jobs, and no more than fill 16 MiB with their bodies; those of a priority come in no order. Then returns, without an id, a
@@ -744,7 +802,7 @@ DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
 END $$;
@@ -765,7 +823,7 @@ BEGIN
   IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
-    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid FROM (
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due FROM (
     SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
@@ -938,7 +996,7 @@ BEGIN
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
         WHERE u.verb = 1 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
-          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
+          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now AND j.next IS NULL
         RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer
     ), h AS (
       INSERT INTO tarry.history SELECT now, a.topic, a.id, 'acked', a.attempt, nullif(a.taken, 0), a.consumer FROM a WHERE a.history > 0
@@ -961,7 +1019,7 @@ BEGIN
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0
         WHERE u.verb IN (2, 4, 5) AND NOT u.final AND u.priority < 0
           AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
-          AND j.delivery = u.delivery AND j.taken = u.taken AND NOT j.cancel_requested
+          AND j.delivery = u.delivery AND j.taken = u.taken AND NOT j.cancel_requested AND j.next IS NULL
           AND CASE u.verb WHEN 5 THEN j.lease_until <= now AND j.server = p_server ELSE j.lease_until > now END
           AND (u.verb = 4 OR j.attempt < coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16)
             OR coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16) >= 4294967295)
@@ -1006,7 +1064,7 @@ BEGIN
     WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
   IF topics IS NOT NULL THEN
     RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
-      WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.topic = ANY (topics)
+      WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL AND j.topic = ANY (topics)
       RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
         false, j.attempt, NULL::bigint, u.n;
     GET DIAGNOSTICS done = ROW_COUNT;
@@ -1488,7 +1546,7 @@ BEGIN
   IF FOUND THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true); END IF;
   BEGIN
     r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, p_request, true);
-    IF r.status NOT IN ('ok', 'cancelled', 'requested') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
+    IF r.status NOT IN ('ok', 'cancelled', 'requested') AND r.was_due IS NULL THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
   EXCEPTION WHEN SQLSTATE 'TY002' THEN NULL;
   END;
   RETURN r;
@@ -1496,14 +1554,14 @@ END $$;
 
 CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
   content_type text, priority int, on_conflict text, once text, once_for interval) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE kind int; ms bigint; once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
+DECLARE kind int; ms bigint; once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
   IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
   IF on_conflict IS NOT NULL AND how IS NULL THEN
-    RAISE EXCEPTION 'bad on_conflict ''%''', on_conflict USING ERRCODE = '22023', HINT = 'write replace, keep or reject';
+    RAISE EXCEPTION 'bad on_conflict ''%''', on_conflict USING ERRCODE = '22023', HINT = 'write replace, keep, reject or after';
   END IF;
   IF octet_length(content_type) > 128 OR content_type !~ '^[ -~]*$' THEN RAISE EXCEPTION 'bad content_type' USING ERRCODE = '22023'; END IF;
   IF octet_length(once) NOT BETWEEN 1 AND 128 OR once ~ '[^!-~]' THEN RAISE EXCEPTION 'bad once ''%''', once USING ERRCODE = '22023'; END IF;
@@ -1518,7 +1576,7 @@ BEGIN
     r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
       convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
   END IF;
-  IF r.status IN ('created', 'replaced') THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
+  IF r.status IN ('created', 'replaced') AND r.state <> 3 THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
 END $$;
 

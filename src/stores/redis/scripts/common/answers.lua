@@ -133,11 +133,25 @@ local function priority_of(word)
     return #word > 13 and unpack_from('>I2', word, 14) or nil
 end
 
+local TOTALS = {[NACK] = 'nacked', [REFUSE] = 'nacked', [ACK] = 'acked', [AGAIN] = 'acked'} -- totals; a return counts nothing
+
+-- Ends the lease of an unhung job with a successor; nil: there is no successor.
+local function end_with_next(t, j, verb, error)
+    if not j.next then return nil end
+    local was_nacked = verb == NACK or verb == REFUSE
+    if feed.listened then
+        local kind = was_nacked and feed.NACKED or verb == RETURN and feed.RETURNED or feed.ACKED
+        feed.publish(kind, t.name, j.id, j.attempt, 0, 0, 0, was_nacked and error or nil)
+    end
+    local new = holding.start_next(t, j, TOTALS[verb])
+    return new and pack(ANSWER, verb == AGAIN and holding.REPLACED or OK, shown_state(new), new.due, 0)
+end
+
 local function answer(verb, delivery, place, ms, error, word)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
-    if verb == ACK then
+    if verb == ACK and not holding.may_have_next(t, id) then
         gone[delivery] = true
         ack(t, place, id, delivery)
         return ACKED, sub(place, 7)
@@ -152,9 +166,15 @@ local function answer(verb, delivery, place, ms, error, word)
     end
     gone[delivery] = true
     unhang(t, j)
-    if j.requested then
+    if j.requested and verb ~= ACK then
         holding.cancel(t, j)
         return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
+    end
+    local ended = end_with_next(t, j, verb, error)
+    if ended then return ended, sub(place, 7) end
+    if verb == ACK then -- the successor was lost
+        holding.ack_without_next(t, j)
+        return ACKED, sub(place, 7)
     end
     if verb == AGAIN then return again(t, j, due, is_wall, word, error), sub(place, 7) end
     if verb == RETURN then
@@ -181,6 +201,10 @@ local function ack_one(place, delivery)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end
+    if holding.may_have_next(t, id) then
+        gone = {}
+        return answer(ACK, delivery, place, 0, '', '')
+    end
     if feed.listened then ack_publish(t, id) end
     call('ZREM', LEASES, delivery)
     call('HDEL', LEASED, delivery)

@@ -149,7 +149,7 @@ local function keys_make(name)
     shards_topics[CORE], topics_cached = shard_topics, topics_cached + 1
     local keys = {__index = {
         key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
-        history = T .. ':history:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
+        history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
         expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name}}
     shard_topics[name] = keys

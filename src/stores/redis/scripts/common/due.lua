@@ -104,7 +104,10 @@ local function end_leases(most)
             unhang(t, j)
             if j.requested then
                 holding.cancel(t, j)
-            else
+            elseif j.next and feed.listened then
+                feed.publish(feed.LEASE_ENDED, t.name, j.id, j.attempt)
+            end
+            if not j.requested and not holding.start_next(t, j, 'lease_ended') then
                 count(t, 'lease_ended', 1)
                 fail(t, j, NONE, 'lease ended', OUTCOME.LEASE_OVER)
             end

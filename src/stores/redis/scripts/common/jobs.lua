@@ -6,7 +6,8 @@ local TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_stat
 
 local TRY = '>BI2I4I6I6I6I6I6'
 -- The holder of a leased job is stored between its try's numbers and the error, if the state has FLAG added: flags and the name.
-local holding, REQUESTED = {FLAG = 16, FORM = '>BBc0'}, 1
+-- NEXT in the flags: the due of its successor follows, whose record is in t.next.
+local holding, REQUESTED = {FLAG = 16, FORM = '>BBc0', NEXT = 2, REPLACED = REPLACED}, 1
 
 -- Makes a job from a record and, if there is one, a try.
 local function job_make(t, id, record, try)
@@ -21,6 +22,7 @@ local function job_make(t, id, record, try)
             local flags
             flags, j.consumer, at = unpack_from(holding.FORM, try, at)
             j.state, j.requested = j.state - holding.FLAG, flags % 2 == REQUESTED
+            if flags >= holding.NEXT then j.next, at = unpack_from('>I6', try, at) end
         end
         j.error = sub(try, at)
     end
@@ -34,8 +36,9 @@ end
 
 local function try_of(j)
     local state, holder = j.state, ''
-    if state == LEASED_STATE and (j.consumer ~= '' or j.requested) then
-        state, holder = state + holding.FLAG, pack(holding.FORM, j.requested and REQUESTED or 0, #j.consumer, j.consumer)
+    if state == LEASED_STATE and (j.consumer ~= '' or j.requested or j.next) then
+        local flags = (j.requested and REQUESTED or 0) + (j.next and holding.NEXT or 0)
+        state, holder = state + holding.FLAG, pack(holding.FORM, flags, #j.consumer, j.consumer) .. (j.next and pack('>I6', j.next) or '')
     end
     return pack(TRY, state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. holder .. j.error
 end
@@ -134,7 +137,54 @@ end
 -- Cancels a job whose lease has ended and for which a cancel was requested. The job is in no set.
 function holding.cancel(t, j)
     if feed.listened then feed.publish(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
-    finish(t, j, 'cancelled')
+    if not holding.start_next(t, j, 'cancelled') then finish(t, j, 'cancelled') end
+end
+
+-- ---- successors: pushes onto a leased job, which become the job when its lease ends ----
+
+function holding.drop_next(t, id)
+    call('HDEL', t.next, id)
+    if call('EXISTS', t.next) == 0 then lower(t, topic_rules.SUCCEEDING) end
+end
+
+-- Stores the record of a successor. Returns true if there was one before.
+function topic_rules.set_next(t, j, record, due)
+    local had = j.next
+    call('HSET', t.next, j.id, record)
+    raise(t, topic_rules.SUCCEEDING)
+    j.next = due
+    try_write(t, j)
+    return had and true or false
+end
+
+-- Starts the successor of a job whose lease ended and which is in no set. `total`: acked, cancelled, nacked, lease_ended; nil: returned. Returns it;
+-- nil: the job has no successor.
+function holding.start_next(t, j, total)
+    local record = j.next and call('HGET', t.next, j.id)
+    if not record then return nil end
+    local is_end = total == 'acked' or total == 'cancelled'
+    holding.drop_next(t, j.id)
+    call('HDEL', t.tries, j.id)
+    history_forget(t, {j.id})
+    call('HSET', t.jobs, j.id, record)
+    if total then count(t, total, 1) end
+    count(t, is_end and 'pushed' or 'replaced', 1)
+    local new = job_make(t, j.id, record)
+    if new.priority ~= 100 or new.flags % 2 == 1 then raise(t, SPECIAL) end
+    if feed.listened then feed.publish(is_end and feed.PUSHED or feed.REPLACED, t.name, j.id, 0, new.due) end
+    hang(t, new)
+    return new
+end
+
+-- Returns true if the job may have a successor.
+function holding.may_have_next(t, id)
+    return has(t, topic_rules.SUCCEEDING) and call('HEXISTS', t.next, id) == 1
+end
+
+-- An ack found no successor where one was expected: it was lost.
+function holding.ack_without_next(t, j)
+    holding.drop_next(t, j.id)
+    finish(t, j, 'acked')
 end
 
 -- ---- failing ----

@@ -25,7 +25,9 @@ end
 local function is_readable_try(try)
     if #try < 37 then return false end
     local state = unpack_from('>B', try)
-    if state == LEASED_STATE + holding.FLAG then return #try >= 39 and #try >= 39 + unpack_from('>B', try, 39) end -- its holder is named
+    if state == LEASED_STATE + holding.FLAG then -- its holder is named, or it has a successor
+        return #try >= 39 and #try >= 39 + byte(try, 39) + (byte(try, 38) >= holding.NEXT and 6 or 0)
+    end
     return state >= DELAYED and state <= DEAD
 end
 

@@ -15,7 +15,7 @@ for i = 1, #FIGURES do AT[FIGURES[i]] = i + FIRST_FIGURE - 1 end
 
 -- Flags: it is paused; some of its jobs have a priority or policy of their own; some may have a history; it has an extension; some
 -- may be in leaves; some may expire; some ids may be remembered; it is in T:unpacked; the keys that change with every job were
--- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses).
+-- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses); some leased jobs may have a successor.
 local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED =
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 
@@ -36,7 +36,7 @@ end
 -- ---- pauses ----
 
 local TIMED = 1024
-local topic_rules = {FULL = 23} -- of limits and pauses; FULL: the status of a push
+local topic_rules = {FULL = 23, SUCCEEDING = 2048} -- of limits, pauses and successors; FULL: the status of a push; SUCCEEDING: a flag
 
 function topic_rules.pause_has_end(t)
     return has(t, TIMED)

@@ -57,7 +57,7 @@ public final class Push {
         return with("backoff", backoff);
     }
 
-    /** {@code replace}, {@code keep} or {@code reject}, if a job with this id exists. */
+    /** {@code replace}, {@code keep}, {@code reject} or {@code after}, if a job with this id exists. */
     public Push onConflict(String onConflict) {
         return with("on_conflict", onConflict);
     }

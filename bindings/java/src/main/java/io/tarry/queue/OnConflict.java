@@ -7,7 +7,9 @@ public enum OnConflict {
     /** Changes nothing, and the answer shows this. */
     KEEP,
     /** The push is refused. */
-    REJECT;
+    REJECT,
+    /** Runs after the job that a consumer holds, however its lease ends; else like REPLACE. Only for a push. */
+    AFTER;
 
     static OnConflict of(int number) {
         return number >= 1 && number <= values().length ? values()[number - 1] : null;
