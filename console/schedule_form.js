@@ -8,7 +8,7 @@ import { fireList } from "./schedule_words.js";
 import { t } from "./words.js";
 
 const PREVIEW = 6, PREVIEW_MS = 300;
-const OVERLAP = ["allow", "skip"];
+const OVERLAP = ["allow", "skip", "after", "replace"];
 // Members that are one text or one choice; "" means the default, and the member is left out.
 const CHOICES = { overlap: OVERLAP, missed: ["last", "all", "none"], gap: ["after", "skip"], fold: ["first", "last", "both"] };
 const TEXTS = { phase: "0", catch_up: "24h", grace: "1m", jitter: "0", start: "", end: "", count: "", owner: "", note: "" };

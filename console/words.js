@@ -483,6 +483,8 @@ const WORDS = {
     "kind.cron": ["cron expression", "cron 表达式"],
     "kind.every": ["interval", "固定间隔"],
     "choice.overlap.allow": ["allow: both jobs run", "allow：同时运行"],
+    "choice.overlap.after": ["after: the fire runs after the job", "after：在该作业之后运行"],
+    "choice.overlap.replace": ["replace: the job is asked to end", "replace：请求该作业结束"],
     "choice.overlap.skip": ["skip: no fire while a job is unfinished", "skip：上个作业未完成则跳过"],
     "choice.missed.last": ["last: run the newest", "last：补最近一次"],
     "choice.missed.all": ["all: run each", "all：全部补上"],

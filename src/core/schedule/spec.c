@@ -31,7 +31,7 @@ static const struct member {
     size_t offset;
     int64_t min, max, usual; /* of durations and numbers */
     const char *values;      /* valid values */
-    const char *words[4];    /* of enums, from 1 on; the first is the default */
+    const char *words[5];    /* of enums, from 1 on; the first is the default */
 } members[];
 
 /* ---- errors ---- */
@@ -337,7 +337,8 @@ static const struct member members[] = {
     {"grace", read_duration, write_duration, INTO(grace_ms), 1000, SPEC_YEAR_MS, SPEC_GRACE_MS,
      "a duration from 1s to 365d, such as \"1m\""},
     {"overlap", read_word, write_word, INTO(overlap), .usual = OVERLAP_ALLOW,
-     .values = "\"allow\" or \"skip\"", .words = {"allow", "skip"}},
+     .values = "\"allow\", \"skip\", \"after\" or \"replace\"",
+     .words = {"allow", "skip", "after", "replace"}},
     {"paused", read_flag, write_flag, INTO(paused), .values = "true or false"},
     {"note", read_text, write_text, INTO(note), 0, SPEC_NOTE_BYTES_MAX, 0,
      "a text of at most 500 bytes without control characters"},

@@ -24,7 +24,8 @@ enum {
 #define SPEC_JITTER_MS_MAX (24LL * 3600 * 1000)
 
 enum spec_missed { MISSED_LAST = 1, MISSED_ALL, MISSED_NONE };
-enum spec_overlap { OVERLAP_ALLOW = 1, OVERLAP_SKIP };
+/* AFTER: the fire runs after the job before; REPLACE: also the job before is asked to end. */
+enum spec_overlap { OVERLAP_ALLOW = 1, OVERLAP_SKIP, OVERLAP_AFTER, OVERLAP_REPLACE };
 
 struct spec {
     struct timetable table;

@@ -130,6 +130,8 @@ static void on_run_looked_up(void *owner, uint64_t tag, const struct queue_reply
         .at_ms = now_ms, .due_ms = now_ms, .once_for_ms = ONCE_FOR_MS};
     struct stored_fire fire;
     stored_fire_init(&fire, stored, name_of(exchange), &now);
+    if (fire.push.on_conflict == CONFLICT_REPLACE) /* no holder is asked to end */
+        fire.push.on_conflict = CONFLICT_AFTER;
     queue_push(exchange->front->queue, &fire.push, 1, http_exchange_reply_to(exchange, on_run));
     stored_fire_fini(&fire);
     stored_free(stored);
@@ -209,6 +211,7 @@ static void backfill_push(struct http_exchange *exchange, const struct stored *s
         decided[i].due_ms = now_ms + (int64_t)i * pace_ms;
         stored_fire_init(&fires[i], stored, name, &decided[i]);
         fires[i].push.id = fires[i].push.once; /* each fire is a job of its own */
+        fires[i].push.on_conflict = CONFLICT_KEEP;
         pushes[i] = fires[i].push;
     }
     queue_push(exchange->front->queue, pushes, count,

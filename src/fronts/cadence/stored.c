@@ -270,6 +270,12 @@ struct slice stored_fire_id(struct slice name, int64_t at_ms, char out[STORED_ID
     return slice_make(out, (size_t)len);
 }
 
+/* The choice of a fire whose id exists. A leased job cannot be replaced; the worker then asks its holder to end. */
+static const enum record_conflict conflicts[] = {[OVERLAP_ALLOW] = CONFLICT_KEEP,
+                                                 [OVERLAP_SKIP] = CONFLICT_KEEP,
+                                                 [OVERLAP_AFTER] = CONFLICT_AFTER,
+                                                 [OVERLAP_REPLACE] = CONFLICT_REPLACE};
+
 void stored_fire_init(struct stored_fire *fire, const struct stored *stored, struct slice name,
                       const struct decision_fire *decided)
 {
@@ -282,7 +288,7 @@ void stored_fire_init(struct stored_fire *fire, const struct stored *stored, str
     fire->push.id = stored->spec.overlap == OVERLAP_ALLOW
                         ? stored_fire_id(name, decided->at_ms, fire->id)
                         : name;
-    fire->push.on_conflict = CONFLICT_KEEP;
+    fire->push.on_conflict = conflicts[stored->spec.overlap];
     fire->push.when = (struct queue_when){.due = QUEUE_DUE_AT, .ms = decided->due_ms};
     buffer_init(&fire->meta, JOB_META_BYTES_MAX);
     buffer_append_slice(&fire->meta, stored->push.meta);

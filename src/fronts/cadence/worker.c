@@ -56,7 +56,8 @@ struct cadence_worker {
     struct stored_fire *fires; /* of all entries, in their order */
     enum queue_status *outcomes;
     size_t fire_count;
-    size_t *again; /* indices of fires that are pushed once more, in place of dead jobs */
+    size_t *
+        again; /* indices of fires that are pushed once more: over a dead job, or after a leased one */
     size_t again_count;
     struct queue_push *pushes;
     bool has_round, is_started, is_stopping;
@@ -236,17 +237,27 @@ static void round_settle(struct cadence_worker *worker)
 
 /* ---- 2: the fires are pushed ---- */
 
-static void round_push_over_dead(struct cadence_worker *worker);
+static void round_push_once_more(struct cadence_worker *worker);
+static void round_request(struct cadence_worker *worker);
 
 /* Returns the outcome of a push. EXISTED remains only for a fire that is skipped because the job of
  * an earlier one is unfinished: all other existing jobs are this fire, pushed before. */
 static enum queue_status outcome_of(const struct stored_fire *fire,
                                     const struct queue_result *result)
 {
-    bool is_shared = !slice_equals(fire->push.id, fire->push.once);
+    bool is_skip =
+        fire->push.on_conflict == CONFLICT_KEEP && !slice_equals(fire->push.id, fire->push.once);
     if (result->status != QUEUE_EXISTED)
         return result->status;
-    return is_shared && result->state != JOB_FINISHED ? QUEUE_EXISTED : QUEUE_CREATED;
+    return is_skip && result->state && result->state != JOB_FINISHED ? QUEUE_EXISTED
+                                                                     : QUEUE_CREATED;
+}
+
+/* Returns whether the fire replaces a job that a consumer holds. */
+static bool replaces_leased(const struct cadence_worker *worker, size_t i)
+{
+    return worker->outcomes[i] == QUEUE_LEASED &&
+           worker->fires[i].push.on_conflict == CONFLICT_REPLACE;
 }
 
 static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -258,16 +269,17 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
         bool is_whole = reply->status == QUEUE_OK && reply->result_count == worker->fire_count;
         worker->outcomes[i] = is_whole ? outcome_of(&worker->fires[i], result)
                                        : (reply->status ? reply->status : QUEUE_UNAVAILABLE);
-        if (worker->outcomes[i] == QUEUE_EXISTED && result->state == JOB_DEAD)
+        bool is_over_dead = worker->outcomes[i] == QUEUE_EXISTED && result->state == JOB_DEAD;
+        if (is_over_dead || replaces_leased(worker, i))
             worker->again[worker->again_count++] = i;
     }
     if (worker->again_count)
-        round_push_over_dead(worker);
+        round_request(worker);
     else
         round_settle(worker);
 }
 
-static void on_pushed_over_dead(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void on_pushed_once_more(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct cadence_worker *worker = owner;
     (void)tag;
@@ -278,15 +290,46 @@ static void on_pushed_over_dead(void *owner, uint64_t tag, const struct queue_re
     round_settle(worker);
 }
 
-/* A dead job is not an unfinished one: the fire replaces it. */
-static void round_push_over_dead(struct cadence_worker *worker)
+/* A dead job is not an unfinished one: the fire replaces it. A leased job gets the fire as its successor. */
+static void round_push_once_more(struct cadence_worker *worker)
 {
     for (size_t i = 0; i < worker->again_count; i++) {
-        worker->pushes[i] = worker->fires[worker->again[i]].push;
-        worker->pushes[i].on_conflict = CONFLICT_REPLACE;
+        size_t fire = worker->again[i];
+        worker->pushes[i] = worker->fires[fire].push;
+        worker->pushes[i].on_conflict =
+            replaces_leased(worker, fire) ? CONFLICT_AFTER : CONFLICT_REPLACE;
     }
     queue_push(worker->options.queue, worker->pushes, worker->again_count,
-               (struct queue_reply_to){.done = on_pushed_over_dead, .owner = worker});
+               (struct queue_reply_to){.done = on_pushed_once_more, .owner = worker});
+}
+
+/* If a request fails, the fire is pushed nevertheless: it runs after the job. */
+static void on_requested(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    (void)reply;
+    round_push_once_more(owner);
+}
+
+/* Asks the holders of jobs that are replaced to end. This comes before the push, because a cancel removes a successor. */
+static void round_request(struct cadence_worker *worker)
+{
+    static _Thread_local struct queue_change changes[QUEUE_BATCH_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < worker->again_count; i++)
+        if (replaces_leased(worker, worker->again[i])) {
+            const struct queue_push *push = &worker->fires[worker->again[i]].push;
+            changes[count++] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                                     .topic = push->topic,
+                                                     .id = push->id,
+                                                     .priority = QUEUE_PRIORITY_UNSET,
+                                                     .request = true};
+        }
+    if (count)
+        queue_change(worker->options.queue, changes, count,
+                     (struct queue_reply_to){.done = on_requested, .owner = worker});
+    else
+        round_push_once_more(worker);
 }
 
 static void round_push(struct cadence_worker *worker)

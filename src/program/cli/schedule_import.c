@@ -144,17 +144,15 @@ json_t *import_crontab(struct slice text, const struct import_options *options,
 
 /* ---- kubernetes ---- */
 
-static void kubernetes_policy(const json_t *spec, json_t *schedule, const char *name,
-                              const struct import_notes *notes)
+static void kubernetes_policy(const json_t *spec, json_t *schedule)
 {
     const char *policy = json_string_value(json_object_get(spec, "concurrencyPolicy"));
     const json_t *deadline = json_object_get(spec, "startingDeadlineSeconds");
     char catch_up[40];
-    if (policy && strcmp(policy, "Allow") != 0)
+    if (policy && strcmp(policy, "Forbid") == 0)
         json_object_set_new(schedule, "overlap", json_string("skip"));
     if (policy && strcmp(policy, "Replace") == 0)
-        notes->note(notes->ctx, name,
-                    "concurrencyPolicy Replace has no counterpart: 'overlap' is skip");
+        json_object_set_new(schedule, "overlap", json_string("replace"));
     if (json_is_integer(deadline)) {
         snprintf(catch_up, sizeof catch_up, "%llds", (long long)json_integer_value(deadline));
         json_object_set_new(schedule, "catch_up", json_string(catch_up));
@@ -201,7 +199,7 @@ static json_t *kubernetes_job(const json_t *item, const struct import_options *o
     snprintf(full, sizeof full, "%s%s%s", space ? space : "", space ? "." : "", name);
     json_t *schedule = json_pack("{s:s, s:s}", "name", full, "topic", options->topic);
     kubernetes_plan(spec, schedule, options, full, notes);
-    kubernetes_policy(spec, schedule, full, notes);
+    kubernetes_policy(spec, schedule);
     json_t *template = json_object_get(spec, "jobTemplate");
     if (template)
         json_object_set(schedule, "body", template);

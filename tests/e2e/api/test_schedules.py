@@ -198,6 +198,32 @@ def test_overlap_skip_waits_for_the_job_before(clocked):
     eventually(lambda: clocked.get("mail", "s")["state"] != "dead", 20)
 
 
+def hold_and_let_fire(clocked, overlap):
+    """Holds the job of the first fire while the next one comes. Returns its lease."""
+    put(clocked, "s", every="1h", overlap=overlap)
+    advance(clocked, "1h")
+    (job,) = clocked.take("mail", max=1, lease_for="20h")
+    clocked.good("POST", "/v1/clock/advance?by=1h")
+    eventually(lambda: "next" in clocked.get("mail", "s"), 20)
+    return job["lease"]
+
+
+def test_overlap_after_runs_the_fire_after_the_job_before(clocked):
+    lease = hold_and_let_fire(clocked, "after")
+    clocked.answer("ack", [lease])
+    (job,) = clocked.take("mail", max=1)
+    assert job["id"] == "s" and job["meta"]["tarry-scheduled-for"] == "2026-03-28T02:00:00Z" and job["attempt"] == 1
+    assert show(clocked, "s")["totals"]["skipped"]["overlap"] == 0
+
+
+def test_overlap_replace_asks_the_holder_of_the_job_before_to_end(clocked):
+    lease = hold_and_let_fire(clocked, "replace")
+    assert clocked.get("mail", "s")["cancel_requested"] is True
+    clocked.answer("nack", [lease])
+    (job,) = clocked.take("mail", max=1)
+    assert job["meta"]["tarry-scheduled-for"] == "2026-03-28T02:00:00Z"
+
+
 def test_run_and_backfill_push_besides_the_plan(clocked):
     put(clocked, "s", cron="0 12 * * *")
     assert clocked.good("POST", "/v1/schedules/s/run")["result"] == "fired"

@@ -111,7 +111,7 @@ def test_cronjobs_become_a_set(server, tarry):
                      "paused": True, "body": items[0]["spec"]["jobTemplate"]}
     assert (second["cron"], second["zone"]) == ("*/5 * * * *", "Asia/Tokyo") and third["cron"] == "@hourly"
     notes = ended.stderr.decode()
-    assert "old: concurrencyPolicy Replace" in notes and "plain: no timeZone" in notes and "not a CronJob" in notes
+    assert second["overlap"] == "replace" and "plain: no timeZone" in notes and "not a CronJob" in notes
     assert tarry("apply", stdin=ended.stdout).count("created") == 3
     assert server.cli("schedule", "import", "kubernetes", input=b"no json").returncode == REFUSED
     assert server.cli("schedule", "import", "quarz", input=b"").returncode == USAGE
