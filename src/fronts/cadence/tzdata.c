@@ -16,7 +16,7 @@ struct tzdata {
     struct deadline *alarm;
     struct buffer cursor; /* of the next page */
     uint64_t changed;     /* schedules that this scan has found */
-    int64_t look_ms;      /* of the alarm; 0: none is set */
+    int64_t look_ms;      /* of the alarm; 0: no alarm is set */
     bool is_scanning, is_stopping;
     bool is_outdated; /* a scan is needed */
 };
