@@ -123,6 +123,8 @@ class Queue:
         max_attempts: int | None = None,
         backoff: str | None = None,
         on_conflict: str | None = None,
+        once: str | None = None,
+        once_for: Duration | None = None,
         meta: Mapping[str, str] | None = None,
         content_type: str | None = None,
     ) -> Pushed:
@@ -130,9 +132,10 @@ class Queue:
         Hands over a job, due after `delay` or at `at`; without an id it gets one.
 
         body: bytes as they are, text as UTF-8, anything else as JSON. on_conflict, where the id exists: replace (the default), keep,
-        reject. Missing options have the topic's setting, otherwise the default.
+        reject. once: if a push to the topic had the same text within `once_for` (5 minutes), nothing changes and the result is "existed",
+        even if its job has ended. Missing options have the topic's setting, otherwise the default.
         """
-        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is meta is None):  # type: ignore[comparison-overlap]
+        if not (at is priority is ttl is lease is max_attempts is backoff is on_conflict is once is once_for is meta is None):  # type: ignore[comparison-overlap]
             given = {name: value for name, value in locals().items() if name != "self"}
             (pushed,) = self._push_items([given])
             if isinstance(pushed, TarryError):

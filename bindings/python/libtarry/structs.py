@@ -84,6 +84,14 @@ def _set_on_conflict(push: Any, on_conflict: str, keep: list[Any]) -> None:
     push.on_conflict = conflict_of(on_conflict)
 
 
+def _set_once(push: Any, once: str, keep: list[Any]) -> None:
+    push.once = pointer(text_bytes(once, "once"), keep)
+
+
+def _set_once_for(push: Any, once_for: Duration, keep: list[Any]) -> None:
+    push.once_for_ms = milliseconds(once_for)
+
+
 def _set_meta(push: Any, meta: Mapping[str, str], keep: list[Any]) -> None:
     if meta:
         text = meta_bytes(meta)
@@ -103,6 +111,8 @@ _PUSH_FIELDS: dict[str, Callable[[Any, Any, list[Any]], None] | None] = {
     "max_attempts": _set_max_attempts,
     "backoff": _set_backoff,
     "on_conflict": _set_on_conflict,
+    "once": _set_once,
+    "once_for": _set_once_for,
     "meta": _set_meta,
 }
 

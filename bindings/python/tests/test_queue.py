@@ -83,6 +83,17 @@ def test_an_unknown_option_is_a_type_error(queue):
         queue.push("t", on_conflict="maybe")
 
 
+def test_once_prevents_a_second_push_after_the_ack(queue):
+    first = queue.push("t", b"1", once="order-7")
+    (job,) = queue.take("t", wait=0)
+    job.ack()
+    again = queue.push("t", b"2", once="order-7")
+    assert (first.result, again.result) == ("created", "existed")
+    assert [one.result for one in queue.push_many([{"topic": "t", "once": "order-7"}, {"topic": "t", "once": "order-8", "once_for": 1}])] == ["existed", "created"]
+    with pytest.raises(libtarry.Refused):
+        queue.push("t", once="two words")
+
+
 def test_a_push_of_an_id_that_exists_goes_by_on_conflict(queue):
     assert queue.push("t", b"1", id="a", delay=1).result == "created"
     assert queue.push("t", b"2", id="a", delay=1).result == "replaced"

@@ -95,6 +95,8 @@ static struct tarry_push push_read(struct unpack *from)
     push.backoff = (uint32_t)unpack_int(from);
     push.backoff_first_ms = unpack_long(from);
     push.backoff_max_ms = unpack_long(from);
+    push.once = unpack_text(from, &bytes);
+    push.once_for_ms = unpack_long(from);
     return push;
 }
 

@@ -21,6 +21,8 @@ public final class Push {
     private long ttlMs;
     private int maxAttempts;
     private Backoff backoff;
+    private String once;
+    private long onceForMs;
     private Map<String, String> meta;
 
     /** Bytes as they are; they are read when it is pushed. */
@@ -92,6 +94,21 @@ public final class Push {
         return this;
     }
 
+    /**
+     * Makes the push idempotent: if a push to the topic had the same text within {@link #onceFor}, nothing changes and the result is
+     * {@code existed}, even if its job has ended.
+     */
+    public Push once(String value) {
+        once = value;
+        return this;
+    }
+
+    /** Sets how long the text of {@link #once} is remembered, 5 minutes by default. */
+    public Push onceFor(Duration value) {
+        onceForMs = Times.milliseconds(value);
+        return this;
+    }
+
     public Push meta(Map<String, String> value) {
         meta = value;
         return this;
@@ -103,12 +120,13 @@ public final class Push {
     }
 
     int sizeHint() {
-        return 160 + topic.length() + body.length + (id == null ? 0 : id.length());
+        return 176 + topic.length() + body.length + (id == null ? 0 : id.length()) + (once == null ? 0 : once.length());
     }
 
     void pack(Pack pack) {
         pack.number(flags).text(topic, "topic").text(id, "id").text(contentType, "content type").meta(meta).bytes(body);
         pack.number(delayMs).number(atMs).number(priority).number(OnConflict.number(onConflict)).number(leaseMs).number(ttlMs).number(maxAttempts);
         Backoff.pack(pack, backoff);
+        pack.text(once, "once").number(onceForMs);
     }
 }

@@ -104,6 +104,16 @@ public class TarryQueueTest {
     }
 
     @Test
+    public void oncePreventsASecondPushAfterTheAck() throws Exception {
+        Push push = new Push("t", "1").once("order-7").onceFor(Duration.ofMinutes(1));
+        assertEquals("created", queue.push(push).code());
+        takeNow("t").ack();
+        assertEquals("existed", queue.push(push).code());
+        assertEquals("created", queue.push(new Push("t", "1").once("order-8")).code());
+        assertThrows(TarryException.Refused.class, () -> queue.push(new Push("t").once("two words")));
+    }
+
+    @Test
     public void whatIsRefusedIsRefusedByName() {
         assertEquals("bad_topic", assertThrows(TarryException.Refused.class, () -> queue.push(new Push(".t"))).code);
         assertEquals("bad_id", assertThrows(TarryException.Refused.class, () -> queue.push(new Push("t").id("a b"))).code);
