@@ -35,6 +35,7 @@ def fires(server):
     return int(re.search(r"^tarry_schedule_fires_total (\d+)", server.client().call("GET", "/metrics").body.decode(), re.MULTILINE)[1])
 
 
+@pytest.mark.thorough("waits for the check of the files, 30 s")
 def test_a_change_of_the_files_moves_the_next_fires(start_server, tmp_path):
     zones = write_zones(tmp_path / "zones", *OLD)
     client = start_server("--sync", "never", "--tzdir", zones).client()
@@ -59,7 +60,7 @@ def test_files_that_changed_between_two_starts_move_the_next_fires(start_server,
     eventually(lambda: next_of(server.client(), "noon") == "10:00:00.000Z", 30)
 
 
-@pytest.mark.parametrize("kind", ["redis", "postgres"])
+@pytest.mark.parametrize("kind", ["redis", pytest.param("postgres", marks=pytest.mark.thorough("the same on another store"))])
 def test_a_server_with_older_files_leaves_schedules_of_newer_ones_alone(request, start_server, tmp_path, kind):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
