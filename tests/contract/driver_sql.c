@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sql/mysql/client.h"
-#include "sql/postgres/libpq.h"
+#include "sql/postgres/client.h"
 #include "sql/sql.h"
 #include "support/mariadb_server.h"
 #include "support/postgres_server.h"

@@ -4,7 +4,6 @@
  */
 #include "redis/codec.h"
 #include "redis/id.h"
-#include "redis/lease.h"
 
 #include "claim.h"
 

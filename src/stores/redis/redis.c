@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "feed/feed.h"
 #include "queue/door.h"
-#include "redis/lease.h"
+#include "redis/id.h"
 #include "redis/script.h"
 
 #include <assert.h>

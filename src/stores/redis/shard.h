@@ -2,7 +2,7 @@
  * shard: one shard of the queue on Redis, itself a queue (queue/queue.h).
  *
  * Requests of one loop iteration travel together: the pushes of a topic in one script call, changes
- * likewise; the answers and takes of all topics in one call (shard_step.h). While such a call is
+ * likewise; the answers and takes of all topics in one call (shard.h). While such a call is
  * with Redis, the next one collects requests, as in a group commit.
  *
  * Time. Every reply contains the time and the topic of the shard's next event; notifications

@@ -2,9 +2,7 @@
  * pushes and changes by topic, answers of all topics together. */
 #include "queue/traits.h"
 #include "redis/id.h"
-#include "redis/lease.h"
-#include "redis/shard_batch.h"
-#include "redis/shard_calls.h"
+#include "redis/shard_core.h"
 #include "redis/shard_notifications.h"
 
 #include "redis/command.h"

@@ -1,6 +1,6 @@
 #include "redis/survey.h"
 
-#include "redis/topology_map.h"
+#include "redis/topology.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "sql/connection.h"
 
 #include "base/clock.h"
-#include "sql/greeting.h"
+#include "sql/schema.h"
 
 #include <stdlib.h>
 #include <string.h>

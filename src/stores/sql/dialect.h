@@ -139,7 +139,7 @@ struct sql_questions {
     const char *schema_lock, *schema_unlock;
     const char *schema_undo; /* after a migration that failed */
 
-    const char *hello;     /* server's number -> the columns of greeting.c */
+    const char *hello;     /* server's number -> the columns of schema.c */
     const char *keep_time; /* machine, known machine, adjustment -> time, whether it was changed */
     const char *leap;      /* skips delivery numbers; NULL: `hello` does it */
     const char *ticket;    /* server's number -> number, time, number of the connection */

@@ -12,7 +12,6 @@
 #include "sql/call_queue.h"
 #include "sql/connection.h"
 #include "sql/dialect.h"
-#include "sql/greeting.h"
 #include "sql/hints.h"
 #include "sql/housekeeping.h"
 #include "sql/schema.h"

@@ -1,7 +1,6 @@
 /* Ids as Redis keeps them, and the tokens of leases. */
 #include "job/ulid.h"
 #include "redis/id.h"
-#include "redis/lease.h"
 
 #include "unit/claim.h"
 #include "unit/seed.h"

@@ -1,5 +1,5 @@
 /* The master of each slot, from the replies of cluster nodes. */
-#include "redis/topology_map.h"
+#include "redis/topology.h"
 
 #include "unit/cases.h"
 #include "unit/claim.h"

@@ -5,7 +5,7 @@
 #define TARRY_SQL_POSTGRES_ANSWERS_H
 
 #include "sql/postgres/calls.h"
-#include "sql/postgres/libpq.h"
+#include "sql/postgres/client.h"
 
 #include <stdint.h>
 

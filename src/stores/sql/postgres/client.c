@@ -1,11 +1,36 @@
 #include "sql/postgres/client.h"
 
+#include "sql/client.h"
+
 #include "base/error.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- libpq ---- */
+
+struct libpq libpq;
+
+#define ROW(NAME) {#NAME, &libpq.NAME},
+static const struct sql_client_function functions[] = {LIBPQ_FUNCTIONS(ROW)};
+#undef ROW
+
+static struct sql_client_library library = {
+    .file = "libpq.so.5",
+    .database = "PostgreSQL",
+    .package = "libpq5",
+    .functions = functions,
+    .count = sizeof functions / sizeof functions[0],
+};
+
+bool libpq_load(char *error, size_t error_bytes)
+{
+    return sql_client_library_load(&library, error, error_bytes);
+}
+
+/* ---- client ---- */
 
 /* Settings on which the meaning of tarry's SQL depends, and time limits, for every connection. A
  * database or a role may have other defaults. The first statements of each session. A partitioned

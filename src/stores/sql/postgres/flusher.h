@@ -7,7 +7,7 @@
 #define TARRY_SQL_POSTGRES_FLUSHER_H
 
 #include "sql/dialect.h"
-#include "sql/postgres/libpq.h"
+#include "sql/postgres/client.h"
 
 /* Makes a flusher of a new connection and takes ownership of it. `connection` may be NULL. Both
  * connections must be out of pipeline mode. Performs a first flush; blocking. Returns NULL if the

@@ -6,7 +6,7 @@
 #define TARRY_SQL_POSTGRES_STATEMENT_H
 
 #include "base/slice.h"
-#include "sql/postgres/libpq.h"
+#include "sql/postgres/client.h"
 
 #include <stdint.h>
 
