@@ -347,18 +347,60 @@ def test_a_job_taken_by_id_is_not_part_of_a_take_in_the_same_transaction(mariadb
 
 
 @pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL names each row")
-def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, mariadb):
-    client = pair[0].client()
-    _pushed(client, "many-at-once", 1000)
+@contextlib.contextmanager
+def _texts_of_servers(mariadb):
+    """All that the database is sent meanwhile, in the yielded list when the block has ended."""
+    texts = []
     mariadb.do("SET GLOBAL log_output = 'TABLE'")
     mariadb.do("TRUNCATE mysql.general_log")
     mariadb.do("SET GLOBAL general_log = ON")
     try:
-        taken = client.take("many-at-once", max=1000)
-        assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
+        yield texts
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
-    output = [row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log WHERE argument REGEXP 'UPDATE tarry.job|DELETE j? ?FROM|NOWAIT'")]
+        texts += [row[0].decode() if isinstance(row[0], bytes) else row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log")]
+
+
+def test_a_job_that_is_taken_and_acked_alone_costs_few_statements(pair, mariadb):
+    client = pair[0].client()
+    _pushed(client, "one-by-one", 2)
+    client.ack(client.take("one-by-one")[0]["lease"])  # the server reads the topic once
+    with _texts_of_servers(mariadb) as texts:
+        client.ack(client.take("one-by-one")[0]["lease"])
+    counts = [len(text.split(";")) for text in texts if re.search("tarry.(server_)?job ", text)]
+    assert len(counts) == 4 and sum(counts) <= 15, texts
+
+
+def test_changed_settings_and_new_priorities_hold_from_the_next_call_at_each_server(pair):
+    first, second = (server.client() for server in pair)
+    for client, ident in ((first, "a"), (second, "b")):
+        client.push("remembered", ident)
+        client.ack(client.take("remembered", wait="5s")[0]["lease"])
+    for round_, (client, other) in enumerate(((first, second), (second, first))):
+        client.put_topic("remembered", on_conflict="keep", lease_for=f"{70 + round_}s")
+        other.push("remembered", "same", body=b"1")
+        assert other.push("remembered", "same", body=b"2")["result"] == "existed"
+        [job] = other.take("remembered", wait="5s")
+        assert job["body"] == "1" and client.call("POST", f"/v1/ack?lease={job['lease']}").status == 200
+        client.push("remembered", f"urgent-{round_}", priority=round_ + 1)
+        [job] = other.take("remembered", wait="5s")
+        assert job["id"] == f"urgent-{round_}"
+        other.ack(job["lease"])
+        client.call("DELETE", "/v1/topics/remembered")
+        other.push("remembered", "anew")
+        assert other.push("remembered", "anew")["result"] == "replaced"
+        [job] = client.take("remembered", wait="5s")
+        assert job["id"] == "anew"
+        client.ack(job["lease"])
+
+
+def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, mariadb):
+    client = pair[0].client()
+    _pushed(client, "many-at-once", 1000)
+    with _texts_of_servers(mariadb) as texts:
+        taken = client.take("many-at-once", max=1000)
+        assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
+    output = [re.sub("UPDATE tarry.ticket [^;]*;", "", text) for text in texts if re.search("UPDATE tarry.job|DELETE j? ?FROM|NOWAIT", text)]
     assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in output] == ["UPDATE", "SELECT", "DELETE"], output
     assert max(len(re.sub(r"DELETE FROM tarry.server_job_key [^;]*;", "", text)) for text in output) < 1000  # only the ids are a list
 
@@ -454,11 +496,11 @@ def _turns_about(mariadb, ident):
     turns, output = [], {}
     for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
-            if statement == "START TRANSACTION":
-                output[thread] = []
-            elif statement == "COMMIT" and any(f"'{ident}'" in one for one in output.get(thread, ())):
-                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in output[thread] if one])
             output.setdefault(thread, []).append(statement)
+            if statement == "COMMIT" and any(f"'{ident}'" in one for one in output[thread]):
+                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in output[thread] if one])
+            if statement in ("COMMIT", "ROLLBACK"):
+                output[thread] = []
     return turns
 
 
@@ -517,7 +559,8 @@ def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, mar
 
 def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, mariadb):
     client, before = pair[1].client(), mariadb.do("SELECT COUNT(*) FROM tarry.message")
-    client.push("counted", "first", delay="1h")
+    for ident in ("first", "second"):  # the second one finds the new priority
+        client.push("counted", ident, delay="1h")
     mariadb.do("SET GLOBAL log_output = 'TABLE'")
     mariadb.do("SET GLOBAL general_log = ON")
     try:

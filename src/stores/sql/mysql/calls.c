@@ -315,7 +315,9 @@ static void append_history_of(struct mysql_link *link, struct sql_call *call)
     struct buffer *out = statement_of(link, call, read_history);
     buffer_append_text(out, "SELECT at,event,attempt,started,consumer,error FROM (SELECT h.* FROM "
                             "tarry.topic t STRAIGHT_JOIN tarry.history h ON h.topic=t.topic AND "
-                            "h.at>=@tarry_now-t.history WHERE t.name=");
+                            "h.at>=");
+    mysql_append_now(link, out);
+    buffer_append_text(out, "-t.history WHERE t.name=");
     mysql_quote(out, call->command->get.topic);
     buffer_append_text(out, " AND h.id=");
     mysql_quote(out, call->command->get.id);

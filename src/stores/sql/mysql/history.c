@@ -64,7 +64,11 @@ void mysql_append_history_days(struct mysql_link *link)
         if (call->kind == SQL_CALL_UPKEEP && link->history.upkeeps++ % UPKEEPS == 0)
             link->history.wants_days = true;
     }
-    if (link->history.wants_days)
-        buffer_append_text(mysql_statement_of(link, (struct mysql_step){.is_optional = true}),
-                           "CALL tarry.server_history_days()");
+    if (!link->history.wants_days)
+        return;
+    buffer_append_text(mysql_statement_of(link, (struct mysql_step){.is_optional = true}),
+                       "CALL tarry.server_history_days()");
+    /* its last query has begun a transaction */
+    buffer_append_text(mysql_statement_of(link, (struct mysql_step){.is_optional = true}),
+                       "COMMIT");
 }

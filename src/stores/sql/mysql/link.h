@@ -21,6 +21,9 @@ struct mysql_link {
     size_t packet_bytes_max; /* max_allowed_packet of the database */
     struct sql_context *context;
     int64_t now_ms;  /* the database's time in this transaction */
+    bool is_manual;  /* autocommit is off: the first statement begins a transaction */
+    bool knows_adjust; /* of the clock, from an earlier transaction: */
+    int64_t adjust_ms;
     int64_t beat_us; /* boot clock: commit of the last heartbeat */
     struct mysql_wire wire;
     struct mysql_transaction transaction;
@@ -38,6 +41,15 @@ struct mysql_link {
              list_entry((LINK)->transaction.plan.calls->next, struct sql_call, list);              \
          &CALL->list != (LINK)->transaction.plan.calls;                                            \
          CALL = list_entry(CALL->list.next, struct sql_call, list))
+
+/* Appends the time of the transaction, which is not known yet during the first flight. */
+static inline void mysql_append_now(const struct mysql_link *link, struct buffer *out)
+{
+    if (link->transaction.part != MYSQL_PART_BEGIN)
+        buffer_append_i64(out, link->now_ms);
+    else
+        buffer_append_text(out, link->transaction.is_quick ? "LAST_INSERT_ID()" : "@tarry_now");
+}
 
 /* Returns true if adjacent rows may be named by their first and last row. */
 static inline bool mysql_has_runs(const struct mysql_link *link)

@@ -47,7 +47,8 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   dedup_window BIGINT NOT NULL DEFAULT 0, max_jobs BIGINT NOT NULL DEFAULT 0,
   push_rate_count BIGINT NOT NULL DEFAULT 0, push_rate_unit INT NOT NULL DEFAULT 0,
   history BIGINT NOT NULL DEFAULT 0, -- how long its history is kept
-  extension MEDIUMBLOB
+  extension MEDIUMBLOB,
+  version BIGINT NOT NULL DEFAULT 0 -- rises with each change of the row, by a trigger
 ) ENGINE=InnoDB;
 
 -- Numbers that rise over all servers: each row stands for 4096 of them, of push order and of deliveries. They survive restarts.
@@ -149,6 +150,9 @@ CREATE TABLE IF NOT EXISTS tarry.rights (
 ) ENGINE=InnoDB;
 
 DELIMITER //
+
+DROP TRIGGER IF EXISTS tarry.topic_version//
+CREATE TRIGGER tarry.topic_version BEFORE UPDATE ON tarry.topic FOR EACH ROW SET NEW.version = OLD.version + 1//
 
 DROP FUNCTION IF EXISTS tarry.now_ms//
 -- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by that time. Only the difference of both

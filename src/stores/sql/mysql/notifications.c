@@ -49,11 +49,11 @@ static bool read_notifications(struct mysql_link *link, const struct mysql_step 
  * recognized later. */
 void mysql_append_poll(struct mysql_link *link)
 {
-    buffer_append_format(
-        mysql_statement(link, read_notifications),
-        "SELECT n,what,name,due FROM tarry.notification WHERE at>@tarry_now-%d AND "
-        "server<>%lld",
-        NOTIFICATION_MS, (long long)link->context->server);
+    struct buffer *out = mysql_statement(link, read_notifications);
+    buffer_append_text(out, "SELECT n,what,name,due FROM tarry.notification WHERE at>");
+    mysql_append_now(link, out);
+    buffer_append_format(out, "-%d AND server<>%lld", NOTIFICATION_MS,
+                         (long long)link->context->server);
 }
 
 static bool is_counted(const struct sql_tallies *tallies, int count)
@@ -242,11 +242,11 @@ static void append_messages_since(struct mysql_link *link, struct sql_call *call
         return;
     forget_peers(link);
     out = mysql_statement_of(link, (struct mysql_step){.read = read_messages, .call = call});
-    buffer_append_format(out,
-                         "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
-                         "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
-                         "at>=@tarry_now-%d AND (",
-                         UNREAD_MS);
+    buffer_append_text(out, "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
+                            "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
+                            "at>=");
+    mysql_append_now(link, out);
+    buffer_append_format(out, "-%d AND (", UNREAD_MS);
     for (size_t i = 0; i < peers->count; i++)
         buffer_append_format(out, "server=%lld AND n>%llu OR ", (long long)peers->at[i].server,
                              (unsigned long long)peers->at[i].n);

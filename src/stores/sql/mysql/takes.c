@@ -16,14 +16,6 @@ enum {
     EMPTY_TAKES_MAX = 3  /* per call, if a job is due */
 };
 
-static void append_now(struct mysql_link *link, struct buffer *out)
-{
-    if (link->transaction.part != MYSQL_PART_BEGIN)
-        buffer_append_i64(out, link->now_ms);
-    else
-        buffer_append_text(out, "@tarry_now");
-}
-
 static int64_t bound_of(const struct mysql_link *link, const struct mysql_topic *topic)
 {
     const struct sql_topic *known = sql_topics_find(&link->context->topics, slice_of(topic->name));
@@ -130,11 +122,11 @@ static void append_take(struct mysql_link *link, struct mysql_topic *topic)
         has_level = true;
     }
     buffer_append_format(out, ") AND j.due>=LEAST(%lld,", (long long)bound_of(link, topic));
-    append_now(link, out);
+    mysql_append_now(link, out);
     buffer_append_text(out, ") AND j.due<=");
-    append_now(link, out);
+    mysql_append_now(link, out);
     buffer_append_text(out, " AND j.state=1 AND (j.expire IS NULL OR j.expire>");
-    append_now(link, out);
+    mysql_append_now(link, out);
     buffer_append_format(out, ") ORDER BY j.level,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
                          topic->take_max);
 }
@@ -589,11 +581,11 @@ static void append_look(struct mysql_link *link, struct mysql_topic *topic, unsi
                              "level=%d AND due>=LEAST(%lld,",
                              topic->number, topic->levels[i],
                              from_start ? 0LL : (long long)bound_of(link, topic));
-        append_now(link, out);
+        mysql_append_now(link, out);
         if (topic->looks_back)
             buffer_append_format(out, "-%d", LOOK_BACK_MS);
         buffer_append_text(out, ") AND state=1 AND (expire IS NULL OR expire>");
-        append_now(link, out);
+        mysql_append_now(link, out);
         buffer_append_text(out, ") ORDER BY due,seq LIMIT 1");
     }
 }

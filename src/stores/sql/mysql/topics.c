@@ -27,13 +27,14 @@ enum {
     COLUMN_JOBS_MAX,
     COLUMN_HISTORY,
     COLUMN_HAS_EXTENSION,
+    COLUMN_VERSION,
     COLUMN_LEVELS
 };
 
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
     "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
-    "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
+    "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
     "l.topic=t.topic) FROM tarry.topic t WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
@@ -136,6 +137,7 @@ static void detach(struct mysql_link *link, struct mysql_topic *topic)
     if (topic->number)
         table_remove(&link->topics.numbers.table, &topic->by_number);
     topic->number = 0;
+    topic->is_remembered = false;
 }
 
 /* Assigns the number to the topic. */
@@ -173,6 +175,7 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
     settings->max_jobs = (uint64_t)mysql_number(row[COLUMN_JOBS_MAX]);
     settings->history_ms = mysql_number(row[COLUMN_HISTORY]);
     topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
+    topic->version = (uint64_t)mysql_number(row[COLUMN_VERSION]);
 }
 
 bool mysql_topic_add_level(struct mysql_topic *topic, int32_t level)
@@ -234,7 +237,8 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
         link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most;
         if (!read_levels(link, topic, row[COLUMN_LEVELS]))
             return false;
-        topic->is_read = topic->is_found = true;
+        topic->stored_levels = topic->level_count;
+        topic->is_read = topic->is_found = topic->is_remembered = true;
     }
     for (size_t i = 0; i < asked; i++) {
         struct mysql_topic *topic = link->topics.wanted.at[i];
@@ -279,11 +283,53 @@ static void append_wanted(struct mysql_link *link, struct buffer *out)
         buffer_append_byte(out, ')');
 }
 
+/* Reads which remembered topics are as they were. All others are read in the next flight. */
+static bool read_versions(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    enum { NUMBER, VERSION, LEVELS };
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        uint32_t number = (uint32_t)mysql_number(row[NUMBER]);
+        struct mysql_topic *topic =
+            mysql_numbers_find(&link->topics.numbers, slice_make(&number, sizeof number));
+        if (topic && topic->is_remembered)
+            topic->is_read = topic->version == (uint64_t)mysql_number(row[VERSION]) &&
+                             topic->stored_levels == (uint64_t)mysql_number(row[LEVELS]);
+    }
+    link->topics.have_moved = link->topics.have_moved || !mysql_topics_are_read(link);
+    return true;
+}
+
+static bool topics_are_remembered(const struct mysql_link *link)
+{
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        if (!link->topics.wanted.at[i]->is_remembered)
+            return false;
+    return true;
+}
+
+/* Appends a query of versions. The levels of a topic are never removed, so their number shows
+ * whether there are new ones. */
+static void append_versions(struct mysql_link *link)
+{
+    struct buffer *out = mysql_statement(link, read_versions);
+    buffer_append_text(out, "SELECT topic,version,(SELECT COUNT(*) FROM tarry.level l WHERE "
+                            "l.topic=t.topic) FROM tarry.topic t WHERE topic IN (");
+    for (size_t i = 0; i < link->topics.wanted.count; i++)
+        buffer_append_format(out, "%s%u", i ? "," : "", link->topics.wanted.at[i]->number);
+    buffer_append_byte(out, ')');
+}
+
 void mysql_append_topics(struct mysql_link *link)
 {
     struct buffer *out;
     if (mysql_topics_are_read(link))
         return;
+    if (link->transaction.part == MYSQL_PART_BEGIN && topics_are_remembered(link)) {
+        append_versions(link);
+        return;
+    }
     out = mysql_statement(link, read_topics);
     buffer_append_text(out, columns);
     append_wanted(link, out);

@@ -13,15 +13,38 @@ static unsigned stage_bit(enum mysql_stage stage)
 
 /* ---- statements ---- */
 
+static void note_time(struct mysql_link *link, int64_t now_ms)
+{
+    link->now_ms = link->context->now_ms = now_ms;
+    link->context->adjust_ms = link->adjust_ms;
+    link->context->has_time = true;
+    link->context->now_seen_us = clock_inner_us();
+}
+
 static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
 {
     MYSQL_ROW row = result ? libmariadb.mysql_fetch_row(result) : NULL;
     (void)step;
-    link->now_ms = row ? mysql_number(row[0]) : 0;
-    link->context->now_ms = link->now_ms;
-    link->context->adjust_ms = row ? mysql_number(row[1]) : 0;
-    link->context->has_time = row != NULL;
-    link->context->now_seen_us = clock_inner_us();
+    link->knows_adjust = row != NULL;
+    link->adjust_ms = row ? mysql_number(row[1]) : 0;
+    if (row)
+        note_time(link, mysql_number(row[0]));
+    return true;
+}
+
+/* Reads the time that the ticket was set at. If the row is another one, the transaction is repeated
+ * with the adjustment read first. That shows which of the two has changed. */
+static bool read_quick_ticket(struct mysql_link *link, const struct mysql_step *step,
+                              MYSQL_RES *result)
+{
+    (void)step;
+    (void)result;
+    link->knows_adjust = libmariadb.mysql_affected_rows(link->mysql) == 1;
+    if (link->knows_adjust)
+        note_time(link, (int64_t)libmariadb.mysql_insert_id(link->mysql));
+    else
+        mysql_note_fault(link, SQL_FAULT_PASSING, "TY003",
+                         "the ticket of this server or the adjustment of the clock has changed");
     return true;
 }
 
@@ -35,27 +58,53 @@ static bool read_ticket(struct mysql_link *link, const struct mysql_step *step, 
     return true;
 }
 
-static void append_begin(struct mysql_link *link)
+/* Sets the ticket and remembers its time, which the result and later statements contain. */
+static void append_quick_ticket(struct mysql_link *link)
 {
-    buffer_append_text(mysql_statement(link, NULL), "START TRANSACTION");
+    long long ticket = (long long)link->transaction.plan.ticket;
+    buffer_append_format(
+        mysql_statement(link, read_quick_ticket),
+        "UPDATE tarry.ticket SET number=%lld,at=LAST_INSERT_ID(UNIX_TIMESTAMP()*1000+"
+        "TIMESTAMPDIFF(MICROSECOND,NOW(),SYSDATE(3)) DIV 1000+%lld) WHERE server=%lld AND "
+        "number=%lld AND (SELECT adjust_ms FROM tarry.store WHERE one=1)=%lld",
+        ticket, (long long)link->adjust_ms, (long long)link->context->server, ticket - 1,
+        (long long)link->adjust_ms);
+}
+
+/* Reads the time, and sets the ticket unless the transaction changes nothing. */
+static void append_time(struct mysql_link *link)
+{
     buffer_append_text(mysql_statement(link, NULL),
                        "SELECT tarry.now_ms(),adjust_ms INTO @tarry_now,@tarry_adjust FROM "
                        "tarry.store WHERE one=1");
     buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now,@tarry_adjust");
-    if (!link->transaction.plan.ticket)
-        return;
-    buffer_append_format(mysql_statement(link, read_ticket),
+    if (link->transaction.plan.ticket)
+        buffer_append_format(mysql_statement(link, read_ticket),
                          "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
                          "number=%lld",
                          (long long)link->transaction.plan.ticket, (long long)link->context->server,
                          (long long)link->transaction.plan.ticket - 1);
+}
+
+static void append_begin(struct mysql_link *link)
+{
+    if (!link->is_manual)
+        buffer_append_text(mysql_statement(link, NULL), "SET autocommit=0");
+    link->is_manual = true;
+    link->transaction.is_quick = link->knows_adjust && link->transaction.plan.ticket;
+    if (link->transaction.is_quick)
+        append_quick_ticket(link);
+    else
+        append_time(link);
     /* If other servers may have considered this one dead, it must register again before it takes
      * jobs. */
-    if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
-        buffer_append_format(
-            mysql_statement(link, NULL),
-            "INSERT IGNORE INTO tarry.server (server,beat) VALUES (%lld,@tarry_now)",
-            (long long)link->context->server);
+    if (!link->transaction.plan.ticket || clock_boot_us() - link->beat_us <= BEAT_US_MAX)
+        return;
+    struct buffer *out = mysql_statement(link, NULL);
+    buffer_append_format(out, "INSERT IGNORE INTO tarry.server (server,beat) VALUES (%lld,",
+                         (long long)link->context->server);
+    mysql_append_now(link, out);
+    buffer_append_byte(out, ')');
 }
 
 static void append_commit(struct mysql_link *link)

@@ -54,6 +54,9 @@ struct mysql_transaction {
     unsigned stages;                      /* bits of those that have run */
     bool has_rows, has_takes, has_pushes; /* among its calls */
     bool is_exact; /* one call that met a lock before: each row is named individually */
+    /* the time comes with the ticket, with the adjustment of the clock that is known; otherwise it is
+     * read first, into @tarry_now */
+    bool is_quick;
 };
 
 /* Begins a transaction: appends its first pipeline. Returns false if out of memory. */
