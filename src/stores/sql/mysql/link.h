@@ -20,8 +20,8 @@ struct mysql_link {
     bool is_mariadb;
     size_t packet_bytes_max; /* max_allowed_packet of the database */
     struct sql_context *context;
-    int64_t now_ms;  /* the database's time in this transaction */
-    bool is_manual;  /* autocommit is off: the first statement begins a transaction */
+    int64_t now_ms;    /* the database's time in this transaction */
+    bool is_manual;    /* autocommit is off: the first statement begins a transaction */
     bool knows_adjust; /* of the clock, from an earlier transaction: */
     int64_t adjust_ms;
     int64_t beat_us; /* boot clock: commit of the last heartbeat */

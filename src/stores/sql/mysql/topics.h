@@ -14,8 +14,8 @@ struct mysql_link;
 struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     struct table_entry by_name, by_number;
     char name[JOB_TOPIC_BYTES_MAX + 1];
-    uint32_t number; /* 0: no topic of this name */
-    bool is_read;    /* in this transaction */
+    uint32_t number;    /* 0: no topic of this name */
+    bool is_read;       /* in this transaction */
     bool is_remembered; /* its settings and levels are those of the version: */
     uint64_t version, stored_levels;
     bool is_wanted, is_to_be_made, is_made, is_pushed_to;

@@ -79,11 +79,12 @@ static void append_time(struct mysql_link *link)
                        "tarry.store WHERE one=1");
     buffer_append_text(mysql_statement(link, read_now), "SELECT @tarry_now,@tarry_adjust");
     if (link->transaction.plan.ticket)
-        buffer_append_format(mysql_statement(link, read_ticket),
-                         "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
-                         "number=%lld",
-                         (long long)link->transaction.plan.ticket, (long long)link->context->server,
-                         (long long)link->transaction.plan.ticket - 1);
+        buffer_append_format(
+            mysql_statement(link, read_ticket),
+            "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
+            "number=%lld",
+            (long long)link->transaction.plan.ticket, (long long)link->context->server,
+            (long long)link->transaction.plan.ticket - 1);
 }
 
 static void append_begin(struct mysql_link *link)
