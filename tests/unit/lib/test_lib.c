@@ -398,7 +398,7 @@ CLAIM(caller_errors_are_rejected_by_name)
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = -1)},
         {TARRY_BAD_OPTION, "priority",
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = 65536)},
-        {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 4)},
+        {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 5)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 4)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_first_ms = 1000)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_max_ms = 1000)},

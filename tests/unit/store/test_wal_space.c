@@ -11,7 +11,11 @@
 
 #include <cmocka.h>
 
-enum { FILE_BYTES = 65536, BATCH_BYTES = 16000 };
+enum {
+    FILE_BYTES = 65536,
+    BATCH_BYTES = 16000,
+    PUSH_BYTES = 1000 /* at least what a push of 600 bytes needs */
+};
 
 struct scene {
     struct sim_fs sim;
@@ -240,8 +244,8 @@ CLAIM(full_disk_refuses_pushes_and_takes_answers)
     assert_false(stats_of(scene).broken);
     assert_non_null(strstr(wal_error(owner->wal), "No space left"));
     assert_true(wal_wants_upkeep(owner->wal));
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -ENOSPC);
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_ANSWER), 0);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_PUSH), -ENOSPC);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_ANSWER), 0);
     /* A quarter of a file is left for answers. */
     while (wal_owner_finish(owner, finished + 1)) {
         finished++;
@@ -255,7 +259,7 @@ CLAIM(full_disk_refuses_pushes_and_takes_answers)
     for (int i = 0; i < 4; i++)
         wal_owner_upkeep(owner);
     assert_false(stats_of(scene).full);
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), 0);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_PUSH), 0);
     wal_owner_close(owner);
     open_scene(scene);
     assert_int_equal(owner->live, 0);
@@ -281,12 +285,12 @@ CLAIM(the_error_that_prevents_the_next_file_is_reported)
     assert_true(stats_of(scene).stuck);
     assert_false(stats_of(scene).full || stats_of(scene).broken);
     assert_non_null(strstr(wal_error(owner->wal), "cannot create the next log file"));
-    for (int i = 0; i < 500 && wal_has_room(owner->wal, 700, WAL_FOR_PUSH) == 0; i++) {
+    for (int i = 0; i < 500 && wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_PUSH) == 0; i++) {
         wal_owner_push(owner, 600);
         assert_int_equal(wal_owner_commit(owner), 0);
     }
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -EIO);
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_ANSWER), 0);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_PUSH), -EIO);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_ANSWER), 0);
     jobs = owner->jobs;
     assert_int_equal(wal_owner_upkeep(owner), 0);
     assert_null(wal_error(owner->wal));
@@ -332,7 +336,7 @@ CLAIM(restart_on_a_full_disk_works)
     scene->sim.bytes_max = 1; /* not a byte more than there is */
     open_scene(scene);
     wal_owner_upkeep(owner);
-    assert_int_equal(wal_has_room(owner->wal, 700, WAL_FOR_PUSH), -ENOSPC);
+    assert_int_equal(wal_has_room(owner->wal, PUSH_BYTES, WAL_FOR_PUSH), -ENOSPC);
     assert_true(wal_owner_finish(owner, 1));
     assert_int_equal(wal_owner_commit(owner), 0);
     end(scene);
