@@ -79,7 +79,7 @@ def test_an_unknown_option_is_a_type_error(queue):
         queue.push_many([{}])
     with pytest.raises(ValueError, match="fixed:10s"):
         queue.push("t", backoff="slowly")
-    with pytest.raises(ValueError, match="replace, keep or reject"):
+    with pytest.raises(ValueError, match="replace, keep, reject or after"):
         queue.push("t", on_conflict="maybe")
 
 
