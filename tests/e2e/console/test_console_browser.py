@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from browser import DESK, PHONE, Browser, axe_text
+from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=unused-import
 from conftest import FLAGS
 from delivery import settle
 from endpoint import Endpoint, write_policy
@@ -42,17 +42,6 @@ def browser(server, tmp_path_factory):
     browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
     yield browser
     browser.close()
-
-
-@pytest.fixture(autouse=True)
-def no_harm(request):
-    """Whatever a test did: no script of a stranger ran, and nothing was against the policy."""
-    yield
-    if "browser" in request.fixturenames:
-        browser = request.getfixturevalue("browser")
-        browser.unharmed()
-        for node in browser.all("dialog[open]"):
-            browser.script("arguments[0].close()", node)
 
 
 @pytest.fixture

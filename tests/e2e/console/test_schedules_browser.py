@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from browser import DESK, PHONE, Browser, axe_text
+from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=unused-import
 from conftest import FLAGS
 from selenium.webdriver.common.keys import Keys
 from server import Server, eventually
@@ -30,16 +30,6 @@ def browser(server, tmp_path_factory):
     browser.command("Emulation.setTimezoneOverride", timezoneId="Europe/Berlin")
     yield browser
     browser.close()
-
-
-@pytest.fixture(autouse=True)
-def no_harm(request):
-    yield
-    if "browser" in request.fixturenames:
-        browser = request.getfixturevalue("browser")
-        browser.unharmed()
-        for node in browser.all("dialog[open]"):
-            browser.script("arguments[0].close()", node)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import psycopg2
 import pytest
 from postgres import PostgresServer
 from sql_serving import tarry
-from sql_settings import Setting, pushes, refuses, rows, serves
+from sql_settings import Setting, refuses, rows, works
 
 SETTINGS = [
     # what texts mean
@@ -173,15 +173,7 @@ def check(postgres, start_server, setting):
             refuses(setting, url)
             assert setting.refused in tarry("sql", "migrate", url).stderr
             return
-        migrated = tarry("sql", "migrate", url)
-        assert migrated.returncode == 0, migrated.stderr
-        server = start_server("--store", url)
-        serves(server)
-        if setting.application:
-            pushes(server, Application(url))
-        assert tarry("fsck", "--store", url).stdout == "no faults found\n"
-        assert "is lost" not in server.log() and "upkeep failed" not in server.log(), server.log()
-        server.terminate()
+        works(setting, url, start_server, lambda: Application(url))
 
 
 @pytest.mark.parametrize("setting", rows(SHORT))

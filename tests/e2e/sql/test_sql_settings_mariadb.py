@@ -12,7 +12,7 @@ import pytest
 from mariadb import MariadbServer
 from mysql import MysqlServer, find_server
 from sql_serving import tarry
-from sql_settings import Setting, pushes, refuses, rows, serves
+from sql_settings import Setting, refuses, rows, works
 
 MARIADB, MYSQL = "MariaDB", "MySQL"
 SETTINGS = [
@@ -210,15 +210,7 @@ class SettingClaims:
             if setting.refused:
                 refuses(setting, url)
                 return
-            migrated = tarry("sql", "migrate", url)
-            assert migrated.returncode == 0, migrated.stderr
-            server = start_server("--store", url)
-            serves(server)
-            if setting.application:
-                pushes(server, Application(database))
-            assert tarry("fsck", "--store", url).stdout == "no faults found\n"
-            assert "is lost" not in server.log() and "upkeep failed" not in server.log(), server.log()
-            server.terminate()
+            works(setting, url, start_server, lambda: Application(database))
 
 
 class TestMariadb(SettingClaims):

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import time
 
+import pytest
 from pinned import environment
 from selenium import webdriver
 from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
@@ -190,6 +191,17 @@ class Browser:
         self.script(source + "; return 1")
         found = self.driver.execute_async_script("const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), impact: 'critical', nodes: []}]))")
         return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found if one["impact"] in ("serious", "critical")]
+
+
+@pytest.fixture(autouse=True)
+def no_harm(request):
+    """After a test: no script of a stranger ran, and nothing violated the policy. A module that imports this has a fixture `browser`."""
+    yield
+    if "browser" in request.fixturenames:
+        browser = request.getfixturevalue("browser")
+        browser.unharmed()
+        for node in browser.all("dialog[open]"):
+            browser.script("arguments[0].close()", node)
 
 
 @contextlib.contextmanager

@@ -70,3 +70,16 @@ def pushes(server, database):
     client.ack(job["lease"])
     assert database.push("set", "gone", 60_000, "x") == "created"
     assert database.cancel("set", "gone") == "cancelled"
+
+
+def works(setting, url, start_server, application):
+    """The schema is created, a server serves, the application pushes, and no fault is found. `application()` opens the application's session."""
+    migrated = tarry("sql", "migrate", url)
+    assert migrated.returncode == 0, migrated.stderr
+    server = start_server("--store", url)
+    serves(server)
+    if setting.application:
+        pushes(server, application())
+    assert tarry("fsck", "--store", url).stdout == "no faults found\n"
+    assert "is lost" not in server.log() and "upkeep failed" not in server.log(), server.log()
+    server.terminate()
