@@ -20,6 +20,7 @@ def circles(tree, files):
     (tree / "src/rooms.txt").write_text("core/base:\n")
     (tree / "docs/glossary.md").write_text("")
     for name, text in files.items():
+        (room / name).parent.mkdir(exist_ok=True)
         (room / name).write_text(text)
     done = subprocess.run([tree / "scripts/rooms"], capture_output=True, text=True, check=False, timeout=60)
     return [line.split(": ")[-1] for line in done.stdout.splitlines() if "in a circle" in line]
@@ -36,3 +37,8 @@ def test_a_struct_with_the_name_of_an_inline_function_is_no_call(tmp_path):
     files = {"line.c": "void line_end(void)\n{\n    page_close();\n}\n", "line.h": TOUCH,
              "page.c": "void page_close(void)\n{\n    struct line_touch touch;\n}\n"}
     assert circles(tmp_path, files) == []
+
+
+def test_a_circle_through_two_folders_of_a_room_is_found(tmp_path):
+    files = {"disk/line.c": "void line_end(void)\n{\n    page_close();\n}\n", "page.c": "void page_close(void)\n{\n    line_end();\n}\n"}
+    assert circles(tmp_path, files) == ["line page"]
