@@ -245,5 +245,6 @@ def mariadb():
 @pytest.mark.parametrize("pushes", MARIADB, ids=lambda pushes: pushes.__name__.removesuffix("_pushes"))
 def test_body_that_a_driver_of_mariadb_pushes_is_stored_as_it_was_passed(mariadb, tmp_path, pushes):
     mariadb.do("DELETE FROM tarry.job")
+    mariadb.do("DELETE FROM tarry.job_key")
     pushes(tmp_path, mariadb)
     assert {ident: bytes(body) for ident, body in mariadb.rows("SELECT id, body FROM tarry.job")} == {"text": TEXT.encode(), "bytes": BYTES}
