@@ -25,7 +25,7 @@ static bool read_now(struct mysql_link *link, const struct mysql_step *step, MYS
 {
     MYSQL_ROW row = result ? libmariadb.mysql_fetch_row(result) : NULL;
     (void)step;
-    link->knows_adjust = row != NULL;
+    link->knows_adjust = row && row[1]; /* NULL: only tarry.now_ms() knows the time */
     link->adjust_ms = row ? mysql_number(row[1]) : 0;
     if (row)
         note_time(link, mysql_number(row[0]));
