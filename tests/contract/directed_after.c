@@ -3,11 +3,6 @@
 
 enum { LEASE_MS = 60 * 1000, HOUR_MS = 3600 * 1000 };
 
-static bool lacks_after(void)
-{
-    return w->client.driver->lacks & DRIVER_LACKS_AFTER;
-}
-
 static struct queue_push a_push_after(const char *id, const char *body, int64_t delay_ms)
 {
     struct queue_push job = delay_ms ? a_push_in(id, delay_ms) : a_push(id);
@@ -28,8 +23,6 @@ static struct slice take_and_push(const char *body)
 static void a_successor_starts_when_the_lease_ends(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     struct slice lease = take_and_push("next");
     assert_int_equal(state_of("a"), JOB_LEASED);
     assert_true(slice_is(job_of("a").body, "body of a"));
@@ -49,8 +42,6 @@ static void a_successor_starts_when_the_lease_ends(void **state)
 static void a_successor_starts_when_its_time_comes(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     push(a_push("a"));
     struct slice lease = take_for("a", LEASE_MS);
     assert_int_equal(push(a_push_after("a", "next", HOUR_MS)), QUEUE_CREATED);
@@ -64,8 +55,6 @@ static void a_successor_starts_when_its_time_comes(void **state)
 static void a_successor_starts_when_a_lease_ends_by_itself(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     struct slice lease = take_and_push("next");
     pass(LEASE_MS + 2);
     assert_int_equal(state_of("a"), JOB_READY);
@@ -76,8 +65,6 @@ static void a_successor_starts_when_a_lease_ends_by_itself(void **state)
 static void the_newest_successor_wins(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     struct slice lease = take_and_push("first");
     assert_int_equal(push(a_push_after("a", "second", 0)), QUEUE_REPLACED);
     assert_true(slice_is(job_of("a").body, "body of a"));
@@ -90,8 +77,6 @@ static void the_newest_successor_wins(void **state)
 static void cancel_removes_only_the_successor(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     struct slice lease = take_and_push("next");
     assert_int_equal(cancel("a"), QUEUE_LEASED);
     assert_int_equal(job_of("a").next_due_ms, 0);
@@ -109,8 +94,6 @@ static void successors_survive_a_restart(void **state)
 {
     struct buffer meta;
     (void)state;
-    if (lacks_after())
-        skip();
     struct queue_push next = a_push_after("a", "next", 0);
     push(a_push("a"));
     struct slice lease = take_for("a", LEASE_MS);
@@ -142,7 +125,7 @@ static void successors_survive_a_restart(void **state)
 static void the_successor_wins_over_a_push_again(void **state)
 {
     (void)state;
-    if (lacks_after() || w->client.driver->lacks & DRIVER_LACKS_AGAIN)
+    if (w->client.driver->lacks & DRIVER_LACKS_AGAIN)
         skip();
     struct slice lease = take_and_push("next");
     assert_int_equal(again_in(lease, HOUR_MS), QUEUE_REPLACED);
@@ -153,8 +136,6 @@ static void the_successor_wins_over_a_push_again(void **state)
 static void a_successor_needs_no_room_in_a_full_topic(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     put((struct topic_settings){.max_jobs = 1});
     assert_int_equal(ack(take_and_push("next")), QUEUE_OK);
     assert_int_equal(state_of("a"), JOB_READY);
@@ -163,8 +144,6 @@ static void a_successor_needs_no_room_in_a_full_topic(void **state)
 static void an_id_with_a_successor_is_not_remembered_as_finished(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     put((struct topic_settings){.dedup_window_ms = HOUR_MS});
     assert_int_equal(ack(take_and_push("next")), QUEUE_OK);
     assert_int_equal(push(a_push("a")), QUEUE_REPLACED);
@@ -175,8 +154,6 @@ static void an_id_with_a_successor_is_not_remembered_as_finished(void **state)
 static void a_purge_keeps_the_successor_and_a_delete_removes_it(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     struct slice lease = take_and_push("next");
     topic_call(QUEUE_TOPIC_PURGE);
     assert_int_equal(ack(lease), QUEUE_OK);
@@ -193,7 +170,7 @@ static void a_purge_keeps_the_successor_and_a_delete_removes_it(void **state)
 static void a_repeated_once_stores_no_successor(void **state)
 {
     (void)state;
-    if (lacks_after() || w->client.driver->lacks & DRIVER_LACKS_ONCE)
+    if (w->client.driver->lacks & DRIVER_LACKS_ONCE)
         skip();
     struct queue_push next = a_push_after("a", "next", 0);
     push(a_push("a"));

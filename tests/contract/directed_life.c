@@ -90,11 +90,6 @@ static void fill_topic(enum job_state state)
     }
 }
 
-static bool lacks_after(void)
-{
-    return w->client.driver->lacks & DRIVER_LACKS_AFTER;
-}
-
 static void push_onto_every_state_follows_the_rules(void **state)
 {
     (void)state;
@@ -102,8 +97,6 @@ static void push_onto_every_state_follows_the_rules(void **state)
         for (size_t k = 0; k < LIFE_COLUMNS; k++) {
             const struct life_push_case *row = &life_push_cases[i];
             struct queue_push job = a_push_in("a", 2 * HOUR_MS);
-            if (row->on_conflict == CONFLICT_AFTER && lacks_after())
-                continue;
             begin_case();
             bring(life_columns[k]);
             if (row->is_full)
@@ -212,8 +205,6 @@ static void answer_and_end_of_a_lease_follow_the_rules(void **state)
 static void end_of_a_lease_starts_the_successor_by_the_rules(void **state)
 {
     (void)state;
-    if (lacks_after())
-        skip();
     for (size_t i = 0; i < LIFE_CASES(life_next_cases); i++) {
         const struct life_next_case *row = &life_next_cases[i];
         struct queue_push next = a_push_in("a", 2 * HOUR_MS);

@@ -33,9 +33,8 @@ enum {
     DRIVER_LACKS_AGAIN = 16, /* pushes of a leased job again, by its lease */
     DRIVER_LACKS_ONCE = 32,
     DRIVER_LACKS_ORDER_OF_TOPICS =
-        64,                   /* push order between topics of one push, if all else is equal */
-    DRIVER_LACKS_AFTER = 128, /* successors of leased jobs (CONFLICT_AFTER) */
-    DRIVER_HIDES_NEXT = 256   /* the due of a successor */
+        64,                 /* push order between topics of one push, if all else is equal */
+    DRIVER_HIDES_NEXT = 128 /* the due of a successor */
 };
 
 struct driver {

@@ -339,7 +339,6 @@ const struct driver driver_postgres = {
 
 const struct driver driver_mariadb = {
     .name = "mariadb",
-    .lacks = DRIVER_LACKS_AFTER,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
@@ -353,7 +352,6 @@ const struct driver driver_mariadb = {
 
 const struct driver driver_mysql = {
     .name = "mysql",
-    .lacks = DRIVER_LACKS_AFTER,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

@@ -174,8 +174,7 @@ static struct queue_push any_push(struct world *world, struct random *random, st
                               .id = any_id(random),
                               .when = any_when(world, random),
                               .priority = (int32_t)ONE_OF(random, -1, -1, -1, 0, 99, 100, 65535),
-                              .on_conflict = (enum record_conflict)random_below(
-                                  random, world->client.driver->lacks & DRIVER_LACKS_AFTER ? 4 : 6),
+                              .on_conflict = (enum record_conflict)random_below(random, 6),
                               .policy = any_policy(random)};
 
     if (chance(random, 12))

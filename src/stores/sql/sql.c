@@ -383,24 +383,10 @@ static struct sql *sql_of(struct queue *queue)
     return (struct sql *)(void *)queue;
 }
 
-/* Returns whether an item is a successor, which MySQL does not store yet. */
-static bool is_unsupported(const struct sql *sql, const struct command *command)
-{
-    if (sql->dialect->has_successors || command->kind != COMMAND_PUSH)
-        return false;
-    for (size_t i = 0; i < command->count; i++)
-        if (command->pushes[i].on_conflict == CONFLICT_AFTER)
-            return true;
-    return false;
-}
-
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    struct command refused = *command;
-    if (command->status == QUEUE_OK && is_unsupported(sql_of(queue), command))
-        refused.status = QUEUE_UNSUPPORTED;
-    session_submit(sql_of(queue)->session, refused.status ? &refused : command, reply_to);
+    session_submit(sql_of(queue)->session, command, reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)

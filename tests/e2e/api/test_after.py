@@ -1,13 +1,20 @@
 """A push onto a job that a consumer holds (`on_conflict=after`): the successor of the job."""
 
 import pytest
+from mariadb import MariadbServer
 
 
-@pytest.fixture(params=["embedded", "redis"])
+@pytest.fixture(params=["embedded", "redis", "postgres", pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
 def client(request, start_server):
-    if request.param == "redis":
-        return start_server("--store", request.getfixturevalue("start_redis")().url, "--shards", "3").client()
-    return start_server("--sync", "never", "--shards", "3").client()
+    if request.param == "mariadb":
+        with MariadbServer() as database:
+            yield start_server("--store", database.url, "--migrate").client()
+    elif request.param == "postgres":
+        yield start_server("--store", request.getfixturevalue("start_postgres")().url, "--migrate").client()
+    elif request.param == "redis":
+        yield start_server("--store", request.getfixturevalue("start_redis")().url, "--shards", "3").client()
+    else:
+        yield start_server("--sync", "never", "--shards", "3").client()
 
 
 JOB = "/v1/topics/t/jobs/a"

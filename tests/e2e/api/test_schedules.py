@@ -98,6 +98,19 @@ def test_a_schedule_fires_punctually_and_shows_it(store):
     assert refused(client, "GET", "/v1/schedules/tick")[:2] == (404, "not_found")
 
 
+@pytest.mark.parametrize(("overlap", "end"), [("after", "ack"), ("replace", "nack")])
+def test_a_fire_waits_for_the_holder_of_the_job_before(store, overlap, end):
+    client = store().client()
+    put(client, "s", every="1s", overlap=overlap)
+    (first,) = client.take("mail", max=1, wait="20s", lease_for="1h")
+    eventually(lambda: "next" in client.get("mail", "s"), 20)
+    assert client.get("mail", "s").get("cancel_requested", False) is (overlap == "replace")
+    client.answer(end, [first["lease"]])
+    (second,) = client.take("mail", max=1, wait="20s", lease_for="1h")
+    assert second["id"] == "s" and second["attempt"] == 1
+    assert at(second["meta"]["tarry-scheduled-for"]) > at(first["meta"]["tarry-scheduled-for"])
+
+
 def test_a_server_that_is_killed_neither_loses_nor_doubles_a_fire(store):
     server = store()
     client = server.client()

@@ -12,7 +12,7 @@ from server import free_port
 from sql_serving import tarry
 from test_sql_mariadb import (  # pylint: disable=unused-import
     database, pair, test_a_call_about_one_job_reads_no_others, test_an_immediate_take_gets_jobs_committed_behind_the_bound, test_answers_are_the_api_s_words, test_bad_input_is_refused_and_changes_nothing,
-    test_no_take_skips_a_job_while_leases_are_adopted, test_the_caller_s_last_id_stays, test_the_upkeep_waits_for_no_transaction_of_a_user,
+    test_a_push_by_sql_may_be_the_successor_of_a_leased_job, test_no_take_skips_a_job_while_leases_are_adopted, test_the_caller_s_last_id_stays, test_the_upkeep_waits_for_no_transaction_of_a_user,
     test_two_servers_are_one_queue, test_only_committed_jobs_are_delivered)
 from test_sql_mariadb_locks import (  # pylint: disable=unused-import
     around, test_an_id_that_two_transactions_create_is_created_once, test_an_open_change_of_one_job_delays_no_call_about_others)

@@ -187,6 +187,27 @@ def test_answers_are_the_api_s_words(pair, database):
     assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
 
 
+def test_a_push_by_sql_may_be_the_successor_of_a_leased_job(pair, database):
+    client = pair[0].client()
+
+    def push_after(body):
+        return database.call("push_with", "heirs", "a", None, None, body, None, 7, "after")
+
+    assert push_after(b"old") == "created"
+    lease = client.take("heirs", wait="5s")[0]["lease"]
+    assert [push_after(body) for body in (b"first", b"second")] == ["created", "replaced"]
+    job = client.get("heirs", "a")
+    assert (job["state"], job["body"]) == ("leased", "old") and set(job["next"]) == {"due_at"}
+    client.answer("nack", [lease])
+    job = pair[1].client().take("heirs", wait="5s")[0]
+    assert (job["body"], job["attempt"], job["priority"]) == ("second", 1, 7)
+    assert push_after(b"third") == "created"
+    assert database.call("cancel", "heirs", "a") == "leased" and "next" not in client.get("heirs", "a")
+    client.answer("ack", [job["lease"]])
+    assert database.call("cancel", "heirs", "a") == "not_found"
+    assert not any(client.topic("heirs")["counts"][state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
 def test_a_job_with_an_open_cancel_is_skipped_and_delivered_after_a_rollback(pair, database):
     client = pair[0].client()
     client.push("open", "a")

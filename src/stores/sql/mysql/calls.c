@@ -35,13 +35,14 @@ enum {
     JOB_COLUMN_HISTORY,
     JOB_COLUMN_CONSUMER,
     JOB_COLUMN_CANCEL_REQUESTED,
-    JOB_COLUMN_BODY_BYTES
+    JOB_COLUMN_BODY_BYTES,
+    JOB_COLUMN_NEXT_DUE
 };
 
 const char mysql_job_columns[] =
     "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
     "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
-    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes";
+    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
@@ -80,6 +81,7 @@ void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->history = text_of(row, lengths, JOB_COLUMN_HISTORY);
     job->consumer = text_of(row, lengths, JOB_COLUMN_CONSUMER);
     job->cancel_requested = mysql_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
+    job->next_due_ms = mysql_number(row[JOB_COLUMN_NEXT_DUE]);
 }
 
 /* ---- results ---- */

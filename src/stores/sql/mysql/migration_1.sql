@@ -72,6 +72,9 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
   consumer VARBINARY(64), -- name of the consumer that holds it
   meta BLOB, body LONGBLOB NOT NULL,
+  -- successor of a leased job (on_conflict after); next_due NULL: none
+  next_due BIGINT, next_seq BIGINT, next_priority INT, next_lease BIGINT, next_ttl BIGINT, next_backoff_kind INT, next_backoff_first BIGINT,
+  next_backoff_max BIGINT, next_max_attempts BIGINT, next_content_type VARBINARY(128), next_meta BLOB, next_body LONGBLOB,
   PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
@@ -530,7 +533,7 @@ CREATE PROCEDURE tarry.push_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt, v_was_level INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq BIGINT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history, v_was_due, v_was_seq, v_next BIGINT;
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -549,8 +552,8 @@ BEGIN
   IF p_content_type IS NOT NULL AND (LENGTH(p_content_type) > 128 OR p_content_type NOT REGEXP '^[ -~]*$') THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad content_type';
   END IF;
-  IF p_on_conflict IS NOT NULL AND p_on_conflict NOT IN ('replace', 'keep', 'reject') THEN
-    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_conflict, write replace, keep or reject';
+  IF p_on_conflict IS NOT NULL AND p_on_conflict NOT IN ('replace', 'keep', 'reject', 'after') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_conflict, write replace, keep, reject or after';
   END IF;
   CALL tarry.may(p_topic);
   SET v_now = tarry.now_ms();
@@ -562,7 +565,7 @@ BEGIN
     SELECT topic, priority, on_conflict, ttl, max_jobs, history INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history
       FROM tarry.topic WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
   END IF;
-  SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject'), 0), NULLIF(v_how, 0), 1);
+  SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject', 'after'), 0), NULLIF(v_how, 0), 1);
   SET v_priority = COALESCE(p_priority, v_topic_priority, 100);
   IF EXISTS (SELECT 1 FROM tarry.finished WHERE topic = v_topic AND id = p_id AND until > v_now) THEN
     SET p_result = 'existed';
@@ -595,9 +598,15 @@ BEGIN
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
     ELSE
       CALL tarry.lock_job(v_topic, p_id, v_was_level, v_was_due, v_was_seq);
-      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
+      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, next_due INTO v_state, v_attempt, v_bytes, v_next
         FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq FOR UPDATE;
-      IF v_state = 3 THEN SET p_result = 'leased';
+      IF v_state = 3 AND v_how = 4 THEN
+        UPDATE tarry.job FORCE INDEX (PRIMARY) SET next_due = v_due, next_seq = v_seq, next_priority = v_priority, next_lease = NULL, next_ttl = NULL,
+            next_backoff_kind = NULL, next_backoff_first = NULL, next_backoff_max = NULL, next_max_attempts = NULL,
+            next_content_type = NULLIF(p_content_type, ''), next_meta = NULL, next_body = p_body
+          WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
+        SET p_result = IF(v_next IS NULL, 'created', 'replaced');
+      ELSEIF v_state = 3 THEN SET p_result = 'leased';
       ELSE
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
             first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
@@ -673,8 +682,8 @@ CREATE PROCEDURE tarry.push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
 
--- Cancels a job. If the job is leased, no lock on it remains, except at REPEATABLE READ, where the database keeps it. A request to its holder
--- does keep a lock: it belongs at the end of a transaction.
+-- Cancels a job. If the job is leased, no lock on it remains, except at REPEATABLE READ, where the database keeps it. A request to its holder,
+-- or the removal of its successor, does keep a lock: it belongs at the end of a transaction.
 DROP PROCEDURE IF EXISTS tarry.cancel_with//
 CREATE PROCEDURE tarry.cancel_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
@@ -682,14 +691,14 @@ CREATE PROCEDURE tarry.cancel_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_level, v_state, v_attempt INT;
-  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history BIGINT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
   CALL tarry.may(p_topic);
   SET p_result = 'not_found';
   SELECT topic, dedup_window, history INTO v_topic, v_window, v_history FROM tarry.topic WHERE name = p_topic;
-  SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
-  IF v_state = 3 AND p_request IS NOT TRUE THEN
+  SELECT state, next_due INTO v_state, v_next FROM tarry.job WHERE topic = v_topic AND id = p_id;
+  IF v_state = 3 AND v_next IS NULL AND p_request IS NOT TRUE THEN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
@@ -697,9 +706,12 @@ BEGIN
     SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
       FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq FOR UPDATE;
     IF v_state = 3 AND p_request THEN
-      UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
+      UPDATE tarry.job SET cancel_requested = 1, next_due = NULL, next_body = NULL
+        WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       SET p_result = 'requested';
-    ELSEIF v_state = 3 THEN SET p_result = 'leased';
+    ELSEIF v_state = 3 THEN -- only its successor is removed
+      UPDATE tarry.job SET next_due = NULL, next_body = NULL WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
+      SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
       DELETE FROM tarry.job WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       DELETE FROM tarry.job_key WHERE topic = v_topic AND id = p_id;

@@ -33,17 +33,20 @@ enum {
     ROW_META_BYTES,
     ROW_CANCEL_REQUESTED,
     ROW_CONSUMER,
-    ROW_HISTORY
+    ROW_HISTORY,
+    ROW_NEXT
 };
 
 const char mysql_row_columns[] =
     "topic,level,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
-    "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history";
+    "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history,"
+    "next_due,next_ttl,next_seq,next_priority";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
-    "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
+    "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer,"
+    "next_due,next_ttl,next_seq,next_priority";
 
 /* ---- places ---- */
 
@@ -213,9 +216,21 @@ static void read_consumer(struct mysql_row *out, MYSQL_ROW row, const unsigned l
     memcpy(out->consumer, row[column], out->consumer_bytes);
 }
 
+/* Reads the columns of a successor, which follow each other. */
+static void read_next(struct mysql_row *out, MYSQL_ROW row, int column)
+{
+    if (!row[column])
+        return;
+    out->next = (struct mysql_next){.waits = true,
+                                    .due_ms = mysql_number(row[column]),
+                                    .ttl_ms = mysql_number(row[column + 1]),
+                                    .sequence = (uint64_t)mysql_number(row[column + 2]),
+                                    .priority = (int32_t)mysql_number(row[column + 3])};
+}
+
 static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
-    enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER };
+    enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER, NEXT };
     struct mysql_row *out = read_place(link, row, lengths);
     if (!out || out->is_whole)
         return out != NULL;
@@ -225,6 +240,7 @@ static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long
     out->delivery = (uint64_t)mysql_number(row[DELIVERY]);
     out->cancel_requested = mysql_number(row[CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, CONSUMER);
+    read_next(out, row, NEXT);
     return true;
 }
 
@@ -255,6 +271,7 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
     out->meta_bytes = (uint64_t)mysql_number(row[ROW_META_BYTES]);
     out->cancel_requested = mysql_number(row[ROW_CANCEL_REQUESTED]) != 0;
     read_consumer(out, row, lengths, ROW_CONSUMER);
+    read_next(out, row, ROW_NEXT);
     if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
         out->history_bytes = lengths[ROW_HISTORY];
         memcpy(out->history, row[ROW_HISTORY], out->history_bytes);
@@ -771,9 +788,62 @@ static void append_again(struct buffer *out, const struct mysql_row *row)
     mysql_quote(out, again->body);
 }
 
+static void append_number_of(struct buffer *out, const char *column, int64_t number)
+{
+    buffer_append_format(out, ",%s=", column);
+    if (number)
+        buffer_append_i64(out, number);
+    else
+        buffer_append_text(out, "NULL");
+}
+
+/* Appends the columns of a new successor. */
+static void append_next_set(struct buffer *out, const struct mysql_row *row)
+{
+    const struct queue_push *push = row->next_push;
+    const struct policy *policy = &push->policy;
+    buffer_append_format(out, ",next_due=%lld,next_seq=%llu,next_priority=%d",
+                         (long long)row->next.due_ms, (unsigned long long)row->next.sequence,
+                         row->next.priority);
+    append_number_of(out, "next_lease", policy->lease_ms);
+    append_number_of(out, "next_ttl", policy->ttl_ms);
+    append_number_of(out, "next_backoff_kind", policy->backoff.kind);
+    append_number_of(out, "next_backoff_first", policy->backoff.first_ms);
+    append_number_of(out, "next_backoff_max", policy->backoff.max_ms);
+    append_number_of(out, "next_max_attempts", policy->max_attempts);
+    buffer_append_text(out, ",next_content_type=");
+    mysql_quote_bytes(out, push->content_type);
+    buffer_append_text(out, ",next_meta=");
+    mysql_quote_bytes(out, push->meta);
+    buffer_append_text(out, ",next_body=_binary");
+    mysql_quote(out, push->body);
+}
+
+/* Appends the change of the successor. Assignments are evaluated from left to right, so the job
+ * receives the columns of its successor before they are cleared. */
+static void append_next(struct buffer *out, const struct mysql_row *row)
+{
+    if (row->next_change == MYSQL_NEXT_SET)
+        append_next_set(out, row);
+    if (row->next_change == MYSQL_NEXT_STARTED)
+        buffer_append_format(
+            out,
+            ",seq=%llu,delivery=0,lease_span=0,lease=next_lease,ttl=next_ttl,"
+            "backoff_kind=next_backoff_kind,backoff_first=next_backoff_first,"
+            "backoff_max=next_backoff_max,max_attempts=next_max_attempts,"
+            "content_type=next_content_type,meta=next_meta,body_bytes=LENGTH(next_body),"
+            "body=next_body",
+            (unsigned long long)row->sequence);
+    if (row->next_change == MYSQL_NEXT_STARTED || row->next_change == MYSQL_NEXT_DROPPED)
+        buffer_append_text(out, ",next_due=NULL,next_meta=NULL,next_body=NULL");
+}
+
 static void append_update(struct mysql_link *link, const struct mysql_row *row)
 {
-    bool is_large = row->again && row->again->body.len > link->packet_bytes_max / 16;
+    size_t body_bytes = row->again ? row->again->body.len : 0;
+    if (row->next_change == MYSQL_NEXT_SET)
+        body_bytes = row->next_push->body.len;
+    bool is_large = body_bytes > link->packet_bytes_max / 16;
     struct buffer *out =
         is_large ? mysql_statement_changing_apart(link, 1) : mysql_statement_changing(link, 1);
     buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
@@ -801,6 +871,8 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
         if (row->again)
             append_again(out, row);
     }
+    if (row->next_change)
+        append_next(out, row);
     buffer_append_text(out, " WHERE ");
     mysql_append_single_place(out, &row->stored_at);
 }

@@ -31,6 +31,15 @@ struct mysql_run {
     size_t count;
 };
 
+/* The successor of a leased job. */
+struct mysql_next {
+    bool waits;
+    int64_t due_ms, ttl_ms;
+    uint64_t sequence;
+    int32_t priority;
+};
+enum mysql_next_change { MYSQL_NEXT_SET = 1, MYSQL_NEXT_DROPPED, MYSQL_NEXT_STARTED };
+
 struct mysql_row { /* A job that the transaction needs, or an id without a job. */
     struct table_entry by_id, by_place;
     char key[sizeof(uint32_t) + QUEUE_ONCE_ID_BYTES_MAX];
@@ -60,9 +69,14 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     uint64_t body_bytes, meta_bytes;
     const struct queue_push *push;   /* of a fresh row */
     const struct queue_again *again; /* of a job that is pushed again in its row */
-    uint32_t acked_attempt;          /* of such a job: the attempt that was acked */
-    struct slice error;              /* error of an answer or a push, owned by the caller */
-    bool has_error;                  /* the error is new, as is its history */
+    uint32_t
+        acked_attempt; /* of such a job, and of one whose successor started: the attempt before */
+    struct mysql_next next;
+    enum mysql_next_change next_change; /* 0: it stays */
+    const struct queue_push *next_push; /* of a successor that this transaction stores */
+    bool has_started_next;
+    struct slice error; /* error of an answer or a push, owned by the caller */
+    bool has_error;     /* the error is new, as is its history */
     char history[JOB_HISTORY_BYTES_MAX];
     size_t history_bytes;
     char consumer[JOB_CONSUMER_BYTES_MAX]; /* holder of the lease */

@@ -106,15 +106,20 @@ static void show(const struct mysql_row *row, int64_t now_ms, struct queue_resul
 
 /* ---- push ---- */
 
-static void fill(struct mysql_link *link, struct mysql_row *row, const struct queue_push *push)
+static int32_t priority_of(const struct mysql_row *row, const struct queue_push *push)
 {
     const struct topic_settings *settings = &row->topic->settings;
+    return push->priority != QUEUE_PRIORITY_UNSET ? push->priority
+           : settings->has_priority               ? settings->priority
+                                                  : JOB_PRIORITY;
+}
+
+static void fill(struct mysql_link *link, struct mysql_row *row, const struct queue_push *push)
+{
     row->exists = row->fresh = true;
     row->push = push;
     row->state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
-    row->priority = push->priority != QUEUE_PRIORITY_UNSET ? push->priority
-                    : settings->has_priority               ? settings->priority
-                                                           : JOB_PRIORITY;
+    row->priority = priority_of(row, push);
     row->level = push->past.dead ? MYSQL_LEVEL_DEAD : row->priority;
     row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &push->when);
     row->attempt = push->past.attempt;
@@ -126,6 +131,9 @@ static void fill(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->lease_until_ms = row->taken_ms = row->lease_span_ms = row->server = 0;
     row->delivery = 0;
     row->cancel_requested = false;
+    row->next = (struct mysql_next){0};
+    row->next_push = NULL;
+    row->next_change = 0;
     row->sequence = link->rows.number + link->rows.numbers_used++;
     row->expire_ms = expire_of(row);
     row_changed(row);
@@ -157,6 +165,32 @@ static bool again_fits_packet(const struct mysql_link *link, const struct queue_
     return !again->has_body || fits_packet(link, &push, out);
 }
 
+static void remember_once(const struct mysql_link *link, struct mysql_row *once,
+                          const struct queue_push *push)
+{
+    if (!once)
+        return;
+    once->finished_until_ms =
+        link->now_ms + (push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS) + 1;
+    once->finishes_again = once->is_once = true;
+}
+
+/* Stores the push as the successor of a leased job. */
+static void set_next(struct mysql_link *link, struct mysql_row *row, const struct queue_push *push,
+                     struct queue_result *out)
+{
+    row->next = (struct mysql_next){.waits = true,
+                                    .due_ms = sql_call_due_ms(link->now_ms, &push->when),
+                                    .ttl_ms = push->policy.ttl_ms,
+                                    .sequence = link->rows.number + link->rows.numbers_used++,
+                                    .priority = priority_of(row, push)};
+    row->next_push = push;
+    row->next_change = MYSQL_NEXT_SET;
+    row->requested = row->changed = true;
+    out->state = JOB_LEASED;
+    out->due_ms = row->next.due_ms;
+}
+
 static enum queue_status push_one(struct mysql_link *link, const struct queue_push *push,
                                   struct queue_result *out)
 {
@@ -183,10 +217,15 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     state = row->finished_until_ms > link->now_ms ? JOB_FINISHED : seen_state(row, link->now_ms);
     life = life_push(state, push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
                      topic->settings.max_jobs && topic->jobs >= (int64_t)topic->settings.max_jobs,
-                     false);
+                     row->exists && row->next.waits);
     if (life.step == LIFE_STAYS) {
         if (row->exists && state != JOB_FINISHED)
             show(row, link->now_ms, out);
+        return life.status;
+    }
+    if (life.step == LIFE_NEXT) {
+        set_next(link, row, push, out);
+        remember_once(link, once, push);
         return life.status;
     }
     if (life.step == LIFE_REPLACED) {
@@ -198,11 +237,7 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
         topic->jobs++;
     }
     fill(link, row, push);
-    if (once) {
-        once->finished_until_ms =
-            link->now_ms + (push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS) + 1;
-        once->finishes_again = once->is_once = true;
-    }
+    remember_once(link, once, push);
     count_row(row, counts, 1);
     show(row, link->now_ms, out);
     note(link, row, counts, true, push->past.dead);
@@ -257,11 +292,17 @@ static enum queue_status change_one(struct mysql_link *link, const struct queue_
     static const int64_t none[SQL_COUNTS];
     struct mysql_topic *topic = mysql_names_find(&link->topics.names, change->topic);
     struct mysql_row *row = topic && topic->number ? mysql_row_need(link, topic, change->id) : NULL;
-    struct life life =
-        life_change(change, row ? seen_state(row, link->now_ms) : 0, row ? row->delivery : 0,
-                    sql_change_delivery(change, &link->context->key));
+    enum job_state state = row ? seen_state(row, link->now_ms) : 0;
+    uint64_t meant = sql_change_delivery(change, &link->context->key);
+    struct life life = life_change(change, state, row ? row->delivery : 0, meant);
     if (life.status == QUEUE_NOT_FOUND)
         return life.status;
+    if (row->next.waits && life_drops_next(change, state, row->delivery, meant)) {
+        row->next = (struct mysql_next){0};
+        row->next_push = NULL;
+        row->next_change = MYSQL_NEXT_DROPPED;
+        row->requested = row->changed = true;
+    }
     switch (life.step) {
     case LIFE_CANCELLED:
         cancel(link, row);
@@ -357,12 +398,19 @@ static void unlease(struct mysql_row *row)
     row_changed(row);
 }
 
+/* Returns the end by a push again: the successor of the job wins, or it was cancelled. */
+static const char *again_end(const struct mysql_row *row)
+{
+    return row->cancel_requested ? "nacked" : "acked";
+}
+
 /* Records the end of an attempt in the history, and a cancellation that follows from it. */
 static void note_end(struct mysql_link *link, const struct mysql_row *row,
                      const struct queue_answer *answer, bool by_itself)
 {
     const char *event = by_itself                      ? "lease_ended"
                         : answer->verb == QUEUE_ACK    ? "acked"
+                        : answer->verb == QUEUE_AGAIN  ? again_end(row)
                         : answer->verb == QUEUE_RETURN ? "returned"
                                                        : "nacked";
     bool is_acked = !by_itself && answer->verb == QUEUE_ACK;
@@ -370,6 +418,44 @@ static void note_end(struct mysql_link *link, const struct mysql_row *row,
                        is_acked ? (struct slice){0} : cut(answer->error, JOB_ERROR_BYTES_MAX));
     if (!is_acked && row->cancel_requested)
         mysql_history_note(link, row, "cancelled", nobody, (struct slice){0});
+}
+
+/* Starts the successor of a job whose lease ended. */
+static enum queue_status start_next(struct mysql_link *link, struct mysql_row *row,
+                                    struct life life, enum queue_verb verb)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = -1};
+    struct topic_totals sum = {0};
+    record_next_count(&sum, life_next(life.step, verb));
+    counts[SQL_COUNT_PUSHED] = (int64_t)sum.pushed;
+    counts[SQL_COUNT_ACKED] = (int64_t)sum.acked;
+    counts[SQL_COUNT_CANCELLED] = (int64_t)sum.cancelled;
+    counts[SQL_COUNT_REPLACED] = (int64_t)sum.replaced;
+    counts[SQL_COUNT_NACKED] = (int64_t)sum.nacked;
+    counts[SQL_COUNT_LEASE_ENDED] = (int64_t)sum.lease_ended;
+    row->acked_attempt = row->attempt;
+    row->has_started_next = true;
+    if (row->next_push) { /* the database does not have it yet */
+        fill(link, row, row->next_push);
+    } else {
+        row->state = JOB_DELAYED;
+        row->attempt = 0;
+        row->delivery = 0;
+        row->lease_span_ms = 0;
+        row->due_ms = row->first_due_ms = row->next.due_ms;
+        row->priority = row->level = row->next.priority;
+        row->sequence = row->next.sequence;
+        row->policy = (struct policy){.ttl_ms = row->next.ttl_ms};
+        row->history_bytes = 0;
+        row->error = (struct slice){0};
+        row->has_error = true;
+        row->next = (struct mysql_next){0};
+        row->next_change = MYSQL_NEXT_STARTED;
+        unlease(row);
+    }
+    count_row(row, counts, 1);
+    note(link, row, counts, true, false);
+    return life_next_status(life);
 }
 
 /* Ends a valid lease with `answer`, or because it expired (`by_itself`). */
@@ -380,6 +466,8 @@ static enum queue_status end_lease(struct mysql_link *link, struct mysql_row *ro
     struct life life = by_itself ? (struct life){QUEUE_OK, life_lease_end(row->cancel_requested)}
                                  : life_answer(answer, row->cancel_requested);
     note_end(link, row, answer, by_itself);
+    if (row->next.waits)
+        return start_next(link, row, life, by_itself ? 0 : answer->verb);
     if (life.step == LIFE_ACKED || life.step == LIFE_CANCELLED) {
         counts[life.step == LIFE_ACKED ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
         row_end(link, row);
@@ -418,7 +506,7 @@ static enum queue_status again_one(struct mysql_link *link, struct mysql_row *ro
     if (!again_fits_packet(link, again, out))
         return QUEUE_BODY_TOO_BIG;
     struct life life = life_answer(answer, row->cancel_requested);
-    if (life.step != LIFE_AGAIN)
+    if (life.step != LIFE_AGAIN || row->next.waits)
         return end_lease(link, row, answer, false);
     mysql_history_note(link, row, "acked", holder(row), (struct slice){0});
     row->again = again;
@@ -507,7 +595,7 @@ static void notify_item(struct mysql_link *link, const struct sql_call *call, si
     topic = mysql_names_find(&link->topics.names, result->topic);
     if (topic)
         row = mysql_row_need(link, topic, result->id);
-    bool is_again = row && command->kind == COMMAND_ANSWER && row->again;
+    bool is_again = row && command->kind == COMMAND_ANSWER && (row->again || row->has_started_next);
     if (row)
         sql_effects_publish_item(effects, command, i, result,
                                  is_again
@@ -552,7 +640,8 @@ static void end_by_itself(struct mysql_link *link, struct mysql_row *row)
     result.status = end_lease(link, row, &answer, true);
     if (row->exists)
         show(row, link->now_ms, &result);
-    sql_effects_publish_end(&link->context->effects, &result, row->attempt);
+    sql_effects_publish_end(&link->context->effects, &result,
+                            row->has_started_next ? row->acked_attempt : row->attempt);
 }
 
 static void decide_ends(struct mysql_link *link, struct sql_call *call)

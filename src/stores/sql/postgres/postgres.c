@@ -483,7 +483,6 @@ const struct sql_dialect sql_postgres = {
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_transactions = true,
     .has_whole_transactions = true,
-    .has_successors = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",
     .account = "role",
