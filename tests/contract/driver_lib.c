@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "job/ulid.h"
 #include "lib/directory.h"
 #include "queue/copy.h"
 #include "queue/door.h"
@@ -82,7 +83,9 @@ static struct tarry_push push_of(const struct queue_push *from)
     push.flags = (from->priority != QUEUE_PRIORITY_UNSET ? TARRY_HAS_PRIORITY : 0u) |
                  (has_at ? TARRY_HAS_AT : 0u) | (from->past.dead ? TARRY_IS_DEAD : 0u);
     push.topic = text_of(from->topic);
-    push.id = text_or_null(from->id);
+    /* The door of this driver knows no shards: the library makes the id of a push with a `once`. */
+    bool is_made = from->once.len && from->id.len == ULID_BYTES;
+    push.id = is_made ? NULL : text_or_null(from->id);
     push.body = from->body.at;
     push.body_bytes = from->body.len;
     push.content_type = text_or_null(from->content_type);
