@@ -31,7 +31,7 @@ void check_result(struct world *world, const char *what, size_t at,
                    shown_ms(world, result->lease_until_ms),
                    shown_ms(world, expected->lease_until.most_ms));
     else if (result->cancel_requested != expected->cancel_requested)
-        world_fail(world, "%s item %zu: a request to cancel is %stold", what, at,
+        world_fail(world, "%s item %zu: a request to cancel is %sreported", what, at,
                    result->cancel_requested ? "" : "not ");
     else if (expected->status == QUEUE_BAD_OPTION && !result->detail)
         world_fail(world, "%s item %zu: the bad option is not named", what, at);

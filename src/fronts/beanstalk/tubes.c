@@ -70,9 +70,9 @@ static void beanstalk_stats_tube(struct buffer *out, const struct beanstalk_tube
                                  struct slice name, const struct queue_topic *topic, int64_t now_ms)
 {
     static const struct queue_topic none;
-    static const struct beanstalk_tube nobody;
+    static const struct beanstalk_tube empty;
     topic = topic ? topic : &none;
-    tube = tube ? tube : &nobody;
+    tube = tube ? tube : &empty;
     bool is_paused = topic->paused;
     uint64_t left_s = is_paused ? (uint64_t)seconds_until(topic->paused_until_ms, now_ms) : 0;
     buffer_append_format(out, "---\nname: \"%.*s\"\n", (int)name.len, name.at);

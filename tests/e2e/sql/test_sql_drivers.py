@@ -41,7 +41,7 @@ def fetched(name, command):
             for words in command:
                 subprocess.run(words, cwd=directory, capture_output=True, check=True, timeout=120)
         except (OSError, subprocess.SubprocessError) as error:
-            pytest.skip(f"the driver cannot be had: {error}")
+            pytest.skip(f"the registry does not serve the driver: {error}")
         (directory / "done").touch()
     return directory
 
