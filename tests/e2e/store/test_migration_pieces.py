@@ -13,7 +13,7 @@ import time
 import pytest
 from client import Refused
 from migration import (OK, REFUSED, UNREACHABLE, Gate, any_target, assert_same, assert_sums_add_up, begin, everything, export, fill,
-                       jobs_in, lines_of, load, push_many, pushed, source, take_by_id, target, tarry)  # noqa: F401, F811: fixtures
+                       jobs_in, lines_of, load, push_many, pushed, settled, source, take_by_id, target, tarry)  # noqa: F401, F811: fixtures
 from server import BINARY, eventually
 
 
@@ -272,7 +272,7 @@ def test_an_import_that_is_killed_and_started_again_brings_each_job_once(source,
             eventually(lambda: (tmp_path / "state").exists(), 60)
         running.kill()
         running.communicate()
-    in_already = pushed(any_target)
+    in_already = settled(any_target)
     assert 2000 <= in_already < 8000
     if with_state:
         state = json.loads((tmp_path / "state").read_text())

@@ -227,6 +227,15 @@ def pushed(server):
     return sum(topic["totals"]["pushed"] for topic in server.client().topics())
 
 
+def settled(server):
+    """The jobs pushed, after the server has carried out the last batch of a client that left."""
+    count, before = pushed(server), -1
+    while count != before:
+        time.sleep(0.5)
+        count, before = pushed(server), count
+    return count
+
+
 def push_many(server, count, spread_ms=0, **options):
     client = server.client()
     for start in range(0, count, 1000):
