@@ -5,6 +5,7 @@
 #include "api/trace.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
+#include "http/format.h"
 #include "http/media.h"
 #include "queue/status.h"
 
@@ -238,6 +239,16 @@ static void trace_answers(struct http_exchange *exchange, const struct queue_rep
         api_trace_answered(exchange->front, verb, noted_lease(exchange, &at), &reply->results[i]);
 }
 
+/* Answers in the format of the route. */
+static void answer_results(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    const struct http_format *format = exchange->route->format;
+    struct buffer *out = format->begin(exchange);
+    for (size_t i = 0; i < reply->result_count; i++)
+        format->add_result(out, &reply->results[i]);
+    format->end(exchange, (struct slice){0});
+}
+
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
@@ -248,6 +259,10 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
         trace_answers(exchange, reply);
     if (exchange->is_single && !queue_status_is_success(results->status)) {
         http_answer_refusal(exchange, results->status, results->detail, results->state);
+        return;
+    }
+    if (exchange->route->format) {
+        answer_results(exchange, reply);
         return;
     }
     struct buffer *out = http_answer_start(exchange);
@@ -285,7 +300,8 @@ static void answer_leases(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
         return;
     }
-    call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
+    call->exchange->is_single =
+        reading.count == 1 && call->query->lease_count == 1 && !call->exchange->is_plural;
     if (front->shared->tracer)
         api_trace_answering(front, reading.answers, reading.count);
     queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));

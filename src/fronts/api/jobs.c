@@ -3,6 +3,7 @@
 #include "api/routes.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
+#include "http/format.h"
 #include "http/meta.h"
 #include "queue/search.h"
 #include "queue/status.h"
@@ -25,6 +26,10 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     if (reply->status != QUEUE_OK || reply->job_count == 0) {
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    if (exchange->route->format) {
+        exchange->route->format->job(exchange, &reply->jobs[0]);
         return;
     }
     enum api_view view = exchange->bodies ? view_of(exchange->bodies) : API_VIEW_WHOLE;
@@ -104,11 +109,25 @@ static void get_history(struct http_call *call)
         queue_history(call->front->queue, call->topic, call->id, http_reply_to(call, on_history));
 }
 
+/* Answers a list in the format of its route. */
+static void answer_list(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    const struct http_format *format = exchange->route->format;
+    struct buffer *body = format->begin(exchange);
+    for (size_t i = 0; i < reply->job_count; i++)
+        format->add_job(body, &reply->jobs[i], view_of(exchange->bodies) != API_VIEW_LISTED);
+    format->end(exchange, reply->cursor);
+}
+
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     if (!exchange)
         return;
+    if (exchange->route->format) {
+        answer_list(exchange, reply);
+        return;
+    }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"jobs\":[");
     for (size_t i = 0; i < reply->job_count; i++) {
@@ -153,12 +172,17 @@ struct job_search {
     struct http_front *front;
     struct buffer jobs;
     enum api_view view;
+    const struct http_format *format; /* of the route; NULL: JSON */
 };
 
 static void on_job_found(void *owner, uint64_t tag, const struct queue_job *job)
 {
     struct job_search *search = owner;
     (void)tag;
+    if (search->format) {
+        search->format->add_job(&search->jobs, job, search->view != API_VIEW_LISTED);
+        return;
+    }
     if (search->jobs.len)
         buffer_append_byte(&search->jobs, ',');
     api_job_write(&search->jobs, job, search->view);
@@ -194,6 +218,9 @@ static void on_searched(void *owner, uint64_t tag, const struct search_result *r
     struct http_exchange *exchange = http_exchange_find(search->front, tag);
     if (exchange && result->status != QUEUE_OK) {
         http_answer_refusal(exchange, result->status, NULL, 0);
+    } else if (exchange && search->format) {
+        buffer_append_slice(search->format->begin(exchange), buffer_slice(&search->jobs));
+        search->format->end(exchange, result->cursor);
     } else if (exchange) {
         write_found(http_answer_start(exchange), search, result);
         http_answer_end_json(exchange, 200);
@@ -221,6 +248,7 @@ static bool begin_search(struct http_call *call, struct http_fault *fault)
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     search->front = call->front;
     search->view = view_of(fields->bodies);
+    search->format = call->exchange->route->format;
     buffer_init(&search->jobs, HTTP_OUT_BYTES_MAX);
     struct search_listener listener = {.found = on_job_found,
                                        .wanted = search_is_wanted,
@@ -254,6 +282,10 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
         return;
     if (!queue_status_is_success(result->status)) {
         http_answer_result(exchange, result);
+        return;
+    }
+    if (exchange->route->format) {
+        exchange->route->format->result(exchange, result);
         return;
     }
     struct buffer *body = http_answer_start(exchange);

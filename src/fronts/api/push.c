@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "http/connection.h"
 #include "http/exchange.h"
+#include "http/format.h"
 #include "http/media.h"
 #include "http/meta.h"
 #include "job/json.h"
@@ -379,6 +380,10 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
         http_answer_result(exchange, result);
         return;
     }
+    if (exchange->route->format) {
+        exchange->route->format->result(exchange, result);
+        return;
+    }
     struct buffer *body = http_answer_start(exchange);
     bool is_new = result->status != QUEUE_EXISTED;
     buffer_append_byte(body, '{');
@@ -532,6 +537,15 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
            check_body_levels(push->content_type, push->body, fault);
 }
 
+void api_push(struct http_call *call, struct queue_push *push)
+{
+    if (api_trace_is_on(call)) {
+        api_trace_push(call, &call->front->meta);
+        push->meta = buffer_slice(&call->front->meta);
+    }
+    queue_push(call->front->queue, push, 1, http_reply_to(call, on_pushed));
+}
+
 /* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */
 static void push_one(struct http_call *call)
 {
@@ -541,15 +555,10 @@ static void push_one(struct http_call *call)
                               .meta = buffer_slice(&call->front->meta),
                               .body = call->request->body};
     struct http_fault fault;
-    if (!read_push(call, &push, &fault)) {
+    if (read_push(call, &push, &fault))
+        api_push(call, &push);
+    else
         http_answer_fault(call->exchange, &fault);
-        return;
-    }
-    if (api_trace_is_on(call)) {
-        api_trace_push(call, &call->front->meta);
-        push.meta = buffer_slice(&call->front->meta);
-    }
-    queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
 
 #define PUSH(METHOD, PATTERN)                                                                      \

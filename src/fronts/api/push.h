@@ -15,6 +15,10 @@ bool api_callback_add(struct buffer *meta, struct slice url, const struct http_h
 /* Checks the content type and the nesting of a body. */
 bool api_body_check(struct slice content_type, struct slice body, struct http_fault *fault);
 
+/* Pushes the job of a call, whose meta is in the front's `meta`, and answers. */
+struct http_call;
+void api_push(struct http_call *call, struct queue_push *push);
+
 /* Parses one item. `arena` and `meta` are scratch. Unescaped text goes to the arena, which must
  * have room for the length of the item, since growing it would invalidate earlier slices. Slices of
  * *out point into both texts. `hooks` check callbacks. */

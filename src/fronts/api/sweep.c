@@ -1,5 +1,6 @@
 #include "api/sweep.h"
 
+#include "http/format.h"
 #include "http/meta.h"
 #include "queue/status.h"
 
@@ -18,6 +19,11 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
     http_change_count(exchange, result->jobs);
     if (result->status != QUEUE_OK) {
         http_answer_stopped(exchange, result->status, result->jobs);
+        return;
+    }
+    if (exchange->route->format) {
+        exchange->route->format->affected(exchange, result->jobs, result->seen,
+                                          result->is_complete);
         return;
     }
     struct buffer *body = http_answer_start_affected(exchange, result->jobs);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/timestamp.h"
 #include "http/connection.h"
+#include "http/format.h"
 #include "http/media.h"
 #include "http/unsent.h"
 
@@ -99,6 +100,24 @@ static size_t write_json(struct http_exchange *exchange, const struct queue_job 
     return i;
 }
 
+/* The same in the format of the route, up to its maximum size. */
+static size_t write_format(struct http_exchange *exchange, const struct queue_job *jobs,
+                           size_t count)
+{
+    const struct http_format *format = exchange->route->format;
+    struct buffer *body = format->begin(exchange);
+    size_t i = 0;
+    for (; i < count; i++) {
+        size_t before = body->len;
+        format->add_job(body, &jobs[i], true);
+        if (i && body->len > format->take_bytes_max) {
+            body->len = before;
+            break;
+        }
+    }
+    return i;
+}
+
 /* Returns whether there is memory for an answer with these bodies. */
 static bool has_memory_for(const struct http_front *front, const struct queue_reply *reply)
 {
@@ -125,7 +144,9 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
         refuse_take_for_memory(exchange);
         return 0;
     }
-    if (exchange->wants_raw) {
+    if (exchange->route->format) {
+        used = write_format(exchange, reply->jobs, reply->job_count);
+    } else if (exchange->wants_raw) {
         type = write_raw(exchange, &reply->jobs[0]);
         http_answer_field(exchange, "X-Content-Type-Options", slice_of("nosniff"));
     } else {
@@ -136,7 +157,10 @@ static size_t answer_jobs(struct http_exchange *exchange, const struct queue_rep
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "the answer did not fit into memory");
         return 0;
     }
-    http_answer_end(exchange, 200, type);
+    if (exchange->route->format)
+        exchange->route->format->end(exchange, (struct slice){0});
+    else
+        http_answer_end(exchange, 200, type);
     return used;
 }
 

@@ -5,6 +5,7 @@
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
+#include "http/format.h"
 #include "job/json.h"
 #include "queue/door.h"
 
@@ -319,6 +320,27 @@ static void write_topics(struct buffer *body, const struct http_exchange *exchan
     buffer_append_text(body, "],\"cursor\":null");
 }
 
+/* The same in the format of the route. */
+static void answer_topics(struct http_exchange *exchange, const struct queue_topic *topics,
+                          size_t count)
+{
+    const struct http_format *format = exchange->route->format;
+    struct buffer *body = format->begin(exchange);
+    uint32_t shown = 0;
+    struct slice last = {0};
+    for (size_t i = 0; i < count; i++) {
+        if (!access_may(exchange->caller, exchange->route->scope, topics[i].name))
+            continue;
+        if (shown++ == exchange->count) {
+            format->end(exchange, last);
+            return;
+        }
+        format->add_topic(body, &topics[i]);
+        last = topics[i].name;
+    }
+    format->end(exchange, (struct slice){0});
+}
+
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
@@ -326,6 +348,10 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         return;
     size_t at =
         queue_topics_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
+    if (exchange->route->format) {
+        answer_topics(exchange, reply->topics + at, reply->topic_count - at);
+        return;
+    }
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topics\":[");
     write_topics(body, exchange, reply->topics + at, reply->topic_count - at);
@@ -366,6 +392,10 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
         return;
     if ((reply->status != QUEUE_OK && reply->status != QUEUE_CREATED) || reply->topic_count == 0) {
         http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+        return;
+    }
+    if (exchange->route->format) {
+        exchange->route->format->topic(exchange, &reply->topics[0]);
         return;
     }
     write_topic(http_answer_start(exchange), &reply->topics[0]);

@@ -233,6 +233,8 @@ static uint64_t body_bytes_max_of(const struct http_front *front, const struct h
 {
     if (!route || route->body == HTTP_BODY_JOB)
         return front->options.body_bytes_max;
+    if (route->body == HTTP_BODY_MESSAGE)
+        return front->options.body_bytes_max + JOB_BODY_BYTES_MAX / 16;
     return route->body == HTTP_BODY_BATCH ? front->options.batch_bytes_max : JOB_BODY_BYTES_MAX;
 }
 

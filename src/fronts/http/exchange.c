@@ -5,6 +5,7 @@
 #include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/cors.h"
+#include "http/format.h"
 #include "http/unsent.h"
 #include "queue/status.h"
 #include "trace/tracer.h"
@@ -503,6 +504,11 @@ void http_answer_problem(struct http_exchange *exchange, enum http_problem probl
 
 /* ---- object of a call ---- */
 
+static const struct http_format *format_of(const struct http_exchange *exchange)
+{
+    return exchange->route ? exchange->route->format : NULL;
+}
+
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id)
 {
     struct buffer *note = &call->exchange->note;
@@ -545,6 +551,18 @@ static const char *describe_missing(const struct http_exchange *exchange, char o
     return out;
 }
 
+/* Answers with a refusal of the queue in the format of the route. `about` has the limit, the state and the time of
+ * another try. */
+static void refuse_in_format(struct http_exchange *exchange, const struct queue_result *about,
+                             const char *detail)
+{
+    struct http_refusal refusal;
+    http_refusal_of(&refusal, about->status, detail, about->limit);
+    refusal.state = about->state;
+    refusal.retry_s = about->retry_s || refusal.status != 503 ? about->retry_s : 1;
+    format_of(exchange)->refuse(exchange, &refusal);
+}
+
 void http_answer_result(struct http_exchange *exchange, const struct queue_result *result)
 {
     char missing[400];
@@ -556,6 +574,15 @@ void http_answer_result(struct http_exchange *exchange, const struct queue_resul
                          : result->limit;
     exchange->outcome = queue_status_code(result->status);
     http_quota_note_refusal(exchange->front, result->status);
+    if (format_of(exchange)) {
+        refuse_in_format(exchange,
+                         &(struct queue_result){.status = result->status,
+                                                .limit = limit,
+                                                .state = result->state,
+                                                .retry_s = result->retry_s},
+                         detail);
+        return;
+    }
     end_problem(exchange,
                 http_refusal_write(http_answer_start(exchange), result->status, detail,
                                    result->state, limit),
@@ -581,6 +608,11 @@ struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t t
 
 void http_answer_no_jobs(struct http_exchange *exchange)
 {
+    if (format_of(exchange)) {
+        (void)format_of(exchange)->begin(exchange);
+        format_of(exchange)->end(exchange, (struct slice){0});
+        return;
+    }
     struct buffer *body = http_answer_start(exchange);
     if (exchange->wants_raw) {
         http_answer_end(exchange, 204, NULL);
@@ -618,6 +650,10 @@ void http_answer_stopped(struct http_exchange *exchange, enum queue_status statu
                    jobs, jobs == 1 ? "job" : "jobs", queue_status_sentence(status));
     exchange->outcome = queue_status_code(status);
     http_quota_note_refusal(exchange->front, status);
+    if (format_of(exchange)) {
+        refuse_in_format(exchange, &(struct queue_result){.status = status}, detail);
+        return;
+    }
     end_problem(exchange,
                 http_refusal_stopped_write(http_answer_start(exchange), status, detail, jobs), 0);
 }
@@ -629,6 +665,10 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
         return;
     if (reply->status != QUEUE_OK) {
         http_answer_stopped(exchange, reply->status, reply->affected);
+        return;
+    }
+    if (format_of(exchange)) {
+        format_of(exchange)->affected(exchange, reply->affected, 0, true);
         return;
     }
     buffer_append_byte(http_answer_start_affected(exchange, reply->affected), '}');

@@ -47,6 +47,7 @@ struct http_exchange {
     enum http_bodies bodies;      /* bodies in a list */
     bool is_dry_run;              /* for a sweep */
     bool is_single;               /* the call settles one lease, given in the query */
+    bool is_plural;               /* a list was given, if only of one: each item has its result */
     struct audit_change *change;  /* see change.c; NULL: the call changes nothing */
     struct trace_span *span;      /* span of a sampled push, or NULL */
     const char *outcome;          /* code of the problem in the answer */

@@ -166,27 +166,49 @@ static void write_fault_members(struct buffer *out, const struct http_fault *fau
     buffer_append_byte(out, '"');
 }
 
-void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
-                                enum job_state state, uint64_t limit)
+void http_refusal_of_fault(struct http_refusal *out, const struct http_fault *fault)
 {
-    char text[200];
+    const struct row *row = row_of(fault->problem);
+    *out = (struct http_refusal){.code = row->code,
+                                 .detail = fault->detail,
+                                 .status = row->status,
+                                 .limit = fault->limit,
+                                 .limit_name = fault->limit_name,
+                                 .retry_s = fault->retry_s};
+}
+
+void http_refusal_of(struct http_refusal *out, enum queue_status status, const char *detail,
+                     uint64_t limit)
+{
     const char *values = status == QUEUE_BAD_OPTION && detail ? http_option_values(detail) : NULL;
+    *out = (struct http_refusal){.code = queue_status_code(status),
+                                 .detail = detail ? detail : queue_status_sentence(status),
+                                 .status = refusal_status(status),
+                                 .limit = limit,
+                                 .limit_name = queue_status_limit(status)};
     if (values) {
-        (void)snprintf(text, sizeof text, "'%s' is out of range: it must be %s", detail, values);
-        detail = text;
+        (void)snprintf(out->text, sizeof out->text, "'%s' is out of range: it must be %s", detail,
+                       values);
+        out->detail = out->text;
     }
     if (limit && refusals[status].with_limit) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        (void)snprintf(text, sizeof text, refusals[status].with_limit, limit);
+        (void)snprintf(out->text, sizeof out->text, refusals[status].with_limit, limit);
 #pragma GCC diagnostic pop
-        detail = text;
+        out->detail = out->text;
     }
-    const char *name = queue_status_limit(status);
-    write_members(out, detail ? detail : queue_status_sentence(status), state, name ? 0 : limit);
-    if (name) {
+}
+
+void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
+                                enum job_state state, uint64_t limit)
+{
+    struct http_refusal refusal;
+    http_refusal_of(&refusal, status, detail, limit);
+    write_members(out, refusal.detail, state, refusal.limit_name ? 0 : limit);
+    if (refusal.limit_name) {
         buffer_append_text(out, ",\"limit\":\"");
-        buffer_append_text(out, name);
+        buffer_append_text(out, refusal.limit_name);
         buffer_append_byte(out, '"');
     }
 }

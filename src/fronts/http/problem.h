@@ -12,6 +12,22 @@
 #include "queue/queue.h"
 
 const char *http_problem_code(enum http_problem problem);
+uint16_t http_problem_status(enum http_problem problem);
+
+/* A refused call or item: what a problem contains, for other formats. */
+struct http_refusal {
+    const char *code, *detail; /* `detail` may be in `text` */
+    uint16_t status;           /* of HTTP */
+    uint64_t limit;            /* the exceeded limit, or 0 */
+    const char *limit_name;    /* its name, or NULL */
+    enum job_state state;      /* of the job, or 0 */
+    uint32_t retry_s;          /* when to try again, or 0 */
+    char text[200];
+};
+void http_refusal_of_fault(struct http_refusal *out, const struct http_fault *fault);
+/* The same for a refusal of the queue. `detail` NULL: the sentence of the status. */
+void http_refusal_of(struct http_refusal *out, enum queue_status status, const char *detail,
+                     uint64_t limit);
 
 /* Writes the whole JSON object and a newline. Returns the matching HTTP status. */
 uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault);

@@ -406,6 +406,13 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
     return set_option(option, fields, values, value, fault);
 }
 
+bool http_option_set(struct http_fields *fields, enum http_option_id id, struct slice text,
+                     struct http_fault *fault)
+{
+    assert(id < OPTION_COUNT && options[id].kind < KIND_TOPICS);
+    return set_option(&options[id], fields, NULL, text, fault);
+}
+
 /* Returns whether a JSON value of this kind is allowed for the option; a text must be a string. */
 static bool option_takes(const struct option *option, enum json_kind kind)
 {

@@ -162,6 +162,10 @@ bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const 
                             struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault);
 
+/* Sets an option of another format from its text, which must outlive `fields` as far as they hold text. */
+bool http_option_set(struct http_fields *fields, enum http_option_id id, struct slice text,
+                     struct http_fault *fault);
+
 /* Returns whether `allowed` holds an option of this name. */
 bool http_option_is_allowed(uint64_t allowed, struct slice name);
 

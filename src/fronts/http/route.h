@@ -10,12 +10,13 @@
 #include "access/rights.h"
 #include "http/query.h"
 
-enum { HTTP_ROUTES_MAX = 112 };
+enum { HTTP_ROUTES_MAX = 144 };
 
 struct http_call;
 struct http_connection;
 struct http_exchange;
 struct http_fault;
+struct http_format;
 struct http_route;
 struct access_caller;
 
@@ -36,6 +37,7 @@ enum http_body_kind {
     HTTP_BODY_NONE = 0, /* the call has no body */
     HTTP_BODY_SMALL,
     HTTP_BODY_JOB,
+    HTTP_BODY_MESSAGE, /* a job with its options, in binary */
     HTTP_BODY_BATCH
 };
 
@@ -80,9 +82,10 @@ struct http_route {
     const char *audit;   /* name in the audit; NULL: not recorded */
     void (*handle)(struct http_call *call);
     /* For calls of another API. */
-    const void *about;         /* data for the handler */
-    http_route_admit *admit;   /* determines the caller; NULL: as for this API */
-    http_route_refuse *refuse; /* answers a refused call; NULL: with a problem */
+    const void *about;                /* data for the handler */
+    http_route_admit *admit;          /* determines the caller; NULL: as for this API */
+    http_route_refuse *refuse;        /* answers a refused call; NULL: with a problem */
+    const struct http_format *format; /* how its answers are written; NULL: as JSON */
     /* Returns whether the request uses the protocol of this route, whatever its path. Then `refuse`
      * answers it even if no route matches. NULL: never. */
     bool (*claims)(const struct http_request *request);
