@@ -12,12 +12,12 @@ def run(*command, **more):
 def fetched(folder, wanted, fetch):
     """Returns the folder, filled by `fetch(folder)`; `wanted` is a text that lists its contents."""
     here = pathlib.Path(folder).resolve()
-    said = here / "wanted"
-    if not said.exists() or said.read_text() != wanted:
+    stamp = here / "wanted"
+    if not stamp.exists() or stamp.read_text() != wanted:
         shutil.rmtree(here, ignore_errors=True)
         here.mkdir(parents=True)
         fetch(here)
-        said.write_text(wanted)
+        stamp.write_text(wanted)
     return here
 
 

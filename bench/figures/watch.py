@@ -39,13 +39,13 @@ class Watch(threading.Thread):
         self.join()
 
     def run(self):
-        begun = said = time.monotonic()
+        begun = reported = time.monotonic()
         while not self.ending.wait(0.5):
             memory = self.server.memory()
             self.most_bytes = max(self.most_bytes, memory["rss"])
             now = time.monotonic()
-            if now - said >= self.every_s:
-                said = now
+            if now - reported >= self.every_s:
+                reported = now
                 self._say(now - begun, memory)
 
     def _say(self, elapsed_s, memory):

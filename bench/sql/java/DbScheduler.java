@@ -33,10 +33,10 @@ public final class DbScheduler {
         "CREATE TABLE IF NOT EXISTS scheduled_tasks (task_name text, task_instance text, task_data bytea, execution_time timestamptz NOT NULL,"
         + " picked boolean NOT NULL, picked_by text, last_success timestamptz, last_failure timestamptz, consecutive_failures int,"
         + " last_heartbeat timestamptz, version bigint NOT NULL, priority smallint, state text, PRIMARY KEY (task_name, task_instance))";
-    private final Turn turn = new Turn();
+    private final Measurement measurement = new Measurement();
     private final AtomicLong serial = new AtomicLong(System.nanoTime());
     private final OneTimeTask<String> task = Tasks.oneTime("order", String.class)
-        .execute((instance, context) -> turn.ran(Long.parseLong(instance.getData().substring(0, instance.getData().indexOf(' ')))));
+        .execute((instance, context) -> measurement.ran(Long.parseLong(instance.getData().substring(0, instance.getData().indexOf(' ')))));
     private final Scheduler scheduler;
 
     private DbScheduler(String url, boolean tuned) throws Exception {
@@ -57,7 +57,7 @@ public final class DbScheduler {
     }
 
     private TaskInstance<String> instance(long dueMs) {
-        return task.instance("order-" + serial.incrementAndGet(), dueMs + " " + Turn.BODY);
+        return task.instance("order-" + serial.incrementAndGet(), dueMs + " " + Measurement.BODY);
     }
 
     private void insert(int count, LongSupplier due) {
@@ -85,17 +85,17 @@ public final class DbScheduler {
                 break;
             }
             if (noted < 0 && elapsed > WARM_UP_SECONDS) {
-                turn.ready();
-                noted = turn.note();
+                measurement.ready();
+                noted = measurement.note();
             }
             int wanted = (int) (elapsed * rate) - pushed;
             insert(wanted, () -> System.currentTimeMillis() + 2000 + ThreadLocalRandom.current().nextInt(4000));
             pushed += wanted;
         }
-        for (long deadline = System.nanoTime() + 30_000_000_000L; turn.done.get() < pushed && System.nanoTime() < deadline;) {
+        for (long deadline = System.nanoTime() + 30_000_000_000L; measurement.done.get() < pushed && System.nanoTime() < deadline;) {
             Thread.sleep(10);
         }
-        turn.report(pushed - noted, pushed - turn.done.get());
+        measurement.report(pushed - noted, pushed - measurement.done.get());
     }
 
     public static void main(String[] words) throws Exception {
@@ -104,13 +104,13 @@ public final class DbScheduler {
         switch (words[2]) {
             case "push":
                 int clients = Integer.parseInt(words[4]);
-                Turn.push(3, clients, drive::single);
-                drive.turn.ready();
-                drive.turn.report(Turn.push(first, clients, drive::single), 0);
+                Measurement.push(3, clients, drive::single);
+                drive.measurement.ready();
+                drive.measurement.report(Measurement.push(first, clients, drive::single), 0);
                 break;
             case "drain":
                 drive.insert(first, () -> System.currentTimeMillis() - 1000);
-                drive.turn.drain(first, drive.scheduler::start);
+                drive.measurement.drain(first, drive.scheduler::start);
                 break;
             case "fill":
                 drive.insert(first, () -> System.currentTimeMillis() + 5 * 3600_000L);

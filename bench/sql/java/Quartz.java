@@ -30,7 +30,7 @@ import org.quartz.impl.StdSchedulerFactory;
  */
 public final class Quartz {
     private static final int BULK = 100;
-    private static final Turn TURN = new Turn();
+    private static final Measurement MEASUREMENT = new Measurement();
     private static final AtomicLong SERIAL = new AtomicLong(System.nanoTime());
     private final Scheduler scheduler;
 
@@ -38,7 +38,7 @@ public final class Quartz {
     public static final class Order implements Job {
         @Override
         public void execute(JobExecutionContext context) {
-            TURN.ran(context.getMergedJobDataMap().getLong("due"));
+            MEASUREMENT.ran(context.getMergedJobDataMap().getLong("due"));
         }
     }
 
@@ -67,7 +67,7 @@ public final class Quartz {
 
     private static JobDetail job(long dueMs) {
         return JobBuilder.newJob(Order.class).withIdentity("order-" + SERIAL.incrementAndGet()).usingJobData("due", dueMs)
-            .usingJobData("body", Turn.BODY).build();
+            .usingJobData("body", Measurement.BODY).build();
     }
 
     private static Trigger trigger(long dueMs) {
@@ -109,7 +109,7 @@ public final class Quartz {
         }
         Thread.sleep(dueMs - System.currentTimeMillis() - 4000);
         scheduler.start();
-        while (TURN.done.get() < count) {
+        while (MEASUREMENT.done.get() < count) {
             Thread.sleep(5);
         }
         System.out.println(String.format(Locale.ROOT, "{\"seconds\": %.3f}", (System.currentTimeMillis() - dueMs) / 1e3));
@@ -124,12 +124,12 @@ public final class Quartz {
         }
         if (words[2].equals("push")) {
             int clients = Integer.parseInt(words[4]);
-            Turn.push(3, clients, drive::single);
-            TURN.ready();
-            TURN.report(Turn.push(first, clients, drive::single), 0);
+            Measurement.push(3, clients, drive::single);
+            MEASUREMENT.ready();
+            MEASUREMENT.report(Measurement.push(first, clients, drive::single), 0);
         } else {
             drive.insert(first);
-            TURN.drain(first, drive.scheduler::start);
+            MEASUREMENT.drain(first, drive.scheduler::start);
         }
     }
 }

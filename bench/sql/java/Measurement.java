@@ -7,7 +7,7 @@ import java.util.Locale;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** A measurement in the form of bench/sql/peers: prints when it can begin, counts, reports; the program ends when its input does. */
-final class Turn {
+final class Measurement {
     static final String BODY = "x".repeat(200);
     final AtomicInteger done = new AtomicInteger();
     private final BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
