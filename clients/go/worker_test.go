@@ -112,7 +112,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	}
 }
 
-func TestAHandlerIsToldWhenTheGraceIsOver(t *testing.T) {
+func TestTheContextOfAHandlerEndsAfterTheGrace(t *testing.T) {
 	client, topic := server(t)
 	push(t, client, Push{Topic: topic, ID: "a"})
 	ctx, stop := context.WithCancelCause(context.Background())

@@ -91,7 +91,7 @@ class LoopCalls:
             return await future
         except asyncio.CancelledError:
             if undo and future.done() and not future.cancelled() and future.exception() is None:
-                undo(future.result())  # it came in the same turn of the loop
+                undo(future.result())  # it came in the same iteration of the loop
             if tag:
                 lib.binding_interrupt_submitted(self.handle, tag)
             raise

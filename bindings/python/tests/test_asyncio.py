@@ -1,4 +1,4 @@
-"""The queue under asyncio: no thread, the loop turns while it is waited, and cancelled tasks lose nothing."""
+"""The queue under asyncio: no thread, the loop runs while a call waits, and cancelled tasks lose nothing."""
 
 import asyncio
 import threading
@@ -16,14 +16,14 @@ def run(main):
     return asyncio.run(bounded())
 
 
-def test_the_loop_turns_while_a_take_waits():
+def test_the_loop_runs_while_a_take_waits():
     async def main():
         with libtarry.open() as queue:
             waiting = asyncio.create_task(queue.take_async("t"))
-            turns = 0
-            while turns < 10:
+            iterations = 0
+            while iterations < 10:
                 await asyncio.sleep(0)
-                turns += 1
+                iterations += 1
             assert not waiting.done()
             queue.push("t", "1", delay=0.02)
             (job,) = await waiting
@@ -57,15 +57,15 @@ def test_many_takes_are_served_in_the_order_they_came():
     assert run(main()) == [str(number) for number in range(100)]
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3])
-def test_a_task_that_is_cancelled_loses_no_job(turns):
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3])
+def test_a_task_that_is_cancelled_loses_no_job(iterations):
     async def main():
         with libtarry.open() as queue:
             for _ in range(100):
                 task = asyncio.create_task(queue.take_async("t"))
                 await asyncio.sleep(0)
                 queue.push("t", "1", id="a")
-                for _ in range(turns):
+                for _ in range(iterations):
                     await asyncio.sleep(0)
                 got = task.done() and task.result()
                 task.cancel()

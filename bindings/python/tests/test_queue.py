@@ -143,7 +143,7 @@ def test_batches_go_in_parts_and_an_item_that_is_refused_spoils_no_other(queue):
     assert all(isinstance(one, libtarry.LeaseEnded) for one in queue.ack_many(job.lease for job in taken))
 
 
-def test_cancel_tells_whether_there_was_such_a_job(queue):
+def test_cancel_returns_whether_the_job_existed(queue):
     queue.push("t", id="a", delay=60)
     assert queue.cancel("t", "a") is True
     assert queue.cancel("t", "a") is False

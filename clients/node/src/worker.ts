@@ -1,7 +1,7 @@
 /** A worker: takes jobs, runs a handler for each, extends their leases, and reports the results. docs/clients.md has the rules by number. */
 
 import { hostname } from "node:os";
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as nextIteration } from "node:timers/promises";
 import { answerLeases, cutText, LEASES_MAX, type Client, type LeaseResults, type Verb } from "./client.js";
 import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
 import { Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError } from "./errors.js";
@@ -162,7 +162,7 @@ export class Worker {
   }
 
   async #live(): Promise<void> {
-    await turn(); // #life is set
+    await nextIteration(); // #life is set
     try {
       await this.#take();
     } finally {
@@ -362,7 +362,7 @@ export class Worker {
     const queue = this.#answers[verb];
     if (queue.isSending) return;
     queue.isSending = true;
-    await turn(); // handlers that end in the same turn are answered together
+    await nextIteration(); // handlers that end in the same iteration of the loop are answered together
     while (queue.waiting.length > 0) {
       await this.#until(() => this.#running === 0 || queue.waiting.length >= LEASES_MAX, LINGER_MS);
       await this.#send(verb, queue.waiting.splice(0, LEASES_MAX));

@@ -292,7 +292,7 @@ class ConnectionTest {
     }
 
     @Test
-    void aCallThatWaitsForItsTurnHasATimeLimitToo() throws Exception {
+    void aCallThatWaitsForAConnectionHasATimeLimit() throws Exception {
         try (ServerSocket silent = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
              Client client = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).retryFor(Duration.ZERO).timeout(Duration.ofMillis(300)).build()) {
             List<CompletableFuture<?>> calls = new ArrayList<>();

@@ -60,7 +60,7 @@ class GathererTest {
     }
 
     @Test
-    void anErrorOfARequestWithSeveralIsToldAsShared() {
+    void anErrorOfARequestWithSeveralItemsNamesItAsShared() {
         List<CompletableFuture<Gatherer.First>> results = IntStream.range(0, 7).mapToObj(at -> push("" + at, "x")).collect(Collectors.toList());
         answers.get(0).completeExceptionally(TarryException.of(413, Map.of(), null));
         answers.get(4).completeExceptionally(TarryException.of(413, Map.of(), null));

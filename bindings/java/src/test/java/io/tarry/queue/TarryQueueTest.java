@@ -160,7 +160,7 @@ public class TarryQueueTest {
     }
 
     @Test
-    public void cancelTellsWhetherThereWasSuchAJob() throws Exception {
+    public void cancelReturnsWhetherTheJobExisted() throws Exception {
         queue.push(new Push("t").id("a").delay(Duration.ofMinutes(1)));
         assertTrue(queue.cancel("t", "a"));
         assertFalse(queue.cancel("t", "a"));
@@ -169,7 +169,7 @@ public class TarryQueueTest {
         assertEquals("leased", assertThrows(TarryException.Conflict.class, () -> queue.cancel("t", "b")).code);
         assertEquals("requested", queue.requestCancel("t", "b"));
         assertTrue(job.extend());
-        job.nack("told to");
+        job.nack("asked to");
         assertNull(queue.get("t", "b"));
         assertNull(queue.requestCancel("t", "b"));
     }
