@@ -231,7 +231,7 @@ static struct slot *first_not_asked(const struct line *line)
 }
 
 /* Returns whether this waiter is the next for which the line may take. */
-static bool is_its_turn(const struct slot *slot)
+static bool is_next_in_line(const struct slot *slot)
 {
     const struct line *line = slot->line;
 
@@ -264,7 +264,7 @@ static void ask_queue(struct waiters *waiters, struct waiter *waiter)
     for (uint32_t i = 0; i < waiter->slot_count; i++) {
         struct slot *slot = &waiter->slots[i];
 
-        if (!is_its_turn(slot))
+        if (!is_next_in_line(slot))
             continue;
         slot->asked = true;
         slot->asked_notifications = slot->line->notifications;

@@ -422,7 +422,7 @@ static size_t count_lookups(const struct resolver *resolver, const uint64_t *gro
 /* Returns the next name to look up: the longest waiting one of the group with the fewest lookups in
  * progress. Names without an answer last time come after the others. Returns NULL if no name may be
  * looked up. */
-static struct entry *next_in_turn(const struct resolver *resolver)
+static struct entry *next_to_look_up(const struct resolver *resolver)
 {
     struct entry *next = NULL;
     size_t fewest = GROUP_LOOKUPS_MAX;
@@ -441,7 +441,7 @@ static struct entry *next_in_turn(const struct resolver *resolver)
 static void begin_lookups(struct resolver *resolver)
 {
     struct entry *entry;
-    while (count_lookups(resolver, NULL) < LOOKUPS_MAX && (entry = next_in_turn(resolver))) {
+    while (count_lookups(resolver, NULL) < LOOKUPS_MAX && (entry = next_to_look_up(resolver))) {
         list_remove(&entry->place);
         entry->is_queued = false;
         look_up(entry);

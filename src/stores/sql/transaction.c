@@ -134,8 +134,9 @@ void sql_transaction_begin(struct sql_transaction *transaction)
 
 void sql_transaction_note_take(struct sql_transaction *transaction)
 {
-    bool in_turn = transaction->phase == SQL_PHASE_CALLS || transaction->phase == SQL_PHASE_COMMIT;
-    if (transaction->flush->is_under_way || (in_turn && transaction->is_durable))
+    bool runs_calls =
+        transaction->phase == SQL_PHASE_CALLS || transaction->phase == SQL_PHASE_COMMIT;
+    if (transaction->flush->is_under_way || (runs_calls && transaction->is_durable))
         sql_flush_note_take(transaction->flush);
 }
 
