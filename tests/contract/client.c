@@ -82,10 +82,10 @@ static void happened(void *owner, enum queue_event event, struct slice topic)
     struct client_event received = {.event = event};
 
     if (client->in_call)
-        client->fault = "an event was told inside a call";
+        client->fault = "an event was sent inside a call";
     if (topic.len >= sizeof received.topic ||
         (event != QUEUE_EVENT_TOPIC && event != QUEUE_EVENT_DEAD)) {
-        client->fault = "an event was told that there is not";
+        client->fault = "an event was sent that does not exist";
         return;
     }
     if (topic.len)

@@ -552,7 +552,7 @@ static void lib_driver_moved(void *ctx)
         return;
     }
     clock_advance(&self->tarry->clock, ms);
-    /* In a directory it happens in turns of the shards, and all of them turn for this. */
+    /* In a directory it happens in iterations of the shards; all shards run one for this. */
     for (int i = 0; self->shards && ms && i < ROUNDS; i++) {
         struct tarry_topic reported = {.size = sizeof reported};
         size_t n = 1;

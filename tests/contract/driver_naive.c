@@ -38,7 +38,7 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_HISTORY_LOST_AT_REOPEN] = "the history is lost at a restart",
     [FAULT_EXTENSION_LOST_AT_REOPEN] = "a topic's extension is lost at a restart",
     [FAULT_DEAD_BYTES_KEPT] = "the dead's bytes only grow",
-    [FAULT_DEATH_NOT_TOLD] = "nobody is told of the dead",
+    [FAULT_DEATH_EVENT_MISSING] = "no event for dead jobs",
     [FAULT_PAUSE_FOR_EVER] = "a pause for a time has no end",
     [FAULT_CONSUMER_LOST] = "nobody is known to hold a lease",
     [FAULT_NACK_PRIORITY_LOST] = "the priority of a nack is not kept",
@@ -50,7 +50,7 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_FIND_BLIND] = "a job that is leased is not found",
     [FAULT_REQUEST_FORGOTTEN] = "a request to cancel is forgotten",
     [FAULT_FORECAST_LATE] = "a forecast leaves out the first minute",
-    [FAULT_SETTINGS_NOT_TOLD] = "nobody is told of new settings",
+    [FAULT_TOPIC_EVENT_MISSING] = "no event for changed settings",
 };
 static struct naive *kept; /* as the last close left it */
 
@@ -173,9 +173,9 @@ static void report_events(struct naive *naive)
 {
     struct queue *queue = &naive->queue;
     struct model *model = &naive->model;
-    enum queue_event kept_quiet = naive->fault == FAULT_DEATH_NOT_TOLD      ? QUEUE_EVENT_DEAD
-                                  : naive->fault == FAULT_SETTINGS_NOT_TOLD ? QUEUE_EVENT_TOPIC
-                                                                            : 0;
+    enum queue_event kept_quiet = naive->fault == FAULT_DEATH_EVENT_MISSING   ? QUEUE_EVENT_DEAD
+                                  : naive->fault == FAULT_TOPIC_EVENT_MISSING ? QUEUE_EVENT_TOPIC
+                                                                              : 0;
 
     for (size_t i = 0; i < model->event_count; i++)
         if (queue->on_event && model->events[i].event != kept_quiet)

@@ -42,7 +42,7 @@ static void await_events(struct world *world)
         const struct model_event *event = &model->events[i];
 
         if (!client_await_event(&world->client, event->event, event->topic))
-            world_fail(world, "nobody was told that %s '%s'",
+            world_fail(world, "no event reported that %s '%s'",
                        event->event == QUEUE_EVENT_DEAD ? "jobs died in topic"
                                                         : "there are other settings in topic",
                        event->topic);

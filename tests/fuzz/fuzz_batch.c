@@ -22,7 +22,7 @@ static unsigned check_push(const struct queue_push *push)
     while (job_meta_next(push->meta, &at, &name, &value))
         pairs++;
     CLAIM("meta is well-formed", at == push->meta.len && pairs <= JOB_META_PAIRS_MAX);
-    CLAIM("due is said", push->when.due >= QUEUE_DUE_NOW && push->when.due <= QUEUE_DUE_AT);
+    CLAIM("the due time is set", push->when.due >= QUEUE_DUE_NOW && push->when.due <= QUEUE_DUE_AT);
     return touch(push->topic) + touch(push->id) + touch(push->content_type) + touch(push->body);
 }
 

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (step == PROXY_PROTOCOL_WHOLE) {
         CLAIM("it lies within what came", used > 0 && used <= len);
         CLAIM("it is no longer than it may be", used <= PROXY_PROTOCOL_BYTES_MAX);
-        CLAIM("a proxy said so", peer.is_notified);
+        CLAIM("the header of a proxy sets it", peer.is_notified);
         CLAIM("what follows does not matter",
               proxy_protocol_read(slice_make(bytes, used), &again, &used_again) ==
                       PROXY_PROTOCOL_WHOLE &&

@@ -73,9 +73,9 @@ int main(void)
     static char received[1024], output[1024];
     if (!run(1, received, output) || !strstr(received, "descriptor.c:") ||
         !strstr(received, "' failed") || output[0])
-        return fprintf(stderr, "hook: received '%s', said '%s'\n", received, output), 1;
+        return fprintf(stderr, "hook: received '%s', printed '%s'\n", received, output), 1;
     if (!run(0, received, output) || received[0] || !strstr(output, "descriptor.c:"))
-        return fprintf(stderr, "no hook: received '%s', said '%s'\n", received, output), 1;
+        return fprintf(stderr, "no hook: received '%s', printed '%s'\n", received, output), 1;
     puts("good");
     return 0;
 }

@@ -37,7 +37,7 @@ mkdir -p outside
 pivot_root . outside
 umount -l /outside
 rmdir /outside
-mount --make-rshared / # as systemd makes it where it is not told that it is in a container: credentials are mounted by a child
+mount --make-rshared / # as systemd does if it does not detect a container: credentials are mounted by a child
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=tarry-test \
     setpriv --bounding-set -sys_time,-sys_module,-sys_boot,-mknod,-syslog \
     /lib/systemd/systemd --system --log-target=journal --show-status=0 </dev/null

@@ -235,7 +235,7 @@ def test_a_server_that_hangs_is_ended_and_started_again(machine):
     machine("systemctl daemon-reload; systemctl restart tarry")
     before = show(machine, "MainPID")
     time.sleep(4)
-    assert show(machine, "MainPID") == before, "it told in time"
+    assert show(machine, "MainPID") == before, "it reported readiness in time"
     machine(f"kill -STOP {before}")
     wait_until(lambda: show(machine, "MainPID") not in ("0", before) and is_served(machine), 60)
     assert "Watchdog timeout" in machine("journalctl -u tarry").stdout

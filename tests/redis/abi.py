@@ -475,7 +475,7 @@ def answer_words(answers):
 
 
 class StepReply:
-    """The answer of step.lua: `said` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take,
+    """The answer of step.lua: `results` per answer (status, state, due, lease_until), `names` (topic, id) or None, `jobs` and `leaves_some` per take,
     `woken` topics."""
 
     def __init__(self, answer, answers, takes):

@@ -351,7 +351,7 @@ def test_a_step_that_breaks_in_the_middle_gives_no_number_twice(shard):
 
 # ---- random steps ----
 
-class Turner(Actor):
+class StepActor(Actor):
     """A server that answers, moves and takes only by steps."""
 
     def __init__(self, shard, seed):
@@ -408,7 +408,7 @@ class Turner(Actor):
 
 @pytest.mark.parametrize("seed", seeds(2 * SEEDS, 2))
 def test_no_sequence_of_steps_breaks_an_invariant(shard, seed):
-    actor = Turner(shard, 7000 + seed)
+    actor = StepActor(shard, 7000 + seed)
     for name in TOPICS:
         shard.topic(TOPIC_PUT, name, actor.some_settings(name) if seed % 2 else settings(), 1)
     for step in range(STEPS):
@@ -420,7 +420,7 @@ def test_no_sequence_of_steps_breaks_an_invariant(shard, seed):
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_each_job_ends_once_in_random_steps(shard, seed):
-    actor = Turner(shard, 8000 + seed)
+    actor = StepActor(shard, 8000 + seed)
     shard.check = False
     for _ in range(STEPS):
         actor.step()

@@ -22,7 +22,7 @@ static void open_damaged(const struct sim_fs *whole, const char *path, int64_t a
                 harmed++;
             }
         if (harmed && !machine_log_has("cannot be") && !machine_log_has("damaged"))
-            fail_msg("%s: byte %lld: %u jobs are gone and nothing was said", path, (long long)at,
+            fail_msg("%s: byte %lld: %u jobs are gone and nothing was logged", path, (long long)at,
                      harmed);
         if (harmed > rig.harmed_most)
             rig.harmed_most = harmed;

@@ -142,7 +142,7 @@ static bool behave(struct connection *connection, const char *path, int number)
 {
 #define IS(NAME) (strcmp(path, "/" NAME) == 0)
     if (IS("drip-head"))
-        drip(connection, "HTTP/1.1 200 OK but it takes a very long time until it is said\r\n");
+        drip(connection, "HTTP/1.1 200 OK but this line takes a very long time to arrive\r\n");
     else if (IS("drip-body") && show(connection, "HTTP/1.1 200 OK\r\n\r\n"))
         drip(connection, "slowly");
     else if (IS("hang"))

@@ -41,7 +41,7 @@ static void read_id(struct redis_server *node, char id[ID_BYTES])
 {
     redisReply *reply = redis_server_ask(node, "CLUSTER MYID");
     if (!reply || reply->type != REDIS_REPLY_STRING || reply->len != ID_BYTES - 1)
-        give_up("a node does not tell its id");
+        give_up("a node does not return its id");
     memcpy(id, reply->str, ID_BYTES);
     freeReplyObject(reply);
 }
@@ -172,7 +172,7 @@ int redis_cluster_move_keys(struct redis_server *from, struct redis_server *to, 
 {
     redisReply *keys = redis_server_ask(from, "CLUSTER GETKEYSINSLOT %d %d", (int)slot, max);
     if (!keys || keys->type != REDIS_REPLY_ARRAY)
-        give_up("a node does not tell its keys");
+        give_up("a node does not return its keys");
     int count = (int)keys->elements;
     for (int i = 0; i < count; i++)
         redis_server_do(from, "MIGRATE 127.0.0.1 %d %b 0 5000", (int)to->port,

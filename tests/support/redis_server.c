@@ -269,7 +269,7 @@ void redis_server_do(struct redis_server *server, const char *format, ...)
     va_end(arguments);
     if (!reply || reply->type == REDIS_REPLY_ERROR) {
         fprintf(stderr, "'%s': %s\n", format, reply ? reply->str : "no answer");
-        give_up(server, "does not do what it is told");
+        give_up(server, "rejects a command");
     }
     freeReplyObject(reply);
 }

@@ -115,7 +115,7 @@ static struct stage *raise_stage(bool allows, const char *figures)
     return stage;
 }
 
-/* Turns the loop until the count is reached. */
+/* Runs the loop until the count is reached. */
 static void run_until(struct stage *stage, const size_t *count, size_t wanted, int64_t within_ms)
 {
     int64_t limit_us = clock_boot_us() + within_ms * 1000;

@@ -128,9 +128,9 @@ def test_there_is_something_to_change(any_client, topic):
 
 def sweep(client, topic, verb, **options):
     """Returns how many jobs the change by a filter concerned, and whether it went to the end."""
-    said = client.topic_verb(topic, verb, **options)
-    assert (said["topic"], said["result"], said.get("dry_run", False)) == (topic, "ok", options.get("dry_run") == "true") and said["seen"] >= said["jobs"]
-    return said["jobs"], said["complete"]
+    answer = client.topic_verb(topic, verb, **options)
+    assert (answer["topic"], answer["result"], answer.get("dry_run", False)) == (topic, "ok", options.get("dry_run") == "true") and answer["seen"] >= answer["jobs"]
+    return answer["jobs"], answer["complete"]
 
 
 def fill(client, topic):
@@ -220,22 +220,22 @@ def test_a_change_by_a_filter_is_recorded_with_its_count(any_server, topic):
     sweep(client, topic, "cancel", state="delayed", dry_run="true")
     sweep(client, topic, "cancel", state="delayed")
     bulk(client, topic, "cancel", ["a"])
-    told = [line for line in any_server.audit.read_text().splitlines() if topic in line]
-    assert [next(action for action in ("jobs run", "jobs rescheduled", "jobs cancelled") if action in line) for line in told] == ["jobs run", "jobs rescheduled", "jobs cancelled"]
-    assert all(f'"jobs":{n}' in line for line, n in zip(told, (1, 2, 2), strict=True)), told
+    lines = [line for line in any_server.audit.read_text().splitlines() if topic in line]
+    assert [next(action for action in ("jobs run", "jobs rescheduled", "jobs cancelled") if action in line) for line in lines] == ["jobs run", "jobs rescheduled", "jobs cancelled"]
+    assert all(f'"jobs":{n}' in line for line, n in zip(lines, (1, 2, 2), strict=True)), lines
 
 
 def test_a_stopping_server_ends_a_filter_with_its_count(server):
-    client, said = server.client(), []
+    client, answer = server.client(), []
     for batch in range(20):
         push(client, "t", [f"j{batch}-{n}" for n in range(1000)])
-    calling = threading.Thread(target=lambda: said.append(server.client().topic_verb("t", "cancel", id_prefix="j")))
+    calling = threading.Thread(target=lambda: answer.append(server.client().topic_verb("t", "cancel", id_prefix="j")))
     calling.start()
     eventually(lambda: client.topic("t")["totals"]["cancelled"])
     server.terminate()
     calling.join()
-    assert said[0]["complete"] is False and 0 < said[0]["jobs"] < 20_000
-    assert server.start().client().topic("t")["totals"]["cancelled"] == said[0]["jobs"]
+    assert answer[0]["complete"] is False and 0 < answer[0]["jobs"] < 20_000
+    assert server.start().client().topic("t")["totals"]["cancelled"] == answer[0]["jobs"]
 
 
 # ---- from the command line ----

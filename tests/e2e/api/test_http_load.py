@@ -108,7 +108,7 @@ def test_lists_in_a_row_leave_others_served(listing):
     took.sort()
     p90 = took[len(took) * 9 // 10]
     print(f"{len(took)} pushes beside 40 lists of 8 MiB: median {took[len(took) // 2]:.1f} ms, p90 {p90:.1f} ms, worst {took[-1]:.1f} ms")
-    assert len(took) >= 10, "they take turns"
+    assert len(took) >= 10, "the requests alternate"
 
 
 def test_calls_of_a_disconnected_client_end(listing):

@@ -76,18 +76,18 @@ def test_invalid_values_are_rejected(server):
 
 def test_the_command_line_sets_it_and_a_dump_keeps_it(server):
     client = server.client()
-    client.push("told", "a", delay="1d")
-    ended = server.cli("pause", "told", "--for", "30m")
-    assert ended.returncode == 0 and ended.stdout == b"paused told for 30m\n"
+    client.push("paused-once", "a", delay="1d")
+    ended = server.cli("pause", "paused-once", "--for", "30m")
+    assert ended.returncode == 0 and ended.stdout == b"paused paused-once for 30m\n"
     assert b"paused until " in server.cli("topics").stdout
-    assert b"paused until " in server.cli("topic", "show", "told").stdout
-    until = client.topic("told")["paused_until"]
-    dump = server.cli("export", "--topic", "told").stdout
-    client.delete_topic("told")
+    assert b"paused until " in server.cli("topic", "show", "paused-once").stdout
+    until = client.topic("paused-once")["paused_until"]
+    dump = server.cli("export", "--topic", "paused-once").stdout
+    client.delete_topic("paused-once")
     assert server.cli("import", input=dump).returncode == 0
-    shown = client.topic("told")
+    shown = client.topic("paused-once")
     assert shown["paused"] and abs(seconds(shown["paused_until"]) - seconds(until)) < 5
     over = dump.replace(b'"paused_until":', b'"paused_until":1000000000000,"was":')
-    client.delete_topic("told")
+    client.delete_topic("paused-once")
     assert over != dump and server.cli("import", input=over).returncode == 0
-    assert not client.topic("told")["paused"]
+    assert not client.topic("paused-once")["paused"]

@@ -100,7 +100,7 @@ def test_delivery_and_callbacks_come_over(server, start_server, start_delivering
     assert (after["callback"], after["meta"]) == (before["callback"], before["meta"])
     silent = start_server(*FLAGS)
     ended = silent.cli("import", file)
-    assert ended.returncode == REFUSED and b"delivery_is_off" in ended.stderr, "said, line by line"
+    assert ended.returncode == REFUSED and b"delivery_is_off" in ended.stderr, "reported for each line"
 
 
 # ---- from the command line ----

@@ -327,7 +327,7 @@ def change_a_topic(server):
     return client
 
 
-WHAT_IS_TOLD = [("topic settings changed", "ok", None), ("topic settings changed", "ok", None), ("topic paused", "ok", None), ("topic resumed", "ok", None),
+AUDITED = [("topic settings changed", "ok", None), ("topic settings changed", "ok", None), ("topic paused", "ok", None), ("topic resumed", "ok", None),
                 ("topic redriven", "ok", "1"), ("topic redriven", "ok", "0"), ("topic purged", "ok", "4"), ("topic settings changed", "bad_option", None),
                 ("topic purged", "not_found", "0"), ("topic deleted", "ok", "1")]
 
@@ -336,7 +336,7 @@ def test_changes_by_operators_are_logged(start_server):
     server = start_server()
     change_a_topic(server)
     reported = changes(server)
-    assert [(line["action"], line["outcome"], line.get("jobs")) for line in reported] == WHAT_IS_TOLD, reported
+    assert [(line["action"], line["outcome"], line.get("jobs")) for line in reported] == AUDITED, reported
     assert all(line["level"] == ("info" if line["outcome"] == "ok" else "warn") and re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in reported)
     assert {line["topic"] for line in reported} == {"orders", "none"}
 
@@ -344,7 +344,7 @@ def test_changes_by_operators_are_logged(start_server):
 def test_and_so_it_is_on_redis(start_server, start_redis):
     server = start_server("--store", start_redis().url, "--shards", "1")
     change_a_topic(server)
-    assert [(line["action"], line["outcome"], line.get("jobs")) for line in changes(server)] == WHAT_IS_TOLD
+    assert [(line["action"], line["outcome"], line.get("jobs")) for line in changes(server)] == AUDITED
 
 
 def test_changes_by_disconnected_clients_are_logged(start_server):

@@ -218,14 +218,14 @@ const calls = [
 ];
 const framed = name => new Promise(done => document.querySelector(`iframe[name=${name}]`).onload = done);
 (async () => {
-    const told = {};
+    const replies = {};
     for (const [name, url, options] of calls)
-        try { const reply = await fetch(url, options); told[name] = reply.type + " " + await reply.text(); } catch (fault) { told[name] = "failed"; }
+        try { const reply = await fetch(url, options); replies[name] = reply.type + " " + await reply.text(); } catch (fault) { replies[name] = "failed"; }
     const frames = [framed("a"), framed("b")];
     purge.submit();
     batch.submit();
     await Promise.all(frames);
-    await fetch("/told", {method: "POST", body: JSON.stringify(told)});
+    await fetch("/replies", {method: "POST", body: JSON.stringify(replies)});
 })();
 </script>"""
 
@@ -299,17 +299,17 @@ def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, brow
 PERMITTED = """<!doctype html><meta charset="utf-8"><title>console</title>
 <script>
 (async () => {
-    const told = {};
+    const replies = {};
     const call = async (name, url, options) => {
-        try { const reply = await fetch("TARRY" + url, options); told[name] = [reply.status, reply.headers.get("Tarry-Id") || "", await reply.text()]; }
-        catch (fault) { told[name] = ["failed"]; }
+        try { const reply = await fetch("TARRY" + url, options); replies[name] = [reply.status, reply.headers.get("Tarry-Id") || "", await reply.text()]; }
+        catch (fault) { replies[name] = ["failed"]; }
     };
     await call("push", "v1/topics/t/jobs/1", {method: "PUT", body: "theirs", headers: {Authorization: "Bearer x", "Content-Type": "text/plain", "Tarry-Meta-Color": "red"}});
     await call("take", "v1/topics/t/take", {method: "POST", headers: {Accept: "application/octet-stream"}});
     await call("none", "v1/topics/t/jobs/none", {});
     await call("sneaky", "v1/topics/t/jobs/2", {method: "PUT", body: "x", headers: {"X-Other": "1"}});
     await call("cookies", "v1/info", {credentials: "include"});
-    await fetch("/told", {method: "POST", body: JSON.stringify(told)});
+    await fetch("/replies", {method: "POST", body: JSON.stringify(replies)});
 })();
 </script>"""
 

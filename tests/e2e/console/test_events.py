@@ -33,7 +33,7 @@ def house(request, tmp_path_factory):
         store = {"redis": lambda: ["--store", shared.url, *shards], "postgres": database, "mariadb": database}.get(
             kind, lambda: [*FLAGS[:2], "--wal-file", "16MiB", *shards])()
         server = Server(directory / "server", [*store, "--deliver", write_policy(directory / "policy")])
-        server.tells_due = kind not in ("postgres", "mariadb")
+        server.reports_due = kind not in ("postgres", "mariadb")
         server.start()
         yield server
         assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-4000:]
@@ -50,7 +50,7 @@ def kinds(events):
 
 def with_due(house, expected):
     """Returns the expected events; a database reports no event when a job falls due."""
-    return [kind for kind in expected if house.tells_due or kind != "due"]
+    return [kind for kind in expected if house.reports_due or kind != "due"]
 
 
 def of(events, kind):
@@ -79,7 +79,7 @@ def test_a_job_from_push_to_ack(house):
     assert of(events, "pushed")["due_at"] == pushed["due_at"] and "attempt" not in of(events, "pushed")
     assert of(events, "delivered") == {**of(events, "delivered"), "attempt": 1, "way": "take", "lease_until": job["lease_until"]}
     assert of(events, "extended")["lease_until"] > job["lease_until"] and of(events, "acked")["attempt"] == 1
-    if house.tells_due:
+    if house.reports_due:
         assert of(events, "due")["due_at"] <= of(events, "due")["at"] <= of(events, "delivered")["at"]
     assert of(events, "delivered")["due_at"] <= of(events, "delivered")["at"] <= of(events, "acked")["at"]
 
@@ -294,10 +294,10 @@ def test_streams_that_never_read_do_not_slow_the_queue(start_server):
     client = server.client()
     load_of(server, client, "warm", 10_000)
     used, took, late = {0: [], 64: []}, {0: [], 64: []}, {0: [], 64: []}
-    for turn in range(3):
-        for count in (0, 64) if turn % 2 else (64, 0):
+    for round_ in range(3):
+        for count in (0, 64) if round_ % 2 else (64, 0):
             streams = [listen(server) for _ in range(count)]
-            for into, what in zip((used, took, late), load_of(server, client, f"t{turn}", 60_000)):
+            for into, what in zip((used, took, late), load_of(server, client, f"t{round_}", 60_000)):
                 into[count].append(what)
             for stream in streams:
                 stream.close()

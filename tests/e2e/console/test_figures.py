@@ -113,7 +113,7 @@ def test_steps_of_the_clock_are_counted_with_how_far_they_went(world):
     before = Page(client).get("tarry_clock_steps_total")
     for ms in (5000, -2500):
         world.clock.step(ms)
-        client.push("clock")  # a turn of the loop, in which it is noticed
+        client.push("clock")  # a loop iteration, which notices it
     page = Page(client)
     assert page.get("tarry_clock_steps_total") == before + 2
     assert abs(page.get("tarry_clock_last_step_seconds") + 2.5) < 0.1

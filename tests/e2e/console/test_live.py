@@ -308,7 +308,7 @@ def test_many_simultaneous_views_are_answered_over_several_iterations(tmp_path, 
     TokenFile(tmp_path / "tokens", every, some)
     server = start_server("--sync", "never", "--shards", "1", "--tokens", str(tmp_path / "tokens"))
     client = server.client()
-    for first in range(0, 5000, 50):  # short turns
+    for first in range(0, 5000, 50):  # short loop iterations
         items = [{"topic": f"t{n}", "id": "a", "delay": "1h"} for n in range(first, first + 50)]
         assert client.call("POST", "/v1/jobs", json.dumps(items).encode(), {**every.headers, "Content-Type": "application/json"}).json()["results"][-1]["result"] == "created"
     request = request_bytes("GET", "/v1/status", headers=some.headers)
@@ -324,4 +324,4 @@ def test_many_simultaneous_views_are_answered_over_several_iterations(tmp_path, 
         connection.close()
     took = time.monotonic() - began - first[0]
     longest = re.search(r"^tarry_loop_iteration_longest_seconds\S* (\S+)$", client.call("GET", "/metrics", headers=every.headers).body.decode(), re.MULTILINE)
-    assert float(longest.group(1)) < took * 0.7, (longest.group(), took)  # all in one turn: as long as it took
+    assert float(longest.group(1)) < took * 0.7, (longest.group(), took)  # in one loop iteration it would be as long as the whole

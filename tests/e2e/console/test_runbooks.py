@@ -147,7 +147,7 @@ class Reader:
             self.look_at_options(text)
 
 
-def says_well(server):
+def reports_well(server):
     return server.cli("status").returncode == WELL
 
 
@@ -166,7 +166,7 @@ def late(place, mind):
     reader.type(0, r"TOPIC +DELAYED +READY.* OUT/S.*orders +0 +60 ")
     house.client.ack(*[job["lease"] for job in house.client.take("orders", max=100)])
     house.clock.sleep(100)
-    assert says_well(house.server)
+    assert reports_well(house.server)
     reader.end()
 
 
@@ -181,7 +181,7 @@ def stuck(place, mind):
     reader.type(0, r"TOPIC.*orders")
     house.client.ack(house.client.take("orders")[0]["lease"])
     house.clock.sleep(100)
-    assert says_well(house.server)
+    assert reports_well(house.server)
     reader.end()
 
 
@@ -197,7 +197,7 @@ def dead(place, mind):
     reader.type(0, r"LAST ERROR.*http 420.*http 410")
     reader.type(0, r'"error":"http 420","count":4,.*"error":"http 410","count":2,')
     reader.type(0, r"redriven 1\n3 jobs would be redriven\nredriven 3\npurged 2\n")
-    assert says_well(server)
+    assert reports_well(server)
     reader.end()
 
 
@@ -216,7 +216,7 @@ def full(place, mind):
         redis.client().config_set("maxmemory", 0)
         eventually(lambda: client.call("GET", "/readyz").status == 200, 20, 0.05)
         reader.type(0, r"^ok\n$")
-        assert client.call("POST", "/v1/topics/orders/jobs?delay=1h", b"x").status == 201 and says_well(server)
+        assert client.call("POST", "/v1/topics/orders/jobs?delay=1h", b"x").status == 201 and reports_well(server)
         reader.end()
 
 
@@ -231,7 +231,7 @@ def redis_away(place, mind):
         reader.type(CRITICAL, r"redis_away.*Redis cannot be reached")
         reader.type(0, r"^tarry_redis_shards 1\ntarry_redis_shards_up 0\n$")
         redis.start()
-        eventually(lambda: says_well(server), 20, 0.1)
+        eventually(lambda: reports_well(server), 20, 0.1)
         assert "redis can be reached again" in server.log()
         reader.end()
 
@@ -247,7 +247,7 @@ def database_away(place, mind):
         reader.type(0, r"^tarry_sql_up 0\n$")
         assert "the database cannot be reached" in server.log()
         database.start()
-        eventually(lambda: says_well(server), 20, 0.1)
+        eventually(lambda: reports_well(server), 20, 0.1)
         reader.end()
 
 
@@ -261,7 +261,7 @@ def clock(place, mind):
     assert "wall clock stepped" in house.server.log()
     reader.type(WARNINGS, r"clock +the clock was changed by 90 s")
     house.clock.sleep(601)
-    assert says_well(house.server)
+    assert reports_well(house.server)
     reader.end()
 
 
@@ -271,13 +271,13 @@ def background(place, mind):
     server = mind(Server(place / "server", [*FLAGS, "--config", str(file)])).start()
     file.write_text("max-waiting = nonsense\n", encoding="utf-8")
     server.proc.send_signal(signal.SIGHUP)
-    eventually(lambda: not says_well(server), 30, 0.1)
+    eventually(lambda: not reports_well(server), 30, 0.1)
     reader = Reader("background", server)
     reader.type(WARNINGS, r"background +.*configuration")
     assert "configuration not read" in server.log()
     file.write_text("max-waiting = 11\n", encoding="utf-8")
     server.proc.send_signal(signal.SIGHUP)
-    eventually(lambda: says_well(server), 30, 0.1)
+    eventually(lambda: reports_well(server), 30, 0.1)
     reader.end()
 
 
@@ -291,7 +291,7 @@ def certificate(place, mind):
     reader.type(WARNINGS, r"certificate +the certificate expires in [23] days")
     reader.type(0, r"^notAfter=\w{3} ")
     authority.sign("server", days=90)
-    eventually(lambda: says_well(server), 20, 0.1)
+    eventually(lambda: reports_well(server), 20, 0.1)
     assert server.log().count("certificate read") == 2
     reader.end()
 
@@ -306,7 +306,7 @@ def store(place, mind):
     reader.type(CRITICAL, r"store_failed +the data directory was moved")
     (place / "elsewhere").rename(server.data)
     eventually(lambda: client.call("GET", "/readyz").status == 200, 10, 0.05)
-    assert says_well(server)
+    assert reports_well(server)
     reader.end()
 
 
@@ -318,7 +318,7 @@ def down(place, mind):
     reader.type(UNKNOWN, r"cannot reach")
     server.start(port)
     reader.type(0, r"^ok\n$")
-    assert says_well(server)
+    assert reports_well(server)
     reader.end()
 
 

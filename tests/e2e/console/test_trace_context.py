@@ -102,5 +102,5 @@ def test_a_command_of_work_has_it_in_its_environment(server, tmp_path):
     client.push("worked", "2")
     script = 'echo "$TARRY_ID:$TRACEPARENT:${TRACESTATE-none}" >>"$0"; test "$TARRY_ID" = 1 || kill -TERM $PPID'
     environment = {**os.environ, "TARRY_URL": server.url, "TRACEPARENT": "the worker's own"}
-    subprocess.run([BINARY, "work", "worked", "--", "sh", "-c", script, tmp_path / "said"], env=environment, timeout=30, check=False, capture_output=True)
-    assert (tmp_path / "said").read_text(encoding="ascii").splitlines() == [f"1:{PARENT}:{STATE}", "2::none"]
+    subprocess.run([BINARY, "work", "worked", "--", "sh", "-c", script, tmp_path / "output"], env=environment, timeout=30, check=False, capture_output=True)
+    assert (tmp_path / "output").read_text(encoding="ascii").splitlines() == [f"1:{PARENT}:{STATE}", "2::none"]

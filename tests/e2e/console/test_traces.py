@@ -176,7 +176,7 @@ def test_how_a_delivery_ends(start_traced, collector):
         "nacked": "nacked", "dead": "nacked", "ended": "lease_ended", "extended": "acked", "late": "lease_ended"}
     assert taken["nacked"].message == "the bank is über" and taken["nacked"].status == "ERROR" and taken["ended"].status == "ERROR"
     assert taken["extended"].status == "UNSET"
-    assert 980_000_000 <= taken["ended"].end - taken["ended"].start < 1_500_000_000  # from the moment of the turn that took it
+    assert 980_000_000 <= taken["ended"].end - taken["ended"].start < 1_500_000_000  # from the moment of the loop iteration that took it
 
 
 def test_a_ratio_of_the_traces_that_begin_here(start_traced, collector):

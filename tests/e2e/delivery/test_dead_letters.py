@@ -235,7 +235,7 @@ def test_an_alert_comes_at_most_once_in_its_time_with_counts(client, endpoint):
     assert first["died"] + second["died"] == 5 and second["dead"] == 5 and second["since"] >= first["at"][:19]
     assert {error["error"]: error["jobs"] for error in second["errors"]} == {"http 500": 2, "no stock": 3}
     time.sleep(2.5)
-    assert len(endpoint.calls) == 2, "nothing died since: nothing to tell"
+    assert len(endpoint.calls) == 2, "no job died since: no second alert"
     assert figure(client, "tarry_alerts_total", topic="noisy") == 2
 
 
@@ -273,7 +273,7 @@ def test_the_first_death_after_a_move_to_another_store_raises_an_alert(start_del
 
 
 def test_an_alert_may_be_a_command_of_the_policy_file(start_delivering, tmp_path):
-    reported, program = tmp_path / "told", tmp_path / "pager"
+    reported, program = tmp_path / "alerts", tmp_path / "pager"
     program.write_text(f"#!/bin/sh\ncat >{reported}.new && mv {reported}.new {reported}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     client = start_delivering(policy=[f"command = pager {program}"]).client()
@@ -312,7 +312,7 @@ def test_a_command_that_fails_is_not_run_for_each_job_that_dies_meanwhile(start_
 
 
 def test_hanging_commands_delay_no_other_alert(start_delivering, tmp_path):
-    slow, quick, reported = tmp_path / "slow", tmp_path / "quick", tmp_path / "told"
+    slow, quick, reported = tmp_path / "slow", tmp_path / "quick", tmp_path / "alerts"
     slow.write_text("#!/bin/sh\nexec sleep 100\n")
     quick.write_text(f"#!/bin/sh\nexec touch {reported}\n")
     slow.chmod(0o700)
@@ -347,7 +347,7 @@ def test_alerts_without_room_wait_quietly(start_delivering, tmp_path):
 
 
 def test_a_command_has_no_secret_of_the_server_in_its_environment(start_delivering, tmp_path):
-    reported, program = tmp_path / "told", tmp_path / "pager"
+    reported, program = tmp_path / "alerts", tmp_path / "pager"
     program.write_text(f"#!/bin/sh\nenv >{reported}.new && mv {reported}.new {reported}\n")
     program.chmod(0o700)
     client = start_delivering(policy=[f"command = pager {program}"], env={"TARRY_LOG_LEVEL": "debug", "REDIS_PASSWORD": "hunter2"}).client()
@@ -360,7 +360,7 @@ def test_a_command_has_no_secret_of_the_server_in_its_environment(start_deliveri
 
 
 def test_a_command_ends_with_its_children_and_has_no_descriptor_of_the_server(start_delivering, tmp_path, endpoint):
-    program, reported = tmp_path / "pager", tmp_path / "told"
+    program, reported = tmp_path / "pager", tmp_path / "alerts"
     program.write_text(f"#!/bin/sh\nsleep 60 &\nset -- /proc/self/fd/*\necho $! $* >{reported}.new && mv {reported}.new {reported}\nwait\n")
     program.chmod(0o700)
     server = start_delivering(policy=[f"command = pager {program}"])

@@ -138,7 +138,7 @@ def test_an_endpoint_that_withdraws_http2_is_called_by_http1(start_delivering, c
     peer.stop()
     assert totals(client, "orders")["acked"] == 10, client.get("orders", "0")["last_error"]
     assert [came for came in peer.came if came[0] == "http/1.1"] == [("http/1.1", 3000)] * 10
-    assert len(peer.came) == 11, "one request by HTTP/2 tells it for good"
+    assert len(peer.came) == 11, "after one request the client remembers that the peer speaks HTTP/2"
 
 
 @pytest.mark.parametrize("host, trusts, error", [

@@ -60,11 +60,11 @@ func main() {
 		v := strings.Split(lines.Text(), "\\t")
 		headers := map[string]string{"webhook-id": v[0], "webhook-timestamp": v[1], "webhook-signature": v[2]}
 		body, _ := base64.StdEncoding.DecodeString(v[4])
-		said := "yes\\n"
+		output := "yes\\n"
 		if Verify(v[3], func(name string) string { return headers[name] }, body) != nil {
-			said = "no\\n"
+			output = "no\\n"
 		}
-		os.Stdout.WriteString(said)
+		os.Stdout.WriteString(output)
 	}
 }
 """

@@ -63,7 +63,7 @@ def test_exchange_and_routing_key_are_templates(broker, start_delivering):
     assert (method.exchange, method.routing_key) == ("shop.eu", "orders.late.7")
 
 
-def test_many_are_confirmed_in_few_turns(broker, start_delivering):
+def test_many_are_confirmed_by_few_frames(broker, start_delivering):
     client = start_delivering().client()
     settle(client, broker, broker.queue("many"), max_in_flight=500)
     items = [{"topic": "many", "id": f"{n}", "delay": "500ms", "body": f"{n}"} for n in range(3000)]

@@ -85,8 +85,8 @@ def check_redisson(server, port, tmp_path):
 
 def check_bullmq(server, port, tmp_path):
     (tmp_path / "bullmq.py").write_text(script(BULLMQ))
-    follow(BULLMQ, tmp_path, server, {"python3 bullmq.py orders": f"/usr/bin/python3 bullmq.py orders redis://127.0.0.1:{port} 2>said"}, lambda command: "import" in command)
-    assert (tmp_path / "said").read_text() == "job schedulers: 1, their next jobs are here, later ones are not\n"
+    follow(BULLMQ, tmp_path, server, {"python3 bullmq.py orders": f"/usr/bin/python3 bullmq.py orders redis://127.0.0.1:{port} 2>output"}, lambda command: "import" in command)
+    assert (tmp_path / "output").read_text() == "job schedulers: 1, their next jobs are here, later ones are not\n"
     jobs, due_ms = jobs_of(server, "orders"), {member: int(score) // 4096 for member, score in redis.Redis(port=port).zrange("bull:orders:delayed", 0, -1, withscores=True)}
     by_name = {job["meta"]["name"]: job for job in jobs.values()}
     shown = {name: (job["id"], job["state"], job["priority"], job["attempt"], job.get("max_attempts"), job.get("backoff"), job["body"]) for name, job in by_name.items() if name != "night"}

@@ -33,7 +33,7 @@ def fsck(redis):
     return subprocess.run([str(BINARY), "fsck", "--store", redis.url], capture_output=True, text=True, check=False, timeout=60)
 
 
-def says_gone(server):
+def losses_logged(server):
     return server.log().count('event="the queue is missing"')
 
 
@@ -44,7 +44,7 @@ def test_after_flushall_the_first_server_to_notice_recreates_the_queue(fresh, st
     name = name_of(fresh)
     fresh.client().flushall()
     assert push_answer(one, "t", "1").status == 201
-    eventually(lambda: says_gone(one) == 2 and metric(one, "tarry_redis_losses_total") == 2)
+    eventually(lambda: losses_logged(one) == 2 and metric(one, "tarry_redis_losses_total") == 2)
     assert fresh.client().get("{tarry}:shards") == b"2"
     assert name_of(fresh) not in (name, None) and len(name) == 32
     other = start_server("--store", fresh.url)
@@ -76,7 +76,7 @@ def test_flushall_beside_a_busy_server_leaves_one_lease_key_and_repeats_no_numbe
         assert job["delivery"] > old["delivery"], "a number was repeated"
         assert busy.client().ack(job["lease"])[0]["result"] == "ok", round
         assert one.client().call("POST", f"/v1/ack?lease={old['lease']}").status == 409
-        assert says_gone(one) == says_gone(busy) == round + 1
+        assert losses_logged(one) == losses_logged(busy) == round + 1
         old = job
     ends.set()
     pushing.join(10)
@@ -85,7 +85,7 @@ def test_flushall_beside_a_busy_server_leaves_one_lease_key_and_repeats_no_numbe
 def test_an_idle_server_notices_within_a_second_or_two(fresh, start_server):
     server = start_server("--store", fresh.url, "--shards", "2")
     fresh.client().flushall()
-    eventually(lambda: says_gone(server) == 2, 3)
+    eventually(lambda: losses_logged(server) == 2, 3)
     eventually(lambda: len(fresh.client().keys("*:core")) == 2 and fresh.client().get("{tarry}:shards") == b"2")
     eventually(lambda: ready(server) == 200)
     works(server)
@@ -97,7 +97,7 @@ def test_a_deleted_core_is_recreated_and_the_jobs_remain(fresh, start_server):
     assert fresh.client().delete("{tarry:0}:core") == 1
     assert push_answer(server, "t", "b").status == 201
     assert {job["id"] for job in server.client().take("t", max=10)} == {"a", "b"}
-    assert says_gone(server) == 1
+    assert losses_logged(server) == 1
 
 
 def test_a_restart_of_redis_without_data_is_reported(start_server):
@@ -105,7 +105,7 @@ def test_a_restart_of_redis_without_data_is_reported(start_server):
         server = start_server("--store", redis.url, "--shards", "2")
         redis.kill()
         redis.start()
-        eventually(lambda: says_gone(server) == 2)
+        eventually(lambda: losses_logged(server) == 2)
         assert redis.client().get("{tarry}:shards") == b"2"
         works(server)
 

@@ -47,7 +47,7 @@ def test_a_live_old_master_is_left_after_a_failover_of_sentinel(sentinel, start_
     for number in range(20):
         assert push_answer(started, "left", f"job-{number}").status == 201
     sentinel.wait_one_master()
-    print("the old one said all the time that it was master:", still_master)
+    print("the old master reported itself as master all the time:", still_master)
     assert sorted(job["id"] for job in started.client().take("left", max=100)) == sorted(f"job-{number}" for number in range(20))
 
 

@@ -25,7 +25,7 @@ def audited(start_server, tmp_path):
     return server
 
 
-def told_in_log(server):
+def audit_lines(server):
     lines = [line for line in server.log().splitlines() if "event=audit" in line]
     return [dict((name, value.strip('"')) for name, value in re.findall(r'(\w+)=("[^"]*"|\S+)', line)) for line in lines]
 
@@ -42,10 +42,10 @@ def test_each_is_one_event_in_log_and_file(call, audited):
         client.push("orders", str(n), delay="1h")
     backup = client.call("POST", "/v1/backup").json()["id"]
     audited.audit_path.write_bytes(b"")
-    before = len(told_in_log(audited))
+    before = len(audit_lines(audited))
     connection = audited.connection()
     reply = connection.call(call.method, call.target(id=backup), BODIES.get(call.name, b""))
-    events, reported = audited.audit(), told_in_log(audited)[before:]
+    events, reported = audited.audit(), audit_lines(audited)[before:]
     assert len(events) == len(reported) == 1, (reply.body, events, reported)
     (event,) = events
     assert event["action"] == reported[0]["action"] == call.audit
@@ -68,7 +68,7 @@ def test_other_calls_and_dry_runs_are_not_audited(audited):
             client.call(call.method, call.target(), b'{"leases":["x"]}' if call.topics == "lease" else b"")
     client.call("POST", "/v1/topics/orders/redrive?id_prefix=o&dry_run=true")
     client.call("POST", "/v1/topics/orders/purge?state=dead&id_prefix=o&dry_run=true")
-    assert audited.audit() == [] and told_in_log(audited) == []
+    assert audited.audit() == [] and audit_lines(audited) == []
 
 
 @pytest.mark.parametrize("topic", ["a%0Atime=2026%20event=audit%20action=forged", "a%22%7D%0A%7B%22action%22%3A%22forged%22%7D", "orders%00x", "%E2%80%A8%1B%5B2J%FF%C2%85", "%", "x" * 300])
@@ -77,7 +77,7 @@ def test_no_text_forges_a_line(topic, audited):
     assert reply.status == 400
     (event,) = audited.audit()
     assert event["action"] == "topic deleted" and event["topic"] != "orders" and len(event["topic"]) <= 200
-    assert len(told_in_log(audited)) == 1
+    assert len(audit_lines(audited)) == 1
     assert not any(line.startswith(("time=2026 ", '{"action"')) for line in audited.log().splitlines())
     assert b"\x1b" not in audited.log_path.read_bytes() and b"\x1b" not in audited.audit_path.read_bytes()
 
@@ -125,7 +125,7 @@ def test_a_full_disk_stops_no_change_and_is_counted(start_server):
     client = server.client()
     assert client.call("PUT", "/v1/topics/a").ok and client.call("PUT", "/v1/topics/b").ok
     assert b"\ntarry_audit_failures_total 2\n" in client.call("GET", "/metrics").body
-    assert server.log().count("cannot write the audit file") == 1 and len(told_in_log(server)) == 2
+    assert server.log().count("cannot write the audit file") == 1 and len(audit_lines(server)) == 2
 
 
 def test_a_file_that_cannot_be_made_stops_the_start(tmp_path):
@@ -142,5 +142,5 @@ def test_a_refused_call_that_is_repeated_fills_no_log(audited):
     client.call("PUT", "/v1/topics/there")
     eventually(lambda: any("left_out" in event for event in audited.audit()), 10)
     eventually(lambda: sum(event.get("left_out", 0) + (event["outcome"] == "not_found" if "outcome" in event else 0) for event in audited.audit()) == 400, 10)
-    assert len(audited.audit()) < 200 and len(told_in_log(audited)) < 200
+    assert len(audited.audit()) < 200 and len(audit_lines(audited)) < 200
     assert [event["topic"] for event in audited.audit() if event.get("outcome") == "ok"] == ["there"]

@@ -99,7 +99,7 @@ def test_attacks_are_refused(start_server, issuer, tmp_path):
         assert reply.status in (401, 431), f"{name}: {reply.status} {reply.body}"
         if reply.status == 401:
             output.add((reply.json()["detail"], reply.headers["www-authenticate"]))
-    assert len(output) == 1, "an answer that tells which part was wrong"
+    assert len(output) == 1, "the answers differ by which part was wrong"
     assert push(server, issuer.token(one)).status == 201
 
 

@@ -357,7 +357,7 @@ def test_the_proxy_header_names_the_client(start_server):
             for piece in pieces:
                 connection.send(piece)
             assert connection.call("POST", "/v1/topics/t/purge").status == 200
-            assert connection.call("GET", "/v1/info").status == 200, "it is said once"
+            assert connection.call("GET", "/v1/info").status == 200, "it is logged once"
             connection.close()
         eventually(lambda: server.log().count(peer) >= 2)
     for header in (b"PROXY UNKNOWN\r\n", SIGNATURE + b"\x20\0\0\0"):

@@ -423,7 +423,7 @@ def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postg
     client = start_server("--store", postgres.url).client()
     client.push("left-behind", "a")
     number = postgres.do("SELECT max(server) FROM tarry.server")
-    locked = "SELECT number, connection FROM tarry.ticket WHERE server = %s FOR UPDATE"  # the server's own turns wait
+    locked = "SELECT number, connection FROM tarry.ticket WHERE server = %s FOR UPDATE"  # the server's own transactions wait
     with transaction(postgres, False) as cursor:
         cursor.execute(locked, (number,))
         ticket, connection = cursor.fetchone()
@@ -444,13 +444,13 @@ def test_existing_or_rejected_pushes_do_not_affect_others_of_the_batch(postgres,
     client = start_server("--store", postgres.url).client()
     client.put_topic("mixed-full", max_jobs=2)
     client.push("mixed", "old", delay="1h")
-    for turn in "1", "2":
-        items = [{"topic": "mixed", "id": f"new-{turn}", "delay": "1h"}, {"topic": "mixed", "id": "old", "delay": "1h", "on_conflict": "keep"},
-                 {"topic": "mixed", "id": f"at-once-{turn}", "priority": 7}, {"topic": "mixed-too", "id": "old", "delay": "2h", "on_conflict": "reject"},
-                 {"topic": "mixed-full", "id": f"z-{turn}"}, {"topic": "mixed-full", "id": f"b-{turn}"}, {"topic": "mixed-full", "id": f"a-{turn}"}]
+    for round_ in "1", "2":
+        items = [{"topic": "mixed", "id": f"new-{round_}", "delay": "1h"}, {"topic": "mixed", "id": "old", "delay": "1h", "on_conflict": "keep"},
+                 {"topic": "mixed", "id": f"at-once-{round_}", "priority": 7}, {"topic": "mixed-too", "id": "old", "delay": "2h", "on_conflict": "reject"},
+                 {"topic": "mixed-full", "id": f"z-{round_}"}, {"topic": "mixed-full", "id": f"b-{round_}"}, {"topic": "mixed-full", "id": f"a-{round_}"}]
         output = [result.get("result") or result.get("code") for result in client.push_batch(items)]
-        room = ["created", "created", "topic_full"] if turn == "1" else ["topic_full"] * 3
-        assert output == ["created", "existed", "created", "created" if turn == "1" else "conflict", *room], output
+        room = ["created", "created", "topic_full"] if round_ == "1" else ["topic_full"] * 3
+        assert output == ["created", "existed", "created", "created" if round_ == "1" else "conflict", *room], output
     for name, delayed, ready in ("mixed", 3, 2), ("mixed-too", 1, 0), ("mixed-full", 0, 2):
         topic = client.topic(name)
         counts = topic["counts"]
@@ -675,41 +675,41 @@ def _wait_until_all_know_who_listens(postgres, since=0):
 
 def test_events_come_from_all_servers_and_from_transactions_on_request(pair, postgres):
     first, client = pair[0], pair[1].client()
-    with Stream(first.port, "/v1/events?topic=told") as stream:
+    with Stream(first.port, "/v1/events?topic=watched") as stream:
         _wait_until_all_know_who_listens(postgres)
-        client.push("told", "a", delay="10ms")
-        job = client.take("told", wait="10s", lease_for="1m")[0]
+        client.push("watched", "a", delay="10ms")
+        job = client.take("watched", wait="10s", lease_for="1m")[0]
         error = "bad\taddress: 100 % \u00fcber\nall"
         client.nack(job["lease"], error=error, delay="1h")
-        client.cancel("told", "a")
+        client.cancel("watched", "a")
         events = [stream.next() for _ in range(4)]
         assert [event for event, _ in events] == ["pushed", "delivered", "nacked", "cancelled"]
         assert events[1][1]["way"] == "take" and events[2][1]["error"] == error and events[2][1]["attempt"] == 1
-        assert all(data["topic"] == "told" and data["id"] == "a" for _, data in events)
+        assert all(data["topic"] == "watched" and data["id"] == "a" for _, data in events)
 
         with transaction(postgres, commit=True) as cursor:
-            cursor.execute("SELECT tarry.push('told', 'untold', interval '1 hour')")
+            cursor.execute("SELECT tarry.push('watched', 'silent', interval '1 hour')")
         with transaction(postgres, commit=False) as cursor:
-            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('told', 'never', interval '1 hour')")
+            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('watched', 'never', interval '1 hour')")
         with transaction(postgres, commit=True) as cursor:
-            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('told', 'b', interval '1 hour'); SELECT tarry.push('told', 'b', interval '2 hours')")
-            cursor.execute("SELECT tarry.reschedule('told', 'b', interval '3 hours'); SELECT tarry.run('told', 'b'); SELECT tarry.cancel('told', 'b')")
+            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('watched', 'b', interval '1 hour'); SELECT tarry.push('watched', 'b', interval '2 hours')")
+            cursor.execute("SELECT tarry.reschedule('watched', 'b', interval '3 hours'); SELECT tarry.run('watched', 'b'); SELECT tarry.cancel('watched', 'b')")
         events = [stream.next() for _ in range(5)]
         assert [event for event, _ in events] == ["pushed", "replaced", "rescheduled", "run", "cancelled"]
         assert all(data["id"] == "b" and data["due_at"] for _, data in events)
 
         assert postgres.cut_servers() >= 2 and stream.until(lambda event, _: event == "gap")
         _wait_until_all_know_who_listens(postgres, postgres.do("SELECT tarry.now_ms()"))
-        client.push("told", "c", delay="1h")
+        client.push("watched", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
     eventually(lambda: postgres.do("SELECT max(listen_until) FROM tarry.server") == 0)
 
 
 def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, postgres):
-    with Stream(pair[0].port, "/v1/events?topic=many-told&event=pushed,cancelled") as stream:
+    with Stream(pair[0].port, "/v1/events?topic=many-events&event=pushed,cancelled") as stream:
         _wait_until_all_know_who_listens(postgres)
         ids = [f"{'x' * 100}{i}" for i in range(900)]
-        pair[1].client().push_batch([{"topic": "many-told", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
+        pair[1].client().push_batch([{"topic": "many-events", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
         assert sorted(stream.next()[1]["id"] for _ in ids) == sorted(ids)
 
 

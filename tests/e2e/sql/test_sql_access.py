@@ -91,7 +91,7 @@ def test_a_server_needs_only_the_rights_that_are_documented(start_server):
         works(start_server("--store", own.url.replace("user=tarry", "user=tarry_server")))
 
 
-def test_a_server_that_may_not_flush_beside_its_turns_does_without(start_server):
+def test_a_server_that_may_not_flush_beside_its_transactions_commits_without_flushes(start_server):
     with PostgresServer() as own:
         assert tarry("sql", "migrate", own.url).returncode == 0
         own.do("REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM PUBLIC")

@@ -322,8 +322,8 @@ def test_a_released_job_between_rows_of_a_take_is_not_taken_with_them(pair, mari
 def test_a_job_taken_by_id_is_not_part_of_a_take_in_the_same_transaction(mariadb, start_server):
     server = start_server("--store", mariadb.url)
     client = server.client()
-    ids = _pushed(client, "same-turn", 60)
-    client.push("first-turn", "a")
+    ids = _pushed(client, "same-transaction", 60)
+    client.push("first-transaction", "a")
     got = {}
 
     def take(name, call):
@@ -333,16 +333,16 @@ def test_a_job_taken_by_id_is_not_part_of_a_take_in_the_same_transaction(mariadb
     threads = []
     repeated = metric(server, "tarry_sql_repeated_total")
     with _leases_that_wait(mariadb) as lease:
-        take("first", lambda own: own.take("first-turn"))
+        take("first", lambda own: own.take("first-transaction"))
         eventually(lambda: _waits_to_lease(mariadb), 10)
-        take("many", lambda own: own.take("same-turn", max=59, consumer="a"))
-        take("one", lambda own: own.good("POST", f"/v1/topics/same-turn/jobs/{ids[30]}/take?consumer=z")["jobs"])
-        time.sleep(0.3)  # both wait for the turn to end, whichever came first
+        take("many", lambda own: own.take("same-transaction", max=59, consumer="a"))
+        take("one", lambda own: own.good("POST", f"/v1/topics/same-transaction/jobs/{ids[30]}/take?consumer=z")["jobs"])
+        time.sleep(0.3)  # both wait for the end of the transaction
         lease()
         for thread in threads:
             thread.join()
     assert [job["id"] for job in got["one"]] == [ids[30]]
-    assert sorted(job["id"] for job in got["many"] + client.take("same-turn", max=60)) == ids[:30] + ids[31:]
+    assert sorted(job["id"] for job in got["many"] + client.take("same-transaction", max=60)) == ids[:30] + ids[31:]
     assert metric(server, "tarry_sql_repeated_total") == repeated
 
 
@@ -491,43 +491,43 @@ def _wait_until_all_know_who_listens(mariadb, since_ms=0):
     eventually(lambda: mariadb.do("SELECT MIN(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
 
-def _turns_about(mariadb, ident):
+def _transactions_of(mariadb, ident):
     """The kinds of statements of each transaction that names a job, by the general log, which has whole packets."""
-    turns, output = [], {}
+    transactions, output = [], {}
     for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
             output.setdefault(thread, []).append(statement)
             if statement == "COMMIT" and any(f"'{ident}'" in one for one in output[thread]):
-                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in output[thread] if one])
+                transactions.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in output[thread] if one])
             if statement in ("COMMIT", "ROLLBACK"):
                 output[thread] = []
-    return turns
+    return transactions
 
 
 def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
     first, client = pair[0], pair[1].client()
-    with Stream(first.port, "/v1/events?topic=told") as stream:
+    with Stream(first.port, "/v1/events?topic=watched") as stream:
         _wait_until_all_know_who_listens(mariadb)
-        client.push("told", "a", delay="10ms")
-        job = client.take("told", wait="10s", lease_for="1m")[0]
+        client.push("watched", "a", delay="10ms")
+        job = client.take("watched", wait="10s", lease_for="1m")[0]
         error = "bad\taddress: 'it\\s' 100 % \u00fcber\nall"
         client.nack(job["lease"], error=error, delay="1h")
-        client.cancel("told", "a")
+        client.cancel("watched", "a")
         events = [stream.next() for _ in range(4)]
         assert [event for event, _ in events] == ["pushed", "delivered", "nacked", "cancelled"]
         assert events[1][1]["way"] == "take" and events[2][1]["error"] == error and events[2][1]["attempt"] == 1
-        assert all(data["topic"] == "told" and data["id"] == "a" for _, data in events)
+        assert all(data["topic"] == "watched" and data["id"] == "a" for _, data in events)
 
-        mariadb.call("push", "told", "untold", 3600000, b"x")  # by SQL: without a notification
+        mariadb.call("push", "watched", "silent", 3600000, b"x")  # by SQL: without a notification
         for n in range(30):  # in transactions of both, each is sent once and in order
-            pair[n % 2].client().push("told", f"in-turns-{n}", delay="1h")
-        assert sorted(stream.next()[1]["id"] for _ in range(30)) == sorted(f"in-turns-{n}" for n in range(30))
+            pair[n % 2].client().push("watched", f"alternating-{n}", delay="1h")
+        assert sorted(stream.next()[1]["id"] for _ in range(30)) == sorted(f"alternating-{n}" for n in range(30))
 
         mariadb.cut_servers()
         cut_ms = mariadb.do("SELECT tarry.now_ms()")
         assert stream.until(lambda event, _: event == "gap")
         _wait_until_all_know_who_listens(mariadb, cut_ms)
-        client.push("told", "c", delay="1h")
+        client.push("watched", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
     eventually(lambda: mariadb.do("SELECT MAX(listen_until) FROM tarry.server") == 0)
 
@@ -545,15 +545,15 @@ def test_events_of_a_job_on_several_servers_arrive_in_order(mariadb, start_serve
 
 
 def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, mariadb):
-    with Stream(pair[0].port, "/v1/events?topic=many-told&event=pushed,cancelled") as stream:
+    with Stream(pair[0].port, "/v1/events?topic=many-events&event=pushed,cancelled") as stream:
         _wait_until_all_know_who_listens(mariadb)
         ids = [f"{'x' * 100}{i}" for i in range(900)]
-        pair[1].client().push_batch([{"topic": "many-told", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
+        pair[1].client().push_batch([{"topic": "many-events", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
         assert sorted(stream.next()[1]["id"] for _ in ids) == sorted(ids)
         assert mariadb.do("SELECT COUNT(*) FROM tarry.message WHERE LENGTH(text) > 50000") >= 1
         mariadb.do("DELETE FROM tarry.message")
         mariadb.do("INSERT INTO tarry.message (at, server, number, lost, text) "  # as if nine between had been deleted unread
-                   "SELECT tarry.now_ms(), server, 10 + (SELECT number FROM tarry.ticket x WHERE x.server = s.server), 0, '1 0 0 0 0 0 many-told late \n' FROM tarry.server s WHERE listen_until = 0 AND beat > 0")
+                   "SELECT tarry.now_ms(), server, 10 + (SELECT number FROM tarry.ticket x WHERE x.server = s.server), 0, '1 0 0 0 0 0 many-events late \n' FROM tarry.server s WHERE listen_until = 0 AND beat > 0")
         assert stream.until(lambda event, data: data.get("id") == "late")[0] == ("gap", {"lost": 1})
 
 
@@ -575,7 +575,7 @@ def test_events_cost_a_transaction_one_statement_only_with_listeners(pair, maria
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "alone", delay="1h")
             assert stream.until(lambda event, data: data.get("id") == "alone")
-        unwatched, watched, alone = (_turns_about(mariadb, ident) for ident in ("unwatched", "watched", "alone"))
+        unwatched, watched, alone = (_transactions_of(mariadb, ident) for ident in ("unwatched", "watched", "alone"))
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
     reported = ("INSERT", ["tarry.message"])

@@ -56,7 +56,7 @@ def test_history_has_the_outcome_of_a_finished_job(pair, mariadb):
     for _ in range(2):
         [job] = client.take("closed", wait="5s", consumer="worker-c")
         client.nack(job["lease"], error="broken")
-    assert _told(mariadb, "1004") == [("nacked", "worker-c", "broken"), ("nacked", "worker-c", "broken"), ("died", "worker-c", "broken")]
+    assert _events_of(mariadb, "1004") == [("nacked", "worker-c", "broken"), ("nacked", "worker-c", "broken"), ("died", "worker-c", "broken")]
     assert mariadb.rows("SELECT id, status FROM tarry.mykit_delay_queue_job WHERE topic = 'closed' ORDER BY id") == (("1001", 3), ("1002", 4), ("1004", 6))
     assert ("1001", 3, "worker-b") in mariadb.rows("SELECT id, status, thread FROM tarry.mykit_delay_queue_job_log")
     assert client.call("GET", "/v1/topics/closed/jobs/none/history").status == 404
@@ -64,7 +64,7 @@ def test_history_has_the_outcome_of_a_finished_job(pair, mariadb):
     assert mariadb.do("SELECT count(*) FROM tarry.job_history WHERE id = '1001'") == 0
 
 
-def _told(mariadb, ident):
+def _events_of(mariadb, ident):
     return list(mariadb.rows("SELECT event, consumer, error FROM tarry.job_history WHERE id = %s ORDER BY number", ident))
 
 
@@ -86,7 +86,7 @@ def test_history_has_each_kind_of_end(pair, mariadb):
     client.good("POST", "/v1/topics/ways/purge")
     client.push("ways", "expired", ttl="50ms")
     eventually(lambda: client.topic("ways")["totals"]["expired"] == 1)
-    reported = {way: [event for event, *_ in _told(mariadb, way)] for way in ("replaced", "cancelled", "wanted", "purged", "redriven", "expired")}
+    reported = {way: [event for event, *_ in _events_of(mariadb, way)] for way in ("replaced", "cancelled", "wanted", "purged", "redriven", "expired")}
     assert reported == {"replaced": ["replaced", "purged"], "cancelled": ["cancelled"], "wanted": ["lease_ended", "cancelled"],
                     "purged": ["purged"], "redriven": ["nacked", "died", "redriven", "acked"], "expired": ["expired"]}
 
@@ -147,7 +147,7 @@ def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, mariadb):
     client.nack(job["lease"])
     assert client.call("GET", "/v1/topics/wanted/jobs/1").status == 404
     assert mariadb.call("cancel_with", "wanted", "1", True) == "not_found"
-    assert [event for event, *_ in _told(mariadb, "1")] == ["nacked", "cancelled"]
+    assert [event for event, *_ in _events_of(mariadb, "1")] == ["nacked", "cancelled"]
 
 
 # ---- looking it over ----

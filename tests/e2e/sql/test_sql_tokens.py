@@ -44,7 +44,7 @@ def test_two_servers_follow_token_changes_even_after_an_outage(database, start_s
     secret = new(database, "shop")
     servers[1].terminate()
     servers[1] = start_server("--store", database.url)
-    assert call(servers[1], None).status == 401, "who is told nothing asks for those there are"
+    assert call(servers[1], None).status == 401, "a server without notifications reads the tokens again"
     began = time.monotonic()
     for server in servers:
         becomes(server, secret, 201)

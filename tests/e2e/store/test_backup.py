@@ -79,17 +79,17 @@ class Load:
             thread.join()
 
     def run(self, work):
-        client, turn = self.server.client(), 0
+        client, round_ = self.server.client(), 0
         try:
             while not self.stop.is_set():
-                work(client, turn)
-                turn += 1
+                work(client, round_)
+                round_ += 1
         except (Lost, Refused, OSError):
             pass  # the server was killed
 
-    def push(self, client, turn):
+    def push(self, client, round_):
         delays = ("0s", "1s", "1h", "30d")
-        items = [{"topic": TOPIC, "id": f"{turn}-{i}", "delay": delays[i % 4], "body": BODY} for i in range(40)]
+        items = [{"topic": TOPIC, "id": f"{round_}-{i}", "delay": delays[i % 4], "body": BODY} for i in range(40)]
         self.asked.update(item["id"] for item in items)
         client.push_batch(items)
         self.pushed.update(item["id"] for item in items)

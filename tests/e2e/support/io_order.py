@@ -83,14 +83,14 @@ class Order:
             if change.answered is None:
                 continue
             self.checked[change.what] = self.checked.get(change.what, 0) + 1
-            answer = self._said_by(change)
+            answer = self._written_by(change)
             if not answer:
                 faults.append(f"the log does not say it: {change}")
             elif not any(batch.covered is not None and batch.covered < change.answered for _, batch, _ in answer):
                 faults.append(f"answered before the sync: {change}, the batch covered at {[batch.covered for _, batch, _ in answer]}")
         return faults
 
-    def _said_by(self, change):
+    def _written_by(self, change):
         """Records that can be this change: they contain it, and were written after it was requested."""
         if change.what == "existed":  # of the first push
             return self.jobs.get((change.topic, change.id), [])

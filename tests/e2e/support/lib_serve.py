@@ -201,7 +201,7 @@ class Connection(threading.Thread):
         status, reported = self.api.handle(method, target, headers, bytes(self.pending[end + 4:whole]))
         del self.pending[:whole]
         text = json.dumps(reported, separators=(",", ":")).encode()
-        self.socket.sendall(f"HTTP/1.1 {status} Told\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+        self.socket.sendall(f"HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
         return True
 
 

@@ -7,10 +7,10 @@ static const struct ending {
     bool closes;
 } endings[] = {
     {"1.1 stays", HEALTH, "200 OK", false},
-    {"told to close", "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    {"close requested", "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
      "Connection: close", true},
     {"1.0 closes", "GET /healthz HTTP/1.0\r\n\r\n", "Connection: close", true},
-    {"1.0 told to stay", "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    {"1.0 keep-alive requested", "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
      "Connection: keep-alive", false},
     {"a request that is not understood", "nonsense\r\n\r\n", "400 Bad Request", true},
     {"an option that is none stays", "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -385,8 +385,9 @@ CLAIM(a_failure_may_be_final)
     } rows[] = {
         {"in the query", "POST /v1/nack?lease=a&final=true", "", "200 OK", 1},
         {"not", "POST /v1/nack?lease=a&final=false", "", "200 OK", 0},
-        {"said for all", "POST /v1/nack", "{\"final\":true,\"leases\":[\"a\",\"b\"]}", "200 OK", 2},
-        {"said for one", "POST /v1/nack",
+        {"final for all", "POST /v1/nack", "{\"final\":true,\"leases\":[\"a\",\"b\"]}", "200 OK",
+         2},
+        {"final for one", "POST /v1/nack",
          "{\"leases\":[{\"lease\":\"a\",\"final\":true},{\"lease\":\"b\"}]}", "200 OK", 1},
         {"with a delay", "POST /v1/nack?lease=a&final=true&delay=1s", "", "option_clash", 0},
         {"with a delay in the body", "POST /v1/nack",

@@ -37,7 +37,7 @@ static struct stage *raise_stage(const char *script)
     strcpy(stage->directory, "/tmp/tarry-alert-XXXXXX");
     assert_non_null(mkdtemp(stage->directory));
     snprintf(stage->program, sizeof stage->program, "%s/program", stage->directory);
-    snprintf(stage->notified, sizeof stage->notified, "%s/told", stage->directory);
+    snprintf(stage->notified, sizeof stage->notified, "%s/output", stage->directory);
     FILE *file = fopen(stage->program, "we");
     assert_non_null(file);
     fprintf(file, "#!/bin/sh\ncd %s\n%s\n", stage->directory, script);
@@ -59,7 +59,7 @@ static void strike_stage(struct stage *stage)
 
 static struct alert_command *start(struct stage *stage, const char *program, struct slice input)
 {
-    static const char *const environment[] = {"PATH=/usr/bin:/bin", "WORD=told", NULL};
+    static const char *const environment[] = {"PATH=/usr/bin:/bin", "WORD=value", NULL};
     stage->is_starting = true;
     struct alert_command *command =
         alert_command_start(stage->reactor, program, environment, input, on_ended, stage);
@@ -88,15 +88,16 @@ static void read_reported(const struct stage *stage, char *out, size_t out_bytes
 
 CLAIM(gets_its_input_and_only_the_environment_it_was_given)
 {
-    struct stage *stage = raise_stage("cat >told; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= "
-                                      "-e ^OLDPWD= | sort >>told; echo \"$# arguments\" >>told");
+    struct stage *stage =
+        raise_stage("cat >output; env | grep -v -e ^PWD= -e ^_= -e ^SHLVL= "
+                    "-e ^OLDPWD= | sort >>output; echo \"$# arguments\" >>output");
     char notified[256];
     setenv("REDIS_PASSWORD", "hunter2", 1);
     start(stage, stage->program, slice_of("input\n"));
     run_until_ended(stage);
     assert_int_equal(stage->end, ALERT_COMMAND_WELL);
     read_reported(stage, notified, sizeof notified);
-    assert_string_equal(notified, "input\nPATH=/usr/bin:/bin\nWORD=told\n0 arguments\n");
+    assert_string_equal(notified, "input\nPATH=/usr/bin:/bin\nWORD=value\n0 arguments\n");
     strike_stage(stage);
 }
 
@@ -123,7 +124,7 @@ CLAIM(unread_input_does_not_block)
 
 CLAIM(a_child_that_outlives_its_command_does_not_block)
 {
-    struct stage *stage = raise_stage("sleep 60 & echo $! >told\nexit 3");
+    struct stage *stage = raise_stage("sleep 60 & echo $! >output\nexit 3");
     char notified[32];
     start(stage, stage->program, slice_of("x"));
     run_until_ended(stage);
@@ -149,7 +150,7 @@ CLAIM(a_kill_ends_the_command_and_its_children)
 {
     /* It ignores every signal except SIGKILL. */
     struct stage *stage =
-        raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new told\n"
+        raise_stage("trap '' TERM HUP INT\nsleep 600 &\necho $! >new\nmv new output\n"
                     "while :; do sleep 600; done");
     char notified[32];
     struct alert_command *command = start(stage, stage->program, slice_of("x"));

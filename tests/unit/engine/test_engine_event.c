@@ -5,14 +5,14 @@
 #include "engine/stored.h"
 #include "unit/claim.h"
 
-enum { LEASE_MS = 100, SAID_MAX = 32, SAID_BYTES = 400 };
+enum { LEASE_MS = 100, EVENTS_MAX = 32, WORDS_BYTES = 400 };
 
 struct ear {
     struct log log; /* first: the sink's context */
     struct engine *engine;
     size_t count;
-    struct job_event events[SAID_MAX];
-    char words[SAID_BYTES]; /* "pushed due …" */
+    struct job_event events[EVENTS_MAX];
+    char words[WORDS_BYTES]; /* "pushed due …" */
 };
 
 /* The id is the pushed one, or the one in the record. */
@@ -27,7 +27,7 @@ static void on_event(void *ctx, const struct job_event *event, struct hash128 ke
     assert_true(!event->id.len || slice_is(event->id, "job"));
     assert_true(slice_equals(event->topic, topic_name(0)));
     assert_true(engine_key(ear->engine, record.job.topic, record.job.id).low == key.low);
-    assert_true(ear->count < SAID_MAX);
+    assert_true(ear->count < EVENTS_MAX);
     ear->events[ear->count++] = *event;
     strcat(ear->words, ear->words[0] ? " " : "");
     strcat(ear->words, job_event_name(event->kind));

@@ -146,7 +146,7 @@ static void on_reported_slowly(struct feed_listener *listener, const struct job_
     on_notified(listener, event, serial);
 }
 
-CLAIM(others_have_their_turn_while_events_are_handed_on)
+CLAIM(other_tasks_run_while_events_are_passed_on)
 {
     static const struct feed_listener_ops slow_ops = {.event = on_reported_slowly, .gap = on_gap};
     struct scene scene = scene_open();

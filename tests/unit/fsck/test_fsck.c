@@ -256,7 +256,7 @@ CLAIM_BETWEEN(no_bit_of_the_directory_s_manifest_is_wrong_unseen, make_scene, re
 
         assert_int_equal(pwrite(fd, &is, 1, bit / 8), 1);
         if (fsck_run(scene.dir, &scene.report) == 0)
-            fail_msg("bit %zd of byte %zd is not told", bit % 8, bit / 8);
+            fail_msg("bit %zd of byte %zd is not reported", bit % 8, bit / 8);
         assert_true(scene.report.error[0]);
         assert_int_equal(pwrite(fd, &was, 1, bit / 8), 1);
     }

@@ -160,7 +160,7 @@ CLAIM_BETWEEN(a_disk_that_went_away_is_never_called_clean, make_lively, remove_l
     for (int64_t calls = 0; !look_while_it_goes(calls, EIO, &result); calls++) {
         assert_true(calls < CALLS_MAX);
         if (result == 0 && !reports_of_the_disk())
-            fail_msg("nothing was said though call %ld failed", (long)calls);
+            fail_msg("nothing was reported though call %ld failed", (long)calls);
     }
     assert_int_equal(scene.report.finding_count, 0);
     expect_clean();
@@ -196,7 +196,7 @@ CLAIM_BETWEEN(nor_are_runs_without_their_catalog, make_lively, remove_lively)
     for (int64_t calls = 0; !look_while_it_goes(calls, EIO, &result); calls++) {
         assert_true(calls < CALLS_MAX);
         if (result == 0 && scene.report.finding_count == 0)
-            fail_msg("nothing was said though call %ld failed", (long)calls);
+            fail_msg("nothing was reported though call %ld failed", (long)calls);
     }
     examine();
     finding(0, "there are 2 runs, but no catalog");
@@ -210,7 +210,7 @@ CLAIM_BETWEEN(a_check_without_memory_is_not_clean_and_finds_no_damage, make_live
     for (int64_t calls = 0; !look_while_it_goes(calls, ENOMEM, &result); calls++) {
         assert_true(calls < CALLS_MAX);
         if (result == 0 && scene.report.finding_count == 0)
-            fail_msg("nothing was said though call %ld failed", (long)calls);
+            fail_msg("nothing was reported though call %ld failed", (long)calls);
     }
     expect_clean();
 }

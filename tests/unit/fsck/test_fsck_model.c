@@ -6,19 +6,19 @@
 #include "base/random.h"
 #include "unit/claim.h"
 
-enum { LOGS = 150, RECORDS = 120, IDS = 12, TOPICS = 3, SAID_MAX = 2 * RECORDS + 64 };
+enum { LOGS = 150, RECORDS = 120, IDS = 12, TOPICS = 3, FINDINGS_MAX = 2 * RECORDS + 64 };
 
 static struct {
     struct model model;
     struct random random;
-    const char *output[SAID_MAX];
+    const char *output[FINDINGS_MAX];
     uint64_t output_count;
 } judge;
 
 static void on_complaint(void *ctx, const char *text)
 {
     (void)ctx;
-    assert_true(judge.output_count < SAID_MAX);
+    assert_true(judge.output_count < FINDINGS_MAX);
     judge.output[judge.output_count++] = text;
 }
 

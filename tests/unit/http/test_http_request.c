@@ -391,11 +391,11 @@ CLAIM(connections_are_kept_or_not)
         bool keeps;
     } rows[] = {
         {"1.1 keeps", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
-        {"1.1 told to close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false},
+        {"1.1 close requested", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false},
         {"in any case", "GET / HTTP/1.1\r\nHost: a\r\ncOnnection: CLOSE\r\n\r\n", false},
         {"in a list", "GET / HTTP/1.1\r\nHost: a\r\nConnection: te, close\r\n\r\n", false},
         {"1.0 closes", "GET / HTTP/1.0\r\n\r\n", false},
-        {"1.0 told to keep", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true},
+        {"1.0 keep-alive requested", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true},
         {"both: close wins",
          "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n", false},
     };

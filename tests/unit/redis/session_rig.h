@@ -1,4 +1,4 @@
-/* session_rig: a session with a reactor of its own, calls that note how they ended, and turning the loop
+/* session_rig: a session with a reactor of its own, calls that note how they ended, and running the loop
  * until something holds. */
 #ifndef TARRY_TESTS_SESSION_RIG_H
 #define TARRY_TESTS_SESSION_RIG_H
@@ -118,7 +118,7 @@ static inline void rig_run_ms(struct rig *rig, int64_t ms)
     uv_timer_stop(&rig->tick);
 }
 
-/* Turns the loop until it holds, or for so many seconds at most; whether it holds then. */
+/* Runs the loop until it holds, or for so many seconds at most; whether it holds then. */
 #define RIG_UNTIL(RIG, SECONDS, CONDITION)                                                         \
     __extension__({                                                                                \
         int64_t rig_end_us = clock_boot_us() + (int64_t)(SECONDS)*1000000;                         \
@@ -189,7 +189,7 @@ static inline struct rig_call *rig_get(struct rig *rig, const char *topic, const
     return call;
 }
 
-/* Turns the loop until it has ended, for `seconds` at most; frees it. */
+/* Runs the loop until it has ended, for `seconds` at most; frees it. */
 static inline enum redis_call_end rig_end_of(struct rig *rig, struct rig_call *call, int seconds)
 {
     bool ended = RIG_UNTIL(rig, seconds, call->end != 0);

@@ -31,7 +31,7 @@ static int listen_as_systemd(void)
 }
 
 /* Returns the number of notifications so far. */
-static int tellings(int fd)
+static int notifications(int fd)
 {
     char text[64];
     int count = 0;
@@ -74,7 +74,7 @@ static int run_watched(bool is_stuck, int fd)
     deadline_free(end);
     reactor_free(second);
     reactor_free(first);
-    return tellings(fd);
+    return notifications(fd);
 }
 
 CLAIM(systemd_is_notified_while_all_reactors_run)

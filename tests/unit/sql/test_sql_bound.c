@@ -11,7 +11,7 @@ enum {
     SERVERS = 3,
     JOBS = 300,
     RUNS = 30,
-    TOLD_MS = 1500,         /* a commit sends a notification if it is due until then */
+    NOTIFIED_MS = 1500,     /* a commit sends a notification if it is due until then */
     LOOK_MS = 1000,         /* a server looks from the beginning so often */
     TRANSACTION_MS_MAX = 9, /* what a transaction takes */
     OPEN_MS_MAX = 1500,     /* how long a user's transaction stays open */
@@ -65,7 +65,7 @@ static int64_t below(struct world *world, int64_t bound)
 /* Notifies like the trigger at a commit: all servers, each by its own way, or none at all. */
 static void report(struct world *world, const struct model_job *job)
 {
-    if (job->due_ms >= world->now_ms + TOLD_MS)
+    if (job->due_ms >= world->now_ms + NOTIFIED_MS)
         return;
     for (size_t i = 0; i < SERVERS; i++) {
         struct model_server *server = &world->servers[i];
@@ -210,7 +210,7 @@ static void step_server(struct world *world, struct model_server *server)
         end_transaction(world, server);
     }
     assert_true(server->topic.bound_ms <=
-                world->now_ms); /* what is pushed later is not behind it untold */
+                world->now_ms); /* later pushes are not missed behind it */
 }
 
 /* ---- runs ---- */

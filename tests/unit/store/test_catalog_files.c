@@ -1,4 +1,4 @@
-/* The files of catalogs: how many there may be, which are told apart, and which cannot be. */
+/* The files of catalogs: how many may exist, how they are distinguished, which are invalid. */
 #include "store/alive.h"
 #include "store/catalog.h"
 #include "support/sim_fs.h"

@@ -98,7 +98,7 @@ static inline void broker_rig_open(struct broker_rig *rig, const struct target_o
     assert_non_null(rig->target);
 }
 
-/* Turns the loop until it holds, or for so many seconds at most; whether it holds then. */
+/* Runs the loop until it holds, or for so many seconds at most; whether it holds then. */
 #define BROKER_RIG_UNTIL(RIG, SECONDS, CONDITION)                                                  \
     __extension__({                                                                                \
         int64_t rig_end_us = clock_boot_us() + (int64_t)((SECONDS)*1000000);                       \

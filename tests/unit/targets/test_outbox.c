@@ -125,7 +125,7 @@ static struct rig *begin(void)
     return rig;
 }
 
-/* Turns the loop for as long as `condition` does not hold; something must be there to wake it. */
+/* Runs the loop for as long as `condition` does not hold; something must be there to wake it. */
 #define UNTIL(RIG, CONDITION)                                                                      \
     do {                                                                                           \
         int rounds = 0;                                                                            \

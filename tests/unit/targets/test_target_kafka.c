@@ -308,7 +308,7 @@ CLAIM(errors_have_their_meaning)
         bool is_ailing;
     } cases[] = {
         {"stored", 0, RD_KAFKA_MSG_STATUS_PERSISTED, 1, TARGET_DONE, false},
-        {"stored, whatever else is said", RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
+        {"stored, whatever the error", RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
          RD_KAFKA_MSG_STATUS_PERSISTED, 1, TARGET_DONE, false},
         {"out of time, perhaps there", RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
          RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED, 1, TARGET_FAILED, true},
