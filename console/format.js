@@ -5,9 +5,9 @@ import { t } from "./words.js";
 
 const made = new Map();
 
-function intl(kind, options) {
-    const key = `${app.language} ${kind} ${JSON.stringify(options)}`;
-    if (!made.has(key)) made.set(key, new Intl[kind](app.language === "zh" ? "zh-CN" : "en-GB", options));
+function intl(kind, options, english = "en-GB") {
+    const key = `${app.language} ${english} ${kind} ${JSON.stringify(options)}`;
+    if (!made.has(key)) made.set(key, new Intl[kind](app.language === "zh" ? "zh-CN" : english, options));
     return made.get(key);
 }
 
@@ -16,7 +16,7 @@ export const number = (value) => intl("NumberFormat", {}).format(value);
 
 /** Short where it is long: 12,345 but 1.2M. @param {number} value */
 export function short(value) {
-    return Math.abs(value) < 100_000 ? number(value) : intl("NumberFormat", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+    return Math.abs(value) < 100_000 ? number(value) : intl("NumberFormat", { notation: "compact", maximumFractionDigits: 1 }, "en-US").format(value); // British English writes a million as a minute: 1m
 }
 
 /** A number per second. @param {number} value */

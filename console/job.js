@@ -18,6 +18,12 @@ import { t } from "./words.js";
 const AGAIN_MS = 3000;
 const OWN = ["ttl", "lease_for", "max_attempts", "backoff", "callback"];
 
+/** Describes the wait before a retry. @param {string} backoff such as fixed:10s, exp:1s..10m or none */
+function retryAfter(backoff) {
+    const [, kind, from, to] = backoff.match(/^(fixed|exp):([^.]+)(?:\.\.(.+))?$/) ?? [];
+    return kind ? t("next.leaseEnds", { wait: kind === "fixed" ? from : t("wait.exp", { from, to: to ?? from }) }) : t("next.leaseEndsNow");
+}
+
 /** Describes in sentences what happens next. @param {any} job @param {any} topic its settings and state; null if the user may not read it */
 function next(job, topic) {
     const settings = topic?.settings ?? {}, to = settings.deliver;
@@ -27,7 +33,7 @@ function next(job, topic) {
     const ttl = job.ttl ?? settings.ttl;
     if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
     if (job.state === "ready") out.push([t("next.ready"), job.due_at], [taker]);
-    if (job.state === "leased") out.push([t("next.leased", { attempt: job.attempt, of: attempts }), job.lease_until], [t(job.attempt >= attempts ? "next.leaseDies" : "next.leaseEnds", { backoff: job.backoff ?? settings.backoff ?? "exp:1s..10m" })]);
+    if (job.state === "leased") out.push([t("next.leased", { attempt: job.attempt, of: attempts }), job.lease_until], [job.attempt >= attempts ? t("next.leaseDies") : retryAfter(job.backoff ?? settings.backoff ?? "exp:1s..10m")]);
     if (job.state === "dead") {
         const { to: other, keep } = settings.dead_letter ?? {};
         out.push([t("next.dead")]);

@@ -2,12 +2,12 @@
 import { get, path } from "./api.js";
 import { bulk } from "./bulk.js";
 import { button, scoped } from "./button.js";
-import { bdi, el, fill, mark, setText, seen } from "./dom.js";
+import { el, fill, mark, setText } from "./dom.js";
 import { field } from "./dialog.js";
-import { number, timeOf } from "./format.js";
+import { number } from "./format.js";
+import { cellsOf, columnsOf, headsOf } from "./job_columns.js";
 import { reason } from "./notice.js";
-import { href, note } from "./router.js";
-import { badge, stateOf } from "./state.js";
+import { note } from "./router.js";
 import { noTopic, topicHead, topicOf } from "./topic_head.js";
 import { changeWaiting, isByFilter } from "./waiting.js";
 import { t } from "./words.js";
@@ -65,7 +65,8 @@ export async function show({ topic, query, node, signal }) {
 
     /* ---- what was found ---- */
 
-    const body = el("tbody", { role: "rowgroup" }), status = el("p", { class: "help", role: "status", id: "jobs-status" }), pager = el("div", { class: "row pager" });
+    let columns = columnsOf(search.state);
+    const body = el("tbody", { role: "rowgroup" }), heads = el("tr", { role: "row" }), status = el("p", { class: "help", role: "status", id: "jobs-status" }), pager = el("div", { class: "row pager" });
     const all = el("input", { type: "checkbox", "aria-label": t("jobs.chooseAll"), on: { change: () => {
         for (const box of body.querySelectorAll("input[type=checkbox]")) {
             box.checked = all.checked;
@@ -81,17 +82,7 @@ export async function show({ topic, query, node, signal }) {
             else chosen.delete(job.id);
             drawBulk();
         } } });
-        const meta = Object.entries(job.meta ?? {});
-        return el("tr", { role: "row" },
-            el("td", { role: "cell", class: "tick" }, box),
-            el("th", { scope: "row", role: "rowheader", class: "id" }, el("a", { class: "mono", href: href(["topics", topic, "jobs", job.id]) }, bdi(job.id))),
-            el("td", { role: "cell" }, badge(stateOf(job))),
-            el("td", { role: "cell", "data-label": t("job.due") }, timeOf(job.due_at), " ", el("span", { class: "help" }, timeOf(job.due_at, { isRelative: true }))),
-            el("td", { role: "cell", class: "n", "data-label": t("job.attempt") }, job.max_attempts ? `${job.attempt}/${job.max_attempts}` : number(job.attempt)),
-            el("td", { role: "cell", class: "n", "data-label": t("job.priority") }, number(job.priority)),
-            el("td", { role: "cell", class: "about" },
-                job.last_error && el("span", { class: "error-line", title: seen(job.last_error) }, bdi(job.last_error)),
-                meta.length ? el("span", { class: "meta-line" }, meta.slice(0, 4).map(([name, value]) => [bdi(`${name}: ${value}`), " "]), meta.length > 4 ? "\u2026" : "") : null));
+        return el("tr", { role: "row" }, el("td", { role: "cell", class: "tick" }, box), cellsOf(topic, job, columns));
     }
 
     /** Loads one page; repeats the request while the server searches through many jobs to find few. */
@@ -120,8 +111,10 @@ export async function show({ topic, query, node, signal }) {
         mark(body, "aria-busy", null);
         chosen = new Set([...chosen].filter((id) => found.some((job) => job.id === id)));
         all.checked = false;
+        columns = columnsOf(search.state);
+        fill(heads, el("th", { scope: "col", role: "columnheader", class: "tick" }, all), headsOf(columns));
         fill(body, found.map(row));
-        if (!found.length) fill(body, el("tr", { role: "row" }, el("td", { colspan: "7", role: "cell", class: "none" }, t(FILTERS.some((name) => search[name]) ? "jobs.noneFound" : "jobs.none"))));
+        if (!found.length) fill(body, el("tr", { role: "row" }, el("td", { colspan: columns.length + 2, role: "cell", class: "none" }, t(FILTERS.some((name) => search[name]) ? "jobs.noneFound" : "jobs.none"))));
         fill(pager,
             button(t("page.before"), () => {
                 cursor = before.pop() ?? "";
@@ -163,8 +156,7 @@ export async function show({ topic, query, node, signal }) {
             el("div", { class: "card-head" }, el("h2", { id: "jobs-title" }, t("jobs.title")), status, button(t("do.refresh"), again)),
             el("div", { class: "card-body flush" }, bar,
                 el("table", { class: "jobs", role: "table", "aria-labelledby": "jobs-title" },
-                    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader", class: "tick" }, all),
-                        [["job.id", ""], ["job.state", ""], ["job.due", ""], ["job.attempt", "n"], ["job.priority", "n"], ["jobs.about", ""]].map(([word, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, t(word))))), body),
+                    el("thead", { role: "rowgroup" }, heads), body),
                 pager)));
     drawStates();
     drawBulk();

@@ -15,14 +15,15 @@ function draw(load, span) {
     const began = isHour ? load.minutes_from : load.hours_from; // whole ones by the clock: the first is under way
     const from = Date.parse(began ?? load.at ?? new Date(now()).toISOString());
     const at = (index) => moment(from + index * step, false);
-    const sum = values.reduce((all, value) => all + value, 0), max = Math.max(0, ...values);
+    const total = (list) => list.reduce((all, value) => all + value, 0);
+    const sum = total(values), max = Math.max(0, ...values);
     const top = max ? t("load.top", { n: short(max), when: at(values.indexOf(max)) }) : t("load.none");
     const ticks = isHour ? [0, 15, 30, 45, 60].map((n) => at(n)) : [0, 1, 2, 3, 4, 5, 6, 7].map((n) => (n ? t("load.day", { n }) : t("load.now")));
     const label = t(isHour ? "load.labelHour" : "load.labelDays", { sum: number(sum), max: number(max) });
     return [
         bars(values, { label, top, ticks, of: (index) => t("load.of", { n: number(values[index]), when: at(index), until: at(index + 1) }) }),
         el("dl", { class: "facts inline" },
-            [["load.sum", sum], ["load.overdue", load.overdue], ["load.later", load.later]].map(([word, n]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, number(n ?? 0))))),
+            [["load.sum", sum], ["load.overdue", load.overdue], ["load.later", total(load.hours) + (load.later ?? 0) - sum]].map(([word, n]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, number(n ?? 0))))),
         load.estimated ? el("p", { class: "help" }, t("load.estimated")) : null,
     ];
 }

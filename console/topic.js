@@ -1,5 +1,6 @@
 // One topic: counts, rates, jobs to come, dead jobs.
 import { app } from "./app.js";
+import { consumersCard } from "./consumers.js";
 import { errorList } from "./dead.js";
 import { el, fill, mark, setText } from "./dom.js";
 import { bytes, duration, number, rate, short } from "./format.js";
@@ -64,6 +65,7 @@ export async function show({ topic, node, signal, showLive }) {
         el("div", { class: "halves" },
             loadCard(topic, signal),
             el("section", { class: "card", "aria-labelledby": "dead-title" }, el("div", { class: "card-head" }, el("h2", { id: "dead-title" }, t("dead.byError")), el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))), dead)),
+        consumersCard(topic, signal),
         el("section", { class: "card", "aria-labelledby": "sums-title" }, el("div", { class: "card-head" }, el("h2", { id: "sums-title" }, t("sums.title"))), el("div", { class: "card-body" }, sums)));
     counts(known.counts);
     facts(known);

@@ -872,7 +872,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         if (!is_over)
             (void)http_fault_set(&fault, PROBLEM_TOO_MANY_CONNECTIONS,
                                  front->options.connections_max,
-                                 "there are already %u connections, and no more are accepted",
+                                 "the limit of connections, %u, is reached: close some",
                                  front->options.connections_max);
         refuse_connection(connection, &fault);
         return;

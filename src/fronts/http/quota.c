@@ -16,24 +16,24 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
         const char *format; /* format with the number */
     } refusals[QUOTA_LIMITS] = {
         [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS,
-                            "this caller exceeds its rate of %" PRIu64 " requests"},
+                            "this caller exceeds its rate of requests, %" PRIu64},
         [QUOTA_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
-                               "this caller has reached its limit of %" PRIu64
-                               " connections: close some"},
+                               "this caller has reached its limit of connections, %" PRIu64
+                               ": close some"},
         [QUOTA_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
-                           "this caller has reached its limit of %" PRIu64
-                           " waiting takes: take without wait"},
+                           "this caller has reached its limit of waiting takes, %" PRIu64
+                           ": take without wait"},
         [QUOTA_ADDRESS_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
-                                "this address exceeds the rate of %" PRIu64
-                                " requests without a token (--address-rate)"},
+                                "this address exceeds the rate of requests without a token, %" PRIu64
+                                " (--address-rate)"},
         [QUOTA_ADDRESS_CONNECTIONS] =
             {PROBLEM_TOO_MANY_REQUESTS,
-             "this address has reached the limit of %" PRIu64
-             " connections without a token (--address-connections): close some"},
+             "this address has reached the limit of connections without a token, %" PRIu64
+             " (--address-connections): close some"},
         [QUOTA_ADDRESS_WAITING] =
             {PROBLEM_TOO_MANY_REQUESTS,
-             "this address has reached the limit of %" PRIu64
-             " waiting takes without a token (--address-waiting): take without wait"},
+             "this address has reached the limit of waiting takes without a token, %" PRIu64
+             " (--address-waiting): take without wait"},
     };
     quota_refused(quota, limit);
     *fault = (struct http_fault){.problem = refusals[limit].problem};

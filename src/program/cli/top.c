@@ -142,6 +142,11 @@ static void add_status(struct top *top)
     line_add(top, colour, sentence ? sentence : "");
 }
 
+static bool is_one(const json_t *counts, const char *name)
+{
+    return json_integer_value(json_object_get(counts, name)) == 1;
+}
+
 static void add_totals(struct top *top)
 {
     const json_t *totals = json_object_get(top->snapshot, "totals");
@@ -157,12 +162,14 @@ static void add_totals(struct top *top)
                 format_rate(rates, "acked_per_s", c), format_rate(rates, "nacked_per_s", d),
                 format_rate(rates, "died_per_s", e));
     line_format(top, COLOUR_NONE,
-                "late    p50 %s, p99 %s, oldest ready %s; %s takes wait, %s connections",
+                "late    p50 %s, p99 %s, oldest ready %s; %s %s, %s %s",
                 format_span(json_object_get(late, "p50_ms"), a),
                 format_span(json_object_get(late, "p99_ms"), b),
                 format_span(json_object_get(top->snapshot, "oldest_ready_age_ms"), c),
                 format_count(top->snapshot, "waiting_takes", d),
-                format_count(top->snapshot, "connections", f));
+                is_one(top->snapshot, "waiting_takes") ? "take waits" : "takes wait",
+                format_count(top->snapshot, "connections", f),
+                is_one(top->snapshot, "connections") ? "connection" : "connections");
 }
 
 /* ---- topics ---- */

@@ -42,7 +42,7 @@ bool disk_growth_per_hour(const struct disk_growth *growth, int64_t now_ms, uint
     int64_t from_ms = growth->samples[at].at_ms;
     if (from_ms < hour_ago_ms)
         from_ms = hour_ago_ms;
-    if (now_ms - from_ms < DISK_GROWTH_APART_MS)
+    if (now_ms - from_ms < DISK_GROWTH_KNOWN_MS)
         return false;
     double grown = (double)bytes - (double)growth->samples[at].bytes;
     *per_hour = (int64_t)(grown * DISK_GROWTH_HOUR_MS / (double)(now_ms - from_ms));

@@ -24,6 +24,7 @@
 enum {
     DISK_GROWTH_SAMPLES = 62, /* those of an hour, the one before it, and the next */
     DISK_GROWTH_APART_MS = 60 * 1000,
+    DISK_GROWTH_KNOWN_MS = 15 * 60 * 1000, /* a shorter time is no basis for a forecast */
     DISK_GROWTH_HOUR_MS = 60 * 60 * 1000
 };
 
@@ -40,7 +41,7 @@ bool disk_growth_wants(const struct disk_growth *growth, int64_t now_ms);
 void disk_growth_note(struct disk_growth *growth, int64_t now_ms, uint64_t bytes);
 
 /* Computes the growth in bytes per hour, negative if the usage shrank. `bytes` is the current
- * usage. Returns false if there are no samples yet. */
+ * usage. Returns false until the samples cover DISK_GROWTH_KNOWN_MS. */
 bool disk_growth_per_hour(const struct disk_growth *growth, int64_t now_ms, uint64_t bytes,
                           int64_t *per_hour);
 

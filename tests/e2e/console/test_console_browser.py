@@ -262,6 +262,48 @@ def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client)
     assert client.nack(job["lease"])[0]["result"] == "cancelled"
 
 
+def test_consumers_and_holders_are_shown(browser, client):
+    client.push_batch([{"topic": "held.by", "id": f"h{n}", "body": "x"} for n in range(3)])
+    client.take("held.by", consumer="worker-7", max=2, lease_for="1h")
+    client.take("held.by", lease_for="2h")
+    client.push("held.by", "open")
+    browser.open("#/topics/held.by", is_new=True)
+    browser.wait(lambda: re.search(r"worker-7\s+2\s+2\s", browser.find("table.consumers").text), "the consumer and its jobs")
+    browser.sees("1 job is held by consumers without a name")
+    browser.open("#/topics/held.by/jobs?state=leased")
+    browser.wait(lambda: len(browser.all("table.jobs tbody th")) == 3, "three leased jobs")
+    assert {"Lease ends", "Held by"} <= {one.text for one in browser.all("table.jobs thead th")}
+    cells = {row.find_element("css selector", "th").text: row.text for row in browser.all("table.jobs tbody tr")}
+    assert sum("worker-7" in text and "in 59m" in text for text in cells.values()) == 2
+    assert sum("a consumer without a name" in text and "in 1h 59m" in text for text in cells.values()) == 1
+    browser.open("#/topics/held.by/jobs")
+    browser.sees("Held by worker-7, lease ends in 59m")
+    browser.press("ready*", lambda: browser.find(".states-choice"))
+    browser.wait(lambda: [one.text for one in browser.all("table.jobs tbody th")] == ["open"], "the ready one")
+    assert "Held by" not in [one.text for one in browser.all("table.jobs thead th")]
+
+
+def test_figures_have_their_units_and_numbers_their_plurals(browser, client):
+    client.push("figures", "f1", backoff="exp:1s..10m", delay="3h")
+    client.push("figures", "f2", backoff="exp:1s..10m")
+    client.take("figures", lease_for="1h", consumer="one")
+    browser.open("#/topics/figures/jobs/f2", is_new=True)
+    browser.sees("the job is retried after a wait that doubles from 1s to 10m")
+    browser.open("#/topics/figures")
+    later = lambda: {one.find_element("css selector", "dt").text: one.find_element("css selector", "dd").text for one in browser.all(".load .facts > div")}  # noqa: E731
+    browser.wait(lambda: later()["later"] == "1", "the job that is due after the hour that is drawn")
+    browser.press("Week")
+    assert later()["later"] == "0"
+    shown = browser.driver.execute_async_script("const done = arguments[0]; import('./format.js').then((f) => done([f.short(1e6), f.short(123456), f.duration(60000)]))")
+    assert shown == ["1M", "123.5K", "1m"], "a million is not a minute"
+    fail(client, "single", "s1", "http 410")
+    browser.open("#/")
+    browser.wait(lambda: re.search("'single' has 1 job that died", browser.text()), "one job")
+    browser.type("Language", "中文")
+    browser.sees("“single” 有 1 个死信作业")
+    browser.type("语言", "English")
+
+
 def test_bodies_are_shown_unchanged(browser, client):
     client.push("bodies", "json", b'{"a":[1,2,{"b":null}]}', "application/json")
     client.push("bodies", "text", "Grüße\n<b>not bold</b>".encode())

@@ -15,15 +15,15 @@ static void run(struct disk_growth *growth, int64_t from_ms, int64_t to_ms, uint
             disk_growth_note(growth, now, bytes + per_minute * (uint64_t)(now - from_ms) / MINUTE);
 }
 
-CLAIM(growth_is_unknown_in_the_first_minute)
+CLAIM(growth_is_unknown_in_the_first_quarter_of_an_hour)
 {
     struct disk_growth growth = {0};
     int64_t per_hour = 7;
     assert_false(disk_growth_per_hour(&growth, 1000, 5, &per_hour));
     run(&growth, 1000, 2000, 100, 10);
-    assert_false(disk_growth_per_hour(&growth, 1000 + MINUTE - 1, 200, &per_hour));
+    assert_false(disk_growth_per_hour(&growth, 1000 + 15 * MINUTE - 1, 200, &per_hour));
     assert_int_equal(per_hour, 7);
-    assert_true(disk_growth_per_hour(&growth, 1000 + MINUTE, 110, &per_hour));
+    assert_true(disk_growth_per_hour(&growth, 1000 + 15 * MINUTE, 250, &per_hour));
     assert_int_equal(per_hour, 600);
 }
 
