@@ -7,6 +7,7 @@ import { field, formDialog } from "./dialog.js";
 import { bdi, el, fill, seen } from "./dom.js";
 import { duration, number, timeOf } from "./format.js";
 import { icon } from "./icons.js";
+import { jsonCheck } from "./json_check.js";
 import { notice, report } from "./notice.js";
 import { dueFields, metaFields, put } from "./push.js";
 import { go, href } from "./router.js";
@@ -18,7 +19,7 @@ import { t } from "./words.js";
 const AGAIN_MS = 3000;
 const OWN = ["ttl", "lease_for", "max_attempts", "backoff", "callback"];
 
-/** Describes the wait before a retry. @param {string} backoff such as fixed:10s, exp:1s..10m or none */
+/** Describes the wait before a retry. @param {string} backoff such as fixed:10s or exp:1s..10m */
 function retryAfter(backoff) {
     const [, kind, from, to] = backoff.match(/^(fixed|exp):([^.]+)(?:\.\.(.+))?$/) ?? [];
     return kind ? t("next.leaseEnds", { wait: kind === "fixed" ? from : t("wait.exp", { from, to: to ?? from }) }) : t("next.leaseEndsNow");
@@ -76,8 +77,9 @@ function reschedule(topic, job) {
 function edit(topic, job, body) {
     const text = el("textarea", { id: "edit-body", class: "mono", rows: "14", spellcheck: "false", value: textOf(body) ?? "" });
     const type = el("input", { type: "text", id: "edit-type", value: job.content_type ?? "" });
-    const meta = metaFields(job.meta);
-    return formDialog({ title: t("edit.title", { id: job.id }), action: t("edit.do"), isWide: true, body: [el("p", { class: "help" }, t("edit.what")), field(t("job.body"), text), field(t("job.type"), type), meta.node], send: async (signal) => {
+    const meta = metaFields(job.meta), json = jsonCheck();
+    return formDialog({ title: t("edit.title", { id: job.id }), action: t("edit.do"), isWide: true, body: [el("p", { class: "help" }, t("edit.what")), field(t("job.body"), text), json.node, field(t("job.type"), type), meta.node], send: async (signal) => {
+        json.check(type.value, text.value);
         const query = { priority: job.priority, on_conflict: "replace", ...Object.fromEntries(OWN.map((name) => [name, job[name]])) };
         await put(topic, job.id, { body: text.value, type: type.value || "application/octet-stream", query, pairs: meta.pairs(), signal });
         notice(t("edit.done", { id: job.id }));

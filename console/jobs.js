@@ -32,7 +32,7 @@ export async function show({ topic, query, node, signal }) {
 
     /** The search. @type {Record<string, string>} */
     const search = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
-    let cursor = "", before = [], chosen = new Set(), end = new AbortController();
+    let cursor = "", before = [], same = null, chosen = new Set(), end = new AbortController();
 
     /* ---- states and the search ---- */
 
@@ -85,6 +85,23 @@ export async function show({ topic, query, node, signal }) {
         return el("tr", { role: "row" }, el("td", { role: "cell", class: "tick" }, box), cellsOf(topic, job, columns));
     }
 
+    const isSearch = () => FILTERS.some((name) => name !== "state" && search[name]);
+
+    /** The number of jobs in the state that is listed. */
+    function listed() {
+        const { counts } = known;
+        return search.state === "delayed" ? counts.delayed + counts.retrying : search.state ? counts[search.state] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0);
+    }
+
+    /** The job whose id is the whole text of the search, without reading the others; null if it does not exist. */
+    async function exactJob(end) {
+        const job = await get(path("v1", "topics", topic, "jobs", search.id_prefix), { body: "false" }, end).catch((fault) => {
+            if ([400, 404].includes(fault.status)) return null;
+            throw fault;
+        });
+        return job && (!search.state || job.state === search.state) ? job : null;
+    }
+
     /** Loads one page; repeats the request while the server searches through many jobs to find few. */
     async function load() {
         end.abort();
@@ -93,21 +110,25 @@ export async function show({ topic, query, node, signal }) {
         const found = [];
         let looked = 0, next = cursor;
         mark(body, "aria-busy", "true");
-        fill(pager, button(t("do.stop"), () => end.abort()));
+        const stop = end, total = listed();
+        const bar = el("progress", { max: Math.max(1, total), value: 0, "aria-label": t("bulk.progress"), id: "jobs-progress" });
+        fill(pager, button(t("do.stop"), () => stop.abort()), isSearch() ? bar : null);
         try {
+            if (!cursor) same = search.id_prefix && !search.meta && !search.error ? await exactJob(mine) : null;
+            if (same && !cursor) found.push(same);
             do {
                 const answer = await get(path("v1", "topics", topic, "jobs"), { ...search, limit: PAGE - found.length, cursor: next }, mine);
-                found.push(...answer.jobs);
+                found.push(...answer.jobs.filter((job) => job.id !== same?.id));
                 looked += answer.seen ?? answer.jobs.length;
                 next = answer.cursor;
-                setText(status, t("jobs.looked", { n: found.length, seen: looked }));
+                bar.value = looked;
+                setText(status, next && found.length < PAGE ? t("jobs.scanning", { n: found.length, seen: looked, of: Math.max(total, looked) }) : t("jobs.looked", { n: found.length, seen: looked }));
             } while (next && found.length < PAGE);
         } catch (fault) {
-            if (signal.aborted) return;
-            if (!mine.aborted) setText(status, reason(fault));
-            else if (mine.aborted && end.signal !== mine && found.length === 0) setText(status, t("jobs.stopped", { seen: looked }));
+            if (signal.aborted || stop !== end) return; // another search has begun
+            setText(status, mine.aborted ? t("jobs.stopped", { n: found.length, seen: looked }) : reason(fault));
         }
-        if (signal.aborted) return;
+        if (signal.aborted || stop !== end) return;
         mark(body, "aria-busy", null);
         chosen = new Set([...chosen].filter((id) => found.some((job) => job.id === id)));
         all.checked = false;

@@ -11,6 +11,7 @@ import { languageOf, t } from "./words.js";
 const PAGES = {
     overview: () => import("./overview.js"),
     topics: () => import("./topics.js"),
+    search: () => import("./search.js"),
     topic: () => import("./topic.js"),
     jobs: () => import("./jobs.js"),
     job: () => import("./job.js"),
@@ -34,6 +35,7 @@ function pageOf({ parts, query }) {
     if (a === "server" && parts.length === 1) return { name: "server" };
     if (a === "schedules" && parts.length === 1) return { name: "schedules", query };
     if (a === "schedules" && parts.length === 2) return { name: "schedule", schedule: topic };
+    if (a === "search" && parts.length === 1) return { name: "search", query };
     if (a === "topics" && parts.length === 1) return { name: "topics" };
     if (a === "topics" && parts.length === 2) return { name: "topic", topic };
     if (a === "topics" && parts.length === 3 && ["jobs", "settings", "delivery"].includes(b)) return { name: b, topic, query };
@@ -151,6 +153,15 @@ function speak(language) {
     show();
 }
 
+/** Shows the only exact match itself, else all that the search finds. @param {string} text */
+async function search(text) {
+    if (!text) return;
+    const { exact, onlyPlace } = await import("./search.js");
+    const only = onlyPlace(await exact(text).catch(() => ({ topic: null, jobs: [] })));
+    if (only) go(only);
+    else go(["search"], { q: text });
+}
+
 function frame() {
     const link = (page, parts) => el("a", { href: href(parts), "data-page": page }, t(`nav.${page}`));
     const theme = el("select", { id: "theme", "aria-label": t("theme.label"), value: document.documentElement.dataset.theme ?? "", on: { change: () => choose(theme.value) } },
@@ -159,7 +170,7 @@ function frame() {
         speak(language.value);
         document.getElementById("language")?.focus();
     } } }, el("option", { value: "en", lang: "en" }, "English"), el("option", { value: "zh", lang: "zh-CN" }, "\u4e2d\u6587"));
-    const find = el("input", { type: "search", id: "find-topic", placeholder: t("find.topic"), "aria-label": t("find.topic"), autocomplete: "off", spellcheck: "false", maxlength: "200" });
+    const find = el("input", { type: "search", id: "find", placeholder: t("find.label"), "aria-label": t("find.label"), autocomplete: "off", spellcheck: "false", maxlength: "200" });
     fill(document.body,
         el("a", { class: "skip", href: "#main", on: { click: (event) => {
             event.preventDefault();
@@ -170,8 +181,7 @@ function frame() {
             el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("schedules", ["schedules"]), link("server", ["server"])),
             el("form", { role: "search", class: "find", on: { submit: (event) => {
                 event.preventDefault();
-                const name = find.value.trim();
-                if (name) go(["topics", name]);
+                search(find.value.trim());
                 find.value = "";
             } } }, find),
             el("div", { class: "tools" }, live, caller, language, el("span", { class: "theme" }, icon("theme"), theme))),

@@ -6,6 +6,7 @@ import { moment } from "./format.js";
 import { notice } from "./notice.js";
 import { href } from "./router.js";
 import { button } from "./button.js";
+import { jsonCheck } from "./json_check.js";
 import { t } from "./words.js";
 
 const TYPES = ["application/json", "text/plain; charset=utf-8", "application/octet-stream"];
@@ -68,16 +69,17 @@ export function push(topic) {
     const id = el("input", { type: "text", id: "push-id", maxlength: 128, autocomplete: "off", spellcheck: "false", value: `test-${Date.now().toString(36)}` });
     const body = el("textarea", { id: "push-body", class: "mono", spellcheck: "false", value: '{"test": true}' });
     const type = el("input", { type: "text", id: "push-type", list: "push-types", value: TYPES[0], autocomplete: "off" });
-    const due = dueFields(), meta = metaFields();
+    const due = dueFields(), meta = metaFields(), json = jsonCheck();
     const options = ["priority", "ttl", "lease_for", "max_attempts", "backoff", "callback"].map((name) => [name, el("input", { type: "text", id: `push-${name}`, autocomplete: "off", placeholder: t("settings.asTopic") })]);
     return formDialog({
         title: t("push.title", { topic }), action: t("push.do"), isWide: true,
         body: [
             el("div", { class: "fields two" }, field(t("job.id"), id, t("push.idHelp")), field(t("job.type"), type)), fill(el("datalist", { id: "push-types" }), TYPES.map((value) => el("option", { value }))),
-            due.node, field(t("job.body"), body), meta.node,
+            due.node, field(t("job.body"), body), json.node, meta.node,
             el("details", { class: "fold" }, el("summary", {}, t("push.more")), el("div", { class: "fields two" }, options.map(([name, input]) => field(name, input)))),
         ],
         send: async (signal) => {
+            json.check(type.value, body.value);
             const query = { ...due.query(), ...Object.fromEntries(options.map(([name, input]) => [name, input.value.trim()])) };
             const pushed = await put(topic, id.value.trim(), { body: body.value, type: type.value, query, pairs: meta.pairs(), signal });
             notice(t("push.done", { id: pushed.id, when: moment(pushed.due_at) }));

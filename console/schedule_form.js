@@ -2,6 +2,7 @@
 import { ask, path, post } from "./api.js";
 import { field, formDialog } from "./dialog.js";
 import { el, fill, mark } from "./dom.js";
+import { jsonCheck } from "./json_check.js";
 import { notice, reason } from "./notice.js";
 import { metaFields } from "./push.js";
 import { fireList } from "./schedule_words.js";
@@ -79,7 +80,7 @@ function fieldsOf(name, spec, isNew) {
     const choices = Object.fromEntries(Object.entries(CHOICES).map(([member, values]) => [member, el("select", { id: `schedule-${member}`, value: spec[member] ?? values[0] }, values.map((value) => el("option", { value }, t(`choice.${member}.${value}`))))]));
     const texts = Object.fromEntries(Object.entries(TEXTS).map(([member, standard]) => [member, text(member, spec[member], { placeholder: standard })]));
     const options = Object.fromEntries(OPTIONS.map((member) => [member, text(member, spec[member], { placeholder: t("settings.asTopic") })]));
-    const meta = metaFields(spec.meta);
+    const meta = metaFields(spec.meta), json = jsonCheck();
     const cron = field(t("kind.cron"), at.cron, t("schedule.cronHelp")), every = field(t("kind.every"), at.every, t("schedule.everyHelp"));
     const phase = field("phase", texts.phase, t("spec.phase"));
     const choose = () => {
@@ -117,6 +118,8 @@ function fieldsOf(name, spec, isNew) {
     const fold = (title, ...children) => el("details", { class: "fold" }, el("summary", {}, title), el("div", { class: "fields" }, children));
     return {
         read, name: () => at.name.value.trim(),
+        /** Throws if the body begins as JSON and is not. Other text under a JSON type is kept as a JSON string. */
+        check: () => /^\s*[{[]/.test(at.body.value) && json.check(at.content_type.value, at.body.value),
         node: [
             two(field(t("schedules.name"), at.name, isNew ? t("schedule.nameHelp") : null), field(t("schedules.topic"), at.topic)),
             two(field(t("schedule.kind"), at.kind), cron, every, field(t("schedule.zone"), at.zone, t("schedule.zoneHelp", { zone: ownZone() }))),
@@ -129,7 +132,7 @@ function fieldsOf(name, spec, isNew) {
                 two(["catch_up", "grace", "jitter", "start", "end", "count"].map((member) => field(member, texts[member], t(`spec.${member}`))), phase, field("owner", texts.owner, t("spec.owner"))),
                 field("note", texts.note)),
             fold(t("schedule.foldJob"),
-                field(t("job.body"), at.body, spec.body_base64 === undefined ? null : t("schedule.bodyBytes")), two(field(t("job.type"), at.content_type), Object.entries(options).map(([member, input]) => field(member, input))), meta.node),
+                field(t("job.body"), at.body, spec.body_base64 === undefined ? null : t("schedule.bodyBytes")), two(field(t("job.type"), at.content_type), Object.entries(options).map(([member, input]) => field(member, input))), json.node, meta.node),
         ],
     };
 }
@@ -156,6 +159,7 @@ export async function editSchedule(schedule) {
         title: isNew ? t("schedules.new") : t("edit.title", { id: schedule.name }), action: t("settings.save"), isWide: true, body: all,
         send: async (signal) => {
             const name = fields.name();
+            fields.check();
             const result = await ask("PUT", path("v1", "schedules", name), { json: fields.read(), signal });
             notice(t(`saved.${result.result}`, { name }));
             saved = name;

@@ -6,6 +6,7 @@ import { go, href } from "./router.js";
 import { lacks } from "./session.js";
 import { deliversBadge, pausedBadge } from "./state.js";
 import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
+import { createTopic, isTopicName } from "./topic_new.js";
 import { t } from "./words.js";
 
 /** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} the result of GET; null if the topic does not exist */
@@ -42,8 +43,9 @@ export function topicHead(topic, page, known, again) {
         if (key === last) return;
         last = key;
         fill(marks, now && pausedBadge(now), now?.settings?.deliver && deliversBadge());
+        if (!now && !lacks("read", topic)) return fill(actions); // the topic does not exist
         fill(actions,
-            now?.paused ? scoped(t("pause.resume"), "admin", topic, then(() => resume(topic)), { kind: "primary" }) : scoped(t("pause.button"), "admin", topic, then(() => pause(topic)), { why: now || lacks("read", topic) ? "" : t("topic.none") }),
+            now?.paused ? scoped(t("pause.resume"), "admin", topic, then(() => resume(topic)), { kind: "primary" }) : scoped(t("pause.button"), "admin", topic, then(() => pause(topic)), {}),
             scoped(t("push.button"), "push", topic, then(async () => (await import("./push.js")).push(topic))),
             scoped(t("redrive.button"), "admin", topic, then(() => redrive(topic))),
             scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }),
@@ -59,15 +61,15 @@ export function topicHead(topic, page, known, again) {
         node: el("div", { class: "topic-head" },
             trail([[t("nav.topics"), ["topics"]]]),
             el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, bdi(topic), marks), actions),
-            el("nav", { class: "tabs", "aria-label": t("topic.pages") }, tabs.map(([name, more]) => el("a", { href: href(["topics", topic, ...more]), "aria-current": name === page ? "page" : null }, t(`topic.${name}`))))),
+            !known && !lacks("read", topic) ? null : el("nav", { class: "tabs", "aria-label": t("topic.pages") }, tabs.map(([name, more]) => el("a", { href: href(["topics", topic, ...more]), "aria-current": name === page ? "page" : null }, t(`topic.${name}`))))),
         update,
     };
 }
 
 /** A page about a topic that is not there. */
 export function noTopic(topic, again) {
-    return el("section", { class: "card" }, el("div", { class: "card-body" }, el("p", {}, lacks("read", topic) || t("topic.none")), lacks("read", topic) ? null : el("p", { class: "help" }, t("topic.noneHelp")),
-        el("div", { class: "row" }, scoped(t("push.button"), "push", topic, async () => {
+    return el("section", { class: "card" }, el("div", { class: "card-body" }, el("p", {}, lacks("read", topic) || t("search.noTopic", { text: topic })), lacks("read", topic) ? null : el("p", { class: "help" }, t("topic.noneHelp")),
+        el("div", { class: "row" }, isTopicName(topic) && !lacks("read", topic) ? scoped(t("topics.createNamed", { topic }), "admin", topic, () => createTopic(topic)) : null, scoped(t("push.button"), "push", topic, async () => {
             if (await (await import("./push.js")).push(topic)) await again();
         }, { kind: "primary" }), button(t("do.again"), again))));
 }

@@ -1,25 +1,14 @@
 // All topics by name, in pages.
-import { get, path, ask } from "./api.js";
+import { get } from "./api.js";
 import { button, scoped } from "./button.js";
 import { bdi, el, fill } from "./dom.js";
-import { field, formDialog } from "./dialog.js";
 import { number, timeOf } from "./format.js";
-import { go, href } from "./router.js";
+import { href } from "./router.js";
 import { deliversBadge, pausedBadge, STATES } from "./state.js";
+import { newTopic } from "./topic_new.js";
 import { t } from "./words.js";
 
 const PAGE = 100;
-
-function create() {
-    const name = el("input", { type: "text", id: "new-topic", required: true, maxlength: 200, pattern: "[A-Za-z0-9_+\\/;$\\(\\)\\-][A-Za-z0-9._+\\/;$\\(\\)\\-]*", autocomplete: "off", spellcheck: "false" });
-    return formDialog({ title: t("topics.new"), action: t("topics.create"), body: field(t("topics.name"), name, t("topics.nameHelp")), send: async (signal) => {
-        await ask("PATCH", path("v1", "topics", name.value), { json: {}, signal }).catch((fault) => {
-            if (fault.status !== 404) throw fault;
-            return ask("PUT", path("v1", "topics", name.value), { json: {}, signal });
-        });
-        go(["topics", name.value, "settings"]);
-    } });
-}
 
 /** @param {{node: Element, signal: AbortSignal}} page */
 export async function show({ node, signal }) {
@@ -50,7 +39,7 @@ export async function show({ node, signal }) {
     }
 
     fill(node,
-        el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, t("topics.title")), el("div", { class: "row" }, scoped(t("topics.new"), "admin", undefined, create, {}), button(t("do.refresh"), load))),
+        el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, t("topics.title")), el("div", { class: "row" }, scoped(t("topics.new"), "admin", undefined, newTopic, {}), button(t("do.refresh"), load))),
         el("section", { class: "card", "aria-label": t("topics.title") }, el("div", { class: "card-body flush" },
             el("table", { class: "topics", role: "table" },
                 el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader" }, t("topics.topic")), STATES.map((state) => el("th", { scope: "col", role: "columnheader", class: "n" }, t(`topics.${state}`))),

@@ -1,7 +1,9 @@
 #include "cli/body.h"
 
+#include "base/json_levels.h"
 #include "base/json_read.h"
 #include "cli/cli.h"
+#include "job/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +15,18 @@ const char *body_guess_type(struct slice body)
     if (json_check(body, &value, NULL) && (value.kind == JSON_OBJECT || value.kind == JSON_ARRAY))
         return "application/json";
     return json_utf8_is_valid(body) ? "text/plain; charset=utf-8" : "application/octet-stream";
+}
+
+int body_check(const char *type, struct slice body)
+{
+    struct json_value value;
+    size_t error_at = 0;
+    if (!job_type_is_json(slice_of(type)) ||
+        json_check_levels(body, JSON_DEPTH_MAX, &value, &error_at) != JSON_MALFORMED)
+        return CLI_OK;
+    return cli_usage("malformed JSON at byte %zu of a body of type '%s', correct it, or add "
+                     "--force to send it as it is",
+                     error_at, type);
 }
 
 int body_read(const char *path, struct buffer *out)

@@ -10,6 +10,9 @@ enum { BODY_BYTES_MAX = 64 << 20 };
  * UTF-8, and "application/octet-stream" for anything else. Pure. */
 const char *body_guess_type(struct slice body);
 
+/* Checks that a body with a JSON content type is JSON. Returns an exit code; errors are printed. */
+int body_check(const char *type, struct slice body);
+
 /* Appends a whole file, or standard input for "-", to `out`. Returns an exit code; errors are
  * printed. */
 int body_read(const char *path, struct buffer *out);

@@ -182,6 +182,9 @@ static int redrive_edited(struct call *call, const struct slice *none)
     int exit_code = fetch_dead_job(call);
     if (exit_code == CLI_OK)
         exit_code = make_edited_body(call, &body);
+    const char *type = json_string_value(json_object_get(call->client.json, "content_type"));
+    if (exit_code == CLI_OK && type && !call_value(call, "force"))
+        exit_code = body_check(type, buffer_slice(&body));
     if (exit_code == CLI_OK) {
         json_t *item = make_edited_item(call->client.json, buffer_slice(&body));
         exit_code = push_edited(call, item);
@@ -283,6 +286,8 @@ const struct cli_command cli_dead_commands[] = {
                      "Replace the body of ID by the contents of FILE; - is standard input",
                      .is_unsent = true},
                     {"edit", CLI_SWITCH, NULL, "Edit the body of ID with VISUAL or EDITOR",
+                     .is_unsent = true},
+                    {"force", CLI_SWITCH, NULL, "Send a body of type JSON that is not valid JSON",
                      .is_unsent = true}},
           .check = check_redrive,
           .requests = {{.bulk = "redrive", .done = "redriven"},

@@ -1,4 +1,5 @@
 /* take, and the consumer's answers: ack, nack, extend. */
+#include "cli/body.h"
 #include "cli/call.h"
 #include "cli/show.h"
 
@@ -101,6 +102,9 @@ static int write_again(struct call *call, struct buffer *out)
     char header[256];
     const char *type = call_value(call, "content-type");
     int exit_code = call_body(call, out);
+    if (exit_code == CLI_OK && type && (call_value(call, "body") || call_value(call, "file")) &&
+        !call_value(call, "force"))
+        exit_code = body_check(type, buffer_slice(out));
     if (exit_code == CLI_OK && type) {
         snprintf(header, sizeof header, "Content-Type: %.200s", type);
         client_add_header(&call->client, header);
@@ -226,6 +230,8 @@ const struct cli_command cli_lease_commands[] = {
                    {"file", CLI_TEXT, "FILE", "Read the new body from FILE", .is_unsent = true},
                    {"content-type", CLI_TEXT, "TYPE",
                     "Content type of the new body (default: the old one)", .is_unsent = true},
+                   {"force", CLI_SWITCH, NULL, "Send a body of type JSON that is not valid JSON",
+                    .is_unsent = true},
                    {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
               .pairs = {{"delay", "at"}, {"body", "file"}},
               .requests = {{.method = "POST",

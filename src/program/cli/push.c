@@ -33,6 +33,9 @@ static int write_job(struct call *call, struct buffer *out)
     int exit_code = call_body_or_input(call, out);
     if (exit_code != CLI_OK)
         return exit_code;
+    if (type && !call_value(call, "force") &&
+        (exit_code = body_check(type, buffer_slice(out))) != CLI_OK)
+        return exit_code;
     snprintf(header, sizeof header, "Content-Type: %.200s",
              type ? type : body_guess_type(buffer_slice(out)));
     client_add_header(&call->client, header);
@@ -75,6 +78,8 @@ const struct cli_command cli_push_commands[] = {
                {"file", CLI_TEXT, "FILE", "Read the body from FILE", .is_unsent = true},
                {"content-type", CLI_TEXT, "TYPE",
                 "Content type of the body (default: JSON, text or bytes, by its contents)",
+                .is_unsent = true},
+               {"force", CLI_SWITCH, NULL, "Send a body of type JSON that is not valid JSON",
                 .is_unsent = true},
                {"meta", CLI_LIST, "NAME=VALUE", "Meta for the consumer; repeatable"},
                {"priority", CLI_TEXT, "N",

@@ -238,6 +238,24 @@ def test_a_body_comes_from_standard_input_or_a_file_byte_for_byte(tarry, tmp_pat
     tarry("push", "t", "none", "--file", str(tmp_path / "missing"), code=REFUSED)
 
 
+def test_a_body_that_claims_to_be_json_must_be_json_unless_forced(tarry):
+    cut = '{"order": 5,'
+    refused = tarry.server.cli("push", "t", "a", "--content-type", "application/json", "--body", cut)
+    assert refused.returncode == USAGE and b"malformed JSON at byte 12 of a body of type 'application/json'" in refused.stderr and b"--force" in refused.stderr
+    tarry("get", "t", "a", code=NOTHING)
+    tarry("push", "t", "a", "--content-type", "application/vnd.x+json; v=1", "--body", cut, code=USAGE)
+    assert tarry("push", "t", "a", "--content-type", "application/json", "--body", cut, "--force").startswith("created a")
+    assert tarry("push", "t", "plain", "--body", cut).startswith("created plain")
+    lease = next(job for job in json.loads(tarry("take", "t", "--max", "9", "--json"))["jobs"] if job["id"] == "a")["lease"]
+    tarry("again", lease, "--content-type", "application/json", "--body", cut, code=USAGE)
+    tarry("again", lease, "--content-type", "application/json", "--body", '{"order": 5}')
+    job = take_one(tarry, "t")
+    tarry("nack", job["lease"], "--final")
+    tarry("redrive", "t", "a", "--body", cut, code=USAGE)
+    tarry("redrive", "t", "a", "--body", cut, "--force")
+    assert take_one(tarry, "t")["body"] == cut
+
+
 def test_ids_with_signs_travel(tarry):
     ident = "a/b?c#d%e+f&g=h"
     tarry("push", "t", ident, "--delay", "1h", "--body", "x")

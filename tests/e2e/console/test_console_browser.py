@@ -49,9 +49,9 @@ def client(server):
     return server.client()
 
 
-def fail(client, topic, ident, error, final=True, **options):
+def fail(client, topic, ident, error, final=True, body=b"x", content_type="text/plain", **options):
     """The job has one more failed attempt."""
-    client.push(topic, ident, **options)
+    client.push(topic, ident, body, content_type, **options)
     job = next(job for job in client.take(topic, max=100, wait="5s") if job["id"] == ident)
     client.nack(job["lease"], error=error, final=str(final).lower())
 
@@ -340,6 +340,33 @@ def test_a_dead_job_shows_its_history_and_is_redriven_with_another_body(browser,
     eventually(lambda: client.topic("story")["counts"]["ready"] == 1, 20)
 
 
+def test_a_json_body_that_does_not_parse_is_pushed_only_if_forced(browser, client):
+    fail(client, "broken", "b1", "no", body=b'{"order": 5}', content_type="application/json")
+    browser.open("#/topics/broken/jobs/b1", is_new=True)
+    browser.press("Edit and redrive*")
+    text = browser.wait(lambda: browser.find("#edit-body"), "the body")
+    assert not browser.find("#force-json").is_displayed()
+    text.clear()
+    text.send_keys('{"order": 5,')
+    browser.press("Replace and push", browser.dialog)
+    browser.wait(lambda: "The body is not valid JSON" in browser.dialog().text, "the reason")
+    assert client.topic("broken")["counts"]["dead"] == 1
+    browser.find("#force-json").click()
+    browser.press("Replace and push", browser.dialog)
+    eventually(lambda: client.topic("broken")["counts"]["ready"] == 1, 20)
+    (job,) = client.take("broken")
+    assert job["body"] == '{"order": 5,'
+    browser.open("#/topics/broken")
+    browser.press("Push a job*")
+    browser.find("#push-body").clear()
+    browser.find("#push-body").send_keys("{]")
+    browser.press("Push", browser.dialog)
+    browser.wait(lambda: "The body is not valid JSON" in browser.dialog().text, "the reason")
+    browser.type("Content type", "text/plain", browser.dialog())
+    browser.press("Push", browser.dialog)
+    eventually(lambda: client.topic("broken")["counts"]["ready"] == 1, 20)
+
+
 def test_the_copied_curl_command_works(browser, client):
     body = "it's \"quoted\" $HOME `id` \\ \n<&>"
     client.push("copy", "a'b", body.encode(), "text/plain", meta={"who": "O'Neil"}, delay="1h")
@@ -376,6 +403,70 @@ def test_jobs_are_searched(browser, client):
     browser.press("Clear")
     browser.press("Next")
     browser.sees("Page 2")
+
+
+def find(browser, text):
+    browser.wait(lambda: browser.find("#find"), "the search box").clear()
+    browser.find("#find").send_keys(text + Keys.ENTER)
+
+
+def test_one_box_finds_topics_and_jobs_the_exact_match_first(browser, client):
+    client.push_batch([{"topic": f"find.{n % 3}", "id": f"inv-{n}", "body": "x", "delay": "1h"} for n in range(30)])
+    client.push("find.0", "both", delay="1h")
+    client.push("find.1", "both", delay="1h")
+    client.push("both", "x1", delay="1h")
+    browser.open("#/", is_new=True)
+    find(browser, "inv-7")
+    browser.wait(lambda: "#/topics/find.1/jobs/inv-7" in browser.driver.current_url, "the only job of that id")
+    find(browser, "find.2")
+    browser.wait(lambda: browser.driver.current_url.endswith("#/topics/find.2"), "the topic of that name")
+    find(browser, "both")
+    browser.wait(lambda: [one.text.split()[0] for one in browser.all("#exact li")] == ["both", "both", "both"], "the topic and the two jobs")
+    assert "find.0" in browser.find("#exact").text and "find.1" in browser.find("#exact").text
+    find(browser, "inv-1")
+    browser.wait(lambda: "#/topics/find.1/jobs/inv-1" in browser.driver.current_url, "the exact match of an id that begins others")
+    browser.open("#/search?q=inv-1")
+    browser.press("Search *")
+    browser.wait(lambda: re.search(r"10 found in [\d,]+ jobs", browser.find("#scan-line").text), "inv-10 to inv-19")
+
+
+def test_an_unknown_topic_offers_to_create_it_and_nothing_else(browser, client):
+    browser.open("#/", is_new=True)
+    find(browser, "no.such.one")
+    browser.sees("There is no such topic: no.such.one")
+    browser.sees("No topic has a job with the id no.such.one")
+    browser.open("#/topics/no.such.one")
+    browser.sees("There is no such topic: no.such.one")
+    assert not [one.text for one in browser.all("main button") if one.text.startswith(("Pause", "Purge", "Delete", "Redrive"))]
+    browser.press("Create no.such.one")
+    eventually(lambda: client.call("GET", "/v1/topics/no.such.one").status == 200, 20)
+    browser.wait(lambda: browser.driver.current_url.endswith("#/topics/no.such.one/settings"), "its settings")
+
+
+def test_a_scan_shows_its_progress_and_can_be_stopped(browser, client):
+    for start in range(0, 60_000, 1000):
+        client.push_batch([{"topic": "scan", "id": f"s{n:05}", "body": "x", "delay": "1h"} for n in range(start, start + 1000)])
+    browser.open("#/topics/scan/jobs", is_new=True)
+    browser.sees("s00000")
+    browser.type("Id starts with", "s59999")
+    started = time.monotonic()
+    browser.press("Search")
+    browser.wait(lambda: browser.all("table.jobs tbody th") and browser.find("table.jobs tbody th").text == "s59999", "the exact id")
+    print(f"the exact id after {time.monotonic() - started:.2f} s")
+    browser.slow(400)
+    browser.type("Id starts with", "s5999")
+    browser.press("Search")
+    browser.wait(lambda: re.search(r"0 found, [1-9][\d,]* of 60,000 searched", browser.find("#jobs-status").text) and float(browser.find("#jobs-progress").get_property("value")) > 0, "progress")
+    browser.press("Stop", lambda: browser.find(".pager"))
+    browser.slow(0)
+    browser.wait(lambda: browser.find("#jobs-status").text.startswith("Stopped after"), "that it stopped")
+    browser.open("#/search?q=s5999")
+    browser.slow(200)
+    browser.press("Search *")
+    browser.wait(lambda: re.search(r"0 found, [1-9][\d,]* of", browser.find("#scan-line").text) and browser.find("#scan-progress").is_displayed(), "progress")
+    browser.press("Stop")
+    browser.wait(lambda: browser.find("#scan-line").text.startswith("Stopped:"), "that it stopped")
+    browser.slow(0)
 
 
 @pytest.mark.parametrize("verb, action, state", [("Run now", "Run *", "ready"), ("Reschedule", "Reschedule *", "delayed"), ("Cancel", "Cancel *", None)])
@@ -566,7 +657,7 @@ def test_no_request_leaves_the_server(browser, server):
 # ---- for everybody ----
 
 PAGES = {"overview": "#/", "topics": "#/topics", "topic": "#/topics/story", "jobs": "#/topics/many/jobs", "job": "#/topics/bodies/jobs/json", "settings": "#/topics/story/settings",
-         "delivery": "#/topics/calls/delivery", "server": "#/server"}
+         "delivery": "#/topics/calls/delivery", "search": "#/search?q=story", "nothing": "#/topics/not.there", "server": "#/server"}
 
 
 @pytest.mark.parametrize("size, is_dark", [(DESK, False), (PHONE, True)])

@@ -215,7 +215,7 @@ def test_redrive_with_another_body(tarry, tmp_path):  # noqa: F811
     code, _, err = with_editor(tarry, {"EDITOR": "false", "TMPDIR": str(tmp_path)}, "redrive", "t", "a", "--edit")
     assert code == REFUSED and "the editor 'false' failed" in err
     assert client.get("t", "a")["state"] == "dead"
-    assert tarry("redrive", "t", "a", "--file", "-", stdin=b"\x00\xff") == "redriven a with another body\n"
+    assert tarry("redrive", "t", "a", "--file", "-", "--force", stdin=b"\x00\xff") == "redriven a with another body\n"
     assert client.get("t", "a")["body_base64"] == "AP8="
 
     tarry("redrive", "t", "live", "--body", "x", code=REFUSED)
