@@ -39,7 +39,8 @@ static const struct {
          "the server has reached its limit of topics; delete unused ones, or raise the limit"},
     [QUEUE_BAD_CURSOR] = {"bad_cursor",
                           "the cursor does not come from this server; list again from the start"},
-    [QUEUE_NO_SPACE] = {"no_space", "the store is full and nothing was changed; make room and try again"},
+    [QUEUE_NO_SPACE] = {"no_space",
+                        "the store is full and nothing was changed; make room and try again"},
     [QUEUE_NO_MEMORY] = {"no_memory", "the server is out of memory and changed nothing; try again "
                                       "later"},
     [QUEUE_STOPPING] = {"stopping", "the server is stopping; try again once it is back"},

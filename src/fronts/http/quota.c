@@ -23,9 +23,10 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
         [QUOTA_WAITING] = {PROBLEM_TOO_MANY_REQUESTS,
                            "this caller has reached its limit of waiting takes, %" PRIu64
                            ": take without wait"},
-        [QUOTA_ADDRESS_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
-                                "this address exceeds the rate of requests without a token, %" PRIu64
-                                " (--address-rate)"},
+        [QUOTA_ADDRESS_RATE] =
+            {PROBLEM_TOO_MANY_REQUESTS,
+             "this address exceeds the rate of requests without a token, %" PRIu64
+             " (--address-rate)"},
         [QUOTA_ADDRESS_CONNECTIONS] =
             {PROBLEM_TOO_MANY_REQUESTS,
              "this address has reached the limit of connections without a token, %" PRIu64

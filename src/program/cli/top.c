@@ -161,8 +161,7 @@ static void add_totals(struct top *top)
                 format_rate(rates, "pushed_per_s", a), format_rate(rates, "delivered_per_s", b),
                 format_rate(rates, "acked_per_s", c), format_rate(rates, "nacked_per_s", d),
                 format_rate(rates, "died_per_s", e));
-    line_format(top, COLOUR_NONE,
-                "late    p50 %s, p99 %s, oldest ready %s; %s %s, %s %s",
+    line_format(top, COLOUR_NONE, "late    p50 %s, p99 %s, oldest ready %s; %s %s, %s %s",
                 format_span(json_object_get(late, "p50_ms"), a),
                 format_span(json_object_get(late, "p99_ms"), b),
                 format_span(json_object_get(top->snapshot, "oldest_ready_age_ms"), c),
