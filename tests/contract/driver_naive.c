@@ -100,6 +100,8 @@ static void naive_submit(struct queue *queue, const struct command *command,
     case COMMAND_FORECAST:
         naive_forecast(queue, &command->forecast, to);
         return;
+    case COMMAND_AWAIT: /* only in stores with info.awaits */
+        return;
     }
 }
 

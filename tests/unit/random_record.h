@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "job/record.h"
 
-static char text_room[9][8192];
+static char text_room[10][8192];
 
 static inline struct slice random_text(struct random *random, int room, size_t least, size_t most)
 {
@@ -120,6 +120,12 @@ static inline struct job random_job(struct random *random)
         job.history = random_history(random, 6);
     if (job.state == JOB_LEASED && random_below(random, 2))
         job.consumer = random_text(random, 8, 1, JOB_CONSUMER_BYTES_MAX);
+    if (job.state == JOB_LEASED && random_below(random, 2))
+        job.progress = random_text(random, 9, 1, JOB_PROGRESS_BYTES_MAX);
+    if (random_below(random, 2)) {
+        job.has_keep = true;
+        job.keep_ms = random_ms(random);
+    }
     job.cancel_requested = job.state == JOB_LEASED && random_below(random, 2);
     if (random_below(random, 2))
         job.policy = random_policy(random);
@@ -171,15 +177,44 @@ static inline struct record_state random_state(struct random *random)
                                  .error = job.error,
                                  .consumer = job.consumer,
                                  .cancel_requested = job.cancel_requested,
+                                 .progress = job.progress,
                                  .ended = ended,
                                  .next = random_below(random, 2)
                                              ? (enum record_next)random_below(random, 8)
                                              : RECORD_NEXT_STAYS};
 }
 
+/* Returns a kept job, encoded. */
+static inline struct slice random_kept(struct random *random)
+{
+    static char room[16 * 8192];
+    const struct job job = random_job(random);
+    struct record_kept kept = {
+        .finished_ms = random_ms(random),
+        .duration_ms = random_ms(random),
+        .attempt = job.attempt,
+        .has_body = random_below(random, 2),
+        .id = job.id,
+        .consumer = job.consumer,
+        .meta = job.meta,
+        .history = job.history,
+        .progress = job.progress,
+        .result = random_text(random, 7, 0, random_below(random, 2) * 4000),
+        .result_type = random_text(random, 4, 0, random_below(random, 2) * 128),
+        .content_type = job.content_type};
+    if (kept.has_body)
+        kept.body = job.body;
+    assert_true(record_kept_bytes_max(&kept) <= sizeof room);
+    return slice_make(room, record_kept_encode(&kept, room));
+}
+
 static inline struct record_done random_done(struct random *random)
 {
+    const bool is_kept = random_below(random, 2);
+    const struct slice kept = is_kept ? random_kept(random) : (struct slice){0};
     return (struct record_done){
+        .keep_until_ms = is_kept ? 1 + (random_ms(random) >> 1) : 0,
+        .kept = kept,
         .key = {random_next(random), random_next(random)},
         .reason = (enum record_reason)(1 + random_below(random, 5)),
         .remember_until_ms = random_ms(random),
@@ -203,6 +238,10 @@ static inline struct record_topic random_topic(struct random *random)
                      .has_priority = random_below(random, 2),
                      .dead_letter_expired = random_below(random, 2),
                      .dedup_window_ms = random_ms(random),
+                     .keep_finished_ms = random_ms(random),
+                     .keep_finished_max = random_number(random, 40),
+                     .keep_finished_bytes = random_number(random, 50),
+                     .keep_body = random_below(random, 2),
                      .max_jobs = random_number(random, 40)},
         .totals = {.pushed = random_number(random, 64),
                    .delivered = random_number(random, 64),
@@ -281,6 +320,9 @@ static inline void same_job(const struct job *a, const struct job *b)
     SAME_TEXT(history);
     SAME_TEXT(consumer);
     SAME_TEXT(next);
+    SAME_TEXT(progress);
+    SAME(has_keep);
+    SAME(keep_ms);
     SAME(cancel_requested);
     SAME(taken_ms);
     SAME(state);
@@ -310,6 +352,7 @@ static inline void same_state(const struct record_state *a, const struct record_
     SAME(delivery);
     SAME_TEXT(error);
     SAME_TEXT(consumer);
+    SAME_TEXT(progress);
     SAME(cancel_requested);
     SAME(ended.outcome);
     SAME(ended.started_ms);
@@ -326,6 +369,8 @@ static inline void same_done(const struct record_done *a, const struct record_do
     SAME(sequence);
     SAME_TEXT(topic);
     SAME(carried);
+    SAME(keep_until_ms);
+    SAME_TEXT(kept);
 }
 
 static inline void same_topic(const struct record_topic *a, const struct record_topic *b)
@@ -343,6 +388,10 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME(settings.dead_letter_expired);
     SAME(settings.dedup_window_ms);
     SAME(settings.max_jobs);
+    SAME(settings.keep_finished_ms);
+    SAME(settings.keep_finished_max);
+    SAME(settings.keep_finished_bytes);
+    SAME(settings.keep_body);
     SAME(settings.push_rate.count);
     SAME(settings.push_rate.unit);
     SAME_TEXT(settings.extension);

@@ -22,6 +22,7 @@ static const char *const names[JOB_EVENT_KINDS_END] = {
     [JOB_EVENT_SETTINGS] = "settings",
     [JOB_EVENT_DELETED] = "deleted",
     [JOB_EVENT_FIRE_SKIPPED] = "fire_skipped",
+    [JOB_EVENT_PROGRESS] = "progress",
 };
 
 const char *job_event_name(enum job_event_kind kind)

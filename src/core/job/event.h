@@ -32,6 +32,7 @@ enum job_event_kind {
     JOB_EVENT_SETTINGS,
     JOB_EVENT_DELETED,      /* the topic was deleted */
     JOB_EVENT_FIRE_SKIPPED, /* a schedule pushed no job at its time */
+    JOB_EVENT_PROGRESS,     /* extended, with progress */
     JOB_EVENT_KINDS_END
 };
 
@@ -56,7 +57,7 @@ struct job_event {
     uint64_t count; /* purged, redriven (all), deleted: number of jobs; fire_skipped: of fires */
     struct slice topic;
     struct slice id;    /* of the job; fire_skipped: name of the schedule */
-    struct slice error; /* nacked, dead; fire_skipped: the reason */
+    struct slice error; /* nacked, dead; fire_skipped: the reason; progress: its text */
 };
 
 /* Returns the name in answers and options: "pushed", "due", …; never changes once released. */

@@ -11,7 +11,7 @@ enum job_state {
     JOB_READY,       /* due, waiting for a consumer */
     JOB_LEASED,      /* held by a consumer */
     JOB_DEAD,        /* failed finally; kept for inspection and redrive */
-    JOB_FINISHED     /* ended; remembered only for the topic's dedup_window */
+    JOB_FINISHED     /* ended; remembered for the topic's dedup_window, or kept (keep_finished) */
 };
 
 enum { JOB_PRIORITY = 100 }; /* if neither the job nor its topic has one */
@@ -34,6 +34,9 @@ struct job {
     int64_t taken_ms;       /* inner clock; 0 unless leased, or if not recorded */
     struct slice consumer;  /* name given by the consumer; empty unless leased, or if not given */
     bool cancel_requested;  /* leased: cancelled when the lease ends, unless acked before */
+    struct slice progress;  /* last one given with an extend; empty unless leased or finished */
+    bool has_keep;          /* keep_ms overrides the setting keep_finished of the topic */
+    int64_t keep_ms;        /* how long to keep the job once it has finished; 0: not at all */
     uint64_t sequence;      /* push order within the shard */
     uint64_t delivery;    /* number of the last delivery, rising within the shard; 0: no delivery */
     struct policy policy; /* the job's own; unset fields use the topic's values */

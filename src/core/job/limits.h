@@ -21,6 +21,9 @@ enum {
     JOB_HISTORY_MAX = 8,               /* attempts kept */
     JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; the code that sets it truncates longer ones */
     JOB_HISTORY_BYTES_MAX = 1024,      /* encoded, all together */
+    JOB_RESULT_BYTES_MAX = 1 << 20,    /* the most that the server option may allow */
+    JOB_RESULT_BYTES = 64 << 10,       /* default of the server option */
+    JOB_PROGRESS_BYTES_MAX = 256,
     JOB_BODY_BYTES_MAX = 1 << 20,      /* default of the server option */
     JOB_PRIORITY_MAX = 65535,
     JOB_PAST_ATTEMPTS_MAX = 1000 * 1000 * 1000, /* of a job that comes from another queue */
@@ -32,6 +35,9 @@ enum {
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
 #define JOB_AT_MS_MAX (1LL << 47) /* the latest time that a clock may have plus the longest delay */
 #define TOPIC_JOBS_MAX (1ULL << 40)
+#define TOPIC_KEEP_JOBS (1000 * 1000ULL)  /* kept finished jobs, if the topic sets no limit */
+#define TOPIC_KEEP_BYTES (1ULL << 30)     /* their size, if the topic sets no limit */
+#define TOPIC_KEEP_BYTES_MAX (1ULL << 50) /* the highest limit of their size */
 
 enum job_limit_id {
     LIMIT_DELAY = 1,
@@ -45,7 +51,10 @@ enum job_limit_id {
     LIMIT_HISTORY,
     LIMIT_MAX_JOBS,
     LIMIT_PAUSE,
-    LIMIT_ONCE_FOR
+    LIMIT_ONCE_FOR,
+    LIMIT_KEEP_FINISHED,
+    LIMIT_KEEP_FINISHED_MAX,
+    LIMIT_KEEP_FINISHED_BYTES
 };
 
 struct job_limit {
@@ -73,6 +82,11 @@ static const struct job_limit job_limits[] = {
     [LIMIT_MAX_JOBS] = {"max_jobs", 1, (int64_t)TOPIC_JOBS_MAX, "a number from 1 to 1099511627776"},
     [LIMIT_PAUSE] = {"for", 1, POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
     [LIMIT_ONCE_FOR] = {"once_for", 1, POLICY_DELAY_MS_MAX, "a duration from 1ms to 10 years"},
+    [LIMIT_KEEP_FINISHED] = {"keep_finished", 0, POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
+    [LIMIT_KEEP_FINISHED_MAX] = {"keep_finished_max", 1, (int64_t)TOPIC_JOBS_MAX,
+                                 "a number from 1 to 1099511627776"},
+    [LIMIT_KEEP_FINISHED_BYTES] = {"keep_finished_bytes", 1, (int64_t)TOPIC_KEEP_BYTES_MAX,
+                                   "a number of bytes from 1 to 1125899906842624"},
 };
 
 static inline bool job_limit_holds(enum job_limit_id id, int64_t value)

@@ -3,6 +3,7 @@
 #include "job/wire.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 /* ---- names ---- */
 
@@ -36,7 +37,7 @@ bool record_conflict_parse(struct slice name, enum record_conflict *out)
  *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · [from] · topic ·
  *          id · body (the rest)
  *   STATE  fields · form · key · due · [fields] · [from]
- *   DONE   form · key · sequence · [remember_until] · [topic] · [from]
+ *   DONE   form · key · sequence · [remember_until] · [keep_until · kept] · [topic] · [from]
  *   TOPIC  see below
  *
  * `from` is present if FORM_FROM of `form` is set: run · slot · bytes.
@@ -58,7 +59,9 @@ enum {
     HAS_CONSUMER = 1 << 14,
     CANCEL_REQUESTED = 1 << 15, /* the bit alone, without a value */
     HAS_NEXT = 1 << 16,
-    JOB_FIELDS = (1 << 17) - 1,
+    HAS_PROGRESS = 1 << 17,
+    HAS_KEEP = 1 << 18,
+    JOB_FIELDS = (1 << 19) - 1,
 
     /* Bits in STATE, chosen so that the fields of every delivery fit in one byte. */
     HAS_STATE_TAKEN = 1 << 6,
@@ -66,14 +69,21 @@ enum {
     HAS_STATE_CONSUMER = 1 << 8,
     STATE_CANCEL_REQUESTED = 1 << 9,
     HAS_STATE_NEXT = 1 << 10,
-    STATE_RECORD_FIELDS = (1 << 11) - 1
+    HAS_STATE_PROGRESS = 1 << 11,
+    STATE_RECORD_FIELDS = (1 << 12) - 1
 };
 
 /* The byte `form` of JOB and STATE: state, due_is_wall, origin (0 in STATE). */
 enum { FORM_STATE = 7, FORM_DUE_IS_WALL = 1 << 3, FORM_ORIGIN_SHIFT = 4, FORM_ORIGIN = 3 };
 /* The byte `form` of DONE: the reason and these flags. */
-enum { FORM_REASON = 7, FORM_CARRIED = 1 << 3, FORM_REMEMBERED = 1 << 4, FORM_TOPIC = 1 << 5 };
-/* Flags of JOB, STATE and DONE. */
+enum {
+    FORM_REASON = 7,
+    FORM_CARRIED = 1 << 3,
+    FORM_REMEMBERED = 1 << 4,
+    FORM_TOPIC = 1 << 5,
+    FORM_KEPT = 1 << 7
+};
+/* FORM_FROM: a flag of JOB, STATE and DONE. FORM_END: no form of JOB and STATE is as high. */
 enum { FORM_FROM = 1 << 6, FORM_END = 1 << 7 };
 enum { HEAD_BYTES = 5 };
 
@@ -84,16 +94,17 @@ size_t record_bytes_max(const struct record *record)
     const struct job *job = &record->job;
 
     switch (record->kind) {
-    case RECORD_JOB: /* at most 23 varints and 10 other bytes in addition to the text */
-        return 220 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-               job->error.len + job->consumer.len + job->history.len + job->body.len +
-               job->next.len;
+    case RECORD_JOB: /* at most 25 varints and 10 other bytes in addition to the text */
+        return 240 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
+               job->error.len + job->consumer.len + job->progress.len + job->history.len +
+               job->body.len + job->next.len;
     case RECORD_STATE:
-        return 134 + record->state.error.len + record->state.consumer.len;
+        return 144 + record->state.error.len + record->state.consumer.len +
+               record->state.progress.len;
     case RECORD_DONE:
-        return 60 + record->done.topic.len;
+        return 80 + record->done.topic.len + record->done.kept.len;
     case RECORD_TOPIC:
-        return 300 + record->topic.topic.len + record->topic.settings.extension.len;
+        return 330 + record->topic.topic.len + record->topic.settings.extension.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -118,7 +129,7 @@ bool record_is_read_again(struct slice bytes)
 
     wire_take_u32(&in);
     kind = wire_take_byte(&in);
-    return kind == RECORD_JOB || (kind == RECORD_DONE && wire_take_byte(&in) & FORM_REMEMBERED);
+    return kind == RECORD_JOB || (kind == RECORD_DONE && wire_take_byte(&in) & (FORM_REMEMBERED | FORM_KEPT));
 }
 
 /* ---- the slot of a job ---- */
@@ -136,8 +147,8 @@ static uint16_t take_priority(struct wire_in *in)
 
 /*
  * TOPIC  form · fields · topic · sequence, then the fields present in `fields`: policy · priority ·
- * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until; then the
- * totals.
+ * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until ·
+ * keep_finished · keep_finished_max · keep_finished_bytes; then the totals.
  */
 
 /* The bits of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest bits of a
@@ -152,7 +163,10 @@ enum {
     HAS_MAX_JOBS = 1 << 7,
     HAS_PUSH_RATE = 1 << 8,
     HAS_PAUSED_UNTIL = 1 << 9, /* only if paused */
-    TOPIC_FIELDS = (1 << 10) - 1
+    HAS_KEEP_FINISHED = 1 << 10,
+    HAS_KEEP_FINISHED_MAX = 1 << 11,
+    HAS_KEEP_FINISHED_BYTES = 1 << 12,
+    TOPIC_FIELDS = (1 << 13) - 1
 };
 
 /* The byte `form`: on_conflict and these flags. */
@@ -163,7 +177,8 @@ enum {
     FORM_TOPIC_CARRIED = 1 << 4,
     FORM_DEAD_LETTER = 1 << 5,
     FORM_DELETING = 1 << 6,
-    FORM_ALL = (1 << 7) - 1
+    FORM_KEEP_BODY = 1 << 7,
+    FORM_ALL = (1 << 8) - 1
 };
 
 enum { TOTALS = sizeof(struct topic_totals) / sizeof(uint64_t) };
@@ -242,6 +257,9 @@ bool topic_settings_equal(const struct topic_settings *a, const struct topic_set
            (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
            a->dedup_window_ms == b->dedup_window_ms && a->history_ms == b->history_ms &&
+           a->keep_finished_ms == b->keep_finished_ms &&
+           a->keep_finished_max == b->keep_finished_max &&
+           a->keep_finished_bytes == b->keep_finished_bytes && a->keep_body == b->keep_body &&
            a->max_jobs == b->max_jobs && frequency_equal(a->push_rate, b->push_rate) &&
            slice_equals(a->extension, b->extension);
 }
@@ -252,7 +270,8 @@ static unsigned topic_form(const struct record_topic *topic)
     return topic->settings.on_conflict | (topic->exists ? FORM_EXISTS : 0u) |
            (topic->paused ? FORM_PAUSED : 0u) | (topic->carried ? FORM_TOPIC_CARRIED : 0u) |
            (topic->settings.dead_letter_expired ? FORM_DEAD_LETTER : 0u) |
-           (topic->deleting ? FORM_DELETING : 0u);
+           (topic->deleting ? FORM_DELETING : 0u) |
+           (topic->settings.keep_body ? FORM_KEEP_BODY : 0u);
 }
 
 static char *put_totals(char *at, const struct topic_totals *totals)
@@ -283,7 +302,10 @@ static char *put_topic(char *at, const struct record_topic *topic)
         (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
         (settings->extension.len ? HAS_EXTENSION : 0u) | (settings->max_jobs ? HAS_MAX_JOBS : 0u) |
         (settings->push_rate.count ? HAS_PUSH_RATE : 0u) |
-        (topic->paused_until_ms ? HAS_PAUSED_UNTIL : 0u);
+        (topic->paused_until_ms ? HAS_PAUSED_UNTIL : 0u) |
+        (settings->keep_finished_ms ? HAS_KEEP_FINISHED : 0u) |
+        (settings->keep_finished_max ? HAS_KEEP_FINISHED_MAX : 0u) |
+        (settings->keep_finished_bytes ? HAS_KEEP_FINISHED_BYTES : 0u);
 
     assert(topic->paused || !topic->paused_until_ms);
     assert(job_topic_is_valid(topic->topic));
@@ -309,6 +331,12 @@ static char *put_topic(char *at, const struct record_topic *topic)
     }
     if (fields & HAS_PAUSED_UNTIL)
         at = wire_put_ms(at, topic->paused_until_ms);
+    if (fields & HAS_KEEP_FINISHED)
+        at = wire_put_ms(at, settings->keep_finished_ms);
+    if (fields & HAS_KEEP_FINISHED_MAX)
+        at = wire_put_varint(at, settings->keep_finished_max);
+    if (fields & HAS_KEEP_FINISHED_BYTES)
+        at = wire_put_varint(at, settings->keep_finished_bytes);
     return put_totals(at, &topic->totals);
 }
 
@@ -335,6 +363,7 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
     topic->carried = form & FORM_TOPIC_CARRIED;
     topic->deleting = form & FORM_DELETING;
     settings->dead_letter_expired = form & FORM_DEAD_LETTER;
+    settings->keep_body = form & FORM_KEEP_BODY;
     topic->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
     if (!job_topic_is_valid(topic->topic))
         wire_fail(in);
@@ -356,6 +385,12 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
         if (!topic->paused)
             wire_fail(in);
     }
+    if (fields & HAS_KEEP_FINISHED)
+        settings->keep_finished_ms = wire_take_ms(in, 1);
+    if (fields & HAS_KEEP_FINISHED_MAX)
+        settings->keep_finished_max = wire_take_varint(in, 1, TOPIC_JOBS_MAX);
+    if (fields & HAS_KEEP_FINISHED_BYTES)
+        settings->keep_finished_bytes = wire_take_varint(in, 1, TOPIC_KEEP_BYTES_MAX);
     take_totals(in, &topic->totals);
 }
 
@@ -519,6 +554,7 @@ static bool job_is_storable(const struct job *job)
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
            (!job->history.len || job_history_check(job->history)) &&
            (!job->next.len || job->state == JOB_LEASED) &&
+           (!job->progress.len || job->state == JOB_LEASED) &&
            holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
@@ -533,7 +569,8 @@ static char *put_job(char *at, const struct record *record)
                       (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u) |
                       (job->consumer.len ? HAS_CONSUMER : 0u) |
                       (job->cancel_requested ? CANCEL_REQUESTED : 0u) |
-                      (job->next.len ? HAS_NEXT : 0u);
+                      (job->next.len ? HAS_NEXT : 0u) | (job->progress.len ? HAS_PROGRESS : 0u) |
+                      (job->has_keep ? HAS_KEEP : 0u);
 
     assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
     assert(job_is_storable(job));
@@ -556,6 +593,10 @@ static char *put_job(char *at, const struct record *record)
         at = wire_put_text(at, job->consumer, JOB_CONSUMER_BYTES_MAX);
     if (fields & HAS_NEXT)
         at = wire_put_text(at, job->next, UINT32_MAX);
+    if (fields & HAS_PROGRESS)
+        at = wire_put_text(at, job->progress, JOB_PROGRESS_BYTES_MAX);
+    if (fields & HAS_KEEP)
+        at = wire_put_ms(at, job->keep_ms);
     if (has_from(record))
         at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
@@ -603,6 +644,11 @@ static void take_job(struct wire_in *in, struct record *record, bool is_next)
     job->cancel_requested = fields & CANCEL_REQUESTED;
     if (fields & HAS_NEXT)
         job->next = wire_take_text(in, 1, UINT32_MAX);
+    if (fields & HAS_PROGRESS)
+        job->progress = wire_take_text(in, 1, JOB_PROGRESS_BYTES_MAX);
+    job->has_keep = fields & HAS_KEEP;
+    if (fields & HAS_KEEP)
+        job->keep_ms = wire_take_ms(in, 0);
     if (form & FORM_FROM)
         record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
@@ -671,7 +717,8 @@ static char *put_state(char *at, const struct record *record)
                       (state->ended.outcome ? HAS_ENDED : 0u) |
                       (state->consumer.len ? HAS_STATE_CONSUMER : 0u) |
                       (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u) |
-                      (state->next ? HAS_STATE_NEXT : 0u);
+                      (state->next ? HAS_STATE_NEXT : 0u) |
+                      (state->progress.len ? HAS_STATE_PROGRESS : 0u);
 
     assert(state->attempt || !state->ended.outcome);
     assert(holder_is_storable(state->state, state->consumer, state->cancel_requested));
@@ -688,6 +735,8 @@ static char *put_state(char *at, const struct record *record)
         at = wire_put_text(at, state->consumer, JOB_CONSUMER_BYTES_MAX);
     if (fields & HAS_STATE_NEXT)
         at = wire_put_byte(at, state->next);
+    if (fields & HAS_STATE_PROGRESS)
+        at = wire_put_text(at, state->progress, JOB_PROGRESS_BYTES_MAX);
     return has_from(record) ? put_from(at, record->from) : at;
 }
 
@@ -719,10 +768,104 @@ static void take_state(struct wire_in *in, struct record *record)
             wire_fail(in);
         state->next = (enum record_next)next;
     }
-    if (!holder_is_storable(state->state, state->consumer, state->cancel_requested))
+    if (fields & HAS_STATE_PROGRESS)
+        state->progress = wire_take_text(in, 1, JOB_PROGRESS_BYTES_MAX);
+    if (!holder_is_storable(state->state, state->consumer, state->cancel_requested) ||
+        (state->progress.len && state->state != JOB_LEASED))
         wire_fail(in);
     if (form & FORM_FROM)
         record->from = take_from(in);
+}
+
+/* ---- a finished job that is kept ---- */
+
+/*
+ * KEPT  fields · attempt · finished · id, then the fields present in `fields`: duration · consumer ·
+ *       meta · history · progress · result type · result · content type · body
+ */
+enum {
+    KEPT_DURATION = 1 << 0,
+    KEPT_CONSUMER = 1 << 1,
+    KEPT_META = 1 << 2,
+    KEPT_HISTORY = 1 << 3,
+    KEPT_PROGRESS = 1 << 4,
+    KEPT_RESULT_TYPE = 1 << 5,
+    KEPT_RESULT = 1 << 6,
+    KEPT_CONTENT_TYPE = 1 << 7,
+    KEPT_BODY = 1 << 8,
+    KEPT_FIELDS = (1 << 9) - 1
+};
+
+/* The texts in the order of their bits, from KEPT_CONSUMER to KEPT_CONTENT_TYPE. */
+static const struct kept_text {
+    unsigned field;
+    size_t offset, most;
+} kept_texts[] = {
+    {KEPT_CONSUMER, offsetof(struct record_kept, consumer), JOB_CONSUMER_BYTES_MAX},
+    {KEPT_META, offsetof(struct record_kept, meta), JOB_META_BYTES_MAX},
+    {KEPT_HISTORY, offsetof(struct record_kept, history), JOB_HISTORY_BYTES_MAX},
+    {KEPT_PROGRESS, offsetof(struct record_kept, progress), JOB_PROGRESS_BYTES_MAX},
+    {KEPT_RESULT_TYPE, offsetof(struct record_kept, result_type), JOB_CONTENT_TYPE_BYTES_MAX},
+    {KEPT_RESULT, offsetof(struct record_kept, result), JOB_RESULT_BYTES_MAX},
+    {KEPT_CONTENT_TYPE, offsetof(struct record_kept, content_type), JOB_CONTENT_TYPE_BYTES_MAX},
+};
+enum { KEPT_TEXTS = sizeof kept_texts / sizeof kept_texts[0] };
+
+static struct slice *kept_text_at(const struct record_kept *kept, const struct kept_text *text)
+{
+    return (struct slice *)((uintptr_t)kept + text->offset);
+}
+
+size_t record_kept_bytes_max(const struct record_kept *kept)
+{
+    size_t bytes = 60 + kept->id.len + kept->body.len;
+
+    for (size_t i = 0; i < KEPT_TEXTS; i++)
+        bytes += 10 + kept_text_at(kept, &kept_texts[i])->len;
+    return bytes;
+}
+
+size_t record_kept_encode(const struct record_kept *kept, char *into)
+{
+    unsigned fields =
+        (kept->duration_ms ? KEPT_DURATION : 0u) | (kept->has_body ? KEPT_BODY : 0u);
+    char *at = into;
+
+    for (size_t i = 0; i < KEPT_TEXTS; i++)
+        if (kept_text_at(kept, &kept_texts[i])->len)
+            fields |= kept_texts[i].field;
+    assert(job_id_is_valid(kept->id) && (kept->has_body || !kept->body.len));
+    at = wire_put_varint(at, fields);
+    at = wire_put_varint(at, kept->attempt);
+    at = wire_put_ms(at, kept->finished_ms);
+    at = wire_put_text(at, kept->id, JOB_ID_BYTES_MAX);
+    if (kept->duration_ms)
+        at = wire_put_ms(at, kept->duration_ms);
+    for (size_t i = 0; i < KEPT_TEXTS; i++)
+        if (fields & kept_texts[i].field)
+            at = wire_put_text(at, *kept_text_at(kept, &kept_texts[i]), kept_texts[i].most);
+    at = wire_put_bytes(at, kept->body);
+    return (size_t)(at - into);
+}
+
+bool record_kept_decode(struct slice bytes, struct record_kept *out)
+{
+    struct wire_in in = wire_in_make(bytes);
+    unsigned fields = (unsigned)wire_take_varint(&in, 0, KEPT_FIELDS);
+
+    *out = (struct record_kept){.has_body = fields & KEPT_BODY};
+    out->attempt = (uint32_t)wire_take_varint(&in, 0, UINT32_MAX);
+    out->finished_ms = wire_take_ms(&in, 0);
+    out->id = wire_take_text(&in, 1, JOB_ID_BYTES_MAX);
+    if (fields & KEPT_DURATION)
+        out->duration_ms = wire_take_ms(&in, 1);
+    for (size_t i = 0; i < KEPT_TEXTS; i++)
+        if (fields & kept_texts[i].field)
+            *kept_text_at(out, &kept_texts[i]) = wire_take_text(&in, 1, kept_texts[i].most);
+    if (out->has_body)
+        out->body = wire_take_bytes(&in, wire_left(&in));
+    return !in.bad && in.at == in.end && job_id_is_valid(out->id) &&
+           job_history_check(out->history);
 }
 
 /* ---- DONE ---- */
@@ -734,12 +877,17 @@ static char *put_done(char *at, const struct record *record)
     assert(done->reason >= RECORD_ACKED && done->reason <= RECORD_REPLACED);
     at = wire_put_byte(at, done->reason | (done->carried ? FORM_CARRIED : 0u) |
                                (done->remember_until_ms ? FORM_REMEMBERED : 0u) |
+                               (done->keep_until_ms ? FORM_KEPT : 0u) |
                                (done->topic.len ? FORM_TOPIC : 0u) |
                                (has_from(record) ? FORM_FROM : 0u));
     at = put_key(at, done->key);
     at = wire_put_varint(at, done->sequence);
     if (done->remember_until_ms)
         at = wire_put_ms(at, done->remember_until_ms);
+    if (done->keep_until_ms) {
+        at = wire_put_ms(at, done->keep_until_ms);
+        at = wire_put_text(at, done->kept, UINT32_MAX);
+    }
     if (done->topic.len) {
         assert(job_topic_is_valid(done->topic));
         at = wire_put_text(at, done->topic, JOB_TOPIC_BYTES_MAX);
@@ -752,7 +900,7 @@ static void take_done(struct wire_in *in, struct record *record)
     struct record_done *done = &record->done;
     unsigned form = wire_take_byte(in), reason = form & FORM_REASON;
 
-    if (reason < RECORD_ACKED || reason > RECORD_REPLACED || form >= FORM_END)
+    if (reason < RECORD_ACKED || reason > RECORD_REPLACED)
         wire_fail(in);
     done->reason = (enum record_reason)reason;
     done->carried = form & FORM_CARRIED;
@@ -760,6 +908,13 @@ static void take_done(struct wire_in *in, struct record *record)
     done->sequence = wire_take_varint(in, 0, UINT64_MAX);
     if (form & FORM_REMEMBERED)
         done->remember_until_ms = wire_take_ms(in, 1);
+    if (form & FORM_KEPT) {
+        struct record_kept kept;
+        done->keep_until_ms = wire_take_ms(in, 1);
+        done->kept = wire_take_text(in, 1, UINT32_MAX);
+        if (!record_kept_decode(done->kept, &kept))
+            wire_fail(in);
+    }
     if (form & FORM_TOPIC) {
         done->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
         if (!job_topic_is_valid(done->topic))

@@ -63,6 +63,12 @@ struct topic_settings {
     struct slice extension;
     int64_t history_ms; /* how long the history of ended jobs is kept; 0: not kept. Only in stores
                          * that support it */
+    /* How long finished jobs are kept; 0: not kept. At most so many (0: TOPIC_KEEP_JOBS), and of so
+     * many bytes together (0: TOPIC_KEEP_BYTES); the oldest are dropped first. Only in stores that
+     * support it. */
+    int64_t keep_finished_ms;
+    uint64_t keep_finished_max, keep_finished_bytes;
+    bool keep_body; /* of kept jobs */
 };
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);
@@ -107,6 +113,7 @@ struct record_state { /* RECORD_STATE */
     struct slice error;
     struct slice consumer; /* of a leased job only, like the next field; see job.h */
     bool cancel_requested;
+    struct slice progress; /* of a leased job only */
     struct record_ended ended;
     enum record_next next;
 };
@@ -118,7 +125,27 @@ struct record_done { /* RECORD_DONE */
     uint64_t sequence;         /* of the ended job */
     struct slice topic;        /* set only if remembered or carried: the job's topic; else empty */
     bool carried;              /* of a job that had already ended: not counted again */
+    int64_t keep_until_ms;     /* inner clock; 0: the job is not kept */
+    struct slice kept;         /* the job if it is kept: record_kept_decode */
 };
+
+/* A finished job that is kept, as its DONE record holds it. Fields with their usual value take no
+ * space. The key, the reason, the sequence and the topic are those of the record. */
+struct record_kept {
+    int64_t finished_ms; /* wall clock */
+    int64_t duration_ms; /* of the last attempt */
+    uint32_t attempt;
+    bool has_body; /* the body was kept; it may be empty */
+    struct slice id, consumer, meta, history, progress, result, result_type, content_type, body;
+};
+
+/* Returns when a DONE record is no longer needed, by the inner clock; 0: immediately. */
+static inline int64_t record_done_until_ms(const struct record_done *done)
+{
+    return done->keep_until_ms > done->remember_until_ms ? done->keep_until_ms
+                                                         : done->remember_until_ms;
+}
+
 
 struct record_topic { /* RECORD_TOPIC */
     struct slice topic;
@@ -186,12 +213,18 @@ void record_next_start(struct job *job);
 /* Adds the end of a lease that started a successor to the totals. */
 void record_next_count(struct topic_totals *totals, enum record_next next);
 
+/* Encodes a kept job for the DONE record: at most record_kept_bytes_max. Returns its size. */
+size_t record_kept_bytes_max(const struct record_kept *kept);
+size_t record_kept_encode(const struct record_kept *kept, char *into);
+/* Decodes it. Returns false if it is malformed. A record that was decoded holds a valid one. */
+bool record_kept_decode(struct slice bytes, struct record_kept *out);
+
 /* Returns the size of the record that starts at `bytes`, or 0 if they do not begin with a known
  * kind or do not hold all of it. */
 size_t record_next(struct slice bytes);
 
 /* Returns whether the encoded record may be read again by its place: a JOB, or a DONE that is
- * remembered. Other records are read only together with all records around them. */
+ * remembered or kept. Other records are read only together with all records around them. */
 bool record_is_read_again(struct slice bytes);
 
 #endif

@@ -15,13 +15,14 @@ enum job_section {
     SECTION_DELAYED_WALL,  /* due, wall clock */
     SECTION_RETRYING,      /* like DELAYED, with attempt > 0 */
     SECTION_RETRYING_WALL, /* like DELAYED_WALL, with attempt > 0 */
-    SECTION_REMEMBERED,    /* a DONE record: remember_until, inner clock */
+    SECTION_REMEMBERED,    /* a DONE record that is not kept: remember_until, inner clock */
+    SECTION_KEPT,          /* a DONE record of a kept job: the later end, inner clock */
     /* Due by the wall clock, as of the writing of the run; never falls due by itself. */
     SECTION_DEAD,
     SECTIONS
 };
 
-/* Returns the section of a job. READY counts as delayed. */
+/* Returns the section of a job. READY counts as delayed, and FINISHED as not kept. */
 enum job_section job_section_of(enum job_state state, uint32_t attempt, bool due_is_wall);
 /* Returns whether `when` is by the wall clock. (DEAD is not timed.) */
 static inline bool job_section_is_wall(enum job_section section)

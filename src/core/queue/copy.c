@@ -45,6 +45,9 @@ static void place_push(struct space *space, struct queue_push *copy, const struc
     PLACE_SLICE(space, copy, push, past.error);
     if (push->once.len)
         PLACE_SLICE(space, copy, push, once);
+    const void *ended = push->ended ? place(space, push->ended, sizeof *push->ended) : NULL;
+    if (copy)
+        copy->ended = ended;
 }
 
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
@@ -71,6 +74,11 @@ static void place_answers(struct space *space, struct command *into, const struc
         }
         if (copy)
             copy->again = later;
+        if (from->answers[i].result.len + from->answers[i].progress.len) {
+            PLACE_SLICE(space, copy, &from->answers[i], result);
+            PLACE_SLICE(space, copy, &from->answers[i], result_type);
+            PLACE_SLICE(space, copy, &from->answers[i], progress);
+        }
     }
     if (into)
         into->answers = copies;
@@ -140,6 +148,15 @@ static void place_command(struct space *space, const struct command *from)
         PLACE_SLICE(space, into, from, get.topic);
         PLACE_SLICE(space, into, from, get.id);
         break;
+    case COMMAND_AWAIT: {
+        const struct queue_reply_to *cancels = from->await.cancels;
+        const void *copy = cancels ? place(space, cancels, sizeof *cancels) : NULL;
+        PLACE_SLICE(space, into, from, await.topic);
+        PLACE_SLICE(space, into, from, await.id);
+        if (into)
+            into->await.cancels = copy;
+        break;
+    }
     case COMMAND_LIST:
         PLACE_SLICE(space, into, from, list.topic);
         PLACE_SLICE(space, into, from, list.cursor);
@@ -184,6 +201,15 @@ static void place_results(struct space *space, struct queue_reply *into,
         into->results = copies;
 }
 
+static void place_end(struct space *space, struct queue_job *job, const struct queue_end *end)
+{
+    struct queue_end *copy = place(space, end, sizeof *end);
+    PLACE_SLICE(space, copy, end, result);
+    PLACE_SLICE(space, copy, end, result_type);
+    if (job)
+        job->end = copy;
+}
+
 static void place_jobs(struct space *space, struct queue_reply *into,
                        const struct queue_reply *from)
 {
@@ -199,7 +225,10 @@ static void place_jobs(struct space *space, struct queue_reply *into,
         PLACE_SLICE(space, copy, job, job.error);
         PLACE_SLICE(space, copy, job, job.history);
         PLACE_SLICE(space, copy, job, job.consumer);
+        PLACE_SLICE(space, copy, job, job.progress);
         PLACE_SLICE(space, copy, job, lease);
+        if (job->end)
+            place_end(space, copy, job->end);
     }
     if (into)
         into->jobs = copies;

@@ -91,6 +91,8 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = "error";
     if (!bad && (push->once.len || push->once_for_ms))
         bad = bad_once(push);
+    if (!bad && push->has_keep_finished)
+        bad = limit_fault(LIMIT_KEEP_FINISHED, push->keep_finished_ms);
     return bad_option(bad, detail);
 }
 
@@ -120,12 +122,17 @@ static enum queue_status check_again(const struct queue_again *again, uint64_t b
 enum queue_status queue_check_answer(const struct queue_answer *answer, uint64_t body_bytes_max,
                                      const char **detail)
 {
+    if (answer->result.len > JOB_RESULT_BYTES_MAX)
+        return QUEUE_RESULT_TOO_BIG;
     if (answer->verb == QUEUE_AGAIN)
         return check_again(answer->again, body_bytes_max, detail);
     if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) && answer->delay_ms != -1)
         return bad_option(limit_fault(LIMIT_DELAY, answer->delay_ms), detail);
     if (answer->verb == QUEUE_EXTEND)
-        return bad_option(lease_fault(answer->lease_ms), detail);
+        return bad_option(answer->progress.len > JOB_PROGRESS_BYTES_MAX
+                              ? "progress"
+                              : lease_fault(answer->lease_ms),
+                          detail);
     return QUEUE_OK;
 }
 
@@ -151,7 +158,7 @@ enum queue_status queue_check_list(const struct queue_list *list, const char **d
 {
     if (!job_topic_is_valid(list->topic))
         return QUEUE_BAD_TOPIC;
-    if (list->state > JOB_DEAD)
+    if (list->state > JOB_FINISHED)
         return bad_option("state", detail);
     if (!is_within(list->limit, 1, QUEUE_LIST_MAX))
         return bad_option("limit", detail);
@@ -179,6 +186,12 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = job_limits[LIMIT_DEDUP_WINDOW].option;
         if (!bad)
             bad = limit_fault(LIMIT_HISTORY, settings->history_ms);
+        if (!bad)
+            bad = limit_fault(LIMIT_KEEP_FINISHED, settings->keep_finished_ms);
+        if (!bad && settings->keep_finished_max)
+            bad = limit_fault(LIMIT_KEEP_FINISHED_MAX, (int64_t)settings->keep_finished_max);
+        if (!bad && settings->keep_finished_bytes)
+            bad = limit_fault(LIMIT_KEEP_FINISHED_BYTES, (int64_t)settings->keep_finished_bytes);
         if (!bad && settings->max_jobs)
             bad = limit_fault(LIMIT_MAX_JOBS, (int64_t)settings->max_jobs);
         if (!bad && !frequency_is_valid(settings->push_rate))
@@ -190,7 +203,7 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
         return bad_option(bad, detail);
     }
     case QUEUE_TOPIC_PURGE:
-        if (call->state > JOB_DEAD || call->state == JOB_LEASED)
+        if (call->state > JOB_FINISHED || call->state == JOB_LEASED)
             return bad_option("state", detail);
         return QUEUE_OK;
     case QUEUE_TOPIC_REDRIVE:
@@ -227,15 +240,43 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
     return bad_option(is_minute ? NULL : "from", detail);
 }
 
+/* ---- features that not every store has ---- */
+
+static bool push_needs_feature(const struct queue_push *push)
+{
+    return push->has_keep_finished || push->ended;
+}
+
+/* Returns UNSUPPORTED if the call needs a feature that the store lacks. */
+static __attribute__((noinline)) enum queue_status check_features(const struct queue *queue,
+                                                                  const struct command *command,
+                                                                  size_t i)
+{
+    struct queue_info info = {0};
+    const struct queue_push *push = command->kind == COMMAND_PUSH ? &command->pushes[i] : NULL;
+    if (!queue->ops->info)
+        return QUEUE_OK;
+    queue->ops->info((struct queue *)(uintptr_t)queue, &info);
+    bool keeps = push ? push->has_keep_finished : command->kind == COMMAND_TOPIC;
+    bool awaits = push ? push->ended != NULL : command->kind == COMMAND_AWAIT;
+    return (keeps && !info.keeps_finished) || (awaits && !info.awaits) ? QUEUE_UNSUPPORTED
+                                                                      : QUEUE_OK;
+}
+
 /* ---- any call ---- */
 
 /* Checks one item; if a call has no items, the call. Inline, because every call passes here. */
 static inline __attribute__((always_inline)) enum queue_status check_item(
-    const struct command *command, size_t i, uint64_t body_bytes_max, const char **detail)
+    const struct queue *queue, const struct command *command, size_t i, uint64_t body_bytes_max,
+    const char **detail)
 {
+    enum queue_status status;
     switch (command->kind) {
     case COMMAND_PUSH:
-        return queue_check_push(&command->pushes[i], body_bytes_max, detail);
+        status = queue_check_push(&command->pushes[i], body_bytes_max, detail);
+        return __builtin_expect(push_needs_feature(&command->pushes[i]), 0) && !status
+                   ? check_features(queue, command, i)
+                   : status;
     case COMMAND_ANSWER:
         return queue_check_answer(&command->answers[i], body_bytes_max, detail);
     case COMMAND_CHANGE:
@@ -244,12 +285,19 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
         return queue_check_take(&command->take, detail);
     case COMMAND_GET:
         return check_name(command->get.topic, command->get.id);
+    case COMMAND_AWAIT:
+        status = check_name(command->await.topic, command->await.id);
+        return status ? status : check_features(queue, command, i);
     case COMMAND_FIND:
         return check_name(command->finds[i].topic, command->finds[i].id);
     case COMMAND_LIST:
         return queue_check_list(&command->list, detail);
     case COMMAND_TOPIC:
-        return queue_check_topic(&command->topic, detail);
+        status = queue_check_topic(&command->topic, detail);
+        return command->topic.verb == QUEUE_TOPIC_PUT && command->topic.settings.keep_finished_ms &&
+                       !status
+                   ? check_features(queue, command, i)
+                   : status;
     case COMMAND_TOPICS:
         return QUEUE_OK;
     case COMMAND_FORECAST:
@@ -262,13 +310,14 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
 enum found { FOUND_GOOD = 1, FOUND_UNNAMED, FOUND_FAULT };
 
 /* Checks a call. FOUND_UNNAMED: all items are valid, but a push has no id. */
-static enum found look_at(const struct command *command, uint64_t body_bytes_max)
+static enum found look_at(const struct queue *queue, const struct command *command,
+                          uint64_t body_bytes_max)
 {
     enum found found = FOUND_GOOD;
     size_t count = command_item_count(command);
     const char *detail;
     for (size_t i = 0; i < count; i++) {
-        if (check_item(command, i, body_bytes_max, &detail) != QUEUE_OK)
+        if (check_item(queue, command, i, body_bytes_max, &detail) != QUEUE_OK)
             return FOUND_FAULT;
         if (command->kind == COMMAND_PUSH && !command->pushes[i].id.len)
             found = FOUND_UNNAMED;
@@ -435,7 +484,7 @@ static __attribute__((noinline)) void submit_faulty(struct queue *queue,
     size_t count = command_item_count(command);
     for (size_t i = 0; i < count; i++) {
         checks[i] = (struct queue_check){0};
-        checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
+        checks[i].status = check_item(queue, command, i, body_bytes_max, &checks[i].detail);
         if (checks[i].status == QUEUE_OK)
             admit_item(admission, command, i, &checks[i]);
     }
@@ -455,7 +504,7 @@ void queue_submit(struct queue *queue, const struct command *command,
     uint64_t body_bytes_max = queue->door ? queue->door->body_bytes_max : UINT64_MAX;
     struct admission admission;
     assert(command->count <= QUEUE_BATCH_MAX);
-    enum found found = look_at(command, body_bytes_max);
+    enum found found = look_at(queue, command, body_bytes_max);
     admission.caller = NULL;
     if (reply_to.caller && command_traits_of(command)->is_ruled) {
         admission.caller = reply_to.caller;

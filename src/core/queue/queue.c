@@ -4,6 +4,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
+const char *const queue_drop_names[QUEUE_DROPS] = {[QUEUE_DROP_NUMBER] = "max",
+                                                   [QUEUE_DROP_BYTES] = "bytes",
+                                                   [QUEUE_DROP_UNREADABLE] = "unreadable"};
+
+const char *job_end_name(enum job_end end)
+{
+    static const char *const names[] = {[JOB_END_ACKED] = "acked",
+                                        [JOB_END_CANCELLED] = "cancelled",
+                                        [JOB_END_EXPIRED] = "expired"};
+    assert(end >= JOB_END_ACKED && end <= JOB_END_EXPIRED);
+    return names[end];
+}
+
 struct slice queue_once_id(struct slice once, char room[QUEUE_ONCE_ID_BYTES_MAX])
 {
     assert(once.len && once.len <= JOB_ONCE_BYTES_MAX);

@@ -74,6 +74,7 @@ enum queue_status {
     QUEUE_MEMORY_SPENT,   /* push: the process has reached its memory limit */
     QUEUE_FORBIDDEN,      /* the caller lacks the required scope for this topic */
     QUEUE_OWN_TOPIC,      /* push: the topic is reserved for tarry */
+    QUEUE_RESULT_TOO_BIG, /* ack, nack: the result is above the limit; the job stays leased */
     QUEUE_STATUSES        /* number of statuses */
 };
 
@@ -118,6 +119,12 @@ struct queue_push {
     struct queue_past past; /* of a job from another queue; zero: no past */
     struct slice once;      /* 1 to JOB_ONCE_BYTES_MAX printable ASCII characters; empty: none */
     int64_t once_for_ms;    /* how long `once` is remembered; 0: QUEUE_ONCE_MS */
+    bool has_keep_finished; /* keep_finished_ms overrides the setting of the topic */
+    int64_t keep_finished_ms;
+    /* Push and wait; NULL: no wait. After the reply of the call, if the result is CREATED or REPLACED, or EXISTED with
+     * a job that has not finished, one more reply comes here when that job ends: that of COMMAND_AWAIT. The wait
+     * begins in the step of the push, so it misses no end. Only in stores with queue_info.awaits. */
+    const struct queue_reply_to *ended;
 };
 
 /* What a job becomes when it is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
@@ -148,6 +155,10 @@ struct queue_answer {
     /* extend: from now; 0: the lease time of the take (after a restart: of the job or its topic). */
     int64_t lease_ms;
     const struct queue_again *again; /* again; else NULL */
+    /* ack, final nack: the result, for the kept job and those who wait for its end; at most JOB_RESULT_BYTES_MAX. The
+     * type may be empty. */
+    struct slice result, result_type;
+    struct slice progress; /* extend: at most JOB_PROGRESS_BYTES_MAX of UTF-8; empty: unchanged */
 };
 
 #define QUEUE_DELIVERY_NONE UINT64_MAX /* the delivery of no job */
@@ -193,7 +204,7 @@ struct queue_find {
 
 struct queue_list {
     struct slice topic;
-    enum job_state state; /* 0: all states */
+    enum job_state state; /* 0: all states of jobs; JOB_FINISHED: the kept jobs, newest first */
     uint32_t limit;       /* 1..QUEUE_LIST_MAX */
     struct slice cursor;  /* empty: from the start; else from an earlier reply */
     bool with_body;
@@ -208,7 +219,8 @@ enum queue_topic_verb {
     QUEUE_TOPIC_DELETE, /* deletes the topic and all its jobs, including leased ones */
     QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed, or for a time; jobs still fall due */
     QUEUE_TOPIC_RESUME,
-    QUEUE_TOPIC_PURGE,   /* drops jobs in `state`; 0: all but leased ones, which are never purged */
+    /* Drops jobs in `state`; 0: all but leased ones, which are never purged, and kept ones. */
+    QUEUE_TOPIC_PURGE,
     QUEUE_TOPIC_REDRIVE, /* dead jobs become ready, and their attempts start again */
     /* `makes`: a delete in all parts begins; otherwise it is called off. Only for parts of a queue. */
     QUEUE_TOPIC_MARK
@@ -265,11 +277,15 @@ struct queue_topics_page {
  * a consumer holds the job.
  *   GET      one job with its body. Status OK or NOT_FOUND. With `history`, in a store that keeps one: `jobs` are
  * the events, oldest first; of each event attempt, taken_ms, consumer and error are set, due_ms is its time and
- * content_type its kind (acked, died, ...).
- *   LIST     jobs of a topic by due, then push order.
+ * content_type its kind (acked, died, ...). With `finished`: kept jobs are also found.
+ *   LIST     jobs of a topic by due, then push order; kept jobs by their end, newest first.
  *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED for a new topic) or NOT_FOUND.
  *   TOPICS   topics with counts, by name: all, or a limited number after a name. A store may return further
  * topics, whose counts may be incomplete.
+ *   AWAIT    one job, when it has ended: OK with the job, which is finished or dead, once its end is durable. At once:
+ * NOT_FOUND for an unknown job, OK with a job that is dead or kept. NOT_FOUND also if the job is purged, replaced or
+ * deleted. With `cancels`: ends the wait with that destination, whose reply is then CANCELLED. Only in stores with
+ * queue_info.awaits; the caller cancels every wait that it does not need.
  *   FORECAST when the delayed jobs of a topic, or of all topics, fall due: from counts, never by a scan of jobs.
  * Status OK or NOT_FOUND. */
 enum command_kind {
@@ -282,7 +298,8 @@ enum command_kind {
     COMMAND_TOPIC,
     COMMAND_TOPICS,
     COMMAND_FORECAST,
-    COMMAND_FIND
+    COMMAND_FIND,
+    COMMAND_AWAIT
 };
 
 /* The result of the check of an item by the door (queue_submit). */
@@ -309,7 +326,12 @@ struct command {
         struct {
             struct slice topic, id;
             bool history; /* the history of the job, in place of the job */
+            bool finished; /* a kept job is also found */
         } get;
+        struct {
+            struct slice topic, id;
+            const struct queue_reply_to *cancels; /* NULL: begins a wait */
+        } await;
         struct queue_list list;
         struct queue_topic_call topic;
         struct queue_topics_page topics;
@@ -333,17 +355,46 @@ struct queue_result { /* one per item of push, answer, change, find */
     uint64_t limit;
 };
 
-struct queue_job {      /* a job as returned by take, get and list */
+/* How a job finished. */
+enum job_end { JOB_END_ACKED = 1, JOB_END_CANCELLED, JOB_END_EXPIRED };
+const char *job_end_name(enum job_end end); /* "acked", … */
+
+/* The end of a job. */
+struct queue_end {
+    enum job_end outcome; /* 0: the job is dead */
+    int64_t finished_ms;  /* wall clock */
+    int64_t duration_ms;  /* of the last attempt; 0: unknown, or there was none */
+    struct slice result, result_type;
+    bool has_body; /* the body was kept with the job; it may be empty */
+};
+
+struct queue_job {      /* a job as returned by take, get, list and await */
     struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
     struct slice lease; /* take: the lease token; else empty */
+    const struct queue_end *end; /* of a finished job, or of one that died with a result; else NULL */
 };
+
+/* The due and the sequence of kept jobs in a list: the order of these numbers is newest first. */
+static inline int64_t queue_finished_rank(int64_t ended_ms)
+{
+    return JOB_AT_MS_MAX * 2 - ended_ms;
+}
+static inline uint64_t queue_finished_rank_sequence(uint64_t sequence)
+{
+    return (UINT64_C(1) << 56) - 1 - sequence;
+}
 
 struct queue_counts {
     uint64_t delayed;  /* never tried yet */
     uint64_t retrying; /* delayed after a failed attempt */
     uint64_t ready, leased, dead;
     uint64_t dead_bytes; /* approximate size of the dead jobs in the store: bodies and names */
+    uint64_t finished;   /* kept jobs, which are not among the states above */
 };
+
+/* Why a kept job was dropped before its time. */
+enum queue_drop { QUEUE_DROP_NUMBER = 0, QUEUE_DROP_BYTES, QUEUE_DROP_UNREADABLE, QUEUE_DROPS };
+extern const char *const queue_drop_names[QUEUE_DROPS]; /* "max", "bytes", "unreadable" */
 
 struct queue_topic {
     struct slice name;
@@ -426,6 +477,9 @@ struct queue_info {
     uint64_t cold_jobs, runs, checkpoints, checkpoints_failed;
     uint64_t spare_bytes; /* memory of former jobs, reserved for new ones */
     bool keeps_history;   /* for topics whose settings enable it */
+    bool keeps_finished;  /* keep_finished of topics and pushes, and lists of kept jobs */
+    bool awaits;          /* COMMAND_AWAIT and queue_push.ended */
+    uint64_t finished_dropped[QUEUE_DROPS]; /* since the start; sums over the shards */
     bool healthy;         /* false: every call would be answered with QUEUE_UNAVAILABLE */
     bool accepting;       /* false: pushes are rejected: no space, or the directory moved */
     bool moved;           /* the path of the data directory leads elsewhere: changes are rejected */
@@ -546,6 +600,24 @@ static inline void queue_get(struct queue *queue, struct slice topic, struct sli
                              struct queue_reply_to reply_to)
 {
     struct command command = {.kind = COMMAND_GET, .get = {.topic = topic, .id = id}};
+    queue_submit(queue, &command, reply_to);
+}
+
+/* As queue_get; a kept job is also found. */
+static inline void queue_get_finished(struct queue *queue, struct slice topic, struct slice id,
+                                      struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_GET,
+                              .get = {.topic = topic, .id = id, .finished = true}};
+    queue_submit(queue, &command, reply_to);
+}
+
+/* Waits for the end of a job. `cancels`: ends the wait with that destination instead; NULL: begins a wait. */
+static inline void queue_await(struct queue *queue, struct slice topic, struct slice id,
+                               const struct queue_reply_to *cancels, struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_AWAIT,
+                              .await = {.topic = topic, .id = id, .cancels = cancels}};
     queue_submit(queue, &command, reply_to);
 }
 

@@ -117,7 +117,8 @@ static void spread_items(struct sharded *sharded, const struct command *command,
 static void spread_get(struct sharded *sharded, const struct command *command,
                        struct queue_reply_to reply_to)
 {
-    uint32_t part = sharded_part_of_job(sharded, command->get.topic, command->get.id);
+    struct queue_find name = command_name(command, 0);
+    uint32_t part = sharded_part_of_job(sharded, name.topic, name.id);
     sharded_send(sharded, part, command, reply_to);
 }
 
@@ -534,6 +535,7 @@ static void (*const spreads[])(struct sharded *sharded, const struct command *co
     [COMMAND_TOPICS] = sharded_topics,
     [COMMAND_FORECAST] = sharded_forecast,
     [COMMAND_FIND] = spread_items,
+    [COMMAND_AWAIT] = spread_get,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,
@@ -585,6 +587,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
         out->bytes_on_disk += part.bytes_on_disk;
         out->cold_jobs += part.cold_jobs;
         out->spare_bytes += part.spare_bytes;
+        for (size_t drop = 0; drop < QUEUE_DROPS; drop++)
+            out->finished_dropped[drop] += part.finished_dropped[drop];
         out->runs += part.runs;
         out->checkpoints += part.checkpoints;
         out->checkpoints_failed += part.checkpoints_failed;

@@ -63,6 +63,10 @@ static const struct {
                           "stored; try again once some are done, or raise the topic's max_jobs"},
     [QUEUE_REQUESTED] = {"requested", "a consumer holds the job and is notified; the job is "
                                       "cancelled when its lease ends, unless the consumer acks it"},
+    [QUEUE_RESULT_TOO_BIG] =
+        {"result_too_big",
+         "the result is above the server's limit and the job stays leased; keep it elsewhere and "
+         "send a reference, or raise --max-result"},
     [QUEUE_DRAINING] = {"draining", "the server accepts no new jobs, because it is being drained; "
                                     "push to another server, or try again later"},
     [QUEUE_UNSUPPORTED] =

@@ -7,7 +7,7 @@
 #define NAMES(TYPE)                                                                                \
     .has_names = true, .topic_at = offsetof(struct TYPE, topic), .id_at = offsetof(struct TYPE, id)
 
-const struct command_traits command_traits[COMMAND_FIND + 1] = {
+const struct command_traits command_traits[COMMAND_AWAIT + 1] = {
     [COMMAND_PUSH] = {ITEM(queue_push), NAMES(queue_push), .writes = true, .is_ruled = true},
     [COMMAND_ANSWER] = {ITEM(queue_answer), .writes = true},
     [COMMAND_CHANGE] = {ITEM(queue_change), NAMES(queue_change), .writes = true, .is_ruled = true},
@@ -18,6 +18,7 @@ const struct command_traits command_traits[COMMAND_FIND + 1] = {
     [COMMAND_LIST] = {0},
     [COMMAND_TOPICS] = {0},
     [COMMAND_FORECAST] = {0},
+    [COMMAND_AWAIT] = {0},
 };
 
 /* Returns the job of a call without items; an empty id: the call names no job. */
@@ -26,6 +27,8 @@ static struct queue_find single_name(const struct command *command)
     switch (command->kind) {
     case COMMAND_GET:
         return (struct queue_find){command->get.topic, command->get.id};
+    case COMMAND_AWAIT:
+        return (struct queue_find){command->await.topic, command->await.id};
     case COMMAND_TAKE:
         return (struct queue_find){command->take.topics[0], command->take.id};
     case COMMAND_TOPIC:

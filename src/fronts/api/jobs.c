@@ -56,6 +56,16 @@ bool http_keeps_history(struct http_exchange *exchange)
     return info.keeps_history;
 }
 
+bool http_keeps_finished(struct http_exchange *exchange)
+{
+    struct queue_info info = {0};
+    queue_info(exchange->front->queue, &info);
+    if (!info.keeps_finished)
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "this store keeps no finished jobs, leave 'keep_finished' out");
+    return info.keeps_finished;
+}
+
 static void write_time_member(struct buffer *body, const char *key, int64_t ms)
 {
     buffer_append_byte(body, ',');

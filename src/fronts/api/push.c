@@ -40,6 +40,8 @@ void api_fields_push(const struct http_fields *fields, struct queue_push *push)
     push->policy = fields->policy;
     push->once = fields->once;
     push->once_for_ms = fields->once_for_ms;
+    push->has_keep_finished = http_fields_have(fields, OPTION_KEEP_FINISHED);
+    push->keep_finished_ms = fields->keep_finished_ms;
     push->past = (struct queue_past){.attempt = fields->attempt,
                                      .dead = fields->state == JOB_DEAD,
                                      .error = cut_text(fields->error, JOB_ERROR_BYTES_MAX)};

@@ -167,6 +167,21 @@ void api_settings_write(struct buffer *out, const struct topic_settings *setting
         duration_emit(out, settings->history_ms);
         buffer_append_byte(out, '"');
     }
+    if (settings->keep_finished_ms) {
+        buffer_append_text(out, ",\"keep_finished\":\"");
+        duration_emit(out, settings->keep_finished_ms);
+        buffer_append_byte(out, '"');
+    }
+    if (settings->keep_finished_max) {
+        buffer_append_text(out, ",\"keep_finished_max\":");
+        buffer_append_u64(out, settings->keep_finished_max);
+    }
+    if (settings->keep_finished_bytes) {
+        buffer_append_text(out, ",\"keep_finished_bytes\":");
+        buffer_append_u64(out, settings->keep_finished_bytes);
+    }
+    if (settings->keep_body)
+        buffer_append_text(out, ",\"keep_body\":true");
     if (settings->has_priority) {
         buffer_append_text(out, ",\"priority\":");
         buffer_append_i64(out, settings->priority);
@@ -237,6 +252,10 @@ void api_fields_settings(const struct http_fields *fields, struct topic_settings
         .dead_letter_expired = fields->dead_letter_expired,
         .dedup_window_ms = fields->dedup_window_ms,
         .history_ms = fields->history_ms,
+        .keep_finished_ms = fields->keep_finished_ms,
+        .keep_finished_max = (uint64_t)fields->keep_finished_max,
+        .keep_finished_bytes = (uint64_t)fields->keep_finished_bytes,
+        .keep_body = fields->keep_body,
         .max_jobs = (uint64_t)fields->max_jobs,
         .push_rate = fields->push_rate,
     };
@@ -428,6 +447,8 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
 {
     struct queue *queue = exchange->front->queue;
     if (settings->history_ms && !http_keeps_history(exchange))
+        return;
+    if (settings->keep_finished_ms && !http_keeps_finished(exchange))
         return;
     if (settings->dedup_window_ms && !queue_topic_may_remember(topic)) {
         http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,

@@ -85,6 +85,7 @@ static const struct refusal {
     [QUEUE_UNAVAILABLE] = {.title = "The store cannot be reached", .status = 503},
     [QUEUE_ELSEWHERE] = {.title = "The number of shards is being changed", .status = 503},
     [QUEUE_MOVING] = {.title = "The job is moving to another shard", .status = 503},
+    [QUEUE_RESULT_TOO_BIG] = {.title = "The result is too big", .status = 413},
     [QUEUE_TOPIC_FULL] = {.title = "The topic is full", .status = 507},
     [QUEUE_DRAINING] = {.title = "The server accepts no new jobs", .status = 503},
     [QUEUE_UNSUPPORTED] = {.title = "The store cannot do this", .status = 501},

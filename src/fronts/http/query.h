@@ -72,6 +72,12 @@ enum http_option_id {
     OPTION_PACE,
     OPTION_DUE_AFTER,
     OPTION_DUE_BEFORE,
+    OPTION_KEEP_FINISHED,
+    OPTION_KEEP_FINISHED_MAX,
+    OPTION_KEEP_FINISHED_BYTES,
+    OPTION_KEEP_BODY,
+    OPTION_PROGRESS,
+    OPTION_UNTIL,
     OPTION_COUNT
 };
 /* Marks calls of another API: unknown names are left to their handlers. */
@@ -85,14 +91,17 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
      OPTION_BIT(OPTION_ON_CONFLICT))
 #define OPTIONS_PUSH                                                                               \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
-     OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR))
+     OPTION_BIT(OPTION_CALLBACK) | OPTION_BIT(OPTION_ONCE) | OPTION_BIT(OPTION_ONCE_FOR) |         \
+     OPTION_BIT(OPTION_KEEP_FINISHED))
 /* Options of an item of a batch, which may contain its history on another server. */
 #define OPTIONS_ITEM                                                                               \
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
-     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY))
+     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY) |    \
+     OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_KEEP_FINISHED_MAX) |                     \
+     OPTION_BIT(OPTION_KEEP_FINISHED_BYTES) | OPTION_BIT(OPTION_KEEP_BODY))
 /* Options that select dead jobs for a purge or a redrive. */
 #define OPTIONS_FILTER                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
@@ -127,10 +136,10 @@ enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER 
 struct http_fields {
     uint64_t set; /* OPTION_BIT of each option given */
     int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
-        died_before_ms, once_for_ms, due_after_ms, due_before_ms;
+        died_before_ms, once_for_ms, due_after_ms, due_before_ms, keep_finished_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
-    int64_t max, limit, max_jobs;
+    int64_t max, limit, max_jobs, keep_finished_max, keep_finished_bytes;
     int64_t by_ms, to_ms, timeout_ms; /* to_ms INT64_MAX: to the next event */
     int64_t from_ms, pace_ms, n;
     struct frequency push_rate;
@@ -140,9 +149,9 @@ struct http_fields {
     uint32_t events; /* one bit per kind */
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore,
-        prune;
+        prune, keep_body;
     enum http_live_view view;
-    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner;
+    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner, progress, until;
 };
 
 struct http_query {

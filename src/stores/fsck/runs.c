@@ -59,6 +59,7 @@ static void describe(const struct walk *walk, uint32_t slot, const struct run_sl
         [SECTION_RETRYING] = "a job to be retried",
         [SECTION_RETRYING_WALL] = "a job to be retried",
         [SECTION_REMEMBERED] = "a remembered id",
+        [SECTION_KEPT] = "a finished job",
         [SECTION_DEAD] = "a dead job",
     };
     const struct catalog *catalog = &walk->exam->catalog;

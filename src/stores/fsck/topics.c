@@ -91,6 +91,7 @@ void fsck_topics_compare(struct fsck_exam *exam)
         [SECTION_RETRYING] = "retrying",
         [SECTION_RETRYING_WALL] = "retrying at a time",
         [SECTION_REMEMBERED] = "remembered",
+        [SECTION_KEPT] = "finished",
         [SECTION_DEAD] = "dead",
     };
     char name[32], file[48];

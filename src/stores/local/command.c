@@ -462,6 +462,9 @@ int command_run(struct shard *shard, const struct command *command, struct queue
     case COMMAND_FORECAST:
         forecast_start(shard, &command->forecast, reply_to);
         return 0;
+    case COMMAND_AWAIT:
+        completion_status_soon(shard, QUEUE_UNSUPPORTED, reply_to);
+        return 0;
     }
     assert(false); /* not a command */
     return 0;

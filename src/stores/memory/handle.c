@@ -244,6 +244,9 @@ static void handle_submit(struct queue *queue, const struct command *command,
     case COMMAND_FORECAST:
         run_forecast(handle, command, now, reply_to);
         return;
+    case COMMAND_AWAIT:
+        status_add(handle, QUEUE_UNSUPPORTED, reply_to);
+        return;
     }
     assert(false); /* not a command */
 }

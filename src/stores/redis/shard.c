@@ -707,6 +707,12 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_FIND:
         redis_submit_ask(shard, command, reply_to);
         break;
+    case COMMAND_AWAIT: {
+        struct command refused = *command;
+        refused.status = QUEUE_UNSUPPORTED;
+        redis_submit_ask(shard, &refused, reply_to);
+        break;
+    }
     }
 }
 

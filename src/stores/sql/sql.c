@@ -386,7 +386,11 @@ static struct sql *sql_of(struct queue *queue)
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    session_submit(sql_of(queue)->session, command, reply_to);
+    struct command refused = *command;
+    if (command->kind == COMMAND_AWAIT)
+        refused.status = QUEUE_UNSUPPORTED;
+    session_submit(sql_of(queue)->session, command->kind == COMMAND_AWAIT ? &refused : command,
+                   reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)

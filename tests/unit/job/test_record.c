@@ -120,8 +120,25 @@ CLAIM(every_field_at_its_largest_fits_the_bound)
     same_record(&record, &decoded);
 
     record = (struct record){.kind = RECORD_DONE, .from = from};
-    record.done = (struct record_done){
-        {UINT64_MAX, UINT64_MAX}, RECORD_REPLACED, INT64_MAX, UINT64_MAX, slice_of("t"), true};
+    struct record_kept kept = {.finished_ms = INT64_MAX,
+                               .duration_ms = INT64_MAX,
+                               .attempt = UINT32_MAX,
+                               .id = slice_of("i"),
+                               .consumer = slice_of("c"),
+                               .result = slice_of("r"),
+                               .result_type = slice_of("y"),
+                               .progress = slice_of("p")};
+    char kept_bytes[300];
+    assert_true(record_kept_bytes_max(&kept) <= sizeof kept_bytes);
+    record.done =
+        (struct record_done){{UINT64_MAX, UINT64_MAX},
+                             RECORD_REPLACED,
+                             INT64_MAX,
+                             UINT64_MAX,
+                             slice_of("t"),
+                             true,
+                             INT64_MAX,
+                             slice_make(kept_bytes, record_kept_encode(&kept, kept_bytes))};
     len = record_encode(&record, bytes);
     assert_true(len <= record_bytes_max(&record) &&
                 record_decode(slice_make(bytes, len), &decoded));

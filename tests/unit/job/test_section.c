@@ -81,6 +81,19 @@ CLAIM(a_remembered_id_comes_up_when_it_may_be_forgotten)
     assert_int_equal(when_ms, 123);
 }
 
+CLAIM(a_kept_job_comes_up_at_the_later_of_its_two_ends)
+{
+    struct record record = {.kind = RECORD_DONE,
+                            .done = {.remember_until_ms = 123, .keep_until_ms = 100}};
+    int64_t when_ms;
+
+    assert_int_equal(job_section_of_record(&record, SKEW_MS, &when_ms), SECTION_KEPT);
+    assert_int_equal(when_ms, 123);
+    record.done.keep_until_ms = 124;
+    assert_int_equal(job_section_of_record(&record, SKEW_MS, &when_ms), SECTION_KEPT);
+    assert_int_equal(when_ms, 124);
+}
+
 CLAIM(sections_by_wall_clock_are_marked)
 {
     for (enum job_section section = SECTION_LEASED; section < SECTIONS; section++)

@@ -49,6 +49,7 @@ static const struct {
     {TOPIC(REDRIVE, ONE), 1, 1, true, true, false, "redrive of one job"},
     {{.kind = COMMAND_TOPICS}, 1, 0, false, false, false, "topics"},
     {{.kind = COMMAND_FORECAST}, 1, 0, false, false, false, "forecast"},
+    {{.kind = COMMAND_AWAIT, .await = {JOB}}, 1, 1, false, false, false, "await"},
 };
 
 CLAIM(each_kind_of_call_has_the_traits_of_its_row)

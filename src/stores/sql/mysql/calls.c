@@ -619,6 +619,7 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
     case COMMAND_TAKE:
+    case COMMAND_AWAIT:
         break;
     }
 }

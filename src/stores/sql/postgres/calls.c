@@ -619,6 +619,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
                             command->topics.limit);
     case COMMAND_FORECAST:
         return send_forecast(call, link);
+    case COMMAND_AWAIT: /* refused: see sql.c */
+        break;
     }
     return false;
 }
