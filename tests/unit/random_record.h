@@ -189,19 +189,19 @@ static inline struct slice random_kept(struct random *random)
 {
     static char room[16 * 8192];
     const struct job job = random_job(random);
-    struct record_kept kept = {
-        .finished_ms = random_ms(random),
-        .duration_ms = random_ms(random),
-        .attempt = job.attempt,
-        .has_body = random_below(random, 2),
-        .id = job.id,
-        .consumer = job.consumer,
-        .meta = job.meta,
-        .history = job.history,
-        .progress = job.progress,
-        .result = random_text(random, 7, 0, random_below(random, 2) * 4000),
-        .result_type = random_text(random, 4, 0, random_below(random, 2) * 128),
-        .content_type = job.content_type};
+    struct record_kept kept = {.finished_ms = random_ms(random),
+                               .duration_ms = random_ms(random),
+                               .attempt = job.attempt,
+                               .has_body = random_below(random, 2),
+                               .id = job.id,
+                               .consumer = job.consumer,
+                               .meta = job.meta,
+                               .history = job.history,
+                               .progress = job.progress,
+                               .result = random_text(random, 7, 0, random_below(random, 2) * 4000),
+                               .result_type =
+                                   random_text(random, 4, 0, random_below(random, 2) * 128),
+                               .content_type = job.content_type};
     if (kept.has_body)
         kept.body = job.body;
     assert_true(record_kept_bytes_max(&kept) <= sizeof room);

@@ -24,7 +24,7 @@ enum {
     JOB_RESULT_BYTES_MAX = 1 << 20,    /* the most that the server option may allow */
     JOB_RESULT_BYTES = 64 << 10,       /* default of the server option */
     JOB_PROGRESS_BYTES_MAX = 256,
-    JOB_BODY_BYTES_MAX = 1 << 20,      /* default of the server option */
+    JOB_BODY_BYTES_MAX = 1 << 20, /* default of the server option */
     JOB_PRIORITY_MAX = 65535,
     JOB_PAST_ATTEMPTS_MAX = 1000 * 1000 * 1000, /* of a job that comes from another queue */
     POLICY_LEASE_MS_MIN = 100,

@@ -129,7 +129,8 @@ bool record_is_read_again(struct slice bytes)
 
     wire_take_u32(&in);
     kind = wire_take_byte(&in);
-    return kind == RECORD_JOB || (kind == RECORD_DONE && wire_take_byte(&in) & (FORM_REMEMBERED | FORM_KEPT));
+    return kind == RECORD_JOB ||
+           (kind == RECORD_DONE && wire_take_byte(&in) & (FORM_REMEMBERED | FORM_KEPT));
 }
 
 /* ---- the slot of a job ---- */
@@ -713,12 +714,11 @@ static void take_ended(struct wire_in *in, struct record_ended *out)
 static char *put_state(char *at, const struct record *record)
 {
     const struct record_state *state = &record->state;
-    unsigned fields = state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
-                      (state->ended.outcome ? HAS_ENDED : 0u) |
-                      (state->consumer.len ? HAS_STATE_CONSUMER : 0u) |
-                      (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u) |
-                      (state->next ? HAS_STATE_NEXT : 0u) |
-                      (state->progress.len ? HAS_STATE_PROGRESS : 0u);
+    unsigned fields =
+        state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
+        (state->ended.outcome ? HAS_ENDED : 0u) | (state->consumer.len ? HAS_STATE_CONSUMER : 0u) |
+        (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u) |
+        (state->next ? HAS_STATE_NEXT : 0u) | (state->progress.len ? HAS_STATE_PROGRESS : 0u);
 
     assert(state->attempt || !state->ended.outcome);
     assert(holder_is_storable(state->state, state->consumer, state->cancel_requested));
@@ -827,8 +827,7 @@ size_t record_kept_bytes_max(const struct record_kept *kept)
 
 size_t record_kept_encode(const struct record_kept *kept, char *into)
 {
-    unsigned fields =
-        (kept->duration_ms ? KEPT_DURATION : 0u) | (kept->has_body ? KEPT_BODY : 0u);
+    unsigned fields = (kept->duration_ms ? KEPT_DURATION : 0u) | (kept->has_body ? KEPT_BODY : 0u);
     char *at = into;
 
     for (size_t i = 0; i < KEPT_TEXTS; i++)

@@ -146,7 +146,6 @@ static inline int64_t record_done_until_ms(const struct record_done *done)
                                                          : done->remember_until_ms;
 }
 
-
 struct record_topic { /* RECORD_TOPIC */
     struct slice topic;
     bool exists; /* false: deleted */

@@ -260,7 +260,7 @@ static __attribute__((noinline)) enum queue_status check_features(const struct q
     bool keeps = push ? push->has_keep_finished : command->kind == COMMAND_TOPIC;
     bool awaits = push ? push->ended != NULL : command->kind == COMMAND_AWAIT;
     return (keeps && !info.keeps_finished) || (awaits && !info.awaits) ? QUEUE_UNSUPPORTED
-                                                                      : QUEUE_OK;
+                                                                       : QUEUE_OK;
 }
 
 /* ---- any call ---- */

@@ -325,7 +325,7 @@ struct command {
         struct queue_take take;
         struct {
             struct slice topic, id;
-            bool history; /* the history of the job, in place of the job */
+            bool history;  /* the history of the job, in place of the job */
             bool finished; /* a kept job is also found */
         } get;
         struct {
@@ -371,7 +371,8 @@ struct queue_end {
 struct queue_job {      /* a job as returned by take, get, list and await */
     struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
     struct slice lease; /* take: the lease token; else empty */
-    const struct queue_end *end; /* of a finished job, or of one that died with a result; else NULL */
+    const struct queue_end
+        *end; /* of a finished job, or of one that died with a result; else NULL */
 };
 
 /* The due and the sequence of kept jobs in a list: the order of these numbers is newest first. */
@@ -480,10 +481,10 @@ struct queue_info {
     bool keeps_finished;  /* keep_finished of topics and pushes, and lists of kept jobs */
     bool awaits;          /* COMMAND_AWAIT and queue_push.ended */
     uint64_t finished_dropped[QUEUE_DROPS]; /* since the start; sums over the shards */
-    bool healthy;         /* false: every call would be answered with QUEUE_UNAVAILABLE */
-    bool accepting;       /* false: pushes are rejected: no space, or the directory moved */
-    bool moved;           /* the path of the data directory leads elsewhere: changes are rejected */
-    bool draining;        /* new jobs are rejected, as requested */
+    bool healthy;   /* false: every call would be answered with QUEUE_UNAVAILABLE */
+    bool accepting; /* false: pushes are rejected: no space, or the directory moved */
+    bool moved;     /* the path of the data directory leads elsewhere: changes are rejected */
+    bool draining;  /* new jobs are rejected, as requested */
 };
 
 enum queue_event {

@@ -99,7 +99,7 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
-     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY) |    \
+     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY) |     \
      OPTION_BIT(OPTION_KEEP_FINISHED) | OPTION_BIT(OPTION_KEEP_FINISHED_MAX) |                     \
      OPTION_BIT(OPTION_KEEP_FINISHED_BYTES) | OPTION_BIT(OPTION_KEEP_BODY))
 /* Options that select dead jobs for a purge or a redrive. */
@@ -151,7 +151,8 @@ struct http_fields {
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore,
         prune, keep_body;
     enum http_live_view view;
-    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner, progress, until;
+    struct slice error, cursor, id, id_prefix, callback, meta, consumer, once, prefix, owner,
+        progress, until;
 };
 
 struct http_query {
