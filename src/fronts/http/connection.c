@@ -2,11 +2,10 @@
 
 #include "base/log.h"
 #include "http/channel.h"
-#include "http/dispatch.h"
+#include "http/http1.h"
 #include "http/input.h"
 #include "http/output.h"
 #include "http/phase.h"
-#include "http/stream.h"
 #include "net/proxy_protocol.h"
 
 #include <netinet/tcp.h>
@@ -19,12 +18,7 @@ enum {
     EXCESS_MAX = 64,     /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
-    ITERATION_REQUESTS =
-        512,             /* per iteration; above it each connection may begin ITERATION_SHARE, */
-    ITERATION_SHARE = 8, /* so that pipelining clients do not delay clients with single requests, */
-    LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
     ITERATION_READ_BYTES = 256 * 1024, /* of a connection in an iteration: one read */
-    OUT_BYTES_PAUSE = 1024 * 1024,     /* above it no more requests of the connection are read */
     CONNECTION_BYTES = 1024,           /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
      * growing buffer. */
@@ -49,12 +43,6 @@ static void end_greeting(struct http_connection *connection)
     connection->socket.is_greeting = false;
 }
 
-/* Returns the stream of the connection, whose exchange is then its only one, or NULL. */
-static struct http_stream *stream_of(const struct http_connection *connection)
-{
-    return connection->first ? connection->first->stream : NULL;
-}
-
 /* Closes the connection immediately. Its exchanges are orphaned and waiting takes are cancelled. */
 static void cut_connection(struct http_connection *connection)
 {
@@ -62,13 +50,7 @@ static void cut_connection(struct http_connection *connection)
     if (connection->is_cut)
         return;
     connection->is_cut = true;
-    if (stream_of(connection))
-        http_stream_cut(stream_of(connection));
-    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
-        next = exchange->next;
-        http_exchange_orphan(exchange);
-    }
-    connection->first = connection->last = NULL;
+    connection->wire->cut(connection);
     connection->exchange_count = 0;
     list_remove(&connection->node);
     list_remove(&connection->dirty);
@@ -107,44 +89,11 @@ static void refuse_connection(struct http_connection *connection, const struct h
 
 /* ---- input ---- */
 
-/* Returns whether no more requests can be handled now. If memory `is_short`, requests are handled
- * one at a time. */
-static inline bool input_is_full(const struct http_connection *connection, bool is_short)
-{
-    return connection->exchange_count >= HTTP_PENDING_MAX || connection->partial_count ||
-           connection->socket.out.len >= OUT_BYTES_PAUSE || connection->socket.writing ||
-           (is_short && (connection->exchange_count || connection->socket.out.len));
-}
-
-/* Returns whether the input is half a blank line. Blank lines before a request, complete or not, do
- * not begin one; otherwise they would keep an idle connection open. */
-static bool is_half_blank_line(const struct http_connection *connection)
-{
-    return connection->parser.in_len == 1 && connection->parser.in[0] == '\r';
-}
-
-static enum http_phase input_phase(const struct http_connection *connection)
-{
-    if (connection->parser.framing.head_bytes)
-        return HTTP_PHASE_BODY;
-    if (connection->parser.in_len && !is_half_blank_line(connection))
-        return HTTP_PHASE_HEAD;
-    return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
-}
-
 static void stop_reading(struct http_connection *connection)
 {
     if (connection->socket.is_reading)
         (void)uv_read_stop(&connection->socket.stream);
     connection->socket.is_reading = false;
-}
-
-/* Returns whether the connection has used up its share of this iteration with `begun` requests. It
- * continues at the end of the iteration. */
-static inline bool has_had_share(const struct http_front *front, uint32_t begun)
-{
-    return (begun >= ITERATION_SHARE && front->iteration_requests >= ITERATION_REQUESTS) ||
-           (begun >= LATE_SHARE && reactor_is_late(front->reactor));
 }
 
 /* Returns when an idle connection became idle. Not while draining. */
@@ -166,61 +115,24 @@ static void note_pause(struct http_connection *connection)
     connection->is_used = true;
 }
 
-/* Handles the complete requests in the input as far as there is room. `bytes` is the shared buffer
- * or the connection's own. */
+/* Does what the wire of the connection requires after it has handled input. */
+static void follow_wire(struct http_connection *connection, enum http_fed fed,
+                        const struct http_fault *fault)
+{
+    if (fed == HTTP_FED_REFUSED)
+        refuse_connection(connection, fault);
+    else if (fed == HTTP_FED_FAILED)
+        cut_connection(connection);
+    else if (fed == HTTP_FED_HELD)
+        stop_reading(connection);
+}
+
+/* Handles decrypted bytes. `bytes` is the shared buffer or the connection's own. */
 static void feed_input(struct http_connection *connection, char *bytes, size_t len)
 {
     struct http_fault fault;
-    size_t at = 0;
-    uint32_t begun = 0;
-    bool is_whole = false, is_short = http_budget_is_spent(connection->front);
-    enum http_dispatched done = HTTP_DISPATCH_BLANK;
     note_pause(connection);
-    connection->parser.is_blocked = false;
-    while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
-        connection->parser.is_blocked = input_is_full(connection, is_short);
-        if (!connection->parser.is_blocked && has_had_share(connection->front, begun)) {
-            connection->parser.is_blocked = true;
-            http_connection_touch(connection);
-        }
-        if (connection->parser.is_blocked)
-            break;
-        begun++;
-        connection->front->iteration_requests++;
-        done = http_dispatch(connection, bytes, &len, &at, &fault);
-        if (done == HTTP_DISPATCH_MORE)
-            break;
-        is_whole |= done == HTTP_DISPATCH_DONE;
-    }
-    if (done == HTTP_DISPATCH_REFUSED)
-        refuse_connection(connection, &fault);
-    if (done == HTTP_DISPATCH_FAILED) {
-        cut_connection(connection);
-        return;
-    }
-    if (connection->is_closing) {
-        http_input_drop(connection);
-        http_phase_enter(connection, HTTP_PHASE_NONE);
-        return;
-    }
-    connection->parser.is_blocked |= done == HTTP_DISPATCH_HELD;
-    if (!http_input_keep(connection, at < len ? bytes + at : NULL, len - at)) {
-        cut_connection(connection);
-        return;
-    }
-    if (connection->parser.is_blocked || input_is_full(connection, is_short)) {
-        connection->parser.is_blocked = true;
-        stop_reading(connection);
-        if (!connection->socket.writing)
-            http_phase_enter(connection, HTTP_PHASE_HELD);
-        return;
-    }
-    /* The timeout of the next message starts after a complete one. */
-    enum http_phase phase = input_phase(connection);
-    if (is_whole)
-        http_phase_begin(connection, phase);
-    else
-        http_phase_enter(connection, phase);
+    follow_wire(connection, connection->wire->feed(connection, bytes, len, &fault), &fault);
 }
 
 /* Returns whether the next bytes are encrypted. */
@@ -281,16 +193,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 static void end_waits(struct http_connection *connection)
 {
     connection->socket.peer_ended = true;
-    if (stream_of(connection))
-        http_stream_end(stream_of(connection));
-    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
-        next = exchange->next;
-        if (!exchange->waits || !exchange->waiter)
-            continue;
-        waiter_cancel(connection->front->waiters, exchange->waiter);
-        exchange->waiter = 0;
-        http_answer_no_jobs(exchange);
-    }
+    connection->wire->end_waits(connection);
 }
 
 static void end_input(struct http_connection *connection)
@@ -631,17 +534,12 @@ static void start_reading(struct http_connection *connection)
 /* Continues with held requests when there is room again. */
 static void resume_input(struct http_connection *connection)
 {
-    if (!connection->parser.is_blocked ||
-        input_is_full(connection, http_budget_is_spent(connection->front)))
+    struct http_fault fault;
+    enum http_fed fed = connection->wire->resume(connection, &fault);
+    if (fed == HTTP_FED_NONE)
         return;
-    if (connection->parser.is_heavy && connection->front->iteration_heavy &&
-        reactor_is_late(connection->front->reactor)) { /* do not parse it again now */
-        http_connection_touch(connection);
-        return;
-    }
-    connection->parser.is_heavy = false;
-    feed_input(connection, connection->parser.in, connection->parser.in_len);
-    if (!connection->is_cut && !connection->parser.is_blocked)
+    follow_wire(connection, fed, &fault);
+    if (!connection->is_cut && fed != HTTP_FED_HELD)
         start_reading(connection);
 }
 
@@ -662,8 +560,7 @@ static void on_written(struct http_connection *connection, bool is_good)
 /* Writes the output. Returns false if the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
-    if (!connection->socket.writing && stream_of(connection))
-        http_stream_flush(stream_of(connection));
+    connection->wire->flush(connection);
     return http_output_write(connection, on_written);
 }
 
@@ -696,7 +593,8 @@ static bool linger_on(struct http_connection *connection)
 static void settle_connection(struct http_connection *connection)
 {
     struct http_channel *channel = connection->socket.channel;
-    bool is_done = !connection->first && !connection->socket.out.len && !connection->socket.writing;
+    bool is_done =
+        !connection->exchange_count && !connection->socket.out.len && !connection->socket.writing;
     if (is_done && connection->is_closing) {
         if (channel && http_channel_end(channel, connection->front)) {
             http_connection_touch(connection);
@@ -707,7 +605,7 @@ static void settle_connection(struct http_connection *connection)
         return;
     }
     resume_input(connection);
-    if (!connection->is_cut && is_done && !connection->first &&
+    if (!connection->is_cut && is_done && !connection->exchange_count &&
         connection->phase == HTTP_PHASE_NONE)
         http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
@@ -800,6 +698,7 @@ static struct http_connection *connection_new(struct http_listener *listener)
         return NULL;
     connection->front = front;
     connection->listener = listener;
+    connection->wire = &http1_wire;
     if (init_handle(connection) != 0) {
         free(connection);
         return NULL;
@@ -953,21 +852,12 @@ void http_connections_expire(struct http_front *front)
     http_phases_set_alarm(front);
 }
 
-/* Ends its stream, also if its client does not read. */
-static void drain_stream(struct http_connection *connection)
-{
-    if (connection->socket.writing)
-        cut_connection(connection);
-    else
-        http_stream_drain(stream_of(connection));
-}
-
 /* Returns whether a further request must be answered before the end: none is in progress that could
  * get the last answer, but one has begun to arrive or may be on its way. The previous answer did
  * not announce the end. */
 static bool has_more_to_send(const struct http_connection *connection)
 {
-    if (connection->is_closing || connection->first)
+    if (connection->is_closing || connection->exchange_count)
         return false;
     if (connection->phase != HTTP_PHASE_IDLE)
         return true;
@@ -1002,8 +892,7 @@ static void choose_polite_ms(struct http_front *front)
     for (struct list *node = front->connections.next; node != &front->connections;
          node = node->next) {
         const struct http_connection *connection = list_entry(node, struct http_connection, node);
-        if (!stream_of(connection) && has_more_to_send(connection) &&
-            polite_ms(connection) > front->polite_ms)
+        if (has_more_to_send(connection) && polite_ms(connection) > front->polite_ms)
             front->polite_ms = polite_ms(connection);
     }
 }
@@ -1015,8 +904,11 @@ void http_connections_drain(struct http_front *front)
          node = next) {
         struct http_connection *connection = list_entry(node, struct http_connection, node);
         next = node->next;
-        if (stream_of(connection))
-            drain_stream(connection);
+        enum http_fed done = connection->wire->drain(connection);
+        if (done == HTTP_FED_FAILED)
+            cut_connection(connection);
+        else if (done != HTTP_FED_NONE)
+            continue;
         else if (has_more_to_send(connection))
             http_phase_begin(connection,
                              connection->phase); /* restarts it with the shorter timeout */

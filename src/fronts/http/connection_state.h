@@ -4,6 +4,7 @@
 
 #include "http/exchange.h"
 #include "http/quota.h"
+#include "http/wire.h"
 
 struct http_channel;
 struct http_writing;
@@ -55,6 +56,7 @@ struct http_connection {
     struct http_socket socket;
     struct http_parser parser;
     struct http_unsent unsent;
+    const struct http_wire *wire;
     struct http_front *front;
     struct http_listener *listener; /* the listener that accepted it */
     struct peer peer;               /* the client, or the proxy in front of it */

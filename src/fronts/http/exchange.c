@@ -1,11 +1,9 @@
 #include "http/exchange.h"
 
-#include "base/clock.h"
 #include "base/json_write.h"
-#include "base/timestamp.h"
 #include "http/connection.h"
-#include "http/cors.h"
 #include "http/format.h"
+#include "http/status.h"
 #include "http/unsent.h"
 #include "queue/status.h"
 #include "trace/tracer.h"
@@ -15,7 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* ---- lookup by tag ---- */
 
@@ -34,12 +31,8 @@ struct http_exchange *http_exchange_add(struct http_connection *connection)
     exchange->connection = connection;
     exchange->cors_origin = connection->parser.cors_origin;
     exchange->started_us = http_front_now_us(front);
-    if (connection->last)
-        connection->last->next = exchange;
-    else
-        connection->first = exchange;
-    connection->last = exchange;
     connection->exchange_count++;
+    connection->wire->add(exchange);
     return exchange;
 }
 
@@ -159,8 +152,7 @@ static void span_end(struct http_exchange *exchange)
         trace_span_free(exchange->span);
 }
 
-/* Releases what the exchange holds and has counted, and frees it. */
-static void release_exchange(struct http_exchange *exchange)
+void http_exchange_release(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
     if (exchange->connection) {
@@ -193,82 +185,10 @@ void http_exchange_orphan(struct http_exchange *exchange)
     if (exchange->waiter)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
     if (exchange->waiter || exchange->answered)
-        release_exchange(exchange);
+        http_exchange_release(exchange);
 }
 
-/* ---- head of an answer ---- */
-
-static const struct reason {
-    uint16_t status;
-    const char *line;
-} reasons[] = {
-    {200, "HTTP/1.1 200 OK\r\nDate: "},
-    {201, "HTTP/1.1 201 Created\r\nDate: "},
-    {202, "HTTP/1.1 202 Accepted\r\nDate: "},
-    {204, "HTTP/1.1 204 No Content\r\nDate: "},
-    {304, "HTTP/1.1 304 Not Modified\r\nDate: "},
-    {308, "HTTP/1.1 308 Permanent Redirect\r\nDate: "},
-    {400, "HTTP/1.1 400 Bad Request\r\nDate: "},
-    {401, "HTTP/1.1 401 Unauthorized\r\nDate: "},
-    {403, "HTTP/1.1 403 Forbidden\r\nDate: "},
-    {404, "HTTP/1.1 404 Not Found\r\nDate: "},
-    {405, "HTTP/1.1 405 Method Not Allowed\r\nDate: "},
-    {408, "HTTP/1.1 408 Request Timeout\r\nDate: "},
-    {409, "HTTP/1.1 409 Conflict\r\nDate: "},
-    {413, "HTTP/1.1 413 Content Too Large\r\nDate: "},
-    {414, "HTTP/1.1 414 URI Too Long\r\nDate: "},
-    {415, "HTTP/1.1 415 Unsupported Media Type\r\nDate: "},
-    {417, "HTTP/1.1 417 Expectation Failed\r\nDate: "},
-    {421, "HTTP/1.1 421 Misdirected Request\r\nDate: "},
-    {429, "HTTP/1.1 429 Too Many Requests\r\nDate: "},
-    {431, "HTTP/1.1 431 Request Header Fields Too Large\r\nDate: "},
-    {501, "HTTP/1.1 501 Not Implemented\r\nDate: "},
-    {503, "HTTP/1.1 503 Service Unavailable\r\nDate: "},
-    {505, "HTTP/1.1 505 HTTP Version Not Supported\r\nDate: "},
-    {507, "HTTP/1.1 507 Insufficient Storage\r\nDate: "},
-    {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for statuses not listed */
-};
-
-enum { REASONS = sizeof reasons / sizeof reasons[0] };
-_Static_assert((int)REASONS <= (int)HTTP_STATUSES, "each status has a counter");
-
-static size_t status_index(uint16_t status)
-{
-    size_t i = 0;
-    while (reasons[i].status != status && i + 1 < REASONS)
-        i++;
-    return i;
-}
-
-uint16_t http_status_at(size_t index)
-{
-    return index < REASONS ? reasons[index].status : 0;
-}
-
-/* Returns the status line and the name of the field that always follows it. */
-static const char *status_line_of(uint16_t status)
-{
-    return reasons[status_index(status)].line;
-}
-
-/* ---- answers, in the order of the requests ---- */
-
-/* Returns the time of this loop iteration in HTTP format, formatted once per second. */
-static const char *date_of(struct http_front *front)
-{
-    if (front->has_date)
-        return front->date;
-    front->has_date = true;
-    int64_t now_s = clock_wall_ms() / 1000;
-    if (now_s != front->date_s) {
-        struct tm parts;
-        time_t time = (time_t)now_s;
-        (void)gmtime_r(&time, &parts);
-        (void)strftime(front->date, sizeof front->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-        front->date_s = now_s;
-    }
-    return front->date;
-}
+/* ---- answers ---- */
 
 const struct bucket_bounds http_duration_bounds = {
     .units = 1000000,
@@ -282,7 +202,7 @@ static void count_answer(struct http_exchange *exchange, uint16_t status)
     struct http_front *front = exchange->front;
     uint32_t index =
         exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
-    http_count(&front->counters.requests[index][status_index(status)], 1);
+    http_count(&front->counters.requests[index][http_status_index(status)], 1);
     if (exchange->change)
         http_change_end(exchange, exchange->outcome);
     if (exchange->waits || !exchange->route)
@@ -290,51 +210,6 @@ static void count_answer(struct http_exchange *exchange, uint16_t status)
     int64_t took_us = http_front_now_us(front) - exchange->started_us;
     buckets_add(&front->counters.durations[index][status / 100 - 2], &http_duration_bounds,
                 took_us > 0 ? (uint64_t)took_us : 0);
-}
-
-/* Returns the buffer of this answer: the connection's output if it is next in order, else its
- * own. */
-static struct buffer *answer_buffer(struct http_exchange *exchange)
-{
-    struct http_connection *connection = exchange->connection;
-    struct buffer *out = connection->first == exchange ? &connection->socket.out : &exchange->reply;
-    http_front_lend(exchange->front, out);
-    return out;
-}
-
-/* Completes the answer. If it is next in order, sends it together with the answers after it that
- * are complete; else it waits and is counted in the budget. */
-static void finish_answer(struct http_exchange *exchange)
-{
-    struct http_connection *connection = exchange->connection;
-    exchange->answered = true;
-    exchange->waiter = 0;
-    if (connection->first != exchange) {
-        exchange->bytes_counted += exchange->reply.cap;
-        http_budget_add(exchange->front, exchange->reply.cap);
-        return;
-    }
-    for (struct http_exchange *first = exchange; first && first->answered;) {
-        connection->first = first->next;
-        connection->exchange_count--;
-        if (first->reply.len) {
-            http_front_lend(first->front, &connection->socket.out);
-            buffer_append_slice(&connection->socket.out, buffer_slice(&first->reply));
-        }
-        if (first->reply.failed)
-            connection->socket.out.failed = true;
-        if (first->has_leases)
-            http_lease_hand_over(first,
-                                 connection->socket.out.failed
-                                     ? UINT64_MAX
-                                     : connection->unsent.out_at + connection->socket.out.len);
-        release_exchange(first);
-        first = connection->first;
-    }
-    if (!connection->first)
-        connection->last = NULL;
-    http_connection_count_output(connection);
-    http_connection_touch(connection);
 }
 
 struct buffer *http_answer_start(struct http_exchange *exchange)
@@ -352,59 +227,6 @@ void http_answer_field(struct http_exchange *exchange, const char *name, struct 
     buffer_append(fields, ": ", 2);
     buffer_append_slice(fields, value);
     buffer_append(fields, "\r\n", 2);
-}
-
-static void write_head_start(const struct http_exchange *exchange, struct buffer *out,
-                             uint16_t status, const char *content_type)
-{
-    buffer_append_text(out, status_line_of(status));
-    buffer_append_text(out, date_of(exchange->front));
-    if (content_type) {
-        buffer_append_text(out, "\r\nContent-Type: ");
-        buffer_append_text(out, content_type);
-    }
-}
-
-/* Marks the answers of a server with a test clock, so that it is not mistaken for a production
- * server. */
-static void write_test_clock(const struct http_clock_hooks *hooks, struct buffer *out)
-{
-    buffer_append_text(out, "Tarry-Test-Clock: ");
-    timestamp_emit(out, clock_wall_ms_of(hooks->clock));
-    buffer_append_text(out, "\r\n");
-}
-
-static void write_head_end(const struct http_exchange *exchange, struct buffer *out, bool closes)
-{
-    const struct http_front *front = exchange->front;
-    buffer_append(out, "\r\n", 2);
-    buffer_append_slice(out, buffer_slice(&front->fields));
-    if (front->shared->clock)
-        write_test_clock(front->shared->clock, out);
-    if (front->options.cors_origins)
-        http_cors_emit(exchange->connection->listener->hosts.origins, exchange->cors_origin, out);
-    if (closes)
-        buffer_append_text(out, "Connection: close\r\n");
-    else if (exchange->is_http_1_0)
-        buffer_append_text(out, "Connection: keep-alive\r\n");
-    buffer_append(out, "\r\n", 2);
-}
-
-/* Writes the whole answer. Without a content type it has no body and no length, as for 204. */
-static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
-{
-    struct http_front *front = exchange->front;
-    bool closes = exchange->connection->is_closing && !exchange->next;
-    struct buffer *out = answer_buffer(exchange);
-    write_head_start(exchange, out, status, content_type);
-    if (content_type) {
-        buffer_append_text(out, "\r\nContent-Length: ");
-        buffer_append_u64(out, front->body.len);
-    }
-    write_head_end(exchange, out, closes);
-    if (!exchange->is_head && content_type)
-        buffer_append_slice(out, buffer_slice(&front->body));
-    finish_answer(exchange);
 }
 
 /* Returns whether the budget has no memory for the answer. Only an answer to a GET is checked,
@@ -433,30 +255,33 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
     }
     count_answer(exchange, status);
     if (exchange->connection)
-        write_answer(exchange, status, content_type);
+        exchange->connection->wire->answer(exchange, status, content_type);
     else
-        release_exchange(exchange);
+        http_exchange_release(exchange);
     if (front->body.cap > HTTP_SPARE_BYTES_MAX)
         buffer_clear_and_trim(&front->body, HTTP_SPARE_BYTES_MAX);
 }
 
 void http_answer_open(struct http_exchange *exchange, const char *content_type)
 {
-    struct http_connection *connection = exchange->connection;
-    assert(connection->first == exchange && !exchange->next);
-    struct buffer *out = answer_buffer(exchange);
-    connection->is_closing = true;
     count_answer(exchange, 200);
-    write_head_start(exchange, out, 200, content_type);
-    if (!exchange->is_http_1_0)
-        buffer_append_text(out, "\r\nTransfer-Encoding: chunked");
-    write_head_end(exchange, out, true);
-    http_connection_touch(connection);
+    exchange->connection->wire->open(exchange, content_type);
+}
+
+void http_answer_write(struct http_exchange *exchange, struct slice text)
+{
+    if (text.len)
+        exchange->connection->wire->write(exchange, text);
+}
+
+size_t http_answer_unsent(const struct http_exchange *exchange)
+{
+    return exchange->connection->wire->unsent(exchange);
 }
 
 void http_answer_close(struct http_exchange *exchange)
 {
-    finish_answer(exchange);
+    exchange->connection->wire->close(exchange);
 }
 
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
@@ -625,8 +450,7 @@ void http_answer_no_jobs(struct http_exchange *exchange)
 void http_answer_continue(struct http_exchange *exchange)
 {
     assert(exchange->connection);
-    buffer_append_text(answer_buffer(exchange), "HTTP/1.1 100 Continue\r\n\r\n");
-    finish_answer(exchange);
+    exchange->connection->wire->proceed(exchange);
 }
 
 struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64_t jobs)

@@ -93,6 +93,9 @@ struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t t
 /* Separates the exchange from its closing connection: frees it if it is answered or waits; else the
  * queue's reply frees it. */
 void http_exchange_orphan(struct http_exchange *exchange);
+/* Releases what the exchange holds and has counted, and frees it. For the wire of its connection,
+ * when the answer is written. */
+void http_exchange_release(struct http_exchange *exchange);
 /* Returns where the queue's reply to this call goes, and the caller. Valid for one call of the
  * queue, made immediately. */
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
@@ -114,9 +117,15 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
 void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Starts an answer that stays open: sends its head; the connection accepts no more requests.
- * stream.c writes the rest to the connection until http_answer_close ends the exchange. */
+/* Starts an answer that stays open: sends its head. On HTTP/1.1 the connection accepts no more
+ * requests. */
 void http_answer_open(struct http_exchange *exchange, const char *content_type);
+/* Writes a part of an open answer. */
+void http_answer_write(struct http_exchange *exchange, struct slice text);
+/* Returns how many bytes of an open answer are not written yet; SIZE_MAX: its client does not
+ * read. */
+size_t http_answer_unsent(const struct http_exchange *exchange);
+/* Ends an open answer and its exchange. */
 void http_answer_close(struct http_exchange *exchange);
 /* Holds back the later requests of the connection while the queue does not have the whole call yet, so that they cannot
  * overtake it, and lets them go. */
@@ -140,8 +149,6 @@ struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64
 /* Answers a delete, purge or redrive with the number of affected jobs. The note holds the topic. */
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);
 
-/* Returns the HTTP status at an index of the counters, below HTTP_STATUSES, or 0 at the end. */
-uint16_t http_status_at(size_t index);
 /* Buckets of request durations, in microseconds. */
 extern const struct bucket_bounds http_duration_bounds;
 

@@ -1,6 +1,7 @@
 #include "http/state.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 /* ---- time ---- */
 
@@ -29,6 +30,22 @@ void http_front_wake_by(struct http_front *front, int64_t at_ms)
         return;
     front->expiry_ms = at_ms;
     deadline_set(front->expiry, at_ms);
+}
+
+const char *http_front_date(struct http_front *front)
+{
+    if (front->has_date)
+        return front->date;
+    front->has_date = true;
+    int64_t now_s = clock_wall_ms() / 1000;
+    if (now_s != front->date_s) {
+        struct tm parts;
+        time_t time = (time_t)now_s;
+        (void)gmtime_r(&time, &parts);
+        (void)strftime(front->date, sizeof front->date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        front->date_s = now_s;
+    }
+    return front->date;
 }
 
 /* ---- memory ---- */

@@ -201,6 +201,8 @@ static inline int64_t http_front_now_us(struct http_front *front)
 {
     return reactor_now_us(front->reactor);
 }
+/* Returns the time of this loop iteration in HTTP format, formatted once per second. */
+const char *http_front_date(struct http_front *front);
 /* Limits how long takes wait: wakes the front by this time at the latest. */
 void http_front_wake_by(struct http_front *front, int64_t at_ms);
 

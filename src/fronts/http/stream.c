@@ -29,23 +29,6 @@ struct http_stream {
 
 /* ---- bytes ---- */
 
-/* Writes all of `text`, as a chunk if the client supports chunks. */
-static void write_chunk(struct http_exchange *exchange, struct slice text)
-{
-    struct buffer *out = &exchange->connection->socket.out;
-    char head[CHUNK_HEAD_BYTES];
-    if (!text.len)
-        return;
-    http_front_lend(exchange->front, out);
-    if (!exchange->is_http_1_0) {
-        int len = snprintf(head, sizeof head, "%zx\r\n", text.len);
-        buffer_append(out, head, (size_t)len);
-    }
-    buffer_append_slice(out, text);
-    if (!exchange->is_http_1_0)
-        buffer_append(out, "\r\n", 2);
-}
-
 /* Reports dropped events; they precede the buffered ones. */
 static void write_gap(struct http_stream *stream)
 {
@@ -55,14 +38,14 @@ static void write_gap(struct http_stream *stream)
     if (!stream->lost)
         return;
     http_count(&stream->exchange->front->counters.events_lost, stream->lost);
-    write_chunk(stream->exchange, slice_make(text, (size_t)len));
+    http_answer_write(stream->exchange, slice_make(text, (size_t)len));
     stream->lost = 0;
 }
 
 static void write_events(struct http_stream *stream)
 {
     write_gap(stream);
-    write_chunk(stream->exchange, buffer_slice(&stream->events));
+    http_answer_write(stream->exchange, buffer_slice(&stream->events));
     buffer_clear(&stream->events);
 }
 
@@ -93,12 +76,11 @@ static void lose_oldest(struct http_stream *stream, size_t bytes)
  * they can never fit. */
 static bool make_room(struct http_stream *stream, size_t bytes)
 {
-    struct http_connection *connection = stream->exchange->connection;
     if (bytes > HTTP_STREAM_BYTES_MAX)
         return false;
     if (stream->events.len + bytes <= HTTP_STREAM_BYTES_MAX)
         return true;
-    if (!connection->socket.writing && connection->socket.out.len < OUT_BYTES_MAX)
+    if (http_answer_unsent(stream->exchange) < OUT_BYTES_MAX)
         write_events(stream);
     else
         lose_oldest(stream, bytes);
@@ -159,8 +141,8 @@ void http_streams_ping(void *ctx)
         struct http_connection *connection = stream->exchange->connection;
         if (stream->sent_ms + PING_MS > now_ms)
             break;
-        if (!connection->socket.writing && !stream->events.len)
-            write_chunk(stream->exchange, slice_of(": ping\n\n"));
+        if (http_answer_unsent(stream->exchange) != SIZE_MAX && !stream->events.len)
+            http_answer_write(stream->exchange, slice_of(": ping\n\n"));
         http_connection_touch(connection);
         note_sent(stream);
     }
@@ -215,17 +197,6 @@ static void write_stream_head(struct http_exchange *exchange)
     http_answer_open(exchange, "text/event-stream");
 }
 
-/* Ends the body, and the connection with it. */
-static void close_answer(struct http_exchange *exchange)
-{
-    struct buffer *out = &exchange->connection->socket.out;
-    if (!exchange->is_head && !exchange->is_http_1_0) {
-        http_front_lend(exchange->front, out);
-        buffer_append_text(out, "0\r\n\r\n");
-    }
-    http_answer_close(exchange);
-}
-
 static void count_streams(struct http_front *front)
 {
     atomic_store_explicit(&front->counters.streams, front->stream_count, memory_order_relaxed);
@@ -250,8 +221,8 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
     if (exchange->is_head || exchange->connection->socket.peer_ended || front->is_draining) {
         free(stream);
         if (front->is_draining && !exchange->is_head)
-            write_chunk(exchange, slice_of(RETRY));
-        close_answer(exchange);
+            http_answer_write(exchange, slice_of(RETRY));
+        http_answer_close(exchange);
         return NULL;
     }
     stream->exchange = exchange;
@@ -288,13 +259,13 @@ void http_stream_end(struct http_stream *stream)
     struct http_exchange *exchange = stream->exchange;
     http_stream_flush(stream);
     stream_free(stream);
-    close_answer(exchange);
+    http_answer_close(exchange);
 }
 
 void http_stream_drain(struct http_stream *stream)
 {
     http_stream_flush(stream);
-    write_chunk(stream->exchange, slice_of(RETRY));
+    http_answer_write(stream->exchange, slice_of(RETRY));
     http_stream_end(stream);
 }
 
