@@ -513,7 +513,7 @@ static bool lacks_space(const struct fs *fs, int fd, uint32_t bytes)
 }
 
 /* Writes zeros. Starts only if there is enough space, since a partial file would take space from
- * others. */
+ * others. The last portion is not synced: the caller syncs it together with the header. */
 static int fill(const struct fs *fs, int fd, uint32_t bytes)
 {
     uint32_t portion = bytes < FILL_BYTES ? bytes : FILL_BYTES;
@@ -528,7 +528,7 @@ static int fill(const struct fs *fs, int fd, uint32_t bytes)
         at += some;
         unsynced += some;
         /* Syncs in small portions, so that commits do not wait for all of it. */
-        if (result == 0 && (unsynced >= FILL_SYNC_BYTES || at == bytes)) {
+        if (result == 0 && unsynced >= FILL_SYNC_BYTES && at < bytes) {
             result = fs->ops->fdatasync(fs->ctx, fd);
             unsynced = 0;
         }
