@@ -110,7 +110,7 @@ static const char *advice(const struct fsck_finding *finding)
     };
 
     if (finding->is_mended)
-        return "mended";
+        return "repaired";
     if (finding->is_unread)
         return "the disk failed: repair it, or copy the directory to another disk, and check again";
     return cures[finding->cure];
@@ -166,7 +166,7 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
     buffer_append_format(out, "%" PRIu64 " finding%s", report->finding_count,
                          report->finding_count == 1 ? "" : "s");
     if (report->mended)
-        buffer_append_format(out, ", %" PRIu64 " mended", report->mended);
+        buffer_append_format(out, ", %" PRIu64 " repaired", report->mended);
     buffer_append_text(out, "\n");
 }
 

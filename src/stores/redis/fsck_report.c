@@ -9,8 +9,8 @@ static const char *const state_names[] = {[REDIS_FSCK_TO_MEND] = "to_mend",
                                           [REDIS_FSCK_MENDED] = "mended",
                                           [REDIS_FSCK_MANUAL] = "manual",
                                           [REDIS_FSCK_NOTE] = "note"};
-static const char *const state_words[] = {[REDIS_FSCK_TO_MEND] = "to mend",
-                                          [REDIS_FSCK_MENDED] = "mended",
+static const char *const state_words[] = {[REDIS_FSCK_TO_MEND] = "to repair",
+                                          [REDIS_FSCK_MENDED] = "repaired",
                                           [REDIS_FSCK_MANUAL] = "manual",
                                           [REDIS_FSCK_NOTE] = "note"};
 
@@ -120,7 +120,7 @@ static void emit_sum(struct buffer *out, const struct redis_fsck_report *report)
     }
     buffer_append_format(out, "%" PRIu64 " finding%s", count, count == 1 ? "" : "s");
     if (report->repairs)
-        buffer_append_format(out, ", %" PRIu64 " mended", report->mended);
+        buffer_append_format(out, ", %" PRIu64 " repaired", report->mended);
     if (count > report->finding_kept)
         buffer_append_format(out, ", the first %" PRIu32 " of them above", report->finding_kept);
     buffer_append_byte(out, '\n');

@@ -235,11 +235,11 @@ static bool check_all(struct sql_client *client, bool mend, struct findings *out
 static void print_findings(const struct findings *findings, bool json)
 {
     for (size_t i = 0; i < findings->count && !json; i++)
-        printf("%s: %llu jobs%s\n", findings->at[i].text, (unsigned long long)findings->at[i].jobs,
-               findings->at[i].mended ? ", mended" : "");
+        printf("%s: %llu job%s%s\n", findings->at[i].text, (unsigned long long)findings->at[i].jobs,
+               findings->at[i].jobs == 1 ? "" : "s", findings->at[i].mended ? ", repaired" : "");
     if (!json) {
         if (!findings->count)
-            printf("no faults found\n");
+            printf("clean\n");
         return;
     }
     struct buffer text;

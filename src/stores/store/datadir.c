@@ -457,8 +457,10 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
     int result = fs_posix.ops->mkdir(NULL, datadir->path, 0700);
 
     if (result < 0)
-        return error_result(result, error, error_bytes, "cannot create data directory '%s': %s",
-                            datadir->path, strerror(-result));
+        return error_result(
+            result, error, error_bytes,
+            "cannot create data directory '%s': %s, name another directory or check its parent",
+            datadir->path, strerror(-result));
     snprintf(parent, sizeof parent, "%s", datadir->path);
     slash = strrchr(parent, '/');
     if (!slash)

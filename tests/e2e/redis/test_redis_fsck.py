@@ -189,7 +189,7 @@ def test_every_damage_is_named_and_mended_and_all_jobs_are_delivered(queue):
                   "has a try without a job", "counts 7 delayed", "next event is at"):
         assert any(words in what for _, _, what in output), words
     code, out = text(redis.url)
-    assert code == FOUND and "shard 03, topic 'now'" in out and "(to mend: " in out and f"{report['finding_count']} findings\n" in out
+    assert code == FOUND and "shard 03, topic 'now'" in out and "(to repair: " in out and f"{report['finding_count']} findings\n" in out
 
     code, report, _ = fsck(redis.url, "--repair")
     assert code == CLEAN and report["finding_count"] == report["mended"] > 50

@@ -759,14 +759,14 @@ def test_fsck_finds_and_mends_counts_and_levels(start_server):
         for i in range(5):
             client.push("checked", str(i), delay="1h" if i else "0s")
         client.take("checked")
-        assert tarry("fsck", "--store", database.url).stdout == "no faults found\n"
+        assert tarry("fsck", "--store", database.url).stdout == "clean\n"
         database.do("UPDATE tarry.tally SET counts[1] = counts[1] + 3")
         database.do("DELETE FROM tarry.level")
         found = tarry("fsck", "--store", database.url, "--json")
         assert found.returncode == 1 and len(json.loads(found.stdout)["findings"]) == 2
         mended = tarry("fsck", "--store", database.url, "--repair")
-        assert mended.returncode == 0 and mended.stdout.count("mended") == 2
-        assert tarry("fsck", "--store", database.url).stdout == "no faults found\n"
+        assert mended.returncode == 0 and mended.stdout.count("repaired") == 2
+        assert tarry("fsck", "--store", database.url).stdout == "clean\n"
         assert client.good("GET", "/v1/topics/checked")["counts"]["delayed"] == 4
 
 

@@ -105,7 +105,7 @@ def test_a_failed_transaction_loses_no_expiry_event(start_server):
             eventually(lambda: own.do("SELECT state FROM tarry.job WHERE id = 'a'") != 1, seconds=20)
         assert own.do("SELECT state FROM tarry.job WHERE id = 'a'") == 4
         second.terminate()
-        assert tarry("fsck", "--store", own.url).stdout == "no faults found\n"
+        assert tarry("fsck", "--store", own.url).stdout == "clean\n"
 
 
 def test_the_hour_that_comes_twice_when_summer_ends_is_counted_right(directory):

@@ -152,7 +152,7 @@ def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, mariadb):
 
 # ---- looking it over ----
 
-NOTHING = "no faults found\n"
+NOTHING = "clean\n"
 DAMAGES = [
     ("UPDATE tarry.tally SET fresh = fresh + 3", "its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by (-3, 0, 0, 0, 0)", 3, True),
     ("UPDATE tarry.tally SET dead_bytes = dead_bytes + 1", "differ by (0, 0, 0, 0, -1)", 0, True),
@@ -198,7 +198,7 @@ def test_fsck_finds_damage_and_repairs_counts_and_priorities(filled, damage, tex
     [finding] = json.loads(found.stdout)["findings"]
     assert found.returncode == 1 and text in finding["text"] and finding["jobs"] == jobs and not finding["mended"]
     mended = tarry("fsck", "--store", filled.url, "--repair")
-    assert text in mended.stdout and ("mended" in mended.stdout, mended.returncode) == ((True, 0) if is_mended else (False, 1))
+    assert text in mended.stdout and ("repaired" in mended.stdout, mended.returncode) == ((True, 0) if is_mended else (False, 1))
     assert (tarry("fsck", "--store", filled.url).stdout == NOTHING) == is_mended
     for table, rows in copies.items():
         filled.do(f"DELETE FROM tarry.{table}")
@@ -230,7 +230,7 @@ def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, ma
         waiting.start()
         mended = tarry("fsck", "--store", mariadb.url, "--repair")
         waiting.join()
-    assert mended.stdout.count("mended") == 3 and [job["id"] for job in taken] == ["behind"]
+    assert mended.stdout.count("repaired") == 3 and [job["id"] for job in taken] == ["behind"]
     assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
 
 

@@ -80,6 +80,6 @@ def works(setting, url, start_server, application):
     serves(server)
     if setting.application:
         pushes(server, application())
-    assert tarry("fsck", "--store", url).stdout == "no faults found\n"
+    assert tarry("fsck", "--store", url).stdout == "clean\n"
     assert "is lost" not in server.log() and "upkeep failed" not in server.log(), server.log()
     server.terminate()

@@ -152,8 +152,8 @@ CLAIM_BETWEEN(each_finding_has_a_place_and_a_remedy, begin, finish)
         "shard 01, run/00000002.keys: is missing; 'tarry fsck --repair' repairs it\n"
         "shard 00, run/00000003.run, slot 17: cannot be read; restore a backup, or save the "
         "rest with 'tarry fsck --salvage'\n"
-        "shard 00: counts are wrong; mended\n"
-        "4 findings, 1 mended\n");
+        "shard 00: counts are wrong; repaired\n"
+        "4 findings, 1 repaired\n");
     json_t *parsed = json();
     const json_t *findings = json_object_get(parsed, "findings");
     assert_true(json_is_false(json_object_get(parsed, "clean")));

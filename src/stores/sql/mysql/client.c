@@ -150,7 +150,8 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
             place->database[0] ? place->database : NULL, at && at->port ? at->port : PORT,
             place->socket[0] ? place->socket : NULL, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS))
         return mysql;
-    error_write(error, error_bytes, "cannot reach MariaDB or MySQL: %s",
+    error_write(error, error_bytes,
+                "cannot reach MariaDB or MySQL: %s; check that it runs, and the URL",
                 libmariadb.mysql_error(mysql));
     libmariadb.mysql_close(mysql);
     return NULL;

@@ -51,13 +51,23 @@ static const char terms[] =
     "WHERE d.datname = current_database() AND t.spcname = current_setting('default_tablespace');"
     "SET check_function_bodies = on; SET row_security = on; SET xmloption = content";
 
-/* Formats an error as one line, since libpq's messages have several. */
-static void error_line(char *error, size_t error_bytes, const char *what, const char *why)
+/* Formats an error as one line. libpq's messages have several lines; hints, which begin with a tab,
+ * are left out, because `remedy` replaces them. */
+static void error_line(char *error, size_t error_bytes, const char *what, const char *why,
+                       const char *remedy)
 {
-    error_write(error, error_bytes, "%s: %s", what, why);
-    for (char *at = error; error && *at; at++)
-        if (*at == '\n' || *at == '\t')
-            *at = at[1] ? ' ' : '\0';
+    struct buffer lines;
+    buffer_init(&lines, 4096);
+    for (size_t len; *why; why += len + (why[len] == '\n')) {
+        len = strcspn(why, "\n");
+        if (len && *why != '\t') {
+            buffer_append_text(&lines, lines.len ? " " : "");
+            buffer_append(&lines, why, len);
+        }
+    }
+    error_write(error, error_bytes, "%s: %.*s%s", what, (int)lines.len, lines.at ? lines.at : "",
+                remedy);
+    buffer_fini(&lines);
 }
 
 /* Discards notices, which libpq would print. */
@@ -88,7 +98,8 @@ static bool agree(PGconn *connection, char *error, size_t error_bytes)
     bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!is_done)
         error_line(error, error_bytes, "cannot set up the session",
-                   result ? libpq.PQresultErrorMessage(result) : libpq.PQerrorMessage(connection));
+                   result ? libpq.PQresultErrorMessage(result) : libpq.PQerrorMessage(connection),
+                   "");
     libpq.PQclear(result);
     return is_done;
 }
@@ -144,7 +155,8 @@ static void *on_connect(const char *url, char *error, size_t error_bytes)
     if (is_own && agree(connection, error, error_bytes))
         return connection;
     if (!is_reached)
-        error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));
+        error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection),
+                   "; check that it runs, and the URL");
     else if (!is_own)
         error_write(error, error_bytes,
                     "the URL leads to a connection pooler in transaction mode, give the address of "
