@@ -430,7 +430,7 @@ static void append_status(struct buffer *out, const struct monitor_status *statu
         return;
     }
     if (!status->criticals)
-        buffer_append_text(out, "all is well, but ");
+        buffer_append_format(out, "%u warning%s: ", others + 1, others ? "s" : "");
     append_problem(out, worst);
     if (others)
         buffer_append_format(out, " (and %u more)", others);

@@ -204,8 +204,18 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
     return -1;
 }
 
+static bool is_verb(const struct cli_syntax *syntax, const char *word)
+{
+    for (size_t i = 0; syntax->verbs[i]; i++)
+        if (strcmp(word, syntax->verbs[i]) == 0)
+            return true;
+    return !syntax->verbs[0];
+}
+
 static int check_arguments(const struct cli_syntax *syntax, const struct cli_args *args)
 {
+    if (args->list.count > 0 && !is_verb(syntax, args->list.at[0]))
+        return cli_usage("unknown '%s', usage: tarry %s", args->list.at[0], syntax->usage);
     if (args->list.count < syntax->least)
         return cli_usage("too few arguments, usage: tarry %s", syntax->usage);
     if (args->list.count > syntax->most)

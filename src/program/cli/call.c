@@ -63,11 +63,13 @@ static int call_parse(struct call *call, int argc, char **argv)
     struct parsed parsed = {0};
     const struct call_row *row = call->row;
     const struct call_flag *flag = row->flags;
-    const struct cli_syntax syntax = {.usage = row->usage,
-                                      .about = row->about,
-                                      .flags = parsed.flags,
-                                      .least = row->least,
-                                      .most = row->most};
+    struct cli_syntax syntax = {.usage = row->usage,
+                                .about = row->about,
+                                .flags = parsed.flags,
+                                .least = row->least,
+                                .most = row->most};
+    for (size_t i = 0; i < CLI_VERBS_MAX && row->requests[i].verb; i++)
+        syntax.verbs[i] = row->requests[i].verb;
     for (size_t i = 0; flag[i].name; i++)
         parsed.flags[i] = (struct cli_flag){
             flag[i].name, flag[i].kind, find_place(call, &parsed, i), flag[i].value, flag[i].help};
@@ -104,8 +106,7 @@ static bool request_fits(const struct call *call, const struct call_request *req
            (!request->bulk || bulk_is_meant(&call->args));
 }
 
-/* Finds the first request that fits. Returns -1, or an exit code if there is none: only a verb
- * leaves a command line without a request. */
+/* Finds the first request that fits. Returns -1, or an exit code if there is none. */
 static int find_request(struct call *call)
 {
     const struct call_request *request = call->row->requests;

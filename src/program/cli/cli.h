@@ -57,13 +57,17 @@ struct cli_flag {
     const char *help;
 };
 
+enum { CLI_VERBS_MAX = 12 };
+
 struct cli_syntax {
     const char *usage; /* "push TOPIC [ID]" */
     const char *about; /* sentences for `tarry help push` */
     const struct cli_flag *flags;
     size_t least, most; /* number of arguments that are not flags */
     bool takes_command; /* arguments after "--" are kept unchanged */
-    bool is_local;      /* does not use a server: no --url, no --json */
+    /* Words that the first argument may be, ending with NULL; empty: any. */
+    const char *verbs[CLI_VERBS_MAX + 1];
+    bool is_local; /* does not use a server: no --url, no --json */
 };
 
 /* Prints the help of a command. `flags` holds its own flags and the common ones, and ends with a

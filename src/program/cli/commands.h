@@ -8,7 +8,12 @@
 
 #include "cli/cli.h"
 
-enum { CALL_FLAGS_MAX = 20, CALL_PAIRS_MAX = 2, CALL_REQUESTS_MAX = 12, CALL_CHOICES_MAX = 3 };
+enum {
+    CALL_FLAGS_MAX = 20,
+    CALL_PAIRS_MAX = 2,
+    CALL_REQUESTS_MAX = CLI_VERBS_MAX,
+    CALL_CHOICES_MAX = 3
+};
 
 struct call; /* call.h */
 struct buffer;

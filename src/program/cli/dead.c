@@ -301,7 +301,7 @@ const struct cli_command cli_dead_commands[] = {
                         .print = sweep_print,
                         .done = "redriven"}}}},
     {.name = "purge",
-     .help = "remove all jobs of a topic, or those in one state",
+     .help = "remove jobs of a topic permanently, except leased ones",
      .call = {.usage = "purge TOPIC [--state STATE] [--error TEXT] ... --yes",
               .about = "Removes the jobs of a topic permanently: all, those in one state, or the "
                        "dead ones that\n"

@@ -70,7 +70,7 @@ const struct cli_command cli_deliver_commands[] = {
               .about =
                   "Sends one sample, signed like a job, to the target in the topic's settings, "
                   "and explains\n"
-                  "the result. It touches no job. Exit code 0: the target received the sample; "
+                  "the result. It changes no job. Exit code 0: the target received the sample; "
                   "1: it was not\n"
                   "delivered, or the server does not deliver; 4: there is no such topic, or it "
                   "has no\n"

@@ -218,8 +218,8 @@ const struct cli_command cli_lease_commands[] = {
               .about = "Acknowledges a taken job and pushes it again in one step, under the same "
                        "id: for polling\n"
                        "with a state, heartbeats and jobs of several steps. Its attempts start "
-                       "again. What is\n"
-                       "not given stays the same.",
+                       "again.\n"
+                       "Values that are not given stay the same.",
               .least = 1,
               .most = 1,
               .flags =

@@ -36,7 +36,21 @@ static int conclude_status(const struct call *call, int exit_code)
     return exit_code == CLI_USAGE ? CLI_USAGE : STATUS_UNKNOWN;
 }
 
-static void print_problems(const json_t *problems)
+/* Adds the address of a runbook; over a unix socket, which has no address, its name. */
+static void add_runbook(struct show_table *table, const char *url, const json_t *name)
+{
+    char text[SHOW_CELL_BYTES];
+    struct buffer cell;
+    buffer_init(&cell, 2 * SHOW_CELL_BYTES);
+    if (strncmp(url, "unix:", 5) != 0)
+        buffer_append_format(&cell, "%s/runbooks/", url);
+    buffer_append_text(&cell, show_text(name, text));
+    buffer_append_byte(&cell, '\0');
+    show_table_add(table, cell.failed ? text : cell.at);
+    buffer_fini(&cell);
+}
+
+static void print_problems(const json_t *problems, const char *url)
 {
     static const char *const heads[] = {"severity", "code", "what", "runbook", NULL};
     char cell[SHOW_CELL_BYTES];
@@ -49,7 +63,7 @@ static void print_problems(const json_t *problems)
         show_table_add(&table, is_critical(problem) ? "critical" : "warning");
         show_table_add(&table, show_text(json_object_get(problem, "code"), cell));
         show_table_add(&table, show_text(json_object_get(problem, "sentence"), cell));
-        show_table_add(&table, show_text(json_object_get(problem, "runbook"), cell));
+        add_runbook(&table, url, json_object_get(problem, "runbook"));
     }
     if (i)
         show_table_print(&table);
@@ -66,12 +80,10 @@ static void print_status(const struct call *call)
     char sentence[SHOW_CELL_BYTES];
     show_text(call_member(call, "sentence"), sentence);
     printf("%s%s%s\n", colour_begin(colours[status]), sentence, colour_end(colours[status]));
-    print_problems(call_member(call, "problems"));
+    print_problems(call_member(call, "problems"), url);
     json_int_t left = json_integer_value(call_member(call, "problems_left_out"));
     if (left)
         printf("and %" JSON_INTEGER_FORMAT " more topics\n", left);
-    if (status != STATUS_WELL && strncmp(url, "unix:", 5) != 0)
-        printf("runbooks: %s/runbooks/NAME\n", url);
 }
 
 const struct cli_command cli_status_commands[] = {

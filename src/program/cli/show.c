@@ -214,7 +214,10 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
      * due "in 30s". */
     emit_span(away_ms < 1000 ? away_ms : (away_ms + 500) / 1000 * 1000, span, sizeof span);
     size_t len = strlen(out);
-    snprintf(out + len, SHOW_CELL_BYTES - len, from_now < 0 ? " (%s ago)" : " (in %s)", span);
+    if (from_now <= 0 && away_ms < 1000)
+        snprintf(out + len, SHOW_CELL_BYTES - len, " (now)");
+    else
+        snprintf(out + len, SHOW_CELL_BYTES - len, from_now < 0 ? " (%s ago)" : " (in %s)", span);
     return out;
 }
 

@@ -123,12 +123,12 @@ def test_status_is_a_sentence_and_an_exit_code_for_monitors(start_server):
     ended = run(server, "status")
     assert ended.returncode == WARNINGS
     lines = ended.stdout.splitlines()
-    assert lines[0] == "all is well, but 'mourned' has 1 job that died" and lines[2].split(maxsplit=2)[:2] == ["warning", "dead"] and lines[2].endswith("dead")
-    assert lines[-1] == f"runbooks: {server.url}/runbooks/NAME"
+    assert lines[0] == "1 warning: 'mourned' has 1 job that died" and lines[2].split(maxsplit=2)[:2] == ["warning", "dead"]
+    assert lines[-1].endswith(f"  {server.url}/runbooks/dead")
     ended = run(server, "status", "--json")
     assert ended.returncode == WARNINGS and json.loads(ended.stdout)["problems"][0]["code"] == "dead"
     with Terminal("status", "--url", server.url) as terminal:
-        assert terminal.end() == WARNINGS and terminal.raw.startswith(b"\033[33mall is well, but")
+        assert terminal.end() == WARNINGS and terminal.raw.startswith(b"\033[33m1 warning: ")
     with Terminal("status", "--url", server.url, NO_COLOR="1") as terminal:
         assert terminal.end() == WARNINGS and b"\033" not in terminal.raw
 

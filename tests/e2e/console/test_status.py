@@ -65,7 +65,7 @@ def test_dead_jobs_are_a_warning(house):
     for job in house.client.take("mourned", max=2):
         house.client.nack(job["lease"])
     status = house.status()
-    assert status["well"] and status["sentence"] == "all is well, but 'mourned' has 2 jobs that died"
+    assert status["well"] and status["sentence"] == "1 warning: 'mourned' has 2 jobs that died"
     assert status["problems"] == [{"code": "dead", "severity": "warning", "sentence": "'mourned' has 2 jobs that died", "topic": "mourned", "value": 2, "limit": None, "runbook": "dead"}]
     house.client.good("DELETE", "/v1/topics/mourned")
     assert house.status()["problems"] == []
