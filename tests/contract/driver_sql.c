@@ -154,11 +154,12 @@ static struct database databases[] = {
             (const char *const[]){
                 "CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS "
                 "$$ SELECT ms FROM tarry_test.clock $$;"
-                "CREATE OR REPLACE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint) "
-                "LANGUAGE sql VOLATILE AS $$ SELECT ms, 0::bigint FROM tarry_test.clock $$",
+                "CREATE OR REPLACE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint, OUT "
+                "awaited boolean) LANGUAGE sql VOLATILE AS $$ SELECT ms, 0::bigint, EXISTS (SELECT "
+                "FROM tarry.awaited) FROM tarry_test.clock $$",
                 "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.level;"
                 "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-                "DELETE FROM tarry.server; DELETE FROM tarry.ticket"},
+                "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.awaited"},
     },
     {
         .name = "mariadb",

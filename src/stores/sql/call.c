@@ -33,11 +33,13 @@ void sql_call_reset_results(struct sql_call *call)
     call->results.count = 0;
     free(call->items);
     free(call->jobs);
+    free(call->finished);
     free(call->topics);
     free(call->tokens);
     free(call->forecast);
     call->items = NULL;
     call->jobs = NULL;
+    call->finished = NULL;
     call->topics = NULL;
     call->tokens = NULL;
     call->forecast = NULL;
@@ -75,7 +77,7 @@ bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void
 bool sql_call_is_durable(const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND)
-        return false;
+        return call->kind == SQL_CALL_AWAIT; /* after the ends that it returns */
     return command_writes(call->command);
 }
 
@@ -238,7 +240,7 @@ static void job_write(struct job *job, int64_t adjust_ms)
 
 void sql_wall_write(struct sql_call *call, int64_t adjust_ms)
 {
-    if (!adjust_ms || !call->command)
+    if (!adjust_ms || (!call->command && call->kind != SQL_CALL_AWAIT))
         return;
     for (size_t i = 0; call->items && i < call->command->count; i++) {
         time_write(&call->items[i].due_ms, adjust_ms);
@@ -246,6 +248,8 @@ void sql_wall_write(struct sql_call *call, int64_t adjust_ms)
     }
     for (size_t i = 0; i < call->job_count; i++)
         job_write(&call->jobs[i].job, adjust_ms);
+    for (size_t i = 0; call->finished && i < call->job_count; i++)
+        time_write(&call->finished[i].finished_ms, adjust_ms);
     for (size_t i = 0; i < call->topic_count; i++) {
         time_write(&call->topics[i].paused_until_ms, adjust_ms);
         time_write(&call->topics[i].oldest_ready_due_ms, adjust_ms);

@@ -21,6 +21,7 @@ enum sql_call_kind {
     SQL_CALL_EXPIRE,     /* end ttls */
     SQL_CALL_UPKEEP,     /* delete what is old, add up counts, note that this server lives */
     SQL_CALL_CLOCK,      /* set the database's clock to continue as it ran */
+    SQL_CALL_AWAIT,      /* add and remove waits, and return the jobs that have ended */
     SQL_CALL_ADOPT,      /* take over the leases of servers that have gone silent */
     SQL_CALL_GOODBYE     /* note that this server stops */
 };
@@ -64,6 +65,7 @@ struct sql_call {
     /* The reply. Its texts point into `results` and `tokens`. */
     struct queue_result *items;
     struct queue_job *jobs;
+    struct queue_end *finished; /* ends of the jobs; NULL: none has finished */
     struct queue_topic *topics;
     size_t job_count, topic_count;
     char *tokens;

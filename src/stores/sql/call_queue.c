@@ -169,6 +169,13 @@ void sql_call_queue_step(struct sql_call_queue *queue, struct sql_call *call)
 
 /* ---- replies ---- */
 
+void sql_call_queue_drop(struct sql_call_queue *queue, struct sql_call *call)
+{
+    list_remove(&call->list);
+    queue->commands -= call->kind == SQL_CALL_COMMAND;
+    sql_call_free(call);
+}
+
 void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
                            enum queue_status status)
 {
@@ -229,6 +236,8 @@ void sql_call_queue_reply(struct sql_call_queue *queue)
             sql_call_refuse(call, call->status);
         else
             sql_call_reply(call);
+        if (queue->awaits && call->command)
+            sql_awaits_pushed(queue->awaits, call->command, call->items);
         queue->commands -= call->kind == SQL_CALL_COMMAND;
         sql_call_free(call);
     }

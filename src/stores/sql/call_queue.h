@@ -9,6 +9,7 @@
 #ifndef TARRY_SQL_CALL_QUEUE_H
 #define TARRY_SQL_CALL_QUEUE_H
 
+#include "sql/awaits.h"
 #include "sql/call.h"
 
 enum { SQL_RETRY_MS = 10, SQL_RETRY_MS_MAX = 500 };
@@ -21,6 +22,7 @@ struct sql_call_queue {
     int64_t timeout_ms;
     int64_t retry_at_ms; /* elapsed: a call that found its rows locked must not be sent before */
     bool has_clock;      /* a correction of the clock may wait, which goes first */
+    struct sql_awaits *awaits; /* receives the results of pushes that are waited for */
 };
 
 void sql_call_queue_init(struct sql_call_queue *queue, int64_t timeout_ms);
@@ -49,6 +51,8 @@ void sql_call_queue_note_retry(struct sql_call_queue *queue, int64_t took_ms);
 
 /* Completes a step of a call that is in no list: queues its next step, or its reply. */
 void sql_call_queue_step(struct sql_call_queue *queue, struct sql_call *call);
+/* Removes a call that needs no reply, or gets it elsewhere. */
+void sql_call_queue_drop(struct sql_call_queue *queue, struct sql_call *call);
 /* Answers a call of any list with an error. */
 void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
                            enum queue_status status);

@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "base/mac.h"
 #include "base/slice.h"
+#include "sql/awaits.h"
 #include "sql/client.h"
 #include "sql/database_clock.h"
 #include "sql/effect.h"
@@ -71,6 +72,10 @@ struct sql_context {
     struct sql_topics topics;
     struct sql_topic_plan plan;
     struct sql_effects effects;
+    struct sql_awaits awaits;
+    bool is_awaited; /* a client of any server waits for the end of a job, as of now_ms */
+    /* kept jobs that this server has dropped before their time */
+    uint64_t dropped[QUEUE_DROPS];
 };
 
 struct sql_plan {
@@ -161,6 +166,7 @@ struct sql_dialect {
     /* calls that only read, and upkeep, need no commit: see sql_plan.is_single */
     bool has_single_transactions;
     bool has_whole_transactions; /* see sql_plan.is_whole */
+    bool keeps_finished; /* finished jobs and waits for their end */
     /* Polling interval for pushes of others while a consumer waits, and the interval for a second
      * after a push by SQL was found. Used if the database does not send notifications; 0: it sends
      * them. */

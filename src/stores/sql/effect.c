@@ -262,6 +262,10 @@ static void publish_answer(struct sql_effects *effects, const struct queue_answe
     }
     if (event.kind == JOB_EVENT_EXTENDED)
         event.lease_until_ms = result->lease_until_ms;
+    if (event.kind == JOB_EVENT_EXTENDED && answer->progress.len) {
+        event.kind = JOB_EVENT_PROGRESS;
+        event.error = answer->progress;
+    }
     if (event.kind == JOB_EVENT_RETURNED)
         event.due_ms = result->due_ms;
     sql_effects_publish(effects, &event);

@@ -57,6 +57,8 @@ enum {
     SQL_COUNT_LEASE_ENDED,
     SQL_COUNT_DIED,
     SQL_COUNT_REDRIVEN,
+    SQL_COUNT_KEPT, /* finished jobs that are kept, and their bytes */
+    SQL_COUNT_KEPT_BYTES,
     SQL_COUNTS
 };
 
@@ -73,6 +75,7 @@ struct sql_notification { /* Notification about one topic. */
     bool changed;   /* the settings changed, or the topic was deleted */
     bool look;      /* a pause began or ended, or many jobs changed */
     bool listens;   /* without a topic: another server wants to receive events */
+    bool ended;     /* without a topic: a job has ended that a client of this server waits for */
     /* without a topic: a message (sql/audience.h), valid until the next notification */
     struct slice events;
     bool misses_events; /* without a topic: messages before this one were missed */

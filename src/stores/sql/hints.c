@@ -5,12 +5,14 @@ void sql_hints_init(struct sql_hints *hints, struct sql_context *context, struct
 {
     *hints = (struct sql_hints){.context = context, .queue = queue};
     sql_topic_plan_init(&context->plan);
+    sql_awaits_init(&context->awaits);
     sql_audience_init(&hints->audience, desk, looks_for_events);
 }
 
 void sql_hints_fini(struct sql_hints *hints)
 {
     sql_topics_free(&hints->context->topics);
+    sql_awaits_fini(&hints->context->awaits);
     sql_topic_plan_fini(&hints->context->plan);
     sql_audience_fini(&hints->audience);
     sql_watched_fini(&hints->leases);
@@ -53,6 +55,7 @@ void sql_hints_doubt(struct sql_hints *hints)
          entry = table_next(&topics->table, entry))
         sql_topics_of(entry)->bound_ms = 0;
     sql_hints_look(hints);
+    sql_awaits_doubt(&hints->context->awaits);
     notify_event(hints, QUEUE_EVENT_TOPIC, (struct slice){0});
     notify_event(hints, QUEUE_EVENT_DEAD, (struct slice){0});
 }
@@ -121,6 +124,8 @@ void sql_hints_receive(struct sql_hints *hints, const struct sql_notification *n
 {
     if (notification->listens)
         sql_audience_elsewhere(&hints->audience);
+    if (notification->ended)
+        hints->context->awaits.is_notified = true;
     if (notification->misses_events)
         sql_audience_miss(&hints->audience);
     if (notification->events.len)

@@ -109,6 +109,26 @@ static void set_clock(struct sql_housekeeping *keeping)
     keeping->clock_under_way = true;
 }
 
+static int64_t await_ms(const struct sql_housekeeping *keeping)
+{
+    return keeping->await_under_way ? INT64_MAX
+                                    : sql_awaits_next_ms(&keeping->hints->context->awaits);
+}
+
+/* Adds and removes rows of awaited jobs, and fetches the jobs that have ended. */
+static void await_ends(struct sql_housekeeping *keeping)
+{
+    struct sql_awaits *awaits = &keeping->hints->context->awaits;
+    struct sql_call *call = await_ms(keeping) <= clock_boot_ms()
+                                ? sql_call_queue_add_own(keeping->calls, SQL_CALL_AWAIT)
+                                : NULL;
+    if (!call)
+        return;
+    call->reply_to = (struct queue_reply_to){.done = sql_awaits_receive, .owner = awaits};
+    awaits->is_notified = false;
+    keeping->await_under_way = true;
+}
+
 static void poll_others(struct sql_housekeeping *keeping)
 {
     if (!is_to_poll(keeping) || clock_boot_ms() < keeping->poll_ms)
@@ -134,6 +154,7 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification
     }
     sql_hints_notify_ready(keeping->hints, now_ms);
     look_for_others(keeping);
+    await_ends(keeping);
     poll_others(keeping);
     if (!keeping->look_under_way && sql_topic_plan_wants_look(plan_of(keeping)))
         look_around(keeping, false);
@@ -170,13 +191,17 @@ int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
     int64_t poll_us = clock_inner_us() + (keeping->poll_ms - clock_boot_ms()) * 1000;
     if (is_to_poll(keeping) && poll_us < next)
         next = poll_us;
+    if (await_ms(keeping) != INT64_MAX) {
+        int64_t await_us = clock_inner_us() + (await_ms(keeping) - clock_boot_ms()) * 1000;
+        next = await_us < next ? await_us : next;
+    }
     return next;
 }
 
 bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
 {
     return (!keeping->adopt_wanted || keeping->adopt_under_way) &&
-           !sql_topic_plan_wants_look(plan_of(keeping)) &&
+           !sql_topic_plan_wants_look(plan_of(keeping)) && await_ms(keeping) == INT64_MAX &&
            next_ms(keeping) > database_ms(keeping) && keeping->upkeep_ms > clock_inner_ms();
 }
 
@@ -240,6 +265,10 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         break;
     case SQL_CALL_CLOCK:
         keeping->clock_under_way = false;
+        break;
+    case SQL_CALL_AWAIT:
+        keeping->await_under_way = false;
+        hints->context->awaits.is_notified |= !is_good;
         break;
     case SQL_CALL_GOODBYE:
         keeping->has_left = true;

@@ -20,7 +20,7 @@ struct sql_housekeeping {
     struct sql_hints *hints;
     struct sql_call_queue *calls;
     bool end_under_way, look_under_way, poll_under_way, expire_under_way, upkeep_under_way;
-    bool clock_under_way, upkeep_failed;
+    bool clock_under_way, upkeep_failed, await_under_way;
     bool adopt_wanted, adopt_under_way, adopt_failed;
     bool goodbye_sent, has_left; /* has_left: the database has recorded it, or never will */
     int64_t upkeep_ms;           /* inner clock: time of the next upkeep */

@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the session ---- */
 
@@ -75,11 +76,38 @@ struct session {
 
 /* ---- calls ---- */
 
+/* Begins or ends a wait. The call is answered when it is refused, or at once if it ends another wait. */
+static void session_await(struct session *session, struct sql_call *call)
+{
+    const struct command *command = call->command;
+    struct sql_awaits *awaits = &session->context.awaits;
+    enum queue_status status = !command              ? QUEUE_NO_MEMORY
+                               : command->status     ? command->status
+                               : session->stopping   ? QUEUE_STOPPING
+                                                     : QUEUE_OK;
+    reactor_iterate_again(session->reactor);
+    if (status == QUEUE_OK && !command->await.cancels) {
+        if (sql_awaits_add(awaits, command->await.topic, command->await.id, call->reply_to)) {
+            sql_call_queue_drop(&session->calls, call);
+            return;
+        }
+        status = QUEUE_NO_MEMORY;
+    }
+    if (status == QUEUE_OK)
+        (void)sql_awaits_cancel(awaits, command->await.topic, command->await.id,
+                                command->await.cancels);
+    sql_call_queue_refuse(&session->calls, call, status);
+}
+
 static void session_submit(struct session *session, const struct command *command,
                            struct queue_reply_to reply_to)
 {
     struct sql_call *call = sql_call_queue_add(&session->calls, command, reply_to);
     session->submitted++;
+    if (command->kind == COMMAND_AWAIT) {
+        session_await(session, call);
+        return;
+    }
     if (command->kind == COMMAND_TAKE)
         sql_transaction_note_take(&session->transaction);
     if (!call->command)
@@ -88,6 +116,8 @@ static void session_submit(struct session *session, const struct command *comman
         sql_call_queue_refuse(&session->calls, call, command->status);
     else if (session->stopping)
         sql_call_queue_refuse(&session->calls, call, QUEUE_STOPPING);
+    else if (!sql_awaits_push(&session->context.awaits, call->command))
+        sql_call_queue_refuse(&session->calls, call, QUEUE_NO_MEMORY);
     else
         sql_wall_read(call->command, session->context.adjust_ms);
     reactor_iterate_again(session->reactor);
@@ -225,6 +255,7 @@ static void end(struct session *session)
     sql_call_queue_refuse_all(&session->calls, &session->transaction.calls);
     sql_call_queue_refuse_all(&session->calls, &session->connection.flush.calls);
     sql_call_queue_end(&session->calls);
+    sql_awaits_refuse(&session->context.awaits, QUEUE_STOPPING);
     sql_connection_close(&session->connection);
     session->transaction.phase = SQL_PHASE_DOWN;
     if (stopped)
@@ -266,6 +297,7 @@ static bool at_iteration_end(void *ctx)
     if (transaction->phase == SQL_PHASE_IDLE && !session->ended)
         sql_transaction_begin(transaction);
     sql_call_queue_reply(&session->calls); /* while the database is busy */
+    sql_awaits_reply(&session->context.awaits);
     if (session->ended)
         end(session);
     else
@@ -310,6 +342,7 @@ static struct session *session_new(struct reactor *reactor, const struct session
     sql_effects_init(&session->context.effects);
     sql_flush_init(&session->connection.flush, reactor);
     sql_call_queue_init(&session->calls, options->timeout_ms);
+    session->calls.awaits = &session->context.awaits;
     sql_hints_init(&session->hints, &session->context, queue, options->desk, dialect->look_ms != 0);
     sql_housekeeping_init(&session->housekeeping, dialect, &session->hints, &session->calls);
     sql_transaction_init(&session->transaction, &session->connection, &session->housekeeping);
@@ -386,11 +419,7 @@ static struct sql *sql_of(struct queue *queue)
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
-    struct command refused = *command;
-    if (command->kind == COMMAND_AWAIT)
-        refused.status = QUEUE_UNSUPPORTED;
-    session_submit(sql_of(queue)->session, command->kind == COMMAND_AWAIT ? &refused : command,
-                   reply_to);
+    session_submit(sql_of(queue)->session, command, reply_to);
 }
 
 static void on_watch(struct queue *queue, struct slice topic, bool on)
@@ -412,9 +441,12 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .shards = 1,
         .body_bytes_max = sql->options.body_bytes_max,
         .keeps_history = true,
+        .keeps_finished = sql->dialect->keeps_finished,
+        .awaits = sql->dialect->keeps_finished,
         .healthy = figures.is_up,
         .accepting = !figures.is_full,
     };
+    memcpy(out->finished_dropped, sql->session->context.dropped, sizeof out->finished_dropped);
 }
 
 static const struct queue_ops sql_ops = {.submit = on_submit, .watch = on_watch, .info = on_info};

@@ -165,6 +165,10 @@ static struct topic_settings settings_of(const struct sql_topic_figures *figures
         .dead_letter_expired = at[SQL_FIGURE_DEAD_LETTER] != 0,
         .dedup_window_ms = at[SQL_FIGURE_DEDUP],
         .history_ms = at[SQL_FIGURE_HISTORY],
+        .keep_finished_ms = at[SQL_FIGURE_KEEP],
+        .keep_finished_max = (uint64_t)at[SQL_FIGURE_KEEP_MAX],
+        .keep_finished_bytes = (uint64_t)at[SQL_FIGURE_KEEP_BYTES],
+        .keep_body = at[SQL_FIGURE_KEEP_BODY] != 0,
         .max_jobs = (uint64_t)at[SQL_FIGURE_JOBS_MAX],
         .push_rate = {.count = (uint32_t)at[SQL_FIGURE_RATE_COUNT],
                       .unit = (enum frequency_unit)at[SQL_FIGURE_RATE_UNIT]},
@@ -190,6 +194,7 @@ static struct queue_counts counts_of(const struct sql_topic_figures *figures)
         .leased = difference(counts[SQL_COUNT_LEASED], 0),
         .dead = difference(counts[SQL_COUNT_DEAD], 0),
         .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
+        .finished = difference(counts[SQL_COUNT_KEPT], 0),
     };
 }
 

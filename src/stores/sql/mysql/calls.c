@@ -666,6 +666,7 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
                              "UPDATE tarry.server SET beat=0,listen_until=0 WHERE server=%lld",
                              server);
         break;
+    case SQL_CALL_AWAIT:
     case SQL_CALL_END_LEASES:
     case SQL_CALL_LOOK:
     case SQL_CALL_POLL:

@@ -47,6 +47,8 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   dedup_window BIGINT NOT NULL DEFAULT 0, max_jobs BIGINT NOT NULL DEFAULT 0,
   push_rate_count BIGINT NOT NULL DEFAULT 0, push_rate_unit INT NOT NULL DEFAULT 0,
   history BIGINT NOT NULL DEFAULT 0, -- how long its history is kept
+  keep_finished BIGINT NOT NULL DEFAULT 0, keep_finished_max BIGINT NOT NULL DEFAULT 0, keep_finished_bytes BIGINT NOT NULL DEFAULT 0,
+  keep_body TINYINT NOT NULL DEFAULT 0,
   extension MEDIUMBLOB,
   version BIGINT NOT NULL DEFAULT 0 -- rises with each change of the row, by a trigger
 ) ENGINE=InnoDB;
@@ -103,6 +105,7 @@ CREATE TABLE IF NOT EXISTS tarry.tally (
   dead_bytes BIGINT NOT NULL DEFAULT 0, pushed BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
   expired BIGINT NOT NULL DEFAULT 0, replaced BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, nacked BIGINT NOT NULL DEFAULT 0,
   lease_ended BIGINT NOT NULL DEFAULT 0, died BIGINT NOT NULL DEFAULT 0, redriven BIGINT NOT NULL DEFAULT 0,
+  kept BIGINT NOT NULL DEFAULT 0, kept_bytes BIGINT NOT NULL DEFAULT 0, -- finished jobs
   PRIMARY KEY (topic, slot)
 ) ENGINE=InnoDB;
 -- Counts of writers that must share no row, such as users' transactions; folded into slot 0.
@@ -112,6 +115,7 @@ CREATE TABLE IF NOT EXISTS tarry.tally_add (
   dead_bytes BIGINT NOT NULL DEFAULT 0, pushed BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
   expired BIGINT NOT NULL DEFAULT 0, replaced BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, nacked BIGINT NOT NULL DEFAULT 0,
   lease_ended BIGINT NOT NULL DEFAULT 0, died BIGINT NOT NULL DEFAULT 0, redriven BIGINT NOT NULL DEFAULT 0,
+  kept BIGINT NOT NULL DEFAULT 0, kept_bytes BIGINT NOT NULL DEFAULT 0, -- finished jobs
   KEY tally_add_topic (topic)
 ) ENGINE=InnoDB;
 
@@ -183,17 +187,19 @@ BEGIN
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
-      s.lease_ended, s.died, s.redriven, r.fresh, r.retry, r.oldest, t.history
+      s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
-        SUM(delivered) delivered, SUM(nacked) nacked, SUM(lease_ended) lease_ended, SUM(died) died, SUM(redriven) redriven
+        SUM(delivered) delivered, SUM(nacked) nacked, SUM(lease_ended) lease_ended, SUM(died) died, SUM(redriven) redriven,
+        SUM(kept) kept, SUM(kept_bytes) kept_bytes
       FROM (
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
-          redriven FROM tarry.tally WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
+          redriven, kept, kept_bytes FROM tarry.tally WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
         UNION ALL
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
-          redriven FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
+          redriven, kept, kept_bytes FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
       GROUP BY topic) s ON s.topic = t.topic
     LEFT JOIN (SELECT y.topic, SUM(SUBSTRING_INDEX(y.ready, ' ', 1)) fresh, SUM(SUBSTRING_INDEX(SUBSTRING_INDEX(y.ready, ' ', 2), ' ', -1)) retry,
         MIN(NULLIF(CAST(SUBSTRING_INDEX(y.ready, ' ', -1) AS SIGNED), 0)) oldest
@@ -309,9 +315,9 @@ BEGIN
     IF v_idle IS NOT NULL THEN
       DELETE FROM tarry.server WHERE server = v_one;
       INSERT INTO tarry.tally_add (topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered,
-          nacked, lease_ended, died, redriven)
+          nacked, lease_ended, died, redriven, kept, kept_bytes)
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended,
-          died, redriven FROM tarry.tally WHERE slot = v_one;
+          died, redriven, kept, kept_bytes FROM tarry.tally WHERE slot = v_one;
       INSERT INTO tarry.server_fold SELECT topic FROM tarry.tally WHERE slot = v_one;
       DELETE y FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally y FORCE INDEX (PRIMARY) ON y.topic = f.n AND y.slot = v_one;
       DELETE FROM tarry.server_fold;
@@ -387,13 +393,15 @@ BEGIN
     IF ROW_COUNT() > 0 THEN
       INSERT INTO tarry.tally
         SELECT a.topic, 0, SUM(a.fresh), SUM(a.retry), SUM(a.leased), SUM(a.dead), SUM(a.dead_bytes), SUM(a.pushed), SUM(a.acked),
-            SUM(a.cancelled), SUM(a.expired), SUM(a.replaced), SUM(a.delivered), SUM(a.nacked), SUM(a.lease_ended), SUM(a.died), SUM(a.redriven)
+            SUM(a.cancelled), SUM(a.expired), SUM(a.replaced), SUM(a.delivered), SUM(a.nacked), SUM(a.lease_ended), SUM(a.died), SUM(a.redriven),
+            SUM(a.kept), SUM(a.kept_bytes)
           FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add a FORCE INDEX (PRIMARY) ON a.n = f.n GROUP BY a.topic
         ON DUPLICATE KEY UPDATE fresh = tally.fresh + VALUES(fresh), retry = tally.retry + VALUES(retry), leased = tally.leased + VALUES(leased),
           dead = tally.dead + VALUES(dead), dead_bytes = tally.dead_bytes + VALUES(dead_bytes), pushed = tally.pushed + VALUES(pushed),
           acked = tally.acked + VALUES(acked), cancelled = tally.cancelled + VALUES(cancelled), expired = tally.expired + VALUES(expired),
           replaced = tally.replaced + VALUES(replaced), delivered = tally.delivered + VALUES(delivered), nacked = tally.nacked + VALUES(nacked),
-          lease_ended = tally.lease_ended + VALUES(lease_ended), died = tally.died + VALUES(died), redriven = tally.redriven + VALUES(redriven);
+          lease_ended = tally.lease_ended + VALUES(lease_ended), died = tally.died + VALUES(died), redriven = tally.redriven + VALUES(redriven),
+          kept = tally.kept + VALUES(kept), kept_bytes = tally.kept_bytes + VALUES(kept_bytes);
       DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
       DELETE FROM tarry.server_fold;
     END IF;

@@ -115,7 +115,16 @@ enum {
     SHOWN_CONSUMER,
     SHOWN_CANCEL_REQUESTED,
     SHOWN_ROW,
-    SHOWN_NEXT_DUE
+    SHOWN_NEXT_DUE,
+    /* Columns of tarry._seen only. */
+    SEEN_PROGRESS,
+    SEEN_KEEP,
+    SEEN_OUTCOME,
+    SEEN_FINISHED,
+    SEEN_DURATION,
+    SEEN_RESULT_TYPE,
+    SEEN_RESULT,
+    SEEN_HAS_BODY
 };
 
 static const struct {
@@ -337,13 +346,34 @@ static struct taken_row *taken_rows(const PGresult *result, size_t *count)
     return rows;
 }
 
+/* Fills in what a row of tarry._seen has in addition. */
+static void fill_seen(struct queue_job *job, struct queue_end *end, const PGresult *result, int row)
+{
+    job->job.progress = row_text(result, row, SEEN_PROGRESS);
+    job->job.has_keep = !row_is_null(result, row, SEEN_KEEP);
+    job->job.keep_ms = postgres_row_number(result, row, SEEN_KEEP);
+    if (row_is_null(result, row, SEEN_FINISHED))
+        return;
+    *end = (struct queue_end){.outcome =
+                                  (enum job_end)postgres_row_number(result, row, SEEN_OUTCOME),
+                              .finished_ms = postgres_row_number(result, row, SEEN_FINISHED),
+                              .duration_ms = postgres_row_number(result, row, SEEN_DURATION),
+                              .result = row_text(result, row, SEEN_RESULT),
+                              .result_type = row_text(result, row, SEEN_RESULT_TYPE),
+                              .has_body = row_flag(result, row, SEEN_HAS_BODY)};
+    job->end = end;
+}
+
 static bool read_jobs(struct sql_call *call, const PGresult *result, size_t count)
 {
     call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
-    if (!call->jobs)
+    call->finished = calloc(count ? count : 1, sizeof *call->finished);
+    if (!call->jobs || !call->finished)
         return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         fill_job(&call->jobs[i].job, result, (int)i);
+        fill_seen(&call->jobs[i], &call->finished[i], result, (int)i);
+    }
     call->job_count = count;
     return true;
 }
@@ -472,8 +502,10 @@ static bool read_list(struct sql_call *call, const PGresult *result)
     if (!read_jobs(call, result, count < limit ? count : limit))
         return false;
     if (count > limit) {
-        const struct job *last = &call->jobs[limit - 1].job;
-        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        const struct queue_job *last = &call->jobs[limit - 1];
+        struct queue_cursor cursor = {.due_ms =
+                                          last->end ? last->end->finished_ms : last->job.due_ms,
+                                      .sequence = last->job.sequence};
         call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
     }
     return true;
@@ -803,6 +835,8 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         return true;
     case POSTGRES_GET:
         return read_get(call, result);
+    case POSTGRES_AWAIT:
+        return read_jobs(call, result, (size_t)libpq.PQntuples(result));
     case POSTGRES_HISTORY:
         return read_history(call, result);
     case POSTGRES_LIST:
@@ -831,6 +865,8 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         note_time(link, result, 4, 7);
         call->others_listen = row_flag(result, 0, 5);
         call->part_failed = !row_is_null(result, 0, 6);
+        link->context->dropped[QUEUE_DROP_NUMBER] += (uint64_t)postgres_row_number(result, 0, 8);
+        link->context->dropped[QUEUE_DROP_BYTES] += (uint64_t)postgres_row_number(result, 0, 9);
         if (call->part_failed)
             report_failed_part(row_text(result, 0, 6));
         return true;

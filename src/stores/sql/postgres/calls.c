@@ -10,10 +10,13 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    postgres_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXL itlXx");
     postgres_batch_init(&link->changes, "ittiliblb");
-    postgres_batch_init(&link->answers, "iiilllllbxxli");
-    postgres_batch_init(&link->acks, "riillll");
+    postgres_batch_init(&link->answers, "iiilllllbxxliXX");
+    postgres_batch_init(&link->acks, "riillllXX");
+    postgres_batch_init(&link->awaits, "tt");
+    postgres_batch_init(&link->leaves, "tt");
+    postgres_batch_init(&link->ended, "ttilxx");
     postgres_batch_init(&link->agains, "iilllliliixx");
 }
 
@@ -23,6 +26,9 @@ void postgres_batches_fini(struct postgres_link *link)
     postgres_batch_fini(&link->changes);
     postgres_batch_fini(&link->answers);
     postgres_batch_fini(&link->acks);
+    postgres_batch_fini(&link->awaits);
+    postgres_batch_fini(&link->leaves);
+    postgres_batch_fini(&link->ended);
     postgres_batch_fini(&link->agains);
     postgres_items_fini(&link->sent);
 }
@@ -123,6 +129,12 @@ static bool policies_are_equal(const struct policy *a, const struct policy *b)
            a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
 }
 
+/* Returns how long the job of a push is kept, plus one; 0: as its topic keeps its jobs. */
+static int64_t keep_number(const struct queue_push *push)
+{
+    return push->has_keep_finished ? push->keep_finished_ms + 1 : 0;
+}
+
 /* Returns true if the pushes have all values of a group in common. */
 static bool pushes_are_alike(const struct queue_push *a, const struct queue_push *b)
 {
@@ -130,7 +142,7 @@ static bool pushes_are_alike(const struct queue_push *a, const struct queue_push
            a->on_conflict == b->on_conflict && a->past.attempt == b->past.attempt &&
            a->past.dead == b->past.dead && policies_are_equal(&a->policy, &b->policy) &&
            slice_equals(a->topic, b->topic) && slice_equals(a->content_type, b->content_type) &&
-           slice_equals(a->past.error, b->past.error);
+           slice_equals(a->past.error, b->past.error) && keep_number(a) == keep_number(b);
 }
 
 static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
@@ -152,6 +164,7 @@ static size_t add_push_group(struct postgres_link *link, const struct queue_push
     postgres_array_number(array++, push->past.attempt);
     postgres_array_number(array++, push->past.dead);
     postgres_array_bytes(array++, push->past.error);
+    postgres_array_number(array++, keep_number(push));
     return group;
 }
 
@@ -191,6 +204,10 @@ static bool send_push_once(struct sql_call *call, struct postgres_link *link, si
     postgres_params_number(&params, link->context->topics_max);
     postgres_params_bytes(&params, push->once);
     postgres_params_number(&params, push->once_for_ms ? push->once_for_ms : QUEUE_ONCE_MS);
+    if (push->has_keep_finished)
+        postgres_params_number(&params, push->keep_finished_ms);
+    else
+        postgres_params_null(&params);
     return send_batches(link) &&
            send_step(
                link,
@@ -277,6 +294,8 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     postgres_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     postgres_array_number(array++, answer->lease_ms);
     postgres_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
+    postgres_array_bytes(array++, answer->result_type);
+    postgres_array_bytes(array++, answer->verb == QUEUE_EXTEND ? answer->progress : answer->result);
     return true;
 }
 
@@ -311,7 +330,9 @@ static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
         !postgres_batch_add(batch, call, i))
         return false;
     postgres_array_number(array++, (int64_t)lease->row);
-    (void)add_lease(array, lease);
+    array = add_lease(array, lease);
+    postgres_array_bytes(array++, call->command->answers[i].result_type);
+    postgres_array_bytes(array++, call->command->answers[i].result);
     call->items[i].status = QUEUE_LEASE_ENDED;
     return true;
 }
@@ -461,6 +482,7 @@ static bool send_get(struct sql_call *call, struct postgres_link *link)
         postgres_params_number(&params, SQL_HISTORY_ENTRIES_MAX);
         return send(call, link, POSTGRES_HISTORY, &params);
     }
+    postgres_params_flag(&params, call->command->get.finished);
     return send(call, link, POSTGRES_GET, &params);
 }
 
@@ -524,6 +546,10 @@ static bool send_put(struct sql_call *call, struct postgres_link *link)
     postgres_params_bytes(&params, settings->extension);
     postgres_params_number(&params, link->context->topics_max);
     postgres_params_number(&params, settings->history_ms);
+    postgres_params_number(&params, settings->keep_finished_ms);
+    postgres_params_number(&params, (int64_t)settings->keep_finished_max);
+    postgres_params_number(&params, (int64_t)settings->keep_finished_bytes);
+    postgres_params_flag(&params, settings->keep_body);
     return send(call, link, POSTGRES_PUT, &params);
 }
 
@@ -619,8 +645,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
                             command->topics.limit);
     case COMMAND_FORECAST:
         return send_forecast(call, link);
-    case COMMAND_AWAIT: /* refused: see sql.c */
-        break;
+    case COMMAND_AWAIT: /* answered by SQL_CALL_AWAIT */
+        return true;
     }
     return false;
 }
@@ -702,6 +728,111 @@ static bool send_set_clock(struct sql_call *call, struct postgres_link *link)
     return send(call, link, POSTGRES_SET_CLOCK, &params);
 }
 
+static bool add_awaited(struct postgres_batch *batch, struct slice topic, struct slice id)
+{
+    if (!postgres_batch_add(batch, NULL, 0))
+        return false;
+    postgres_array_bytes(&batch->arrays[0], topic);
+    postgres_array_bytes(&batch->arrays[1], id);
+    return true;
+}
+
+static bool add_awaited_jobs(struct postgres_batch *batch, struct list *jobs)
+{
+    struct list *at = jobs->next;
+    bool added = true;
+    postgres_batch_clear(batch);
+    for (size_t left = sql_awaits_send(jobs); left > 0 && added; left--, at = at->next)
+        added = add_awaited(batch, sql_awaited_topic(sql_awaited_at(at)),
+                            sql_awaited_id(sql_awaited_at(at)));
+    return added;
+}
+
+static bool send_awaits(struct sql_call *call, struct postgres_link *link)
+{
+    struct sql_awaits *awaits = &link->context->awaits;
+    struct postgres_params params = {0};
+    postgres_params_number(&params, link->context->server);
+    return add_awaited_jobs(&link->awaits, &awaits->fresh) &&
+           add_awaited_jobs(&link->leaves, &awaits->left) &&
+           postgres_batch_params(&link->awaits, &params) &&
+           postgres_batch_params(&link->leaves, &params) &&
+           send(call, link, POSTGRES_AWAIT, &params);
+}
+
+/* Adds the rows of pushes whose end is awaited, after their statements. */
+static bool send_registers(struct list *begin, const struct list *end, struct postgres_link *link)
+{
+    struct postgres_params params = {0};
+    bool added = true;
+    postgres_batch_clear(&link->awaits);
+    for (struct list *at = begin; at != end; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        bool has_pushes = call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_PUSH;
+        for (size_t i = 0; has_pushes && added && i < call->command->count; i++)
+            if (call->command->pushes[i].ended)
+                added = add_awaited(&link->awaits, call->command->pushes[i].topic,
+                                    call->command->pushes[i].id);
+    }
+    if (!added || !link->awaits.items.count)
+        return added;
+    if (!postgres_batch_params(&link->awaits, &params))
+        return false;
+    postgres_params_number(&params, link->context->server);
+    return send_step(link, (struct postgres_step){.statement = POSTGRES_REGISTER}, &params);
+}
+
+/* Returns how an item of a command ended its job, if the schema does not set that; 0: not. */
+static enum job_end end_of(const struct command *command, size_t i,
+                           const struct queue_result *result)
+{
+    if (command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_ACK &&
+        result->status == QUEUE_OK && !result->state)
+        return JOB_END_ACKED;
+    if (command->kind == COMMAND_CHANGE && result->status == QUEUE_CANCELLED)
+        return JOB_END_CANCELLED;
+    return 0;
+}
+
+static bool add_ended(struct postgres_link *link, const struct command *command, size_t i,
+                      const struct queue_result *result)
+{
+    const struct queue_answer *answer =
+        command->kind == COMMAND_ANSWER ? &command->answers[i] : NULL;
+    enum job_end end = end_of(command, i, result);
+    struct postgres_array *array = link->ended.arrays;
+    struct sql_lease lease = {0};
+    if (!end)
+        return true;
+    if (answer)
+        (void)sql_lease_parse(answer->lease, &link->context->key, &lease);
+    if (!postgres_batch_add(&link->ended, NULL, i))
+        return false;
+    postgres_array_bytes(array++, result->topic);
+    postgres_array_bytes(array++, result->id);
+    postgres_array_number(array++, end);
+    postgres_array_number(array++, lease.taken_ms);
+    postgres_array_bytes(array++, answer ? answer->result_type : (struct slice){0});
+    postgres_array_bytes(array++, answer ? answer->result : (struct slice){0});
+    return true;
+}
+
+bool postgres_ended_send(struct postgres_link *link, const struct list *calls)
+{
+    struct postgres_params params = {0};
+    bool added = true;
+    postgres_batch_clear(&link->ended);
+    for (const struct list *at = calls->next; at != calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        for (size_t i = 0; sql_call_writes_items(call) && added && i < call->command->count; i++)
+            added = add_ended(link, call->command, i, &call->items[i]);
+    }
+    if (!added || !link->ended.items.count)
+        return added;
+    return postgres_batch_params(&link->ended, &params) &&
+           send_step(link, (struct postgres_step){.statement = POSTGRES_ENDED}, &params);
+}
+
 static bool send_call(struct sql_call *call, struct postgres_link *link)
 {
     switch (call->kind) {
@@ -718,6 +849,8 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
         return send_upkeep(call, link);
     case SQL_CALL_CLOCK:
         return send_set_clock(call, link);
+    case SQL_CALL_AWAIT:
+        return send_awaits(call, link);
     case SQL_CALL_ADOPT:
         return send_own(call, link, POSTGRES_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
@@ -739,7 +872,7 @@ static bool is_gathered(const struct sql_call *call)
 static bool is_look(const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND)
-        return call->kind == SQL_CALL_LOOK;
+        return call->kind == SQL_CALL_LOOK || call->kind == SQL_CALL_AWAIT;
     return call->command->kind == COMMAND_TAKE || call->command->kind == COMMAND_GET ||
            call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
@@ -779,7 +912,7 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
         struct sql_call *call = list_entry(at, struct sql_call, list);
         sent = !is_gathered(call) || send_call(call, link);
     }
-    sent = sent && send_batches(link);
+    sent = sent && send_batches(link) && send_registers(begin, end, link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         struct list *last = is_plain_take(call) ? send_takes(at, end, link) : at;

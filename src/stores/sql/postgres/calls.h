@@ -39,7 +39,7 @@ struct postgres_link {
     struct sql_plan plan;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
     struct postgres_batch pushes, changes, answers, agains,
-        acks; /* open while the transaction's statements are sent */
+        acks, awaits, leaves, ended; /* open while the transaction's statements are sent */
     const struct queue_push
         *groups[POSTGRES_GROUPS_COMPARED]; /* one push of each group in `pushes` */
     int old_ids; /* number of further batches of pushes that check for existing jobs first */
@@ -54,6 +54,9 @@ void postgres_batches_fini(struct postgres_link *link);
  * items in batches, then calls that only read or take. A call about topics follows all calls before
  * it. Returns false if out of memory or if the connection is lost. */
 bool postgres_calls_send(struct list *calls, struct postgres_link *link);
+/* Sets how awaited jobs have ended that the transaction acked or cancelled. Its other ends are set
+ * by the schema. */
+bool postgres_ended_send(struct postgres_link *link, const struct list *calls);
 /* Sends a transaction that consists of pushes as one statement, which commits by itself under the
  * ticket. Returns false, without sending anything, if that is not possible. */
 bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket);

@@ -37,6 +37,8 @@ CREATE TABLE tarry.topic (
   dedup_window bigint NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
   push_rate_count bigint NOT NULL DEFAULT 0, push_rate_unit int NOT NULL DEFAULT 0,
   history bigint NOT NULL DEFAULT 0, -- how long its history is kept
+  keep_finished bigint NOT NULL DEFAULT 0, keep_finished_max bigint NOT NULL DEFAULT 0, keep_finished_bytes bigint NOT NULL DEFAULT 0,
+  keep_body boolean NOT NULL DEFAULT false,
   extension bytea NOT NULL DEFAULT ''
 );
 
@@ -47,7 +49,7 @@ CREATE SEQUENCE tarry.server_number;
 -- A push onto a job on lease (on_conflict after): it becomes the job when the lease ends.
 CREATE TYPE tarry.successor AS (
   due bigint, seq bigint, priority int, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, body bytea);
+  content_type bytea, meta bytea, body bytea, keep bigint);
 
 -- Jobs. A take changes no indexed column, so it is a heap-only update.
 CREATE TABLE tarry.job (
@@ -65,6 +67,8 @@ CREATE TABLE tarry.job (
   consumer text, -- name of the consumer that holds it
   cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
   next tarry.successor, -- of one on lease
+  keep bigint, -- how long it is kept when it has finished; 0: not; NULL: as its topic keeps its jobs
+  progress bytea, -- of one on lease: as its consumer reported it
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -85,11 +89,34 @@ DELETE FROM tarry.job;
 CREATE TABLE tarry.level (topic int, level int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, level)) WITH (fillfactor = 50);
 CREATE INDEX level_idle ON tarry.level (topic, level) WHERE idle;
 
-CREATE TABLE tarry.finished (topic int, id text COLLATE "C", until bigint NOT NULL, PRIMARY KEY (topic, id));
-CREATE INDEX finished_until ON tarry.finished (until);
+-- Finished jobs: ids that are remembered until a time (dedup_window; also a once, behind a blank), and jobs that are kept until a time
+-- (keep_finished). 0: not, or no longer. The upkeep ends both separately; the one that ends last deletes the row. The id of a kept job has no row
+-- in tarry.job.
+CREATE TABLE tarry.finished (
+  topic int, id text COLLATE "C", until bigint NOT NULL, kept bigint NOT NULL DEFAULT 0,
+  at bigint, seq bigint, first_due bigint, taken bigint, -- when it finished; the others as in its job
+  bytes int, -- that count against keep_finished_bytes
+  priority int, attempt int,
+  outcome smallint, -- 1 acked, 2 cancelled, 3 expired
+  consumer text, -- of the last attempt
+  meta bytea, error bytea, history bytea[], progress bytea,
+  result_type bytea, result bytea, -- of the ack
+  content_type bytea, body bytea, -- if the topic keeps bodies
+  PRIMARY KEY (topic, id));
+CREATE INDEX finished_until ON tarry.finished (until) WHERE until > 0;
+CREATE INDEX finished_kept ON tarry.finished (kept) WHERE kept > 0;
+CREATE INDEX finished_at ON tarry.finished (topic, at, seq) WHERE kept > 0;
+
+-- Jobs whose end a client of a server waits for. The transaction that ends the job sets how it ended, and notifies that server. Empty most of the time.
+CREATE TABLE tarry.awaited (
+  topic text COLLATE "C", id text COLLATE "C", server bigint,
+  outcome smallint, -- NULL: it has not ended; 1 acked, 2 cancelled, 3 expired, 4 dead, 9 it was purged
+  at bigint, taken bigint, attempt int, consumer text, result_type bytea, result bytea,
+  PRIMARY KEY (topic, id, server)) WITH (autovacuum_vacuum_threshold = 20, autovacuum_vacuum_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX awaited_ended ON tarry.awaited (server) WHERE outcome IS NOT NULL;
 
 -- counts: 1 waiting and never tried, 2 waiting for a retry, 3 leased, 4 dead, 5 bytes of the dead; totals: 6 pushed, 7 acked,
--- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven.
+-- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven; 16 kept finished jobs, 17 their bytes.
 CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIMARY KEY (topic, slot)) WITH (fillfactor = 20);
 -- Counts of transactions that must not share a row; the upkeep adds them to slot 0. A table without a key needs a replica identity: a
 -- publication for all tables would otherwise reject each DELETE.
@@ -111,16 +138,17 @@ BEGIN
   RETURN (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store);
 END $$;
 
--- The time, and the part of it that was added to the database's own clock.
-CREATE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+-- The time, the part of it that was added to the database's own clock, and whether a client of any server waits for the end of a job.
+CREATE FUNCTION tarry._clock(OUT now bigint, OUT adjust bigint, OUT awaited boolean) LANGUAGE plpgsql AS $$
 BEGIN
-  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms, adjust_ms INTO now, adjust FROM tarry.store;
+  SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms, adjust_ms, EXISTS (SELECT FROM tarry.awaited) INTO now, adjust, awaited
+    FROM tarry.store;
 END $$;
 
 -- ---- counting ----
 
 CREATE FUNCTION tarry._none() RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$$ SELECT '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] $$;
+$$ SELECT '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] $$;
 
 CREATE FUNCTION tarry._bytes(j tarry.job) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT (octet_length(j.body) + coalesce(octet_length(j.meta), 0) + octet_length(j.id) + 64)::bigint $$;
@@ -178,12 +206,55 @@ BEGIN
   RETURN counts;
 END $$;
 
-CREATE FUNCTION tarry._remember(t tarry.topic, p_id text, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Records the end of a job in the rows of those who wait for it, and notifies their servers with the commit. The caller has ended the job in a
+-- statement before, so a client that begins to wait finds it locked or is found here.
+CREATE FUNCTION tarry._mark_ended(p_topic text, p_id text, p_outcome int, p_at bigint, p_taken bigint, p_attempt int, p_consumer text, p_type bytea,
+  p_result bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF t.dedup_window > 0 THEN
-    INSERT INTO tarry.finished VALUES (t.topic, p_id, p_now + t.dedup_window + 1)
+  IF NOT EXISTS (SELECT FROM tarry.awaited) THEN RETURN; END IF;
+  PERFORM pg_notify('tarry', 'f * ' || w.server) FROM (SELECT tarry._set_ended(ARRAY[p_topic], ARRAY[p_id], ARRAY[p_outcome], p_at, ARRAY[p_taken],
+    ARRAY[p_attempt], ARRAY[p_consumer], ARRAY[p_type], ARRAY[p_result]) AS server) w;
+END $$;
+
+CREATE FUNCTION tarry._is_awaited(p_topic text, p_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (SELECT FROM tarry.awaited WHERE topic = p_topic AND id = p_id);
+END $$;
+
+-- Sets how jobs ended for those who wait for them. Returns the numbers of their servers.
+CREATE FUNCTION tarry._set_ended(p_topics text[], p_ids text[], p_outcomes int[], p_at bigint, p_takens bigint[], p_attempts int[], p_consumers text[],
+  p_types bytea[], p_results bytea[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY WITH w AS (
+    UPDATE tarry.awaited w SET outcome = u.outcome, at = p_at, taken = nullif(u.taken, 0), attempt = u.attempt, consumer = nullif(u.consumer, ''),
+        result_type = nullif(u.result_type, ''), result = nullif(u.result, '')
+      FROM unnest(p_topics, p_ids, p_outcomes, p_takens, p_attempts, p_consumers, p_types, p_results)
+        u(topic, id, outcome, taken, attempt, consumer, result_type, result)
+      WHERE w.topic = u.topic AND w.id = u.id AND w.outcome IS NULL RETURNING w.server
+  ) SELECT DISTINCT w.server FROM w;
+END $$;
+
+CREATE FUNCTION tarry._kept_bytes(p_id text, p_meta bytea, p_body bytea, p_result bytea) RETURNS int LANGUAGE sql IMMUTABLE AS
+$$ SELECT octet_length(p_id) + coalesce(octet_length(p_meta), 0) + coalesce(octet_length(p_body), 0) + coalesce(octet_length(p_result), 0) + 64 $$;
+
+-- Stores a job that has ended, as its topic keeps it or remembers its id. Returns its counts with those of the kept job.
+CREATE FUNCTION tarry._finish(t tarry.topic, j tarry.job, p_outcome int, p_now bigint, p_counts bigint[], p_type bytea DEFAULT NULL, p_result bytea DEFAULT NULL)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE keep bigint := coalesce(j.keep, t.keep_finished); size int;
+BEGIN
+  IF keep > 0 THEN
+    size := tarry._kept_bytes(j.id, j.meta, CASE WHEN t.keep_body THEN j.body END, p_result);
+    DELETE FROM tarry.finished f WHERE f.topic = t.topic AND f.id = j.id;
+    INSERT INTO tarry.finished VALUES (t.topic, j.id, CASE WHEN t.dedup_window > 0 THEN p_now + t.dedup_window + 1 ELSE 0 END, p_now + keep + 1, p_now, j.seq,
+      j.first_due, nullif(j.taken, 0), size, j.priority, j.attempt, p_outcome, j.consumer, j.meta, j.error, j.history, j.progress,
+      nullif(p_type, ''), nullif(p_result, ''), CASE WHEN t.keep_body THEN j.content_type END, CASE WHEN t.keep_body THEN j.body END);
+    p_counts[16] := p_counts[16] + 1; p_counts[17] := p_counts[17] + size;
+  ELSIF t.dedup_window > 0 THEN
+    INSERT INTO tarry.finished VALUES (t.topic, j.id, p_now + t.dedup_window + 1)
       ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until;
   END IF;
+  PERFORM tarry._mark_ended(t.name, j.id, p_outcome, p_now, j.taken, j.attempt, j.consumer, p_type, p_result);
+  RETURN p_counts;
 END $$;
 
 CREATE FUNCTION tarry._due(p_now bigint, p_kind int, p_ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
@@ -294,8 +365,8 @@ CREATE TYPE tarry._did AS (
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
-  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int;
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int;
 BEGIN
   r.counts := tarry._none();
   IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
@@ -319,7 +390,7 @@ BEGIN
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
-  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
+  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep;
   PERFORM tarry._level(t.topic, j.priority);
   LOOP
     INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
@@ -329,7 +400,10 @@ BEGIN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
         r.status := 'existed'; RETURN r;
       END IF;
-      r.status := 'created'; r.counts[6] := 1; EXIT;
+      r.status := 'created'; r.counts[6] := 1;
+      DELETE FROM tarry.finished f WHERE f.topic = t.topic AND f.id = p_id AND f.kept > 0 RETURNING f.bytes INTO size; -- an id names one job
+      IF FOUND THEN r.counts[16] := -1; r.counts[17] := -size; END IF;
+      EXIT;
     END IF;
     IF how IN (1, 4) THEN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
@@ -344,7 +418,7 @@ BEGIN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 FOR UPDATE;
       IF FOUND THEN
         UPDATE tarry.job SET next = ROW(j.due, j.seq, j.priority, j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts,
-          j.content_type, j.meta, j.body)::tarry.successor WHERE topic = t.topic AND id = p_id;
+          j.content_type, j.meta, j.body, j.keep)::tarry.successor WHERE topic = t.topic AND id = p_id;
         r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
       END IF;
       CONTINUE;
@@ -365,7 +439,7 @@ END $$;
 -- makes a second push wait for the first. A push that stores no job leaves no row.
 CREATE FUNCTION tarry._push_once(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
-  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint, p_keep bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none();
@@ -376,7 +450,7 @@ BEGIN
     ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now;
   IF NOT FOUND THEN r.topic := t.topic; r.status := 'existed'; RETURN r; END IF;
   r := tarry._push(p_topic, p_id, p_kind, p_ms, p_priority, p_conflict, p_lease, p_ttl, p_backoff_kind, p_backoff_first, p_backoff_max, p_attempts,
-    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql);
+    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep);
   IF r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = t.topic AND id = ' ' || p_once; END IF;
   RETURN r;
 END $$;
@@ -386,7 +460,7 @@ CREATE FUNCTION tarry._start_next(t tarry.topic, j tarry.job, p_how int, now big
 DECLARE n tarry.successor := j.next;
 BEGIN
   r.counts[3] := r.counts[3] - 1;
-  FOR k IN 1 .. 15 LOOP
+  FOR k IN 6 .. 15 LOOP
     IF (k = CASE p_how WHEN 1 THEN 7 WHEN 2 THEN 8 WHEN 3 THEN 12 WHEN 5 THEN 13 END OR k = CASE WHEN p_how <= 2 THEN 6 ELSE 10 END) THEN
       r.counts[k] := r.counts[k] + 1;
     END IF;
@@ -398,7 +472,7 @@ BEGIN
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
     backoff_first = n.backoff_first, backoff_max = n.backoff_max, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
-    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL WHERE topic = j.topic AND id = j.id;
+    error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -420,9 +494,8 @@ BEGIN
       AND (CASE WHEN p_only_dead THEN state = 4 AND delivery = p_delivery ELSE p_delivery = 0 OR state = 1 AND delivery = p_delivery END)
       RETURNING * INTO j;
     IF FOUND THEN
-      PERFORM tarry._remember(t, p_id, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
-      r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
+      r.counts := tarry._finish(t, j, 2, now, tarry._counted(r.counts, j, -1)); r.counts[8] := 1;
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
     END IF;
     IF p_request AND NOT p_only_dead THEN
@@ -504,9 +577,11 @@ RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     WHEN t_kind > 0 THEN tarry._scattered(t_kind, tarry._wait(t_kind, t_first, t_most, p_attempt), p_luck)
     ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, p_attempt), p_luck) END $$;
 
--- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
+-- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it. p_result: of an ack; of an extend the
+-- progress.
 CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_level int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
-  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint, p_priority int, p_type bytea DEFAULT NULL,
+  p_result bytea DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms(); outcome int; ended bigint; attempts bigint;
 BEGIN
   r.counts := tarry._none(); r.status := 'lease_ended';
@@ -530,22 +605,22 @@ BEGIN
     RETURN tarry._start_next(t, j, CASE WHEN r.status = 'cancelled' THEN 2 WHEN p_verb = 2 THEN 3 ELSE p_verb END, now, r);
   ELSIF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
-    PERFORM tarry._remember(t, j.id, now);
     PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
+    r.counts := tarry._finish(t, j, 2, now, r.counts);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   ELSIF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
-    PERFORM tarry._remember(t, j.id, now);
     PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
     r.counts[3] := -1; r.counts[7] := 1;
+    r.counts := tarry._finish(t, j, 1, now, r.counts, p_type, p_result);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   ELSIF p_verb = 3 THEN
     r.lease_until := now + CASE WHEN p_lease > 0 THEN p_lease ELSE j.lease_span END + 1;
-    UPDATE tarry.job SET lease_until = r.lease_until, server = p_server WHERE topic = j.topic AND id = j.id;
+    UPDATE tarry.job SET lease_until = r.lease_until, server = p_server, progress = coalesce(nullif(p_result, ''), j.progress) WHERE topic = j.topic AND id = j.id;
     r.state := 3;
     RETURN r;
   END IF;
@@ -576,7 +651,8 @@ BEGIN
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._number();
   UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, level = j.level, expire = j.expire, error = j.error, history = j.history,
-    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
+    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false, progress = NULL WHERE topic = j.topic AND id = j.id;
+  IF j.state = 4 THEN PERFORM tarry._mark_ended(t.name, j.id, 4, now, j.taken, j.attempt, j.consumer, p_type, p_result); END IF;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -605,9 +681,9 @@ BEGIN
   r.counts[3] := -1;
   IF j.cancel_requested THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
-    PERFORM tarry._remember(t, j.id, now);
     PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[8] := 1; r.status := 'cancelled';
+    r.counts := tarry._finish(t, j, 2, now, r.counts);
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   END IF;
@@ -621,7 +697,7 @@ BEGIN
   j.expire := tarry._expire_at(t, j); j.seq := tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.first_due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, content_type = j.content_type, error = NULL, history = NULL, body = j.body,
-    consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
+    consumer = NULL, cancel_requested = false, progress = NULL WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.status := 'created'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -649,8 +725,22 @@ CREATE TYPE tarry._shown AS (
   "row" tid, -- of a taken job: place of its row
   next_due bigint); -- of a successor
 
+-- A job with all that a caller may see of it, also one that has finished.
+CREATE TYPE tarry._seen AS (
+  name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
+  delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
+  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
+  "row" tid, next_due bigint,
+  progress bytea, keep bigint, outcome int, finished bigint, duration bigint, result_type bytea, result bytea, has_body boolean);
+
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
+
+CREATE FUNCTION tarry._see(f tarry.finished, p_name text, p_body boolean) RETURNS tarry._seen LANGUAGE sql IMMUTABLE AS $$
+  SELECT p_name, f.id, 5, f.priority, f.attempt, f.first_due, f.first_due, 0::bigint, coalesce(f.taken, 0), f.seq, 0::bigint, NULL::bigint, NULL::bigint, NULL::int,
+    NULL::bigint, NULL::bigint, NULL::bigint, f.content_type, f.meta, f.error, tarry._joined(f.history), CASE WHEN p_body THEN coalesce(f.body, '') ELSE '' END,
+    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
+    f.body IS NOT NULL $$;
 
 -- Rows of one topic that the caller has locked are leased; they come in no order.
 CREATE FUNCTION tarry._lease(t tarry.topic, p_rows tid[], p_lease bigint, p_server bigint, p_consumer text, p_now bigint)
@@ -797,14 +887,19 @@ BEGIN
     FROM unnest(p_topics, p_bounds) a(wanted, bound) JOIN tarry.topic t ON t.name = a.wanted;
 END $$;
 
-CREATE FUNCTION tarry._get(p_topic text, p_id text) RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._get(p_topic text, p_id text, p_finished boolean) RETURNS SETOF tarry._seen LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due,
+    j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
+  IF NOT FOUND AND p_finished THEN
+    RETURN QUERY SELECT s.* FROM tarry.topic t JOIN tarry.finished f ON f.topic = t.topic, LATERAL tarry._see(f, t.name, true) s
+      WHERE t.name = p_topic AND f.id = p_id AND f.kept > now;
+  END IF;
 END $$;
 
 -- NULL as its only row: there is no such topic.
@@ -816,18 +911,78 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._list(p_topic text, p_state int, p_limit int, p_due bigint, p_seq bigint, p_body boolean)
-RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+RETURNS SETOF tarry._seen LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); t tarry.topic;
 BEGIN
   SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
   IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
+  IF p_state = 5 THEN -- the newest first
+    IF p_due = 0 AND p_seq = 0 THEN p_due := 9223372036854775807; END IF;
+    RETURN QUERY SELECT s.* FROM (SELECT f.* FROM tarry.finished f WHERE f.topic = t.topic AND f.kept > now AND f.kept > 0 AND (f.at, f.seq) < (p_due, p_seq)
+        ORDER BY f.at DESC, f.seq DESC LIMIT p_limit) x, LATERAL tarry._see(ROW(x.*)::tarry.finished, t.name, p_body) s ORDER BY x.at DESC, x.seq DESC;
+    RETURN;
+  END IF;
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
-    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due FROM (
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due,
+    x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean FROM (
     SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
     ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
+END $$;
+
+-- ---- waiting for the end of jobs ----
+
+-- Begins to wait for the end of jobs, ends waits, and returns the jobs that have ended. State NULL: there is no such job, or it was purged or deleted;
+-- 100: another transaction is about to change the job, so the server repeats the call soon.
+-- A waiter inserts its row and then locks the job for a moment. A transaction that ends the job looks for waiters in a statement after the one that locks the
+-- job. So either that transaction finds the row, or the waiter finds the job locked or ended.
+CREATE FUNCTION tarry._await(p_server bigint, p_topics text[], p_ids text[], p_left_topics text[], p_left_ids text[]) RETURNS SETOF tarry._seen LANGUAGE plpgsql AS $$
+DECLARE w tarry.awaited; s tarry._seen; none tarry._seen; live boolean;
+BEGIN
+  DELETE FROM tarry.awaited d USING (SELECT k.topic, k.id FROM unnest(p_left_topics, p_left_ids) u(topic, id)
+      JOIN tarry.awaited k ON k.topic = u.topic AND k.id = u.id AND k.server = p_server FOR UPDATE OF k SKIP LOCKED) o
+    WHERE d.topic = o.topic AND d.id = o.id AND d.server = p_server;
+  INSERT INTO tarry.awaited (topic, id, server) SELECT DISTINCT u.topic, u.id, p_server FROM unnest(p_topics, p_ids) u(topic, id) ON CONFLICT DO NOTHING;
+  FOR w IN SELECT u.topic, u.id, p_server, k.outcome FROM unnest(p_topics, p_ids) u(topic, id)
+      LEFT JOIN tarry.awaited k ON k.topic = u.topic AND k.id = u.id AND k.server = p_server LOOP
+    CONTINUE WHEN w.outcome IS NOT NULL;
+    SELECT g.* INTO s FROM tarry._get(w.topic, w.id, true) g;
+    live := coalesce(s.state IN (1, 2, 3), false);
+    IF live THEN
+      PERFORM FROM tarry.job j WHERE j.topic = s.topic AND j.id = s.id AND j.state <> 4 FOR KEY SHARE SKIP LOCKED;
+      CONTINUE WHEN FOUND;
+      s.state := 100;
+    END IF;
+    s.name := w.topic; s.id := w.id;
+    IF NOT live THEN DELETE FROM tarry.awaited d WHERE d.topic = w.topic AND d.id = w.id AND d.server = p_server; END IF;
+    RETURN NEXT s;
+  END LOOP;
+  FOR w IN DELETE FROM tarry.awaited d USING (SELECT k.topic, k.id FROM tarry.awaited k WHERE k.server = p_server AND k.outcome IS NOT NULL FOR UPDATE SKIP LOCKED) o
+      WHERE d.topic = o.topic AND d.id = o.id AND d.server = p_server RETURNING d.* LOOP
+    s := none;
+    IF w.outcome < 9 THEN SELECT g.* INTO s FROM tarry._get(w.topic, w.id, true) g; END IF;
+    IF w.outcome < 4 AND s.state IS DISTINCT FROM 5 THEN -- it is not kept
+      s := none; s.state := 5; s.attempt := w.attempt; s.consumer := w.consumer; s.outcome := w.outcome; s.finished := w.at;
+      s.duration := greatest(0, w.at - w.taken); s.result_type := w.result_type; s.result := w.result; s.first_due := 0; s.due := 0;
+    ELSIF w.outcome = 4 THEN
+      IF s.state IS DISTINCT FROM 4 THEN s := none; s.state := 4; END IF; -- it was redriven or purged meanwhile
+      IF w.result IS NOT NULL THEN
+        s.finished := w.at; s.duration := greatest(0, w.at - w.taken); s.result_type := w.result_type; s.result := w.result;
+      END IF;
+    END IF;
+    s.name := w.topic; s.id := w.id;
+    RETURN NEXT s;
+  END LOOP;
+END $$;
+
+-- Marks jobs that a transaction has acked or cancelled, by its last statements before the commit.
+CREATE FUNCTION tarry._end_awaited(p_topics text[], p_ids text[], p_outcomes int[], p_takens bigint[], p_types bytea[], p_results bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_notify('tarry', 'f * ' || w.server) FROM (SELECT tarry._set_ended(p_topics, p_ids, p_outcomes, tarry.now_ms(), p_takens, NULL, NULL, p_types,
+    p_results) AS server) w;
 END $$;
 
 -- ---- many items in one statement ----
@@ -844,15 +999,15 @@ END $$;
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
-  p_metas bytea[], p_bodies bytea[]) RETURNS bigint LANGUAGE plpgsql AS $$
+  p_metas bytea[], p_bodies bytea[], p_keeps bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE done bigint;
 BEGIN
   INSERT INTO tarry.job (topic, id, priority, level, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-      backoff_max, content_type, meta, error, body, expire)
+      backoff_max, content_type, meta, error, body, expire, keep)
     SELECT p_topics[i.g], i.id, p_levels[i.g], p_levels[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
         nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
         nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0))
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1
       FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
         WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
           OR (SELECT true FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now LIMIT 1) IS NULL)
@@ -863,6 +1018,14 @@ BEGIN
       JOIN tarry.finished f ON f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now
       JOIN tarry.job j ON j.topic = f.topic AND j.id = f.id AND j.seq = p_seqs[u.n]) THEN
     RAISE unique_violation;
+  END IF;
+  IF true = ANY (p_remembers) THEN -- an id names one job
+    WITH d AS (
+      DELETE FROM tarry.finished f USING unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
+        WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.kept > 0
+          AND (SELECT true FROM tarry.job j WHERE j.topic = f.topic AND j.id = f.id AND j.seq = p_seqs[u.n] LIMIT 1) IS NOT NULL
+        RETURNING f.topic, f.bytes
+    ) INSERT INTO tarry.tally_add SELECT d.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -count(*), -sum(d.bytes)] FROM d GROUP BY d.topic;
   END IF;
   RETURN done;
 END $$;
@@ -876,7 +1039,7 @@ END $$;
 -- knows that each job was created, and when. Its time is within the bounds of the moment when the server sent it, since the clock may have been set.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
-  p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
+  p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
   remembers boolean[]; present boolean[]; done bigint := 0;
@@ -906,17 +1069,17 @@ BEGIN
     END IF;
     BEGIN
       done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
     done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
-      SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
+      SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
         SELECT topics[u.g] AS topic, count(*) AS jobs, count(*) FILTER (WHERE coalesce(p_pasts[u.g], 0) = 0) AS fresh FROM unnest(p_groups) u(g) GROUP BY 1) w
       ON CONFLICT (topic, slot) DO UPDATE SET counts[1] = t.counts[1] + excluded.counts[1], counts[2] = t.counts[2] + excluded.counts[2],
         counts[6] = t.counts[6] + excluded.counts[6];
@@ -932,7 +1095,7 @@ BEGIN
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
-      p_errors[x.g], p_topics_max, false, seqs[x.n]);
+      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1);
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;
@@ -944,19 +1107,19 @@ DECLARE r tarry._did; done bigint[]; now bigint := tarry.now_ms();
 BEGIN
   FOR r IN
     WITH d AS (
-      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window, t.history
+      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window, t.history, t.keep_finished
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead, p_deliveries) WITH ORDINALITY u(verb, name, id, only_dead, delivery, n)
             JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND u.delivery = 0 AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
-        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
+        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1 AND coalesce(j.keep, a.keep_finished) = 0
         RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
     ), h AS (
       INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
     ), f AS (
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
-    ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[]
-        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n FROM d
+    ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[]
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n FROM d
   LOOP
     done := done || r.n;
     RETURN NEXT r;
@@ -970,44 +1133,54 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
-  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_types bytea[],
+  p_results bytea[])
 RETURNS TABLE (verb int, topic int, level int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
-  short bytea, lease bigint, priority int, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+  short bytea, lease bigint, priority int, result_type bytea, result bytea, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
 BEGIN
   RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
-    p_leases, p_priorities) WITH ORDINALITY;
+    p_leases, p_priorities, p_types, p_results) WITH ORDINALITY;
 END $$;
 
 CREATE FUNCTION tarry._waits_until(p_verb int, p_delay bigint, p_due bigint, p_now bigint, p_backoff bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_due WHEN p_delay = 0 THEN p_now ELSE p_now + p_backoff END $$;
 
+-- The counts of an ack whose job is kept with so many bytes.
+CREATE FUNCTION tarry._acked_kept(p_bytes bigint) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
+$$ SELECT ARRAY[0, 0, -1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, p_bytes] $$;
+
 -- Plain is an ack, an extension, what is returned, and what fails or whose lease ends by itself without dying, in topics that keep no
 -- history and have no limit of jobs (acks: also with a history).
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
-  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_types bytea[],
+  p_results bytea[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); is_awaited boolean := EXISTS (SELECT FROM tarry.awaited);
 BEGIN
   IF p_verbs && '{2,4,5}' THEN PERFORM tarry._number(); END IF;
   FOR x IN
     WITH u AS MATERIALIZED (
       SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
-        p_shorts, p_leases, p_priorities) i
+        p_shorts, p_leases, p_priorities, p_types, p_results) i
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
         WHERE u.verb = 1 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now AND j.next IS NULL
-        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer
+          AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
+        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer, coalesce(j.keep, t.keep_finished) AS keep,
+          j.seq, j.first_due, j.priority, j.meta, j.error, j.history AS attempts, j.progress, nullif(u.result_type, '') AS result_type,
+          nullif(u.result, '') AS result, CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body
     ), h AS (
       INSERT INTO tarry.history SELECT now, a.topic, a.id, 'acked', a.attempt, nullif(a.taken, 0), a.consumer FROM a WHERE a.history > 0
     ), e AS (
-      UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server
+      UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server,
+          progress = coalesce(nullif(u.result, ''), j.progress)
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
         WHERE u.verb = 3 AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
         RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
     ), b AS (
-      UPDATE tarry.job j SET state = 1, lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL,
+      UPDATE tarry.job j SET state = 1, lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, progress = NULL,
           attempt = CASE u.verb WHEN 4 THEN j.attempt - 1 ELSE j.attempt END,
           error = CASE u.verb WHEN 4 THEN j.error ELSE nullif(u.error, '') END,
           history = CASE u.verb WHEN 4 THEN j.history ELSE tarry._attempts_with(j.history, j.attempt, j.taken,
@@ -1025,28 +1198,39 @@ BEGIN
             OR coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16) >= 4294967295)
         RETURNING u.n, u.verb, j.topic, j.id, t.name, j.attempt, j.due, j.expire
     ), f AS (
-      INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
+      INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0 AND a.keep = 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
-    ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, NULL::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
+    ), k AS (
+      INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
+          result_type, result, content_type, body)
+        SELECT a.topic, a.id, CASE WHEN a.dedup_window > 0 THEN now + a.dedup_window + 1 ELSE 0 END, now + a.keep + 1, now, a.seq, a.first_due, nullif(a.taken, 0),
+          tarry._kept_bytes(a.id, a.meta, a.body, a.result), a.priority, a.attempt, 1, a.consumer, a.meta, a.error, a.attempts, a.progress, a.result_type,
+          a.result, a.content_type, a.body FROM a WHERE a.keep > 0
+        ON CONFLICT (topic, id) DO UPDATE SET (until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
+            result_type, result, content_type, body) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
+            excluded.priority, excluded.attempt, excluded.outcome, excluded.consumer, excluded.meta, excluded.error, excluded.history, excluded.progress,
+            excluded.result_type, excluded.result, excluded.content_type, excluded.body)
+    ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, CASE WHEN a.keep > 0 THEN tarry._kept_bytes(a.id, a.meta, a.body, a.result) END::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
           false AS cancel_requested, NULL::int AS verb, NULL::int AS level, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
           NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error, NULL::bytea AS short, NULL::bigint AS lease,
-          NULL::int AS priority FROM a
+          NULL::int AS priority, NULL::bytea AS result_type, NULL::bytea AS result FROM a
       UNION ALL SELECT 3, e.n, e.topic, e.name, e.id, e.attempt, NULL, NULL, e.lease_until, e.cancel_requested,
-          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
       UNION ALL SELECT b.verb, b.n, b.topic, b.name, b.id, b.attempt, b.due, b.expire, NULL, false,
-          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
       UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.level, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
-          u.error, u.short, u.lease, u.priority FROM u
+          u.error, u.short, u.lease, u.priority, u.result_type, u.result FROM u
         WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e) AND u.n NOT IN (SELECT n FROM b)
   LOOP
     IF x.done IS NULL THEN
-      r := tarry._answer(x.verb, x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
+      r := tarry._answer(x.verb, x.topic, x.level, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority, x.result_type,
+        x.result);
     ELSIF x.done IN (1, 3) THEN
-      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
+      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, CASE WHEN x.new_due IS NOT NULL THEN tarry._acked_kept(x.new_due) END, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
     ELSE
       r := ROW('ok', CASE WHEN x.new_due <= now THEN 2 ELSE 1 END, x.new_due, x.topic, x.expire, false,
-        CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0}'::bigint[]
-          ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
+        CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0,0,0}'::bigint[]
+          ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
         x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL);
     END IF;
     r.n := x.n;
@@ -1054,25 +1238,56 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Awaited jobs are acked one by one, so that those who wait get all of their end.
+--
 -- Acks jobs, each with the place of its row when it was taken. A row that is still there is deleted without an index, in topics that need nothing
 -- more for an ack; the rest, if found by its key, is answered like other answers. Ended leases return no row.
 CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_levels int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
-  p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint := 0; l record; n int;
+  p_types bytea[], p_results bytea[], p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; keepers int[]; done bigint := 0; more bigint; l record; n int;
+  is_awaited boolean := EXISTS (SELECT FROM tarry.awaited);
 BEGIN
-  SELECT array_agg(t.topic), array_agg(t.name) INTO topics, names FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
+  SELECT array_agg(t.topic) FILTER (WHERE t.keep_finished = 0), array_agg(t.name) FILTER (WHERE t.keep_finished = 0),
+      array_agg(t.topic) FILTER (WHERE t.keep_finished > 0) INTO topics, names, keepers
+    FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
     WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
   IF topics IS NOT NULL THEN
     RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
       WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL AND j.topic = ANY (topics)
+        AND (j.keep = 0 OR j.keep IS NULL) AND (NOT is_awaited OR NOT tarry._is_awaited(names[array_position(topics, j.topic)], j.id))
       RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
         false, j.attempt, NULL::bigint, u.n;
     GET DIAGNOSTICS done = ROW_COUNT;
     IF done = cardinality(p_rows) THEN RETURN; END IF;
   END IF;
+  IF keepers IS NOT NULL THEN
+    RETURN QUERY WITH d AS (
+      DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens, p_types, p_results) WITH ORDINALITY u("row", delivery, taken, result_type, result, n),
+          tarry.topic t
+        WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.next IS NULL
+          AND j.topic = ANY (keepers) AND t.topic = j.topic AND coalesce(j.keep, t.keep_finished) > 0
+          AND (NOT is_awaited OR NOT tarry._is_awaited(t.name, j.id))
+        RETURNING u.n, t.name, coalesce(j.keep, t.keep_finished) AS keep, j.topic, j.id, j.seq, j.first_due, j.taken, j.priority, j.attempt, j.consumer, j.meta,
+          j.error, j.history, j.progress, nullif(u.result_type, '') AS result_type, nullif(u.result, '') AS result,
+          CASE WHEN t.keep_body THEN j.content_type END AS content_type, CASE WHEN t.keep_body THEN j.body END AS body
+    ), k AS (
+      INSERT INTO tarry.finished (topic, id, until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
+          result_type, result, content_type, body)
+        SELECT d.topic, d.id, 0, now + d.keep + 1, now, d.seq, d.first_due, nullif(d.taken, 0), tarry._kept_bytes(d.id, d.meta, d.body, d.result), d.priority,
+          d.attempt, 1, d.consumer, d.meta, d.error, d.history, d.progress, d.result_type, d.result, d.content_type, d.body FROM d
+        ON CONFLICT (topic, id) DO UPDATE SET (until, kept, at, seq, first_due, taken, bytes, priority, attempt, outcome, consumer, meta, error, history, progress,
+            result_type, result, content_type, body) = (excluded.until, excluded.kept, excluded.at, excluded.seq, excluded.first_due, excluded.taken, excluded.bytes,
+            excluded.priority, excluded.attempt, excluded.outcome, excluded.consumer, excluded.meta, excluded.error, excluded.history, excluded.progress,
+            excluded.result_type, excluded.result, excluded.content_type, excluded.body)
+    ) SELECT 'ok', NULL::int, NULL::bigint, d.topic, NULL::bigint, false, tarry._acked_kept(tarry._kept_bytes(d.id, d.meta, d.body, d.result)), d.id, d.name,
+        NULL::bigint, false, d.attempt, NULL::bigint, d.n FROM d;
+    GET DIAGNOSTICS more = ROW_COUNT;
+    IF done + more = cardinality(p_rows) THEN RETURN; END IF;
+  END IF;
   SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.level) AS levels, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
-      array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens INTO l
-    FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens) WITH ORDINALITY u(topic, level, due, seq, delivery, taken, n)
+      array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens, array_agg(u.result_type) AS types, array_agg(u.result) AS results INTO l
+    FROM unnest(p_topics, p_levels, p_dues, p_seqs, p_deliveries, p_takens, p_types, p_results) WITH ORDINALITY
+      u(topic, level, due, seq, delivery, taken, result_type, result, n)
     JOIN tarry.job j ON j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq;
   n := cardinality(l.ns);
   IF n IS NULL THEN RETURN; END IF;
@@ -1080,7 +1295,7 @@ BEGIN
       l.ns[a.n]
     FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.levels, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
       array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
-      array_fill(-1, ARRAY[n]), p_server) a;
+      array_fill(-1, ARRAY[n]), l.types, l.results, p_server) a;
 END $$;
 
 -- ---- calls about topics ----
@@ -1088,17 +1303,19 @@ END $$;
 CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURNS TABLE (
   name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
-  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint
+  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
+  keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.paused AND (t.paused_until = 0 OR t.paused_until > now),
       CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
-      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history
+      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body
     FROM tarry.topic t,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
-          sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
+          sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
         FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic
           UNION ALL SELECT tarry._none()) x(c)) s,
       LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest
@@ -1109,7 +1326,8 @@ END $$;
 
 CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
   p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
-  p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint) RETURNS text LANGUAGE plpgsql AS $$
+  p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint, p_keep bigint, p_keep_max bigint, p_keep_bytes bigint,
+  p_keep_body boolean) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
@@ -1118,7 +1336,8 @@ BEGIN
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
     backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
-    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history WHERE topic = t.topic;
+    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history, keep_finished = p_keep,
+    keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body WHERE topic = t.topic;
   IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
     UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
@@ -1141,7 +1360,28 @@ DECLARE number int;
 BEGIN
   status := 'not_found'; affected := 0;
   UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE name = p_name RETURNING topic INTO number;
-  IF FOUND THEN status := 'ok'; affected := tarry._jobs(number); END IF;
+  IF NOT FOUND THEN RETURN; END IF;
+  status := 'ok'; affected := tarry._jobs(number);
+  PERFORM pg_notify('tarry', 'f * ' || w.server) FROM (SELECT DISTINCT server FROM tarry.awaited WHERE topic = p_name) w;
+  UPDATE tarry.awaited SET outcome = 9 WHERE topic = p_name AND outcome IS NULL;
+END $$;
+
+-- Drops kept jobs of a topic, the oldest first. Returns how many.
+CREATE FUNCTION tarry._drop_kept(p_topic int, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE dropped bigint; size bigint; now bigint := tarry.now_ms();
+BEGIN
+  WITH o AS MATERIALIZED (
+    SELECT f.id, f.bytes, f.until FROM tarry.finished f WHERE f.topic = p_topic AND f.kept > 0 ORDER BY f.at, f.seq LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ), d AS (
+    DELETE FROM tarry.finished f USING o WHERE f.topic = p_topic AND f.id = o.id AND o.until <= now
+  ), e AS (
+    UPDATE tarry.finished f SET kept = 0, meta = NULL, error = NULL, history = NULL, progress = NULL, result_type = NULL, result = NULL, content_type = NULL, body = NULL
+      FROM o WHERE f.topic = p_topic AND f.id = o.id AND o.until > now
+  ) SELECT count(*), sum(o.bytes) INTO dropped, size FROM o;
+  IF dropped > 0 THEN
+    INSERT INTO tarry.tally_add VALUES (p_topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -dropped, -size]);
+  END IF;
+  RETURN dropped;
 END $$;
 
 -- Does one step of a purge.
@@ -1151,12 +1391,17 @@ BEGIN
   status := 'not_found'; affected := 0;
   SELECT * INTO t FROM tarry.topic WHERE name = p_name;
   IF NOT FOUND THEN RETURN; END IF;
+  IF p_state = 5 THEN
+    affected := tarry._drop_kept(t.topic, p_limit);
+    status := 'ok'; RETURN;
+  END IF;
   FOR j IN DELETE FROM tarry.job d USING (
       SELECT topic, id FROM tarry.job WHERE topic = t.topic AND state <> 3
         AND (p_state = 0 OR tarry._state(state, due, now) = p_state) LIMIT p_limit FOR UPDATE) c
     WHERE d.topic = c.topic AND d.id = c.id RETURNING d.* LOOP
     counts := tarry._counted(counts, j, -1);
     PERFORM tarry._note(t, j, 'purged', now, NULL, NULL);
+    PERFORM tarry._mark_ended(t.name, j.id, 9, now, NULL, j.attempt, NULL, NULL, NULL);
     affected := affected + 1;
   END LOOP;
   counts[8] := affected;
@@ -1221,12 +1466,13 @@ BEGIN
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
       PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
+      PERFORM tarry._mark_ended(t.name, j.id, 4, now, NULL, j.attempt, NULL, NULL, NULL);
       IF t.extension <> '' THEN died := concat_ws(',', died, t.name); END IF;
     ELSE
       DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
-      PERFORM tarry._remember(t, j.id, now);
       PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       counts[9] := 1;
+      IF t.name IS NOT NULL THEN counts := tarry._finish(t, j, 3, now, counts); END IF;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
     IF p_events AND t.name IS NOT NULL THEN
@@ -1278,7 +1524,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
-$$ UPDATE tarry.server SET beat = 0, listen_until = 0 WHERE server = p_server $$;
+$$ DELETE FROM tarry.awaited WHERE server = p_server; UPDATE tarry.server SET beat = 0, listen_until = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
 CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint, p_connection bigint, p_now bigint DEFAULT tarry.now_ms()) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -1341,18 +1587,58 @@ BEGIN
   END LOOP;
 END $$;
 
+-- Removes kept jobs whose time has ended, a limited number per call.
+CREATE FUNCTION tarry._end_kept(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH o AS MATERIALIZED (
+    SELECT f.topic, f.id, f.bytes, f.until FROM tarry.finished f WHERE f.kept <= p_now AND f.kept > 0 ORDER BY f.kept LIMIT 5000 FOR UPDATE SKIP LOCKED
+  ), d AS (
+    DELETE FROM tarry.finished f USING o WHERE f.topic = o.topic AND f.id = o.id AND o.until <= p_now
+  ), e AS (
+    UPDATE tarry.finished f SET kept = 0, meta = NULL, error = NULL, history = NULL, progress = NULL, result_type = NULL, result = NULL, content_type = NULL, body = NULL
+      FROM o WHERE f.topic = o.topic AND f.id = o.id AND o.until > p_now
+  ) INSERT INTO tarry.tally_add SELECT o.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -count(*), -sum(o.bytes)] FROM o GROUP BY o.topic;
+END $$;
+
+-- Drops the oldest kept jobs of topics that have too many, or whose kept jobs are too big: a limited number per call. Looks only at topics with kept jobs.
+CREATE FUNCTION tarry._limit_kept(OUT dropped_number bigint, OUT dropped_bytes bigint) LANGUAGE plpgsql AS $$
+DECLARE w record; excess bigint; most constant bigint := 5000;
+BEGIN
+  dropped_number := 0; dropped_bytes := 0;
+  FOR w IN
+    WITH RECURSIVE k AS (
+      (SELECT f.topic FROM tarry.finished f WHERE f.kept > 0 ORDER BY f.topic LIMIT 1)
+      UNION ALL SELECT (SELECT f.topic FROM tarry.finished f WHERE f.kept > 0 AND f.topic > k.topic ORDER BY f.topic LIMIT 1) FROM k WHERE k.topic IS NOT NULL
+    ) SELECT t.topic, coalesce(nullif(t.keep_finished_max, 0), 1000000) AS number_max, coalesce(nullif(t.keep_finished_bytes, 0), 1073741824) AS bytes_max,
+        c.number, c.bytes FROM k JOIN tarry.topic t ON t.topic = k.topic AND t.name IS NOT NULL,
+        LATERAL (SELECT sum(y.counts[16])::bigint AS number, sum(y.counts[17])::bigint AS bytes FROM (SELECT counts FROM tarry.tally WHERE topic = k.topic
+          UNION ALL SELECT counts FROM tarry.tally_add WHERE topic = k.topic) y) c
+  LOOP
+    excess := least(w.number - w.number_max, most);
+    IF excess > 0 THEN
+      dropped_number := dropped_number + tarry._drop_kept(w.topic, excess);
+    ELSIF w.bytes > w.bytes_max THEN
+      SELECT count(*) INTO excess FROM (SELECT sum(f.bytes) OVER (ORDER BY f.at, f.seq) - f.bytes AS before FROM (SELECT * FROM tarry.finished o
+        WHERE o.topic = w.topic AND o.kept > 0 ORDER BY o.at, o.seq LIMIT most) f) x WHERE x.before < w.bytes - w.bytes_max;
+      dropped_bytes := dropped_bytes + tarry._drop_kept(w.topic, excess);
+    END IF;
+  END LOOP;
+END $$;
+
 -- A part of the upkeep, numbered from 1. False: there is no such part.
 CREATE FUNCTION tarry._chore(p_part int, p_own bigint, p_fresh boolean, p_now bigint, p_oldest xid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE gone int;
 BEGIN
   IF p_part = 1 THEN
-    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept = 0 LIMIT 1000 FOR UPDATE SKIP LOCKED) o
       WHERE f.topic = o.topic AND f.id = o.id;
+    UPDATE tarry.finished f SET until = 0 FROM (SELECT topic, id FROM tarry.finished WHERE until <= p_now AND until > 0 AND kept > 0 LIMIT 1000
+      FOR UPDATE SKIP LOCKED) o WHERE f.topic = o.topic AND f.id = o.id;
   ELSIF p_part = 2 THEN
     WITH d AS (
       DELETE FROM tarry.tally_add WHERE ctid = ANY (ARRAY(SELECT ctid FROM tarry.tally_add LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING topic, counts c
     ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
-        sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
+        sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
       FROM d GROUP BY topic) x INTO gone;
   ELSIF p_part = 3 THEN
     -- A push that was in progress when its topic was deleted may still leave a job: the number stays for a minute, and until all
@@ -1377,6 +1663,11 @@ BEGIN
     IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
   ELSIF p_part = 6 THEN
     DELETE FROM tarry.ticket k WHERE k.at < p_now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
+  ELSIF p_part = 7 THEN
+    PERFORM tarry._end_kept(p_now);
+  ELSIF p_part = 8 THEN
+    DELETE FROM tarry.awaited w USING (SELECT k.topic, k.id, k.server FROM tarry.awaited k WHERE NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server)
+      FOR UPDATE SKIP LOCKED) o WHERE w.topic = o.topic AND w.id = o.id AND w.server = o.server;
   ELSE
     RETURN false;
   END IF;
@@ -1388,7 +1679,7 @@ END $$;
 -- before; this one gets its number afterwards, so theirs are below it.
 -- others_listen: whether a client listens to events at another server; 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, p_earliest bigint, p_latest bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT clock bigint,
-  OUT others_listen boolean, OUT failed text, OUT adjust bigint)
+  OUT others_listen boolean, OUT failed text, OUT adjust bigint, OUT dropped_number bigint, OUT dropped_bytes bigint)
 LANGUAGE plpgsql AS $$
 DECLARE now bigint; part int := 0; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
@@ -1421,6 +1712,10 @@ BEGIN
     EXCEPTION WHEN OTHERS THEN failed := format('part %s: %s', part, SQLERRM);
     END;
   END LOOP;
+  BEGIN
+    SELECT l.dropped_number, l.dropped_bytes INTO dropped_number, dropped_bytes FROM tarry._limit_kept() l;
+  EXCEPTION WHEN OTHERS THEN failed := format('limits of kept jobs: %s', SQLERRM);
+  END;
 END $$;
 
 -- Notifies when a user's transaction that made jobs due commits, however long it was open, if they are due within the servers'
@@ -1454,7 +1749,7 @@ BEGIN
   LOOP
     finding := format('topic %s: its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by %s', quote_literal(w.name), w.diff);
     jobs := (SELECT sum(abs(d)) FROM unnest(w.diff[1:4]) d); mended := p_mend;
-    IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, w.diff || '{0,0,0,0,0,0,0,0,0,0}'::bigint[]); END IF;
+    IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, w.diff || '{0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[]); END IF;
     RETURN NEXT;
   END LOOP;
   FOR w IN SELECT t.name, j.topic, j.level, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
@@ -1462,6 +1757,26 @@ BEGIN
     finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.level);
     jobs := w.n; mended := p_mend;
     IF p_mend THEN PERFORM tarry._level(w.topic, w.level); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, c.topic, c.number, c.bytes FROM (
+      SELECT coalesce(a.topic, b.topic) AS topic, coalesce(a.number, 0) - coalesce(b.number, 0) AS number, coalesce(a.bytes, 0) - coalesce(b.bytes, 0) AS bytes
+        FROM (SELECT f.topic, count(*) AS number, sum(f.bytes)::bigint AS bytes FROM tarry.finished f WHERE f.kept > 0 GROUP BY f.topic) a
+        FULL JOIN (SELECT y.topic, sum(y.counts[16])::bigint AS number, sum(y.counts[17])::bigint AS bytes
+          FROM (SELECT topic, counts FROM tarry.tally UNION ALL SELECT topic, counts FROM tarry.tally_add) y GROUP BY y.topic) b ON a.topic = b.topic) c
+      JOIN tarry.topic t ON t.topic = c.topic AND t.name IS NOT NULL WHERE c.number <> 0 OR c.bytes <> 0 ORDER BY 1 LOOP
+    finding := format('topic %s: its counts of kept finished jobs and of their bytes differ by %s and %s', quote_literal(w.name), w.number, w.bytes);
+    jobs := abs(w.number); mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, w.number, w.bytes]); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, count(*) AS n FROM tarry.finished f JOIN tarry.job j ON j.topic = f.topic AND j.id = f.id JOIN tarry.topic t ON t.topic = f.topic
+      AND t.name IS NOT NULL WHERE f.kept > 0 GROUP BY 1 ORDER BY 1 LOOP
+    finding := format('topic %s: ids of finished jobs that are kept have a job again', quote_literal(w.name)); jobs := w.n; mended := p_mend;
+    IF p_mend THEN
+      WITH d AS (DELETE FROM tarry.finished f USING tarry.job j WHERE f.kept > 0 AND j.topic = f.topic AND j.id = f.id RETURNING f.topic, f.bytes)
+        INSERT INTO tarry.tally_add SELECT d.topic, ARRAY[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -count(*), -sum(d.bytes)] FROM d GROUP BY d.topic;
+    END IF;
     RETURN NEXT;
   END LOOP;
   mended := false;
@@ -1553,8 +1868,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._user_push(topic text, id text, delay interval, body bytea, at timestamptz,
-  content_type text, priority int, on_conflict text, once text, once_for interval) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE kind int; ms bigint; once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
+  content_type text, priority int, on_conflict text, once text, once_for interval, keep_finished interval) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE kind int; ms bigint; keep bigint := ceil(extract(epoch FROM keep_finished) * 1000); once_ms bigint := ceil(extract(epoch FROM coalesce(once_for, '5 minutes')) * 1000); how int := array_position(ARRAY['replace', 'keep', 'reject', 'after'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
@@ -1567,14 +1882,15 @@ BEGIN
   IF octet_length(once) NOT BETWEEN 1 AND 128 OR once ~ '[^!-~]' THEN RAISE EXCEPTION 'bad once ''%''', once USING ERRCODE = '22023'; END IF;
   IF once IS NULL AND once_for IS NOT NULL THEN RAISE EXCEPTION 'once is missing' USING ERRCODE = '22023', HINT = 'give once with once_for'; END IF;
   IF once_ms NOT BETWEEN 1 AND 315619200000 THEN RAISE EXCEPTION 'once_for % is not between 1 ms and 10 years', once_for USING ERRCODE = '22023'; END IF;
+  IF keep NOT BETWEEN 0 AND 315619200000 THEN RAISE EXCEPTION 'keep_finished % is not between 0 and 10 years', keep_finished USING ERRCODE = '22023'; END IF;
   PERFORM tarry._may(topic);
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
   IF once IS NOT NULL THEN
     r := tarry._push_once(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms);
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, once, once_ms, keep);
   ELSE
     r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
+      convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true, NULL, keep);
   END IF;
   IF r.status IN ('created', 'replaced') AND r.state <> 3 THEN PERFORM tarry._publish_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
   RETURN tarry._word(r);
@@ -1583,19 +1899,22 @@ END $$;
 -- The forms of a push. A literal without a type, and a parameter whose type a driver leaves open, become text, which has a default for every
 -- parameter. The forms for bytea and jsonb need a delay, which may be NULL: with a default there, a push without a body would match all three.
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body text DEFAULT '', at timestamptz DEFAULT NULL,
-  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
+  keep_finished interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict, once, once_for, keep_finished); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body bytea, at timestamptz DEFAULT NULL,
-  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
+  keep_finished interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, body, at, content_type, priority, on_conflict, once, once_for, keep_finished); END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
-  priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL) RETURNS text
+  priority int DEFAULT NULL, on_conflict text DEFAULT NULL, once text DEFAULT NULL, once_for interval DEFAULT NULL,
+  keep_finished interval DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for); END $$;
+$$ BEGIN RETURN tarry._user_push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict, once, once_for, keep_finished); END $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -1632,12 +1951,16 @@ BEGIN
   RETURN tarry._word(r);
 END $$;
 
-CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
+CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea, OUT outcome text,
+  OUT finished_at timestamptz, OUT content_type text, OUT result bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE adjust bigint := (SELECT adjust_ms FROM tarry.store);
 BEGIN
   PERFORM tarry._may(topic);
-  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp((s.due - (SELECT adjust_ms FROM tarry.store)) / 1000.0), s.attempt, s.priority, s.body
-    INTO get.state, get.due, get.attempt, get.priority, get.body FROM tarry._get(get.topic, get.id) s;
+  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead', 'finished'])[s.state], CASE WHEN s.state <> 5 THEN to_timestamp((s.due - adjust) / 1000.0) END, s.attempt,
+      s.priority, CASE WHEN s.state <> 5 OR s.has_body THEN s.body END, (ARRAY['acked', 'cancelled', 'expired'])[s.outcome],
+      to_timestamp((s.finished - adjust) / 1000.0), tarry.readable(s.result_type), s.result
+    INTO get.state, get.due, get.attempt, get.priority, get.body, get.outcome, get.finished_at, get.content_type, get.result FROM tarry._get(get.topic, get.id, true) s;
 END $$;
 
 -- ---- for people ----
@@ -1672,6 +1995,13 @@ CREATE VIEW tarry.job_history AS
     h.consumer, tarry.readable(h.error) AS error
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
   WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms - t.history;
+
+CREATE VIEW tarry.finished_jobs AS
+  SELECT t.name AS topic, f.id, (ARRAY['acked', 'cancelled', 'expired'])[f.outcome] AS outcome, to_timestamp((f.at - s.adjust_ms) / 1000.0) AS finished_at,
+    f.attempt, to_timestamp((f.taken - s.adjust_ms) / 1000.0) AS started_at, f.consumer, tarry.readable(f.progress) AS progress,
+    tarry.readable(f.result_type) AS content_type, f.result, f.body, to_timestamp((f.kept - s.adjust_ms) / 1000.0) AS kept_until
+  FROM tarry.finished f JOIN tarry.topic t ON t.topic = f.topic CROSS JOIN tarry.store s
+  WHERE t.name IS NOT NULL AND f.kept > floor(extract(epoch FROM statement_timestamp()) * 1000) + s.adjust_ms;
 
 -- A view for mykit-delay's reports: status 1 waits, 2 is due or handed out, 3 done, 4 ended undone, 6 dead. A finished job is read from
 -- its history, which has no body; the time of the push is not kept.

@@ -193,7 +193,8 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
 {
     struct postgres_link *link = link_of(base);
     pipeline_begin(link, context);
-    return send_tallies(link) && (plan->is_alone || send_notifications(link)) &&
+    return send_tallies(link) &&
+           (!context->is_awaited || postgres_ended_send(link, plan->calls)) && (plan->is_alone || send_notifications(link)) &&
            (!plan->others_listen || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            pipeline_send(link);
 }
@@ -256,6 +257,7 @@ static void take_answer(struct postgres_link *link, PGresult *result)
     if (step && step->statement == POSTGRES_NOW) {
         link->context->now_ms = postgres_row_number(result, 0, 0);
         link->context->adjust_ms = postgres_row_number(result, 0, 1);
+        link->context->is_awaited = postgres_row_number(result, 0, 2) != 0;
         link->context->has_time = true;
     }
     libpq.PQclear(result);
@@ -376,6 +378,14 @@ static bool parse_notification(const char *text, struct sql_notification *out)
     return true;
 }
 
+/* Returns true if a job has ended that a client of this server waits for. The transaction may be this
+ * server's own. */
+static bool is_ended(const struct postgres_link *link, const char *text)
+{
+    long long server;
+    return sscanf(text, "f * %lld", &server) == 1 && server == link->context->server;
+}
+
 static void forget_message(struct postgres_link *link)
 {
     if (link->message)
@@ -392,7 +402,11 @@ static bool on_next_notification(struct sql_link *base, struct sql_notification 
         *out = (struct sql_notification){.due_ms = INT64_MAX};
         forget_message(link);
         link->message = notify;
-        if (notify->be_pid == libpq.PQbackendPID(link->connection))
+        if (is_ended(link, notify->extra)) {
+            out->ended = true;
+            return true;
+        }
+        if (notify->be_pid == libpq.PQbackendPID(link->connection) || notify->extra[0] == 'f')
             continue;
         if (strcmp(notify->relname, "tarry_events") == 0)
             out->events = slice_of(notify->extra);
@@ -482,6 +496,7 @@ const struct sql_dialect sql_postgres = {
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_transactions = true,
+    .keeps_finished = true,
     .has_whole_transactions = true,
     .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .product = "PostgreSQL",

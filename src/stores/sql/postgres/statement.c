@@ -18,26 +18,27 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_NOW] = CALL "_clock()",
     [POSTGRES_PUSHES] =
         CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)",
+             "$16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)",
     [POSTGRES_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [POSTGRES_ANSWERS] =
-        CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+        CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
     [POSTGRES_AGAINS] = CALL "_agains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
     [POSTGRES_PUSH_ONCE] =
         CALL "_push_once($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-             "$16, $17, $18, $19, false, $20, $21)",
-    [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8)",
+             "$16, $17, $18, $19, false, $20, $21, $22)",
+    [POSTGRES_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     [POSTGRES_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [POSTGRES_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
     [POSTGRES_TAKE_ONE] = CALL "_take_one($1, $2, $3, $4, $5)",
     [POSTGRES_LOOK] = CALL "_look($1, $2)",
-    [POSTGRES_GET] = CALL "_get($1, $2)",
+    [POSTGRES_GET] = CALL "_get($1, $2, $3)",
     [POSTGRES_HISTORY] = CALL "_history($1, $2, $3)",
     [POSTGRES_FIND] = CALL "_find($1, $2)",
     [POSTGRES_LIST] = CALL "_list($1, $2, $3, $4, $5, $6)",
     [POSTGRES_FIGURES] = CALL "_figures($1, $2, $3)",
     [POSTGRES_PUT] =
-        CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+        CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
+             "$18, $19, $20, $21)",
     [POSTGRES_PAUSE] = CALL "_pause($1, $2, $3)",
     [POSTGRES_DELETE] = CALL "_delete($1)",
     [POSTGRES_PURGE] = CALL "_purge($1, $2, $3)",
@@ -51,6 +52,11 @@ static const char *const texts[POSTGRES_STATEMENTS] = {
     [POSTGRES_TALLY] = "INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES ($1, $2, $3) "
                        "ON CONFLICT (topic, slot) "
                        "DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts)",
+    [POSTGRES_AWAIT] = CALL "_await($1, $2, $3, $4, $5)",
+    [POSTGRES_REGISTER] = "INSERT INTO tarry.awaited (topic, id, server) "
+                          "SELECT DISTINCT u.topic, u.id, $3::bigint FROM unnest($1::text[], "
+                          "$2::text[]) u(topic, id) ON CONFLICT DO NOTHING",
+    [POSTGRES_ENDED] = CALL "_end_awaited($1, $2, $3, $4, $5, $6)",
     [POSTGRES_NOTIFY] = "SELECT pg_notify('tarry', $1)",
     [POSTGRES_SEND_EVENTS] = "SELECT pg_notify('tarry_events', $1)",
 };

@@ -45,12 +45,15 @@ enum postgres_statement {
     POSTGRES_ADOPT,
     POSTGRES_GOODBYE,
     POSTGRES_TALLY,
+    POSTGRES_AWAIT,    /* adds and removes awaited jobs, and returns those that have ended */
+    POSTGRES_REGISTER, /* adds the awaited jobs of pushes */
+    POSTGRES_ENDED,    /* sets how awaited jobs have ended */
     POSTGRES_NOTIFY,
     POSTGRES_SEND_EVENTS, /* sends events */
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 26 };
+enum { POSTGRES_PARAMS_MAX = 27 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {
