@@ -35,11 +35,11 @@ TABLE_DECLARE(sql_awaited_jobs, struct sql_awaited, entry)
 
 struct sql_awaits {
     struct sql_awaited_jobs jobs;
-    struct list fresh;  /* jobs whose rows are to be added */
-    struct list left;   /* jobs whose rows are to be removed */
+    struct list fresh;     /* jobs whose rows are to be added */
+    struct list left;      /* jobs whose rows are to be removed */
     struct list cancelled; /* waits that were ended, and whose reply comes soon */
-    bool is_notified;   /* a row was set */
-    int64_t locked_ms;  /* elapsed: not before this time, if another transaction holds a job */
+    bool is_notified;      /* a row was set */
+    int64_t locked_ms;     /* elapsed: not before this time, if another transaction holds a job */
 };
 
 void sql_awaits_init(struct sql_awaits *awaits);

@@ -81,10 +81,10 @@ static void session_await(struct session *session, struct sql_call *call)
 {
     const struct command *command = call->command;
     struct sql_awaits *awaits = &session->context.awaits;
-    enum queue_status status = !command              ? QUEUE_NO_MEMORY
-                               : command->status     ? command->status
-                               : session->stopping   ? QUEUE_STOPPING
-                                                     : QUEUE_OK;
+    enum queue_status status = !command            ? QUEUE_NO_MEMORY
+                               : command->status   ? command->status
+                               : session->stopping ? QUEUE_STOPPING
+                                                   : QUEUE_OK;
     reactor_iterate_again(session->reactor);
     if (status == QUEUE_OK && !command->await.cancels) {
         if (sql_awaits_add(awaits, command->await.topic, command->await.id, call->reply_to)) {

@@ -54,8 +54,7 @@ static void receive(const char *id, int state, enum queue_status status)
     struct queue_job job = {
         .job = {.topic = slice_of("t"), .id = slice_of(id ? id : ""), .state = state}};
     sql_awaits_receive(
-        &awaits, 0,
-        &(struct queue_reply){.status = status, .jobs = &job, .job_count = id ? 1 : 0});
+        &awaits, 0, &(struct queue_reply){.status = status, .jobs = &job, .job_count = id ? 1 : 0});
 }
 
 /* Sends the call. Returns the numbers of rows that it adds and removes as one. */

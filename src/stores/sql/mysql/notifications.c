@@ -68,10 +68,9 @@ static bool is_counted(const struct sql_tallies *tallies, int count)
 void mysql_append_tallies(struct mysql_link *link)
 {
     static const char *const names[SQL_COUNTS] = {
-        "fresh",     "retry",  "leased",      "dead",    "dead_bytes",
-        "pushed",    "acked",  "cancelled",   "expired", "replaced",
-        "delivered", "nacked", "lease_ended", "died",    "redriven",
-        "kept",      "kept_bytes"};
+        "fresh",       "retry",     "leased",   "dead",     "dead_bytes", "pushed",
+        "acked",       "cancelled", "expired",  "replaced", "delivered",  "nacked",
+        "lease_ended", "died",      "redriven", "kept",     "kept_bytes"};
     const struct sql_tallies *tallies = &link->context->effects.tallies;
     struct buffer *out;
     int counted[SQL_COUNTS], columns = 0;

@@ -354,13 +354,13 @@ static void fill_seen(struct queue_job *job, struct queue_end *end, const PGresu
     job->job.keep_ms = postgres_row_number(result, row, SEEN_KEEP);
     if (row_is_null(result, row, SEEN_FINISHED))
         return;
-    *end = (struct queue_end){.outcome =
-                                  (enum job_end)postgres_row_number(result, row, SEEN_OUTCOME),
-                              .finished_ms = postgres_row_number(result, row, SEEN_FINISHED),
-                              .duration_ms = postgres_row_number(result, row, SEEN_DURATION),
-                              .result = row_text(result, row, SEEN_RESULT),
-                              .result_type = row_text(result, row, SEEN_RESULT_TYPE),
-                              .has_body = row_flag(result, row, SEEN_HAS_BODY)};
+    *end =
+        (struct queue_end){.outcome = (enum job_end)postgres_row_number(result, row, SEEN_OUTCOME),
+                           .finished_ms = postgres_row_number(result, row, SEEN_FINISHED),
+                           .duration_ms = postgres_row_number(result, row, SEEN_DURATION),
+                           .result = row_text(result, row, SEEN_RESULT),
+                           .result_type = row_text(result, row, SEEN_RESULT_TYPE),
+                           .has_body = row_flag(result, row, SEEN_HAS_BODY)};
     job->end = end;
 }
 
