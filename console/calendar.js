@@ -16,7 +16,7 @@ function marksOf(times, from, isDense) {
     return times.map((time) => svg("rect", { class: "mark", x: (x(time) - 2).toFixed(1), y: 5, width: 5, height: 14 }));
 }
 
-/** What a line shows, as a sentence. */
+/** Returns the content of a line as a sentence. */
 function sentenceOf(times, isDense) {
     const first = moment(times[0], false);
     if (isDense) return t("calendar.dense", { n: FIRES, first });

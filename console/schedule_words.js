@@ -34,7 +34,7 @@ const REMARKS = [
     [/^the fire before it was dropped: (\S+) /, "remark.dropped"],
 ];
 
-/** What daylight saving did to a fire. @param {string|undefined} remark */
+/** Returns the effect of daylight saving on a fire. @param {string|undefined} remark */
 export function remarkOf(remark) {
     if (!remark) return null;
     for (const [form, key] of REMARKS) {

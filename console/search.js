@@ -38,7 +38,7 @@ const jobLine = (job) => el("li", {},
 
 const topicLine = (topic) => el("li", {}, el("a", { href: href(["topics", topic.topic]) }, bdi(topic.topic)), el("span", { class: "help" }, t("count.found", { n: jobsOf(topic) })));
 
-/** All topics, page by page. @param {AbortSignal} signal */
+/** Reads the topics page by page. @param {AbortSignal} signal */
 async function allTopics(signal) {
     const out = [];
     let cursor = "";

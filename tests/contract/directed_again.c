@@ -60,7 +60,7 @@ static void again_with_an_ended_lease_changes_nothing(void **state)
     assert_int_equal(figures().totals.pushed, 1);
 }
 
-static void again_keeps_what_is_not_given(void **state)
+static void again_keeps_members_that_are_not_given(void **state)
 {
     struct queue_push job = a_push("a");
     struct buffer meta;
@@ -90,7 +90,7 @@ static void again_keeps_what_is_not_given(void **state)
     assert_int_equal(job_of("a").body.len, 0);
 }
 
-static void again_starts_the_attempts_and_the_history_anew(void **state)
+static void again_restarts_the_attempts_and_the_history(void **state)
 {
     struct job_attempt history[JOB_HISTORY_MAX];
     (void)state;
@@ -164,8 +164,8 @@ static void second_of_two_answers_in_one_call_finds_the_lease_ended(void **state
 const struct CMUnitTest directed_again[] = {
     CLAIM(again_is_all_or_nothing),
     CLAIM(again_with_an_ended_lease_changes_nothing),
-    CLAIM(again_keeps_what_is_not_given),
-    CLAIM(again_starts_the_attempts_and_the_history_anew),
+    CLAIM(again_keeps_members_that_are_not_given),
+    CLAIM(again_restarts_the_attempts_and_the_history),
     CLAIM(again_keeps_the_priority_of_a_nack),
     CLAIM(again_is_not_remembered_as_finished),
     CLAIM(again_has_room_in_a_topic_that_is_too_full),

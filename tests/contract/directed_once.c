@@ -109,7 +109,7 @@ static void once_belongs_to_its_topic(void **state)
     assert_int_equal(push(job), QUEUE_CREATED);
 }
 
-static void once_is_no_id(void **state)
+static void once_is_not_an_id(void **state)
 {
     (void)state;
     if (lacks_once())
@@ -161,7 +161,7 @@ const struct CMUnitTest directed_once[] = {
     CLAIM(once_comes_before_the_choice_on_conflict),
     CLAIM(refused_push_is_not_remembered),
     CLAIM(once_belongs_to_its_topic),
-    CLAIM(once_is_no_id),
+    CLAIM(once_is_not_an_id),
     CLAIM(items_of_one_call_count_one_after_the_other),
     CLAIM(bad_once_is_rejected_by_name),
 };

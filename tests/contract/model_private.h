@@ -34,9 +34,9 @@ void model_again(struct model *model, struct model_job *job, const struct queue_
 /* ---- ends: model_end.c ---- */
 
 void model_free(struct model_job *job); /* what it owns */
-/* Starts the successor of a job whose lease ended. False: it has none. */
+/* Starts the successor of a job whose lease ended. Returns false without a successor. */
 bool model_start_next(struct model *model, struct model_job *job, enum record_next after);
-/* An attempt that came to nothing: a retry, or death. `delay_ms` < 0: the backoff's. */
+/* Ends a failed attempt: a retry, or death. `delay_ms` < 0: the backoff's. */
 void model_fail(struct model *model, struct model_job *job, enum job_outcome outcome,
                 int64_t delay_ms, struct slice error);
 void model_expire(struct model *model, struct model_job *job);

@@ -33,7 +33,7 @@ def test_an_inline_function_counts_as_one_of_its_header(tmp_path, header, expect
     assert circles(tmp_path, files) == expected
 
 
-def test_a_struct_with_the_name_of_an_inline_function_is_no_call(tmp_path):
+def test_a_struct_with_the_name_of_an_inline_function_is_not_a_call(tmp_path):
     files = {"line.c": "void line_end(void)\n{\n    page_close();\n}\n", "line.h": TOUCH,
              "page.c": "void page_close(void)\n{\n    struct line_touch touch;\n}\n"}
     assert circles(tmp_path, files) == []

@@ -203,7 +203,7 @@ def test_expressions_fire_as_in_croniter(chance):
 
 
 def special_day(chance):
-    """Returns a day field, and a function that returns its day in a month (None: none). L-n before the first and 31W in a short month are none."""
+    """Returns a day field, and a function that returns its day in a month (None: no such day). L-n before the first and 31W in a short month do not exist."""
     kind, n = chance.choice(["L", "L-", "W", "LW"]), chance.randint(1, 30)
 
     def nearest_weekday(year, month, day, last):

@@ -101,10 +101,10 @@ static void write_line(struct buffer *line, const struct audit_event *event)
     buffer_append_text(line, "}\n");
 }
 
-/* One write(2) for the line. False with errno set: it is not in the file as a whole. */
+/* Writes the line with one write(2). Returns false with errno set if the file lacks a part of it. */
 static bool append_line(const struct buffer *line)
 {
-    size_t skipped = audit.is_torn ? 0 : 1; /* a line end in front, where the last line has none */
+    size_t skipped = audit.is_torn ? 0 : 1; /* a line end in front if the last line lacks it */
     ssize_t wanted = (ssize_t)(line->len - skipped), done;
     do
         done = write(audit.fd, line->at + skipped, (size_t)wanted);

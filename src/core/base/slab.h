@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 2^17: items of 80 bytes then fill whole pages of 2 MiB. */
+/* Chunk sizes: with 2^17 items of 80 bytes a chunk fills whole pages of 2 MiB. */
 enum { SLAB_CHUNK_BITS = 17, SLAB_CHUNK_ITEMS = 1 << SLAB_CHUNK_BITS };
 
 /* The free items of a chunk: a list, and those not assigned since its memory was allocated. */

@@ -26,7 +26,7 @@ static const char *const names[TROUBLES] = {
 
 /* Start of the failures by the inner clock; 0: the last attempt of the party succeeded. */
 static _Atomic int64_t since_ms[TROUBLES][TROUBLE_PARTIES];
-/* Last failure of a single call by the inner clock; 0: none. */
+/* Last failure of a single call by the inner clock; 0: no failure. */
 static _Atomic int64_t call_ms[TROUBLES][TROUBLE_PARTIES];
 
 void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)

@@ -120,12 +120,12 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
 enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id,
                                  struct engine_now now);
 
-/* One delivery of one job of this shard. */
+/* A delivery of a job of this shard. */
 struct engine_lease {
     uint64_t key_low;
     uint64_t delivery;
 };
-/* Not for QUEUE_AGAIN. */
+/* Carries out an answer, except QUEUE_AGAIN. */
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result);
@@ -190,7 +190,7 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out);
 /*
  * Takes from several topics, the best job first, whichever topic has it (struct queue_take, by_priority). `next` is
- * the rank of the following job; *has_next false: there is none.
+ * the rank of the following job; *has_next false: no job follows.
  */
 size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
                         struct engine_now now, struct engine_view *out, struct queue_rank *next,
@@ -248,7 +248,7 @@ uint32_t engine_topic_count(const struct engine *engine);
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
 /* Returns the time of the next event, by the inner clock; INT64_MAX: no event. Nothing happens before. At that
- * time there may be no event either, because the wheel moves a distant job several times on its way. */
+ * time an event may be missing as well, because the wheel moves a distant job several times on its way. */
 int64_t engine_next_ms(const struct engine *engine);
 /* Returns the number of timed events so far: jobs that fell due or expired, leases that ended, ids that were
  * forgotten, pauses that ended. */

@@ -33,7 +33,7 @@ bool engine_stub_next(const struct engine *engine, uint32_t *at, struct hash128 
 bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *record,
                       struct record_place place);
 /* Iterates over finished jobs whose slot is in a run that was never committed. The owner finds the slot by the key
- * and calls engine_release_stored; there may be no such slot. */
+ * and calls engine_release_stored; the slot may be missing. */
 bool engine_unresolved_next(struct engine *engine, uint32_t *at, struct hash128 *key);
 void engine_release_stored(struct engine *engine, struct slice topic, struct record_place place);
 

@@ -38,7 +38,7 @@ bool job_json_export(struct buffer *out, struct json_value kept);
 /* Returns the number of ended attempts of such a job. */
 int64_t job_json_attempts(struct json_value kept);
 
-/* What a line of an export describes. */
+/* The content of a line of an export. */
 struct job_json {
     struct job job;                   /* due_ms: of `at`; priority: JOB_PRIORITY if not given */
     enum record_conflict on_conflict; /* 0: not given */

@@ -37,7 +37,7 @@ enum record_reason {
 /* The origin of a JOB record. CARRIED: a leased job, written again with its successor. */
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
-/* What a push does if its id exists. */
+/* The effect of a push whose id exists. */
 enum record_conflict {
     CONFLICT_REPLACE = 1,
     CONFLICT_KEEP,

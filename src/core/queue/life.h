@@ -14,7 +14,7 @@
 
 #include "queue/queue.h"
 
-/* What becomes of the job. */
+/* The effect of a call on the job. */
 enum life_step {
     LIFE_STAYS = 1,  /* nothing changes */
     LIFE_CREATED,    /* push: a new job */

@@ -127,7 +127,7 @@ struct queue_push {
     const struct queue_reply_to *ended;
 };
 
-/* What a job becomes when it is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
+/* The new values of a job that is acked and pushed again. Its topic, id, meta and policy stay the same; its attempts start
  * again. */
 struct queue_again {
     struct queue_when when;
@@ -178,7 +178,7 @@ struct queue_change {
      * nothing is changed. A lease from elsewhere matches no job. Empty: no condition. */
     struct slice lease;
     /* cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
-     * extend. Every end of the lease other than an ack cancels the job, `again` too. */
+     * extend. Every end of the lease other than an ack cancels the job, including `again`. */
     bool request;
 };
 
@@ -363,7 +363,7 @@ const char *job_end_name(enum job_end end); /* "acked", … */
 struct queue_end {
     enum job_end outcome; /* 0: the job is dead */
     int64_t finished_ms;  /* wall clock */
-    int64_t duration_ms;  /* of the last attempt; 0: unknown, or there was none */
+    int64_t duration_ms;  /* of the last attempt; 0: unknown, or no attempt */
     struct slice result, result_type;
     bool has_body; /* the body was kept with the job; it may be empty */
 };

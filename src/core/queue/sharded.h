@@ -36,8 +36,8 @@ struct sharded_options {
      * applies to all parts. */
     bool leads;
 
-    /* Lists and sums call the parts one after the other. If jobs move from a part to a later one meanwhile, none
-     * is missed, and no list shows one twice. */
+    /* Lists and sums call the parts one after the other. If jobs move from a part to a later one meanwhile, no job
+     * is missed, and no list shows a job twice. */
     bool in_turn;
 
     /* Returns the part that holds (or would hold) this job. The texts may be invalid. */

@@ -28,7 +28,7 @@ void waiters_free(struct waiters *waiters);
  * Takes jobs and waits until `now_ms + wait_ms` for the first one. Answered exactly once, never inside the call.
  * Returns a handle for waiter_cancel, valid until the answer; `owner`/`tag` are passed to `done`. wait_ms 0, or a
  * take of one job by id: calls the queue once, without waiting in line. Out of memory is answered with
- * QUEUE_NO_MEMORY. With thousands of takes in progress there may be no room even for that answer: then it returns 0,
+ * QUEUE_NO_MEMORY. With thousands of takes in progress, memory may not suffice even for that answer: then it returns 0,
  * and `done` is not called.
  */
 uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int64_t wait_ms,

@@ -22,7 +22,7 @@
 
 enum { CRON_YEAR_MIN = 1970, CRON_YEAR_MAX = 2399, CRON_TEXT_BYTES_MAX = 256 };
 
-/* Each set has one bit per value. */
+/* A cron expression. Each set has one bit per value. */
 struct cron {
     uint64_t seconds, minutes, hours, months;
     uint64_t days;           /* 1..31 */

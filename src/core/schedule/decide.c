@@ -16,7 +16,7 @@ struct course {
     bool ahead_ends;  /* there are not so many */
 };
 
-/* Finds the first fire after a time. Returns 0 if there is none. Sets *later_ms to a time until which
+/* Finds the first fire after a time. Returns 0 if no fire follows. Sets *later_ms to a time until which
  * all fires are excepted, if the search was not finished; else to 0. */
 static int64_t find_fire(const struct schedule *schedule, int64_t after_ms, int64_t *later_ms)
 {

@@ -8,7 +8,7 @@
 
 enum { STATE_LAST = 10 };
 
-/* Why a fire was skipped. */
+/* The reason why a fire was skipped. */
 enum skip_reason { SKIP_MISSED = 1, SKIP_PAUSED, SKIP_OVERLAP, SKIP_REFUSED, SKIP_REASONS };
 
 struct state_fire {

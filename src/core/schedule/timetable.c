@@ -46,7 +46,7 @@ static bool next_in_span(const struct cron *cron, const struct timetable *table,
 }
 
 /* Finds the fire of a fixed expression whose local time is in the gap at the start of the span. Sets
- * *out for a fire, and *dropped to the local time if there is none. */
+ * *out for a fire, and *dropped to the local time of a dropped one. */
 static bool next_in_gap(const struct cron *cron, const struct timetable *table,
                         const struct zone_span *span, struct timetable_fire *out, int64_t *dropped)
 {

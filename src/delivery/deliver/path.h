@@ -2,7 +2,7 @@
  * path: the exact URLs that asked for fewer requests (429), each with a breaker of its own, so that other URLs of their
  * origin are not delayed. Pure.
  *
- * A URL is known by its hash. There are PATHS_MAX places; a URL whose place is needed by another one is forgotten: then
+ * A URL is found by its hash. The table has PATHS_MAX places; a URL whose place another one needs is removed: then
  * its jobs are sent, and each waits for as long as its own answer requires.
  */
 #ifndef TARRY_DELIVER_PATH_H

@@ -147,7 +147,7 @@ const char *outbox_hold_text(struct outbox *outbox, const struct outbox_message 
     outbox->text_bytes += message->text.len;
     if (message->text.failed)
         return "out of memory";
-    /* One message of any size may wait alone. */
+    /* A message of any size may wait if no other one does. */
     if (outbox->text_bytes > TEXT_BYTES_MAX && outbox->text_bytes > message->text.len)
         return "64 MiB already wait for the broker";
     return NULL;

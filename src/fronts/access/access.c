@@ -41,7 +41,7 @@ struct credential {
 };
 TABLE_DECLARE(credentials, struct credential, entry)
 
-/* All tokens as of one read. */
+/* The tokens as of one read. */
 struct book {
     struct credentials secrets, certificates, keys;
     struct credential *all;
@@ -49,8 +49,8 @@ struct book {
 };
 
 struct access {
-    char *tokens_file, *keys_file; /* NULL if there is none */
-    struct issuer *issuer;         /* NULL if there is none */
+    char *tokens_file, *keys_file; /* NULL: no file */
+    struct issuer *issuer;         /* NULL: no issuer */
     atomic_bool is_on;
     pthread_rwlock_t lock;        /* protects the book */
     pthread_mutex_t signing_lock; /* protects the derived keys; taken while holding the other one */

@@ -77,7 +77,8 @@ static bool has_push_limits(const struct access_caller *caller)
     return caller->limits.jobs_max || caller->limits.push_rate.count;
 }
 
-/* What is done once is kept there: only who may administer them brings such jobs, from another store. */
+/* Returns whether the caller may push jobs to tarry's own topics. Only an administrator may, to move
+ * them from another store. */
 static bool may_push_own(const struct access_call *call, const struct queue_push *push)
 {
     return push->is_own && access_may(call->caller, ACCESS_ADMIN, push->topic);

@@ -35,7 +35,7 @@ struct token_secret {
     int64_t until_ms;                     /* INT64_MAX: as long as the token is valid */
 };
 
-/* One line. Slices point into the text. */
+/* A line of the list. Slices point into the text. */
 struct token {
     enum access_kind kind; /* ACCESS_TOKEN, ACCESS_CERTIFICATE or ACCESS_KEY */
     unsigned scopes;

@@ -414,7 +414,7 @@ static enum shape refuse_unknown_beside(struct slice name, struct http_fault *fa
 }
 
 /* Finds the members by which an object may be an envelope: a body, and a delay or a time. *due becomes the last name
- * of the latter. Most bodies have none of them, and their other members need no look-up then. */
+ * of the latter. Most bodies lack these members, and their other members need no look-up then. */
 static bool has_envelope_members(struct json_value object, const char **due)
 {
     struct json_cursor cursor = {0};
@@ -430,8 +430,8 @@ static bool has_envelope_members(struct json_value object, const char **due)
 }
 
 /* Decides whether the object is an envelope or a body. All members of an envelope are those of a
- * batch item, with a body, and with a member that no plain body has: an id or an option. What may
- * be an envelope with a mistake is rejected, because its delay would be lost. On SHAPE_MISTAKE
+ * batch item, with a body, and with a member that no plain body has: an id or an option. An
+ * object that may be an envelope with a mistake is rejected, because its delay would be lost. On SHAPE_MISTAKE
  * *fault is set. */
 static enum shape shape_of(struct json_value object, struct http_fault *fault)
 {

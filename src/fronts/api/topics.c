@@ -515,7 +515,7 @@ static bool check_forward(struct http_exchange *exchange, struct slice extension
 }
 
 /* Checks an extension unless the topic already has it. An existing one was checked when it was set;
- * a policy changed or removed since then is no reason to refuse other settings, or the same
+ * a policy changed or removed since then does not affect other settings, or the same setting
  * again. */
 static bool check_topic_extension(struct http_exchange *exchange, struct slice topic,
                                   const struct topic_settings *settings, struct slice held,

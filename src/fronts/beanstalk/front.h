@@ -31,7 +31,7 @@ struct beanstalk_options {
     struct budget *budget;  /* must outlive the front */
     uint32_t job_bytes_max; /* 0: BEANSTALK_JOB_BYTES */
     uint32_t connections_max;
-    /* Time limits for a client that holds no job and waits for none but sends no command; for an
+    /* Time limits for a client that holds no job, awaits no job and sends no command; for an
      * unfinished line; for an unfinished body; for answers that the client does not read. 0 selects
      * the default: an hour, 10 s, 120 s, 60 s. */
     int64_t idle_ms, line_ms, body_ms, write_ms;

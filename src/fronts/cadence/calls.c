@@ -144,7 +144,7 @@ static void run_schedule(struct http_call *call)
                   http_reply_to(call, on_run_looked_up));
 }
 
-/* What a backfill remembers while the schedule is read, after the name in the note. */
+/* The values of a backfill while the schedule is read, after the name in the note. */
 struct backfill {
     int64_t from_ms, to_ms, pace_ms;
 };

@@ -303,7 +303,7 @@ static void round_push_once_more(struct cadence_worker *worker)
                (struct queue_reply_to){.done = on_pushed_once_more, .owner = worker});
 }
 
-/* If a request fails, the fire is pushed nevertheless: it runs after the job. */
+/* Ignores the result: if a request fails, the fire is pushed nevertheless, and runs after the job. */
 static void on_requested(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
@@ -387,7 +387,7 @@ static void entry_begin(struct cadence_worker *worker, const struct queue_job *j
     }
 }
 
-/* Allocates the memory of rounds at the first one: a server without schedules needs none. */
+/* Allocates the memory of rounds at the first one, because a server without schedules does not need it. */
 static bool worker_reserve(struct cadence_worker *worker)
 {
     if (!worker->entries)

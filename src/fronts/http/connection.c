@@ -627,7 +627,7 @@ static bool resume_handshakes(struct http_front *front)
     return has_some;
 }
 
-/* Lets the connections that had their share read on. Returns false if there are none. */
+/* Lets the connections that had their share read on. Returns false if no such connection exists. */
 static bool resume_sated(struct http_front *front)
 {
     bool has_some = !list_is_empty(&front->sated);
@@ -852,7 +852,7 @@ void http_connections_expire(struct http_front *front)
     http_phases_set_alarm(front);
 }
 
-/* Returns whether a further request must be answered before the end: none is in progress that could
+/* Returns whether a further request must be answered before the end: no request in progress could
  * get the last answer, but one has begun to arrive or may be on its way. The previous answer did
  * not announce the end. */
 static bool has_more_to_send(const struct http_connection *connection)

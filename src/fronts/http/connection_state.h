@@ -33,7 +33,7 @@ struct http_socket {
     size_t write_left;            /* unwritten bytes at the last check in phase WRITE */
 };
 
-/* The bytes of an incomplete request, and what is known of it. */
+/* The bytes of an incomplete request, and its parsed parts. */
 struct http_parser {
     char *in; /* or NULL */
     size_t in_len, in_cap;

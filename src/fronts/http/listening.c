@@ -69,9 +69,9 @@ static bool is_ahead(struct http_front *front)
     return front->connection_count > least + least / 8 + AHEAD_MAX;
 }
 
-/* How many connections to accept now. The system wakes every front for a connection to a shared
+/* Returns how many connections to accept now. The system wakes every front for a connection to a shared
  * descriptor, always in the same order. So each front accepts one at a time, and one that is ahead
- * leaves connections to the others for a moment. If none of them has accepted it by then, this
+ * leaves connections to the others for a moment. If no other front has accepted it by then, this
  * front does. */
 static int accepts_due(struct http_listener *listener)
 {

@@ -271,7 +271,7 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
 /* The codes have numbers here: first the refusals of the queue, then the problems. Several may have the same code. */
 enum { CODES = QUEUE_STATUSES + PROBLEM_COUNT };
 
-/* Returns the code of a number, or NULL if the number has none. */
+/* Returns the code of a number, or NULL for a number without a code. */
 static const char *code_of(int number)
 {
     if (number >= QUEUE_STATUSES)

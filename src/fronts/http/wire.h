@@ -33,7 +33,7 @@ struct http_wire {
     /* Handles decrypted bytes, in the shared buffer or the connection's own. */
     enum http_fed (*feed)(struct http_connection *connection, char *bytes, size_t len,
                           struct http_fault *fault);
-    /* Tries held requests again at the end of an iteration. Returns HTTP_FED_NONE if there are none,
+    /* Tries held requests again at the end of an iteration. Returns HTTP_FED_NONE if no request is held,
      * or no room for them. */
     enum http_fed (*resume)(struct http_connection *connection, struct http_fault *fault);
     /* Handles the end of the peer's output: waiting takes and open answers end. */

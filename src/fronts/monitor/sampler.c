@@ -269,7 +269,7 @@ size_t monitor_sampler_history(struct monitor_sampler *sampler,
 
 static void ask_page(struct monitor_sampler *sampler);
 
-/* Sends the sample to each front that wants it, replacing an earlier one that the front has not
+/* Sends the sample to each front that requested it, replacing an earlier one that the front has not
  * read. */
 static void publish(struct monitor_sampler *sampler, struct monitor_sample *sample)
 {

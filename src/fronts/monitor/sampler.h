@@ -80,7 +80,7 @@ struct monitor_sampler;
  * announces it. Zeroed except for `run` of the letter. */
 struct monitor_sample_box {
     struct letter letter;
-    atomic_bool is_open; /* whether the front wants samples */
+    atomic_bool is_open; /* whether the front receives samples */
     _Atomic(struct monitor_sample *) next;
 };
 

@@ -111,7 +111,7 @@ enum { NAME_BYTES_MAX = 256, CHUNK_BYTES = 1024, CHUNKS_MAX = 8, TEXT = 1, BINAR
 
 static const char meta_prefix[] = JOB_META_OWN "sqs-attributes-";
 
-/* One attribute, with unescaped texts in the arena. */
+/* An attribute, with unescaped texts in the arena. */
 struct attribute {
     struct slice name, type, value;
     uint8_t kind; /* TEXT or BINARY; 0: no value */

@@ -106,7 +106,7 @@ static bool request_fits(const struct call *call, const struct call_request *req
            (!request->bulk || bulk_is_meant(&call->args));
 }
 
-/* Finds the first request that fits. Returns -1, or an exit code if there is none. */
+/* Finds the first request that fits. Returns -1, or an exit code if no request fits. */
 static int find_request(struct call *call)
 {
     const struct call_request *request = call->row->requests;

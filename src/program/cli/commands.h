@@ -36,7 +36,7 @@ struct call_request {
     const char *done; /* "cancelled"; also for hooks */
 
     const char *method;
-    /* "topics/{0}/jobs/{1}?body=base64": {N} is an argument, {name} a flag. Where a value is
+    /* "topics/{0}/jobs/{1}?body=base64": {N} is an argument, {name} a flag. If a value is
      * absent, its segment or parameter is left out. */
     const char *path;
     const char *repeat;  /* parameter that is sent once for each argument */

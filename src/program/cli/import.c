@@ -29,7 +29,7 @@
 
 enum { IMPORT_UNDER_WAY = 4, IMPORT_ITEMS_MAX = 1000 };
 
-/* What became of a line. A line that was stored by an attempt and exists at the next one counts by
+/* The outcome of a line. A line that was stored by an attempt and exists at the next one counts by
  * the first. */
 enum import_outcome { IMPORT_CREATED = 1, IMPORT_REPLACED, IMPORT_EXISTED, IMPORT_OUTCOMES };
 
@@ -135,7 +135,7 @@ static struct slice line_of(const struct import_batches *batches, struct import_
     return slice_make(at + ours, item->bytes - ours);
 }
 
-/* Notes which lines are stored, with what is known from earlier attempts. */
+/* Notes which lines are stored, also by earlier attempts. */
 static void note_outcomes(struct import_batch *batch, const json_t *results)
 {
     static const char *const codes[IMPORT_OUTCOMES] = {

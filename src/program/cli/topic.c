@@ -136,7 +136,7 @@ static void print_value(const char *name, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
     size_t len = text ? strlen(text) : 0;
-    /* Quotes are omitted if the text needs none, unless it would then be parsed as another
+    /* Unnecessary quotes are omitted, unless the text would then be parsed as another
      * value. */
     json_t *other =
         json_is_string(value) ? json_loads(json_string_value(value), JSON_DECODE_ANY, NULL) : NULL;

@@ -390,7 +390,7 @@ static bool read_environment(struct config *config, config_environment *environm
 }
 
 /* Returns the number of bytes of the text that an error may show: the first word, which may be the
- * name of an option. What follows, and every other text, may be a password. */
+ * name of an option. The rest of the line, and every other text, may be a password. */
 static int shown_bytes(const char *key)
 {
     size_t len = strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_");

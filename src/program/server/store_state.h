@@ -24,7 +24,7 @@
 enum {
     DISK_GROWTH_SAMPLES = 62, /* those of an hour, the one before it, and the next */
     DISK_GROWTH_APART_MS = 60 * 1000,
-    DISK_GROWTH_KNOWN_MS = 15 * 60 * 1000, /* a shorter time is no basis for a forecast */
+    DISK_GROWTH_KNOWN_MS = 15 * 60 * 1000, /* a shorter time does not suffice for a forecast */
     DISK_GROWTH_HOUR_MS = 60 * 60 * 1000
 };
 

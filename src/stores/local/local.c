@@ -484,7 +484,7 @@ static void settle_topics(struct local *local)
 
 /* ---- the clock ---- */
 
-/* What the manifest adds to the difference between the clocks, which may have been larger than
+/* The margin that the manifest adds to the difference between the clocks, which may have been larger than
  * known: a start late is better than a start early. */
 enum { SKEW_MARGIN_MS = CLOCK_SKEW_NOISE_MS + 1 };
 

@@ -368,7 +368,8 @@ static bool has_ready(const struct memory *memory, const struct queue_take *take
     return false;
 }
 
-/* If the engine hands out no job of a topic with ready jobs, it has no memory for the lease. */
+/* Takes jobs. Reports a lack of memory for the lease if the engine hands out no job of a topic with
+ * ready jobs. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count)
 {

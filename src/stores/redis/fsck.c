@@ -371,8 +371,8 @@ static struct slice settings_in(const struct topic_view *view, uint32_t shard)
     return value.len ? slice_make(value.at + 1, value.len - 1) : (struct slice){0};
 }
 
-/* Returns the settings that most shards have. Empty settings do not count, because a lost shard has
- * none. */
+/* Returns the settings that most shards have. Empty settings do not count, because a lost shard lacks
+ * settings. */
 static struct slice wanted_settings(const struct fsck *fsck, const struct topic_view *view)
 {
     struct slice best = {0};

@@ -10,7 +10,7 @@
  *    the effective durability, fixes the number of shards.
  * 2. redis_attach on a reactor: returns the handle that fronts use. The event loop makes the
  *    connections. A call that arrives before its connection is made waits.
- * 3. redis_stop: new calls are answered QUEUE_STOPPING. Calls in progress finish. Those that do not
+ * 3. redis_stop: new calls are answered QUEUE_STOPPING. Calls in progress finish. Calls that do not
  *    are answered QUEUE_UNAVAILABLE when their timeout ends, at the latest REDIS_STOP_MS after
  *    redis_stop. Then `stopped` runs.
  * 4. redis_free after the reactor has stopped.
@@ -87,7 +87,7 @@ struct redis_figures {
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
     uint64_t losses;             /* times that a shard's core was missing: Redis lost its data */
-    uint64_t notifications_lost; /* looks that found a change without a notification */
+    uint64_t notifications_lost; /* checks that found a change without a notification */
     uint64_t bytes_sent, bytes_received;
     uint32_t shards_up, shards;
 };

@@ -99,7 +99,7 @@ bool sql_rows_is_null(const struct sql_rows *rows, size_t row, size_t column);
 /* NULL is read as 0. */
 int64_t sql_rows_number(const struct sql_rows *rows, size_t row, size_t column);
 
-/* For dialects: makes room for so many cells with so many bytes in total. Returns false if out of
+/* Makes room for so many cells with so many bytes in total; for dialects. Returns false if out of
  * memory. */
 bool sql_rows_init(struct sql_rows *rows, size_t count, size_t columns, size_t bytes);
 /* Returns the memory of the next cell, for its bytes. */

@@ -139,8 +139,7 @@ struct sql_questions {
     const size_t *schema_bytes;
     int schema_version;
     bool schema_has_delimiters; /* its statements must be sent one by one */
-    const char
-        *schema_exists; /* NULL if there is none; not needed if a missing table is no failure */
+    const char *schema_exists;  /* NULL: not needed, because a missing table is not a failure */
     const char *schema_lock, *schema_unlock;
     const char *schema_undo; /* after a migration that failed */
 

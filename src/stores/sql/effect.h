@@ -17,7 +17,7 @@
 /* ---- events ---- */
 
 /*
- * What happened to a job or topic, as a line of text. Servers exchange events in this form
+ * effect: an event of a job or topic as a line of text. Servers exchange events in this form
  * through the database. Pure.
  *
  *     KIND ATTEMPT DUE LEASE_UNTIL COUNT WAY TOPIC ID ERROR

@@ -25,7 +25,7 @@
 /* ---- the session ---- */
 
 /*
- * One server's access to the database. It combines the parts and runs them at the end of
+ * The access of a server to the database. It combines the parts and runs them at the end of
  * each loop iteration: the call queue, in which calls wait; the transaction, which executes them
  * and determines the outcome of a commit without an answer; the connection, and the connector that
  * makes the next one; hints, which a transaction updates; housekeeping, which adds the server's own

@@ -226,7 +226,7 @@ static void mark(struct depot *depot, const struct catalog *catalog)
             memcpy(run->dead_committed, run->dead_written, sizeof run->dead_committed);
             continue;
         }
-        /* What the catalog leaves out is known to it all the same: its number is below next_run. */
+        /* The catalog leaves out the run, but covers its number, which is below next_run. */
         run->was_committed = true;
         run->is_gone = true;
     }
@@ -290,7 +290,7 @@ static void punch_section(struct depot *depot, struct depot_run *run, size_t sec
     if (bytes_of(run, first + run->punched[section], first + dead) <
         (int64_t)depot->options.punch_bytes)
         return;
-    /* Where it fails the space is garbage like any other. */
+    /* If it fails, the space is garbage like any other. */
     run_punch(run->run, first, first + dead, &ignored);
     freed = depot_run_freed(run->run);
     pthread_mutex_lock(&depot->lock);

@@ -4,7 +4,7 @@
 #include <assert.h>
 
 /*
- * There are two reasons to rewrite runs:
+ * Reasons to rewrite runs:
  *
  * Too much garbage on disk: more than a quarter of the alive bytes, beyond the slack. Then the runs
  * with the highest share of dead bytes are chosen first, because they require the least writing per

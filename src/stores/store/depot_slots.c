@@ -414,7 +414,7 @@ static bool gather(struct many *many)
 
 /* ---- reading ---- */
 
-/* Some hits, all in one run, with no slot far from the previous one. */
+/* Hits in one run, with no slot far from the previous one. */
 struct stretch {
     struct many *many;
     const struct radix_item *at, *end;

@@ -36,7 +36,7 @@ struct datadir_manifest {
      * test clocks rejects only the others. */
     int64_t test_start_ms, test_inner_ms;
     bool is_new; /* just created; not in the text */
-    /* What is wrong with MANIFEST, which was read from its copy, or with the copy: "is missing".
+    /* The fault of MANIFEST, which was read from its copy, or of the copy: "is missing".
      * NULL: nothing. Not in the text. */
     const char *fault, *copy_fault;
 };

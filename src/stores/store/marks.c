@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each copy has its own page, so a torn write leaves the other one intact. */
+/* Pages of the copies: each copy has its own, so a torn write leaves the other one intact. */
 enum { SLOTS = 2, SLOT_BYTES = 4096 };
 
 static const char HEAD[] = "# written by tarry; do not edit\n";

@@ -44,7 +44,7 @@
 
 struct wal;
 
-/* When to sync. NEVER still syncs when the log is closed, and when the owner requests it
+/* The times of syncs. NEVER still syncs when the log is closed, and when the owner requests it
  * (wal_seal_sync). */
 enum wal_sync { WAL_SYNC_ALWAYS = 1, WAL_SYNC_INTERVAL, WAL_SYNC_NEVER };
 
@@ -198,7 +198,7 @@ uint64_t wal_first_sequence(const struct wal *wal, uint32_t file);
  * synced (wal_synced), and a catalog that names file and batch must be durable: from now on an
  * opening without them is rejected. */
 void wal_checkpointed(struct wal *wal, uint32_t file);
-/* Returns the newest batch that is known to be synced. */
+/* Returns the newest batch of which the sync has ended. */
 uint64_t wal_synced(const struct wal *wal);
 /* Returns the epoch of this opening. */
 uint64_t wal_epoch(const struct wal *wal);

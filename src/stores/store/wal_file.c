@@ -504,7 +504,7 @@ int wal_files_open_moved(const struct wal_disk *disk, const char *dir, uint32_t 
 
 /* ---- creating ---- */
 
-/* Returns whether the disk is known to have less space than `bytes`. */
+/* Returns whether the disk reports less space than `bytes`. */
 static bool lacks_space(const struct fs *fs, int fd, uint32_t bytes)
 {
     struct fs_room room;
@@ -579,7 +579,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         result = fs->ops->fdatasync(fs->ctx, fd);
     if (result == 0) {
         result = fs_give_name(fs, disk->dir, from, path, &is_named);
-        /* Where there is no descriptor for it, no sync was tried: the next attempt makes the name
+        /* Without a descriptor no sync was tried: the next attempt makes the name
          * again. */
         *is_fatal = is_named && result < 0 && result != -EMFILE && result != -ENFILE;
     } else if (fd >= 0) {

@@ -115,7 +115,7 @@ int wal_read(struct wal *wal, struct record_place place, bool may_block, struct 
 
 /* ---- many records, in order ---- */
 
-/* Larger records are read alone: of a window, too little would remain for the records behind them. */
+/* Larger records are read separately: of a window, too little would remain for the records behind them. */
 enum { WINDOW_BYTES = 512 << 10, WINDOWED_RECORD_BYTES_MAX = WINDOW_BYTES / 4 };
 
 static bool is_in_window(const struct wal_window *window, struct record_place place)

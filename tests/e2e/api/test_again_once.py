@@ -26,7 +26,7 @@ def code(answer):
     return answer.status, answer.json()["code"]
 
 
-def test_again_pushes_the_job_with_what_is_given(client):
+def test_again_pushes_the_job_with_the_given_values(client):
     client.push("t", "a", b'{"step":1}', priority=7, max_attempts=3)
     answer = again(client, take_one(client)["lease"], "&delay=1h", b'{"step":2}', "application/json")
     (result,) = answer.json()["results"]

@@ -152,7 +152,7 @@ def test_an_advance_stops_at_each_fire(clocked):
     assert show(clocked, "hourly")["totals"]["skipped"] == {"missed": 0, "paused": 0, "overlap": 0, "refused": 0}
 
 
-def test_next_shows_local_times_and_what_daylight_saving_does(clocked):
+def test_next_shows_local_times_and_the_effect_of_daylight_saving(clocked):
     put(clocked, "night", cron="30 2 * * *", zone="Europe/Berlin", jitter="5m")
     fires = clocked.good("GET", "/v1/schedules/night/next?n=2&from=2026-03-28T12:00:00Z")["fires"]
     assert [fire["local"] for fire in fires] == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]

@@ -61,7 +61,7 @@ def test_files_that_changed_between_two_starts_move_the_next_fires(start_server,
 
 
 @pytest.mark.parametrize("kind", ["redis", pytest.param("postgres", marks=pytest.mark.thorough("the same on another store"))])
-def test_a_server_with_older_files_leaves_schedules_of_newer_ones_alone(request, start_server, tmp_path, kind):
+def test_a_server_with_older_files_does_not_touch_schedules_of_newer_ones(request, start_server, tmp_path, kind):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     store = request.getfixturevalue(f"start_{kind}")()

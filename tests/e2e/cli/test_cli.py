@@ -146,7 +146,7 @@ def test_an_unreachable_server_is_reported():
     ("http://127.0.0.1", "give the port in --url, as in http://127.0.0.1:8279"),
     ("http://[::1]/", "give the port in --url, as in http://127.0.0.1:8279"),
 ])
-def test_advice_names_what_is_wrong_with_the_url(url, advice):
+def test_advice_names_the_fault_of_the_url(url, advice):
     code, _, err = local("topics", "--url", url)
     assert code == UNREACHABLE and err.endswith(f", {advice}\n"), err
 
@@ -610,7 +610,7 @@ def test_fsck_rejects_a_path_that_is_not_a_directory(tmp_path):
     assert code == REFUSED and err.startswith("tarry: ")
 
 
-def test_a_time_that_is_none_is_rejected_with_the_accepted_forms(start_server):
+def test_an_invalid_time_is_rejected_with_the_accepted_forms(start_server):
     server = start_server()
     for wrong, part in (("tomorrow", "write it as in '2026-11-20 09:00' (local time), 2026-11-20T09:00:00Z (from 1970 on), or in milliseconds since 1970"),
                         ("09:00", "write it as in '2026-11-20 09:00'"), ("1969-01-01T00:00:00Z", "from 1970 on"),
@@ -622,7 +622,7 @@ def test_a_time_that_is_none_is_rejected_with_the_accepted_forms(start_server):
     assert problem["detail"] == "'at' is '2030-01-01T09:00:00' but a time needs a time zone: add Z or an offset such as +01:00"
 
 
-def test_get_shows_for_what_a_job_waits(start_server):
+def test_get_shows_the_event_that_a_job_waits_for(start_server):
     server = start_server()
     client = server.client()
 
@@ -646,7 +646,7 @@ def test_get_shows_for_what_a_job_waits(start_server):
     assert reason("dead", "one") == "a redrive: it is dead after 1 attempt: no paper"
 
 
-def test_work_prints_at_its_start_for_what_it_waits(start_server):
+def test_work_prints_the_awaited_topic_at_its_start(start_server):
     server = start_server()
     server.client().push("known", "a", delay="1h")
     for topic, line in (("known", f"waiting for jobs of 'known' at {server.url}"), ("unknown", f"waiting for jobs of 'unknown' at {server.url}, which has no such topic yet")):

@@ -111,7 +111,7 @@ def test_the_calendar_shows_the_fires_of_a_day(browser, client):
 # ---- the form ----
 
 
-def test_the_preview_shows_what_daylight_saving_does(browser):
+def test_the_preview_shows_the_effect_of_daylight_saving(browser):
     browser.open("#/schedules", is_new=True)
     browser.press("New schedule")
     dialog = browser.dialog()
@@ -284,7 +284,7 @@ def test_the_pages_fit_and_nothing_serious_keeps_people_out(browser, client, siz
     assert not found, json.dumps(found, indent=1)
 
 
-def test_a_schedule_is_made_with_the_keyboard_alone(browser, client):
+def test_a_schedule_is_made_with_only_the_keyboard(browser, client):
     browser.open("#/schedules", is_new=True)
     browser.script("document.activeElement.blur()")
 

@@ -150,7 +150,7 @@ def test_a_429_delays_its_own_url_and_no_other_one_of_the_host(server, endpoint)
     assert [call.id for call in endpoint.calls if call.path == "/limited"] == ["first"]
 
 
-def test_repeated_429s_without_a_time_open_the_breaker_of_the_url_alone(server, endpoint):
+def test_repeated_429s_without_a_time_open_only_the_breaker_of_the_url(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: 429 if call.path == "/limited" else 200
     settle(client, "limited", deliver={"to": endpoint.url + "/limited", "max_in_flight": 1}, backoff="fixed:1h")

@@ -315,7 +315,7 @@ def test_a_rejected_call_is_audited_only_for_known_callers(house):
 
 
 @pytest.mark.parametrize("verb", ["cancel", "run", "reschedule"])
-def test_a_filter_needs_the_scope_of_a_list_too(house, verb):
+def test_a_filter_also_needs_the_scope_of_a_list(house, verb):
     """The answer shows how many jobs match, which a producer may not learn."""
     target = f"/v1/topics/{OWN[0]}/{verb}?id_prefix=none-such&dry_run=true" + ("&delay=1h" if verb == "reschedule" else "")
     push = next(token for token in LIMITED if token.scopes == ("push",))

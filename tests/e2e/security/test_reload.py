@@ -51,7 +51,7 @@ def test_files_that_it_names_are_read(tmp_path):
     (["--data", "{policy}"], "'{policy}'"),
     (["--tokens", "{here}/none"], "cannot read the tokens in '{here}/none', No such file or directory, create it with 'tarry token new'"),
 ])
-def test_check_finds_what_stops_a_start(words, fault, tmp_path):
+def test_check_finds_faults_that_stop_a_start(words, fault, tmp_path):
     (tmp_path / "policy").write_text("allow-host = *\n")
     names = {"here": tmp_path, "policy": tmp_path / "policy"}
     words, fault = ["--data", tmp_path / "data", "--listen", "127.0.0.1:0", *(word.format(**names) for word in words)], fault.format(**names)

@@ -1,4 +1,4 @@
-"""What servers do in the database without a request reads no backlog: rows and pages are counted, statement by statement, and not time.
+"""Statements that servers run without a request read no backlog: rows and pages are counted, statement by statement, and not time.
 
 `TARRY_TEST_BACKLOG=1000000` measures with a million jobs; docs/operations/databases.md has the figures of that.
 """

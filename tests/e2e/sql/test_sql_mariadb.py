@@ -361,7 +361,7 @@ def _texts_of_servers(mariadb):
         texts += [row[0].decode() if isinstance(row[0], bytes) else row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log")]
 
 
-def test_a_job_that_is_taken_and_acked_alone_costs_few_statements(pair, mariadb):
+def test_a_single_take_and_ack_costs_few_statements(pair, mariadb):
     client = pair[0].client()
     _pushed(client, "one-by-one", 2)
     client.ack(client.take("one-by-one")[0]["lease"])  # the server reads the topic once

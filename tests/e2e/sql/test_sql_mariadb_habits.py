@@ -36,7 +36,7 @@ def test_push_above_the_packet_limit_is_rejected_and_stops_no_other_call(own, st
 
 
 @pytest.mark.parametrize("own", [["max-allowed-packet=1M"]], indirect=True)
-def test_pushes_that_fit_alone_fit_together(own, start_server):
+def test_pushes_that_fit_separately_fit_together(own, start_server):
     server = start_server("--store", own.url)
     bodies = {f"{size}-{i}": b"y" * size for size in (1000, 60_000, 200_000, 600_000, 1_000_000) for i in range(4)}
     bodies |= {f"quotes-{i}": b"'\\\0" * 100_000 for i in range(3)}

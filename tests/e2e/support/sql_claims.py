@@ -303,7 +303,7 @@ def test_a_row_that_breaks_the_rules_is_not_delivered_and_is_a_problem_of_the_st
     assert client.get("past", "bad")["state"] == "leased"
 
 
-def test_a_purge_that_the_database_stops_reports_what_it_did(pair, database):
+def test_a_purge_that_the_database_stops_reports_the_purged_jobs(pair, database):
     client = pair[0].client()
     for first in range(0, 5000, 1000):
         client.push_batch([{"topic": "stopped", "id": f"s{first + i}", "delay": "1h", "body": "x"} for i in range(1000)])

@@ -1,5 +1,5 @@
 """
-What the statements of servers cost that run without a request, beside many waiting jobs: each with the rows that it reads, as the database counts them.
+The cost of the statements that servers run without a request, beside many waiting jobs: each with the rows that it reads, as the database counts them.
 
     python3 tests/e2e/support/sql_costs.py postgres --jobs 1000000
     python3 tests/e2e/support/sql_costs.py mariadb --jobs 1000000

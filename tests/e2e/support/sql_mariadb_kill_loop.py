@@ -89,7 +89,7 @@ class MariadbLoop(SqlLoop):
         super().__init__(chosen, directory)
 
     def add_pooler(self):
-        """There is none."""
+        """Does nothing: MariaDB has no pooler here."""
 
     def start(self):
         self.store.add_replica()

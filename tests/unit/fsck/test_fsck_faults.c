@@ -88,7 +88,7 @@ static void break_a_record(void)
     flip("00000002.run", scene.second_at + 30);
 }
 
-CLAIM(the_next_repair_completes_one_that_the_disk_interrupted)
+CLAIM(the_next_repair_completes_an_interrupted_repair)
 {
     mend_with_faults(lose_a_table, 9);
 }

@@ -205,7 +205,7 @@ static const struct {
     {"{\"content_type\":\"text/html\",\"body\":\"a\"}", "text/html", "a", "a type of its own"},
 };
 
-CLAIM(the_type_decides_what_a_body_means)
+CLAIM(the_type_decides_the_meaning_of_a_body)
 {
     for (size_t i = 0; i < COUNT_OF(bodies); i++) {
         struct reading reading;

@@ -105,7 +105,7 @@ CLAIM(only_a_cancel_whose_conditions_hold_removes_the_successor)
     assert_false(life_drops_next(&change, JOB_LEASED, 7, 0));
 }
 
-CLAIM(job_pushed_again_keeps_what_is_not_given)
+CLAIM(job_pushed_again_keeps_members_that_are_not_given)
 {
     const struct job job = {.topic = slice_of("t"),
                             .id = slice_of("a"),

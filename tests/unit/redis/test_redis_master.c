@@ -1,4 +1,4 @@
-/* What INFO and CONFIG GET show of a master. */
+/* The values of a master that INFO and CONFIG GET show. */
 #include "redis/master.h"
 
 #include "unit/cases.h"

@@ -111,7 +111,7 @@ CLAIM(finds_the_next_match)
     }
 }
 
-CLAIM(rejects_what_it_cannot_mean)
+CLAIM(rejects_impossible_expressions)
 {
     static const struct {
         const char *cron, *named;

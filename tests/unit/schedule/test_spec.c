@@ -124,7 +124,7 @@ CLAIM(equal_plans_have_equal_texts)
     }
 }
 
-CLAIM(what_is_written_can_be_read)
+CLAIM(written_specifications_can_be_read)
 {
     char json[2048];
     struct buffer text, again;

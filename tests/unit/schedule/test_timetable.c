@@ -107,7 +107,7 @@ CLAIM(daylight_saving_follows_the_table_of_the_page)
     }
 }
 
-CLAIM(remarks_on_what_daylight_saving_did)
+CLAIM(remarks_on_the_effect_of_daylight_saving)
 {
     struct zone zone = zone_bytes_rule(BERLIN);
     struct timetable table = table_of("30 2 * * *");

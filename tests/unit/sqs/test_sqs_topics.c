@@ -19,7 +19,7 @@ static void add(struct sqs_topics *topics, const char *name)
     sqs_topics_add(topics, slice_of(name), &numbers, sqs_topics_now(topics));
 }
 
-CLAIM(a_topic_is_known_until_it_changes)
+CLAIM(a_topic_is_cached_until_it_changes)
 {
     struct sqs_topics *topics = sqs_topics_new();
     assert_false(knows(topics, "a"));

@@ -10,7 +10,7 @@
 
 enum { DIGEST_BYTES = 32, ID_DIGEST_BYTES = 16 };
 
-/* All keys of one name. */
+/* The keys of one name. */
 struct signer {
     struct signer *next;
     size_t count;

@@ -1,5 +1,5 @@
 /*
- * rows: the jobs of a transaction. Those that calls name are locked and read by id or location, and
+ * rows: the jobs of a transaction. Jobs that calls name are locked and read by id or location, and
  * written together.
  */
 #ifndef TARRY_SQL_MYSQL_ROWS_H

@@ -19,7 +19,7 @@ enum mysql_part { /* Bits. The first two are the first part of the dialect's int
                   MYSQL_PART_ROLLBACK = 8
 };
 
-/* What a transaction does, in this order (the table in transaction.c). */
+/* The stages of a transaction, in their order (the table in transaction.c). */
 enum mysql_stage {
     MYSQL_STAGE_BEGIN = 1,
     MYSQL_STAGE_POLL,     /* reads notifications of other servers */

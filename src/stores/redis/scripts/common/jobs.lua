@@ -181,7 +181,7 @@ function holding.may_have_next(t, id)
     return has(t, topic_rules.SUCCEEDING) and call('HEXISTS', t.next, id) == 1
 end
 
--- An ack found no successor where one was expected: it was lost.
+-- Acks a job whose successor was lost.
 function holding.ack_without_next(t, j)
     holding.drop_next(t, j.id)
     finish(t, j, 'acked')

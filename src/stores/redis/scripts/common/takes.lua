@@ -160,7 +160,7 @@ local function take_by_priority()
 end
 
 -- Takes directly from the delayed jobs of a set. Reads the first job together with the next one, whose due time is the next event. Returns
--- that; NONE if no job is left.
+-- that time, or NONE without a further job.
 local function take_delayed(key)
     local out, following = 0, nil
     was_delayed = true
