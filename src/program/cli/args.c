@@ -51,14 +51,29 @@ static const struct cli_flag *find_flag(const struct flags *flags, const char *n
     return NULL;
 }
 
-static int unknown_flag(const struct flags *flags, const char *command, const char *name)
+/* Returns the setting that an option would be: "max_attempts" for "max-attempts=5". */
+static const char *as_setting(const char *name, char out[64])
+{
+    size_t len = strcspn(name, "=");
+    snprintf(out, 64, "%.*s", (int)len, name);
+    for (char *c = out; *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    return out;
+}
+
+static int unknown_flag(const struct flags *flags, const struct cli_syntax *syntax,
+                        const char *command, const char *name)
 {
     const char *names[FLAGS_MAX + 1] = {0};
+    char setting[64];
     for (size_t i = 0; flags->rows[i].name; i++)
         names[i] = flags->rows[i].name;
     const char *nearest = text_nearest(name, names);
     if (nearest)
         return cli_usage("unknown option '--%s', did you mean --%s", name, nearest);
+    if (strstr(syntax->usage, "[NAME=VALUE]"))
+        return cli_usage("unknown option '--%s', write a setting as %s=VALUE", name,
+                         as_setting(name, setting));
     return cli_usage("unknown option '--%s', see 'tarry help %s'", name, command);
 }
 
@@ -167,13 +182,14 @@ static bool is_plain_duration(const struct cli_flag *flag)
 }
 
 /* Parses the flag at argv[*i]. Returns -1 to continue. */
-static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
+static int read_flag(const struct flags *flags, const struct cli_syntax *syntax, int argc,
+                     char **argv, int *i)
 {
     const char *name = argv[*i] + 2;
     size_t len = strcspn(name, "=");
     const struct cli_flag *flag = find_flag(flags, name, len);
     if (!flag)
-        return unknown_flag(flags, argv[0], name);
+        return unknown_flag(flags, syntax, argv[0], name);
     const char *value = name[len] == '=' ? name + len + 1 : NULL;
     if (flag->kind == CLI_SWITCH && value)
         return cli_usage("option '--%s' takes no value, write it without one", flag->name);
@@ -259,7 +275,7 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
             help_printer(syntax, flags.rows);
             return CLI_OK;
         } else if (!flags_over && strncmp(argv[i], "--", 2) == 0) {
-            int exit_code = read_flag(&flags, argc, argv, &i);
+            int exit_code = read_flag(&flags, syntax, argc, argv, &i);
             if (exit_code >= 0)
                 return exit_code;
         } else if (!flags_over && argv[i][0] == '-' && argv[i][1]) {

@@ -21,6 +21,11 @@ int cli_main(int argc, char **argv);
 /* Prints "tarry: " and the text on standard error. Returns CLI_REFUSED, for `return
  * cli_error(…)`. */
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints a problem that a server returned, with its code and status, in the same way. */
+void cli_problem(const char *text, const char *code, long status);
+/* Makes errors JSON objects from now on, one per line: {"error":…}, and for a problem of a server
+ * also "code" and "status". */
+void cli_errors_as_json(void);
 /* Prints a command line error in the same way. Returns CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the error of a store that was opened locally. Returns the exit code for its negative

@@ -216,8 +216,11 @@ static int client_explain(struct client *client)
         return client_fail(client, CLI_REFUSED,
                            "'%s' requires a token, give --token-file FILE or set TARRY_TOKEN_FILE",
                            client->shown);
-    return client_fail(client, client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED,
-                       "%s%s%s%s", what, code ? " (" : "", code ? code : "", code ? ")" : "");
+    snprintf(client->problem, sizeof client->problem, "%s%s%s%s", what, code ? " (" : "",
+             code ? code : "", code ? ")" : "");
+    if (!client->is_silent)
+        cli_problem(what, code, client->status);
+    return client->status == 404 && code ? CLI_NOTHING : CLI_REFUSED;
 }
 
 static bool is_tls_fault(CURLcode code)

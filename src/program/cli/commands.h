@@ -100,6 +100,28 @@ extern const struct cli_command cli_status_commands[];
 extern const struct cli_command cli_top_commands[];
 extern const struct cli_command cli_drain_commands[];
 
+/* ---- all commands, in the order of the help (commands.c) ---- */
+
+enum { COMMANDS_MAX = 64 };
+
+/* Returns the command after `command`, or NULL after the last one. NULL stands before the first. */
+const struct cli_command *cli_command_after(const struct cli_command *command);
+const struct cli_command *cli_command_find(const char *name);
+
+#define EACH_COMMAND(COMMAND)                                                                      \
+    for (const struct cli_command *COMMAND = cli_command_after(NULL); COMMAND;                     \
+         COMMAND = cli_command_after(COMMAND))
+
+/* Returns the length of the command's name, with which its usage begins. */
+int cli_name_length(const struct cli_syntax *syntax);
+
+/* Describe one command, and every command, by `printer`. */
+void cli_command_describe(const struct cli_command *command, cli_help_printer *printer);
+void cli_commands_describe(cli_help_printer *printer);
+
+/* The parts of the help that hold for all commands. */
+extern const char cli_about_all[], cli_about_exit_codes[];
+
 /* Prints the rows of all metrics as Markdown on standard output. */
 void cli_print_metrics(void);
 

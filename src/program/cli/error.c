@@ -4,18 +4,55 @@
 #include "cli/url.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
+#include <stdlib.h>
 
 enum { SENTENCE_BYTES = 8192 };
+
+static bool is_json;
+
+void cli_errors_as_json(void)
+{
+    is_json = true;
+}
+
+static void print_json(const char *text, const char *code, long status)
+{
+    json_t *error = json_pack("{s:s}", "error", text);
+    if (error && code)
+        json_object_set_new(error, "code", json_string(code));
+    if (error && status)
+        json_object_set_new(error, "status", json_integer(status));
+    char *line = error ? json_dumps(error, JSON_COMPACT) : NULL;
+    fprintf(stderr, "%s\n", line ? line : "{\"error\":\"out of memory\"}");
+    free(line);
+    json_decref(error);
+}
+
+static void print_sentence(bool is_careful, const char *sentence, const char *code, long status)
+{
+    char shown[SENTENCE_BYTES + 64];
+    cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
+    show_disarm(shown);
+    if (is_json)
+        print_json(shown, code, status);
+    else
+        fprintf(stderr, "tarry: %s%s%s%s\n", shown, code ? " (" : "", code ? code : "",
+                code ? ")" : "");
+}
 
 /* Prints an error. Removes every part of a password that was given in a URL. */
 static void print_error(bool is_careful, const char *format, va_list args)
 {
-    char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
+    char sentence[SENTENCE_BYTES];
     vsnprintf(sentence, sizeof sentence, format, args);
-    cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
-    show_disarm(shown);
-    fprintf(stderr, "tarry: %s\n", shown);
+    print_sentence(is_careful, sentence, NULL, 0);
+}
+
+void cli_problem(const char *text, const char *code, long status)
+{
+    print_sentence(false, text, code, status);
 }
 
 int cli_error(const char *format, ...)

@@ -1,13 +1,18 @@
 #include "cli/topic.h"
 
+#include "base/duration.h"
 #include "cli/body.h"
 #include "cli/call.h"
 #include "cli/show.h"
+#include "cli/terminal.h"
 #include "job/job.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { NAME_BYTES_MAX = 256 };
 
@@ -330,6 +335,84 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
     show_table_add(table, pause);
 }
 
+/* The columns by which topics can be sorted, beside the name; largest or oldest first. */
+static const char *const sorts[] = {"delayed", "retrying", "ready", "leased", "dead", "oldest"};
+enum { SORTS = sizeof sorts / sizeof sorts[0], OLDEST = SORTS - 1 };
+
+static bool is_sort(const char *name)
+{
+    for (size_t i = 0; i < SORTS; i++)
+        if (strcmp(name, sorts[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A topic of the list, with its key in the order. */
+struct sorted_topic {
+    json_t *topic;
+    const char *oldest; /* "": no job is ready */
+    json_int_t count;
+};
+
+/* Orders times of the API, which compare as text. A topic without one comes last. */
+static int compare_oldest(const char *a, const char *b)
+{
+    return !*a || !*b ? (*b != '\0') - (*a != '\0') : strcmp(a, b);
+}
+
+static int compare_topics(const void *left, const void *right)
+{
+    const struct sorted_topic *a = left, *b = right;
+    int order = a->count != b->count ? (a->count < b->count ? 1 : -1)
+                                     : compare_oldest(a->oldest, b->oldest);
+    return order ? order
+                 : strcmp(json_string_value(json_object_get(a->topic, "topic")),
+                          json_string_value(json_object_get(b->topic, "topic")));
+}
+
+static struct sorted_topic sorted_topic(json_t *topic, const char *sort)
+{
+    bool by_age = strcmp(sort, sorts[OLDEST]) == 0;
+    const char *oldest = json_string_value(json_object_get(topic, "oldest_ready_due_at"));
+    return (struct sorted_topic){
+        .topic = topic,
+        .oldest = by_age && oldest ? oldest : "",
+        .count = by_age ? 0
+                        : json_integer_value(json_object_get(json_object_get(topic, "counts"),
+                                                             sort)),
+    };
+}
+
+/* Returns the topics in an order, or NULL without memory. */
+static json_t *sort_topics(json_t *topics, const char *sort)
+{
+    size_t count = json_array_size(topics);
+    struct sorted_topic *all = calloc(count + 1, sizeof *all);
+    json_t *out = all ? json_array() : NULL;
+    for (size_t i = 0; out && i < count; i++)
+        all[i] = sorted_topic(json_array_get(topics, i), sort);
+    if (out)
+        qsort(all, count, sizeof *all, compare_topics);
+    for (size_t i = 0; out && i < count; i++)
+        json_array_append(out, all[i].topic);
+    free(all);
+    return out;
+}
+
+/* Returns the topics whose name fits the pattern. */
+static json_t *fitting_topics(json_t *topics, const char *pattern)
+{
+    json_t *out = json_array(), *topic;
+    size_t i;
+    json_array_foreach(topics, i, topic)
+    {
+        const char *name = json_string_value(json_object_get(topic, "topic"));
+        if (name && fnmatch(pattern, name, 0) == 0)
+            json_array_append(out, topic);
+    }
+    return out;
+}
+
 static void print_topics(const struct call *call)
 {
     static const char *const heads[] = {"TOPIC", ">DELAYED",     ">RETRYING", ">READY", ">LEASED",
@@ -347,14 +430,19 @@ static void print_topics(const struct call *call)
 }
 
 /* Fetches all pages, as one answer. */
-static int fetch_topics(struct call *call, const struct slice *body)
+static int fetch_topics(struct call *call)
 {
     struct client *client = &call->client;
+    const char *pattern = call_argument(call, 0), *sort = call_value(call, "sort");
     json_t *all;
-    (void)body;
     int exit_code = topic_pages(client, &all);
     if (exit_code != CLI_OK)
         return exit_code;
+    if (pattern)
+        json_object_set_new(all, "topics",
+                            fitting_topics(json_object_get(all, "topics"), pattern));
+    if (sort && strcmp(sort, "name") != 0)
+        json_object_set_new(all, "topics", sort_topics(json_object_get(all, "topics"), sort));
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(client->json);
     client->json = all;
@@ -362,6 +450,69 @@ static int fetch_topics(struct call *call, const struct slice *body)
     buffer_append_text(&client->answer, text ? text : "");
     free(text);
     return client->answer.failed ? cli_error("out of memory") : CLI_OK;
+}
+
+static bool has_no_topic(const struct call *call)
+{
+    return call_argument(call, 0) && json_array_size(call_member(call, "topics")) == 0;
+}
+
+/* Prints the table again and again, each time on an empty screen if the output is a terminal. */
+static int watch_topics(struct call *call, int64_t pause_ms)
+{
+    const struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
+    int exit_code;
+    while ((exit_code = fetch_topics(call)) == CLI_OK) {
+        if (terminal_can_erase(STDOUT_FILENO))
+            fputs("\033[H\033[J", stdout);
+        if (call->args.json)
+            client_print_json(&call->client);
+        else
+            print_topics(call);
+        if (fflush(stdout) != 0)
+            return CLI_REFUSED;
+        nanosleep(&pause, NULL);
+    }
+    return exit_code;
+}
+
+static int fetch_topic(struct call *call, const char *name)
+{
+    struct buffer *target = client_begin(&call->client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, name);
+    return client_call(&call->client, "GET", NULL, 0);
+}
+
+static int make_topics(struct call *call, const struct slice *body)
+{
+    const char *name = call_argument(call, 0);
+    int64_t pause_ms;
+    (void)body;
+    if (call_value(call, "watch") &&
+        duration_parse(slice_of(call_value(call, "watch")), INT64_MAX, &pause_ms))
+        return watch_topics(call, pause_ms);
+    if (name && !strpbrk(name, "*?["))
+        return fetch_topic(call, name);
+    int exit_code = fetch_topics(call);
+    if (exit_code == CLI_OK && has_no_topic(call)) {
+        cli_error("no topic fits '%s', 'tarry topics' lists all", name);
+        return CLI_NOTHING;
+    }
+    return exit_code;
+}
+
+static int check_topics(struct call *call)
+{
+    const char *sort = call_value(call, "sort"), *watch = call_value(call, "watch");
+    int64_t pause_ms;
+    if (sort && strcmp(sort, "name") != 0 && !is_sort(sort))
+        return cli_usage("bad value '%s' for '--sort', give name, delayed, retrying, ready, "
+                         "leased, dead or oldest",
+                         sort);
+    if (watch && (!duration_parse(slice_of(watch), INT64_MAX, &pause_ms) || pause_ms < 100))
+        return cli_usage("bad value '%s' for '--watch', give at least 100ms", watch);
+    return -1;
 }
 
 /* ---- consumers ---- */
@@ -410,11 +561,21 @@ const struct cli_command cli_topic_commands[] = {
     {.name = "topics",
      .help = "show topics with their number of jobs",
      .call =
-         {.usage = "topics [TOPIC]",
-          .about = "Shows topics with their number of jobs in each state.",
+         {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s]",
+          .about = "Shows topics with their number of jobs in each state. A pattern is a name, "
+                   "also with\n"
+                   "* for any text, ? for one character and [abc] for one of them.\n"
+                   "\n"
+                   "  tarry topics 'orders-*' --sort ready\n"
+                   "  tarry topics --sort oldest --watch 2s",
           .most = 1,
-          .requests = {{.least = 1, .method = "GET", .path = "topics/{0}", .print = print_topics},
-                       {.path = "topics", .make = fetch_topics, .print = print_topics}}}},
+          .flags = {{"sort", CLI_TEXT, "COLUMN",
+                     "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
+                     .is_unsent = true},
+                    {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
+                     .is_unsent = true}},
+          .check = check_topics,
+          .requests = {{.path = "topics", .make = make_topics, .print = print_topics}}}},
     {.name = "topic",
      .help = "show or change a topic's settings, or delete it",
      .call =

@@ -76,6 +76,8 @@ def test_features_are_printed_as_text_and_json():
     [
         (["psuh"], "unknown command 'psuh', did you mean 'tarry push'"),
         (["frobnicate"], "unknown command 'frobnicate', see 'tarry help'"),
+        (["ls"], "unknown command 'ls', use 'tarry topics' or 'tarry list TOPIC'"),
+        (["help", "dlq"], "unknown command 'dlq', use 'tarry list TOPIC --state dead'"),
         (["help", "psuh"], "unknown command 'psuh'"),
         (["push"], "too few arguments"),
         (["push", "t", "a", "b"], "unexpected argument 'b'"),
@@ -90,6 +92,7 @@ def test_features_are_printed_as_text_and_json():
         (["extend", "lease", "--lease-for", "60"], "no unit in '60' for '--lease-for'"),
         (["work", "t", "--lease-for", "60", "--", "true"], "no unit in '60' for '--lease-for'"),
         (["bench", "--delay", "0..10"], "no unit in '0..10' for '--delay'"),
+        (["topic", "set", "t", "--max-attempts", "5"], "unknown option '--max-attempts', write a setting as max_attempts=VALUE"),
         (["topic", "set", "t", "ttl=3600"], "no unit in 'ttl=3600', write it as in 30s"),
         (["topic", "set", "t", "dead_letter.keep.age=30"], "no unit in 'dead_letter.keep.age=30'"),
         (["push", "t", "--at", "2026-11-20"], "no time of day in '2026-11-20' for '--at', write it as in '2026-11-20 09:00'"),
@@ -412,6 +415,46 @@ def test_topics_in_columns(tarry):
     assert tarry("topics", "orders").splitlines()[1].split()[0] == "orders"
     assert len(json.loads(tarry("topics", "--json"))["topics"]) == 2
     tarry("topics", "nobody", code=NOTHING)
+
+
+def test_topics_are_chosen_by_a_pattern_and_sorted(tarry):
+    for topic, jobs in (("orders-a", 1), ("orders-b", 3), ("mails", 2)):
+        for n in range(jobs):
+            tarry("push", topic, f"{n}", "--body", "x")
+            time.sleep(0.005)
+
+    def names(*arguments):
+        return [line.split()[0] for line in tarry("topics", *arguments).splitlines()[1:]]
+
+    assert names("orders-*") == ["orders-a", "orders-b"]
+    assert names("--sort", "ready") == ["orders-b", "mails", "orders-a"]
+    assert names("--sort", "oldest") == ["orders-a", "orders-b", "mails"]
+    assert names("--sort", "dead") == names("--sort", "name") == names() == ["mails", "orders-a", "orders-b"]
+    assert [topic["topic"] for topic in json.loads(tarry("topics", "[mo]*", "--sort", "ready", "--json"))["topics"]] == ["orders-b", "mails", "orders-a"]
+    tarry("topics", "nobody-*", code=NOTHING)
+    assert local("topics", "--sort", "size")[0] == USAGE
+
+
+def test_topics_are_watched(server):
+    server.cli("push", "t", "a", "--body", "x")
+    with subprocess.Popen([BINARY, "topics", "--watch", "100ms", "--json", "--url", server.url], stdout=subprocess.PIPE, text=True) as watching:
+        counts = [json.loads(watching.stdout.readline())["topics"][0]["counts"]["ready"]]
+        server.cli("push", "t", "b", "--body", "x")
+        while counts[-1] == 1:
+            counts.append(json.loads(watching.stdout.readline())["topics"][0]["counts"]["ready"])
+        watching.kill()
+    assert counts[-1] == 2
+
+
+def test_errors_are_json_on_request(server):
+    code, out, err = local("get", "t", "a", "--json", "--url", server.url)
+    assert (code, out) == (NOTHING, "")
+    problem = json.loads(err)
+    assert (problem["code"], problem["status"]) == ("not_found", 404) and problem["error"].startswith("there is no job 'a' in topic 't'")
+    code, out, err = local("push", "--json")
+    assert (code, out) == (USAGE, "") and json.loads(err)["error"].startswith("too few arguments")
+    code, out, err = local("topics", "--json", "--url", f"http://127.0.0.1:{free_port()}")
+    assert code == UNREACHABLE and json.loads(err)["error"].startswith("cannot reach 'http://127.0.0.1:")
 
 
 def test_pause_and_resume(tarry):

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from server import BINARY, REPO
+from ways_in import cli_commands
 
 
 def tarry(*args):
@@ -18,11 +19,6 @@ def printed(*args):
     done = tarry(*args)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
-
-
-def commands():
-    listed = printed("help").split("commands:\n")[1].split("\n\n")[0]
-    return [line.split()[0] for line in listed.splitlines()]
 
 
 def options(command):
@@ -39,7 +35,7 @@ def page(name):
 
 def test_the_page_of_the_program_has_every_command_and_option():
     sections = dict(re.findall(r"^\.SS (\S+)\n(.*?)(?=^\.S[SH] )", page("tarry"), re.MULTILINE | re.DOTALL))
-    assert list(sections) == commands() and len(sections) > 20
+    assert list(sections) == cli_commands() and len(sections) > 20
     for command, text in sections.items():
         assert re.findall(r"^\.TP\n--([a-z-]+)", text, re.MULTILINE) == options(command), command
         assert text.startswith(f".B tarry {command}")
@@ -51,7 +47,7 @@ def test_the_page_of_the_configuration_has_every_key():
 
 
 def test_each_command_has_a_page_with_its_options():
-    for command in commands():
+    for command in cli_commands():
         text = page(f"tarry-{command}")
         assert text.startswith(f".TH tarry-{command} 1 ") and f".SH SYNOPSIS\n.B tarry {command}" in text
         found = re.findall(r"^\.TP\n--([a-z-]+)", text, re.MULTILINE)
@@ -71,7 +67,7 @@ def test_the_configuration_of_the_package_has_every_key_with_its_default():
 
 
 def test_pages_are_without_a_fault_for_mandoc_and_groff():
-    for name in ["tarry", "tarry.conf", *(f"tarry-{command}" for command in commands())]:
+    for name in ["tarry", "tarry.conf", *(f"tarry-{command}" for command in cli_commands())]:
         text = printed("help", "--man", name)
         done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=text, capture_output=True, text=True, timeout=30, check=False)
         faults = [line for line in done.stdout.splitlines() if "missing date" not in line]  # two builds are to be the same
@@ -91,7 +87,7 @@ def offered(shell, script):
 def test_fish_offers_commands_and_options():
     def completions(line):
         return [word.split("\t")[0] for word in offered(["fish", "--no-config", "-c"], f"source -; complete -C '{line}'").splitlines()]
-    assert set(commands()) <= set(completions("tarry "))
+    assert set(cli_commands()) <= set(completions("tarry "))
     assert completions("tarry pu") == ["purge", "push"]
     assert "--on-conflict" in completions("tarry push --on")
     assert {"show", "set"} <= set(completions("tarry topic s"))
@@ -143,15 +139,15 @@ def test_bash_completes_commands_and_their_options():
     assert completed("topic", "s") == ["show", "set"]
     assert completed("help", "fs") == ["fsck"]
     assert completed("push", "a-topic", "pu") == []
-    assert sorted(completed("")) == sorted([*commands(), "--help", "--version"])
-    for command in commands():
+    assert sorted(completed("")) == sorted([*cli_commands(), "--help", "--version"])
+    for command in cli_commands():
         assert set(completed(command, "-")) == {"--help", *(f"--{name}" for name in options(command))}, command
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_completions_of_other_shells_are_complete(shell):
     text = printed("help", "--completion", shell)
-    for command in commands():
+    for command in cli_commands():
         for name in options(command):
             mark = rf"--{name}\b" if shell == "zsh" else rf"from {command}' -l {name}\b"
             assert re.search(mark, text), f"{command} --{name}"

@@ -17,6 +17,7 @@ from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import BINARY, REPO, Server, eventually
 from test_status import House
+from ways_in import cli_commands
 
 FOLDER = REPO / "docs" / "runbooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
@@ -69,8 +70,7 @@ def tarry_help(*words):
 @pytest.fixture(scope="module")
 def names():
     """Names that a page may use: commands, options, metrics, alerts, and the texts of the program."""
-    commands = re.findall(r"^  ([a-z]+) ", tarry_help().partition("commands:")[2], re.MULTILINE)
-    pages = {command: tarry_help(command) for command in commands}
+    pages = {command: tarry_help(command) for command in cli_commands()}
     return {
         "commands": pages,
         "metrics": set(re.findall(r"^\| `(\w+)`", tarry_help("metrics"), re.MULTILINE)),

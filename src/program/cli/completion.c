@@ -1,0 +1,156 @@
+/* The scripts by which shells complete the commands, generated from the tables of the commands. */
+#include "cli/completion.h"
+
+#include "cli/commands.h"
+
+#include <string.h>
+
+static void print_names(void)
+{
+    EACH_COMMAND(command)
+    printf("%s%s", command == cli_command_after(NULL) ? "" : " ", command->name);
+}
+
+/* Prints the literal words after the command: "show" and "set" of "topic show TOPIC | topic set
+ * TOPIC". Each is surrounded by `before` and `after`. */
+static void print_words(const struct cli_syntax *syntax, const char *before, const char *after)
+{
+    for (const char *usage = syntax->usage; usage; usage = strstr(usage, " | ")) {
+        usage += strncmp(usage, " | ", 3) == 0 ? 3 : 0;
+        const char *word = usage + strcspn(usage, " ");
+        word += *word == ' ';
+        size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz");
+        if (len > 0 && (word[len] == ' ' || word[len] == '\0'))
+            printf("%s%.*s%s", before, (int)len, word, after);
+    }
+}
+
+/* Prints text for use inside single quotes in a shell, with a backslash before each character of
+ * `special`. */
+static void print_quoted(const char *text, const char *special)
+{
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputs("'\\'", stdout);
+        else if (strchr(special, *text))
+            putchar('\\');
+        putchar(*text);
+    }
+}
+
+/* ---- completion: bash ---- */
+
+static void print_bash_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    printf("    %.*s)\n        options='", cli_name_length(syntax), syntax->usage);
+    for (const struct cli_flag *flag = flags; flag->name; flag++)
+        printf("%s--%s", flag == flags ? "" : " ", flag->name);
+    fputs("'\n        words='", stdout);
+    print_words(syntax, " ", "");
+    puts("' ;;");
+}
+
+static void print_bash(void)
+{
+    fputs("# Completion of tarry for bash; printed by `tarry help --completion bash`.\n"
+          "_tarry()\n{\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} commands options= words=\n"
+          "    commands='",
+          stdout);
+    print_names();
+    puts("'\n    case ${COMP_WORDS[1]} in");
+    cli_commands_describe(print_bash_command);
+    puts("    esac\n"
+         "    [ \"$COMP_CWORD\" -eq 2 ] || words=\n"
+         "    [ \"${COMP_WORDS[1]}\" != help ] || words=$commands\n"
+         "    [ \"$COMP_CWORD\" -ne 1 ] || options= words=\"$commands --help --version\"\n"
+         "    case $word in\n"
+         "    -*) COMPREPLY=($(compgen -W \"$options $words\" -- \"$word\")) ;;\n"
+         "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+         "    esac\n"
+         "}\n"
+         "complete -o default -F _tarry tarry");
+}
+
+/* ---- completion: zsh ---- */
+
+static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    printf("    %.*s)\n        _arguments", cli_name_length(syntax), syntax->usage);
+    for (const struct cli_flag *flag = flags; flag->name; flag++) {
+        printf(" \\\n            '%s--%s%s[", flag->kind == CLI_LIST ? "*" : "", flag->name,
+               flag->value ? "=" : "");
+        print_quoted(flag->help, "[]:\\");
+        putchar(']');
+        if (flag->value) {
+            putchar(':');
+            print_quoted(flag->value, "[]:\\");
+            fputs(":_files", stdout);
+        }
+        putchar('\'');
+    }
+    fputs(" \\\n            '1:word:(", stdout);
+    if (strncmp(syntax->usage, "help", 4) == 0)
+        print_names();
+    else
+        print_words(syntax, "", " ");
+    puts(")' '*:file:_files' ;;");
+}
+
+static void print_zsh(void)
+{
+    puts(
+        "#compdef tarry\n# Completion of tarry for zsh; printed by `tarry help --completion zsh`.\n"
+        "local -a commands\ncommands=(");
+    EACH_COMMAND(command)
+    {
+        printf("    '%s:", command->name);
+        print_quoted(command->help, "");
+        puts("'");
+    }
+    puts(")\nif ((CURRENT == 2)); then\n    _describe command commands\n    return\nfi\n"
+         "shift words\n((CURRENT--))\ncase $words[1] in");
+    cli_commands_describe(print_zsh_command);
+    puts("esac");
+}
+
+/* ---- completion: fish ---- */
+
+static void print_fish_command(const struct cli_syntax *syntax, const struct cli_flag *flags)
+{
+    for (const struct cli_flag *flag = flags; flag->name; flag++) {
+        printf("complete -c tarry -n '__fish_seen_subcommand_from %.*s' -l %s%s -d '",
+               cli_name_length(syntax), syntax->usage, flag->name, flag->value ? " -r" : "");
+        print_quoted(flag->help, "\\");
+        puts("'");
+    }
+    char before[128];
+    snprintf(before, sizeof before, "complete -c tarry -n '__fish_seen_subcommand_from %.*s' -a ",
+             cli_name_length(syntax), syntax->usage);
+    print_words(syntax, before, "\n");
+}
+
+static void print_fish(void)
+{
+    puts("# Completion of tarry for fish; printed by `tarry help --completion fish`.");
+    EACH_COMMAND(command)
+    {
+        printf("complete -c tarry -n __fish_use_subcommand -a %s -d '", command->name);
+        print_quoted(command->help, "\\");
+        puts("'");
+    }
+    cli_commands_describe(print_fish_command);
+}
+
+int completion_print(const char *shell)
+{
+    if (strcmp(shell, "bash") == 0)
+        print_bash();
+    else if (strcmp(shell, "zsh") == 0)
+        print_zsh();
+    else if (strcmp(shell, "fish") == 0)
+        print_fish();
+    else
+        return cli_usage("no completion for '%s', give bash, zsh or fish", shell);
+    return CLI_OK;
+}
