@@ -104,6 +104,8 @@ extern const struct cli_command cli_drain_commands[];
 
 enum { COMMANDS_MAX = 64 };
 
+/* Adds the commands of the program itself, which come last. To be called first. */
+void cli_commands_add_own(const struct cli_command *own);
 /* Returns the command after `command`, or NULL after the last one. NULL stands before the first. */
 const struct cli_command *cli_command_after(const struct cli_command *command);
 const struct cli_command *cli_command_find(const char *name);
@@ -112,6 +114,12 @@ const struct cli_command *cli_command_find(const char *name);
     for (const struct cli_command *COMMAND = cli_command_after(NULL); COMMAND;                     \
          COMMAND = cli_command_after(COMMAND))
 
+/* Returns the title of the section that begins with this command, or NULL. */
+const char *cli_command_title(const struct cli_command *command);
+/* Runs the command; argv[0] is its name. Returns the exit code. */
+int cli_command_run(const struct cli_command *command, int argc, char **argv);
+/* Prints its help. Returns the exit code. */
+int cli_command_help(const struct cli_command *command);
 /* Returns the length of the command's name, with which its usage begins. */
 int cli_name_length(const struct cli_syntax *syntax);
 

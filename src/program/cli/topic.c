@@ -377,9 +377,9 @@ static struct sorted_topic sorted_topic(json_t *topic, const char *sort)
     return (struct sorted_topic){
         .topic = topic,
         .oldest = by_age && oldest ? oldest : "",
-        .count = by_age ? 0
-                        : json_integer_value(json_object_get(json_object_get(topic, "counts"),
-                                                             sort)),
+        .count = by_age
+                     ? 0
+                     : json_integer_value(json_object_get(json_object_get(topic, "counts"), sort)),
     };
 }
 
@@ -439,8 +439,7 @@ static int fetch_topics(struct call *call)
     if (exit_code != CLI_OK)
         return exit_code;
     if (pattern)
-        json_object_set_new(all, "topics",
-                            fitting_topics(json_object_get(all, "topics"), pattern));
+        json_object_set_new(all, "topics", fitting_topics(json_object_get(all, "topics"), pattern));
     if (sort && strcmp(sort, "name") != 0)
         json_object_set_new(all, "topics", sort_topics(json_object_get(all, "topics"), sort));
     char *text = json_dumps(all, JSON_COMPACT);
@@ -560,22 +559,21 @@ const struct cli_command cli_topic_commands[] = {
                   {{.method = "GET", .path = "topics/{0}/consumers", .print = print_consumers}}}},
     {.name = "topics",
      .help = "show topics with their number of jobs",
-     .call =
-         {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s]",
-          .about = "Shows topics with their number of jobs in each state. A pattern is a name, "
-                   "also with\n"
-                   "* for any text, ? for one character and [abc] for one of them.\n"
-                   "\n"
-                   "  tarry topics 'orders-*' --sort ready\n"
-                   "  tarry topics --sort oldest --watch 2s",
-          .most = 1,
-          .flags = {{"sort", CLI_TEXT, "COLUMN",
-                     "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
-                     .is_unsent = true},
-                    {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
-                     .is_unsent = true}},
-          .check = check_topics,
-          .requests = {{.path = "topics", .make = make_topics, .print = print_topics}}}},
+     .call = {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s]",
+              .about = "Shows topics with their number of jobs in each state. A pattern is a name, "
+                       "also with\n"
+                       "* for any text, ? for one character and [abc] for one of them.\n"
+                       "\n"
+                       "  tarry topics 'orders-*' --sort ready\n"
+                       "  tarry topics --sort oldest --watch 2s",
+              .most = 1,
+              .flags = {{"sort", CLI_TEXT, "COLUMN",
+                         "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
+                         .is_unsent = true},
+                        {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
+                         .is_unsent = true}},
+              .check = check_topics,
+              .requests = {{.path = "topics", .make = make_topics, .print = print_topics}}}},
     {.name = "topic",
      .help = "show or change a topic's settings, or delete it",
      .call =
