@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/credentials.h"
 #include "cli/local_time.h"
+#include "cli/profiles.h"
 #include "cli/url.h"
 
 #include "base/duration.h"
@@ -20,6 +21,7 @@ enum { FLAGS_MAX = 32 };
 struct flags {
     struct cli_flag rows[FLAGS_MAX + 1];
     bool help;
+    const char *profile; /* --profile */
 };
 
 /* Collects the flags of one command and the common ones. */
@@ -33,6 +35,9 @@ static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
         flags->rows[count++] = (struct cli_flag){
             "url", CLI_TEXT, &out->url, "URL",
             "Server, also https:// and unix:PATH (default: TARRY_URL, then " CLI_URL_DEFAULT ")"};
+        flags->rows[count++] = (struct cli_flag){
+            "profile", CLI_TEXT, &flags->profile, "NAME",
+            "Use the server and credentials of this profile (default: TARRY_PROFILE)"};
         flags->rows[count++] = (struct cli_flag){"json", CLI_SWITCH, &out->json, NULL,
                                                  "Print the server's answer as JSON"};
         credentials_flags(&flags->rows[count]);
@@ -242,9 +247,15 @@ static int check_arguments(const struct cli_syntax *syntax, const struct cli_arg
     return -1;
 }
 
+static bool is_http(struct slice scheme)
+{
+    return (scheme.len == 4 && strncasecmp(scheme.at, "http", 4) == 0) ||
+           (scheme.len == 5 && strncasecmp(scheme.at, "https", 5) == 0);
+}
+
 /* Checks the URL. A '?' or '#' would remove the path of every call, and without a host curl
  * would resolve "v1". curl uses http for a URL without a scheme. */
-static int check_url(const char *text)
+int cli_check_url(const char *text)
 {
     char whole[CLI_URL_SHOWN_BYTES + 8], shown[CLI_URL_SHOWN_BYTES];
     struct url url;
@@ -252,10 +263,36 @@ static int check_url(const char *text)
         return -1;
     int len = snprintf(whole, sizeof whole, "%s%s", strstr(text, "://") ? "" : "http://", text);
     if ((size_t)len < sizeof whole && url_parse(slice_of(whole), &url) == URL_OK &&
-        url.host_count == 1 && !url.has_query)
+        url.host_count == 1 && !url.has_query && is_http(url.scheme))
         return -1;
     cli_url_show(text, shown, sizeof shown);
     return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, shown);
+}
+
+/* Finds the server and the credentials. A profile of the environment is ignored if a URL is given, so
+ * that its token goes to its own server alone. */
+static int find_server(const char *given, struct cli_args *out)
+{
+    struct profile profile = {0};
+    const char *name = given || out->url ? given : getenv("TARRY_PROFILE");
+    if (given && out->url)
+        return cli_usage("both '--profile' and '--url' are given, choose one");
+    if (name && *name) {
+        int exit_code = profiles_find(name, &profile);
+        if (exit_code >= 0)
+            return exit_code;
+        out->profile = name;
+        out->url = profile.url;
+        /* For the commands that `tarry work` runs. */
+        if (setenv("TARRY_PROFILE", name, 1) != 0)
+            return cli_error("out of memory");
+    }
+    if (!out->url)
+        out->url = getenv("TARRY_URL");
+    if (!out->url || !*out->url)
+        out->url = CLI_URL_DEFAULT;
+    int exit_code = cli_check_url(out->url);
+    return exit_code >= 0 ? exit_code : credentials_read(profile.name ? &profile : NULL);
 }
 
 int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli_args *out)
@@ -286,14 +323,19 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
             return cli_usage("too many arguments, at most %d", CLI_LIST_MAX);
         }
     }
-    if (!out->url)
-        out->url = getenv("TARRY_URL");
-    if (!out->url || !*out->url)
-        out->url = CLI_URL_DEFAULT;
     int exit_code = check_arguments(syntax, out);
-    if (exit_code < 0 && !syntax->is_local)
-        exit_code = check_url(out->url);
-    if (exit_code < 0 && !syntax->is_local && !out->json)
+    if (exit_code >= 0 || syntax->is_local)
+        return exit_code;
+    exit_code = find_server(flags.profile, out);
+    if (exit_code < 0 && !out->json)
         local_time_warn();
-    return exit_code >= 0 || syntax->is_local ? exit_code : credentials_read();
+    return exit_code;
+}
+
+const char *cli_of_profile(const struct cli_args *args)
+{
+    static char text[PROFILE_NAME_BYTES_MAX + 32];
+    snprintf(text, sizeof text, args->profile ? " of profile '%s'" : "%s",
+             args->profile ? args->profile : "");
+    return text;
 }

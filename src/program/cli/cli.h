@@ -85,13 +85,20 @@ void cli_help_print_by(cli_help_printer *printer);
 struct cli_args {
     struct cli_list list; /* arguments that are not flags */
     char **command;       /* arguments after "--"; NULL: not given */
-    const char *url;      /* --url, TARRY_URL or the default */
+    const char *url;      /* --url, that of the profile, TARRY_URL or the default */
+    const char *profile;  /* the profile in use, or NULL */
     bool json;
 };
 
 /* Parses argv by the syntax. Returns -1 to continue, else the exit code after printing the
  * requested help or an error. Strings point into argv. */
 int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli_args *out);
+
+/* Checks a server's URL. Returns -1, or an exit code after printing an error. */
+int cli_check_url(const char *text);
+/* Returns " of profile 'NAME'" for a sentence about a server, or "" without a profile. Valid until the
+ * next call. */
+const char *cli_of_profile(const struct cli_args *args);
 
 #define CLI_URL_DEFAULT "http://127.0.0.1:8279"
 

@@ -28,6 +28,7 @@ static struct section sections[] = {
     {NULL, cli_drain_commands},
     {NULL, cli_clock_commands},
     {NULL, cli_bench_commands},
+    {NULL, cli_profile_commands},
     {"Stored data", cli_export_commands},
     {NULL, cli_import_commands},
     {NULL, cli_backup_commands},
@@ -73,7 +74,7 @@ const struct cli_command *cli_command_after(const struct cli_command *command)
 }
 
 const char cli_about_all[] =
-    "clients connect to --url, then TARRY_URL, then " CLI_URL_DEFAULT "\n"
+    "clients connect to --url, or the server of --profile or TARRY_PROFILE, then TARRY_URL, then " CLI_URL_DEFAULT "\n"
     "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a unit is required\n"
     "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' in your time zone, or milliseconds since "
     "1970\n";

@@ -95,6 +95,7 @@ extern const struct cli_command cli_reshard_commands[];
 extern const struct cli_command cli_schedule_commands[];
 extern const struct cli_command cli_schema_commands[];
 extern const struct cli_command cli_token_commands[];
+extern const struct cli_command cli_profile_commands[];
 extern const struct cli_command cli_tail_commands[];
 extern const struct cli_command cli_status_commands[];
 extern const struct cli_command cli_top_commands[];

@@ -1,5 +1,7 @@
 #include "cli/credentials.h"
 
+#include "cli/profiles.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +56,7 @@ static int read_token_file(const char *path)
     return -1;
 }
 
-int credentials_read(void)
+static void take_environment(void)
 {
     bool is_named = token_file;
     stand_in(&credentials.ca_file, "TARRY_CA");
@@ -63,6 +65,28 @@ int credentials_read(void)
     stand_in(&token_file, "TARRY_TOKEN_FILE");
     if (!is_named)
         stand_in(&credentials.token, "TARRY_TOKEN");
+}
+
+/* The certificate and its key come from one place. */
+static void take_profile(const struct profile *profile)
+{
+    bool has_certificate = credentials.certificate_file || credentials.key_file;
+    if (!credentials.ca_file)
+        credentials.ca_file = profile->ca_file;
+    if (!has_certificate) {
+        credentials.certificate_file = profile->certificate_file;
+        credentials.key_file = profile->key_file;
+    }
+    if (!token_file)
+        token_file = profile->token_file;
+}
+
+int credentials_read(const struct profile *profile)
+{
+    if (profile)
+        take_profile(profile);
+    else
+        take_environment();
     if (!credentials.certificate_file != !credentials.key_file)
         return cli_usage("a certificate and its key go together, give both --cert FILE and --key "
                          "FILE");

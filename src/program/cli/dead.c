@@ -260,8 +260,8 @@ static int check_redrive(struct call *call)
 static int check_purge(struct call *call)
 {
     if (!call_value(call, "yes") && !call_value(call, "dry-run"))
-        return cli_usage("removes jobs of '%s' and cannot be undone, add --yes",
-                         call_argument(call, 0));
+        return cli_usage("removes jobs of '%s'%s and cannot be undone, add --yes",
+                         call_argument(call, 0), cli_of_profile(&call->args));
     if (!call_value(call, "state") && is_of_the_dead(call))
         call_set(call, "state", "dead");
     return -1;

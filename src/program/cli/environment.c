@@ -9,6 +9,7 @@
 /* Variables that are not options of the server. */
 static const char *const others[] = {
     "TARRY_URL",
+    "TARRY_PROFILE",
     "TARRY_CA",
     "TARRY_CERT",
     "TARRY_KEY",

@@ -310,8 +310,8 @@ static int check_cancel(struct call *call)
         return cli_usage("'--request' is for leased jobs, which a filter does not select: give "
                          "their IDs");
     if (!call_value(call, "yes") && !call_value(call, "dry-run"))
-        return cli_usage("removes jobs of '%s' and cannot be undone, add --yes",
-                         call_argument(call, 0));
+        return cli_usage("removes jobs of '%s'%s and cannot be undone, add --yes",
+                         call_argument(call, 0), cli_of_profile(&call->args));
     return -1;
 }
 

@@ -35,6 +35,7 @@ enum sort { SORT_ACTIVITY = 0, SORT_NAME, SORT_READY, SORT_DEAD, SORT_OLDEST, SO
 
 struct top {
     struct client client;
+    const char *profile; /* " of profile 'NAME'", or "" */
     bool is_json, is_once;
     bool is_screen; /* redrawn repeatedly on a terminal */
     bool is_begun;  /* the alternate screen is active */
@@ -266,7 +267,7 @@ static void draw(struct top *top)
     if (top->is_screen)
         buffer_append_text(&top->text, "\033[H");
     show_time(json_object_get(top->snapshot, "at"), at);
-    line_format(top, COLOUR_STRONG, "%.19s  %s%s%s", at, top->client.shown,
+    line_format(top, COLOUR_STRONG, "%.19s  %s%s%s%s", at, top->client.shown, top->profile,
                 top->is_screen ? "   q: quit   s: sort by " : "",
                 top->is_screen ? sorts[(top->sort + 1) % SORTS] : "");
     if (top->is_open)
@@ -427,6 +428,7 @@ static int top_command(int argc, char **argv)
     top.is_json = args.json;
     top.is_once = top.is_once || (!is_terminal && !args.json);
     top.is_screen = is_terminal && !args.json && !top.is_once;
+    top.profile = cli_of_profile(&args);
     if (!client_open(&top.client, args.url))
         return CLI_REFUSED;
     buffer_init(&top.text, TEXT_BYTES_MAX);

@@ -304,8 +304,8 @@ static int check_topic(struct call *call)
     const char *verb = call->request->verb, *rest = call_argument(call, 2);
     bool is_delete = strcmp(verb, "delete") == 0;
     if (is_delete && !call_value(call, "yes"))
-        return cli_usage("deletes '%s' with all its jobs and cannot be undone, add --yes",
-                         call_argument(call, 1));
+        return cli_usage("deletes '%s'%s with all its jobs and cannot be undone, add --yes",
+                         call_argument(call, 1), cli_of_profile(&call->args));
     if (is_delete && rest)
         return cli_usage("unexpected argument '%s', delete one topic at a time", rest);
     if (strcmp(verb, "show") == 0 && rest)

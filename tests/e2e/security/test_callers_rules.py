@@ -247,7 +247,7 @@ CLI_RECORDED = {
 }
 CLI_ADMIN_ELSEWHERE = {"deliver", "backup", "clock", "import", "schedule"}  # of servers with more options, or of several calls; tests of their own
 CLI_OTHERS = {"serve", "push", "take", "ack", "again", "nack", "extend", "work", "get", "history", "locate", "list", "cancel", "reschedule", "run", "consumers", "topics", "status",
-              "top", "tail", "export", "bench", "fsck", "reshard", "sql", "token", "version", "help"}
+              "top", "tail", "export", "bench", "fsck", "reshard", "sql", "profile", "token", "version", "help"}
 
 
 def test_every_command_of_the_command_line_is_audited_or_exempt():
