@@ -74,7 +74,8 @@ const struct cli_command *cli_command_after(const struct cli_command *command)
 }
 
 const char cli_about_all[] =
-    "clients connect to --url, or the server of --profile or TARRY_PROFILE, then TARRY_URL, then " CLI_URL_DEFAULT "\n"
+    "clients connect to --url, or the server of --profile or TARRY_PROFILE, then TARRY_URL, "
+    "then " CLI_URL_DEFAULT "\n"
     "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a unit is required\n"
     "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' in your time zone, or milliseconds since "
     "1970\n";

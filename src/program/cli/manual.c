@@ -120,7 +120,8 @@ static void roff_program(void)
     puts(".SH EXIT STATUS");
     roff_example(cli_about_exit_codes);
     puts(
-        ".SH ENVIRONMENT\n.TP\n.B TARRY_PROFILE\nthe profile, if neither\n.B \\-\\-profile\nnor\n.B \\-\\-url\nis given\n"
+        ".SH ENVIRONMENT\n.TP\n.B TARRY_PROFILE\nthe profile, if neither\n.B "
+        "\\-\\-profile\nnor\n.B \\-\\-url\nis given\n"
         ".TP\n.B TARRY_URL\nthe server, if no profile and no\n.B \\-\\-url\nis given\n"
         ".TP\n.BI TARRY_ OPTION\nan option of\n.BR \"tarry serve\" ,\nin capitals, with _ for \\-\n"
         ".PP\nOther variables that begin with TARRY_ are rejected, except those of\n.B tarry "

@@ -17,7 +17,8 @@ struct wish {
 
 static bool is_name(const char *name)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t len = strlen(name);
     return len > 0 && len <= PROFILE_NAME_BYTES_MAX && strspn(name, allowed) == len;
 }
