@@ -3,16 +3,18 @@ import { el, fill, mark, svg } from "./dom.js";
 
 const STEP_MS = 5000, KEPT = 120, YOUNG = 24; // ten minutes are kept
 
-/** Points of several lines over time, one for each five seconds. */
+/** Points of several lines over time, one for each step. */
 export class Curve {
-    constructor() {
+    /** @param {{step?: number, kept?: number, young?: number}} [options] milliseconds of a point, points that are kept, and those that a new curve has room for */
+    constructor({ step = STEP_MS, kept = KEPT, young = YOUNG } = {}) {
+        Object.assign(this, { step, kept, young });
         /** @type {{slot: number, values: Record<string, number|null>, count: number}[]} */
         this.points = [];
     }
 
     /** Adds the values measured at that moment; several within a slot are averaged. @param {number} at @param {Record<string, number|null>} values */
     add(at, values) {
-        const slot = Math.floor(at / STEP_MS);
+        const slot = Math.floor(at / this.step);
         const last = this.points.at(-1);
         if (last && slot < last.slot) return;
         if (last && slot === last.slot) {
@@ -24,7 +26,7 @@ export class Curve {
             return;
         }
         this.points.push({ slot, values: { ...values }, count: 1 });
-        while (this.points.length > KEPT) this.points.shift();
+        while (this.points.length > this.kept) this.points.shift();
     }
 
     max(names) {
@@ -48,7 +50,7 @@ export function sparkline(names, { height = 32, isFilled = false } = {}) {
             const last = points.at(-1)?.slot ?? 0;
             const max = curve.max(names) || 1;
             // A young curve has two minutes, and grows from there.
-            const span = Math.max(YOUNG, last - (points[0]?.slot ?? last)) || 1;
+            const span = Math.max(curve.young, last - (points[0]?.slot ?? last)) || 1;
             const x = (slot) => (width - ((last - slot) / span) * width).toFixed(1);
             const y = (value) => (height - 1.5 - (value / max) * (height - 3)).toFixed(1);
             names.forEach((name, at) => {

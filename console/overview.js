@@ -4,11 +4,12 @@ import { Curve, sparkline } from "./chart.js";
 import { deadCard } from "./dead.js";
 import { bdi, el, fill, mark, setText } from "./dom.js";
 import { duration, number, rate, relative, short } from "./format.js";
-import { icon } from "./icons.js";
 import { loadCard } from "./load.js";
+import { statusBox } from "./problems.js";
+import { rangeChoice } from "./ranges.js";
 import { href } from "./router.js";
 import { lacks } from "./session.js";
-import { deliversBadge, pausedBadge, sentenceOf, STATES } from "./state.js";
+import { deliversBadge, pausedBadge, STATES } from "./state.js";
 import { listen } from "./stream.js";
 import { t } from "./words.js";
 
@@ -28,49 +29,20 @@ export function takeHistory(curve, history) {
     for (const point of own) if (point.slot > last) curve.points.push(point);
 }
 
-/** A figure with its name and its curve. @param {string} word @param {string[]} names of the curve's lines @param {string} [id] */
-export function tile(word, names, id) {
-    const value = el("span", { class: "tile-value", id }, "\u2014"), more = el("span", { class: "tile-more" });
+/** A figure with its name and its curve. @param {string} word @param {string[]} names of the curve's lines @param {string} id @param {(value: number) => string} words for a value */
+export function tile(word, names, id, words) {
+    const value = el("span", { class: "tile-value", id }, "\u2014"), more = el("span", { class: "tile-more" }), peakText = el("span", { class: "tile-peak" });
     const picture = sparkline(names, { height: 40, isFilled: true });
     return {
-        node: el("div", { class: `tile tile-${names[0]}` }, el("dt", {}, t(word)), el("dd", {}, value, more, picture.node)),
-        /** @param {string} text @param {string} beside @param {Curve} curve */
-        update(text, beside, curve) {
+        node: el("div", { class: `tile tile-${names[0]}` }, el("dt", {}, t(word)), el("dd", {}, value, more, peakText, picture.node)),
+        /** @param {string} text @param {string} beside @param {any} range of rangeChoice */
+        update(text, beside, range) {
             setText(value, text);
             setText(more, beside);
-            picture.draw(curve, t("curve.of", { what: t(word), now: text }));
-        },
-    };
-}
-
-/** Is all well, as a sentence; and why not. */
-function statusBox() {
-    const sentence = el("p", { class: "status-sentence", id: "status-sentence" }, t("page.wait"));
-    const list = el("ul", { class: "problems" });
-    const shape = el("span", { class: "status-shape" });
-    const aloud = el("p", { class: "unseen", role: "status" }); // once for each change, not whenever a figure in it moves
-    const node = el("section", { class: "status", id: "status", "aria-label": t("status.label"), "data-well": "unknown" }, shape, el("div", {}, sentence, list), aloud);
-    let last = "";
-    return {
-        node,
-        update(status, totals) {
-            const { problems } = status;
-            const worst = !status.well ? "critical" : problems.length ? "warning" : "well";
-            const words = !status.well ? t("status.not") : problems.length ? t("status.but") : app.language === "en" || !totals ? status.sentence
-                : t("status.well", { topics: totals.topics, jobs: totals.delayed + totals.retrying + totals.ready + totals.leased + totals.dead });
-            const key = JSON.stringify([worst, problems.map((problem) => [problem.code, problem.topic, problem.severity]), status.problems_left_out]);
-            setText(sentence, words);
-            if (last !== key) {
-                last = key;
-                mark(node, "data-well", worst);
-                fill(shape, icon(worst));
-                setText(aloud, [words, ...problems.map(sentenceOf)].join(" "));
-                fill(list, problems.map((problem) => el("li", { class: problem.severity, "data-code": problem.code },
-                    icon(problem.severity), el("span", { class: "problem-text" }, bdi(sentenceOf(problem))),
-                    problem.topic ? el("a", { href: href(["topics", problem.topic, ...(problem.code === "dead" ? ["jobs"] : [])], problem.code === "dead" ? { state: "dead" } : {}) }, t(problem.code === "dead" ? "dead.show" : "status.toTopic")) : null,
-                    problem.runbook ? el("a", { href: `../runbooks/${encodeURIComponent(problem.runbook)}`, target: "_blank", rel: "noopener" }, t("status.runbook")) : null)),
-                    status.problems_left_out ? el("li", {}, t("status.more", { n: status.problems_left_out })) : null);
-            } else problems.forEach((problem, at) => setText(list.children[at].querySelector("bdi"), sentenceOf(problem)));
+            const curve = range.curve();
+            picture.draw(curve, range.isLive() ? t("curve.of", { what: t(word), now: text }) : t("curve.range", { what: t(word), range: range.name(), now: text }));
+            const peak = range.isLive() || !curve.points.length ? "" : t("curve.peak", { n: words(curve.max(names)) });
+            setText(peakText, peak);
         },
     };
 }
@@ -156,33 +128,40 @@ export function show({ node, signal, showLive }) {
     const status = statusBox(), table = topicTable(), dead = deadCard(signal);
     const more = el("p", { class: "more" });
     const none = el("p", { class: "help" }, t("page.wait"));
-    const tiles = { in: tile("tile.in", ["in"], "tile-in"), out: tile("tile.out", ["out", "acked"], "tile-out"), ready: tile("tile.ready", ["ready"], "tile-ready"),
-        late: tile("tile.late", ["late"], "tile-late"), oldest: tile("tile.oldest", ["oldest"], "tile-oldest") };
+    const tiles = { in: tile("tile.in", ["in"], "tile-in", rate), out: tile("tile.out", ["out", "acked"], "tile-out", rate), ready: tile("tile.ready", ["ready"], "tile-ready", short),
+        late: tile("tile.late", ["late"], "tile-late", duration), oldest: tile("tile.oldest", ["oldest"], "tile-oldest", duration) };
     const sums = el("dl", { class: "facts sums" });
     const all = curveOf("");
+    let last = null;
+    const range = rangeChoice(all, undefined, signal, () => last && figures(last));
     const why = lacks("read");
     fill(node,
         el("h1", { class: "unseen", tabindex: "-1" }, t("overview.title")),
         status.node,
         el("div", { class: "split" },
             el("div", { class: "split-main" },
-                el("section", { "aria-label": t("overview.figures") }, el("dl", { class: "tiles" }, Object.values(tiles).map((one) => one.node)), sums),
+                el("section", { "aria-label": t("overview.figures") }, range.node, el("dl", { class: "tiles" }, Object.values(tiles).map((one) => one.node)), sums),
                 el("section", { class: "card", "aria-labelledby": "topics-title" },
                     el("div", { class: "card-head" }, el("h2", { id: "topics-title" }, t("topics.title")), el("a", { href: "#/topics" }, t("topics.all"))),
                     el("div", { class: "card-body flush" }, none, table.node, more))),
             el("div", { class: "split-side" }, loadCard(undefined, signal), dead.node)));
     table.node.hidden = true;
 
+    function figures({ totals, rates, lateness, oldest_ready_age_ms: oldest, waiting_takes: waiting }) {
+        tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), range);
+        tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), range);
+        tiles.ready.update(short(totals.ready), t("tile.leased", { n: short(totals.leased) }), range);
+        tiles.late.update(orDash(lateness?.count ? lateness.p99_ms : null, duration), lateness?.count ? t("tile.p50", { d: duration(lateness.p50_ms) }) : t("tile.noneDelivered"), range);
+        tiles.oldest.update(orDash(oldest, duration), waiting ? t("tile.waiting", { n: waiting }) : t("tile.noneWait"), range);
+    }
+
     function snapshot(now) {
         const at = Date.parse(now.at), { totals, rates, lateness } = now;
         app.skew = at - Date.now();
         all.add(at, { in: rates.pushed_per_s, out: rates.delivered_per_s, acked: rates.acked_per_s, ready: totals.ready, late: lateness?.p99_ms ?? null, oldest: now.oldest_ready_age_ms });
         status.update(now.status, totals);
-        tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), all);
-        tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), all);
-        tiles.ready.update(short(totals.ready), t("tile.leased", { n: short(totals.leased) }), all);
-        tiles.late.update(orDash(lateness?.count ? lateness.p99_ms : null, duration), lateness?.count ? t("tile.p50", { d: duration(lateness.p50_ms) }) : t("tile.noneDelivered"), all);
-        tiles.oldest.update(orDash(now.oldest_ready_age_ms, duration), now.waiting_takes ? t("tile.waiting", { n: now.waiting_takes }) : t("tile.noneWait"), all);
+        last = now;
+        figures(now);
         const facts = [["state.delayed", number(totals.delayed)], ["state.retrying", number(totals.retrying)], ["state.dead", number(totals.dead)], ["sum.failed", rate((rates.nacked_per_s ?? 0) + (rates.died_per_s ?? 0))],
             ["sum.cancelled", rate((rates.cancelled_per_s ?? 0) + (rates.expired_per_s ?? 0))], ["sum.connections", orDash(now.connections, number)]];
         if (!sums.children.length) fill(sums, facts.map(([word]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}))));

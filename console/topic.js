@@ -7,6 +7,7 @@ import { bytes, duration, number, rate, short } from "./format.js";
 import { icon } from "./icons.js";
 import { loadCard } from "./load.js";
 import { curveOf, orDash, takeHistory, tile } from "./overview.js";
+import { rangeChoice } from "./ranges.js";
 import { href } from "./router.js";
 import { STATES } from "./state.js";
 import { listen } from "./stream.js";
@@ -38,7 +39,16 @@ export async function show({ topic, node, signal, showLive }) {
         }
     }
 
-    const tiles = { in: tile("tile.in", ["in"], "tile-in"), out: tile("tile.out", ["out", "acked"], "tile-out"), late: tile("tile.late", ["late"], "tile-late"), oldest: tile("tile.oldest", ["oldest"], "tile-oldest") };
+    const tiles = { in: tile("tile.in", ["in"], "tile-in", rate), out: tile("tile.out", ["out", "acked"], "tile-out", rate), late: tile("tile.late", ["late"], "tile-late", duration), oldest: tile("tile.oldest", ["oldest"], "tile-oldest", duration) };
+    const own = curveOf("topic " + topic);
+    let last = null;
+    const range = rangeChoice(own, topic, signal, () => last && figures(last));
+    function figures({ topic: { rates, counts: now, oldest_ready_age_ms: oldest }, lateness: late }) {
+        tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), range);
+        tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), range);
+        tiles.late.update(orDash(late?.count ? late.p99_ms : null, duration), late?.count ? t("tile.p50", { d: duration(late.p50_ms) }) : t("tile.noneDelivered"), range);
+        tiles.oldest.update(orDash(oldest, duration), t("tile.readyNow", { n: short(now.ready) }), range);
+    }
     const sums = el("dl", { class: "facts" });
     function facts(now) {
         if (!now) return;
@@ -61,7 +71,7 @@ export async function show({ topic, node, signal, showLive }) {
         return topic;
     }
     fill(node, head.node, states,
-        el("dl", { class: "tiles four" }, Object.values(tiles).map((one) => one.node)),
+        el("section", { "aria-label": t("overview.figures") }, range.node, el("dl", { class: "tiles four" }, Object.values(tiles).map((one) => one.node))),
         el("div", { class: "halves" },
             loadCard(topic, signal),
             el("section", { class: "card", "aria-labelledby": "dead-title" }, el("div", { class: "card-head" }, el("h2", { id: "dead-title" }, t("dead.byError")), el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))), dead)),
@@ -71,7 +81,6 @@ export async function show({ topic, node, signal, showLive }) {
     facts(known);
     errors();
 
-    const own = curveOf("topic " + topic);
     listen("v1/live", { view: "topic", topic }, {
         history: (past) => takeHistory(own, past),
         snapshot: (now) => {
@@ -82,10 +91,8 @@ export async function show({ topic, node, signal, showLive }) {
             if (!one.paused) known.paused_until = null; // of a pause that has ended
             head.update(known);
             counts(one.counts);
-            tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), own);
-            tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), own);
-            tiles.late.update(orDash(late?.count ? late.p99_ms : null, duration), late?.count ? t("tile.p50", { d: duration(late.p50_ms) }) : t("tile.noneDelivered"), own);
-            tiles.oldest.update(orDash(one.oldest_ready_age_ms, duration), t("tile.readyNow", { n: short(one.counts.ready) }), own);
+            last = now;
+            figures(now);
             if (one.counts.dead !== shown && performance.now() - asked > 5000) errors();
         },
     }, showLive, signal);

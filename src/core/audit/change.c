@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 201, PEER_BYTES = 64 };
+enum { NAME_BYTES = 201, PEER_BYTES = 64, DETAIL_BYTES = 256 };
 
 /* The topic or job of a change, or its absence if there are several. */
 struct named {
@@ -21,6 +21,7 @@ struct audit_change {
     char caller[128];
     char peer[PEER_BYTES];
     struct named topic, job;
+    char detail[DETAIL_BYTES];
 };
 
 static void copy_text(char *out, size_t out_bytes, struct slice text)
@@ -73,6 +74,7 @@ void audit_change_end(struct audit_change *change, const char *outcome)
             .peer = text_or_null(change->peer),
             .topic = text_or_null(change->topic.text),
             .job = text_or_null(change->job.text),
+            .detail = text_or_null(change->detail),
             .outcome = change->outcome ? change->outcome : AUDIT_OUTCOME_OK,
             .counts_jobs = change->counts_jobs,
             .jobs = change->jobs,
@@ -106,6 +108,12 @@ void audit_change_name(struct audit_change *change, struct slice topic, struct s
         return;
     add_name(&change->topic, topic);
     add_name(&change->job, job);
+}
+
+void audit_change_detail(struct audit_change *change, struct slice detail)
+{
+    if (change)
+        copy_text(change->detail, sizeof change->detail, detail);
 }
 
 void audit_change_count(struct audit_change *change, uint64_t jobs)

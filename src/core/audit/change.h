@@ -42,6 +42,8 @@ void audit_change_cancel(struct audit_change *change);
 /* Adds the topic and the job. If a change concerns several topics or several jobs, the event does
  * not name them. Empty slices add nothing. */
 void audit_change_name(struct audit_change *change, struct slice topic, struct slice job);
+/* Sets further information, which is cut if it is too long. */
+void audit_change_detail(struct audit_change *change, struct slice detail);
 /* Adds to the number of jobs. */
 void audit_change_count(struct audit_change *change, uint64_t jobs);
 /* Notes the outcome so far; NULL: success. */

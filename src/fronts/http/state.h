@@ -160,6 +160,7 @@ struct http_shared {
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */
     struct monitor_sampler *sampler;    /* NULL: no sampling */
+    struct monitor_silences *silences;  /* NULL before monitor_look */
     _Atomic int64_t certificate_ends_s; /* in Unix time, or 0 */
     _Atomic uint64_t process_bytes;
     uint64_t process_bytes_max;             /* 0: no limit */

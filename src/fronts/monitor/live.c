@@ -71,6 +71,7 @@ static void read_status(struct monitor_status_input *input, const struct monitor
     struct http_shared *shared = live->front->shared;
     *input = (struct monitor_status_input){
         .sample = live->last,
+        .silences = shared->silences,
         .caller = caller,
         .wall_ms = live->last->wall_ms,
         .lateness = {.p50_ms = -1, .p99_ms = -1},

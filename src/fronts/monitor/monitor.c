@@ -5,6 +5,7 @@
 #include "monitor/metrics.h"
 #include "monitor/routes.h"
 #include "monitor/sampler.h"
+#include "monitor/silences.h"
 
 static bool open_front(struct http_front *front)
 {
@@ -25,9 +26,10 @@ static void close_front(struct http_front *front)
     monitor_live_free(front->live);
 }
 
-static void free_sampler(struct http_shared *shared)
+static void free_all(struct http_shared *shared)
 {
     monitor_sampler_free(shared->sampler);
+    monitor_silences_free(shared->silences);
 }
 
 void monitor_open(struct http_shared *shared)
@@ -37,18 +39,22 @@ void monitor_open(struct http_shared *shared)
         monitor_runbooks_routes,
         monitor_server_state_routes,
         monitor_live_routes,
+        monitor_silences_routes,
+        monitor_day_routes,
         NULL,
     };
     static const struct http_part part = {.tables = tables,
                                           .open = open_front,
                                           .iteration_end = look,
                                           .close = close_front,
-                                          .free = free_sampler};
+                                          .free = free_all};
     http_shared_add_part(shared, &part);
 }
 
-bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue)
+bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue,
+                  const char *directory)
 {
-    shared->sampler = monitor_sampler_new(shared, reactor, queue);
-    return shared->sampler;
+    shared->silences = monitor_silences_new(directory);
+    shared->sampler = monitor_sampler_new(shared, reactor, queue, directory);
+    return shared->silences && shared->sampler;
 }

@@ -14,7 +14,10 @@ struct reactor;
 /* Adds the calls. Call it after api_open and before the first front is created. */
 void monitor_open(struct http_shared *shared);
 /* Starts the sampler (sampler.h) on this reactor and its queue. Without it there are no live
- * streams and no status. Call it before the reactors run. Returns false if out of memory. */
-bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue);
+ * streams, no status and no silences. `directory` is where the monitor keeps its files (kept.h), or
+ * NULL: then nothing survives a restart. Call it before the reactors run. Returns false if out of
+ * memory. */
+bool monitor_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue,
+                  const char *directory);
 
 #endif

@@ -8,5 +8,7 @@ extern const struct http_route monitor_server_state_routes[];
 extern const struct http_route monitor_metrics_routes[];
 extern const struct http_route monitor_live_routes[];
 extern const struct http_route monitor_runbooks_routes[];
+extern const struct http_route monitor_silences_routes[];
+extern const struct http_route monitor_day_routes[];
 
 #endif

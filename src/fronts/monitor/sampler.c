@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/vector.h"
 #include "http/state.h"
+#include "monitor/day_keeper.h"
 
 #include <stdlib.h>
 
@@ -32,6 +33,7 @@ struct monitor_sampler {
     bool is_redis;
     bool is_more_posted; /* the letter is in transit, perhaps for an abandoned sample */
 
+    struct monitor_day_keeper *day;
     struct monitor_sample *last;   /* newest complete sample, or NULL */
     struct monitor_sample *making; /* sample in progress, or NULL */
     size_t last_at;                /* index of the next topic in `last` */
@@ -50,21 +52,6 @@ struct monitor_sampler {
 };
 
 /* ---- figures ---- */
-
-void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figures *more)
-{
-    sum->counts.delayed += more->counts.delayed;
-    sum->counts.retrying += more->counts.retrying;
-    sum->counts.ready += more->counts.ready;
-    sum->counts.leased += more->counts.leased;
-    sum->counts.dead += more->counts.dead;
-    sum->counts.dead_bytes += more->counts.dead_bytes;
-    for (size_t i = 0; i < MONITOR_RATES; i++)
-        sum->rates[i] += more->rates[i];
-    if (more->oldest_ready_due_ms &&
-        (!sum->oldest_ready_due_ms || more->oldest_ready_due_ms < sum->oldest_ready_due_ms))
-        sum->oldest_ready_due_ms = more->oldest_ready_due_ms;
-}
 
 /* Returns the rate of an increase per second. A topic that was deleted and recreated starts at
  * 0. */
@@ -85,54 +72,7 @@ static void set_rates(double rates[MONITOR_RATES], const struct topic_totals *no
     rates[MONITOR_RATE_EXPIRED] = rate_of(now->expired, before->expired, ms);
 }
 
-struct monitor_lateness monitor_sample_lateness(struct http_shared *shared, struct slice topic)
-{
-    struct monitor_lateness out = {.p50_ms = -1, .p99_ms = -1};
-    struct buckets recent = {0};
-    if (!shared->lateness)
-        return out;
-    lateness_recent(shared->lateness, topic, clock_wall_ms(), &recent);
-    out.count = buckets_total(&recent);
-    if (out.count) {
-        out.p50_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.5);
-        out.p99_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.99);
-    }
-    return out;
-}
-
 /* ---- samples ---- */
-
-struct monitor_sample *monitor_sample_hold(struct monitor_sample *sample)
-{
-    atomic_fetch_add_explicit(&sample->holders, 1, memory_order_relaxed);
-    return sample;
-}
-
-void monitor_sample_release(struct monitor_sample *sample)
-{
-    if (!sample || atomic_fetch_sub_explicit(&sample->holders, 1, memory_order_acq_rel) != 1)
-        return;
-    free(sample->topics);
-    buffer_fini(&sample->names);
-    free(sample);
-}
-
-const struct monitor_sample_topic *monitor_sample_find(const struct monitor_sample *sample,
-                                                       struct slice name)
-{
-    size_t low = 0, high = sample->topic_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = slice_compare(sample->topics[middle].name, name);
-        if (order == 0)
-            return &sample->topics[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
 
 /* Returns the topic in the previous sample, or NULL if it is new. Topics must be looked up in
  * order. */
@@ -250,6 +190,11 @@ static void record_history(struct monitor_sampler *sampler, const struct monitor
     pthread_mutex_unlock(&sampler->lock);
 }
 
+struct monitor_day *monitor_sampler_day(struct monitor_sampler *sampler)
+{
+    return monitor_day_keeper_day(sampler->day);
+}
+
 size_t monitor_sampler_history(struct monitor_sampler *sampler,
                                struct monitor_history_point out[MONITOR_HISTORY_POINTS])
 {
@@ -304,7 +249,8 @@ static void plan_next(struct monitor_sampler *sampler)
         int64_t quiet = (int64_t)MONITOR_HISTORY_MS << (sampler->quiet < 4 ? sampler->quiet : 4);
         due_ms = sampler->began_ms + MONITOR_HISTORY_MS;
         quiet_ms = sampler->began_ms + (quiet < QUIET_MS_MAX ? quiet : QUIET_MS_MAX);
-    }
+    } else
+        due_ms = sampler->began_ms + MONITOR_DAY_POINT_MS;
     atomic_store(&sampler->due_ms, due_ms);
     atomic_store(&sampler->quiet_due_ms, quiet_ms);
     deadline_set(sampler->alarm, at_ms);
@@ -320,6 +266,7 @@ static void finish_sample(struct monitor_sampler *sampler, bool is_whole)
     if (is_whole) {
         sampler->has_notifications |= !last || last->topic_count != sample->topic_count;
         sampler->quiet = sampler->has_notifications ? 0 : sampler->quiet + 1;
+        monitor_day_keeper_note(sampler->day, sample);
         record_history(sampler, sample, last ? sample->inner_ms - last->inner_ms : 0);
         sampler->last = monitor_sample_hold(sample);
         monitor_sample_release(last);
@@ -484,7 +431,7 @@ void monitor_sampler_look(struct monitor_sampler *sampler, const struct http_fro
 /* ---- life ---- */
 
 struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct reactor *reactor,
-                                            struct queue *queue)
+                                            struct queue *queue, const char *directory)
 {
     struct monitor_sampler *sampler = calloc(1, sizeof *sampler);
     struct queue_info info = {0};
@@ -498,10 +445,15 @@ struct monitor_sampler *monitor_sampler_new(struct http_shared *shared, struct r
     sampler->queue = queue;
     sampler->is_redis = info.store && strcmp(info.store, "redis") == 0;
     sampler->recorded_ms = clock_inner_ms();
-    atomic_init(&sampler->due_ms, sampler->is_redis ? INT64_MAX : 0);
+    atomic_init(&sampler->due_ms,
+                sampler->is_redis ? sampler->recorded_ms + MONITOR_DAY_POINT_MS : 0);
     atomic_init(&sampler->quiet_due_ms, INT64_MAX);
     sampler->alarm = deadline_new(reactor, on_alarm, sampler);
-    if (!sampler->alarm) {
+    sampler->day = monitor_day_keeper_new(shared, directory);
+    if (!sampler->alarm || !sampler->day) {
+        if (sampler->alarm)
+            deadline_free(sampler->alarm);
+        monitor_day_keeper_free(sampler->day);
         free(sampler);
         return NULL;
     }
@@ -514,6 +466,7 @@ void monitor_sampler_free(struct monitor_sampler *sampler)
     if (!sampler)
         return;
     deadline_free(sampler->alarm);
+    monitor_day_keeper_free(sampler->day);
     monitor_sample_release(sampler->last);
     monitor_sample_release(sampler->making);
     pthread_mutex_destroy(&sampler->lock);

@@ -328,6 +328,8 @@ void monitor_status_evaluate(struct monitor_status *status,
     const struct monitor_sample *sample = input->sample;
     const struct access_caller *caller = input->caller;
     memset(status, 0, sizeof *status);
+    status->silences = input->silences;
+    status->wall_ms = input->wall_ms;
     evaluate_store(status, sample);
     if (caller->has_all_topics)
         evaluate_server(status, input);
@@ -438,7 +440,8 @@ static void append_status(struct buffer *out, const struct monitor_status *statu
 
 /* ---- as JSON ---- */
 
-static void write_problem(struct buffer *out, const struct monitor_status_problem *problem)
+static void write_problem(struct buffer *out, const struct monitor_status *status,
+                          const struct monitor_status_problem *problem)
 {
     const struct monitor_problem_row *row = problem->row;
     struct buffer sentence;
@@ -467,7 +470,11 @@ static void write_problem(struct buffer *out, const struct monitor_status_proble
         buffer_append_text(out, "null");
     buffer_append_text(out, ",\"runbook\":\"");
     buffer_append_text(out, row->runbook);
-    buffer_append_text(out, "\"}");
+    buffer_append_text(out, "\",\"silenced\":");
+    monitor_silences_write_of(out, status->silences, slice_of(row->code),
+                              problem->topic ? problem->topic->name : (struct slice){0},
+                              status->wall_ms);
+    buffer_append_byte(out, '}');
     buffer_fini(&sentence);
 }
 
@@ -485,7 +492,7 @@ void monitor_status_write(struct buffer *out, const struct monitor_status *statu
             if (follows)
                 buffer_append_byte(out, ',');
             follows = true;
-            write_problem(out, &status->problems[row][i]);
+            write_problem(out, status, &status->problems[row][i]);
         }
     buffer_append_byte(out, ']');
     json_write_member_number(out, "problems_left_out", status->left_out);

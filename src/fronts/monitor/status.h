@@ -4,7 +4,8 @@
  *
  * One table (status.c) has a row for each kind of problem: its code, its limit, its severity, a
  * sentence and the runbook that describes what to do. A server is healthy if no problem is
- * critical; warnings are also reported.
+ * critical; warnings are also reported. A silence is reported with its problem and changes nothing
+ * else.
  */
 #ifndef TARRY_MONITOR_STATUS_H
 #define TARRY_MONITOR_STATUS_H
@@ -13,12 +14,14 @@
 #include "base/clock.h"
 #include "base/trouble.h"
 #include "monitor/sampler.h"
+#include "monitor/silences.h"
 
 enum monitor_severity { MONITOR_CRITICAL = 1, MONITOR_WARNING };
 
 /* Input of the evaluation. */
 struct monitor_status_input {
     const struct monitor_sample *sample;
+    struct monitor_silences *silences; /* may be NULL */
     const struct access_caller
         *caller; /* limits the result to its topics and to problems without a topic */
     int64_t wall_ms;
@@ -51,9 +54,11 @@ struct monitor_status {
     struct monitor_status_problem problems[MONITOR_STATUS_ROWS_MAX]
                                           [MONITOR_STATUS_TOPICS_MAX]; /* by row */
     uint32_t counts[MONITOR_STATUS_ROWS_MAX];
-    uint32_t criticals, warnings; /* problems listed */
-    uint32_t left_out;            /* topics and parties with a problem that are not listed */
-    uint64_t topics, jobs;        /* visible to the caller */
+    uint32_t criticals, warnings;      /* problems listed */
+    uint32_t left_out;                 /* topics and parties with a problem that are not listed */
+    uint64_t topics, jobs;             /* visible to the caller */
+    struct monitor_silences *silences; /* of the input */
+    int64_t wall_ms;
 };
 
 void monitor_status_evaluate(struct monitor_status *status,

@@ -592,8 +592,9 @@ static bool open_fronts(struct server *server)
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
-    return monitor_look(server->http, server->per_reactor[0].reactor,
-                        server->per_reactor[0].queue) ||
+    const char *kept = server->backend.ops->disk ? server->config.now->data : NULL;
+    return monitor_look(server->http, server->per_reactor[0].reactor, server->per_reactor[0].queue,
+                        kept) ||
            start_failed("out of memory");
 }
 

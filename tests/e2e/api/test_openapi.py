@@ -84,6 +84,8 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
         assert client.call("POST", f"/v1/{call}?lease={lease}").status == 200
     for call in ("again", "ack"):
         assert client.call("POST", f"/v1/{call}?lease={client.take('right', wait='10s')[0]['lease']}").status == 200
+    client.good("PUT", "/v1/silences/dead?topic=right&for=1h")
+    client.good("DELETE", "/v1/silences/dead?topic=right")
     live_a_schedule(client)
     for target in ("/v1/events", "/v1/live"):
         Stream(server.port, target).close()

@@ -66,6 +66,8 @@ CHANGES = [
     ("POST", "/v1/backup", b""),
     ("PUT", "/v1/backup/x", b""),
     ("DELETE", "/v1/backup/x", b""),
+    ("PUT", "/v1/silences/dead?for=1h", b""),
+    ("DELETE", "/v1/silences/dead", b""),
     ("POST", "/v1/drain", b""),
     ("DELETE", "/v1/drain", b""),
     ("POST", "/v1/clock/advance?by=1h", b""),

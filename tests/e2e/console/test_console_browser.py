@@ -14,6 +14,7 @@ from browser import DESK, PHONE, Browser, axe_text, no_harm  # pylint: disable=u
 from conftest import FLAGS
 from delivery import settle
 from endpoint import Endpoint, write_policy
+from fake_clock import FakeClock, fake_time_library
 from selenium.webdriver.common.keys import Keys
 from server import Server, eventually
 from tokens import Token, TokenFile
@@ -89,6 +90,96 @@ def test_the_overview_shows_problems_and_remedies(browser, client):
     runbook = browser.button("Runbook", problem).get_attribute("href")
     assert client.call("GET", re.sub(r"^https?://[^/]+", "", runbook)).status == 200
     browser.sees("http 410 gone")
+
+
+def test_a_range_of_the_curves_shows_the_day_that_the_server_keeps(tmp_path, tmp_path_factory):
+    clock = FakeClock(tmp_path / "clock")
+    server = Server(tmp_path / "server", FLAGS, clock.env(fake_time_library(tmp_path))).start()
+    client = server.client()
+    browser = Browser(tmp_path_factory.mktemp("range"), server.url)
+    history = lambda **options: client.call("GET", "/v1/history?" + "&".join(f"{name}={value}" for name, value in options.items())).json()  # noqa: E731
+    points = lambda **options: [point for point in history(**options)["points"] if point]  # noqa: E731
+    try:
+        for n in range(6):
+            for _ in range(60 if n == 3 else 6):
+                client.push("paced", delay="0")
+            client.call("GET", "/v1/status")
+            clock.sleep(600)
+            client.call("GET", "/v1/status")
+        figures = history(topic="paced")["figures"]
+        ready = [point[figures.index("ready")] for point in points(topic="paced")]
+        assert len(ready) >= 5 and ready == sorted(ready) and max(ready) == 6 * 5 + 60, ready
+        pushed = [rate for point in points(topic="paced") if (rate := point[figures.index("pushed_per_s")])]  # a minute may begin while nothing is pushed
+        assert len(pushed) >= 5 and max(pushed) > 5 * min(pushed), pushed
+        assert points() and len(history()["points"]) == 1440 and len(history(**{"for": "1h"})["points"]) == 60
+        assert client.call("GET", "/v1/history?for=25h").code == "bad_option"
+        before = points(topic="paced")
+        server.terminate()
+        server.start(port=server.port)
+        client = server.client()
+        assert [point for point in points(topic="paced")][:len(before)] == before, "kept over a restart"
+        browser.open("#/", is_new=True)
+        browser.wait(lambda: browser.find("#live").text == "Live", "life")
+        for name in ("24 hours", "6 hours"):
+            browser.press(name)
+            browser.wait(lambda: "peak" in browser.find(".tile-in").text and "over " + name in browser.find(".tile-in svg").get_attribute("aria-label"), name)  # noqa: B023
+        assert not browser.axe(axe_text())
+        browser.picture("range-desk")
+        browser.open("#/topics/paced")
+        browser.size(PHONE)
+        browser.press("24 hours")
+        browser.wait(lambda: "peak" in browser.find(".tile-in").text, "the curve of a day")
+        browser.picture("range-phone")
+        browser.type("Language", "中文")
+        browser.press("1 小时")
+        browser.unharmed()
+    finally:
+        browser.close()
+        assert server.terminate() == 0
+
+
+def test_problems_are_grouped_and_collapsed_after_three_kinds_and_silenced_with_a_note(tmp_path, tmp_path_factory):
+    server = Server(tmp_path / "server", FLAGS).start()
+    client = server.client()
+    browser = Browser(tmp_path_factory.mktemp("silence"), server.url)
+    try:
+        for n in range(12):
+            fail(client, f"dead.{n:02}", "x", "no")
+        client.put_topic("full.1", max_jobs=1)
+        client.push("full.1", "a", delay="1h")
+        browser.open("#/", is_new=True)
+        group = browser.wait(lambda: browser.find('.status li[data-code="dead"] details'), "the group")
+        assert "10 topics have dead jobs" in group.text and "dead.00" not in group.text and "and 2 more" in browser.find("#status").text
+        browser.size(PHONE)
+        assert browser.find("#status").size["height"] < 300, "the figures stay in view on a phone"
+        browser.picture("problems-phone")
+        browser.size(DESK)
+        browser.press("10 topics*", lambda: browser.find("#status"))
+        browser.press("Silence*", lambda: next(one for one in browser.all('.status li[data-code="full"]') if "full.1" in one.text))
+        assert not browser.axe(axe_text())
+        browser.type("For", "24h", browser.dialog())
+        browser.type("Note", "it is meant so", browser.dialog())
+        browser.press("Silence", browser.dialog)
+        browser.sees("1 silenced problem")
+        assert browser.find('.status li[data-code="dead"] details').get_attribute("open") is not None, "what was open stays open"
+        browser.press("1 silenced problem")
+        browser.sees("it is meant so")
+        server.terminate()
+        server.start(port=server.port)
+        client = server.client()
+        (silence,) = client.call("GET", "/v1/silences").json()["silences"]
+        assert (silence["code"], silence["topic"], silence["note"]) == ("full", "full.1", "it is meant so"), "kept over a restart"
+        browser.open("#/", is_new=True)
+        browser.type("Language", "中文")
+        browser.press("1 个已静默的问题")
+        browser.press("结束静默")
+        eventually(lambda: client.call("GET", "/v1/silences").json()["silences"] == [], 20)
+        browser.type("语言", "English")
+        assert 'action="problem silenced"' in server.log() and "detail=\"full for 1d: it is meant so\"" in server.log() and 'action="silence removed"' in server.log()
+        browser.unharmed()
+    finally:
+        browser.close()
+        assert server.terminate() == 0
 
 
 def test_the_coming_load_is_drawn(browser, client):

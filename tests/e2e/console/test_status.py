@@ -1,6 +1,7 @@
 """Is all well: each code of /v1/status, on a server that is made so. Minutes pass in a moment, while the machine sleeps (fake_clock.py)."""
 
 import contextlib
+import json
 import re
 
 import pytest
@@ -66,7 +67,7 @@ def test_dead_jobs_are_a_warning(house):
         house.client.nack(job["lease"])
     status = house.status()
     assert status["well"] and status["sentence"] == "1 warning: 'mourned' has 2 jobs that died"
-    assert status["problems"] == [{"code": "dead", "severity": "warning", "sentence": "'mourned' has 2 jobs that died", "topic": "mourned", "value": 2, "limit": None, "runbook": "dead"}]
+    assert status["problems"] == [{"code": "dead", "severity": "warning", "sentence": "'mourned' has 2 jobs that died", "topic": "mourned", "value": 2, "limit": None, "runbook": "dead", "silenced": None}]
     house.client.good("DELETE", "/v1/topics/mourned")
     assert house.status()["problems"] == []
 
@@ -200,7 +201,7 @@ def test_an_unreachable_redis_is_reported(tmp_path):
         redis.stop()
         status = eventually(lambda: not (status := house.status())["well"] and status, 20, 0.1)
         assert status["problems"][0] == {"code": "redis_away", "severity": "critical", "sentence": "Redis cannot be reached: jobs are neither accepted nor delivered",
-                                         "topic": None, "value": None, "limit": None, "runbook": "redis-away"}
+                                         "topic": None, "value": None, "limit": None, "runbook": "redis-away", "silenced": None}
 
 
 def test_each_runbook_that_is_named_is_there():
@@ -214,3 +215,27 @@ def test_each_runbook_that_is_named_is_there():
         assert f"`{code}`" in page, code
     enum = re.search(r"enum: \[(store_failed[\w, ]+)\]", description)[1].split(", ")
     assert set(enum) == {code for code, _ in named}
+
+
+def test_a_silence_is_reported_with_its_problem_and_ends(server):
+    client = server.client()
+    client.push("mail", "a")
+    (job,) = client.take("mail")
+    client.nack(job["lease"], final="true")
+    client.call("PUT", "/v1/topics/t", b"{}")
+    problem = lambda: client.call("GET", "/v1/status").json()["problems"][0]  # noqa: E731
+    before = client.call("GET", "/v1/status").json()
+    assert problem()["silenced"] is None
+    put = lambda target, body=b"": client.call("PUT", f"/v1/silences/{target}", body, {"Content-Type": "application/json"})  # noqa: E731
+    silence = put("dead?topic=mail&for=1s", b'{"note":"a \\"note\\""}').json()
+    assert (silence["code"], silence["topic"], silence["note"], silence["by"]) == ("dead", "mail", 'a "note"', "anonymous")
+    assert problem()["silenced"] == {name: silence[name] for name in ("code", "since", "until", "note", "by")}
+    assert client.call("GET", "/v1/status").json()["well"] == before["well"], "a silence changes neither health nor sentence"
+    eventually(lambda: problem()["silenced"] is None, 10)
+    for target, body, code in (("nonsense?for=1h", b"", "bad_option"), ("dead", b"", "bad_option"), ("dead?for=31d", b"", "bad_option"), ("dead?for=1h", b"{]", "bad_json"),
+                               ("dead?for=1h", b'{"note":5}', "bad_json"), ("dead?for=1h", json.dumps({"note": "x" * 201}).encode(), "bad_option"), ("dead?for=1h&topic=.x", b"", "bad_topic")):
+        assert put(target, body).code == code, target
+    put("dead?topic=mail&for=1h")
+    assert [one["topic"] for one in client.call("GET", "/v1/silences").json()["silences"]] == ["mail"]
+    assert client.call("DELETE", "/v1/silences/dead?topic=mail").json() == {"removed": True}
+    assert client.call("DELETE", "/v1/silences/dead?topic=mail").json() == {"removed": False}

@@ -12,7 +12,7 @@ BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}'
           **dict.fromkeys(("cancelMany", "runMany"), b'{"ids":["1"]}'), "rescheduleMany": b'{"ids":["1"],"priority":5}'}
 
 # Calls that name their topic in the query.
-NAMES_TOPIC = {"takeAny", "load"}
+NAMES_TOPIC = {"takeAny", "load", "day", "silence", "silenceEnd"}
 
 
 class Call:

@@ -82,7 +82,7 @@ static void many_start(struct server *server, int topics)
     many.topics = topics;
     front_rig_add = monitor_open;
     front_rig_open(&server->rig, &many.queue, (struct http_options){0});
-    assert_true(monitor_look(server->rig.shared, server->rig.reactor, &many.queue));
+    assert_true(monitor_look(server->rig.shared, server->rig.reactor, &many.queue, NULL));
     reactor_at_iteration_end(server->rig.reactor, many_answer, NULL);
     assert_int_equal(reactor_start(server->rig.reactor), 0);
 }

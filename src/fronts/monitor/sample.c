@@ -1,0 +1,68 @@
+#include "monitor/sample.h"
+
+#include "base/clock.h"
+#include "http/state.h"
+
+#include <stdlib.h>
+
+void monitor_figures_add(struct monitor_figures *sum, const struct monitor_figures *more)
+{
+    sum->counts.delayed += more->counts.delayed;
+    sum->counts.retrying += more->counts.retrying;
+    sum->counts.ready += more->counts.ready;
+    sum->counts.leased += more->counts.leased;
+    sum->counts.dead += more->counts.dead;
+    sum->counts.dead_bytes += more->counts.dead_bytes;
+    for (size_t i = 0; i < MONITOR_RATES; i++)
+        sum->rates[i] += more->rates[i];
+    if (more->oldest_ready_due_ms &&
+        (!sum->oldest_ready_due_ms || more->oldest_ready_due_ms < sum->oldest_ready_due_ms))
+        sum->oldest_ready_due_ms = more->oldest_ready_due_ms;
+}
+
+struct monitor_lateness monitor_sample_lateness(struct http_shared *shared, struct slice topic)
+{
+    struct monitor_lateness out = {.p50_ms = -1, .p99_ms = -1};
+    struct buckets recent = {0};
+    if (!shared->lateness)
+        return out;
+    lateness_recent(shared->lateness, topic, clock_wall_ms(), &recent);
+    out.count = buckets_total(&recent);
+    if (out.count) {
+        out.p50_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.5);
+        out.p99_ms = (int64_t)buckets_at(&recent, &lateness_bounds, 0.99);
+    }
+    return out;
+}
+
+struct monitor_sample *monitor_sample_hold(struct monitor_sample *sample)
+{
+    atomic_fetch_add_explicit(&sample->holders, 1, memory_order_relaxed);
+    return sample;
+}
+
+void monitor_sample_release(struct monitor_sample *sample)
+{
+    if (!sample || atomic_fetch_sub_explicit(&sample->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    free(sample->topics);
+    buffer_fini(&sample->names);
+    free(sample);
+}
+
+const struct monitor_sample_topic *monitor_sample_find(const struct monitor_sample *sample,
+                                                       struct slice name)
+{
+    size_t low = 0, high = sample->topic_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = slice_compare(sample->topics[middle].name, name);
+        if (order == 0)
+            return &sample->topics[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
