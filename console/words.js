@@ -438,7 +438,7 @@ const WORDS = {
     "settings.saved": ["{n} {n|setting|settings} saved", "已保存 {n} 项设置"],
     "settings.lease_for": ["Time that a consumer holds a job: 100ms to 24h", "消费者持有作业的时长：100ms 至 24h"],
     "settings.max_attempts": ["Failed deliveries after which a job is dead: 1 to 10000, or none (no limit)", "失败这么多次后成为死信：1 至 10000，或 none（不限）"],
-    "settings.backoff": ["Wait before the next attempt: fixed:10s, exp:1s..10m, or none", "下次尝试前的等待：fixed:10s、exp:1s..10m 或 none（不等待）"],
+    "settings.backoff": ["Wait before the next attempt: fixed:10s, exp:1s..10m, list:10s,1m,1h, or none", "下次尝试前的等待：fixed:10s、exp:1s..10m、list:10s,1m,1h 或 none（不等待）"],
     "settings.ttl": ["Time that a job may stay ready before it expires", "作业就绪多久后过期"],
     "settings.priority": ["0 to 65535. 0 is delivered first", "0 至 65535，0 最先交付"],
     "settings.on_conflict": ["Effect of a push whose id exists", "推入的 ID 已存在时"],

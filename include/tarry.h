@@ -92,13 +92,15 @@ enum tarry_state {
 /* TARRY_AFTER is only for pushes: while a consumer holds the job, the new one waits as its successor and becomes the job
  * when the lease ends, however it ends; otherwise like TARRY_REPLACE. */
 enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3, TARRY_AFTER = 4 };
-enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3 };
+/* TARRY_LIST: a wait for each retry, given by their number and in milliseconds; the last one repeats. */
+enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3, TARRY_LIST = 4 };
 #define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: no limit */
 
 enum {
     TARRY_ID_BYTES_MAX = 128,
     TARRY_TOPIC_BYTES_MAX = 200,
-    TARRY_BATCH_MAX = 1000, /* items of a call, jobs of a take or a list */
+    TARRY_BACKOFF_STEPS_MAX = 16, /* waits of a TARRY_LIST, each at most 30 days */
+    TARRY_BATCH_MAX = 1000,       /* items of a call, jobs of a take or a list */
     TARRY_TAKE_TOPICS_MAX = 64,
     TARRY_CURSOR_BYTES_MAX = 64
 };
@@ -209,7 +211,8 @@ struct tarry_push {
     int64_t ttl_ms;        /* time in the ready state before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
-    int64_t backoff_first_ms, backoff_max_ms; /* 0 without a `backoff`; fixed: only the first */
+    int64_t backoff_first_ms,
+        backoff_max_ms; /* 0 without a `backoff`; fixed: only the first; list: 0 */
     /* For a job moved from another queue. */
     const char *error;    /* up to 256 bytes */
     uint32_t error_bytes; /* 0: NUL-terminated */
@@ -219,11 +222,13 @@ struct tarry_push {
      * directory with several shards, pushes with one `once` need the same id or none. */
     const char *once;
     int64_t once_for_ms;
+    const uint32_t *backoff_steps_ms; /* TARRY_LIST: the waits; else NULL */
+    size_t backoff_step_count;
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
         sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
-            0, 0, NULL, 0, 0, NULL, 0                                                              \
+            0, 0, NULL, 0, 0, NULL, 0, NULL, 0                                                     \
     }
 
 /* The result of one item. The caller sets the size of the first. */
@@ -478,12 +483,17 @@ struct tarry_settings {
     int64_t backoff_first_ms, backoff_max_ms;
     int32_t priority;
     uint32_t on_conflict;
-    int64_t dedup_window_ms; /* time for which finished ids are remembered */
-    uint64_t max_jobs;       /* 0: no limit */
+    int64_t dedup_window_ms;     /* time for which finished ids are remembered */
+    uint64_t max_jobs;           /* 0: no limit */
+    uint32_t backoff_step_count; /* TARRY_LIST: the waits; else 0 */
+    uint32_t backoff_steps_ms[TARRY_BACKOFF_STEPS_MAX];
 };
 #define TARRY_SETTINGS_INIT                                                                        \
     {                                                                                              \
-        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                             \
+        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                         \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 struct tarry_topic {

@@ -58,8 +58,7 @@ static const char *differing_bytes(const struct model_job *job, const struct job
 static bool policy_equals(const struct policy *a, const struct policy *b)
 {
     return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
-           a->max_attempts == b->max_attempts && a->backoff.kind == b->backoff.kind &&
-           a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
+           a->max_attempts == b->max_attempts && policy_backoff_equal(&a->backoff, &b->backoff);
 }
 
 static void check_number(struct world *world, const char *where, const struct model_job *job,

@@ -16,7 +16,7 @@ static struct queue_push limited(const char *id, uint32_t max_attempts)
     struct queue_push job = a_push(id);
 
     job.policy.max_attempts = max_attempts;
-    job.policy.backoff = (struct backoff){BACKOFF_FIXED, 1000, 1000};
+    job.policy.backoff = (struct backoff){.kind = BACKOFF_FIXED, .first_ms = 1000, .max_ms = 1000};
     return job;
 }
 
@@ -185,7 +185,8 @@ static void backoff_doubles_up_to_its_limit(void **state)
     struct queue_push job = a_push("a");
 
     (void)state;
-    job.policy.backoff = (struct backoff){BACKOFF_EXPONENTIAL, 1000, 5000};
+    job.policy.backoff =
+        (struct backoff){.kind = BACKOFF_EXPONENTIAL, .first_ms = 1000, .max_ms = 5000};
     push(job);
     for (int64_t plain_ms = 1000; plain_ms < 100000; plain_ms *= 2) {
         int64_t most_ms = plain_ms < 5000 ? plain_ms : 5000, wait_ms;

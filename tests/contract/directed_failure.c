@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 static const struct topic_settings patient = {
-    .policy = {.max_attempts = 100, .backoff = {BACKOFF_FIXED, 1000, 1000}}};
+    .policy = {.max_attempts = 100,
+               .backoff = {.kind = BACKOFF_FIXED, .first_ms = 1000, .max_ms = 1000}}};
 
 /* ---- final nacks ---- */
 
@@ -92,6 +93,148 @@ static void without_a_backoff_a_failed_job_is_ready_immediately(void **state)
     assert_int_equal(state_of("a"), JOB_READY);
     take("a");
     assert_int_equal(job_of("a").attempt, 4);
+}
+
+/* ---- a list of waits ---- */
+
+static const struct backoff a_list = {
+    .kind = BACKOFF_LIST, .step_count = 3, .steps_ms = {10000, 60000, 1000}};
+
+static void has_backoff(const char *id, const struct backoff *expected)
+{
+    struct job job = job_of(id);
+
+    assert_true(policy_backoff_equal(&job.policy.backoff, expected));
+}
+
+static void topic_has_backoff(const struct backoff *expected)
+{
+    struct queue_topic topic = figures();
+
+    assert_true(policy_backoff_equal(&topic.settings.policy.backoff, expected));
+}
+
+/* Fails the job 5 times. After each failure it waits as the list has it; the last wait repeats. */
+static void fail_by_the_list(void)
+{
+    static const int64_t waits_ms[] = {10000, 60000, 1000, 1000, 1000};
+
+    for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i++) {
+        int64_t wait_ms;
+
+        if (i == 1) { /* the end of a lease counts as a failure */
+            take_for("a", 1000);
+            pass(1001);
+        } else {
+            assert_int_equal(nack(take("a"), -1, "boom"), QUEUE_OK);
+        }
+        wait_ms = job_of("a").due_ms - now_ms();
+        assert_in_range(wait_ms, waits_ms[i] * 8 / 10 - (i == 1), waits_ms[i] * 12 / 10 + 1);
+        restart();
+        pass(wait_ms + 1);
+    }
+}
+
+static void a_list_has_a_wait_for_each_retry_and_repeats_the_last(void **state)
+{
+    struct queue_push job = a_push("a");
+
+    (void)state;
+    job.policy.backoff = a_list;
+    push(job);
+    has_backoff("a", &a_list);
+    restart();
+    has_backoff("a", &a_list);
+    fail_by_the_list();
+    has_backoff("a", &a_list);
+}
+
+static void a_topic_may_have_a_list_of_waits(void **state)
+{
+    const struct backoff longest = {
+        .kind = BACKOFF_LIST,
+        .step_count = BACKOFF_STEPS_MAX,
+        .steps_ms = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, BACKOFF_STEP_MS_MAX}};
+
+    (void)state;
+    put((struct topic_settings){.policy.backoff = a_list, .max_jobs = 7});
+    push(a_push("a"));
+    restart();
+    topic_has_backoff(&a_list);
+    assert_int_equal(figures().settings.max_jobs, 7);
+    fail_by_the_list();
+    put((struct topic_settings){.policy.backoff = longest});
+    topic_has_backoff(&longest);
+    put((struct topic_settings){
+        .policy.backoff = {.kind = BACKOFF_FIXED, .first_ms = 5000, .max_ms = 5000}});
+    nack(take("a"), -1, "boom");
+    assert_in_range(job_of("a").due_ms - now_ms(), 4000, 6001);
+}
+
+static void jobs_with_and_without_a_list_are_pushed_together(void **state)
+{
+    struct queue_push jobs[] = {a_push("a"), a_push("b"), a_push("c"), a_push("d")};
+
+    (void)state;
+    jobs[1].policy.backoff = jobs[3].policy.backoff = a_list;
+    jobs[3].policy.backoff.steps_ms[0] = 500;
+    world_push(w, jobs, sizeof jobs / sizeof jobs[0]);
+    restart();
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        const char *ids[] = {"a", "b", "c", "d"};
+
+        has_backoff(ids[i], &jobs[i].policy.backoff);
+    }
+}
+
+static void a_list_stays_with_again_and_goes_with_a_successor(void **state)
+{
+    struct queue_push job = a_push("a"), next = a_push("a");
+
+    (void)state;
+    job.policy.backoff = a_list;
+    next.policy.backoff = a_list;
+    next.policy.backoff.steps_ms[0] = 40000;
+    next.on_conflict = CONFLICT_AFTER;
+    push(job);
+    if (!(w->client.driver->lacks & DRIVER_LACKS_AGAIN)) {
+        struct queue_again other = {.when.due = QUEUE_DUE_NOW,
+                                    .priority = QUEUE_PRIORITY_UNSET,
+                                    .has_body = true,
+                                    .body = slice_of("other")};
+
+        assert_int_equal(again(take("a"), other), QUEUE_CREATED);
+        assert_true(slice_is(job_of("a").body, "other"));
+    }
+    has_backoff("a", &a_list);
+    struct slice lease = take("a");
+    assert_int_equal(push(next), QUEUE_CREATED);
+    assert_int_equal(push(next), QUEUE_REPLACED);
+    restart();
+    nack(lease, -1, "boom");
+    has_backoff("a", &next.policy.backoff);
+    nack(take("a"), -1, "boom");
+    assert_in_range(job_of("a").due_ms - now_ms(), 32000, 48001);
+    push(a_push("a"));
+    assert_int_equal(job_of("a").policy.backoff.kind, 0);
+}
+
+static void a_bad_list_is_rejected(void **state)
+{
+    const struct backoff bad[] = {
+        {.kind = BACKOFF_LIST},
+        {.kind = BACKOFF_LIST, .step_count = 2, .steps_ms = {1}},
+        {.kind = BACKOFF_LIST, .step_count = 1, .steps_ms = {(uint32_t)BACKOFF_STEP_MS_MAX + 1}},
+        {.kind = BACKOFF_LIST, .step_count = 1, .steps_ms = {1}, .first_ms = 1, .max_ms = 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct queue_push job = a_push("a");
+
+        job.policy.backoff = bad[i];
+        assert_int_equal(push(job), QUEUE_BAD_OPTION);
+    }
 }
 
 static void a_topic_may_have_no_backoff_and_no_most_attempts(void **state)
@@ -414,6 +557,11 @@ const struct CMUnitTest directed_failure[] = {
     CLAIM(without_most_attempts_a_job_is_tried_for_ever),
     CLAIM(without_a_backoff_a_failed_job_is_ready_immediately),
     CLAIM(a_topic_may_have_no_backoff_and_no_most_attempts),
+    CLAIM(a_list_has_a_wait_for_each_retry_and_repeats_the_last),
+    CLAIM(a_topic_may_have_a_list_of_waits),
+    CLAIM(jobs_with_and_without_a_list_are_pushed_together),
+    CLAIM(a_list_stays_with_again_and_goes_with_a_successor),
+    CLAIM(a_bad_list_is_rejected),
     CLAIM(a_final_nack_makes_the_job_dead_despite_remaining_attempts),
     CLAIM(a_job_refused_for_good_can_be_redriven_like_any_dead_one),
     CLAIM(final_means_nothing_to_an_ack_an_extension_or_a_return),

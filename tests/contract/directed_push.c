@@ -179,7 +179,7 @@ static void options_out_of_range_are_refused_each_by_its_name(void **state)
     job.policy.max_attempts = POLICY_ATTEMPTS_NONE - 1;
     assert_string_equal(push_result(job)->detail, "max_attempts");
     job = a_push("a");
-    job.policy.backoff = (struct backoff){BACKOFF_NONE, 1, 1};
+    job.policy.backoff = (struct backoff){.kind = BACKOFF_NONE, .first_ms = 1, .max_ms = 1};
     assert_string_equal(push_result(job)->detail, "backoff");
     job = a_push("a");
     job.policy.ttl_ms = -1;

@@ -101,6 +101,8 @@ static struct tarry_push push_of(const struct queue_push *from)
     push.backoff = (uint32_t)from->policy.backoff.kind;
     push.backoff_first_ms = from->policy.backoff.first_ms;
     push.backoff_max_ms = from->policy.backoff.max_ms;
+    push.backoff_steps_ms = from->policy.backoff.steps_ms;
+    push.backoff_step_count = from->policy.backoff.step_count;
     push.error = text_or_null(from->past.error);
     push.error_bytes = (uint32_t)from->past.error.len;
     push.attempt = from->past.attempt;
@@ -366,7 +368,7 @@ static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_t
     int code = tarry_topic_settings(self->tarry, from->name, settings);
     assert(!code);
     (void)code;
-    return (struct queue_topic){
+    struct queue_topic topic = {
         .name = slice_of(from->name),
         .paused = from->is_paused,
         .paused_until_ms = from->paused_until_ms,
@@ -391,6 +393,7 @@ static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_t
                                 .ttl_ms = settings->ttl_ms,
                                 .max_attempts = settings->max_attempts,
                                 .backoff = {.kind = (enum backoff_kind)settings->backoff,
+                                            .step_count = settings->backoff_step_count,
                                             .first_ms = settings->backoff_first_ms,
                                             .max_ms = settings->backoff_max_ms}},
                      .on_conflict = (enum record_conflict)settings->on_conflict,
@@ -401,6 +404,9 @@ static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_t
                      .max_jobs = settings->max_jobs,
                      .push_rate = note ? note->push_rate : (struct frequency){0},
                      .extension = note ? note->extension : (struct slice){0}}};
+    memcpy(topic.settings.policy.backoff.steps_ms, settings->backoff_steps_ms,
+           sizeof settings->backoff_steps_ms);
+    return topic;
 }
 
 static int topic_put(struct lib_driver *self, const char *topic, const struct topic_settings *from)
@@ -414,6 +420,9 @@ static int topic_put(struct lib_driver *self, const char *topic, const struct to
     settings.backoff = (uint32_t)from->policy.backoff.kind;
     settings.backoff_first_ms = from->policy.backoff.first_ms;
     settings.backoff_max_ms = from->policy.backoff.max_ms;
+    settings.backoff_step_count = from->policy.backoff.step_count;
+    memcpy(settings.backoff_steps_ms, from->policy.backoff.steps_ms,
+           sizeof settings.backoff_steps_ms);
     settings.priority = from->priority;
     settings.on_conflict = (uint32_t)from->on_conflict;
     settings.dedup_window_ms = from->dedup_window_ms;

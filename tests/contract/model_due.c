@@ -39,6 +39,13 @@ struct span model_backoff_to_due(const struct model *model, const struct policy 
 
     if (policy->backoff.kind == BACKOFF_NONE)
         return model_exactly(model->now_ms);
+    if (policy->backoff.kind == BACKOFF_LIST) {
+        uint32_t last = policy->backoff.step_count;
+
+        wait_ms = policy->backoff.steps_ms[attempt < last ? attempt - 1 : last - 1];
+        spread_ms = wait_ms * POLICY_JITTER_PERCENT / 100;
+        return model_after(model, wait_ms - spread_ms, wait_ms + spread_ms);
+    }
     for (uint32_t i = 1; i < attempt && policy->backoff.kind == BACKOFF_EXPONENTIAL; i++)
         if (wait_ms < policy->backoff.max_ms)
             wait_ms *= 2;

@@ -102,13 +102,17 @@ static struct policy any_policy(struct random *random)
     if (chance(random, 50))
         policy.max_attempts = (uint32_t)ONE_OF(random, 1, 2, 3, POLICY_ATTEMPTS_NONE);
     if (chance(random, 20))
-        policy.backoff = (struct backoff){BACKOFF_FIXED, 5000, 5000};
+        policy.backoff = (struct backoff){.kind = BACKOFF_FIXED, .first_ms = 5000, .max_ms = 5000};
     else if (chance(random, 20))
-        policy.backoff = (struct backoff){BACKOFF_EXPONENTIAL, 100, 700};
+        policy.backoff =
+            (struct backoff){.kind = BACKOFF_EXPONENTIAL, .first_ms = 100, .max_ms = 700};
     else if (chance(random, 10))
-        policy.backoff = (struct backoff){BACKOFF_FIXED, 1, 1};
+        policy.backoff = (struct backoff){.kind = BACKOFF_FIXED, .first_ms = 1, .max_ms = 1};
     else if (chance(random, 15))
         policy.backoff = (struct backoff){.kind = BACKOFF_NONE};
+    else if (chance(random, 20))
+        policy.backoff =
+            (struct backoff){.kind = BACKOFF_LIST, .step_count = 3, .steps_ms = {10, 5000, 100}};
     return policy;
 }
 

@@ -51,6 +51,7 @@ static const char *policy_text(char into[160], const struct policy *policy)
                  policy->backoff.kind == 0               ? "-"
                  : policy->backoff.kind == BACKOFF_FIXED ? "fixed"
                  : policy->backoff.kind == BACKOFF_NONE  ? "none"
+                 : policy->backoff.kind == BACKOFF_LIST  ? "list"
                                                          : "exp",
                  policy->backoff.first_ms, policy->backoff.max_ms);
     return into;

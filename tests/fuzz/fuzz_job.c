@@ -47,9 +47,7 @@ static bool is_same(const struct job *a, const struct job *b)
            a->state == b->state && a->priority == b->priority && a->attempt == b->attempt &&
            a->policy.lease_ms == b->policy.lease_ms && a->policy.ttl_ms == b->policy.ttl_ms &&
            a->policy.max_attempts == b->policy.max_attempts &&
-           a->policy.backoff.kind == b->policy.backoff.kind &&
-           a->policy.backoff.first_ms == b->policy.backoff.first_ms &&
-           a->policy.backoff.max_ms == b->policy.backoff.max_ms;
+           policy_backoff_equal(&a->policy.backoff, &b->policy.backoff);
 }
 
 static void write_again(const struct job *job)

@@ -133,7 +133,7 @@ class _Job:
         if self.flags & ~15:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
-            if len(record) < 15 + POLICY_BYTES:
+            if len(record) < 15 + POLICY_BYTES or record[27] == 4 and len(record) < 16 + POLICY_BYTES + 4 * record[44]:
                 raise ValueError("a policy cut short")
             self.own_ttl = _number(record[21:27])
         if tried is not None:

@@ -80,6 +80,9 @@ void oracle_cargo(uint32_t serial, struct cargo *out)
     if ((chance >> 15 & 7) == 0)
         out->policy.backoff =
             (struct backoff){.kind = BACKOFF_FIXED, .first_ms = 700, .max_ms = 700};
+    if ((chance >> 15 & 7) == 1)
+        out->policy.backoff =
+            (struct backoff){.kind = BACKOFF_LIST, .step_count = 2, .steps_ms = {40, 900}};
     if ((chance >> 18 & 15) == 0)
         out->past_attempt = 1 + (uint32_t)random_below(&random, 3);
     out->past_dead = (chance >> 22 & 31) == 0;

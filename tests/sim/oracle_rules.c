@@ -54,6 +54,10 @@ struct guess oracle_failed(const struct oracle *oracle, const struct guess *gues
     next.state = GUESS_WAITING;
     for (uint32_t i = 1; i < guess->attempt && policy.backoff.kind == BACKOFF_EXPONENTIAL; i++)
         wait_ms = wait_ms * 2 < policy.backoff.max_ms ? wait_ms * 2 : policy.backoff.max_ms;
+    if (policy.backoff.kind == BACKOFF_LIST)
+        wait_ms = policy.backoff.steps_ms[guess->attempt < policy.backoff.step_count
+                                              ? guess->attempt - 1
+                                              : policy.backoff.step_count - 1];
     if (delay_ms >= 0)
         set_delay(oracle, &next, from_ms, delay_ms, delay_ms);
     else

@@ -58,8 +58,12 @@ static inline struct policy random_policy(struct random *random)
         .max_attempts = (uint32_t)random_number(random, 32),
     };
 
-    policy.backoff.kind = (enum backoff_kind)random_below(random, 4);
-    if (policy.backoff.kind && policy.backoff.kind != BACKOFF_NONE) {
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 5);
+    if (policy.backoff.kind == BACKOFF_LIST) {
+        policy.backoff.step_count = 1 + (uint32_t)random_below(random, BACKOFF_STEPS_MAX);
+        for (uint32_t i = 0; i < policy.backoff.step_count; i++)
+            policy.backoff.steps_ms[i] = 1 + (uint32_t)random_below(random, BACKOFF_STEP_MS_MAX);
+    } else if (policy.backoff.kind && policy.backoff.kind != BACKOFF_NONE) {
         policy.backoff.first_ms = 1 + (random_ms(random) >> 1);
         policy.backoff.max_ms = policy.backoff.first_ms;
         if (policy.backoff.kind == BACKOFF_EXPONENTIAL)
@@ -307,6 +311,8 @@ static inline void same_policy(const struct policy *a, const struct policy *b)
     SAME(backoff.kind);
     SAME(backoff.first_ms);
     SAME(backoff.max_ms);
+    SAME(backoff.step_count);
+    assert_memory_equal(a->backoff.steps_ms, b->backoff.steps_ms, sizeof a->backoff.steps_ms);
 }
 
 static inline void same_job(const struct job *a, const struct job *b)

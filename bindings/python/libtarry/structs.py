@@ -77,7 +77,11 @@ def _set_max_attempts(push: Any, count: int, keep: list[Any]) -> None:
 
 
 def _set_backoff(push: Any, backoff: str, keep: list[Any]) -> None:
-    push.backoff, push.backoff_first_ms, push.backoff_max_ms = backoff_of(backoff)
+    push.backoff, push.backoff_first_ms, push.backoff_max_ms, steps_ms = backoff_of(backoff)
+    if steps_ms:
+        steps = ffi.new("uint32_t[]", steps_ms)
+        keep.append(steps)
+        push.backoff_steps_ms, push.backoff_step_count = steps, len(steps_ms)
 
 
 def _set_on_conflict(push: Any, on_conflict: str, keep: list[Any]) -> None:

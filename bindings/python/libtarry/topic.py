@@ -60,7 +60,7 @@ class Settings:
     ttl: Duration | None = None
     max_attempts: int | None = None
     backoff: str | None = None
-    """`fixed:10s`, or `exp:1s..10m`, which is the default."""
+    """`fixed:10s`, `list:10s,1m,1h`, or `exp:1s..10m`, which is the default."""
     priority: int | None = None
     on_conflict: str | None = None
     """replace, keep or reject."""
@@ -78,7 +78,8 @@ def settings_struct(settings: Settings) -> Any:
     data.max_attempts = settings.max_attempts or 0
     data.max_jobs = settings.max_jobs or 0
     if settings.backoff is not None:
-        data.backoff, data.backoff_first_ms, data.backoff_max_ms = backoff_of(settings.backoff)
+        data.backoff, data.backoff_first_ms, data.backoff_max_ms, steps_ms = backoff_of(settings.backoff)
+        data.backoff_step_count, data.backoff_steps_ms[0 : len(steps_ms)] = len(steps_ms), steps_ms
     if settings.on_conflict is not None:
         data.on_conflict = conflict_of(settings.on_conflict)
     if settings.priority is not None:
@@ -95,7 +96,7 @@ def settings_of(data: Any) -> Settings:
         lease=data.lease_ms / 1000 if data.lease_ms else None,
         ttl=data.ttl_ms / 1000 if data.ttl_ms else None,
         max_attempts=data.max_attempts or None,
-        backoff=backoff_text(data.backoff, data.backoff_first_ms, data.backoff_max_ms),
+        backoff=backoff_text(data.backoff, data.backoff_first_ms, data.backoff_max_ms, data.backoff_steps_ms[0 : data.backoff_step_count]),
         priority=data.priority if data.flags & lib.TARRY_HAS_PRIORITY else None,
         on_conflict=names.get(data.on_conflict),
         dedup_window=data.dedup_window_ms / 1000 if data.dedup_window_ms else None,

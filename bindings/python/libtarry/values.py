@@ -6,7 +6,7 @@ import datetime
 import json
 import math
 import re
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ._binding import ffi, lib
 
@@ -71,22 +71,28 @@ def _text_ms(text: str) -> int:
     return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(r"(\d+)(ms|s|m|h|d)", text))
 
 
-def backoff_of(text: str) -> tuple[int, int, int]:
-    """`fixed:10s`, `exp:1s..10m`: kind, first and most in milliseconds."""
+def backoff_of(text: str) -> tuple[int, int, int, list[int]]:
+    """`fixed:10s`, `exp:1s..10m`, `list:10s,1m`: kind, first and most, and the waits of a list, in milliseconds."""
     if text == "none":
-        return lib.TARRY_NO_BACKOFF, 0, 0
+        return lib.TARRY_NO_BACKOFF, 0, 0, []
     if found := re.fullmatch(rf"fixed:({_DURATION})", text):
-        return lib.TARRY_FIXED, _text_ms(found[1]), 0
+        return lib.TARRY_FIXED, _text_ms(found[1]), 0, []
     if found := re.fullmatch(rf"exp:({_DURATION})\.\.({_DURATION})", text):
-        return lib.TARRY_EXPONENTIAL, _text_ms(found[1]), _text_ms(found[2])
-    raise ValueError(f"bad backoff '{text}', give fixed:10s, exp:1s..10m or none")
+        return lib.TARRY_EXPONENTIAL, _text_ms(found[1]), _text_ms(found[2]), []
+    if re.fullmatch(rf"list:(?:{_DURATION})(?:,(?:{_DURATION})){{0,{lib.TARRY_BACKOFF_STEPS_MAX - 1}}}", text):
+        steps_ms = [_text_ms(step) for step in text[len("list:") :].split(",")]
+        if max(steps_ms) < 1 << 32:
+            return lib.TARRY_LIST, 0, 0, steps_ms
+    raise ValueError(f"bad backoff '{text}', give fixed:10s, exp:1s..10m, list:10s,1m,1h or none")
 
 
-def backoff_text(kind: int, first_ms: int, most_ms: int) -> str | None:
+def backoff_text(kind: int, first_ms: int, most_ms: int, steps_ms: Sequence[int]) -> str | None:
     if not kind:
         return None
     if kind == lib.TARRY_NO_BACKOFF:
         return "none"
+    if kind == lib.TARRY_LIST:
+        return "list:" + ",".join(f"{step}ms" for step in steps_ms)
     return f"fixed:{first_ms}ms" if kind == lib.TARRY_FIXED else f"exp:{first_ms}ms..{most_ms}ms"
 
 

@@ -72,6 +72,16 @@ def test_all_options_of_a_push_reach_the_job(queue):
     assert queue.get("t", "a").state == "dead"
 
 
+def test_a_list_has_a_wait_for_each_retry(queue):
+    queue.push_many([{"topic": "t", "id": "a", "backoff": "list:10s,1m"}, {"topic": "u", "id": "b"}])
+    for least, more in ((7.9, 4.2), (47.9, 24.2), (47.9, 24.2)):
+        (job,) = queue.take("t", wait=0)
+        job.nack()
+        pass_time(queue, least)  # give or take a fifth
+        assert queue.take("t", wait=0) == []
+        pass_time(queue, more)
+
+
 def test_an_unknown_option_is_a_type_error(queue):
     with pytest.raises(TypeError, match="'delai'"):
         queue.push_many([{"topic": "t", "delai": 1}])
@@ -79,6 +89,8 @@ def test_an_unknown_option_is_a_type_error(queue):
         queue.push_many([{}])
     with pytest.raises(ValueError, match="fixed:10s"):
         queue.push("t", backoff="slowly")
+    with pytest.raises(ValueError, match="list:10s,1m,1h"):
+        queue.push("t", backoff="list:1s,")
     with pytest.raises(ValueError, match="replace, keep, reject or after"):
         queue.push("t", on_conflict="maybe")
 
@@ -223,6 +235,8 @@ def test_topics_have_settings_and_figures(queue):
     assert queue.settings("t") == settings
     queue.put_topic("t", libtarry.Settings(max_jobs=2, backoff="fixed:250ms"))
     assert queue.settings("t") == libtarry.Settings(max_jobs=2, backoff="fixed:250ms")
+    queue.put_topic("t", libtarry.Settings(max_jobs=2, backoff="list:100ms,1m30s,5"))
+    assert queue.settings("t") == libtarry.Settings(max_jobs=2, backoff="list:100ms,90000ms,5ms")
     queue.push_many([{"topic": "t", "id": "a"}, {"topic": "t", "id": "b", "delay": 1}])
     with pytest.raises(libtarry.Full) as refused:
         queue.push("t")

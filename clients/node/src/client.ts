@@ -39,7 +39,7 @@ export interface PushOptions {
   ttl?: Duration | undefined;
   lease?: Duration | undefined;
   maxAttempts?: number | undefined;
-  /** "fixed:10s", or "exp:1s..10m". */
+  /** "fixed:10s", "exp:1s..10m", or "list:10s,1m,1h". */
   backoff?: string | undefined;
   onConflict?: "replace" | "keep" | "reject" | "after" | undefined;
   /** If a push to the topic had the same text within `onceFor`, nothing changes, even if its job has ended. The server then generates a missing id. */

@@ -174,11 +174,16 @@ bool duration_lacks_unit(struct slice text)
     const char *colon = text.len ? memchr(text.at, ':', text.len) : NULL;
     if (colon)
         text = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.at));
-    const char *dots = text.len ? memmem(text.at, text.len, "..", 2) : NULL;
-    if (!dots)
-        return is_nonzero_digits(text);
-    return is_nonzero_digits(slice_make(text.at, (size_t)(dots - text.at))) ||
-           is_nonzero_digits(slice_make(dots + 2, text.len - (size_t)(dots + 2 - text.at)));
+    while (text.len) {
+        const char *dots = memmem(text.at, text.len, "..", 2);
+        const char *comma = memchr(text.at, ',', text.len);
+        const char *end = dots ? dots : comma ? comma : text.at + text.len;
+        if (is_nonzero_digits(slice_make(text.at, (size_t)(end - text.at))))
+            return true;
+        size_t used = (size_t)(end - text.at) + (dots ? 2 : comma ? 1 : 0);
+        text = slice_make(text.at + used, text.len - used);
+    }
+    return false;
 }
 
 void duration_emit(struct buffer *out, int64_t ms)

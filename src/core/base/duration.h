@@ -18,8 +18,8 @@
  * `ms_max`. */
 bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms);
 
-/* Returns whether `text`, or a part of it between ':' and "..", consists of digits only and is not
- * 0: "10", "fixed:10", "exp:1s..10". Use it to choose the text of the error when duration_parse has
+/* Returns whether `text`, or a part of it between ':', ".." and ',', consists of digits only and is not
+ * 0: "10", "fixed:10", "exp:1s..10", "list:1s,10". Use it to choose the text of the error when duration_parse has
  * refused. */
 bool duration_lacks_unit(struct slice text);
 

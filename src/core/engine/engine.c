@@ -26,6 +26,7 @@ struct engine *engine_new(const struct engine_options *options)
     slab_init(&engine->entries, sizeof(struct entry));
     slab_init(&engine->extras, sizeof(struct extra));
     slab_init(&engine->successors, sizeof(struct successor));
+    slab_init(&engine->steps, sizeof(struct steps));
     engine->recovery = options->now;
     engine->skew_ms = options->now.skew_ms;
     wheel_init(&engine->wheel, &engine->entries, options->now.inner_ms);
@@ -47,6 +48,7 @@ void engine_free(struct engine *engine)
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
     forecast_pages_fini(&engine->forecast);
+    slab_fini(&engine->steps);
     slab_fini(&engine->successors);
     slab_fini(&engine->extras);
     slab_fini(&engine->entries);
@@ -208,7 +210,8 @@ size_t engine_room_push(const struct queue_push *push)
     enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* everything but text, and a STATE record */
     return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
            push->body.len + push->past.error.len + JOB_ROOM +
-           (push->once.len ? ENGINE_STATE_BYTES_MAX : 0);
+           (push->once.len ? ENGINE_STATE_BYTES_MAX : 0) +
+           (push->policy.backoff.kind == BACKOFF_LIST ? RECORD_STEPS_BYTES_MAX : 0);
 }
 
 /* Returns the leased job whose successor the push becomes; 0: there is no such job. */
@@ -331,7 +334,7 @@ static void record_with_next(struct engine *engine, uint32_t id, const struct jo
                                     .cancel_requested = extra->cancel_requested,
                                     .sequence = entry->sequence,
                                     .delivery = extra->delivery,
-                                    .policy = extra->policy,
+                                    .policy = own_policy_show(engine, &extra->policy),
                                     .next = next}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     entry_release(engine, entry);
@@ -423,10 +426,13 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                   life, now, result);
         return;
     }
+    struct own_policy policy = {0};
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
+        (!is_plain && !own_policy_set(engine, &policy, &push->policy)) ||
         (is_new && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
+        own_policy_drop(engine, &policy);
         if (!has_topic)
             engine_topic_unmake(engine, topic);
         result->status = QUEUE_NO_MEMORY;
@@ -443,8 +449,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     entry->sequence = ++engine->sequence & 0xffffffffffffffu;
     if (!is_plain) {
         entry->extra = extra;
-        *entry_extra(engine, entry) = (struct extra){
-            .policy = push->policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
+        *entry_extra(engine, entry) =
+            (struct extra){.policy = policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
         entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
     }
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
@@ -650,7 +656,7 @@ static inline void lease_begin(struct engine *engine, uint32_t id, struct extra 
     extra->attempt += extra->attempt < UINT32_MAX;
     extra->cancel_requested = false;
     extra->delivery = ++engine->sequence;
-    extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
+    extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_lease_ms(engine, entry));
     extra->taken_ms = now.inner_ms;
     extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
@@ -805,7 +811,7 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     if (!lease_ms)
         lease_ms = extra->lease_ms;
     if (!lease_ms) /* taken before a restart */
-        lease_ms = entry_policy(engine, entry_at(engine, id)).lease_ms;
+        lease_ms = entry_lease_ms(engine, entry_at(engine, id));
     entry_unhang(engine, id);
     extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);

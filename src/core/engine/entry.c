@@ -98,17 +98,69 @@ void entry_drop_extra(struct engine *engine, struct entry *entry)
     if (!entry->extra)
         return;
     entry_drop_next(engine, entry_extra(engine, entry));
+    own_policy_drop(engine, &entry_extra(engine, entry)->policy);
     free(entry_extra(engine, entry)->text);
     slab_remove(&engine->extras, entry->extra);
     entry->extra = 0;
+}
+
+/* ---- the policy of a job ---- */
+
+void own_policy_drop(struct engine *engine, struct own_policy *policy)
+{
+    if (policy->steps)
+        slab_remove(&engine->steps, policy->steps);
+    *policy = (struct own_policy){0};
+}
+
+bool own_policy_set(struct engine *engine, struct own_policy *into, const struct policy *policy)
+{
+    const struct backoff *backoff = &policy->backoff;
+    if (into->steps)
+        slab_remove(&engine->steps, into->steps);
+    *into = (struct own_policy){.lease_ms = policy->lease_ms,
+                                .ttl_ms = policy->ttl_ms,
+                                .first_ms = backoff->first_ms,
+                                .max_ms = backoff->max_ms,
+                                .max_attempts = policy->max_attempts,
+                                .backoff = backoff->kind};
+    if (backoff->kind != BACKOFF_LIST)
+        return true;
+    if (!(into->steps = slab_add(&engine->steps))) {
+        into->backoff = 0;
+        return false;
+    }
+    struct steps *steps = slab_at(&engine->steps, into->steps);
+    steps->count = backoff->step_count;
+    memcpy(steps->ms, backoff->steps_ms, sizeof steps->ms);
+    return true;
+}
+
+struct policy own_policy_show(const struct engine *engine, const struct own_policy *policy)
+{
+    struct policy shown = {.lease_ms = policy->lease_ms,
+                           .ttl_ms = policy->ttl_ms,
+                           .backoff = {.kind = policy->backoff,
+                                       .first_ms = policy->first_ms,
+                                       .max_ms = policy->max_ms},
+                           .max_attempts = policy->max_attempts};
+    if (policy->steps) {
+        const struct steps *steps = slab_at(&engine->steps, policy->steps);
+        shown.backoff.step_count = steps->count;
+        memcpy(shown.backoff.steps_ms, steps->ms, sizeof steps->ms);
+    }
+    return shown;
 }
 
 /* ---- the successor of a leased job ---- */
 
 void entry_drop_next(struct engine *engine, struct extra *extra)
 {
-    if (extra->successor)
+    if (extra->successor) {
+        struct successor *next = slab_at(&engine->successors, extra->successor);
+        own_policy_drop(engine, &next->policy);
         slab_remove(&engine->successors, extra->successor);
+    }
     extra->successor = 0;
     extra->next = NEXT_NONE;
 }
@@ -116,13 +168,19 @@ void entry_drop_next(struct engine *engine, struct extra *extra)
 bool entry_set_next(struct engine *engine, struct extra *extra, const struct job *job)
 {
     struct job next;
-    entry_drop_next(engine, extra);
-    if (!record_next_decode(job, &next))
-        return true;
-    if (!(extra->successor = slab_add(&engine->successors)))
+    struct own_policy policy = {0};
+    bool has_next = record_next_decode(job, &next);
+    if (has_next && !own_policy_set(engine, &policy, &next.policy))
         return false;
+    entry_drop_next(engine, extra);
+    if (!has_next)
+        return true;
+    if (!(extra->successor = slab_add(&engine->successors))) {
+        own_policy_drop(engine, &policy);
+        return false;
+    }
     *(struct successor *)slab_at(&engine->successors, extra->successor) =
-        (struct successor){.policy = next.policy,
+        (struct successor){.policy = policy,
                            .due_ms = next.due_ms,
                            .due_is_wall = next.due_is_wall,
                            .priority = next.priority,
@@ -136,12 +194,15 @@ bool entry_set_next(struct engine *engine, struct extra *extra, const struct job
 void entry_take_next(struct engine *engine, struct entry *entry)
 {
     struct extra *extra = entry_extra(engine, entry);
-    struct successor next = *(struct successor *)slab_at(&engine->successors, extra->successor);
+    struct successor *waiting = slab_at(&engine->successors, extra->successor);
+    struct successor next = *waiting;
+    waiting->policy.steps = 0; /* they belong to the job now */
     entry_drop_next(engine, extra);
     extra->next = NEXT_STARTED;
     entry_set_times(entry, next.due_ms, next.due_is_wall, next.priority);
     entry->sequence = next.sequence & 0xffffffffffffffu;
     entry_set_texts(engine, entry, (struct slice){0}, (struct slice){0});
+    own_policy_drop(engine, &extra->policy);
     extra->policy = next.policy;
     extra->first_due_ms = next.due_ms;
     extra->attempt = 0;
@@ -154,10 +215,18 @@ void entry_take_next(struct engine *engine, struct entry *entry)
 
 struct policy entry_policy(const struct engine *engine, const struct entry *entry)
 {
-    static const struct policy none;
+    static const struct own_policy none;
     const struct extra *extra = entry_extra(engine, entry);
-    return policy_resolve(extra ? &extra->policy : &none,
-                          &entry_topic(engine, entry)->settings.policy);
+    const struct policy own = own_policy_show(engine, extra ? &extra->policy : &none);
+    return policy_resolve(&own, &entry_topic(engine, entry)->settings.policy);
+}
+
+int64_t entry_lease_ms(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    int64_t own_ms = extra ? extra->policy.lease_ms : 0;
+    int64_t topic_ms = entry_topic(engine, entry)->settings.policy.lease_ms;
+    return own_ms ? own_ms : topic_ms ? topic_ms : POLICY_LEASE_MS;
 }
 
 int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entry)
@@ -307,7 +376,8 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     struct extra *extra = entry_need_extra(engine, entry);
     if (!extra)
         return false;
-    extra->policy = job->policy;
+    if (!own_policy_set(engine, &extra->policy, &job->policy))
+        return false;
     extra->first_due_ms = job->first_due_ms;
     extra->attempt = job->attempt;
     extra->delivery = job->delivery;
@@ -717,7 +787,7 @@ static struct record_ended end_attempt(const struct engine *engine, const struct
         outcome == JOB_OUTCOME_LEASE_ENDED ? entry_lease_end_ms(engine, extra) : now.inner_ms;
     int64_t taken_ms = extra->taken_ms;
     if (!taken_ms)
-        taken_ms = extra->lease_until_ms - 1 - entry_policy(engine, entry).lease_ms;
+        taken_ms = extra->lease_until_ms - 1 - entry_lease_ms(engine, entry);
     if (taken_ms > end_ms)
         taken_ms = end_ms;
     int64_t started_ms = taken_ms + now.skew_ms;

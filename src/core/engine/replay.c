@@ -239,7 +239,8 @@ static bool stub_complete(struct engine *engine, struct entry *entry, const stru
         memcpy(text, extra->text + extra->history_bytes, error_bytes + consumer.len);
     consumer.at = text + error_bytes;
     entry_set_texts(engine, entry, slice_make(history, bytes), slice_make(text, error_bytes));
-    extra->policy = job->policy;
+    if (!own_policy_set(engine, &extra->policy, &job->policy))
+        return false;
     entry->sequence = job->sequence & 0xffffffffffffffu;
     return entry_set_consumer(engine, entry, consumer);
 }

@@ -45,9 +45,21 @@ _Static_assert(JOB_FINISHED < 1 << 3 && SECTIONS <= 1 << 3,
 
 enum { ENTRY_DUE_IS_WALL = 1 };
 
+/* A policy of a job. The waits of a list are stored apart, so that other jobs have no room for them. */
+struct own_policy {
+    int64_t lease_ms, ttl_ms, first_ms, max_ms;
+    uint32_t max_attempts;
+    uint32_t steps; /* id of a struct steps if the backoff is a list, else 0 */
+    enum backoff_kind backoff;
+};
+struct steps {
+    uint32_t count;
+    uint32_t ms[BACKOFF_STEPS_MAX];
+};
+
 /* Fields that most jobs do not need: their own policy, and the data of attempts. */
 struct extra {
-    struct policy policy;
+    struct own_policy policy;
     int64_t first_due_ms;   /* same clock as due_ms */
     int64_t lease_until_ms; /* inner */
     int64_t taken_ms;       /* inner; 0: unknown, taken by an older version before a restart */
@@ -73,7 +85,7 @@ enum extra_next {
 };
 /* The members of a successor that its start needs. */
 struct successor {
-    struct policy policy;
+    struct own_policy policy;
     int64_t due_ms;
     uint64_t sequence;
     uint16_t priority;
@@ -144,6 +156,7 @@ struct engine {
     struct slab entries;
     struct slab extras;
     struct slab successors;
+    struct slab steps; /* of the lists of waits that jobs have */
     struct index index;
     struct wheel wheel;
     uint64_t happened;              /* timed events: engine_happened */
@@ -283,7 +296,13 @@ void entry_start_next(struct engine *engine, uint32_t id, enum record_next after
 uint32_t entry_new(struct engine *engine, const struct topic *topic,
                    struct hash128 key); /* 0: out of memory. topic NULL: a stub */
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry);
+/* Stores a policy in place of the one before. False: out of memory; then it has no backoff. */
+bool own_policy_set(struct engine *engine, struct own_policy *into, const struct policy *policy);
+void own_policy_drop(struct engine *engine, struct own_policy *policy);
+struct policy own_policy_show(const struct engine *engine, const struct own_policy *policy);
+/* Returns the resolved policy of a job, or only its lease. */
 struct policy entry_policy(const struct engine *engine, const struct entry *entry);
+int64_t entry_lease_ms(const struct engine *engine, const struct entry *entry);
 int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entry);
 void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t first_due_ms);
 int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms);

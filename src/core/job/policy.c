@@ -1,11 +1,15 @@
 #include "job/policy.h"
 
 #include "base/duration.h"
+#include "base/text.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #define FIXED_PREFIX "fixed:"
 #define EXPONENTIAL_PREFIX "exp:"
+#define LIST_PREFIX "list:"
 #define RANGE_MARK ".."
 #define NONE "none"
 
@@ -13,7 +17,9 @@ struct policy policy_resolve(const struct policy *job, const struct policy *topi
 {
     struct policy out = {
         .lease_ms = POLICY_LEASE_MS,
-        .backoff = {BACKOFF_EXPONENTIAL, POLICY_BACKOFF_FIRST_MS, POLICY_BACKOFF_MAX_MS},
+        .backoff = {.kind = BACKOFF_EXPONENTIAL,
+                    .first_ms = POLICY_BACKOFF_FIRST_MS,
+                    .max_ms = POLICY_BACKOFF_MAX_MS},
         .max_attempts = POLICY_ATTEMPTS,
     };
     const struct policy *const widest_first[] = {topic, job};
@@ -23,7 +29,8 @@ struct policy policy_resolve(const struct policy *job, const struct policy *topi
 
         out.lease_ms = set->lease_ms ? set->lease_ms : out.lease_ms;
         out.ttl_ms = set->ttl_ms ? set->ttl_ms : out.ttl_ms;
-        out.backoff = set->backoff.kind ? set->backoff : out.backoff;
+        if (set->backoff.kind)
+            out.backoff = set->backoff;
         out.max_attempts = set->max_attempts ? set->max_attempts : out.max_attempts;
     }
     return out;
@@ -50,8 +57,24 @@ const char *policy_fault(const struct policy *policy)
 
 /* ---- waits ---- */
 
+static bool list_is_valid(const struct backoff *backoff)
+{
+    if (!backoff->step_count || backoff->step_count > BACKOFF_STEPS_MAX || backoff->first_ms ||
+        backoff->max_ms)
+        return false;
+    for (uint32_t i = 0; i < BACKOFF_STEPS_MAX; i++)
+        if ((backoff->steps_ms[i] != 0) != (i < backoff->step_count) ||
+            backoff->steps_ms[i] > BACKOFF_STEP_MS_MAX)
+            return false;
+    return true;
+}
+
 bool policy_backoff_is_valid(const struct backoff *backoff)
 {
+    if (backoff->kind == BACKOFF_LIST)
+        return list_is_valid(backoff);
+    if (backoff->step_count)
+        return false;
     if (backoff->kind == BACKOFF_NONE)
         return !backoff->first_ms && !backoff->max_ms;
     return (backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL) &&
@@ -59,14 +82,30 @@ bool policy_backoff_is_valid(const struct backoff *backoff)
            backoff->max_ms <= POLICY_DELAY_MS_MAX;
 }
 
+bool policy_backoff_equal(const struct backoff *a, const struct backoff *b)
+{
+    return a->kind == b->kind && a->first_ms == b->first_ms && a->max_ms == b->max_ms &&
+           (a->kind != BACKOFF_LIST || (a->step_count == b->step_count &&
+                                        !memcmp(a->steps_ms, b->steps_ms, sizeof a->steps_ms)));
+}
+
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+/* Returns the wait of a list after this attempt; the last wait repeats. */
+static int64_t step_ms(const struct backoff *backoff, uint32_t attempt)
+{
+    assert(backoff->step_count && backoff->step_count <= BACKOFF_STEPS_MAX);
+    return backoff->steps_ms[(attempt < backoff->step_count ? attempt : backoff->step_count) - 1];
+}
+
 /* Returns the wait before jitter. */
 static int64_t plain_wait_ms(const struct backoff *backoff, uint32_t attempt)
 {
+    if (backoff->kind == BACKOFF_LIST)
+        return step_ms(backoff, attempt);
     uint32_t doublings = backoff->kind == BACKOFF_EXPONENTIAL ? attempt - 1 : 0;
 
     if (doublings >= 63 || backoff->first_ms > backoff->max_ms >> doublings)
@@ -81,8 +120,10 @@ int64_t policy_backoff_ms(const struct backoff *backoff, uint32_t attempt, uint6
 
     if (backoff->kind == BACKOFF_NONE)
         return 0;
-    assert(backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL);
-    assert(backoff->first_ms > 0 && backoff->max_ms >= backoff->first_ms && attempt >= 1);
+    assert(attempt >= 1);
+    assert(backoff->kind == BACKOFF_LIST ||
+           ((backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL) &&
+            backoff->first_ms > 0 && backoff->max_ms >= backoff->first_ms));
     wait_ms = smaller(plain_wait_ms(backoff, attempt), POLICY_DELAY_MS_MAX);
     spread_ms = wait_ms * POLICY_JITTER_PERCENT / 100;
     choices = 2 * (uint64_t)spread_ms + 1;
@@ -118,6 +159,65 @@ static bool parse_range(struct slice text, int64_t *first_ms, int64_t *max_ms)
            *first_ms <= *max_ms;
 }
 
+/* Takes the text before the next comma, or the rest. Returns false if nothing is left; *at is past the end then. */
+static bool next_part(struct slice text, size_t *at, struct slice *part)
+{
+    if (*at > text.len)
+        return false;
+    const char *from = text.at + *at, *comma = memchr(from, ',', text.len - *at);
+    *part = slice_make(from, comma ? (size_t)(comma - from) : text.len - *at);
+    *at += part->len + 1;
+    return true;
+}
+
+static bool add_step(struct backoff *backoff, int64_t ms)
+{
+    if (ms <= 0 || ms > BACKOFF_STEP_MS_MAX || backoff->step_count == BACKOFF_STEPS_MAX)
+        return false;
+    backoff->steps_ms[backoff->step_count++] = (uint32_t)ms;
+    return true;
+}
+
+static bool parse_list(struct slice text, struct backoff *out)
+{
+    struct slice part;
+    size_t at = 0;
+    int64_t ms;
+
+    out->kind = BACKOFF_LIST;
+    while (next_part(text, &at, &part))
+        if (!duration_parse(part, BACKOFF_STEP_MS_MAX, &ms) || !add_step(out, ms))
+            return false;
+    return true;
+}
+
+bool policy_parse_steps(struct slice text, struct backoff *out)
+{
+    struct backoff parsed = {.kind = BACKOFF_LIST};
+    struct slice part;
+    size_t at = 0;
+    uint64_t ms;
+
+    while (next_part(text, &at, &part))
+        if (!text_parse_u64(part, BACKOFF_STEP_MS_MAX, &ms) || !add_step(&parsed, (int64_t)ms))
+            return false;
+    *out = parsed;
+    return true;
+}
+
+struct slice policy_write_steps(const struct backoff *backoff, char into[BACKOFF_STEPS_BYTES_MAX])
+{
+    size_t len = 0;
+
+    if (backoff->kind != BACKOFF_LIST)
+        return (struct slice){0};
+    assert(list_is_valid(backoff));
+    for (uint32_t i = 0; i < backoff->step_count; i++)
+        len += (size_t)snprintf(into + len, BACKOFF_STEPS_BYTES_MAX - len, "%s%" PRIu32,
+                                i ? "," : "", backoff->steps_ms[i]);
+    return slice_make(into, len);
+}
+
 bool policy_parse_backoff(struct slice text, struct backoff *out)
 {
     struct backoff parsed = {0};
@@ -131,6 +231,9 @@ bool policy_parse_backoff(struct slice text, struct backoff *out)
         parsed.kind = BACKOFF_EXPONENTIAL;
         if (!parse_range(text, &parsed.first_ms, &parsed.max_ms))
             return false;
+    } else if (take_prefix(&text, LIST_PREFIX)) {
+        if (!parse_list(text, &parsed))
+            return false;
     } else if (slice_is(text, NONE)) {
         parsed.kind = BACKOFF_NONE;
     } else {
@@ -140,8 +243,22 @@ bool policy_parse_backoff(struct slice text, struct backoff *out)
     return true;
 }
 
+static void emit_list(struct buffer *out, const struct backoff *backoff)
+{
+    buffer_append_text(out, LIST_PREFIX);
+    for (uint32_t i = 0; i < backoff->step_count; i++) {
+        if (i)
+            buffer_append_byte(out, ',');
+        duration_emit(out, backoff->steps_ms[i]);
+    }
+}
+
 void policy_emit_backoff(struct buffer *out, const struct backoff *backoff)
 {
+    if (backoff->kind == BACKOFF_LIST) {
+        emit_list(out, backoff);
+        return;
+    }
     if (backoff->kind == BACKOFF_NONE) {
         buffer_append_text(out, NONE);
         return;

@@ -89,22 +89,29 @@ enum { HEAD_BYTES = 5 };
 
 /* ---- sizes ---- */
 
+/* Returns the most bytes that the waits of a list need. */
+static size_t steps_bytes_max(const struct policy *policy)
+{
+    return policy->backoff.kind == BACKOFF_LIST ? RECORD_STEPS_BYTES_MAX : 0;
+}
+
 size_t record_bytes_max(const struct record *record)
 {
     const struct job *job = &record->job;
 
     switch (record->kind) {
     case RECORD_JOB: /* at most 25 varints and 10 other bytes in addition to the text */
-        return 240 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-               job->error.len + job->consumer.len + job->progress.len + job->history.len +
-               job->body.len + job->next.len;
+        return 240 + steps_bytes_max(&job->policy) + job->topic.len + job->id.len +
+               job->content_type.len + job->meta.len + job->error.len + job->consumer.len +
+               job->progress.len + job->history.len + job->body.len + job->next.len;
     case RECORD_STATE:
         return 144 + record->state.error.len + record->state.consumer.len +
                record->state.progress.len;
     case RECORD_DONE:
         return 80 + record->done.topic.len + record->done.kept.len;
     case RECORD_TOPIC:
-        return 330 + record->topic.topic.len + record->topic.settings.extension.len;
+        return 330 + steps_bytes_max(&record->topic.settings.policy) + record->topic.topic.len +
+               record->topic.settings.extension.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -193,11 +200,36 @@ static unsigned policy_fields(const struct policy *policy)
            (policy->max_attempts ? HAS_MAX_ATTEMPTS : 0u);
 }
 
+/* Writes the waits of a list: their number, then each. */
+static char *put_steps(char *at, const struct backoff *backoff)
+{
+    assert(policy_backoff_is_valid(backoff));
+    at = wire_put_byte(at, backoff->step_count);
+    for (uint32_t i = 0; i < backoff->step_count; i++)
+        at = wire_put_varint(at, backoff->steps_ms[i]);
+    return at;
+}
+
+static void take_steps(struct wire_in *in, struct backoff *out)
+{
+    unsigned count = wire_take_byte(in);
+
+    if (!count || count > BACKOFF_STEPS_MAX) {
+        wire_fail(in);
+        return;
+    }
+    out->step_count = count;
+    for (unsigned i = 0; i < count; i++)
+        out->steps_ms[i] = (uint32_t)wire_take_varint(in, 1, BACKOFF_STEP_MS_MAX);
+}
+
 static char *put_backoff(char *at, const struct backoff *backoff)
 {
     at = wire_put_byte(at, backoff->kind);
     if (backoff->kind == BACKOFF_NONE)
         return at;
+    if (__builtin_expect(backoff->kind == BACKOFF_LIST, 0))
+        return put_steps(at, backoff);
     assert(backoff->first_ms > 0 && backoff->first_ms <= backoff->max_ms);
     at = wire_put_ms(at, backoff->first_ms);
     if (backoff->kind == BACKOFF_FIXED)
@@ -224,11 +256,15 @@ static void take_backoff(struct wire_in *in, struct backoff *out)
 {
     unsigned kind = wire_take_byte(in);
 
-    if (kind < BACKOFF_FIXED || kind > BACKOFF_NONE)
+    if (kind < BACKOFF_FIXED || kind > BACKOFF_LIST)
         wire_fail(in);
     out->kind = (enum backoff_kind)kind;
     if (kind == BACKOFF_NONE)
         return;
+    if (kind == BACKOFF_LIST) {
+        take_steps(in, out);
+        return;
+    }
     out->first_ms = wire_take_ms(in, 1);
     out->max_ms = kind == BACKOFF_FIXED ? out->first_ms : wire_take_ms(in, out->first_ms);
 }
@@ -252,8 +288,7 @@ bool topic_settings_equal(const struct topic_settings *a, const struct topic_set
     const struct policy *p = &a->policy, *q = &b->policy;
 
     return p->lease_ms == q->lease_ms && p->ttl_ms == q->ttl_ms &&
-           p->max_attempts == q->max_attempts && p->backoff.kind == q->backoff.kind &&
-           p->backoff.first_ms == q->backoff.first_ms && p->backoff.max_ms == q->backoff.max_ms &&
+           p->max_attempts == q->max_attempts && policy_backoff_equal(&p->backoff, &q->backoff) &&
            a->on_conflict == b->on_conflict && a->has_priority == b->has_priority &&
            (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&

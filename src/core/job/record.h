@@ -44,6 +44,8 @@ enum record_conflict {
     CONFLICT_REJECT,
     CONFLICT_AFTER /* only of a push, never of a topic: become the successor of a leased job */
 };
+enum { RECORD_STEPS_BYTES_MAX = 1 + 5 * BACKOFF_STEPS_MAX }; /* a list of waits, encoded */
+
 #define RECORD_CONFLICT_VALUES "replace, keep or reject; for a push also after"
 const char *record_conflict_name(enum record_conflict conflict); /* "replace", … */
 bool record_conflict_parse(struct slice name, enum record_conflict *out);

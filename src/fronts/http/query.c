@@ -53,8 +53,10 @@ static const struct option {
                           .limit = LIMIT_LEASE_FOR},
     [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS_MAX, INTO(policy.max_attempts),
                              .limit = LIMIT_MAX_ATTEMPTS},
-    [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
-                        "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
+    [OPTION_BACKOFF] =
+        {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
+         "fixed:10s, exp:1s..10m, none, or up to 16 waits of up to 30 days each, such as "
+         "list:10s,1m,1h"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
                             RECORD_CONFLICT_VALUES},
     [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,

@@ -100,21 +100,21 @@ static bool meta_is_good(struct slice meta)
     return is_good;
 }
 
-static struct policy policy_of(int64_t lease_ms, int64_t ttl_ms, uint32_t max_attempts,
-                               uint32_t backoff, int64_t first_ms, int64_t max_ms)
+bool lib_backoff_read(struct backoff *out, uint32_t kind, int64_t first_ms, int64_t max_ms,
+                      const uint32_t *steps_ms, size_t steps)
 {
-    struct policy policy = {.lease_ms = lease_ms,
-                            .ttl_ms = ttl_ms,
-                            .max_attempts = max_attempts,
-                            .backoff = {.kind = (enum backoff_kind)backoff,
-                                        .first_ms = first_ms,
-                                        .max_ms = backoff == TARRY_FIXED ? first_ms : max_ms}};
-    return policy;
-}
-
-bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms)
-{
-    return !backoff && (first_ms || max_ms);
+    if (kind > TARRY_LIST || (!kind && (first_ms || max_ms)))
+        return false;
+    *out = (struct backoff){.kind = (enum backoff_kind)kind,
+                            .first_ms = first_ms,
+                            .max_ms = kind == TARRY_FIXED ? first_ms : max_ms};
+    if (kind != TARRY_LIST)
+        return steps == 0;
+    if (!steps || steps > TARRY_BACKOFF_STEPS_MAX || !steps_ms)
+        return false;
+    out->step_count = (uint32_t)steps;
+    memcpy(out->steps_ms, steps_ms, steps * sizeof *steps_ms);
+    return true;
 }
 
 /* Returns the error: any bytes, or a text that ends with NUL if `bytes` is 0. */
@@ -123,16 +123,16 @@ static struct slice error_of(const char *error, size_t bytes)
     return bytes ? slice_make(error, bytes) : lib_text(error);
 }
 
-/* Returns the name of an option that is invalid in a way that the queue's validation does not
+/* Reads the backoff. Returns the name of an option that is invalid in a way that the queue's validation does not
  * check, since the server's protocols cannot produce it. Returns NULL if all are valid. */
-static const char *push_fault(const struct tarry_push *from)
+static const char *push_fault(const struct tarry_push *from, struct backoff *backoff)
 {
     if (from->flags & ~(uint32_t)PUSH_FLAGS)
         return "flags";
     if (from->flags & TARRY_HAS_PRIORITY && from->priority < 0)
         return "priority";
-    if (from->backoff > TARRY_NO_BACKOFF ||
-        lib_backoff_lacks_kind(from->backoff, from->backoff_first_ms, from->backoff_max_ms))
+    if (!lib_backoff_read(backoff, from->backoff, from->backoff_first_ms, from->backoff_max_ms,
+                          from->backoff_steps_ms, from->backoff_step_count))
         return "backoff";
     if (from->on_conflict > TARRY_AFTER)
         return "on_conflict";
@@ -155,28 +155,31 @@ static bool push_read(const struct tarry_push *from, struct queue_push *out,
     bool has_at = from->flags & TARRY_HAS_AT;
     out->id = (struct slice){0};
     result->status = QUEUE_BAD_OPTION;
-    if ((result->detail = push_fault(from)))
+    struct backoff backoff;
+    if ((result->detail = push_fault(from, &backoff)))
         return false;
     result->status = QUEUE_OK;
-    *out = (struct queue_push){
-        .topic = lib_text(from->topic),
-        .id = lib_text(from->id),
-        .content_type = lib_text(from->content_type),
-        .meta = slice_make(from->meta, from->meta_bytes),
-        .body = slice_make(from->body, from->body_bytes),
-        .when = {.due = has_at           ? QUEUE_DUE_AT
-                        : from->delay_ms ? QUEUE_DUE_DELAY
-                                         : QUEUE_DUE_NOW,
-                 .ms = has_at ? from->at_ms : from->delay_ms},
-        .priority = from->flags & TARRY_HAS_PRIORITY ? from->priority : QUEUE_PRIORITY_UNSET,
-        .on_conflict = (enum record_conflict)from->on_conflict,
-        .policy = policy_of(from->lease_ms, from->ttl_ms, from->max_attempts, from->backoff,
-                            from->backoff_first_ms, from->backoff_max_ms),
-        .past = {.attempt = from->attempt,
-                 .dead = from->flags & TARRY_IS_DEAD,
-                 .error = error_of(from->error, from->error_bytes)},
-        .once = lib_text(from->once),
-        .once_for_ms = from->once_for_ms};
+    *out = (struct queue_push){.topic = lib_text(from->topic),
+                               .id = lib_text(from->id),
+                               .content_type = lib_text(from->content_type),
+                               .meta = slice_make(from->meta, from->meta_bytes),
+                               .body = slice_make(from->body, from->body_bytes),
+                               .when = {.due = has_at           ? QUEUE_DUE_AT
+                                               : from->delay_ms ? QUEUE_DUE_DELAY
+                                                                : QUEUE_DUE_NOW,
+                                        .ms = has_at ? from->at_ms : from->delay_ms},
+                               .priority = from->flags & TARRY_HAS_PRIORITY ? from->priority
+                                                                            : QUEUE_PRIORITY_UNSET,
+                               .on_conflict = (enum record_conflict)from->on_conflict,
+                               .policy = {.lease_ms = from->lease_ms,
+                                          .ttl_ms = from->ttl_ms,
+                                          .max_attempts = from->max_attempts,
+                                          .backoff = backoff},
+                               .past = {.attempt = from->attempt,
+                                        .dead = from->flags & TARRY_IS_DEAD,
+                                        .error = error_of(from->error, from->error_bytes)},
+                               .once = lib_text(from->once),
+                               .once_for_ms = from->once_for_ms};
     return true;
 }
 

@@ -145,8 +145,9 @@ void lib_leader_fds_close(struct tarry *queue);
 bool lib_read(void *into, size_t bytes, const void *from);
 /* Returns the size of an array's items, or 0 if it is NULL or not an array of such structs. */
 size_t lib_stride(const void *items, size_t bytes_min);
-/* Returns whether a backoff has durations but no kind. */
-bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms);
+/* Reads a backoff. Returns false if it has durations but no kind, or waits that do not match its kind. */
+bool lib_backoff_read(struct backoff *out, uint32_t kind, int64_t first_ms, int64_t max_ms,
+                      const uint32_t *steps_ms, size_t steps);
 /* Carries out a call about items between enter and leave. Writes the results to `out` unless it
  * is NULL. */
 int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,

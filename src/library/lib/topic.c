@@ -28,7 +28,10 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
         .priority = from->priority,
         .on_conflict = (uint32_t)from->on_conflict,
         .dedup_window_ms = from->dedup_window_ms,
-        .max_jobs = from->max_jobs};
+        .max_jobs = from->max_jobs,
+        .backoff_step_count = from->policy.backoff.step_count};
+    memcpy(settings.backoff_steps_ms, from->policy.backoff.steps_ms,
+           sizeof settings.backoff_steps_ms);
     memcpy(into, &settings, stride < sizeof settings ? stride : sizeof settings);
 }
 
@@ -156,12 +159,14 @@ static void server_settings_write(const struct queue_topic *topic, size_t stride
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *from)
 {
     struct tarry_settings settings;
+    struct backoff backoff;
     struct server_settings held = {.extension_bytes = 0};
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.backoff > TARRY_NO_BACKOFF || settings.on_conflict > TARRY_REJECT ||
-        lib_backoff_lacks_kind(settings.backoff, settings.backoff_first_ms,
-                               settings.backoff_max_ms))
+        settings.on_conflict > TARRY_REJECT ||
+        !lib_backoff_read(&backoff, settings.backoff, settings.backoff_first_ms,
+                          settings.backoff_max_ms, settings.backoff_steps_ms,
+                          settings.backoff_step_count))
         return TARRY_BAD_OPTION;
     bool has_priority = settings.flags & TARRY_HAS_PRIORITY;
     struct queue_topic_call call = {
@@ -170,11 +175,7 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
         .settings = {.policy = {.lease_ms = settings.lease_ms,
                                 .ttl_ms = settings.ttl_ms,
                                 .max_attempts = settings.max_attempts,
-                                .backoff = {.kind = (enum backoff_kind)settings.backoff,
-                                            .first_ms = settings.backoff_first_ms,
-                                            .max_ms = settings.backoff == TARRY_FIXED
-                                                          ? settings.backoff_first_ms
-                                                          : settings.backoff_max_ms}},
+                                .backoff = backoff},
                      .on_conflict = (enum record_conflict)settings.on_conflict,
                      .has_priority = has_priority,
                      .priority = has_priority ? settings.priority : 0,

@@ -13,22 +13,17 @@ struct blob {
     uint32_t body_bytes;
     uint16_t meta_bytes;
     uint8_t topic_bytes, id_bytes, content_type_bytes;
-    bool has_policy;
-    struct blob *next; /* the successor, or NULL */
+    uint8_t policy_bytes; /* 0, or those of a struct policy without or with the waits of a list */
+    struct blob *next;    /* the successor, or NULL */
     char text[];
 };
 _Static_assert(JOB_TOPIC_BYTES_MAX <= UINT8_MAX && JOB_ID_BYTES_MAX <= UINT8_MAX &&
                    JOB_CONTENT_TYPE_BYTES_MAX <= UINT8_MAX && JOB_META_BYTES_MAX <= UINT16_MAX,
                "the lengths fit into their fields");
 
-static size_t policy_bytes(const struct blob *blob)
-{
-    return blob->has_policy ? sizeof(struct policy) : 0;
-}
-
 size_t blob_bytes(const struct blob *blob)
 {
-    return offsetof(struct blob, text) + policy_bytes(blob) + blob->topic_bytes + blob->id_bytes +
+    return offsetof(struct blob, text) + blob->policy_bytes + blob->topic_bytes + blob->id_bytes +
            blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes +
            (blob->next ? blob_bytes(blob->next) : 0);
 }
@@ -47,12 +42,20 @@ static char *text_put(char *into, struct slice text)
     return end + 1;
 }
 
+static size_t policy_bytes(const struct policy *policy)
+{
+    if (policy->backoff.kind == BACKOFF_LIST)
+        return sizeof *policy;
+    bool is_set =
+        policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+    return is_set ? offsetof(struct policy, backoff.steps_ms) : 0;
+}
+_Static_assert(sizeof(struct policy) <= UINT8_MAX, "the bytes of a policy fit into their field");
+
 struct blob *blob_new(const struct queue_push *push)
 {
     const struct policy *policy = &push->policy;
-    bool has_policy =
-        policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
-    size_t text_bytes = (has_policy ? sizeof *policy : 0) + push->topic.len + push->id.len +
+    size_t text_bytes = policy_bytes(policy) + push->topic.len + push->id.len +
                         push->content_type.len + NULS + push->meta.len;
     if (push->body.len > UINT32_MAX / 2)
         return NULL;
@@ -62,12 +65,12 @@ struct blob *blob_new(const struct queue_push *push)
     atomic_init(&blob->holders, 1);
     blob->next = NULL;
     blob->body_bytes = (uint32_t)push->body.len;
-    blob->has_policy = has_policy;
+    blob->policy_bytes = (uint8_t)policy_bytes(policy);
     blob->meta_bytes = (uint16_t)push->meta.len;
     blob->topic_bytes = (uint8_t)push->topic.len;
     blob->id_bytes = (uint8_t)push->id.len;
     blob->content_type_bytes = (uint8_t)push->content_type.len;
-    char *at = bytes_put(blob->text, policy, policy_bytes(blob));
+    char *at = bytes_put(blob->text, policy, blob->policy_bytes);
     at = text_put(at, push->topic);
     at = text_put(at, push->id);
     at = text_put(at, push->content_type);
@@ -118,10 +121,10 @@ static struct slice text_take(const char **at, size_t bytes)
 
 void blob_show(const struct blob *blob, struct job *out)
 {
-    const char *at = blob->text + policy_bytes(blob);
+    const char *at = blob->text + blob->policy_bytes;
     *out = (struct job){0};
-    if (blob->has_policy)
-        memcpy(&out->policy, blob->text, sizeof out->policy);
+    if (blob->policy_bytes)
+        memcpy(&out->policy, blob->text, blob->policy_bytes);
     out->topic = text_take(&at, blob->topic_bytes);
     out->id = text_take(&at, blob->id_bytes);
     out->content_type = text_take(&at, blob->content_type_bytes);

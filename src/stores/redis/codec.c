@@ -27,8 +27,9 @@ enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16 };
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
-    SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* appended if there are limits */
-    FIXED_BYTES = 64                   /* more than any fixed-length text above */
+    SETTINGS_LIMITS_BYTES = 6 + 4 + 1,       /* appended if there are limits */
+    STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* appended if the backoff is a list */
+    FIXED_BYTES = 64                         /* more than any fixed-length text above */
 };
 
 /* The most common content types, stored as one byte. In a record, a content type is a byte and a
@@ -94,6 +95,34 @@ static void pack_policy(struct packed *packed, const struct policy *policy)
     packed_put(packed, policy->max_attempts, 4);
 }
 
+/* Packs the waits of a list: their number, and each. Returns the bytes; 0 for other backoffs. */
+static size_t pack_steps(const struct backoff *backoff, char into[STEPS_BYTES])
+{
+    size_t bytes = 0;
+    if (backoff->kind != BACKOFF_LIST)
+        return 0;
+    into[bytes++] = (char)backoff->step_count;
+    for (uint32_t i = 0; i < backoff->step_count; i++)
+        for (int shift = 24; shift >= 0; shift -= 8)
+            into[bytes++] = (char)(backoff->steps_ms[i] >> shift & 255);
+    return bytes;
+}
+
+/* Appends a policy, and what was packed before it. */
+static void append_policy(struct buffer *args, struct packed *head, const struct policy *policy)
+{
+    char steps[STEPS_BYTES];
+    pack_policy(head, policy);
+    buffer_append_slice(args, packed_slice(head));
+    head->len = 0;
+    buffer_append(args, steps, pack_steps(&policy->backoff, steps));
+}
+
+static size_t steps_bytes(const struct backoff *backoff)
+{
+    return backoff->kind == BACKOFF_LIST ? 1 + 4 * (size_t)backoff->step_count : 0;
+}
+
 static bool policy_is_set(const struct policy *policy)
 {
     return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
@@ -133,7 +162,7 @@ static struct slice type_text(const struct queue_push *push)
 static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 {
     return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
-           (flags & HAS_POLICY ? POLICY_BYTES : 0) +
+           (flags & HAS_POLICY ? POLICY_BYTES + steps_bytes(&push->policy.backoff) : 0) +
            (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
@@ -155,7 +184,7 @@ static void pack_tail(struct buffer *args, const struct queue_push *push, unsign
         head.len = 0;
     }
     if (flags & HAS_POLICY)
-        pack_policy(&head, &push->policy);
+        append_policy(args, &head, &push->policy);
     if (flags & HAS_CONTENT_TYPE)
         packed_put(&head, media ? media : push->content_type.len, 1);
     buffer_append_slice(args, packed_slice(&head));
@@ -354,12 +383,16 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
     packed_put(&packed, settings->dead_letter_expired, 1);
     packed_put(&packed, (uint64_t)settings->dedup_window_ms, 6);
     assert(packed.len == SETTINGS_BYTES);
-    if (settings->max_jobs || settings->push_rate.count) {
+    bool has_steps = settings->policy.backoff.kind == BACKOFF_LIST;
+    if (settings->max_jobs || settings->push_rate.count || has_steps) {
         packed_put(&packed, settings->max_jobs, 6);
         packed_put(&packed, settings->push_rate.count, 4);
         packed_put(&packed, settings->push_rate.unit, 1);
     }
-    redis_command_arg(args, packed_slice(&packed));
+    char text[FIXED_BYTES + STEPS_BYTES];
+    memcpy(text, packed.at, packed.len);
+    size_t steps = pack_steps(&settings->policy.backoff, text + packed.len);
+    redis_command_arg(args, slice_make(text, packed.len + steps));
 }
 
 /* ---- unpacking: replies ---- */
@@ -414,10 +447,21 @@ static void read_policy(struct unpacking *in, struct policy *out)
 {
     out->lease_ms = read_ms(in);
     out->ttl_ms = read_ms(in);
-    out->backoff.kind = (enum backoff_kind)read_up_to(in, 1, BACKOFF_NONE);
+    out->backoff.kind = (enum backoff_kind)read_up_to(in, 1, BACKOFF_LIST);
     out->backoff.first_ms = read_ms(in);
     out->backoff.max_ms = read_ms(in);
     out->max_attempts = (uint32_t)read_number(in, 4);
+}
+
+/* Reads the waits of a list. */
+static void read_steps(struct unpacking *in, struct backoff *out)
+{
+    if (out->kind != BACKOFF_LIST)
+        return;
+    out->step_count = read_up_to(in, 1, BACKOFF_STEPS_MAX);
+    for (uint32_t i = 0; !in->failed && i < out->step_count; i++)
+        out->steps_ms[i] = (uint32_t)read_number(in, 4);
+    in->failed = in->failed || !policy_backoff_is_valid(out);
 }
 
 static void read_status(struct unpacking *in, struct queue_result *out)
@@ -526,8 +570,10 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
     out->sequence = read_number(in, 6);
     out->due_ms = out->first_due_ms = read_ms(in) - adjust_ms;
     out->due_is_wall = flags & DUE_IS_WALL;
-    if (flags & HAS_POLICY)
+    if (flags & HAS_POLICY) {
         read_policy(in, &out->policy);
+        read_steps(in, &out->policy.backoff);
+    }
     if (flags & HAS_CONTENT_TYPE)
         out->content_type = read_content_type(in);
     if (flags & HAS_META)
@@ -646,14 +692,14 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->counts.dead_bytes = read_number(&in, 6);
     read_totals(&in, &out->totals);
     out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
-    size_t settings_bytes = read_up_to(&in, 1, SETTINGS_BYTES + SETTINGS_LIMITS_BYTES);
-    bool has_limits = settings_bytes == SETTINGS_BYTES + SETTINGS_LIMITS_BYTES;
-    if (settings_bytes) {
-        in.failed |= settings_bytes != SETTINGS_BYTES && !has_limits;
-        read_settings(&in, &out->settings);
+    struct unpacking settings = {.rest = read_text(&in, read_number(&in, 1))};
+    if (settings.rest.len)
+        read_settings(&settings, &out->settings);
+    if (settings.rest.len) {
+        read_limits(&settings, &out->settings);
+        read_steps(&settings, &out->settings.policy.backoff);
     }
-    if (has_limits)
-        read_limits(&in, &out->settings);
+    in.failed |= settings.failed || settings.rest.len;
     out->settings.extension = in.rest;
     return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;
 }

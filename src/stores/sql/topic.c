@@ -149,10 +149,16 @@ void sql_topic_seen(struct sql_topic *topic, int64_t next_ms, int64_t now_ms, bo
 
 /* ---- figures ---- */
 
+void sql_steps_read(struct slice steps, struct backoff *out)
+{
+    if (!steps.len || !policy_parse_steps(steps, out))
+        *out = (struct backoff){0};
+}
+
 static struct topic_settings settings_of(const struct sql_topic_figures *figures)
 {
     const int64_t *at = figures->numbers;
-    return (struct topic_settings){
+    struct topic_settings settings = {
         .policy = {.lease_ms = at[SQL_FIGURE_LEASE],
                    .ttl_ms = at[SQL_FIGURE_TTL],
                    .backoff = {.kind = (enum backoff_kind)at[SQL_FIGURE_BACKOFF_KIND],
@@ -174,6 +180,9 @@ static struct topic_settings settings_of(const struct sql_topic_figures *figures
                       .unit = (enum frequency_unit)at[SQL_FIGURE_RATE_UNIT]},
         .extension = figures->extension,
     };
+    if (settings.policy.backoff.kind == BACKOFF_LIST)
+        sql_steps_read(figures->steps, &settings.policy.backoff);
+    return settings;
 }
 
 static uint64_t difference(int64_t all, int64_t part)

@@ -112,21 +112,25 @@ enum sql_topic_figure {
     SQL_FIGURE_KEEP_MAX,
     SQL_FIGURE_KEEP_BYTES,
     SQL_FIGURE_KEEP_BODY,
+    SQL_FIGURE_STEPS, /* text */
     SQL_TOPIC_FIGURES
 };
 
 struct sql_topic_figures {
     int64_t numbers[SQL_TOPIC_FIGURES]; /* NULL is read as 0 */
     bool has_priority;
-    struct slice name, extension;
+    struct slice name, extension, steps;
     int64_t counts[SQL_COUNTS];
 };
 
 static inline bool sql_topic_figure_is_number(enum sql_topic_figure figure)
 {
     return figure != SQL_FIGURE_NAME && figure != SQL_FIGURE_EXTENSION &&
-           figure != SQL_FIGURE_COUNTS;
+           figure != SQL_FIGURE_COUNTS && figure != SQL_FIGURE_STEPS;
 }
+
+/* Reads the waits of a list, as policy_emit_steps has written them. If they are damaged, the backoff is not set. */
+void sql_steps_read(struct slice steps, struct backoff *out);
 
 /* Converts the figures. Texts still point into the row. */
 void sql_topic_figures_fill(const struct sql_topic_figures *figures, struct queue_topic *out);

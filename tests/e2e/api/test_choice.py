@@ -1,8 +1,10 @@
 """Takes that choose, jobs located over topics, attempts without end, a drain: over HTTP and on the command line."""
 
 import contextlib
+import datetime
 import signal
 import threading
+import time
 
 import pytest
 from client import Refused, job_path, query
@@ -42,6 +44,23 @@ def cli(server, *arguments, code=OK):
 
 
 # ---- attempts without end ----
+
+
+def test_a_list_of_waits_belongs_to_a_job_or_a_topic(server):
+    client = server.client()
+    client.push("listed", "a", b"x", backoff="list:10s,1m,PT1H,1.5s")
+    assert client.get("listed", "a")["backoff"] == "list:10s,1m,1h,1500ms"
+    cli(server, "topic", "set", "listed", "backoff=list:1h,2h")
+    assert client.topic("listed")["settings"]["backoff"] == "list:1h,2h"
+    cli(server, "push", "listed", "b", "--backoff", "list:10m", "--body", "x")
+    assert client.get("listed", "b")["backoff"] == "list:10m"
+    client.push_batch([{"topic": "listed", "id": "c", "body": "x"}, {"topic": "listed", "id": "d", "body": "x", "backoff": "list:3m"}])
+    for ident, wait in (("a", 10), ("b", 600), ("c", 3600), ("d", 180)):
+        (job,) = pick(client, "listed", ident)
+        client.nack(job["lease"], error="no")
+        shown = client.get("listed", ident)
+        left = datetime.datetime.fromisoformat(shown["due_at"].replace("Z", "+00:00")).timestamp() - time.time()
+        assert wait * 0.8 - 5 <= left <= wait * 1.2 + 1, (ident, left)
 
 
 def test_without_a_limit_and_backoff_a_job_is_retried_immediately_without_end(server):

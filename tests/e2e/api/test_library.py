@@ -116,14 +116,14 @@ def test_exports_go_round_from_a_server_by_both_kinds_of_queue_to_a_server(tmp_p
     client = server.start().client()
     client.put_topic("t", lease_for="20s", ttl="1h", max_attempts=5, backoff="exp:1s..10m", priority=7, on_conflict="keep", dedup_window="1m",
                      max_jobs=9000, dead_letter_expired=True, push_rate="100000/s")
-    client.put_topic("paused")
+    client.put_topic("paused", backoff="list:10s,1m30s,30d")
     client.topic_verb("paused", "pause")
     client.push("paused", "p", b"", delay="1h")
     client.push("t", "text", 'hällo\n"there"'.encode(), meta={"x": "y", "empty": ""}, delay="1h", lease_for="5s", ttl="9s", backoff="fixed:3s",
                 max_attempts=3, priority=4)
     client.push("t", "json", b'{"a":[1,"\\n"]}', "application/json", at="2030-01-01T00:00:00Z")
     client.push("t", "json-string", b'"a"', "application/json", delay="1h")
-    client.push("t", "for-ever", b"x", delay="1h", max_attempts="none")
+    client.push("t", "for-ever", b"x", delay="1h", max_attempts="none", backoff="list:5ms,1h")
     client.push("t", "bytes", bytes(range(256)) * 40, "image/png", delay="1h")
     for kind, count in (("n", 1000), ("m", 700)):
         client.push_batch([{"topic": "many", "id": f"{kind}{i}", "delay": "1h", "body": f"body {i}"} for i in range(count)])

@@ -130,14 +130,16 @@ CLAIM(only_a_bare_number_lacks_its_unit)
     static const struct {
         const char *text;
         bool lacks;
-    } rows[] = {{"30", true},         {"1", true},
-                {"007", true},        {"0", false},
-                {"000", false},       {"", false},
-                {"30s", false},       {"1.5", false},
-                {"soon", false},      {"PT30M", false},
-                {"fixed:10", true},   {"exp:1..10m", true},
-                {"exp:1s..10", true}, {"exp:1s..10m", false},
-                {"fixed:0", false},   {"none", false}};
+    } rows[] = {{"30", true},           {"1", true},
+                {"007", true},          {"0", false},
+                {"000", false},         {"", false},
+                {"30s", false},         {"1.5", false},
+                {"soon", false},        {"PT30M", false},
+                {"fixed:10", true},     {"exp:1..10m", true},
+                {"exp:1s..10", true},   {"list:1s,10", true},
+                {"list:10s,1m", false}, {"list:1s,10,1m", true},
+                {"exp:1s..10m", false}, {"fixed:0", false},
+                {"none", false}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         CASE_HOLDS(rows[i].text, duration_lacks_unit(slice_of(rows[i].text)) == rows[i].lacks);
 }

@@ -13,24 +13,25 @@ static const char meta[] =
 
 static struct job full_job(enum job_state state)
 {
-    return (struct job){.topic = slice_of("t"),
-                        .id = slice_of("1"),
-                        .content_type = slice_of("text/plain"),
-                        .meta = slice_make(meta, sizeof meta),
-                        .body = slice_of("x\"y"),
-                        .error = slice_of("no"),
-                        .state = state,
-                        .priority = 7,
-                        .attempt = 3,
-                        .due_ms = 1700000000000,
-                        .lease_until_ms = 1700000060000,
-                        .consumer = slice_of("me"),
-                        .cancel_requested = true,
-                        .delivery = 9,
-                        .policy = {.lease_ms = 60000,
-                                   .ttl_ms = 3600000,
-                                   .backoff = {BACKOFF_FIXED, 5000, 5000},
-                                   .max_attempts = POLICY_ATTEMPTS_NONE}};
+    return (struct job){
+        .topic = slice_of("t"),
+        .id = slice_of("1"),
+        .content_type = slice_of("text/plain"),
+        .meta = slice_make(meta, sizeof meta),
+        .body = slice_of("x\"y"),
+        .error = slice_of("no"),
+        .state = state,
+        .priority = 7,
+        .attempt = 3,
+        .due_ms = 1700000000000,
+        .lease_until_ms = 1700000060000,
+        .consumer = slice_of("me"),
+        .cancel_requested = true,
+        .delivery = 9,
+        .policy = {.lease_ms = 60000,
+                   .ttl_ms = 3600000,
+                   .backoff = {.kind = BACKOFF_FIXED, .first_ms = 5000, .max_ms = 5000},
+                   .max_attempts = POLICY_ATTEMPTS_NONE}};
 }
 
 static struct job plain_job(enum job_state state)

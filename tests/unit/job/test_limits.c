@@ -86,7 +86,7 @@ static const struct {
     {{.ttl_ms = -1}, "ttl", "a negative ttl"},
     {{.max_attempts = POLICY_ATTEMPTS_NONE}, NULL, "unlimited attempts"},
     {{.max_attempts = 10001}, "max_attempts", "too many attempts"},
-    {{.backoff = {BACKOFF_FIXED, 0, 0}}, "backoff", "a wait of 0"},
+    {{.backoff = {.kind = BACKOFF_FIXED, .first_ms = 0, .max_ms = 0}}, "backoff", "a wait of 0"},
 };
 
 CLAIM(a_policy_out_of_its_limits_is_rejected_by_the_name_of_the_option)

@@ -11,10 +11,16 @@
 
 #define MINUTE_MS INT64_C(60000)
 
-static const struct backoff fixed_10s = {BACKOFF_FIXED, 10000, 10000};
-static const struct backoff usual = {BACKOFF_EXPONENTIAL, 1000, 10 * MINUTE_MS};
-static const struct backoff longest = {BACKOFF_EXPONENTIAL, 1, POLICY_DELAY_MS_MAX};
-static const struct backoff odd = {BACKOFF_EXPONENTIAL, 700, 1000};
+static const struct backoff fixed_10s = {.kind = BACKOFF_FIXED, .first_ms = 10000, .max_ms = 10000};
+static const struct backoff usual = {
+    .kind = BACKOFF_EXPONENTIAL, .first_ms = 1000, .max_ms = 10 * MINUTE_MS};
+static const struct backoff longest = {
+    .kind = BACKOFF_EXPONENTIAL, .first_ms = 1, .max_ms = POLICY_DELAY_MS_MAX};
+static const struct backoff odd = {.kind = BACKOFF_EXPONENTIAL, .first_ms = 700, .max_ms = 1000};
+
+static const struct backoff a_list = {
+    .kind = BACKOFF_LIST, .step_count = 3, .steps_ms = {10000, 60000, 1000}};
+static const struct backoff one_step = {.kind = BACKOFF_LIST, .step_count = 1, .steps_ms = {5}};
 
 /* The middle of all chances: hardly any jitter. */
 #define MIDDLE (UINT64_C(1) << 63)
@@ -42,6 +48,13 @@ static const struct wait_row waits[] = {
     {&longest, 40, POLICY_DELAY_MS_MAX, "ten years"},
     {&longest, 63, POLICY_DELAY_MS_MAX, "just before the bits end"},
     {&longest, 64, POLICY_DELAY_MS_MAX, "beyond the bits"},
+    {&a_list, 1, 10000, "list: the first"},
+    {&a_list, 2, 60000, "list: the second"},
+    {&a_list, 3, 1000, "list: the last"},
+    {&a_list, 4, 1000, "list: the last repeats"},
+    {&a_list, UINT32_MAX, 1000, "list: for ever"},
+    {&one_step, 1, 5, "list: of one wait"},
+    {&one_step, 2, 5, "list: of one wait, again"},
 };
 
 CLAIM(waits_grow_and_stop_growing)
@@ -66,7 +79,8 @@ CLAIM(jitter_reaches_20_percent_both_ways)
 
 CLAIM(without_a_backoff_there_is_nothing_to_wait_for)
 {
-    const struct backoff none = {.kind = BACKOFF_NONE}, with_a_wait = {BACKOFF_NONE, 1, 1};
+    const struct backoff none = {.kind = BACKOFF_NONE},
+                         with_a_wait = {.kind = BACKOFF_NONE, .first_ms = 1, .max_ms = 1};
 
     assert_true(policy_backoff_is_valid(&none));
     assert_false(policy_backoff_is_valid(&with_a_wait));
@@ -87,13 +101,15 @@ CLAIM(a_policy_without_most_attempts_is_never_used_up)
 
 CLAIM(no_attempt_and_no_chance_leaves_the_limits)
 {
-    const struct backoff absurd = {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX};
+    const struct backoff absurd = {
+        .kind = BACKOFF_EXPONENTIAL, .first_ms = INT64_MAX, .max_ms = INT64_MAX};
     struct random random = seed_random(__func__);
 
     for (int i = 0; i < 200000; i++) {
         int64_t max_ms = 1 + (int64_t)random_below(&random, POLICY_DELAY_MS_MAX);
         int64_t first_ms = 1 + (int64_t)random_below(&random, (uint64_t)max_ms);
-        const struct backoff backoff = {BACKOFF_EXPONENTIAL, first_ms, max_ms};
+        const struct backoff backoff = {
+            .kind = BACKOFF_EXPONENTIAL, .first_ms = first_ms, .max_ms = max_ms};
         uint32_t attempt =
             1 + (uint32_t)random_below(&random, UINT64_C(1) << random_below(&random, 32));
         int64_t wait_ms = policy_backoff_ms(&backoff, attempt, random_next(&random));
@@ -113,13 +129,23 @@ struct text_row {
 };
 
 static const struct text_row texts[] = {
-    {"fixed:10s", {BACKOFF_FIXED, 10000, 10000}},
-    {"fixed:1ms", {BACKOFF_FIXED, 1, 1}},
-    {"exp:1s..10m", {BACKOFF_EXPONENTIAL, 1000, 600000}},
-    {"exp:1500ms..2h30m", {BACKOFF_EXPONENTIAL, 1500, 150 * MINUTE_MS}},
-    {"exp:5s..5s", {BACKOFF_EXPONENTIAL, 5000, 5000}},
-    {"exp:1ms..3653d", {BACKOFF_EXPONENTIAL, 1, POLICY_DELAY_MS_MAX}},
+    {"fixed:10s", {.kind = BACKOFF_FIXED, .first_ms = 10000, .max_ms = 10000}},
+    {"fixed:1ms", {.kind = BACKOFF_FIXED, .first_ms = 1, .max_ms = 1}},
+    {"exp:1s..10m", {.kind = BACKOFF_EXPONENTIAL, .first_ms = 1000, .max_ms = 600000}},
+    {"exp:1500ms..2h30m",
+     {.kind = BACKOFF_EXPONENTIAL, .first_ms = 1500, .max_ms = 150 * MINUTE_MS}},
+    {"exp:5s..5s", {.kind = BACKOFF_EXPONENTIAL, .first_ms = 5000, .max_ms = 5000}},
+    {"exp:1ms..3653d", {.kind = BACKOFF_EXPONENTIAL, .first_ms = 1, .max_ms = POLICY_DELAY_MS_MAX}},
     {"none", {.kind = BACKOFF_NONE}},
+    {"list:10s,1m,1s", {.kind = BACKOFF_LIST, .step_count = 3, .steps_ms = {10000, 60000, 1000}}},
+    {"list:5ms", {.kind = BACKOFF_LIST, .step_count = 1, .steps_ms = {5}}},
+    {"list:1h30m,PT1.5S,30d",
+     {.kind = BACKOFF_LIST, .step_count = 3, .steps_ms = {5400000, 1500, BACKOFF_STEP_MS_MAX}}},
+    {"list:1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,2s",
+     {.kind = BACKOFF_LIST,
+      .step_count = 16,
+      .steps_ms = {1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000,
+                   1000, 1000, 2000}}},
 };
 
 CLAIM(backoff_texts_are_read_and_written_alike)
@@ -130,19 +156,70 @@ CLAIM(backoff_texts_are_read_and_written_alike)
     buffer_init(&out, 100);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_true(policy_parse_backoff(slice_of(texts[i].text), &parsed));
+        assert_true(policy_backoff_is_valid(&parsed));
+        assert_true(policy_backoff_equal(&parsed, &texts[i].backoff));
         assert_int_equal(parsed.kind, texts[i].backoff.kind);
         assert_int_equal(parsed.first_ms, texts[i].backoff.first_ms);
         assert_int_equal(parsed.max_ms, texts[i].backoff.max_ms);
         buffer_clear(&out);
         policy_emit_backoff(&out, &parsed);
         assert_true(policy_parse_backoff(buffer_slice(&out), &parsed));
+        assert_true(policy_backoff_equal(&parsed, &texts[i].backoff));
         assert_int_equal(parsed.first_ms, texts[i].backoff.first_ms);
         assert_int_equal(parsed.max_ms, texts[i].backoff.max_ms);
     }
     buffer_clear(&out);
     policy_emit_backoff(&out, &usual);
     assert_true(slice_is(buffer_slice(&out), "exp:1s..10m"));
+    buffer_clear(&out);
+    policy_emit_backoff(&out, &a_list);
+    assert_true(slice_is(buffer_slice(&out), "list:10s,1m,1s"));
     buffer_fini(&out);
+}
+
+CLAIM(waits_for_a_database_are_read_and_written_alike)
+{
+    struct backoff longest_list = {.kind = BACKOFF_LIST, .step_count = BACKOFF_STEPS_MAX}, read;
+    char text[BACKOFF_STEPS_BYTES_MAX];
+    static const char *const bad[] = {
+        "",    ",",  "1,", ",1", "1,,2",       "0",
+        "1,0", "-1", "1s", "1 ", "2592000001", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"};
+
+    assert_true(slice_is(policy_write_steps(&a_list, text), "10000,60000,1000"));
+    assert_true(policy_parse_steps(slice_of("10000,60000,1000"), &read));
+    assert_true(policy_backoff_equal(&read, &a_list));
+    assert_int_equal(policy_write_steps(&usual, text).len, 0);
+    for (size_t i = 0; i < BACKOFF_STEPS_MAX; i++)
+        longest_list.steps_ms[i] = (uint32_t)BACKOFF_STEP_MS_MAX;
+    assert_true(policy_parse_steps(policy_write_steps(&longest_list, text), &read));
+    assert_true(policy_backoff_equal(&read, &longest_list));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        read = usual;
+        if (policy_parse_steps(slice_of(bad[i]), &read))
+            fail_msg("'%s' was taken", bad[i]);
+        assert_true(policy_backoff_equal(&read, &usual));
+    }
+}
+
+CLAIM(a_list_is_valid_only_with_its_own_waits)
+{
+    struct backoff list = a_list;
+
+    assert_true(policy_backoff_is_valid(&list));
+    list.step_count = 2;
+    assert_false(policy_backoff_is_valid(&list));
+    list.step_count = 4;
+    assert_false(policy_backoff_is_valid(&list));
+    list.step_count = BACKOFF_STEPS_MAX + 1;
+    assert_false(policy_backoff_is_valid(&list));
+    list.step_count = 0;
+    assert_false(policy_backoff_is_valid(&list));
+    list = a_list;
+    list.first_ms = list.max_ms = 1;
+    assert_false(policy_backoff_is_valid(&list));
+    list = fixed_10s;
+    list.step_count = 1;
+    assert_false(policy_backoff_is_valid(&list));
 }
 
 static const char *const bad_texts[] = {
@@ -172,6 +249,19 @@ static const char *const bad_texts[] = {
     "exp:1s-2s",
     "exp:1s..3654d",
     "exp:1s..99999999999999999999d",
+    "list",
+    "list:",
+    "list:,",
+    "list:1s,",
+    "list:,1s",
+    "list:1s,,2s",
+    "list:1s, 2s",
+    "list:0",
+    "list:1s,0",
+    "list:10",
+    "list:1s..2s",
+    "list:31d",
+    "list:1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s,1s",
 };
 
 CLAIM(other_backoff_texts_are_refused)

@@ -73,7 +73,10 @@ CLAIM(every_field_at_its_largest_fits_the_bound)
 {
     static char bytes[ROOM];
     const struct policy policy = {
-        INT64_MAX, INT64_MAX, {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX}, UINT32_MAX};
+        INT64_MAX,
+        INT64_MAX,
+        {.kind = BACKOFF_EXPONENTIAL, .first_ms = INT64_MAX, .max_ms = INT64_MAX},
+        UINT32_MAX};
     const struct record_place from = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
     struct record record = plain_job(), decoded;
     struct topic_totals *totals = &record.topic.totals;

@@ -380,6 +380,7 @@ CLAIM(a_topic_struct_holds_all_fields)
 
 CLAIM(caller_errors_are_rejected_by_name)
 {
+    static const uint32_t no_wait[] = {1, 0};
     static const struct {
         int code;
         const char *detail; /* NULL: no detail */
@@ -399,7 +400,16 @@ CLAIM(caller_errors_are_rejected_by_name)
         {TARRY_BAD_OPTION, "priority",
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = 65536)},
         {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 5)},
-        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 4)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 5)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = TARRY_LIST)},
+        {TARRY_BAD_OPTION, "backoff",
+         PUSH(.topic = "t", .backoff = TARRY_LIST, .backoff_step_count = 1)},
+        {TARRY_BAD_OPTION, "backoff",
+         PUSH(.topic = "t", .backoff = TARRY_LIST, .backoff_steps_ms = no_wait,
+              .backoff_step_count = 2)},
+        {TARRY_BAD_OPTION, "backoff",
+         PUSH(.topic = "t", .backoff = TARRY_FIXED, .backoff_first_ms = 1,
+              .backoff_steps_ms = no_wait, .backoff_step_count = 1)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_first_ms = 1000)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_max_ms = 1000)},
         {TARRY_BAD_OPTION, "lease_ms", PUSH(.topic = "t", .lease_ms = 1)},

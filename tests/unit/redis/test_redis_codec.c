@@ -50,8 +50,12 @@ static struct policy a_policy(struct random *random)
                             .ttl_ms = (int64_t)below_48_bits(random),
                             .max_attempts = (uint32_t)random_number(random, 14)};
 
-    policy.backoff.kind = (enum backoff_kind)random_below(random, 4);
-    if (policy.backoff.kind) {
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 5);
+    if (policy.backoff.kind == BACKOFF_LIST) {
+        policy.backoff.step_count = 1 + (uint32_t)random_below(random, BACKOFF_STEPS_MAX);
+        for (uint32_t i = 0; i < policy.backoff.step_count; i++)
+            policy.backoff.steps_ms[i] = 1 + (uint32_t)random_below(random, BACKOFF_STEP_MS_MAX);
+    } else if (policy.backoff.kind) {
         policy.backoff.first_ms = (int64_t)below_48_bits(random);
         policy.backoff.max_ms = (int64_t)below_48_bits(random);
     }

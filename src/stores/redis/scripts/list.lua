@@ -89,7 +89,7 @@ end)
 
 local function without_body(record)
     local flags, at = unpack_from('>B', record), 16
-    if flags % 2 == 1 then at = at + 29 end
+    if flags % 2 == 1 then at = topic_rules.policy_end(record) end
     if flags % 4 >= 2 then
         local length = unpack_from('>B', record, at)
         at = at + 1 + (length <= 128 and length or 0)

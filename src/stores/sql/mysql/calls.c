@@ -36,13 +36,15 @@ enum {
     JOB_COLUMN_CONSUMER,
     JOB_COLUMN_CANCEL_REQUESTED,
     JOB_COLUMN_BODY_BYTES,
-    JOB_COLUMN_NEXT_DUE
+    JOB_COLUMN_NEXT_DUE,
+    JOB_COLUMN_STEPS
 };
 
 const char mysql_job_columns[] =
     "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
     "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
-    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due";
+    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,"
+    "j.backoff_steps";
 
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
@@ -82,6 +84,8 @@ void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->consumer = text_of(row, lengths, JOB_COLUMN_CONSUMER);
     job->cancel_requested = mysql_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
     job->next_due_ms = mysql_number(row[JOB_COLUMN_NEXT_DUE]);
+    if (job->policy.backoff.kind == BACKOFF_LIST)
+        sql_steps_read(text_of(row, lengths, JOB_COLUMN_STEPS), &job->policy.backoff);
 }
 
 /* ---- results ---- */
@@ -166,9 +170,11 @@ static bool read_list(struct mysql_link *link, const struct mysql_step *step, MY
 /* Reads the figures of a topic. In this dialect, each count has its own column. */
 static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *lengths)
 {
-    struct sql_topic_figures figures = {.has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
-                                        .name = text_of(row, lengths, SQL_FIGURE_NAME),
-                                        .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION)};
+    struct sql_topic_figures figures = {
+        .has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
+        .name = text_of(row, lengths, SQL_FIGURE_NAME),
+        .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION),
+        .steps = text_of(row, lengths, SQL_FIGURE_STEPS + SQL_COUNTS - 1)};
     for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
         if (sql_topic_figure_is_number(i))
             figures.numbers[i] = mysql_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
@@ -408,6 +414,17 @@ static void append_figures(struct mysql_link *link, struct sql_call *call, struc
     buffer_append_format(out, ",%u)", limit);
 }
 
+/* Sets the waits of a list, or removes those of the settings before. */
+static void append_steps_set(struct buffer *out, const struct backoff *backoff,
+                             const struct backoff *before)
+{
+    char steps[BACKOFF_STEPS_BYTES_MAX];
+    if (backoff->kind != BACKOFF_LIST && before->kind != BACKOFF_LIST)
+        return;
+    buffer_append_text(out, ",backoff_steps=");
+    mysql_quote_bytes(out, policy_write_steps(backoff, steps));
+}
+
 static void append_put(struct mysql_link *link, struct sql_call *call, struct mysql_topic *topic)
 {
     const struct topic_settings *settings = &call->command->topic.settings;
@@ -431,6 +448,7 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
                          (unsigned long long)settings->max_jobs, settings->push_rate.count,
                          (int)settings->push_rate.unit, (long long)settings->history_ms);
     mysql_quote_bytes(out, settings->extension);
+    append_steps_set(out, &settings->policy.backoff, &topic->settings.policy.backoff);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
     link->history.wants_days =
         link->history.wants_days || settings->history_ms > topic->settings.history_ms;

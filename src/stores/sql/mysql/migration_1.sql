@@ -49,6 +49,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   history BIGINT NOT NULL DEFAULT 0, -- how long its history is kept
   keep_finished BIGINT NOT NULL DEFAULT 0, keep_finished_max BIGINT NOT NULL DEFAULT 0, keep_finished_bytes BIGINT NOT NULL DEFAULT 0,
   keep_body TINYINT NOT NULL DEFAULT 0,
+  backoff_steps VARBINARY(176), -- of a list (kind 4): milliseconds, with commas
   extension MEDIUMBLOB,
   version BIGINT NOT NULL DEFAULT 0 -- rises with each change of the row, by a trigger
 ) ENGINE=InnoDB;
@@ -77,6 +78,8 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   -- successor of a leased job (on_conflict after); next_due NULL: none
   next_due BIGINT, next_seq BIGINT, next_priority INT, next_lease BIGINT, next_ttl BIGINT, next_backoff_kind INT, next_backoff_first BIGINT,
   next_backoff_max BIGINT, next_max_attempts BIGINT, next_content_type VARBINARY(128), next_meta BLOB, next_body LONGBLOB,
+  -- waits of a list (kind 4), of the job and of its successor: milliseconds, with commas
+  backoff_steps VARBINARY(176), next_backoff_steps VARBINARY(176),
   PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
@@ -188,7 +191,7 @@ BEGIN
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
       s.lease_ended, s.died, s.redriven, s.kept, s.kept_bytes, r.fresh, r.retry, r.oldest, t.history,
-      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
@@ -611,6 +614,7 @@ BEGIN
       IF v_state = 3 AND v_how = 4 THEN
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET next_due = v_due, next_seq = v_seq, next_priority = v_priority, next_lease = NULL, next_ttl = NULL,
             next_backoff_kind = NULL, next_backoff_first = NULL, next_backoff_max = NULL, next_max_attempts = NULL,
+            next_backoff_steps = NULL,
             next_content_type = NULLIF(p_content_type, ''), next_meta = NULL, next_body = p_body
           WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
         SET p_result = IF(v_next IS NULL, 'created', 'replaced');
@@ -618,7 +622,7 @@ BEGIN
       ELSE
         UPDATE tarry.job FORCE INDEX (PRIMARY) SET level = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
             first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
-            backoff_max = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
+            backoff_max = NULL, backoff_steps = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
             body_bytes = LENGTH(p_body), body = p_body
           WHERE topic = v_topic AND level = v_was_level AND due = v_was_due AND seq = v_was_seq;
         SET p_result = 'replaced';

@@ -34,14 +34,15 @@ enum {
     ROW_CANCEL_REQUESTED,
     ROW_CONSUMER,
     ROW_HISTORY,
-    ROW_NEXT
+    ROW_NEXT,
+    ROW_STEPS = ROW_NEXT + 4
 };
 
 const char mysql_row_columns[] =
     "topic,level,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history,"
-    "next_due,next_ttl,next_seq,next_priority";
+    "next_due,next_ttl,next_seq,next_priority,backoff_steps";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
@@ -266,6 +267,8 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
     out->policy.backoff.kind = (enum backoff_kind)mysql_number(row[ROW_BACKOFF_KIND]);
     out->policy.backoff.first_ms = mysql_number(row[ROW_BACKOFF_FIRST]);
     out->policy.backoff.max_ms = mysql_number(row[ROW_BACKOFF_MAX]);
+    if (out->policy.backoff.kind == BACKOFF_LIST)
+        sql_steps_read(slice_make(row[ROW_STEPS], lengths[ROW_STEPS]), &out->policy.backoff);
     out->policy.max_attempts = (uint32_t)mysql_number(row[ROW_ATTEMPTS_MAX]);
     out->body_bytes = (uint64_t)mysql_number(row[ROW_BODY_BYTES]);
     out->meta_bytes = (uint64_t)mysql_number(row[ROW_META_BYTES]);
@@ -699,9 +702,15 @@ static void append_bytes(struct buffer *out, struct slice bytes)
     mysql_quote_bytes(out, bytes);
 }
 
+static bool row_has_steps(const struct mysql_row *row)
+{
+    return row->policy.backoff.kind == BACKOFF_LIST;
+}
+
 static void append_fresh(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->push;
+    char steps[BACKOFF_STEPS_BYTES_MAX];
     buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->level,
                          (long long)row->due_ms, (unsigned long long)row->sequence);
     mysql_quote(out, mysql_row_id(row));
@@ -719,6 +728,8 @@ static void append_fresh(struct buffer *out, const struct mysql_row *row)
     append_bytes(out, row->error);
     buffer_append_format(out, ",%zu,_binary", push->body.len);
     mysql_quote(out, push->body);
+    if (row_has_steps(row))
+        append_bytes(out, policy_write_steps(&row->policy.backoff, steps));
     buffer_append_byte(out, ')');
 }
 
@@ -748,6 +759,7 @@ static void append_inserts(struct mysql_link *link)
     enum { STATEMENT_BYTES = 256 * 1024, STATEMENT_SHARE = 8 };
     struct buffer *out = NULL;
     size_t begun = 0, full = link->packet_bytes_max / STATEMENT_SHARE;
+    bool had_steps = false;
     if (full > STATEMENT_BYTES)
         full = STATEMENT_BYTES;
     for (size_t i = 0; i < link->rows.list.count; i++) {
@@ -755,16 +767,19 @@ static void append_inserts(struct mysql_link *link)
         if (!row->exists || !row->fresh)
             continue;
         bool is_large = row->push->body.len > full / 2;
-        if (!out || is_large || out->len - begun > full) {
+        bool has_steps = row_has_steps(row);
+        if (!out || is_large || out->len - begun > full || has_steps != had_steps) {
             out = is_large ? mysql_statement_apart(link) : mysql_statement(link, NULL);
             if (out->failed)
                 return;
             begun = out->len;
-            buffer_append_text(
+            had_steps = has_steps;
+            buffer_append_format(
                 out,
                 "INSERT INTO tarry.job (topic,level,due,seq,id,state,attempt,priority,first_due,"
                 "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
-                "content_type,meta,error,body_bytes,body) VALUES ");
+                "content_type,meta,error,body_bytes,body%s) VALUES ",
+                has_steps ? ",backoff_steps" : "");
         } else {
             buffer_append_byte(out, ',');
         }
@@ -802,6 +817,7 @@ static void append_next_set(struct buffer *out, const struct mysql_row *row)
 {
     const struct queue_push *push = row->next_push;
     const struct policy *policy = &push->policy;
+    char steps[BACKOFF_STEPS_BYTES_MAX];
     buffer_append_format(out, ",next_due=%lld,next_seq=%llu,next_priority=%d",
                          (long long)row->next.due_ms, (unsigned long long)row->next.sequence,
                          row->next.priority);
@@ -810,6 +826,8 @@ static void append_next_set(struct buffer *out, const struct mysql_row *row)
     append_number_of(out, "next_backoff_kind", policy->backoff.kind);
     append_number_of(out, "next_backoff_first", policy->backoff.first_ms);
     append_number_of(out, "next_backoff_max", policy->backoff.max_ms);
+    buffer_append_text(out, ",next_backoff_steps=");
+    mysql_quote_bytes(out, policy_write_steps(&policy->backoff, steps));
     append_number_of(out, "next_max_attempts", policy->max_attempts);
     buffer_append_text(out, ",next_content_type=");
     mysql_quote_bytes(out, push->content_type);
@@ -830,7 +848,8 @@ static void append_next(struct buffer *out, const struct mysql_row *row)
             out,
             ",seq=%llu,delivery=0,lease_span=0,lease=next_lease,ttl=next_ttl,"
             "backoff_kind=next_backoff_kind,backoff_first=next_backoff_first,"
-            "backoff_max=next_backoff_max,max_attempts=next_max_attempts,"
+            "backoff_max=next_backoff_max,backoff_steps=next_backoff_steps,max_attempts=next_max_"
+            "attempts,"
             "content_type=next_content_type,meta=next_meta,body_bytes=LENGTH(next_body),"
             "body=next_body",
             (unsigned long long)row->sequence);

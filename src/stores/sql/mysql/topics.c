@@ -28,14 +28,15 @@ enum {
     COLUMN_HISTORY,
     COLUMN_HAS_EXTENSION,
     COLUMN_VERSION,
-    COLUMN_LEVELS
+    COLUMN_LEVELS,
+    COLUMN_STEPS
 };
 
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
     "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
     "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
-    "l.topic=t.topic) FROM tarry.topic t WHERE ";
+    "l.topic=t.topic),backoff_steps FROM tarry.topic t WHERE ";
 
 static void topic_free(struct mysql_link *link, struct mysql_topic *topic)
 {
@@ -155,7 +156,7 @@ static void attach(struct mysql_link *link, struct mysql_topic *topic, uint32_t 
     mysql_numbers_add(&link->topics.numbers, topic);
 }
 
-static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
+static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsigned long *lengths)
 {
     struct topic_settings *settings = &topic->settings;
     topic->paused = mysql_number(row[COLUMN_PAUSED]) != 0;
@@ -166,6 +167,9 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row)
     settings->policy.backoff.kind = (enum backoff_kind)mysql_number(row[COLUMN_BACKOFF_KIND]);
     settings->policy.backoff.first_ms = mysql_number(row[COLUMN_BACKOFF_FIRST]);
     settings->policy.backoff.max_ms = mysql_number(row[COLUMN_BACKOFF_MAX]);
+    if (settings->policy.backoff.kind == BACKOFF_LIST)
+        sql_steps_read(slice_make(row[COLUMN_STEPS], lengths[COLUMN_STEPS]),
+                       &settings->policy.backoff);
     settings->policy.max_attempts = (uint32_t)mysql_number(row[COLUMN_ATTEMPTS_MAX]);
     settings->on_conflict = (enum record_conflict)mysql_number(row[COLUMN_CONFLICT]);
     settings->has_priority = row[COLUMN_PRIORITY] != NULL;
@@ -233,7 +237,7 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
             return false;
         attach(link, topic, (uint32_t)mysql_number(row[COLUMN_NUMBER]));
         most = topic->settings.max_jobs;
-        read_settings(topic, row);
+        read_settings(topic, row, lengths);
         link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most;
         if (!read_levels(link, topic, row[COLUMN_LEVELS]))
             return false;

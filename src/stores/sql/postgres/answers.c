@@ -116,6 +116,7 @@ enum {
     SHOWN_CANCEL_REQUESTED,
     SHOWN_ROW,
     SHOWN_NEXT_DUE,
+    SHOWN_STEPS,
     /* Columns of tarry._seen only. */
     SEEN_PROGRESS,
     SEEN_KEEP,
@@ -296,6 +297,8 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->cancel_requested = row_flag(result, row, SHOWN_CANCEL_REQUESTED);
     job->body = row_text(result, row, SHOWN_BODY);
     job->next_due_ms = postgres_row_number(result, row, SHOWN_NEXT_DUE);
+    if (job->policy.backoff.kind == BACKOFF_LIST)
+        sql_steps_read(row_text(result, row, SHOWN_STEPS), &job->policy.backoff);
 }
 
 struct taken_row {
@@ -516,7 +519,8 @@ static struct sql_topic_figures figures_of(const PGresult *result, int row)
     struct sql_topic_figures figures = {.has_priority =
                                             !row_is_null(result, row, SQL_FIGURE_PRIORITY),
                                         .name = row_text(result, row, SQL_FIGURE_NAME),
-                                        .extension = row_text(result, row, SQL_FIGURE_EXTENSION)};
+                                        .extension = row_text(result, row, SQL_FIGURE_EXTENSION),
+                                        .steps = row_text(result, row, SQL_FIGURE_STEPS)};
     for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
         if (sql_topic_figure_is_number(i))
             figures.numbers[i] = postgres_row_number(result, row, (int)i);

@@ -10,7 +10,7 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXL itlXx");
+    postgres_batch_init(&link->pushes, "tiiILLILLLXIBXLT itlXx");
     postgres_batch_init(&link->changes, "ittiliblb");
     postgres_batch_init(&link->answers, "iiilllllbxxliXX");
     postgres_batch_init(&link->acks, "riillllXX");
@@ -125,8 +125,7 @@ static bool begin_item(struct postgres_link *link, uint64_t hash)
 static bool policies_are_equal(const struct policy *a, const struct policy *b)
 {
     return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
-           a->max_attempts == b->max_attempts && a->backoff.kind == b->backoff.kind &&
-           a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
+           a->max_attempts == b->max_attempts && policy_backoff_equal(&a->backoff, &b->backoff);
 }
 
 /* Returns how long the job of a push is kept, plus one; 0: as its topic keeps its jobs. */
@@ -165,6 +164,8 @@ static size_t add_push_group(struct postgres_link *link, const struct queue_push
     postgres_array_number(array++, push->past.dead);
     postgres_array_bytes(array++, push->past.error);
     postgres_array_number(array++, keep_number(push));
+    char steps[BACKOFF_STEPS_BYTES_MAX];
+    postgres_array_bytes(array, policy_write_steps(&push->policy.backoff, steps));
     return group;
 }
 
@@ -208,6 +209,8 @@ static bool send_push_once(struct sql_call *call, struct postgres_link *link, si
         postgres_params_number(&params, push->keep_finished_ms);
     else
         postgres_params_null(&params);
+    char steps[BACKOFF_STEPS_BYTES_MAX];
+    postgres_params_bytes(&params, policy_write_steps(&push->policy.backoff, steps));
     return send_batches(link) &&
            send_step(
                link,
@@ -550,6 +553,8 @@ static bool send_put(struct sql_call *call, struct postgres_link *link)
     postgres_params_number(&params, (int64_t)settings->keep_finished_max);
     postgres_params_number(&params, (int64_t)settings->keep_finished_bytes);
     postgres_params_flag(&params, settings->keep_body);
+    char steps[BACKOFF_STEPS_BYTES_MAX];
+    postgres_params_bytes(&params, policy_write_steps(&settings->policy.backoff, steps));
     return send(call, link, POSTGRES_PUT, &params);
 }
 

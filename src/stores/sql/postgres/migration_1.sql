@@ -32,6 +32,7 @@ CREATE TABLE tarry.topic (
   paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
   backoff_kind int NOT NULL DEFAULT 0, backoff_first bigint NOT NULL DEFAULT 0, backoff_max bigint NOT NULL DEFAULT 0,
+  backoff_steps text, -- of a list (kind 4): milliseconds, with commas
   max_attempts bigint NOT NULL DEFAULT 0,
   on_conflict int NOT NULL DEFAULT 0, priority int, dead_letter_expired boolean NOT NULL DEFAULT false,
   dedup_window bigint NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
@@ -49,7 +50,7 @@ CREATE SEQUENCE tarry.server_number;
 -- A push onto a job on lease (on_conflict after): it becomes the job when the lease ends.
 CREATE TYPE tarry.successor AS (
   due bigint, seq bigint, priority int, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, body bytea, keep bigint);
+  content_type bytea, meta bytea, body bytea, keep bigint, backoff_steps text);
 
 -- Jobs. A take changes no indexed column, so it is a heap-only update.
 CREATE TABLE tarry.job (
@@ -69,6 +70,7 @@ CREATE TABLE tarry.job (
   next tarry.successor, -- of one on lease
   keep bigint, -- how long it is kept when it has finished; 0: not; NULL: as its topic keeps its jobs
   progress bytea, -- of one on lease: as its consumer reported it
+  backoff_steps text, -- of a list (kind 4): milliseconds, with commas
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken in one step stays in its pages, and out of the indexes
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -365,7 +367,8 @@ CREATE TYPE tarry._did AS (
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
-  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL, p_keep bigint DEFAULT NULL,
+  p_steps text DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int; size int;
 BEGIN
   r.counts := tarry._none();
@@ -388,6 +391,7 @@ BEGIN
   j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := p_past;
   j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
+  j.backoff_steps := nullif(p_steps, '');
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false; j.keep := p_keep;
@@ -418,7 +422,7 @@ BEGIN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 3 FOR UPDATE;
       IF FOUND THEN
         UPDATE tarry.job SET next = ROW(j.due, j.seq, j.priority, j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts,
-          j.content_type, j.meta, j.body, j.keep)::tarry.successor WHERE topic = t.topic AND id = p_id;
+          j.content_type, j.meta, j.body, j.keep, j.backoff_steps)::tarry.successor WHERE topic = t.topic AND id = p_id;
         r.status := CASE WHEN o.next IS NULL THEN 'created' ELSE 'replaced' END; r.state := 3; r.due := j.due; RETURN r;
       END IF;
       CONTINUE;
@@ -439,7 +443,8 @@ END $$;
 -- makes a second push wait for the first. A push that stores no job leaves no row.
 CREATE FUNCTION tarry._push_once(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
-  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint, p_keep bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_once text, p_once_for bigint, p_keep bigint DEFAULT NULL,
+  p_steps text DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none();
@@ -450,7 +455,7 @@ BEGIN
     ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until WHERE f.until <= now;
   IF NOT FOUND THEN r.topic := t.topic; r.status := 'existed'; RETURN r; END IF;
   r := tarry._push(p_topic, p_id, p_kind, p_ms, p_priority, p_conflict, p_lease, p_ttl, p_backoff_kind, p_backoff_first, p_backoff_max, p_attempts,
-    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep);
+    p_type, p_meta, p_body, p_past, p_dead, p_error, p_topics_max, p_sql, NULL, p_keep, p_steps);
   IF r.status NOT IN ('created', 'replaced') THEN DELETE FROM tarry.finished WHERE topic = t.topic AND id = ' ' || p_once; END IF;
   RETURN r;
 END $$;
@@ -471,7 +476,7 @@ BEGIN
   PERFORM tarry._number();
   UPDATE tarry.job SET due = j.due, seq = j.seq, first_due = j.due, lease_until = 0, taken = 0, lease_span = 0, delivery = 0, server = 0, level = j.level,
     priority = j.priority, attempt = 0, state = 1, by_sql = false, expire = j.expire, lease = n.lease, ttl = n.ttl, backoff_kind = n.backoff_kind,
-    backoff_first = n.backoff_first, backoff_max = n.backoff_max, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
+    backoff_first = n.backoff_first, backoff_max = n.backoff_max, backoff_steps = n.backoff_steps, max_attempts = n.max_attempts, content_type = n.content_type, meta = n.meta,
     error = NULL, history = NULL, body = n.body, consumer = NULL, cancel_requested = false, next = NULL, keep = n.keep, progress = NULL WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(1, j.due, now); r.due := j.due; r.expire := j.expire;
@@ -562,8 +567,10 @@ RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
     || (tarry._varint(p_attempt) || tarry._varint(p_taken) || tarry._varint(greatest(0, p_ended - p_taken)) || tarry._varint(p_outcome)
       || tarry._varint(octet_length(p_short)) || p_short) $$;
 
-CREATE FUNCTION tarry._wait(p_kind int, p_first bigint, p_most bigint, p_attempt int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
-$$ SELECT CASE p_kind WHEN 2 THEN least(p_first * power(2::float8, least(greatest(p_attempt - 1, 0), 60)), p_most)::bigint ELSE least(p_first, p_most) END $$;
+-- Returns the wait before it is changed. Kind 4 is a list of waits, whose last one repeats.
+CREATE FUNCTION tarry._wait(p_kind int, p_first bigint, p_most bigint, p_steps text, p_attempt int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE p_kind WHEN 2 THEN least(p_first * power(2::float8, least(greatest(p_attempt - 1, 0), 60)), p_most)::bigint
+    WHEN 4 THEN (string_to_array(p_steps, ','))[least(p_attempt, cardinality(string_to_array(p_steps, ',')))]::bigint ELSE least(p_first, p_most) END $$;
 
 -- Returns a wait, changed by up to 20 % in either direction; kind 3: no wait.
 CREATE FUNCTION tarry._scattered(p_kind int, p_wait bigint, p_luck float8) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -571,11 +578,12 @@ CREATE FUNCTION tarry._scattered(p_kind int, p_wait bigint, p_luck float8) RETUR
     ELSE greatest(1, p_wait - p_wait * 20 / 100 + floor(p_luck * (2 * (p_wait * 20 / 100) + 1))::bigint) + 1 END $$;
 
 -- Returns the wait of a failed job, by its own backoff or its topic's; p_luck: from 0 to 1.
-CREATE FUNCTION tarry._backoff(p_kind int, p_first bigint, p_most bigint, t_kind int, t_first bigint, t_most bigint, p_attempt int, p_luck float8)
+CREATE FUNCTION tarry._backoff(p_kind int, p_first bigint, p_most bigint, p_steps text, t_kind int, t_first bigint, t_most bigint, t_steps text,
+  p_attempt int, p_luck float8)
 RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN p_kind IS NOT NULL THEN tarry._scattered(p_kind, tarry._wait(p_kind, p_first, p_most, p_attempt), p_luck)
-    WHEN t_kind > 0 THEN tarry._scattered(t_kind, tarry._wait(t_kind, t_first, t_most, p_attempt), p_luck)
-    ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, p_attempt), p_luck) END $$;
+  SELECT CASE WHEN p_kind IS NOT NULL THEN tarry._scattered(p_kind, tarry._wait(p_kind, p_first, p_most, p_steps, p_attempt), p_luck)
+    WHEN t_kind > 0 THEN tarry._scattered(t_kind, tarry._wait(t_kind, t_first, t_most, t_steps, p_attempt), p_luck)
+    ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, NULL, p_attempt), p_luck) END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it. p_result: of an ack; of an extend the
 -- progress.
@@ -644,8 +652,8 @@ BEGIN
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
-      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first,
-        t.backoff_max, j.attempt, random()) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, j.backoff_steps, t.backoff_kind,
+        t.backoff_first, t.backoff_max, t.backoff_steps, j.attempt, random()) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
@@ -723,14 +731,15 @@ CREATE TYPE tarry._shown AS (
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
   "row" tid, -- of a taken job: place of its row
-  next_due bigint); -- of a successor
+  next_due bigint, -- of a successor
+  backoff_steps text);
 
 -- A job with all that a caller may see of it, also one that has finished.
 CREATE TYPE tarry._seen AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, level int, consumer text, cancel_requested boolean,
-  "row" tid, next_due bigint,
+  "row" tid, next_due bigint, backoff_steps text,
   progress bytea, keep bigint, outcome int, finished bigint, duration bigint, result_type bytea, result bytea, has_body boolean);
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
@@ -739,7 +748,7 @@ $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALI
 CREATE FUNCTION tarry._see(f tarry.finished, p_name text, p_body boolean) RETURNS tarry._seen LANGUAGE sql IMMUTABLE AS $$
   SELECT p_name, f.id, 5, f.priority, f.attempt, f.first_due, f.first_due, 0::bigint, coalesce(f.taken, 0), f.seq, 0::bigint, NULL::bigint, NULL::bigint, NULL::int,
     NULL::bigint, NULL::bigint, NULL::bigint, f.content_type, f.meta, f.error, tarry._joined(f.history), CASE WHEN p_body THEN coalesce(f.body, '') ELSE '' END,
-    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
+    f.topic, 0, f.consumer, false, NULL::tid, NULL::bigint, NULL::text, f.progress, NULL::bigint, f.outcome::int, f.at, greatest(0, f.at - f.taken), f.result_type, f.result,
     f.body IS NOT NULL $$;
 
 -- Rows of one topic that the caller has locked are leased; they come in no order.
@@ -753,7 +762,8 @@ BEGIN
     WHERE j.ctid = ANY (p_rows)
     RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
       j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid, NULL::bigint;
+      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, j.ctid, NULL::bigint,
+      j.backoff_steps;
 END $$;
 
 -- Takes at most p_max jobs, and no more than fill 16 MiB with their bodies; those of a priority come in no order. Then returns, without an id, a
@@ -893,7 +903,7 @@ BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
     CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.level, j.consumer, j.cancel_requested, NULL::tid, (j.next).due,
-    j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean
+    j.backoff_steps, j.progress, j.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
   IF NOT FOUND AND p_finished THEN
@@ -925,7 +935,7 @@ BEGIN
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
     CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.level, x.consumer, x.cancel_requested, NULL::tid, (x.next).due,
-    x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean FROM (
+    x.backoff_steps, x.progress, x.keep, NULL::int, NULL::bigint, NULL::bigint, NULL::bytea, NULL::bytea, NULL::boolean FROM (
     SELECT f.* FROM (SELECT level FROM tarry.level WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.level = l.level AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
@@ -999,15 +1009,15 @@ END $$;
 CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_levels int[], p_topic_ttls bigint[], p_plain boolean[],
   p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
   p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
-  p_metas bytea[], p_bodies bytea[], p_keeps bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+  p_metas bytea[], p_bodies bytea[], p_keeps bigint[], p_steps text[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE done bigint;
 BEGIN
   INSERT INTO tarry.job (topic, id, priority, level, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-      backoff_max, content_type, meta, error, body, expire, keep)
+      backoff_max, content_type, meta, error, body, expire, keep, backoff_steps)
     SELECT p_topics[i.g], i.id, p_levels[i.g], p_levels[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
         nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
         nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0)), nullif(p_keeps[i.g], 0) - 1, nullif(p_steps[i.g], '')
       FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
         WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
           OR (SELECT true FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now LIMIT 1) IS NULL)
@@ -1039,7 +1049,8 @@ END $$;
 -- knows that each job was created, and when. Its time is within the bounds of the moment when the server sent it, since the clock may have been set.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
-  p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
+  p_dead boolean[], p_errors bytea[], p_keeps bigint[], p_steps text[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[],
+  p_topics_max int,
   p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint, p_earliest bigint, p_latest bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; levels int[]; ttls bigint[]; plain boolean[];
   remembers boolean[]; present boolean[]; done bigint := 0;
@@ -1069,14 +1080,14 @@ BEGIN
     END IF;
     BEGIN
       done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps);
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
     done := tarry._push_plain(now, seqs, topics, levels, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
-      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps);
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies, p_keeps, p_steps);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
       SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
@@ -1095,7 +1106,7 @@ BEGIN
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
-      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1);
+      p_errors[x.g], p_topics_max, false, seqs[x.n], nullif(p_keeps[x.g], 0) - 1, p_steps[x.g]);
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;
@@ -1186,9 +1197,10 @@ BEGIN
           history = CASE u.verb WHEN 4 THEN j.history ELSE tarry._attempts_with(j.history, j.attempt, j.taken,
             CASE u.verb WHEN 5 THEN j.lease_until ELSE now END, CASE u.verb WHEN 5 THEN 2 ELSE 1 END, u.short) END,
           due = tarry._waits_until(u.verb, u.delay, j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max,
-            t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck)),
+            j.backoff_steps, t.backoff_kind, t.backoff_first, t.backoff_max, t.backoff_steps, j.attempt, u.luck)),
           expire = CASE WHEN coalesce(j.ttl, t.ttl) > 0 THEN greatest(j.first_due + coalesce(j.ttl, t.ttl), tarry._waits_until(u.verb, u.delay,
-            j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck))) END
+            j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, j.backoff_steps, t.backoff_kind, t.backoff_first, t.backoff_max,
+            t.backoff_steps, j.attempt, u.luck))) END
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0
         WHERE u.verb IN (2, 4, 5) AND NOT u.final AND u.priority < 0
           AND j.topic = u.topic AND j.level = u.level AND j.due = u.due AND j.seq = u.seq AND j.state = 3
@@ -1304,7 +1316,7 @@ CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURN
   name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
   push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint,
-  keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean
+  keep_finished bigint, keep_finished_max bigint, keep_finished_bytes bigint, keep_body boolean, backoff_steps text
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
@@ -1312,7 +1324,7 @@ BEGIN
       CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history,
-      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body
+      t.keep_finished, t.keep_finished_max, t.keep_finished_bytes, t.keep_body, t.backoff_steps
     FROM tarry.topic t,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15]), sum(c[16]), sum(c[17])]::bigint[] AS counts
@@ -1327,14 +1339,14 @@ END $$;
 CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
   p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
   p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint, p_keep bigint, p_keep_max bigint, p_keep_bytes bigint,
-  p_keep_body boolean) RETURNS text LANGUAGE plpgsql AS $$
+  p_keep_body boolean, p_steps text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
   IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
   PERFORM tarry._number();
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
-    backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
+    backoff_max = p_backoff_max, backoff_steps = nullif(p_steps, ''), max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
     push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history, keep_finished = p_keep,
     keep_finished_max = p_keep_max, keep_finished_bytes = p_keep_bytes, keep_body = p_keep_body WHERE topic = t.topic;

@@ -53,7 +53,7 @@ enum postgres_statement {
     POSTGRES_STATEMENTS
 };
 
-enum { POSTGRES_PARAMS_MAX = 27 };
+enum { POSTGRES_PARAMS_MAX = 28 };
 
 /* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct postgres_params {

@@ -95,6 +95,8 @@ static struct tarry_push push_read(struct unpack *from)
     push.backoff = (uint32_t)unpack_int(from);
     push.backoff_first_ms = unpack_long(from);
     push.backoff_max_ms = unpack_long(from);
+    push.backoff_step_count = (size_t)unpack_int(from);
+    push.backoff_steps_ms = unpack_bytes(from, push.backoff_step_count * sizeof(uint32_t)); /* libtarry copies them */
     push.once = unpack_text(from, &bytes);
     push.once_for_ms = unpack_long(from);
     return push;
@@ -466,6 +468,12 @@ static struct tarry_settings settings_read(struct unpack *from)
     settings.backoff = (uint32_t)unpack_int(from);
     settings.backoff_first_ms = unpack_long(from);
     settings.backoff_max_ms = unpack_long(from);
+    settings.backoff_step_count = (uint32_t)unpack_int(from);
+    for (uint32_t i = 0; i < settings.backoff_step_count; i++) {
+        uint32_t step_ms = (uint32_t)unpack_int(from);
+        if (i < TARRY_BACKOFF_STEPS_MAX)
+            settings.backoff_steps_ms[i] = step_ms;
+    }
     settings.priority = unpack_int(from);
     settings.on_conflict = (uint32_t)unpack_int(from);
     settings.dedup_window_ms = unpack_long(from);
@@ -482,6 +490,8 @@ static void settings_write(struct pack *into, const struct tarry_settings *setti
     pack_int(into, (int32_t)settings->backoff);
     pack_long(into, settings->backoff_first_ms);
     pack_long(into, settings->backoff_max_ms);
+    pack_int(into, (int32_t)settings->backoff_step_count);
+    pack_bytes(into, settings->backoff_steps_ms, settings->backoff_step_count * sizeof(uint32_t));
     pack_int(into, settings->priority);
     pack_int(into, (int32_t)settings->on_conflict);
     pack_long(into, settings->dedup_window_ms);

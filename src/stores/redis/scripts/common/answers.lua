@@ -85,7 +85,7 @@ end
 
 -- Splits a record behind its numbers: the policy, the content type, and meta with the body.
 local function record_parts(flags, record)
-    local at, type = flags % 2 == 1 and 45 or 16, ''
+    local at, type = flags % 2 == 1 and topic_rules.policy_end(record) or 16, ''
     local policy = sub(record, 16, at - 1)
     if flags % 4 >= 2 then
         local length = byte(record, at)

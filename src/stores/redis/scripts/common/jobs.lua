@@ -207,7 +207,9 @@ local FOR_EVER = 2 ^ 32 - 1 -- as most attempts
 local function backoff_ms(p, attempt)
     if p.backoff == 3 then return 0 end
     local wait = p.first
-    if p.backoff == 2 then
+    if p.backoff == 4 then
+        wait = p.steps[min(attempt, #p.steps)]
+    elseif p.backoff == 2 then
         wait = attempt > 60 and p.max or min(p.first * 2 ^ (attempt - 1), p.max)
     end
     wait = min(wait, DELAY_MAX)

@@ -9,7 +9,11 @@ local function is_readable(record)
     if size < 15 then return false end
     local flags, at = unpack_from('>B', record), 15
     if flags > 15 then return false end
-    if flags % 2 == 1 then at = at + 29 end
+    if flags % 2 == 1 then
+        if size < 44 then return false end
+        at = topic_rules.policy_end(record) - 1
+        if at > 44 and (at == 45 or at > 45 + 4 * 16) then return false end -- a list of no waits, or of too many
+    end
     if flags % 4 >= 2 then
         if size < at + 1 then return false end
         local length = unpack_from('>B', record, at + 1)

@@ -123,15 +123,29 @@ end
 
 local SETTINGS, SETTINGS_BYTES = '>I6I6BI6I6I4BBI2BI6', 40
 local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- optional members behind them: max_jobs, push_rate (which servers apply)
+local LIST = 4 -- a backoff that is a list of waits: behind the policy of a record, and behind the limits of settings
 local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
 local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
+
+-- Returns the waits of a list: their number, and each.
+local function steps_read(packed, at)
+    local steps = {}
+    for i = 1, byte(packed, at) do steps[i] = unpack_from('>I4', packed, at + 4 * i - 3) end
+    return steps
+end
+
+-- Returns the position behind the policy that a record has.
+function topic_rules.policy_end(record)
+    return byte(record, 28) == LIST and 46 + 4 * (byte(record, 45) or 0) or 45
+end
 
 local function settings_read(packed)
     local s, has_priority, priority, dead_letter = {}, nil, nil, nil
     s.lease, s.ttl, s.backoff, s.first, s.max, s.attempts, s.on_conflict, has_priority, priority, dead_letter, s.dedup = unpack_from(SETTINGS, packed)
     s.priority = has_priority == 1 and priority or 100
     s.dead_letter_expired = dead_letter == 1
-    s.max_jobs = #packed == LIMITED_BYTES and unpack_from(LIMITS, packed, SETTINGS_BYTES + 1) or 0
+    if s.backoff == LIST then s.steps = steps_read(packed, LIMITED_BYTES + 1) end
+    s.max_jobs = #packed >= LIMITED_BYTES and unpack_from(LIMITS, packed, SETTINGS_BYTES + 1) or 0
     if settings_cached >= SETTINGS_CACHED_MAX then known_settings, settings_cached = {}, 0 end
     known_settings[packed], settings_cached = s, settings_cached + 1
     return s
@@ -139,6 +153,9 @@ end
 
 
 function topic_rules.settings_are_whole(packed)
+    local steps = byte(packed, LIMITED_BYTES + 1)
+    if #packed < SETTINGS_BYTES or (byte(packed, 13) == LIST) ~= (steps ~= nil) then return false end
+    if steps then return steps >= 1 and steps <= 16 and #packed == LIMITED_BYTES + 1 + 4 * steps end
     return #packed == SETTINGS_BYTES or #packed == LIMITED_BYTES
 end
 
@@ -169,12 +186,13 @@ local function policy_fill(p)
 end
 
 local function policy_of_settings(s, own)
-    local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts}
+    local p = {lease = s.lease, ttl = s.ttl, backoff = s.backoff, first = s.first, max = s.max, attempts = s.attempts, steps = s.steps}
     if own then
         local lease, ttl, backoff, first, most, attempts = unpack_from('>I6I6BI6I6I4', own, 16)
         if lease > 0 then p.lease = lease end
         if ttl > 0 then p.ttl = ttl end
         if backoff > 0 then p.backoff, p.first, p.max = backoff, first, most end
+        if backoff == LIST then p.steps = steps_read(own, 45) end
         if attempts > 0 then p.attempts = attempts end
         return policy_fill(p)
     end

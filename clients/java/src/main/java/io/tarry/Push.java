@@ -52,7 +52,7 @@ public final class Push {
         return with("max_attempts", maxAttempts);
     }
 
-    /** Sets the backoff in the format of the topic's option: {@code fixed:10s}, {@code exponential:1s..1h}. */
+    /** Sets the backoff in the format of the topic's option: {@code fixed:10s}, {@code exp:1s..1h}, {@code list:10s,1m,1h}. */
     public Push backoff(String backoff) {
         return with("backoff", backoff);
     }

@@ -225,6 +225,22 @@ public class TarryQueueTest {
     }
 
     @Test
+    public void aListHasAWaitForEachRetry() throws Exception {
+        Backoff list = Backoff.list(Duration.ofSeconds(10), Duration.ofMinutes(1));
+        assertEquals("list:10000ms,60000ms", list.toString());
+        queue.putTopic("u", new Settings().backoff(list));
+        assertEquals(list, queue.settings("u").backoff());
+        queue.push(new Push("t").id("a").backoff(list));
+        for (int seconds : new int[] {10, 60, 60}) {
+            takeNow("t").nack("no");
+            pass(Duration.ofMillis(790L * seconds)); // give or take a fifth
+            assertNull(takeNow("t"));
+            pass(Duration.ofMillis(420L * seconds));
+        }
+        assertThrows(IllegalArgumentException.class, () -> Backoff.list(Duration.ofDays(60)));
+    }
+
+    @Test
     public void topicsHaveSettingsAndFigures() throws Exception {
         Settings settings = new Settings().lease(Duration.ofSeconds(5)).ttl(Duration.ofSeconds(100)).maxAttempts(3)
                 .backoff(Backoff.exponential(Duration.ofMillis(100), Duration.ofSeconds(5))).priority(9).onConflict(OnConflict.KEEP)
