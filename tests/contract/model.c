@@ -78,10 +78,10 @@ static bool advance_one(struct model *model, struct model_job *job)
 
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms &&
         job->cancel_requested) {
-        if (model_start_next(model, job, RECORD_NEXT_AFTER_CANCEL))
-            return true;
-        model_finish(model, job, MODEL_CANCELLED);
-        return false;
+        if (!model_start_next(model, job, RECORD_NEXT_AFTER_CANCEL)) {
+            model_finish(model, job, MODEL_CANCELLED);
+            return false;
+        }
     }
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms)
         (void)model_start_next(model, job, RECORD_NEXT_AFTER_LEASE);
