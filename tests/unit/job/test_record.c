@@ -72,17 +72,19 @@ CLAIM(a_plain_job_costs_few_bytes_beside_its_text)
 CLAIM(every_field_at_its_largest_fits_the_bound)
 {
     static char bytes[ROOM];
-    const struct policy policy = {
-        INT64_MAX,
-        INT64_MAX,
-        {.kind = BACKOFF_EXPONENTIAL, .first_ms = INT64_MAX, .max_ms = INT64_MAX},
-        UINT32_MAX};
+    struct policy policy = {.lease_ms = INT64_MAX,
+                            .ttl_ms = INT64_MAX,
+                            .backoff = {.kind = BACKOFF_LIST, .step_count = BACKOFF_STEPS_MAX},
+                            .max_attempts = UINT32_MAX};
     const struct record_place from = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
     struct record record = plain_job(), decoded;
     struct topic_totals *totals = &record.topic.totals;
     struct job_attempt attempt = {UINT32_MAX, INT64_MAX, INT64_MAX, JOB_OUTCOME_REFUSED,
                                   slice_of("e")};
     char history[JOB_HISTORY_BYTES_MAX];
+
+    for (size_t i = 0; i < BACKOFF_STEPS_MAX; i++)
+        policy.backoff.steps_ms[i] = (uint32_t)BACKOFF_STEP_MS_MAX;
     size_t len;
 
     record.job = (struct job){.topic = slice_of("t"),
