@@ -5,6 +5,7 @@
 #include "cli/call.h"
 #include "cli/show.h"
 #include "cli/terminal.h"
+#include "cli/topic_apply.h"
 #include "job/job.h"
 
 #include <errno.h>
@@ -308,6 +309,10 @@ static int check_topic(struct call *call)
                          call_argument(call, 1), cli_of_profile(&call->args));
     if (is_delete && rest)
         return cli_usage("unexpected argument '%s', delete one topic at a time", rest);
+    if (strcmp(verb, "apply") == 0 && rest)
+        return cli_usage("unexpected argument '%s', apply one file at a time", rest);
+    if (strcmp(verb, "apply") != 0 && call_value(call, "dry-run"))
+        return cli_usage("'--dry-run' is for 'tarry topic apply', leave it out");
     if (strcmp(verb, "show") == 0 && rest)
         return cli_usage("unexpected argument '%s', did you mean 'tarry topic set'", rest);
     return -1;
@@ -559,31 +564,42 @@ const struct cli_command cli_topic_commands[] = {
                   {{.method = "GET", .path = "topics/{0}/consumers", .print = print_consumers}}}},
     {.name = "topics",
      .help = "show topics with their number of jobs",
-     .call = {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s]",
+     .call = {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s] [--settings]",
               .about = "Shows topics with their number of jobs in each state. A pattern is a name, "
                        "also with\n"
                        "* for any text, ? for one character and [abc] for one of them.\n"
                        "\n"
                        "  tarry topics 'orders-*' --sort ready\n"
-                       "  tarry topics --sort oldest --watch 2s",
+                       "  tarry topics --sort oldest --watch 2s\n"
+                   "  tarry topics --settings > topics.json",
               .most = 1,
               .flags = {{"sort", CLI_TEXT, "COLUMN",
                          "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
                          .is_unsent = true},
                         {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
-                         .is_unsent = true}},
+                         .is_unsent = true},
+                    {"settings", CLI_SWITCH, NULL,
+                     "Print the settings as JSON, for 'tarry topic apply'", .is_unsent = true}},
+          .pairs = {{"settings", "watch"}, {"settings", "sort"}},
               .check = check_topics,
-              .requests = {{.path = "topics", .make = make_topics, .print = print_topics}}}},
+              .requests = {{.flags = {"settings"},
+                        .path = "topics",
+                        .make = make_topics,
+                        .print = topic_settings_print},
+                       {.path = "topics", .make = make_topics, .print = print_topics}}}},
     {.name = "topic",
      .help = "show or change a topic's settings, or delete it",
      .call =
          {.usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL] | "
-                   "topic delete TOPIC --yes",
+                   "topic delete TOPIC --yes | topic apply FILE [--dry-run]",
           .about =
               "Shows the settings of a topic, changes the given ones, or deletes the topic with "
               "all "
               "its\n"
-              "jobs, including leased ones.\n"
+              "jobs, including leased ones. 'apply' gives topics exactly the settings of a file, "
+              "as\n"
+              "'tarry topics --settings' prints it: {\"orders\":{\"max_attempts\":5}}. Other topics "
+              "stay as\nthey are.\n"
               "NAME= resets a setting. A name with dots addresses a member of an object; a value "
               "that is\n"
               "JSON is used as such, others as text. Names: lease_for, ttl, max_attempts, "
@@ -609,7 +625,9 @@ const struct cli_command cli_topic_commands[] = {
                     {"replace", CLI_SWITCH, NULL, "set: Reset all settings that are not given",
                      .is_unsent = true},
                     {"yes", CLI_SWITCH, NULL,
-                     "delete: Confirm the deletion of the topic and its jobs", .is_unsent = true}},
+                     "delete: Confirm the deletion of the topic and its jobs", .is_unsent = true},
+                    {"dry-run", CLI_SWITCH, NULL, "apply: Print the changes and make none",
+                     .is_unsent = true}},
           .check = check_topic,
           .requests =
               {{.verb = "show", .method = "GET", .path = "topics/{1}", .print = print_topic},
@@ -624,6 +642,10 @@ const struct cli_command cli_topic_commands[] = {
                 .body = write_settings,
                 .make = change_topic,
                 .print = print_topic},
+               {.verb = "apply",
+                .path = "topics",
+                .make = topic_apply,
+                .print = topic_apply_print},
                {.verb = "delete",
                 .method = "DELETE",
                 .path = "topics/{1}",

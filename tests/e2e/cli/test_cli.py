@@ -435,6 +435,44 @@ def test_topics_are_chosen_by_a_pattern_and_sorted(tarry):
     assert local("topics", "--sort", "size")[0] == USAGE
 
 
+def test_settings_of_topics_are_applied_from_a_file(tarry, tmp_path):
+    file = tmp_path / "topics.json"
+    tarry("topic", "set", "orders", "max_attempts=3", "ttl=1h")
+    tarry("topic", "set", "mails", "lease_for=60s")
+    tarry("push", "other", "a", "--body", "x")
+    before = json.loads(tarry("topics", "--settings"))
+    file.write_text(json.dumps({"orders": {"max_attempts": 5}, "mails": {"lease_for": "1m"}, "new": {"priority": 7}}), encoding="utf-8")
+    planned = tarry("topic", "apply", str(file), "--dry-run").splitlines()
+    assert sorted(re.split(", |: ", planned[0])) == ["max_attempts 3 -> 5", "ttl 1h -> unset", "would be changed orders"]
+    assert planned[1:] == ["would be created new: priority unset -> 7", "1 unchanged"]
+    assert json.loads(tarry("topics", "--settings")) == before
+    tarry("topic", "apply", str(file))
+    after = json.loads(tarry("topics", "--settings"))
+    assert after["orders"]["max_attempts"] == 5 and "ttl" not in after["orders"] and after["new"]["priority"] == 7 and after["other"] == before["other"]
+    assert tarry("topic", "apply", str(file)).splitlines() == ["3 unchanged"]
+    file.write_text(tarry("topics", "--settings"), encoding="utf-8")
+    assert tarry("topic", "apply", str(file)).splitlines() == ["4 unchanged"]
+    assert [one["change"] for one in json.loads(tarry("topic", "apply", str(file), "--json"))["topics"]] == ["unchanged"] * 4
+    assert list(json.loads(tarry("topics", "orders", "--settings"))) == ["orders"]
+
+
+@pytest.mark.parametrize("text, expected", [("{", "is not valid JSON, line 1"), ("[]", "is no JSON object of settings by topic"), ('{"a": 1}', "bad settings of 'a'")])
+def test_a_wrong_file_of_settings_changes_nothing(tarry, tmp_path, text, expected):
+    file = tmp_path / "topics.json"
+    file.write_text(text, encoding="utf-8")
+    code, _, err = local("topic", "apply", str(file), "--url", tarry.server.url)
+    assert code == USAGE and expected in err
+    assert json.loads(tarry("topics", "--json"))["topics"] == []
+
+
+def test_a_rejected_topic_of_a_file_is_named(tarry, tmp_path):
+    file = tmp_path / "topics.json"
+    file.write_text('{"a": {"max_attempts": 5}, "b": {"max_attempts": "many"}}', encoding="utf-8")
+    code, _, err = local("topic", "apply", str(file), "--url", tarry.server.url)
+    assert code == REFUSED and "'b' was not applied, 1 of 2 topics were" in err
+    assert [topic["topic"] for topic in json.loads(tarry("topics", "--json"))["topics"]] == ["a"]
+
+
 def test_topics_are_watched(server):
     server.cli("push", "t", "a", "--body", "x")
     with subprocess.Popen([BINARY, "topics", "--watch", "100ms", "--json", "--url", server.url], stdout=subprocess.PIPE, text=True) as watching:
