@@ -571,22 +571,22 @@ const struct cli_command cli_topic_commands[] = {
                        "\n"
                        "  tarry topics 'orders-*' --sort ready\n"
                        "  tarry topics --sort oldest --watch 2s\n"
-                   "  tarry topics --settings > topics.json",
+                       "  tarry topics --settings > topics.json",
               .most = 1,
               .flags = {{"sort", CLI_TEXT, "COLUMN",
                          "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
                          .is_unsent = true},
                         {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
                          .is_unsent = true},
-                    {"settings", CLI_SWITCH, NULL,
-                     "Print the settings as JSON, for 'tarry topic apply'", .is_unsent = true}},
-          .pairs = {{"settings", "watch"}, {"settings", "sort"}},
+                        {"settings", CLI_SWITCH, NULL,
+                         "Print the settings as JSON, for 'tarry topic apply'", .is_unsent = true}},
+              .pairs = {{"settings", "watch"}, {"settings", "sort"}},
               .check = check_topics,
               .requests = {{.flags = {"settings"},
-                        .path = "topics",
-                        .make = make_topics,
-                        .print = topic_settings_print},
-                       {.path = "topics", .make = make_topics, .print = print_topics}}}},
+                            .path = "topics",
+                            .make = make_topics,
+                            .print = topic_settings_print},
+                           {.path = "topics", .make = make_topics, .print = print_topics}}}},
     {.name = "topic",
      .help = "show or change a topic's settings, or delete it",
      .call =
@@ -598,7 +598,8 @@ const struct cli_command cli_topic_commands[] = {
               "its\n"
               "jobs, including leased ones. 'apply' gives topics exactly the settings of a file, "
               "as\n"
-              "'tarry topics --settings' prints it: {\"orders\":{\"max_attempts\":5}}. Other topics "
+              "'tarry topics --settings' prints it: {\"orders\":{\"max_attempts\":5}}. Other "
+              "topics "
               "stay as\nthey are.\n"
               "NAME= resets a setting. A name with dots addresses a member of an object; a value "
               "that is\n"
@@ -624,8 +625,9 @@ const struct cli_command cli_topic_commands[] = {
                      "set: Settings for dead jobs; JSON, @FILE, or none", .is_unsent = true},
                     {"replace", CLI_SWITCH, NULL, "set: Reset all settings that are not given",
                      .is_unsent = true},
-                    {"yes", CLI_SWITCH, NULL,
-                     "delete: Confirm the deletion of the topic and its jobs", .is_unsent = true},
+                    {"yes", CLI_SWITCH,
+                     NULL, "delete: Confirm the deletion of the topic and its jobs",
+                     .is_unsent = true},
                     {"dry-run", CLI_SWITCH, NULL, "apply: Print the changes and make none",
                      .is_unsent = true}},
           .check = check_topic,
@@ -642,10 +644,7 @@ const struct cli_command cli_topic_commands[] = {
                 .body = write_settings,
                 .make = change_topic,
                 .print = print_topic},
-               {.verb = "apply",
-                .path = "topics",
-                .make = topic_apply,
-                .print = topic_apply_print},
+               {.verb = "apply", .path = "topics", .make = topic_apply, .print = topic_apply_print},
                {.verb = "delete",
                 .method = "DELETE",
                 .path = "topics/{1}",

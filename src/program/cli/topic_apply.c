@@ -98,9 +98,8 @@ static int apply_one(struct call *call, const char *name, json_t *wanted, json_t
     if (strcmp(change, "unchanged") != 0 && !call_value(call, "dry-run"))
         exit_code = write_topic(&call->client, name, wanted);
     if (exit_code == CLI_OK)
-        json_array_append_new(results,
-                              json_pack("{s:s,s:s,s:O,s:O*}", "topic", name, "change", change,
-                                        "settings", wanted, "before", before));
+        json_array_append_new(results, json_pack("{s:s,s:s,s:O,s:O*}", "topic", name, "change",
+                                                 change, "settings", wanted, "before", before));
     json_decref(before);
     return exit_code;
 }
@@ -125,9 +124,9 @@ static int read_file(const char *path, json_t **out)
     json_error_t error;
     buffer_init(&text, BODY_BYTES_MAX);
     int exit_code = body_read(path, &text);
-    *out = exit_code == CLI_OK ? json_loadb(text.at ? text.at : "", text.len,
-                                            JSON_REJECT_DUPLICATES, &error)
-                               : NULL;
+    *out = exit_code == CLI_OK
+               ? json_loadb(text.at ? text.at : "", text.len, JSON_REJECT_DUPLICATES, &error)
+               : NULL;
     buffer_fini(&text);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -181,7 +180,8 @@ static const char *as_text(const json_t *value, char out[SHOW_CELL_BYTES])
     return is_unset(value) ? "unset" : show_text(value, out);
 }
 
-static void print_change(const char *name, const json_t *before, const json_t *after, bool *is_first)
+static void print_change(const char *name, const json_t *before, const json_t *after,
+                         bool *is_first)
 {
     char from[SHOW_CELL_BYTES], to[SHOW_CELL_BYTES];
     if (is_same(before, after))
@@ -232,7 +232,8 @@ void topic_settings_print(const struct call *call)
     size_t i;
     const json_t *one, *topics = call_member(call, "topics");
     if (!topics)
-        json_object_set(all, call_argument(call, 0), json_object_get(call->client.json, "settings"));
+        json_object_set(all, call_argument(call, 0),
+                        json_object_get(call->client.json, "settings"));
     json_array_foreach(topics, i, one)
     {
         const char *name = json_string_value(json_object_get(one, "topic"));
