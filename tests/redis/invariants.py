@@ -13,7 +13,7 @@ DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset", "history": "hash"}
+             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash"}
@@ -129,7 +129,7 @@ class _Job:
         self.flags, self.priority = struct.unpack(">BH", record[:3])
         self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
         self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
-        self.own_ttl, self.tried = 0, tried is not None
+        self.own_ttl, self.tried, self.has_next = 0, tried is not None, False
         if self.flags & ~15:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
@@ -141,9 +141,10 @@ class _Job:
                 raise ValueError("a try cut short")
             self.state, self.priority, self.attempt = struct.unpack(">BHI", tried[:7])
             if self.state & 16:
-                if self.state != LEASED + 16 or len(tried) < 39 or len(tried) < 39 + tried[38] or tried[37] > 1:
+                if self.state != LEASED + 16 or len(tried) < 39 or tried[37] > 3 or len(tried) < 39 + tried[38] + 6 * (tried[37] > 1):
                     raise ValueError("a holder cut short, or of a job that nobody holds")
                 self.state -= 16
+                self.has_next = tried[37] > 1
             self.due, self.first, self.until, self.delivery, self.lease = (_number(tried[at:at + 6]) for at in range(7, 37, 6))
         self.member = record[3:9] + ident
 
@@ -171,7 +172,14 @@ class _Topic:
                 self.blame(f"job {ident!r}: {fault}")
         for ident in set(self.get("try")) - set(self.get("job")):
             self.blame(f"a try without a job: {ident!r}")
-        if len(self.hash.settings) not in (0, 40, 51):
+        for ident in self.get("next"):
+            if ident not in self.jobs or not self.jobs[ident].has_next:
+                self.blame(f"a successor that no leased job waits for: {ident!r}")
+        for job in self.jobs.values():
+            if job.has_next and job.id not in self.get("next"):
+                self.blame(f"{job.id!r} waits for a successor that does not exist")
+        size = len(self.hash.settings)
+        if size not in (0, 40, 51) and (size < 53 or size != 52 + 4 * self.hash.settings[51]):
             self.blame(f"settings of {len(self.hash.settings)} bytes")
         self.places = {}
         self.judge_leaves()
@@ -298,7 +306,7 @@ class _Topic:
 
     def judge_histories(self):
         """Whole, of the present job, and known of."""
-        for kind, flag in (("history", state.HISTORIC), ("extension", state.EXTENDED), ("index", state.PACKED), ("expiry", state.EXPIRING),
+        for kind, flag in (("history", state.HISTORIC), ("next", state.SUCCEEDING), ("extension", state.EXTENDED), ("index", state.PACKED), ("expiry", state.EXPIRING),
                            ("finished", state.REMEMBERING)):
             if self.kinds.get(kind) and not self.hash.flags & flag:
                 self.blame(f"has {kind}, and nobody looks for it")

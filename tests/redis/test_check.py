@@ -11,8 +11,8 @@ from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor, seeds
 
 SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries")
-OF_TOPIC = ("topic", *SETS, "jobs", "histories", "counts", "split", "bytes", "event")
-SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "counts", "split", "bytes", "event"), "check_topic"),
+OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split", "bytes", "event")
+SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "event"), "check_topic"),
           "jobs": "check_jobs"}  # else: check
 TO_MEND, MENDED, BY_HAND, NOTE = range(4)
 
@@ -87,13 +87,13 @@ def fill(shard):
 def records(shard):
     """Every record there is, whatever it is kept under."""
     out = []
-    for kind in ("job", "broken"):
+    for kind in ("job", "next", "broken"):
         for key in shard.client.scan_iter(f"{shard.tag}:{kind}:*"):
             out += shard.client.hvals(key)
     return sorted(out)
 
 
-def must_be_mended(shard, how=MENDED, most=200):
+def must_be_mended(shard, how=MENDED, most=200, may_replace=False):
     """Checks that a fault is found without a change; repairs it, and checks that nothing is left to find. Returns the findings."""
     before, kept = shard.dump(), records(shard)
     found = Check(shard, most=most).faults
@@ -101,7 +101,7 @@ def must_be_mended(shard, how=MENDED, most=200):
     assert shard.dump() == before, "a check changes nothing"
     mended = Check(shard, "repair", most=most).faults
     assert mended and all(finding.how == how for finding in mended), mended
-    assert records(shard) == kept, "no record is dropped"
+    assert may_replace or records(shard) == kept, "no record is dropped"
     assert scan(shard.client, shard.tag) == []
     assert Check(shard, most=most).faults == []
     before = shard.dump()
@@ -666,6 +666,65 @@ def without(flag):
     return lambda shard: state.topic_change(shard.client, shard.tag, "t", flags=state.topic_of(shard.client, shard.tag, "t").flags & ~flag)
 
 
+# ---- successors ----
+
+AFTER = 16  # on_conflict of a push
+
+
+def with_successor(shard, fills=True):
+    """A leased job with a successor, next to the others; returns the record of the successor."""
+    if fills:
+        fill(shard)
+    shard.topic(TOPIC_PUT, "t", settings(), 1)
+    assert shard.push("t", job("leased", b"newer", on_conflict=AFTER))[0][1] == LEASED
+    assert Check(shard).findings == [] and scan(shard.client, shard.tag) == []
+    return hash_of(shard, "leased", "next")
+
+
+def bodies_of(shard):
+    return {found.id: found.body for found in shard.take("t")}
+
+
+def test_a_successor_without_its_job_becomes_the_job(shard):
+    record = with_successor(shard)
+    shard.client.hdel(f"{shard.tag}:job:t", "leased")
+    assert only(must_be_mended(shard), "a successor without its job")
+    assert hash_of(shard, "leased") == record
+    assert bodies_of(shard)[b"leased"] == b"newer"
+
+
+@pytest.mark.parametrize("place", ["ready", "delayed", "retrying", "dead", "fresh"])
+def test_a_successor_of_a_job_that_is_not_leased_takes_its_place(shard, place):
+    record = with_successor(shard)
+    set_hash(shard, place, record, "next")
+    assert only(must_be_mended(shard, may_replace=True), "has a successor, but is not leased")
+    assert hash_of(shard, place) == record
+    assert bodies_of(shard)[place.encode()] == b"newer"
+
+
+def test_a_lease_learns_of_its_successor(shard):
+    with_successor(shard)
+    attempt = hash_of(shard, "leased", "try")
+    assert attempt[37] == 2
+    set_hash(shard, "leased", bytes([3]) + attempt[1:37] + attempt[45:], "try")
+    assert only(must_be_mended(shard), "a successor of which its lease does not know")
+    assert hash_of(shard, "leased", "try") == attempt
+
+
+def test_a_lease_forgets_a_lost_successor(shard):
+    with_successor(shard)
+    shard.client.delete(f"{shard.tag}:next:t")
+    assert only(must_be_mended(shard, may_replace=True), "waits for a successor that does not exist")
+    assert hash_of(shard, "leased", "try")[0] == LEASED
+
+
+def test_a_successor_that_cannot_be_read_is_kept_aside(shard):
+    with_successor(shard)
+    set_hash(shard, "leased", b"short", "next")
+    assert only(must_be_mended(shard), "has an unreadable successor")
+    assert records(shard).count(b"short") == 1
+
+
 def cut(key, size):
     return lambda shard: shard.client.set(f"{shard.tag}:{key}", shard.client.get(f"{shard.tag}:{key}")[:size])
 
@@ -683,6 +742,7 @@ VALUES = {
     "leaves without the flag": (without(state.PACKED), "has packed jobs, but lacks the flag"),
     "expiring jobs without the flag": (without(state.EXPIRING), "has expiring jobs, but lacks the flag"),
     "finished ids without the flag": (without(state.REMEMBERING), "has finished ids, but lacks the flag"),
+    "successors without the flag": (lambda shard: (with_successor(shard, False), without(state.SUCCEEDING)(shard)), "has successors, but lacks the flag"),
     "own policies without the flag": (without(state.SPECIAL), "has its own priority or policy"),
     "tries without the flag": (without(state.TRIED), "was tried and waits, but the topic lacks the flag"),
     "a total below nothing": (spoil_topic(nacked=-5, delivered=-1), "counts -5 nacked"),

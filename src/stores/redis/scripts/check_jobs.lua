@@ -32,6 +32,7 @@ local function check_try(j)
     elseif j.lease_until > 0 then
         wrong, j.lease_until = 'is not leased, but has the end of a lease', 0
     end
+    if j.next and call('HEXISTS', t.next, j.id) == 0 then wrong, j.next = 'waits for a successor that does not exist', nil end
     if wrong and find(t.name, j.id, wrong, 'corrected') then try_write(t, j) end
 end
 

@@ -6,7 +6,7 @@ local EXTENSION_BYTES_MAX = 4096
 
 local function check_whole()
     step.looked = 1
-    if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished) == 0 then return '' end -- it was deleted
+    if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next) == 0 then return '' end -- it was deleted
     if not exists and find(t.name, '', 'the topic has jobs, but its counts and settings were lost', 'recreated, not paused') then
         t.is_lost, t.is_counted, t.is_changed = false, true, true
         t.f[LISTED] = tonumber(call('ZSCORE', TOPICS, t.name) or NONE)
@@ -175,6 +175,45 @@ local function check_bytes()
                          what = 'the bytes of dead jobs'})
 end
 
+-- ---- successors ----
+
+-- A successor that no leased job waits for becomes the job: it is the newer state.
+local function start_successor(j, id, due)
+    if j then unhang(t, j) end
+    holding.start_next(t, {id = id, next = due})
+end
+
+local function check_successor(j, id, record)
+    if not is_readable(record) then
+        local broken = T .. ':broken:' .. t.name
+        if find(t.name, id, 'has an unreadable successor', format("moved to '%s'", broken)) then
+            call('HSET', broken, id .. '@' .. text_of(now), record)
+            holding.drop_next(t, id)
+            if j and j.next then
+                j.next = nil
+                try_write(t, j)
+            end
+        end
+        return
+    end
+    local due = job_make(t, id, record).due
+    if not j or j.state ~= LEASED_STATE then
+        local what = j and 'has a successor, but is not leased' or 'is a successor without its job'
+        if find(t.name, id, what, 'started in place of the job') then start_successor(j, id, due) end
+    elseif j.next ~= due and find(t.name, id, 'has a successor of which its lease does not know', 'corrected') then
+        j.next = due
+        try_write(t, j)
+    end
+end
+
+local function check_successors()
+    local page, following = scan(t.next, 'HSCAN', step.cursor)
+    local ids = {}
+    for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
+    for i, j in ipairs(jobs_get(t, ids)) do check_successor(j, ids[i], page[2 * i]) end
+    return following
+end
+
 -- ---- what is to happen next ----
 
 -- Fresh jobs stay below the bound that others pack by until time passes; twice that leaves room for a clock that was put right.
@@ -189,7 +228,8 @@ end
 
 -- Sets that no flag refers to.
 local function check_flags()
-    local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'expiring jobs'}, {REMEMBERING, t.finished, 'finished ids'}}
+    local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'expiring jobs'}, {REMEMBERING, t.finished, 'finished ids'},
+        {topic_rules.SUCCEEDING, t.next, 'successors'}}
     for _, set in ipairs(optional) do
         if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s, but lacks the flag', set[3]), 'flag set') then raise(t, set[1]) end
     end
@@ -216,5 +256,5 @@ local function check_event()
     return ''
 end
 
-local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, event = check_event}
+local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, successors = check_successors, event = check_event}
 return step_end(PARTS[step.part]())
