@@ -143,7 +143,8 @@ static const char *const mariadb_world[] = {
     "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.job_key;"
     "DELETE FROM tarry.level;"
     "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-    "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification"};
+    "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.notification;"
+    "DELETE FROM tarry.kept; DELETE FROM tarry.awaited"};
 
 static struct database databases[] = {
     {

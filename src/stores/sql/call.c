@@ -85,7 +85,8 @@ bool sql_call_is_change(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND)
         return command_acts(call->command);
-    return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_POLL;
+    return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_POLL &&
+           call->kind != SQL_CALL_PEEK;
 }
 
 bool sql_call_is_count(const struct sql_call *call)

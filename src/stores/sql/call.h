@@ -21,6 +21,7 @@ enum sql_call_kind {
     SQL_CALL_EXPIRE,     /* end ttls */
     SQL_CALL_UPKEEP,     /* delete what is old, add up counts, note that this server lives */
     SQL_CALL_CLOCK,      /* set the database's clock to continue as it ran */
+    SQL_CALL_PEEK,       /* check whether awaited jobs have ended, for dialects that must poll */
     SQL_CALL_AWAIT,      /* add and remove waits, and return the jobs that have ended */
     SQL_CALL_ADOPT,      /* take over the leases of servers that have gone silent */
     SQL_CALL_GOODBYE     /* note that this server stops */

@@ -8,6 +8,8 @@ enum {
     UPKEEP_MS = 1000,
     LOOK_SHARE = 20,    /* checks without a bound may take one part in this many of the time */
     LOOK_MS_MAX = 5000, /* maximum interval of such checks */
+    AWAIT_ALL_MS = 1000,
+    AWAIT_MANY_MS = 10000,
     BY_SQL_MS = 1000,   /* time after a push by SQL during which another one is expected */
 };
 
@@ -129,6 +131,30 @@ static void await_ends(struct sql_housekeeping *keeping)
     keeping->await_under_way = true;
 }
 
+static bool is_to_peek(const struct sql_housekeeping *keeping)
+{
+    return keeping->dialect->look_ms && !keeping->peek_under_way &&
+           keeping->hints->context->awaits.jobs.table.count > 0;
+}
+
+/* Checks for the ends of awaited jobs, for dialects without notifications. From time to time all of
+ * them are looked up, since a transaction that began before the wait may have missed it. */
+static void peek_at_ends(struct sql_housekeeping *keeping)
+{
+    struct sql_awaits *awaits = &keeping->hints->context->awaits;
+    int64_t now_ms = clock_boot_ms();
+    if (!is_to_peek(keeping) || now_ms < keeping->peek_ms)
+        return;
+    keeping->peek_ms = now_ms + keeping->dialect->look_soon_ms;
+    if (now_ms >= keeping->await_all_ms) {
+        bool are_many = awaits->jobs.table.count > SQL_AWAIT_ITEMS_MAX;
+        keeping->await_all_ms = now_ms + (are_many ? AWAIT_MANY_MS : AWAIT_ALL_MS);
+        sql_awaits_doubt(awaits);
+        return;
+    }
+    keeping->peek_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_PEEK) != NULL;
+}
+
 static void poll_others(struct sql_housekeeping *keeping)
 {
     if (!is_to_poll(keeping) || clock_boot_ms() < keeping->poll_ms)
@@ -154,6 +180,7 @@ void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_notification
     }
     sql_hints_notify_ready(keeping->hints, now_ms);
     look_for_others(keeping);
+    peek_at_ends(keeping);
     await_ends(keeping);
     poll_others(keeping);
     if (!keeping->look_under_way && sql_topic_plan_wants_look(plan_of(keeping)))
@@ -191,6 +218,10 @@ int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
     int64_t poll_us = clock_inner_us() + (keeping->poll_ms - clock_boot_ms()) * 1000;
     if (is_to_poll(keeping) && poll_us < next)
         next = poll_us;
+    if (is_to_peek(keeping)) {
+        int64_t peek_us = clock_inner_us() + (keeping->peek_ms - clock_boot_ms()) * 1000;
+        next = peek_us < next ? peek_us : next;
+    }
     if (await_ms(keeping) != INT64_MAX) {
         int64_t await_us = clock_inner_us() + (await_ms(keeping) - clock_boot_ms()) * 1000;
         next = await_us < next ? await_us : next;
@@ -265,6 +296,9 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         break;
     case SQL_CALL_CLOCK:
         keeping->clock_under_way = false;
+        break;
+    case SQL_CALL_PEEK:
+        keeping->peek_under_way = false;
         break;
     case SQL_CALL_AWAIT:
         keeping->await_under_way = false;

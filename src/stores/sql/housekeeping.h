@@ -20,7 +20,7 @@ struct sql_housekeeping {
     struct sql_hints *hints;
     struct sql_call_queue *calls;
     bool end_under_way, look_under_way, poll_under_way, expire_under_way, upkeep_under_way;
-    bool clock_under_way, upkeep_failed, await_under_way;
+    bool clock_under_way, upkeep_failed, await_under_way, peek_under_way;
     bool adopt_wanted, adopt_under_way, adopt_failed;
     bool goodbye_sent, has_left; /* has_left: the database has recorded it, or never will */
     int64_t upkeep_ms;           /* inner clock: time of the next upkeep */
@@ -28,6 +28,8 @@ struct sql_housekeeping {
     int64_t look_all_ms; /* elapsed: earliest time for a check without a bound */
     int64_t look_ms;     /* elapsed: next check for pushes without a notification */
     int64_t poll_ms;     /* elapsed: next poll for events of other servers */
+    int64_t peek_ms;     /* elapsed: next check for awaited jobs that have ended */
+    int64_t await_all_ms; /* elapsed: next look at all awaited jobs, whose ends may have been missed */
     int64_t by_sql_ms;   /* elapsed: pushes by SQL are expected until then */
 };
 

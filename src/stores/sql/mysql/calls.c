@@ -1,6 +1,7 @@
 /* Calls with statements of their own: queries, topic calls, and operations of the server itself. */
 #include "sql/mysql/calls.h"
 #include "queue/cursor.h"
+#include "sql/mysql/job_row.h"
 #include "sql/mysql/link.h"
 #include "sql/topic.h"
 
@@ -12,80 +13,9 @@ enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500, MINUTE_MS = 60 * 1000, HOUR_MS = 360
 /* Values of a forecast's first column: ready; a minute from 0; an hour from FORECAST_HOUR. */
 enum { FORECAST_READY = -1, FORECAST_HOUR = 1000 };
 
-enum {
-    JOB_COLUMN_ID,
-    JOB_COLUMN_STATE,
-    JOB_COLUMN_PRIORITY,
-    JOB_COLUMN_ATTEMPT,
-    JOB_COLUMN_DUE,
-    JOB_COLUMN_FIRST_DUE,
-    JOB_COLUMN_UNTIL,
-    JOB_COLUMN_TAKEN,
-    JOB_COLUMN_SEQUENCE,
-    JOB_COLUMN_DELIVERY,
-    JOB_COLUMN_LEASE,
-    JOB_COLUMN_TTL,
-    JOB_COLUMN_BACKOFF_KIND,
-    JOB_COLUMN_BACKOFF_FIRST,
-    JOB_COLUMN_BACKOFF_MAX,
-    JOB_COLUMN_ATTEMPTS_MAX,
-    JOB_COLUMN_TYPE,
-    JOB_COLUMN_META,
-    JOB_COLUMN_ERROR,
-    JOB_COLUMN_HISTORY,
-    JOB_COLUMN_CONSUMER,
-    JOB_COLUMN_CANCEL_REQUESTED,
-    JOB_COLUMN_BODY_BYTES,
-    JOB_COLUMN_NEXT_DUE,
-    JOB_COLUMN_STEPS
-};
-
-const char mysql_job_columns[] =
-    "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
-    "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
-    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes,j.next_due,"
-    "j.backoff_steps";
-
 static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
 {
     return slice_make(row[column] ? row[column] : "", lengths[column]);
-}
-
-uint64_t mysql_body_bytes(MYSQL_ROW row)
-{
-    return (uint64_t)mysql_number(row[JOB_COLUMN_BODY_BYTES]);
-}
-
-void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms)
-{
-    job->id = text_of(row, lengths, JOB_COLUMN_ID);
-    job->state = (enum job_state)mysql_number(row[JOB_COLUMN_STATE]);
-    job->priority = (uint16_t)mysql_number(row[JOB_COLUMN_PRIORITY]);
-    job->attempt = (uint32_t)mysql_number(row[JOB_COLUMN_ATTEMPT]);
-    job->due_ms = mysql_number(row[JOB_COLUMN_DUE]);
-    if (job->state == JOB_DELAYED && job->due_ms <= now_ms)
-        job->state = JOB_READY;
-    job->first_due_ms = mysql_number(row[JOB_COLUMN_FIRST_DUE]);
-    job->lease_until_ms = mysql_number(row[JOB_COLUMN_UNTIL]);
-    job->taken_ms = mysql_number(row[JOB_COLUMN_TAKEN]);
-    job->sequence = (uint64_t)mysql_number(row[JOB_COLUMN_SEQUENCE]);
-    job->delivery = (uint64_t)mysql_number(row[JOB_COLUMN_DELIVERY]);
-    job->due_is_wall = true; /* the database's clock is the only one */
-    job->policy.lease_ms = mysql_number(row[JOB_COLUMN_LEASE]);
-    job->policy.ttl_ms = mysql_number(row[JOB_COLUMN_TTL]);
-    job->policy.backoff.kind = (enum backoff_kind)mysql_number(row[JOB_COLUMN_BACKOFF_KIND]);
-    job->policy.backoff.first_ms = mysql_number(row[JOB_COLUMN_BACKOFF_FIRST]);
-    job->policy.backoff.max_ms = mysql_number(row[JOB_COLUMN_BACKOFF_MAX]);
-    job->policy.max_attempts = (uint32_t)mysql_number(row[JOB_COLUMN_ATTEMPTS_MAX]);
-    job->content_type = text_of(row, lengths, JOB_COLUMN_TYPE);
-    job->meta = text_of(row, lengths, JOB_COLUMN_META);
-    job->error = text_of(row, lengths, JOB_COLUMN_ERROR);
-    job->history = text_of(row, lengths, JOB_COLUMN_HISTORY);
-    job->consumer = text_of(row, lengths, JOB_COLUMN_CONSUMER);
-    job->cancel_requested = mysql_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
-    job->next_due_ms = mysql_number(row[JOB_COLUMN_NEXT_DUE]);
-    if (job->policy.backoff.kind == BACKOFF_LIST)
-        sql_steps_read(text_of(row, lengths, JOB_COLUMN_STEPS), &job->policy.backoff);
 }
 
 /* ---- results ---- */
@@ -244,6 +174,8 @@ static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, 
     call->silent = row ? mysql_number(row[1]) : 0;
     call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
     call->others_listen = row && mysql_number(row[3]) != 0;
+    link->context->dropped[QUEUE_DROP_NUMBER] += row ? (uint64_t)mysql_number(row[4]) : 0;
+    link->context->dropped[QUEUE_DROP_BYTES] += row ? (uint64_t)mysql_number(row[5]) : 0;
     mysql_messages_listen(link, call->listens);
     return true;
 }
@@ -293,6 +225,15 @@ static bool read_find(struct mysql_link *link, const struct mysql_step *step, MY
         out->state = JOB_READY;
     if (out->state == JOB_LEASED)
         out->due_ms = 0;
+    return true;
+}
+
+static bool read_kept_purge(struct mysql_link *link, const struct mysql_step *step,
+                            MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)link;
+    step->call->step_affected = row ? (uint64_t)mysql_number(row[0]) : 0;
     return true;
 }
 
@@ -347,6 +288,8 @@ static void append_get(struct mysql_link *link, struct sql_call *call)
     mysql_quote(out, call->command->get.topic);
     buffer_append_text(out, " AND j.id=");
     mysql_quote(out, call->command->get.id);
+    if (call->command->get.finished)
+        mysql_append_kept_get(link, call);
 }
 
 static void append_state(struct buffer *out, enum job_state state, int64_t now_ms)
@@ -384,6 +327,10 @@ static void append_list(struct mysql_link *link, struct sql_call *call)
     }
     if (!topic || !topic->number) {
         call->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    if (list->state == JOB_FINISHED) {
+        mysql_append_kept_list(link, call, topic, &cursor);
         return;
     }
     struct buffer *out = statement_of(link, call, read_list);
@@ -443,10 +390,14 @@ static void append_put(struct mysql_link *link, struct sql_call *call, struct my
         buffer_append_text(out, "NULL");
     buffer_append_format(out,
                          ",dead_letter_expired=%d,dedup_window=%lld,max_jobs=%llu,"
-                         "push_rate_count=%u,push_rate_unit=%d,history=%lld,extension=",
+                         "push_rate_count=%u,push_rate_unit=%d,history=%lld,keep_finished=%lld,"
+                         "keep_finished_max=%llu,keep_finished_bytes=%llu,keep_body=%d,extension=",
                          settings->dead_letter_expired, (long long)settings->dedup_window_ms,
                          (unsigned long long)settings->max_jobs, settings->push_rate.count,
-                         (int)settings->push_rate.unit, (long long)settings->history_ms);
+                         (int)settings->push_rate.unit, (long long)settings->history_ms,
+                         (long long)settings->keep_finished_ms,
+                         (unsigned long long)settings->keep_finished_max,
+                         (unsigned long long)settings->keep_finished_bytes, settings->keep_body);
     mysql_quote_bytes(out, settings->extension);
     append_steps_set(out, &settings->policy.backoff, &topic->settings.policy.backoff);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
@@ -479,6 +430,11 @@ static void append_step(struct mysql_link *link, struct sql_call *call,
                         const struct mysql_topic *topic)
 {
     const struct queue_topic_call *command = &call->command->topic;
+    if (command->verb == QUEUE_TOPIC_PURGE && command->state == JOB_FINISHED) {
+        buffer_append_format(procedure_of(link, call, read_kept_purge),
+                             "CALL tarry.server_purge_kept(%u,%d)", topic->number, STEP_JOBS);
+        return;
+    }
     struct buffer *out = statement_of(link, call, mysql_read_rows);
     uint64_t jobs = STEP_JOBS;
     buffer_append_format(out, "SELECT %s FROM tarry.job j WHERE j.topic=%u", mysql_row_columns,
@@ -685,6 +641,11 @@ static void append_call(struct mysql_link *link, struct sql_call *call)
                              server);
         break;
     case SQL_CALL_AWAIT:
+        mysql_append_await(link, call);
+        break;
+    case SQL_CALL_PEEK:
+        mysql_append_peek(link, call);
+        break;
     case SQL_CALL_END_LEASES:
     case SQL_CALL_LOOK:
     case SQL_CALL_POLL:
@@ -711,6 +672,7 @@ void mysql_append_calls(struct mysql_link *link)
 
 void mysql_append_call_ends(struct mysql_link *link)
 {
+    mysql_append_ended(link);
     EACH_CALL(link, call) append_call_end(link, call);
 }
 

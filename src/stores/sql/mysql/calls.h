@@ -25,9 +25,4 @@ void mysql_append_calls(struct mysql_link *link);
 void mysql_append_call_ends(struct mysql_link *link);
 /* Ends a step of a purge or redrive, and determines whether another one must follow. */
 void mysql_call_steps_on(struct mysql_link *link, struct sql_call *call);
-/* Columns for mysql_job_read, from tarry.job j. */
-extern const char mysql_job_columns[];
-void mysql_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms);
-uint64_t mysql_body_bytes(MYSQL_ROW row);
-
 #endif

@@ -7,6 +7,7 @@
 #include "sql/call.h"
 #include "sql/dialect.h"
 #include "sql/mysql/history.h"
+#include "sql/mysql/kept.h"
 #include "sql/mysql/notifications.h"
 #include "sql/mysql/rows.h"
 #include "sql/mysql/takes.h"
@@ -20,6 +21,7 @@ struct mysql_link {
     bool is_mariadb;
     size_t packet_bytes_max; /* max_allowed_packet of the database */
     struct sql_context *context;
+    bool is_awaited;   /* a client of any server waits for the end of a job */
     int64_t now_ms;    /* the database's time in this transaction */
     bool is_manual;    /* autocommit is off: the first statement begins a transaction */
     bool knows_adjust; /* of the clock, from an earlier transaction: */

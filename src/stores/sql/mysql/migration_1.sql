@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   push_rate_count BIGINT NOT NULL DEFAULT 0, push_rate_unit INT NOT NULL DEFAULT 0,
   history BIGINT NOT NULL DEFAULT 0, -- how long its history is kept
   keep_finished BIGINT NOT NULL DEFAULT 0, keep_finished_max BIGINT NOT NULL DEFAULT 0, keep_finished_bytes BIGINT NOT NULL DEFAULT 0,
-  keep_body TINYINT NOT NULL DEFAULT 0,
+  keep_body TINYINT NOT NULL DEFAULT 0, has_kept TINYINT NOT NULL DEFAULT 0, -- a push has set keep_finished of its job
   backoff_steps VARBINARY(176), -- of a list (kind 4): milliseconds, with commas
   extension MEDIUMBLOB,
   version BIGINT NOT NULL DEFAULT 0 -- rises with each change of the row, by a trigger
@@ -74,10 +74,13 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   body_bytes BIGINT NOT NULL,
   content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
   consumer VARBINARY(64), -- name of the consumer that holds it
+  keep BIGINT, -- how long it is kept when it has finished; 0: not; NULL: as its topic keeps its jobs
+  progress VARBINARY(256), -- of a leased job: as its consumer reported it
   meta BLOB, body LONGBLOB NOT NULL,
   -- successor of a leased job (on_conflict after); next_due NULL: none
   next_due BIGINT, next_seq BIGINT, next_priority INT, next_lease BIGINT, next_ttl BIGINT, next_backoff_kind INT, next_backoff_first BIGINT,
   next_backoff_max BIGINT, next_max_attempts BIGINT, next_content_type VARBINARY(128), next_meta BLOB, next_body LONGBLOB,
+  next_keep BIGINT,
   -- waits of a list (kind 4), of the job and of its successor: milliseconds, with commas
   backoff_steps VARBINARY(176), next_backoff_steps VARBINARY(176),
   PRIMARY KEY (topic, level, due, seq), KEY job_id (topic, id), KEY job_expire (expire)
@@ -99,6 +102,26 @@ CREATE TABLE IF NOT EXISTS tarry.level (topic INT NOT NULL, level INT NOT NULL, 
 CREATE TABLE IF NOT EXISTS tarry.finished (
   topic INT NOT NULL, id VARCHAR(129) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL, -- also a once, behind a blank
   PRIMARY KEY (topic, id), KEY finished_until (until)
+) ENGINE=InnoDB;
+
+-- Finished jobs that are kept (keep_finished) until a time. The id of a kept job has no row in tarry.job.
+CREATE TABLE IF NOT EXISTS tarry.kept (
+  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL,
+  at BIGINT NOT NULL, seq BIGINT NOT NULL, first_due BIGINT NOT NULL, taken BIGINT NOT NULL, -- when it finished; the others as in its job
+  bytes BIGINT NOT NULL, -- that count against keep_finished_bytes
+  priority INT NOT NULL, attempt INT NOT NULL, outcome TINYINT NOT NULL, -- 1 acked, 2 cancelled, 3 expired
+  consumer VARBINARY(64), meta BLOB, error VARBINARY(256), history VARBINARY(1024), progress VARBINARY(256),
+  result_type VARBINARY(128), result LONGBLOB, -- of the ack
+  content_type VARBINARY(128), body LONGBLOB, -- if the topic keeps bodies
+  PRIMARY KEY (topic, id), KEY kept_until (until), KEY kept_at (topic, at, seq)
+) ENGINE=InnoDB;
+
+-- Jobs whose end a client of a server waits for. The transaction that ends the job sets how it ended. Empty most of the time.
+CREATE TABLE IF NOT EXISTS tarry.awaited (
+  topic VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  server BIGINT NOT NULL, outcome TINYINT, -- NULL: it has not ended; 1 acked, 2 cancelled, 3 expired, 4 dead, 9 it was purged
+  at BIGINT, taken BIGINT, attempt INT, consumer VARBINARY(64), result_type VARBINARY(128), result LONGBLOB,
+  PRIMARY KEY (topic, id, server), KEY awaited_server (server, outcome)
 ) ENGINE=InnoDB;
 
 -- Counts: jobs by state (fresh waits and was never tried, retry waits for another try), totals since the topic was made.
@@ -223,6 +246,9 @@ BEGIN
   SELECT MAX(topic) INTO v_topic FROM tarry.topic WHERE name = p_name;
   UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE topic = v_topic AND name = p_name;
   IF ROW_COUNT() = 1 THEN
+    IF EXISTS (SELECT 1 FROM tarry.awaited) THEN
+      UPDATE tarry.awaited SET outcome = 9 WHERE topic = p_name AND outcome IS NULL;
+    END IF;
     SELECT 1, COALESCE(SUM(x.jobs), 0) FROM (
       SELECT SUM(fresh + retry + leased + dead) jobs FROM tarry.tally WHERE topic = v_topic UNION ALL
       SELECT SUM(fresh + retry + leased + dead) FROM tarry.tally_add WHERE topic = v_topic) x;
@@ -350,6 +376,73 @@ BEGIN
   DELETE FROM tarry.server_places;
 END//
 
+-- Drops kept jobs of a topic, the oldest first. Rows that others hold are left.
+DROP PROCEDURE IF EXISTS tarry.server_drop_kept//
+CREATE PROCEDURE tarry.server_drop_kept(IN p_topic INT, IN p_limit BIGINT, OUT p_dropped BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_bytes BIGINT;
+  CALL tarry.server_picks();
+  INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.kept FORCE INDEX (kept_at) WHERE topic = p_topic ORDER BY at, seq LIMIT p_limit
+    FOR UPDATE SKIP LOCKED;
+  SELECT COUNT(*), COALESCE(SUM(k.bytes), 0) INTO p_dropped, v_bytes
+    FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id;
+  IF p_dropped > 0 THEN
+    DELETE k FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id;
+    INSERT INTO tarry.tally_add (topic, kept, kept_bytes) VALUES (p_topic, -p_dropped, -v_bytes);
+    DELETE FROM tarry.server_ids;
+  END IF;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.server_purge_kept//
+CREATE PROCEDURE tarry.server_purge_kept(IN p_topic INT, IN p_limit BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_dropped BIGINT;
+  CALL tarry.server_drop_kept(p_topic, p_limit, v_dropped);
+  SELECT v_dropped;
+END//
+
+-- Removes kept jobs whose time has ended, and drops the oldest of topics above their limits: a limited number per call. Looks only at topics
+-- with kept jobs.
+DROP PROCEDURE IF EXISTS tarry.server_end_kept//
+CREATE PROCEDURE tarry.server_end_kept(IN p_now BIGINT, OUT p_number BIGINT, OUT p_bytes BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_topic INT DEFAULT -1;
+  DECLARE v_kept, v_kept_bytes, v_most, v_most_bytes, v_dropped, v_each BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SET p_number = 0, p_bytes = 0;
+  CALL tarry.server_picks();
+  INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.kept FORCE INDEX (kept_until) WHERE until <= p_now ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED;
+  IF ROW_COUNT() > 0 THEN
+    INSERT INTO tarry.tally_add (topic, kept, kept_bytes) SELECT k.topic, -COUNT(*), -SUM(k.bytes)
+      FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id GROUP BY k.topic;
+    DELETE k FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept k FORCE INDEX (PRIMARY) ON k.topic = f.topic AND k.id = f.id;
+    DELETE FROM tarry.server_ids;
+  END IF;
+  each_topic: LOOP
+    SELECT MIN(topic) INTO v_topic FROM tarry.kept WHERE topic > v_topic;
+    IF v_topic IS NULL THEN LEAVE each_topic; END IF;
+    SET v_most = 9223372036854775807, v_most_bytes = 9223372036854775807;
+    SELECT COALESCE(NULLIF(keep_finished_max, 0), 1000000), COALESCE(NULLIF(keep_finished_bytes, 0), 1073741824) INTO v_most, v_most_bytes
+      FROM tarry.topic WHERE topic = v_topic;
+    SELECT COALESCE(SUM(x.kept), 0), COALESCE(SUM(x.kept_bytes), 0) INTO v_kept, v_kept_bytes FROM (
+      SELECT kept, kept_bytes FROM tarry.tally WHERE topic = v_topic UNION ALL SELECT kept, kept_bytes FROM tarry.tally_add WHERE topic = v_topic) x;
+    IF v_kept > v_most THEN
+      CALL tarry.server_drop_kept(v_topic, LEAST(v_kept - v_most, 5000), v_dropped);
+      SET p_number = p_number + v_dropped;
+    ELSEIF v_kept_bytes > v_most_bytes THEN
+      -- the oldest whose sizes before them are together below the excess
+      SELECT COUNT(*) INTO v_each FROM (SELECT SUM(o.bytes) OVER (ORDER BY o.at, o.seq) - o.bytes AS bytes_before FROM (
+        SELECT at, seq, bytes FROM tarry.kept FORCE INDEX (kept_at) WHERE topic = v_topic ORDER BY at, seq LIMIT 5000) o) x
+        WHERE x.bytes_before < v_kept_bytes - v_most_bytes;
+      CALL tarry.server_drop_kept(v_topic, v_each, v_dropped);
+      SET p_bytes = p_bytes + v_dropped;
+    END IF;
+  END LOOP;
+END//
+
 -- Runs once a second for each server: marks it alive and removes leftovers. Columns: how many other servers live, how many do not, when the
 -- next ttl ends, whether a client listens to events at another server. 3000: for so long that is assumed, SQL_AUDIENCE_MS of the servers.
 DROP PROCEDURE IF EXISTS tarry.server_upkeep//
@@ -359,7 +452,7 @@ BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
   DECLARE v_mine VARCHAR(16);
   DECLARE v_topic INT;
-  DECLARE v_last, v_listen_until BIGINT;
+  DECLARE v_last, v_listen_until, v_number, v_bytes BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_listen_until = IF(p_listens, v_now + 3000, 0);
   INSERT INTO tarry.server (server, beat, listen_until) VALUES (p_server, v_now, v_listen_until) ON DUPLICATE KEY UPDATE beat = v_now, listen_until = v_listen_until;
@@ -411,6 +504,7 @@ BEGIN
     -- A push that was under way when its topic was deleted may still leave a job: the number stays for a day.
     SELECT MIN(t.topic) INTO v_topic FROM tarry.topic t WHERE t.name IS NULL AND (t.paused_until < v_now - 86400000
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
+      OR EXISTS (SELECT 1 FROM tarry.kept f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
       INSERT INTO tarry.server_places (topic, level, due, seq) SELECT topic, level, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
@@ -420,6 +514,9 @@ BEGIN
         LEFT JOIN tarry.job_key k FORCE INDEX (PRIMARY) ON k.topic = x.topic AND k.id = x.id;
       INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.finished WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
+      DELETE FROM tarry.server_ids;
+      INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.kept WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
+      DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.kept x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
       DELETE FROM tarry.tally WHERE topic = v_topic;
       INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
       DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
@@ -430,9 +527,16 @@ BEGIN
     INSERT INTO tarry.server_fold SELECT server FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server)
       FOR UPDATE SKIP LOCKED;
     DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.ticket x FORCE INDEX (PRIMARY) ON x.server = f.n;
+    IF EXISTS (SELECT 1 FROM tarry.kept) THEN
+      CALL tarry.server_end_kept(v_now, v_number, v_bytes);
+    END IF;
+    IF EXISTS (SELECT 1 FROM tarry.awaited) THEN
+      DELETE FROM tarry.awaited WHERE server NOT IN (SELECT server FROM tarry.server);
+    END IF;
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
-      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(listen_until > v_now), 0)
+      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(listen_until > v_now), 0),
+      COALESCE(v_number, 0), COALESCE(v_bytes, 0)
     FROM tarry.server WHERE server <> p_server;
 END//
 
@@ -605,6 +709,11 @@ BEGIN
     IF NOT v_exists THEN
       SET p_result = 'created';
       INSERT INTO tarry.tally_add (topic, fresh, pushed) VALUES (v_topic, 1, 1);
+      SELECT bytes INTO v_bytes FROM tarry.kept WHERE topic = v_topic AND id = p_id;
+      IF v_bytes IS NOT NULL THEN -- an id names one job
+        DELETE FROM tarry.kept WHERE topic = v_topic AND id = p_id;
+        INSERT INTO tarry.tally_add (topic, kept, kept_bytes) VALUES (v_topic, -1, -v_bytes);
+      END IF;
     ELSEIF v_how = 2 THEN SET p_result = 'existed';
     ELSEIF v_how = 3 THEN SET p_result = 'conflict';
     ELSE
@@ -703,19 +812,20 @@ CREATE PROCEDURE tarry.cancel_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_level, v_state, v_attempt INT;
-  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next BIGINT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history, v_next, v_keep, v_now BIGINT;
+  DECLARE v_keep_body TINYINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
   CALL tarry.may(p_topic);
   SET p_result = 'not_found';
-  SELECT topic, dedup_window, history INTO v_topic, v_window, v_history FROM tarry.topic WHERE name = p_topic;
+  SELECT topic, dedup_window, history, keep_finished, keep_body INTO v_topic, v_window, v_history, v_keep, v_keep_body FROM tarry.topic WHERE name = p_topic;
   SELECT state, next_due INTO v_state, v_next FROM tarry.job WHERE topic = v_topic AND id = p_id;
   IF v_state = 3 AND v_next IS NULL AND p_request IS NOT TRUE THEN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
     CALL tarry.lock_job(v_topic, p_id, v_level, v_due, v_seq);
-    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
+    SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64, COALESCE(keep, v_keep) INTO v_state, v_attempt, v_bytes, v_keep
       FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq FOR UPDATE;
     IF v_state = 3 AND p_request THEN
       UPDATE tarry.job SET cancel_requested = 1, next_due = NULL, next_body = NULL
@@ -725,6 +835,17 @@ BEGIN
       UPDATE tarry.job SET next_due = NULL, next_body = NULL WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
+      IF v_keep > 0 THEN
+        SET v_now = tarry.now_ms();
+        INSERT INTO tarry.kept (topic, id, until, at, seq, first_due, taken, bytes, priority, attempt, outcome, meta, error, history, content_type, body)
+          SELECT topic, id, v_now + v_keep + 1, v_now, seq, first_due, 0, LENGTH(id) + COALESCE(LENGTH(meta), 0) + IF(v_keep_body, body_bytes, 0) + 64,
+              priority, attempt, 2, meta, error, history, IF(v_keep_body, content_type, NULL), IF(v_keep_body, body, NULL)
+            FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
+        INSERT INTO tarry.tally_add (topic, kept, kept_bytes) SELECT topic, 1, bytes FROM tarry.kept WHERE topic = v_topic AND id = p_id;
+      END IF;
+      IF EXISTS (SELECT 1 FROM tarry.awaited) THEN
+        UPDATE tarry.awaited SET outcome = 2, at = tarry.now_ms(), attempt = v_attempt WHERE topic = p_topic AND id = p_id AND outcome IS NULL;
+      END IF;
       DELETE FROM tarry.job WHERE topic = v_topic AND level = v_level AND due = v_due AND seq = v_seq;
       DELETE FROM tarry.job_key WHERE topic = v_topic AND id = p_id;
       SET p_result = 'cancelled';
@@ -813,8 +934,13 @@ READS SQL DATA SQL SECURITY DEFINER
 BEGIN
   CALL tarry.may(p_topic);
   SELECT CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased'
-      WHEN j.state = 4 THEN 'dead' END AS state, FROM_UNIXTIME((j.due - (SELECT adjust_ms FROM tarry.store WHERE one = 1)) / 1000) AS due, j.attempt, j.priority, j.body
-    FROM (SELECT 1) one LEFT JOIN (tarry.job j JOIN tarry.topic t ON t.topic = j.topic) ON t.name = p_topic AND j.id = p_id;
+      WHEN j.state = 4 THEN 'dead' WHEN k.at IS NOT NULL THEN 'finished' END AS state, FROM_UNIXTIME((j.due - s.adjust_ms) / 1000) AS due,
+      COALESCE(j.attempt, k.attempt) AS attempt, COALESCE(j.priority, k.priority) AS priority, COALESCE(j.body, k.body) AS body,
+      ELT(k.outcome, 'acked', 'cancelled', 'expired') AS outcome, FROM_UNIXTIME((k.at - s.adjust_ms) / 1000) AS finished_at,
+      CONVERT(k.result_type USING utf8mb4) AS content_type, k.result
+    FROM tarry.store s LEFT JOIN (tarry.job j JOIN tarry.topic t ON t.topic = j.topic) ON t.name = p_topic AND j.id = p_id
+      LEFT JOIN (tarry.kept k JOIN tarry.topic u ON u.topic = k.topic) ON u.name = p_topic AND k.id = p_id AND k.until > tarry.now_ms()
+    WHERE s.one = 1;
 END//
 
 DELIMITER ;
@@ -864,6 +990,14 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.job_history AS
     CONVERT(h.consumer USING utf8mb4) AS consumer, CONVERT(h.error USING utf8mb4) AS error, h.n AS number
   FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic JOIN tarry.store s ON s.one = 1
   WHERE t.name IS NOT NULL AND h.at >= tarry.now_ms() - t.history;
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.finished_jobs AS
+  SELECT t.name AS topic, k.id, ELT(k.outcome, 'acked', 'cancelled', 'expired') AS outcome, FROM_UNIXTIME((k.at - s.adjust_ms) / 1000) AS finished_at,
+    k.attempt, FROM_UNIXTIME((NULLIF(k.taken, 0) - s.adjust_ms) / 1000) AS started_at, CONVERT(k.consumer USING utf8mb4) AS consumer,
+    CONVERT(k.progress USING utf8mb4) AS progress, CONVERT(k.result_type USING utf8mb4) AS content_type, k.result, k.body,
+    FROM_UNIXTIME((k.until - s.adjust_ms) / 1000) AS kept_until
+  FROM tarry.kept k JOIN tarry.topic t ON t.topic = k.topic JOIN tarry.store s ON s.one = 1
+  WHERE t.name IS NOT NULL AND k.until > tarry.now_ms();
 
 -- A view for mykit-delay's reports: status 1 waits, 2 is due or handed out, 3 done, 4 ended undone, 6 dead. A finished job is read from
 -- its history, which has no body; the time of the push is not kept.

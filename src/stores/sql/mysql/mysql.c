@@ -157,6 +157,7 @@ const struct sql_dialect sql_mysql = {
              "innodb_flush_log_at_trx_commit or sync_binlog is not 1, or innodb_doublewrite is off",
     .durable_settings = "set innodb_flush_log_at_trx_commit and sync_binlog to 1 and "
                         "innodb_doublewrite to on",
+    .keeps_finished = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,

@@ -25,6 +25,21 @@ static const char *const checks[] = {
     "WHERE t.name IS NOT NULL AND (d.fresh <> 0 OR d.retry <> 0 OR d.leased <> 0 OR d.dead <> 0 OR "
     "d.dead_bytes <> 0) ORDER BY t.name",
 
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': its counts of kept finished jobs and of their bytes "
+    "differ by ', d.kept, ' and ', d.bytes), ABS(d.kept), CONCAT('INSERT INTO tarry.tally_add "
+    "(topic, kept, kept_bytes) VALUES (', CONCAT_WS(', ', t.topic, d.kept, d.bytes), ')') "
+    "FROM tarry.topic t JOIN (SELECT x.topic, SUM(x.kept) kept, SUM(x.bytes) bytes FROM ("
+    "SELECT topic, COUNT(*) kept, SUM(bytes) bytes FROM tarry.kept GROUP BY topic "
+    "UNION ALL SELECT topic, -SUM(kept), -SUM(kept_bytes) FROM tarry.tally GROUP BY topic "
+    "UNION ALL SELECT topic, -SUM(kept), -SUM(kept_bytes) FROM tarry.tally_add GROUP BY topic) x "
+    "GROUP BY x.topic) d ON d.topic = t.topic WHERE t.name IS NOT NULL AND (d.kept <> 0 OR "
+    "d.bytes <> 0) ORDER BY t.name",
+
+    "SELECT CONCAT('topic ', QUOTE(t.name), ': ids of finished jobs that are kept have a job "
+    "again'), COUNT(*), NULL FROM tarry.kept k JOIN tarry.job_key j ON j.topic = k.topic AND j.id = "
+    "k.id JOIN tarry.topic t ON t.topic = k.topic AND t.name IS NOT NULL GROUP BY t.name ORDER BY "
+    "t.name",
+
     "SELECT CONCAT('topic ', QUOTE(t.name), ': its priority ', j.level, ' is not listed, so its "
     "jobs are never taken'), COUNT(*), CONCAT('INSERT IGNORE INTO tarry.level VALUES (', t.topic, "
     "', ', j.level, '); INSERT INTO tarry.notification (at, server, what, name, due) VALUES "

@@ -35,19 +35,22 @@ enum {
     ROW_CONSUMER,
     ROW_HISTORY,
     ROW_NEXT,
-    ROW_STEPS = ROW_NEXT + 4
+    ROW_KEEP = ROW_NEXT + 5,
+    ROW_AWAITED,
+    ROW_STEPS
 };
 
 const char mysql_row_columns[] =
     "topic,level,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history,"
-    "next_due,next_ttl,next_seq,next_priority,backoff_steps";
+    "next_due,next_ttl,next_seq,next_priority,next_keep,keep,EXISTS(SELECT 1 FROM tarry.awaited),"
+    "backoff_steps";
 
 /* Columns for jobs that are only acked. */
 static const char ack_columns[] =
     "topic,level,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer,"
-    "next_due,next_ttl,next_seq,next_priority";
+    "next_due,next_ttl,next_seq,next_priority,next_keep,EXISTS(SELECT 1 FROM tarry.awaited)";
 
 /* ---- places ---- */
 
@@ -226,13 +229,17 @@ static void read_next(struct mysql_row *out, MYSQL_ROW row, int column)
                                     .due_ms = mysql_number(row[column]),
                                     .ttl_ms = mysql_number(row[column + 1]),
                                     .sequence = (uint64_t)mysql_number(row[column + 2]),
-                                    .priority = (int32_t)mysql_number(row[column + 3])};
+                                    .priority = (int32_t)mysql_number(row[column + 3]),
+                                    .has_keep = row[column + 4] != NULL,
+                                    .keep_ms = mysql_number(row[column + 4])};
 }
 
 static bool ack_read(struct mysql_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
     enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER, NEXT };
+    enum { AWAITED = NEXT + 5 };
     struct mysql_row *out = read_place(link, row, lengths);
+    link->is_awaited = link->is_awaited || mysql_number(row[AWAITED]) != 0;
     if (!out || out->is_whole)
         return out != NULL;
     out->attempt = (uint32_t)mysql_number(row[ATTEMPT]);
@@ -250,9 +257,12 @@ static struct mysql_row *row_read(struct mysql_link *link, MYSQL_ROW row,
                                   const unsigned long *lengths)
 {
     struct mysql_row *out = read_place(link, row, lengths);
+    link->is_awaited = link->is_awaited || mysql_number(row[ROW_AWAITED]) != 0;
     if (!out || out->is_whole)
         return out;
     out->is_whole = true;
+    out->has_keep = row[ROW_KEEP] != NULL;
+    out->keep_ms = mysql_number(row[ROW_KEEP]);
     out->attempt = (uint32_t)mysql_number(row[ROW_ATTEMPT]);
     out->priority = (int32_t)mysql_number(row[ROW_PRIORITY]);
     out->first_due_ms = mysql_number(row[ROW_FIRST_DUE]);
@@ -331,6 +341,25 @@ static bool read_finished(struct mysql_link *link, const struct mysql_step *step
             return false;
         if (known)
             known->finished_until_ms = mysql_number(row[2]);
+    }
+    return true;
+}
+
+/* Reads which ids kept jobs have, with their sizes. */
+static bool read_kept(struct mysql_link *link, const struct mysql_step *step, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    (void)step;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        uint32_t number = (uint32_t)mysql_number(row[0]);
+        struct mysql_topic *topic =
+            mysql_numbers_find(&link->topics.numbers, slice_make(&number, sizeof number));
+        struct slice id = slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]);
+        struct mysql_row *known = topic ? mysql_row_need(link, topic, id) : NULL;
+        if (topic && !known)
+            return false;
+        if (known)
+            known->old_kept_bytes = (uint64_t)mysql_number(row[2]);
     }
     return true;
 }
@@ -438,6 +467,14 @@ static bool name_lease(struct named_leases *leases, const struct sql_lease *leas
     return named_leases_add(leases, named);
 }
 
+/* Returns whether the job of a lease may be kept: its row must then be read completely. */
+static bool keeps(const struct mysql_link *link, const struct sql_lease *lease)
+{
+    const struct mysql_topic *topic =
+        mysql_numbers_find(&link->topics.numbers, slice_make(&lease->topic, sizeof lease->topic));
+    return topic && mysql_topic_keeps(topic);
+}
+
 static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
 {
     EACH_CALL(link, call)
@@ -453,7 +490,7 @@ static bool gather_leases(struct mysql_link *link, struct named_leases *leases)
             struct sql_lease lease;
             if (command_item_is_good(call->command, i, &unused) &&
                 sql_lease_parse(answer->lease, &link->context->key, &lease) &&
-                !name_lease(leases, &lease, answer->verb == QUEUE_ACK))
+                !name_lease(leases, &lease, answer->verb == QUEUE_ACK && !keeps(link, &lease)))
                 return false;
         }
     }
@@ -556,6 +593,8 @@ void mysql_append_locks(struct mysql_link *link)
         append_ids(link, topic, select, mysql_read_rows, for_update);
         if (topic->is_pushed_to)
             append_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", read_finished, "");
+        if (topic->is_pushed_to && mysql_topic_keeps(topic))
+            append_ids(link, topic, "SELECT topic,id,bytes FROM tarry.kept", read_kept, "");
     }
     named_leases_fini(&leases);
 }
@@ -728,6 +767,10 @@ static void append_fresh(struct buffer *out, const struct mysql_row *row)
     append_bytes(out, row->error);
     buffer_append_format(out, ",%zu,_binary", push->body.len);
     mysql_quote(out, push->body);
+    if (row->has_keep)
+        buffer_append_format(out, ",%lld", (long long)row->keep_ms);
+    else
+        buffer_append_text(out, ",NULL");
     if (row_has_steps(row))
         append_bytes(out, policy_write_steps(&row->policy.backoff, steps));
     buffer_append_byte(out, ')');
@@ -778,7 +821,7 @@ static void append_inserts(struct mysql_link *link)
                 out,
                 "INSERT INTO tarry.job (topic,level,due,seq,id,state,attempt,priority,first_due,"
                 "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
-                "content_type,meta,error,body_bytes,body%s) VALUES ",
+                "content_type,meta,error,body_bytes,body,keep%s) VALUES ",
                 has_steps ? ",backoff_steps" : "");
         } else {
             buffer_append_byte(out, ',');
@@ -835,6 +878,10 @@ static void append_next_set(struct buffer *out, const struct mysql_row *row)
     mysql_quote_bytes(out, push->meta);
     buffer_append_text(out, ",next_body=_binary");
     mysql_quote(out, push->body);
+    if (push->has_keep_finished)
+        buffer_append_format(out, ",next_keep=%lld", (long long)push->keep_finished_ms);
+    else
+        buffer_append_text(out, ",next_keep=NULL");
 }
 
 /* Appends the change of the successor. Assignments are evaluated from left to right, so the job
@@ -851,7 +898,7 @@ static void append_next(struct buffer *out, const struct mysql_row *row)
             "backoff_max=next_backoff_max,backoff_steps=next_backoff_steps,max_attempts=next_max_"
             "attempts,"
             "content_type=next_content_type,meta=next_meta,body_bytes=LENGTH(next_body),"
-            "body=next_body",
+            "body=next_body,keep=next_keep",
             (unsigned long long)row->sequence);
     if (row->next_change == MYSQL_NEXT_STARTED || row->next_change == MYSQL_NEXT_DROPPED)
         buffer_append_text(out, ",next_due=NULL,next_meta=NULL,next_body=NULL");
@@ -870,11 +917,15 @@ static void append_update(struct mysql_link *link, const struct mysql_row *row)
         buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
                              (long long)row->lease_until_ms, (long long)row->server,
                              row->cancel_requested);
+        if (row->progress.len) {
+            buffer_append_text(out, ",progress=");
+            mysql_quote_bytes(out, row->progress);
+        }
     } else {
         buffer_append_format(out,
                              "state=%d,attempt=%u,due=%lld,level=%d,priority=%d,first_due=%lld,"
                              "lease_until=0,taken=0,server=0,by_sql=0,consumer=NULL,"
-                             "cancel_requested=0,expire=",
+                             "cancel_requested=0,progress=NULL,expire=",
                              (int)row->state, row->attempt, (long long)row->due_ms, row->level,
                              row->priority, (long long)row->first_due_ms);
         if (row->expire_ms)

@@ -37,8 +37,23 @@ struct mysql_next {
     int64_t due_ms, ttl_ms;
     uint64_t sequence;
     int32_t priority;
+    bool has_keep;
+    int64_t keep_ms;
 };
 enum mysql_next_change { MYSQL_NEXT_SET = 1, MYSQL_NEXT_DROPPED, MYSQL_NEXT_STARTED };
+
+/* How a job has ended in the transaction, for those who keep it or wait for it. */
+enum { MYSQL_END_DEAD = 4, MYSQL_END_PURGED = 9 }; /* besides enum job_end */
+struct mysql_end {
+    int outcome;     /* 0: it has not */
+    int64_t keep_ms; /* 0: it is not kept */
+    uint64_t bytes;  /* of the kept job */
+    int64_t taken_ms;
+    uint32_t attempt;
+    bool is_fresh; /* the transaction has pushed it, so it is not stored: see `push` */
+    bool is_awaited;
+    struct slice result, result_type; /* owned by the caller */
+};
 
 struct mysql_row { /* A job that the transaction needs, or an id without a job. */
     struct table_entry by_id, by_place;
@@ -66,6 +81,12 @@ struct mysql_row { /* A job that the transaction needs, or an id without a job. 
     uint32_t attempt;
     bool cancel_requested;
     struct policy policy;
+    bool has_keep; /* as in struct job */
+    int64_t keep_ms;
+    struct slice progress; /* new with an extension, owned by the caller */
+    struct mysql_end end;  /* see kept.h */
+    uint64_t old_kept_bytes; /* of the kept job with this id; 0: there is none */
+    bool drops_kept;         /* a push has taken its id */
     uint64_t body_bytes, meta_bytes;
     const struct queue_push *push;   /* of a fresh row */
     const struct queue_again *again; /* of a job that is pushed again in its row */

@@ -59,8 +59,11 @@ static void remember(struct mysql_row *row, int64_t now_ms)
     row->finishes_again = true;
 }
 
-static void row_end(struct mysql_link *link, struct mysql_row *row)
+/* Ends a job. `answer`: that ended it, with its result, or NULL. */
+static void row_end(struct mysql_link *link, struct mysql_row *row, enum job_end end,
+                    const struct queue_answer *answer, int64_t counts[SQL_COUNTS])
 {
+    mysql_row_ends(row, (int)end, answer, counts);
     row->exists = row->fresh = false;
     row->topic->jobs--;
     remember(row, link->now_ms);
@@ -131,6 +134,9 @@ static void fill(struct mysql_link *link, struct mysql_row *row, const struct qu
     row->lease_until_ms = row->taken_ms = row->lease_span_ms = row->server = 0;
     row->delivery = 0;
     row->cancel_requested = false;
+    row->has_keep = push->has_keep_finished;
+    row->keep_ms = push->keep_finished_ms;
+    row->progress = (struct slice){0};
     row->next = (struct mysql_next){0};
     row->next_push = NULL;
     row->next_change = 0;
@@ -183,7 +189,9 @@ static void set_next(struct mysql_link *link, struct mysql_row *row, const struc
                                     .due_ms = sql_call_due_ms(link->now_ms, &push->when),
                                     .ttl_ms = push->policy.ttl_ms,
                                     .sequence = link->rows.number + link->rows.numbers_used++,
-                                    .priority = priority_of(row, push)};
+                                    .priority = priority_of(row, push),
+                                    .has_keep = push->has_keep_finished,
+                                    .keep_ms = push->keep_finished_ms};
     row->next_push = push;
     row->next_change = MYSQL_NEXT_SET;
     row->requested = row->changed = true;
@@ -235,7 +243,10 @@ static enum queue_status push_one(struct mysql_link *link, const struct queue_pu
     } else {
         counts[SQL_COUNT_PUSHED] = 1;
         topic->jobs++;
+        mysql_row_takes_id(row, counts);
     }
+    topic->sets_kept = topic->sets_kept || (push->has_keep_finished && push->keep_finished_ms > 0 &&
+                                            !mysql_topic_keeps(topic));
     fill(link, row, push);
     remember_once(link, once, push);
     count_row(row, counts, 1);
@@ -268,7 +279,7 @@ static void cancel(struct mysql_link *link, struct mysql_row *row)
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
     count_row(row, counts, -1);
     mysql_history_note(link, row, "cancelled", nobody, (struct slice){0});
-    row_end(link, row);
+    row_end(link, row, JOB_END_CANCELLED, NULL, counts);
     note(link, row, counts, false, false);
 }
 
@@ -381,6 +392,7 @@ static void fail(struct mysql_link *link, struct mysql_row *row, const struct qu
         row->state = JOB_DEAD;
         row->level = MYSQL_LEVEL_DEAD;
         counts[SQL_COUNT_DIED] = 1;
+        mysql_row_ends(row, MYSQL_END_DEAD, answer, counts);
         mysql_history_note(link, row, "died", holder(row), row->error);
     } else {
         wait_again(link, row,
@@ -394,6 +406,7 @@ static void unlease(struct mysql_row *row)
 {
     row->lease_until_ms = row->taken_ms = row->server = 0;
     row->cancel_requested = false;
+    row->progress = (struct slice){0};
     row->expire_ms = expire_of(row);
     row_changed(row);
 }
@@ -446,6 +459,8 @@ static enum queue_status start_next(struct mysql_link *link, struct mysql_row *r
         row->priority = row->level = row->next.priority;
         row->sequence = row->next.sequence;
         row->policy = (struct policy){.ttl_ms = row->next.ttl_ms};
+        row->has_keep = row->next.has_keep;
+        row->keep_ms = row->next.keep_ms;
         row->history_bytes = 0;
         row->error = (struct slice){0};
         row->has_error = true;
@@ -470,7 +485,10 @@ static enum queue_status end_lease(struct mysql_link *link, struct mysql_row *ro
         return start_next(link, row, life, by_itself ? 0 : answer->verb);
     if (life.step == LIFE_ACKED || life.step == LIFE_CANCELLED) {
         counts[life.step == LIFE_ACKED ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
-        row_end(link, row);
+        if (life.step == LIFE_ACKED)
+            row_end(link, row, JOB_END_ACKED, answer, counts);
+        else
+            row_end(link, row, JOB_END_CANCELLED, NULL, counts);
         note(link, row, counts, false, false);
         return life.status;
     }
@@ -543,6 +561,8 @@ static enum queue_status answer_one(struct mysql_link *link, const struct queue_
         row->lease_until_ms =
             link->now_ms + (answer->lease_ms > 0 ? answer->lease_ms : row->lease_span_ms) + 1;
         row->server = link->context->server;
+        if (answer->progress.len)
+            row->progress = answer->progress;
         row->changed = row->extended = true;
         out->state = JOB_LEASED;
         out->lease_until_ms = row->lease_until_ms;
@@ -723,11 +743,12 @@ static void expire_one(struct mysql_link *link, struct mysql_row *row)
         row_changed(row);
         count_row(row, counts, 1);
         counts[SQL_COUNT_DIED] = 1;
+        mysql_row_ends(row, MYSQL_END_DEAD, NULL, counts);
         note(link, row, counts, false, true);
         return;
     }
     counts[SQL_COUNT_EXPIRED] = 1;
-    row_end(link, row);
+    row_end(link, row, JOB_END_EXPIRED, NULL, counts);
     note(link, row, counts, false, false);
 }
 
@@ -736,6 +757,7 @@ static void purge_one(struct mysql_link *link, struct mysql_row *row)
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
     count_row(row, counts, -1);
     mysql_history_note(link, row, "purged", nobody, (struct slice){0});
+    mysql_row_ends(row, MYSQL_END_PURGED, NULL, counts);
     row->exists = row->fresh = false;
     note(link, row, counts, false, false);
 }

@@ -2,6 +2,7 @@
  * distributed among the takes in their order, and leased together. Checks find the next waiting
  * jobs. */
 #include "sql/mysql/calls.h"
+#include "sql/mysql/job_row.h"
 #include "sql/mysql/link.h"
 
 #include <stdlib.h>

@@ -26,6 +26,11 @@ enum {
     COLUMN_DEDUP,
     COLUMN_JOBS_MAX,
     COLUMN_HISTORY,
+    COLUMN_KEEP,
+    COLUMN_KEEP_MAX,
+    COLUMN_KEEP_BYTES,
+    COLUMN_KEEP_BODY,
+    COLUMN_HAS_KEPT,
     COLUMN_HAS_EXTENSION,
     COLUMN_VERSION,
     COLUMN_LEVELS,
@@ -35,6 +40,7 @@ enum {
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
     "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
+    "keep_finished,keep_finished_max,keep_finished_bytes,keep_body,has_kept,"
     "COALESCE(LENGTH(extension),0),version,(SELECT GROUP_CONCAT(l.level) FROM tarry.level l WHERE "
     "l.topic=t.topic),backoff_steps FROM tarry.topic t WHERE ";
 
@@ -64,6 +70,7 @@ static bool want(struct mysql_link *link, struct mysql_topic *topic)
         return true;
     topic->is_wanted = mysql_topic_list_add(&link->topics.wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
+    topic->sets_kept = false;
     topic->take_max = 0;
     topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
     topic->next_ms[0] = topic->next_ms[1] = INT64_MAX;
@@ -178,6 +185,11 @@ static void read_settings(struct mysql_topic *topic, MYSQL_ROW row, const unsign
     settings->dedup_window_ms = mysql_number(row[COLUMN_DEDUP]);
     settings->max_jobs = (uint64_t)mysql_number(row[COLUMN_JOBS_MAX]);
     settings->history_ms = mysql_number(row[COLUMN_HISTORY]);
+    settings->keep_finished_ms = mysql_number(row[COLUMN_KEEP]);
+    settings->keep_finished_max = (uint64_t)mysql_number(row[COLUMN_KEEP_MAX]);
+    settings->keep_finished_bytes = (uint64_t)mysql_number(row[COLUMN_KEEP_BYTES]);
+    settings->keep_body = mysql_number(row[COLUMN_KEEP_BODY]) != 0;
+    topic->has_kept = mysql_number(row[COLUMN_HAS_KEPT]) != 0;
     topic->has_extension = mysql_number(row[COLUMN_HAS_EXTENSION]) > 0;
     topic->version = (uint64_t)mysql_number(row[COLUMN_VERSION]);
 }
@@ -237,8 +249,10 @@ static bool read_topics(struct mysql_link *link, const struct mysql_step *step, 
             return false;
         attach(link, topic, (uint32_t)mysql_number(row[COLUMN_NUMBER]));
         most = topic->settings.max_jobs;
+        bool kept = mysql_topic_keeps(topic);
         read_settings(topic, row, lengths);
-        link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most;
+        link->topics.have_moved = link->topics.have_moved || topic->settings.max_jobs != most ||
+                                  mysql_topic_keeps(topic) != kept;
         if (!read_levels(link, topic, row[COLUMN_LEVELS]))
             return false;
         topic->stored_levels = topic->level_count;

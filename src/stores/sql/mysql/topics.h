@@ -23,6 +23,8 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     int64_t paused_until_ms;
     struct topic_settings settings;
     bool has_extension;
+    bool has_kept;  /* a push has set how long its job is kept */
+    bool sets_kept; /* a push of this transaction is the first one */
     bool is_found; /* used while topics are read */
     int32_t *levels;
     size_t level_count, level_cap;
@@ -32,6 +34,11 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     bool is_looked[2];
     bool looks_back; /* its check begins some time before the bound */
 };
+/* Returns whether finished jobs of the topic may be kept. */
+static inline bool mysql_topic_keeps(const struct mysql_topic *topic)
+{
+    return topic->settings.keep_finished_ms > 0 || topic->has_kept;
+}
 TABLE_DECLARE(mysql_names, struct mysql_topic, by_name)
 TABLE_DECLARE(mysql_numbers, struct mysql_topic, by_number)
 VECTOR_DECLARE(mysql_topic_list, struct mysql_topic *)

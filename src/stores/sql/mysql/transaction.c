@@ -203,6 +203,11 @@ static bool others_listen(const struct mysql_link *link)
     return link->transaction.plan.others_listen;
 }
 
+static bool is_awaited(const struct mysql_link *link)
+{
+    return link->is_awaited;
+}
+
 /* ---- the table ---- */
 
 enum {
@@ -234,6 +239,8 @@ static const struct stage {
     [MYSQL_STAGE_LOCK] = {BEGIN | CALLS, CALLS, .applies = locks_now, .append = mysql_append_locks},
     [MYSQL_STAGE_CALLS] = {CALLS, .append = mysql_append_calls},
     [MYSQL_STAGE_DECIDE] = {CALLS, CALLS, .read = mysql_decide},
+    [MYSQL_STAGE_AWAITED] = {CALLS, 0, .applies = is_awaited, .append = mysql_append_awaited},
+    [MYSQL_STAGE_KEEP] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_kept},
     [MYSQL_STAGE_WRITE] = {CALLS | COMMIT, 0, .applies = writes_now, .append = mysql_append_rows},
     [MYSQL_STAGE_HISTORY] = {CALLS | COMMIT, 0, .applies = writes_now,
                              .append = mysql_append_history},
@@ -286,6 +293,7 @@ static void transaction_clear(struct mysql_link *link)
     link->transaction.stages = 0;
     link->rows.number = link->takes.delivery = link->rows.numbers_used = 0;
     link->topics.count = 0;
+    link->is_awaited = false;
     link->history.wants_days = false;
     link->outbox.written = 0;
 }

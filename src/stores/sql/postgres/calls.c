@@ -765,13 +765,12 @@ static bool send_awaits(struct sql_call *call, struct postgres_link *link)
            send(call, link, POSTGRES_AWAIT, &params);
 }
 
-/* Adds the rows of pushes whose end is awaited, after their statements. */
-static bool send_registers(struct list *begin, const struct list *end, struct postgres_link *link)
+bool postgres_registers_send(struct postgres_link *link, const struct list *calls)
 {
     struct postgres_params params = {0};
     bool added = true;
     postgres_batch_clear(&link->awaits);
-    for (struct list *at = begin; at != end; at = at->next) {
+    for (const struct list *at = calls->next; at != calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
         bool has_pushes = call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_PUSH;
         for (size_t i = 0; has_pushes && added && i < call->command->count; i++)
@@ -860,6 +859,7 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
         return send_own(call, link, POSTGRES_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
         return send_own(call, link, POSTGRES_GOODBYE, link->context->server);
+    case SQL_CALL_PEEK:
     case SQL_CALL_POLL: /* not needed: PostgreSQL sends notifications */
         break;
     }
@@ -917,7 +917,7 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
         struct sql_call *call = list_entry(at, struct sql_call, list);
         sent = !is_gathered(call) || send_call(call, link);
     }
-    sent = sent && send_batches(link) && send_registers(begin, end, link);
+    sent = sent && send_batches(link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         struct list *last = is_plain_take(call) ? send_takes(at, end, link) : at;

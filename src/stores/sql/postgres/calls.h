@@ -57,6 +57,8 @@ bool postgres_calls_send(struct list *calls, struct postgres_link *link);
 /* Sets how awaited jobs have ended that the transaction acked or cancelled. Its other ends are set
  * by the schema. */
 bool postgres_ended_send(struct postgres_link *link, const struct list *calls);
+/* Adds the rows of pushes whose end is awaited, after the ends of the jobs before them. */
+bool postgres_registers_send(struct postgres_link *link, const struct list *calls);
 /* Sends a transaction that consists of pushes as one statement, which commits by itself under the
  * ticket. Returns false, without sending anything, if that is not possible. */
 bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket);

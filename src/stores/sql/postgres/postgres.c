@@ -194,6 +194,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     pipeline_begin(link, context);
     return send_tallies(link) && (!context->is_awaited || postgres_ended_send(link, plan->calls)) &&
+           postgres_registers_send(link, plan->calls) &&
            (plan->is_alone || send_notifications(link)) &&
            (!plan->others_listen || send_events(link)) && send_plain(link, POSTGRES_COMMIT, NULL) &&
            pipeline_send(link);
