@@ -10,7 +10,7 @@ enum {
     LOOK_MS_MAX = 5000, /* maximum interval of such checks */
     AWAIT_ALL_MS = 1000,
     AWAIT_MANY_MS = 10000,
-    BY_SQL_MS = 1000,   /* time after a push by SQL during which another one is expected */
+    BY_SQL_MS = 1000, /* time after a push by SQL during which another one is expected */
 };
 
 void sql_housekeeping_init(struct sql_housekeeping *keeping, const struct sql_dialect *dialect,

@@ -29,8 +29,9 @@ struct sql_housekeeping {
     int64_t look_ms;     /* elapsed: next check for pushes without a notification */
     int64_t poll_ms;     /* elapsed: next poll for events of other servers */
     int64_t peek_ms;     /* elapsed: next check for awaited jobs that have ended */
-    int64_t await_all_ms; /* elapsed: next look at all awaited jobs, whose ends may have been missed */
-    int64_t by_sql_ms;   /* elapsed: pushes by SQL are expected until then */
+    int64_t
+        await_all_ms;  /* elapsed: next look at all awaited jobs, whose ends may have been missed */
+    int64_t by_sql_ms; /* elapsed: pushes by SQL are expected until then */
 };
 
 /* Initializes the housekeeping. All three arguments must outlive it. */

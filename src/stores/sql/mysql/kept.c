@@ -72,11 +72,11 @@ static void append_pushed(struct mysql_link *link, const struct mysql_row *row)
     buffer_append_text(out, kept_into);
     buffer_append_format(out, "VALUES (%u,", row->topic->number);
     mysql_quote(out, mysql_row_id(row));
-    buffer_append_format(
-        out, ",%lld,%lld,%llu,%lld,0,%llu,%d,%u,%d,NULL,",
-        (long long)(link->now_ms + row->end.keep_ms + 1), (long long)link->now_ms,
-        (unsigned long long)row->sequence, (long long)row->first_due_ms,
-        (unsigned long long)row->end.bytes, row->priority, row->end.attempt, row->end.outcome);
+    buffer_append_format(out, ",%lld,%lld,%llu,%lld,0,%llu,%d,%u,%d,NULL,",
+                         (long long)(link->now_ms + row->end.keep_ms + 1), (long long)link->now_ms,
+                         (unsigned long long)row->sequence, (long long)row->first_due_ms,
+                         (unsigned long long)row->end.bytes, row->priority, row->end.attempt,
+                         row->end.outcome);
     mysql_quote_bytes(out, push->meta);
     buffer_append_text(out, ",NULL,NULL,NULL,NULL,NULL,");
     mysql_quote_bytes(out, keeps_body ? push->content_type : (struct slice){0});
@@ -308,10 +308,9 @@ static void append_returned(struct mysql_link *link, const struct sql_call *call
     struct buffer *out = NULL;
     for (size_t i = 0; call->kind == SQL_CALL_AWAIT && i < call->job_count; i++) {
         if (!out)
-            buffer_append_format(
-                out = mysql_statement(link, NULL),
-                "DELETE FROM tarry.awaited WHERE server=%lld AND (topic,id) IN (",
-                (long long)link->context->server);
+            buffer_append_format(out = mysql_statement(link, NULL),
+                                 "DELETE FROM tarry.awaited WHERE server=%lld AND (topic,id) IN (",
+                                 (long long)link->context->server);
         append_pair(out, call->jobs[i].job.topic, call->jobs[i].job.id, i == 0);
     }
     if (out)
@@ -508,11 +507,11 @@ static const int job_state_column = AWAITED_JOB + 1; /* of mysql_job_columns */
 static void read_end(struct queue_job *out, struct queue_end *end, MYSQL_ROW row,
                      const unsigned long *lengths)
 {
-    *end = (struct queue_end){.finished_ms = mysql_number(row[AWAITED_AT]),
-                              .duration_ms = since(mysql_number(row[AWAITED_TAKEN]),
-                                                   mysql_number(row[AWAITED_AT])),
-                              .result = text_of(row, lengths, AWAITED_RESULT),
-                              .result_type = text_of(row, lengths, AWAITED_TYPE)};
+    *end = (struct queue_end){
+        .finished_ms = mysql_number(row[AWAITED_AT]),
+        .duration_ms = since(mysql_number(row[AWAITED_TAKEN]), mysql_number(row[AWAITED_AT])),
+        .result = text_of(row, lengths, AWAITED_RESULT),
+        .result_type = text_of(row, lengths, AWAITED_TYPE)};
     out->end = end;
 }
 
@@ -575,8 +574,8 @@ void mysql_append_await(struct mysql_link *link, struct sql_call *call)
     struct buffer *out;
     if (left) {
         out = mysql_statement(link, NULL);
-        buffer_append_format(
-            out, "DELETE FROM tarry.awaited WHERE server=%lld AND (topic,id) IN (", server);
+        buffer_append_format(out, "DELETE FROM tarry.awaited WHERE server=%lld AND (topic,id) IN (",
+                             server);
         append_sent(out, &awaits->left, left);
         buffer_append_byte(out, ')');
     }

@@ -36,7 +36,8 @@ static const char *const checks[] = {
     "d.bytes <> 0) ORDER BY t.name",
 
     "SELECT CONCAT('topic ', QUOTE(t.name), ': ids of finished jobs that are kept have a job "
-    "again'), COUNT(*), NULL FROM tarry.kept k JOIN tarry.job_key j ON j.topic = k.topic AND j.id = "
+    "again'), COUNT(*), NULL FROM tarry.kept k JOIN tarry.job_key j ON j.topic = k.topic AND j.id "
+    "= "
     "k.id JOIN tarry.topic t ON t.topic = k.topic AND t.name IS NOT NULL GROUP BY t.name ORDER BY "
     "t.name",
 

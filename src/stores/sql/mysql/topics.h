@@ -25,7 +25,7 @@ struct mysql_topic { /* A topic, as of this transaction or an earlier one. */
     bool has_extension;
     bool has_kept;  /* a push has set how long its job is kept */
     bool sets_kept; /* a push of this transaction is the first one */
-    bool is_found; /* used while topics are read */
+    bool is_found;  /* used while topics are read */
     int32_t *levels;
     size_t level_count, level_cap;
     int64_t jobs;       /* number of jobs, if max_jobs is set */

@@ -28,12 +28,12 @@ enum mysql_stage {
     MYSQL_STAGE_TOPICS,
     MYSQL_STAGE_TOPIC_COUNT,
     MYSQL_STAGE_NEW_TOPICS,
-    MYSQL_STAGE_LOCK,   /* locks and reads the rows that calls name */
-    MYSQL_STAGE_CALLS,  /* statements of single calls */
-    MYSQL_STAGE_DECIDE, /* applies the rules to the rows */
+    MYSQL_STAGE_LOCK,    /* locks and reads the rows that calls name */
+    MYSQL_STAGE_CALLS,   /* statements of single calls */
+    MYSQL_STAGE_DECIDE,  /* applies the rules to the rows */
     MYSQL_STAGE_AWAITED, /* finds the ended jobs that clients wait for */
     MYSQL_STAGE_KEEP,    /* stores finished jobs that are kept */
-    MYSQL_STAGE_WRITE,  /* writes the rows */
+    MYSQL_STAGE_WRITE,   /* writes the rows */
     MYSQL_STAGE_HISTORY,
     MYSQL_STAGE_TAKE,   /* finds and locks jobs for takes */
     MYSQL_STAGE_SHARE,  /* distributes them */
