@@ -93,6 +93,7 @@ tarry_wing(BEANSTALK "beanstalk protocol" "server/side_front_beanstalk|cli/(impo
 tarry_wing(MYKIT "mykit-delay" "server/protocol_mykit" mykit)
 tarry_wing(SCHEDULES "schedules" "server/schedules" cadence schedule)
 tarry_wing(SQS "SQS" "server/protocol_sqs" sqs)
+tarry_wing(HTTP2 "HTTP/2" "http/http2")
 tarry_wing(JWT "JWTs of an issuer" "access/(issuer|jwt)|unit/access/jwt|server/issuer_keys")
 tarry_wing(CONSOLE "web console" "api/console")
 tarry_wing(TRACES "traces" "trace/(exporter|lease_table|otlp|span|tracer)")

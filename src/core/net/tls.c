@@ -114,16 +114,17 @@ static int refuse_passphrase(char *into, int cap, int is_write, void *ctx)
     return -1;
 }
 
-/* Selects the only supported protocol. Rejects a client that offers only other protocols, since it
- * could not use the connection. */
+/* Selects the first supported protocol that the client offers; `ctx` is NULL without HTTP/2. Rejects
+ * a client that offers only other protocols, since it could not use the connection. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
                            const unsigned char *offered, unsigned offered_len, void *ctx)
 {
-    static const unsigned char ours[] = "\x08http/1.1";
+    static const unsigned char all[] = "\x02h2\x08http/1.1";
+    const unsigned char *ours = ctx ? all : all + 3;
+    unsigned len = (unsigned)(all + sizeof all - 1 - ours);
     (void)ssl;
-    (void)ctx;
-    if (SSL_select_next_proto((unsigned char **)(uintptr_t)chosen, chosen_len, ours,
-                              sizeof ours - 1, offered, offered_len) != OPENSSL_NPN_NEGOTIATED)
+    if (SSL_select_next_proto((unsigned char **)(uintptr_t)chosen, chosen_len, ours, len, offered,
+                              offered_len) != OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     return SSL_TLSEXT_ERR_OK;
 }
@@ -201,7 +202,7 @@ static bool set_up(SSL_CTX *ssl, const struct tls_options *options)
     SSL_CTX_set_default_passwd_cb(ssl, refuse_passphrase);
     SSL_CTX_set_verify(ssl, verify_mode(options), NULL);
     if (options->is_server) {
-        SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, NULL);
+        SSL_CTX_set_alpn_select_cb(ssl, choose_protocol, options->offers_http2 ? ssl : NULL);
         (void)SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
         if (SSL_CTX_set_num_tickets(ssl, 1) != 1 ||
             SSL_CTX_set_session_id_context(ssl, context_id, sizeof context_id - 1) != 1)
@@ -518,6 +519,14 @@ bool tls_is_plain_http(const struct tls_session *session)
 const char *tls_peer_name(const struct tls_session *session)
 {
     return session->name ? session->name : "";
+}
+
+struct slice tls_protocol(const struct tls_session *session)
+{
+    const unsigned char *name = NULL;
+    unsigned len = 0;
+    SSL_get0_alpn_selected(session->ssl, &name, &len);
+    return slice_make(name, len);
 }
 
 const char *tls_version(const struct tls_session *session)

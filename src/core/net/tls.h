@@ -34,6 +34,7 @@ enum tls_client_auth {
 struct tls_options {
     bool is_server;
     bool wants_tls_1_3;           /* no older version */
+    bool offers_http2;            /* a server offers it beside HTTP/1.1 */
     const char *certificate_file; /* followed by the chain up to the root; required for a server */
     const char *key_file;         /* for that certificate; without a passphrase */
     const char *ca_file;          /* trusted CAs; NULL: for a client, the system's */
@@ -97,6 +98,8 @@ bool tls_is_plain_http(const struct tls_session *session);
 /* Returns the name in the peer's certificate: its first DNS name, else its common name. "" if the
  * peer sent no certificate. Valid once the session is open. */
 const char *tls_peer_name(const struct tls_session *session);
+/* Returns the protocol that the handshake has chosen: "h2", "http/1.1", or empty. */
+struct slice tls_protocol(const struct tls_session *session);
 /* Returns the version, such as "TLSv1.3". */
 const char *tls_version(const struct tls_session *session);
 /* Returns whether the session was resumed with a ticket of an earlier session. */

@@ -40,6 +40,11 @@ struct slice http_channel_certificate(const struct http_channel *channel)
                                                     : (struct slice){0};
 }
 
+bool http_channel_chose(const struct http_channel *channel, const char *protocol)
+{
+    return channel && channel->session && slice_is(tls_protocol(channel->session), protocol);
+}
+
 /* Creates the session from the current context; the certificate may change between connections. */
 static bool begin_session(struct http_channel *channel, struct http_front *front)
 {

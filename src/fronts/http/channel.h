@@ -43,6 +43,9 @@ const char *http_channel_why(const struct http_channel *channel);
  * NULL. */
 struct slice http_channel_certificate(const struct http_channel *channel);
 
+/* Returns whether the handshake has chosen this protocol. `channel` may be NULL. */
+bool http_channel_chose(const struct http_channel *channel, const char *protocol);
+
 /* Decrypts bytes into `into`, which has room for `len` and HTTP_RECORD_BYTES, and sets *got to the
  * plain length. Encrypts replies of the TLS layer into `sealed`. */
 enum http_opened http_channel_open(struct http_channel *channel, struct http_front *front,

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "http/channel.h"
 #include "http/http1.h"
+#include "http/http2.h"
 #include "http/input.h"
 #include "http/output.h"
 #include "http/phase.h"
@@ -76,7 +77,8 @@ static void cut_connection(struct http_connection *connection)
 /* Sends a last answer, and discards further input. */
 static void refuse_connection(struct http_connection *connection, const struct http_fault *fault)
 {
-    struct http_exchange *exchange = http_exchange_add(connection);
+    /* On HTTP/2 there is no request that this could answer. */
+    struct http_exchange *exchange = connection->http2 ? NULL : http_exchange_add(connection);
     connection->is_closing = connection->socket.lingers = true;
     http_input_drop(connection);
     http_phase_enter(connection, HTTP_PHASE_NONE);
@@ -127,10 +129,34 @@ static void follow_wire(struct http_connection *connection, enum http_fed fed,
         stop_reading(connection);
 }
 
+/* Finds out what the connection speaks: HTTP/2 if the handshake has chosen it or if its first bytes
+ * begin it, else HTTP/1.1. Returns false if more bytes are needed, or the connection is closed. */
+static bool choose_wire(struct http_connection *connection, const char *bytes, size_t len)
+{
+    bool is_short = false;
+    if (!http_channel_chose(connection->socket.channel, HTTP2_PROTOCOL) &&
+        !http2_begins(slice_make(bytes, len), &is_short)) {
+        connection->has_wire = !is_short;
+        if (!is_short)
+            return true;
+        http_phase_enter(connection, HTTP_PHASE_HEAD);
+        if (!http_input_keep(connection, bytes, len))
+            cut_connection(connection);
+        return false;
+    }
+    connection->has_wire = true;
+    if (http2_start(connection))
+        return true;
+    cut_connection(connection);
+    return false;
+}
+
 /* Handles decrypted bytes. `bytes` is the shared buffer or the connection's own. */
 static void feed_input(struct http_connection *connection, char *bytes, size_t len)
 {
     struct http_fault fault;
+    if (!connection->has_wire && !choose_wire(connection, bytes, len))
+        return;
     note_pause(connection);
     follow_wire(connection, connection->wire->feed(connection, bytes, len, &fault), &fault);
 }
@@ -800,6 +826,12 @@ static void give_up_connection(struct http_connection *connection)
 {
     struct http_fault fault;
     enum http_phase phase = connection->phase;
+    enum http_fed fed =
+        connection->wire->expire ? connection->wire->expire(connection, phase) : HTTP_FED_NONE;
+    if (fed != HTTP_FED_NONE) {
+        follow_wire(connection, fed, &fault);
+        return;
+    }
     if (phase == HTTP_PHASE_HELD) {
         probe_peer(connection);
         return;

@@ -57,6 +57,7 @@ struct http_connection {
     struct http_parser parser;
     struct http_unsent unsent;
     const struct http_wire *wire;
+    struct http2 *http2; /* NULL: the connection speaks HTTP/1.1 */
     struct http_front *front;
     struct http_listener *listener; /* the listener that accepted it */
     struct peer peer;               /* the client, or the proxy in front of it */
@@ -70,6 +71,7 @@ struct http_connection {
     int64_t pause_ms; /* longest recent pause before a request, up to HTTP_RECENT_MS */
     enum http_phase phase;
     bool is_closing, is_cut;
+    bool has_wire;  /* its first bytes have shown what it speaks */
     bool is_used;   /* its first request has begun to arrive */
     bool is_excess; /* above the connection limit: accepted only to be refused */
     uint32_t exchange_count;

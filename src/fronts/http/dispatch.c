@@ -11,6 +11,9 @@
  *   take     not after a waiting take, since its jobs could not be delivered
  *   stream   when all earlier answers of the connection have been sent; it is the last one
  *
+ * On HTTP/2, where answers leave in any order, the rules about earlier answers do not apply, and a
+ * waiting take has no weight.
+ *
  * A request that has to wait stays in the input, unparsed and unanswered, as do the requests after
  * it.
  */
@@ -166,7 +169,7 @@ static bool may_begin_long(struct http_connection *connection)
     struct http_front *front = connection->front;
     bool is_next =
         list_is_empty(&front->long_line) || front->long_line.next == &connection->long_line;
-    if (connection->first || connection->socket.out.len)
+    if (connection->wire->is_ordered && (connection->first || connection->socket.out.len))
         return false;
     if (front->long_count < HTTP_LONG_COUNT_MAX && is_next) {
         http_long_line_leave(connection);
@@ -200,11 +203,12 @@ static bool may_begin(struct http_connection *connection, const struct http_rout
 {
     struct http_front *front = connection->front;
     if (route->answer == HTTP_ANSWER_STREAM)
-        return !connection->first && !connection->socket.out.len;
+        return !connection->wire->is_ordered || (!connection->first && !connection->socket.out.len);
     *weight = weight_of(front, route);
     if (connection->weight && *weight && connection->weight + *weight > WEIGHT_MAX)
         return false;
-    if (route->answer == HTTP_ANSWER_TAKE && *weight && connection->wait_count)
+    if (route->answer == HTTP_ANSWER_TAKE && *weight && connection->wait_count &&
+        connection->wire->is_ordered)
         return false;
     return may_begin_heavy(connection, route) &&
            (route->answer != HTTP_ANSWER_LONG || may_begin_long(connection));
@@ -309,7 +313,7 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
     exchange->is_head = request->method == HTTP_METHOD_HEAD;
     exchange->is_http_1_0 = request->is_http_1_0;
     exchange->route = route ? route : connection->parser.refuser;
-    if (!request->keeps_alive || connection->front->is_draining)
+    if ((!request->keeps_alive || connection->front->is_draining) && connection->wire->is_ordered)
         connection->is_closing = true;
     return exchange;
 }
@@ -462,7 +466,8 @@ static bool is_refused_unread(struct http_connection *connection, const struct h
     bool is_known;
     if (http_gate_ask(connection, match->route, match->topic, false, &denied, &is_known))
         return false;
-    connection->is_closing = connection->socket.lingers = true;
+    if (connection->wire->is_ordered)
+        connection->is_closing = connection->socket.lingers = true;
     *done = refuse_at_gate(connection, match, is_known, &denied);
     return true;
 }
@@ -530,4 +535,54 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         connection->parser.refuser = NULL;
         return done;
     }
+}
+
+/* ---- one stream of HTTP/2 ---- */
+
+/* Checks a head whose body has not arrived yet. */
+static enum http_dispatched check_stream_head(struct http_connection *connection, size_t len,
+                                              struct http_match *match, struct http_fault *fault)
+{
+    enum http_dispatched done;
+    struct http_framing *framing = &connection->parser.framing;
+    bool is_length_known = connection->front->request.has_length;
+    framing->chunked = !is_length_known;
+    if (!body_is_cheap(connection, len) && is_refused_unread(connection, match, &done))
+        return done;
+    return has_body_memory(connection, len, fault) ? HTTP_DISPATCH_MORE : HTTP_DISPATCH_REFUSED;
+}
+
+enum http_dispatched http_dispatch_stream(struct http_connection *connection, size_t head_bytes,
+                                          bool is_whole, struct http_fault *fault)
+{
+    struct http_front *front = connection->front;
+    struct http_parser *parser = &connection->parser;
+    struct http_framing *framing = &parser->framing;
+    struct http_match match = {0};
+    size_t len = head_bytes, used = 0, body_bytes = parser->in_len - head_bytes;
+    *framing = (struct http_framing){.known = http_gate_known_line(&connection->gate)};
+    parser->refuser = NULL;
+    enum http_step step =
+        http_message_read(framing, parser->in, &len, &front->request, &used, fault);
+    if (step != HTTP_STEP_HEAD && step != HTTP_STEP_REFUSED)
+        (void)http_fault_set(fault, PROBLEM_BAD_REQUEST, 0, "the header is malformed");
+    if (step != HTTP_STEP_HEAD)
+        return HTTP_DISPATCH_REFUSED;
+    front->request.is_http_2 = true;
+    note_origin(connection);
+    look_at_head(connection, &match);
+    if (!http_hosts_admit(&connection->listener->hosts, &front->request, fault))
+        return HTTP_DISPATCH_REFUSED;
+    if (match.route && match.route->takes_frames) {
+        front->request.body = (struct slice){0};
+        return carry_out(connection, &match);
+    }
+    if (is_whole || framing->length < body_bytes)
+        framing->length = body_bytes;
+    len = parser->in_len;
+    step = http_message_read(framing, parser->in, &len, &front->request, &used, fault);
+    if (step == HTTP_STEP_REFUSED)
+        return HTTP_DISPATCH_REFUSED;
+    return is_whole ? carry_out(connection, &match)
+                    : check_stream_head(connection, parser->in_len, &match, fault);
 }

@@ -7,7 +7,14 @@
 
 #include "http/connection.h"
 
-enum { HTTP_PENDING_MAX = 256 /* exchanges of one connection */ };
+enum {
+    HTTP_PENDING_MAX = 256, /* exchanges of one connection */
+    HTTP_ITERATION_REQUESTS =
+        512, /* per iteration; above it each connection may begin HTTP_ITERATION_SHARE, */
+    HTTP_ITERATION_SHARE = 8, /* so that pipelining clients do not delay those with single requests,
+                               */
+    HTTP_LATE_SHARE = 1       /* or HTTP_LATE_SHARE in an iteration that has lasted long */
+};
 
 enum http_dispatched {
     HTTP_DISPATCH_MORE = 1, /* the request is incomplete */
@@ -22,5 +29,20 @@ enum http_dispatched {
  * `bytes`, because chunked bodies are decoded in place. */
 enum http_dispatched http_dispatch(struct http_connection *connection, char *bytes, size_t *len,
                                    size_t *at, struct http_fault *fault);
+
+/* Handles the request of an HTTP/2 stream. The connection's input holds its text in the form of
+ * HTTP/1.1: a head of `head_bytes` and the body as far as it has arrived. If not `is_whole`, only the
+ * head is checked, and the result is MORE unless the request has been answered or refused. */
+enum http_dispatched http_dispatch_stream(struct http_connection *connection, size_t head_bytes,
+                                          bool is_whole, struct http_fault *fault);
+
+/* Returns whether the connection has used up its share of this iteration with `begun` requests. It
+ * continues at the end of the iteration. */
+static inline bool http_dispatch_has_had_share(const struct http_front *front, uint32_t begun)
+{
+    return (begun >= HTTP_ITERATION_SHARE &&
+            front->iteration_requests >= HTTP_ITERATION_REQUESTS) ||
+           (begun >= HTTP_LATE_SHARE && reactor_is_late(front->reactor));
+}
 
 #endif

@@ -152,14 +152,22 @@ static void span_end(struct http_exchange *exchange)
         trace_span_free(exchange->span);
 }
 
+/* Ends what the exchange counts on its connection, which may continue. */
+static inline void leave_connection(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange->connection;
+    if (!connection)
+        return;
+    connection->weight -= exchange->weight;
+    connection->wait_count -= exchange->is_waiting;
+    connection->partial_count -= exchange->is_partial;
+    exchange->connection = NULL;
+}
+
 void http_exchange_release(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
-    if (exchange->connection) {
-        exchange->connection->weight -= exchange->weight;
-        exchange->connection->wait_count -= exchange->is_waiting;
-        exchange->connection->partial_count -= exchange->is_partial;
-    }
+    leave_connection(exchange);
     front->held_waits -= exchange->is_waiting && exchange->caller;
     http_quota_wait_ends(exchange);
     if (exchange->bytes_counted)
@@ -177,7 +185,8 @@ void http_exchange_release(struct http_exchange *exchange)
 
 void http_exchange_orphan(struct http_exchange *exchange)
 {
-    exchange->connection = NULL;
+    leave_connection(exchange);
+    exchange->frames = NULL;
     exchange->next = NULL;
     http_quota_wait_ends(exchange);
     if (exchange->has_leases)
@@ -217,16 +226,28 @@ struct buffer *http_answer_start(struct http_exchange *exchange)
     struct http_front *front = exchange->front;
     buffer_clear(&front->body);
     buffer_clear(&front->fields);
+    if (front->trailers.len)
+        buffer_clear(&front->trailers);
     return &front->body;
+}
+
+static void append_line(struct buffer *lines, const char *name, struct slice value)
+{
+    buffer_append_text(lines, name);
+    buffer_append(lines, ": ", 2);
+    buffer_append_slice(lines, value);
+    buffer_append(lines, "\r\n", 2);
 }
 
 void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value)
 {
-    struct buffer *fields = &exchange->front->fields;
-    buffer_append_text(fields, name);
-    buffer_append(fields, ": ", 2);
-    buffer_append_slice(fields, value);
-    buffer_append(fields, "\r\n", 2);
+    append_line(&exchange->front->fields, name, value);
+}
+
+void http_answer_trailer(struct http_exchange *exchange, const char *name, struct slice value)
+{
+    if (exchange->frames)
+        append_line(&exchange->front->trailers, name, value);
 }
 
 /* Returns whether the budget has no memory for the answer. Only an answer to a GET is checked,

@@ -37,6 +37,7 @@ struct http_exchange {
     struct http_front *front;
     struct http_connection *connection; /* NULL: closed, the answer is dropped */
     struct http_exchange *next;         /* next one of the same connection */
+    struct http2_stream *frames;        /* its stream of HTTP/2, or NULL */
     const struct http_route *route;     /* NULL: refused before routing */
     int64_t started_us;
     uint64_t waiter; /* handle of a waiting take, or 0 */
@@ -111,6 +112,8 @@ const struct queue_caller *http_exchange_caller(struct http_exchange *exchange);
  * exchange. */
 struct buffer *http_answer_start(struct http_exchange *exchange);
 void http_answer_field(struct http_exchange *exchange, const char *name, struct slice value);
+/* Adds a field that follows the body. HTTP/1.1 leaves it out. */
+void http_answer_trailer(struct http_exchange *exchange, const char *name, struct slice value);
 void http_answer_end(struct http_exchange *exchange, uint16_t status, const char *content_type);
 /* Ends an answer in JSON with a newline, so that a terminal shows its prompt on a new line. */
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status);

@@ -347,6 +347,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     buffer_init(&front->decoded, HTTP_HEAD_BYTES_MAX);
     buffer_init(&front->body, (64 << 20) + 8 * front->options.body_bytes_max);
     buffer_init(&front->fields, 64 * 1024);
+    buffer_init(&front->trailers, 64 * 1024);
     buffer_init(&front->arena, front->options.batch_bytes_max + ARENA_BYTES_BESIDE);
     buffer_init(&front->event_text, 64 * 1024);
     front->read_at = malloc(HTTP_READ_BYTES);
@@ -433,6 +434,7 @@ void http_front_free(struct http_front *front)
     buffer_fini(&front->decoded);
     buffer_fini(&front->body);
     buffer_fini(&front->fields);
+    buffer_fini(&front->trailers);
     buffer_fini(&front->event_text);
     buffer_fini(&front->arena);
     free(front->read_at);

@@ -235,6 +235,10 @@ void http_gate_wait(struct http_exchange *exchange, struct access_caller *caller
     }
     exchange->waits = exchange->is_waiting = true;
     exchange->connection->wait_count++;
+    if (!exchange->connection->wire->is_ordered) { /* others are answered meanwhile */
+        exchange->connection->weight -= exchange->weight;
+        exchange->weight = 0;
+    }
     exchange->bytes_counted = bytes;
     http_budget_add(exchange->front, bytes);
 }
@@ -260,9 +264,15 @@ void http_gate_refuse_ended(struct http_exchange *exchange)
 
 static void end_waits_of(struct http_connection *connection)
 {
-    for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
-        next = exchange->next;
-        if (!exchange->waits || !exchange->waiter || http_gate_holds(exchange))
+    const struct http_wire *wire = connection->wire;
+    for (struct http_exchange *exchange = wire->next(connection, NULL), *next; exchange;
+         exchange = next) {
+        next = wire->next(connection, exchange);
+        if (!exchange->waits || http_gate_holds(exchange))
+            continue;
+        if (!exchange->waiter && wire->revoke)
+            wire->revoke(exchange);
+        if (!exchange->waiter)
             continue;
         waiter_cancel(connection->front->waiters, exchange->waiter);
         exchange->waiter = 0;

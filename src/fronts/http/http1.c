@@ -15,10 +15,6 @@
 #include <stdio.h>
 
 enum {
-    ITERATION_REQUESTS =
-        512,             /* per iteration; above it each connection may begin ITERATION_SHARE, */
-    ITERATION_SHARE = 8, /* so that pipelining clients do not delay clients with single requests, */
-    LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
     OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
     CHUNK_HEAD_BYTES = 24
 };
@@ -50,14 +46,6 @@ static enum http_phase input_phase(const struct http_connection *connection)
     return connection->exchange_count ? HTTP_PHASE_NONE : HTTP_PHASE_IDLE;
 }
 
-/* Returns whether the connection has used up its share of this iteration with `begun` requests. It
- * continues at the end of the iteration. */
-static inline bool has_had_share(const struct http_front *front, uint32_t begun)
-{
-    return (begun >= ITERATION_SHARE && front->iteration_requests >= ITERATION_REQUESTS) ||
-           (begun >= LATE_SHARE && reactor_is_late(front->reactor));
-}
-
 /* Handles the complete requests in the input as far as there is room. `bytes` is the shared buffer
  * or the connection's own. */
 static enum http_fed http1_feed(struct http_connection *connection, char *bytes, size_t len,
@@ -70,7 +58,8 @@ static enum http_fed http1_feed(struct http_connection *connection, char *bytes,
     connection->parser.is_blocked = false;
     while (at < len && !connection->is_closing && done <= HTTP_DISPATCH_DONE) {
         connection->parser.is_blocked = input_is_full(connection, is_short);
-        if (!connection->parser.is_blocked && has_had_share(connection->front, begun)) {
+        if (!connection->parser.is_blocked &&
+            http_dispatch_has_had_share(connection->front, begun)) {
             connection->parser.is_blocked = true;
             http_connection_touch(connection);
         }
@@ -171,6 +160,12 @@ static void http1_flush(struct http_connection *connection)
 {
     if (!connection->socket.writing && stream_of(connection))
         http_stream_flush(stream_of(connection));
+}
+
+static struct http_exchange *http1_next(const struct http_connection *connection,
+                                        const struct http_exchange *exchange)
+{
+    return exchange ? exchange->next : connection->first;
 }
 
 /* ---- answers, in the order of the requests ---- */
@@ -340,6 +335,7 @@ const struct http_wire http1_wire = {
     .drain = http1_drain,
     .cut = http1_cut,
     .flush = http1_flush,
+    .next = http1_next,
     .add = http1_add,
     .answer = http1_answer,
     .proceed = http1_proceed,

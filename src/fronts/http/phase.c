@@ -1,6 +1,6 @@
 #include "http/phase.h"
 
-enum { LINGER_MS = 2000, HELD_MS = 500 };
+enum { LINGER_MS = 2000, HELD_MS = 500, QUIET_MS = 30 * 1000 };
 
 int64_t http_phase_timeout_ms(const struct http_front *front, enum http_phase phase)
 {
@@ -18,6 +18,8 @@ int64_t http_phase_timeout_ms(const struct http_front *front, enum http_phase ph
         return LINGER_MS;
     case HTTP_PHASE_HELD:
         return HELD_MS;
+    case HTTP_PHASE_QUIET:
+        return front->is_draining ? HTTP_RECENT_MS : QUIET_MS;
     default:
         return front->options.idle_ms;
     }

@@ -49,7 +49,7 @@ struct http_request {
     struct slice body;
     uint64_t content_length;
     bool has_length, chunked;
-    bool is_http_1_0, keeps_alive, expects_continue;
+    bool is_http_1_0, is_http_2, keeps_alive, expects_continue;
     bool has_tarry_headers, has_trace; /* has_trace: a traceparent */
     bool has_marks;                    /* rare fields: authority, origin or fetch_site */
     bool has_type, has_accept, has_origin, has_fetch_site, has_authorization;

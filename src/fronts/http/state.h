@@ -46,6 +46,7 @@ enum http_phase {
     HTTP_PHASE_HEAD,
     HTTP_PHASE_BODY,
     HTTP_PHASE_WRITE,  /* the peer does not read its answers */
+    HTTP_PHASE_QUIET,  /* answers in progress on HTTP/2, and nothing is sent: check the peer */
     HTTP_PHASE_HELD,   /* requests are held back, nothing is read: check the peer */
     HTTP_PHASE_LINGER, /* the refused peer is still reading the reason */
     HTTP_PHASE_COUNT
@@ -124,7 +125,7 @@ struct http_front {
     uint32_t iteration_heavy;    /* expensive ones among them, see dispatch.c */
     struct http_request request;
     struct http_query query;
-    struct buffer meta, decoded, body, fields, arena;
+    struct buffer meta, decoded, body, fields, trailers, arena;
     struct buffer event_text;     /* last event that was sent, as JSON */
     uint64_t event_serial;        /* serial of that event */
     struct queue_push *pushes;    /* room for a batch; allocated at the first one */

@@ -21,14 +21,12 @@ static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *re
     (void)reply;
 }
 
-bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
+bool http_lease_note_frames(struct http_front *front, struct buffer *leases,
+                            const struct queue_job *jobs, size_t count, uint64_t end)
 {
-    struct http_connection *connection = exchange->connection;
-    bool is_first = connection->first == exchange;
-    struct buffer *note = is_first ? &connection->unsent.leases : &exchange->note;
-    if (!note->cap)
-        http_front_lend(exchange->front, note);
-    char *start = buffer_reserve(note, sizeof(struct lease_note_head) + count * LEASE_BYTES_MAX);
+    if (!leases->cap)
+        http_front_lend(front, leases);
+    char *start = buffer_reserve(leases, sizeof(struct lease_note_head) + count * LEASE_BYTES_MAX);
     if (!start)
         return false;
     char *at = start + sizeof(struct lease_note_head);
@@ -38,11 +36,22 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
         memcpy(at, lease.at, lease.len);
         at += lease.len;
     }
-    struct lease_note_head head = {.end = UINT64_MAX, .bytes = (size_t)(at - start) - sizeof head};
+    struct lease_note_head head = {.end = end, .bytes = (size_t)(at - start) - sizeof head};
     memcpy(start, &head, sizeof head);
-    exchange->lease_at = note->len;
+    leases->len += (size_t)(at - start);
+    return true;
+}
+
+bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
+{
+    struct http_connection *connection = exchange->connection;
+    bool is_first = connection->first == exchange;
+    struct buffer *note = is_first ? &connection->unsent.leases : &exchange->note;
+    size_t at = note->len;
+    if (!http_lease_note_frames(exchange->front, note, jobs, count, UINT64_MAX))
+        return false;
+    exchange->lease_at = at;
     exchange->has_leases = true;
-    note->len += (size_t)(at - start);
     return true;
 }
 
@@ -113,6 +122,18 @@ static size_t first_note_behind(const struct buffer *unsent, uint64_t written)
     return at;
 }
 
+/* Returns the jobs of the records from offset `at` on. */
+static void return_records(struct http_front *front, const struct buffer *leases, size_t at)
+{
+    while (at < leases->len) {
+        struct lease_note_head head;
+        memcpy(&head, leases->at + at, sizeof head);
+        at += sizeof head;
+        return_noted(front, slice_make(leases->at + at, head.bytes));
+        at += head.bytes;
+    }
+}
+
 void http_lease_settle(struct http_connection *connection, uint64_t written, bool is_over)
 {
     struct buffer *unsent = &connection->unsent.leases;
@@ -121,13 +142,49 @@ void http_lease_settle(struct http_connection *connection, uint64_t written, boo
         unsent->len -= at;
         memmove(unsent->at, unsent->at + at, unsent->len);
     }
-    while (is_over && at < unsent->len) {
-        struct lease_note_head head;
-        memcpy(&head, unsent->at + at, sizeof head);
-        at += sizeof head;
-        return_noted(connection->front, slice_make(unsent->at + at, head.bytes));
-        at += head.bytes;
-    }
+    if (is_over)
+        return_records(connection->front, unsent, at);
     if (is_over || !unsent->len)
         http_front_give_back(connection->front, unsent);
+}
+
+/* ---- streams of HTTP/2 ---- */
+
+void http_lease_set_end(struct buffer *leases, uint64_t end)
+{
+    memcpy(leases->at, &end, sizeof end);
+}
+
+void http_lease_frame(struct http_connection *connection, struct buffer *leases, uint64_t framed,
+                      uint64_t end)
+{
+    struct buffer *unsent = &connection->unsent.leases;
+    size_t at = 0, bytes = first_note_behind(leases, framed);
+    if (!bytes)
+        return;
+    if (!unsent->cap)
+        http_front_lend(connection->front, unsent);
+    char *moved = buffer_reserve(unsent, bytes);
+    if (!moved) /* without memory the jobs stay leased until they expire */
+        unsent->failed = false;
+    else
+        memcpy(moved, leases->at, bytes);
+    while (moved && at < bytes) {
+        struct lease_note_head head;
+        memcpy(&head, moved + at, sizeof head);
+        head.end = end;
+        memcpy(moved + at, &head, sizeof head);
+        at += sizeof head + head.bytes;
+    }
+    unsent->len += moved ? bytes : 0;
+    leases->len -= bytes;
+    memmove(leases->at, leases->at + bytes, leases->len);
+    if (!leases->len)
+        http_front_give_back(connection->front, leases);
+}
+
+void http_lease_return_all(struct http_front *front, struct buffer *leases)
+{
+    return_records(front, leases, 0);
+    http_front_give_back(front, leases);
 }

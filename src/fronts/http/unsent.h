@@ -21,6 +21,18 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
 /* Moves the leases of an answer to the connection. The answer is in its `out` and ends at offset
  * `end` of its stream. */
 void http_lease_hand_over(struct http_exchange *exchange, uint64_t end);
+/* Sets the end of the only record of `leases`: a number of bytes of the body of its answer. */
+void http_lease_set_end(struct buffer *leases, uint64_t end);
+/* Records leases in `leases`, for bytes of an open answer that end at `end`. Returns false if out of
+ * memory. */
+bool http_lease_note_frames(struct http_front *front, struct buffer *leases,
+                            const struct queue_job *jobs, size_t count, uint64_t end);
+/* Moves to the connection the records of an HTTP/2 stream whose `framed` bytes of DATA are in its
+ * output up to offset `end`. */
+void http_lease_frame(struct http_connection *connection, struct buffer *leases, uint64_t framed,
+                      uint64_t end);
+/* Returns the jobs of all records, and frees them. */
+void http_lease_return_all(struct http_front *front, struct buffer *leases);
 /* Returns the jobs of an answer that waited to be sent. */
 void http_lease_return_noted(struct http_exchange *exchange);
 

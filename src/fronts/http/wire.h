@@ -10,6 +10,7 @@
 
 #include "base/slice.h"
 #include "http/fault.h"
+#include "http/state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,9 @@ struct http_wire {
     /* Tries held requests again at the end of an iteration. Returns HTTP_FED_NONE if no request is held,
      * or no room for them. */
     enum http_fed (*resume)(struct http_connection *connection, struct http_fault *fault);
+    /* Handles the expiry of the phase. Returns HTTP_FED_NONE if the connection is to handle it.
+     * NULL: always. */
+    enum http_fed (*expire)(struct http_connection *connection, enum http_phase phase);
     /* Handles the end of the peer's output: waiting takes and open answers end. */
     void (*end_waits)(struct http_connection *connection);
     /* Ends open answers because the front drains. Returns HTTP_FED_NONE if the connection is to be
@@ -46,6 +50,11 @@ struct http_wire {
     /* Adds what was collected to the output, before it is written. */
     void (*flush)(struct http_connection *connection);
 
+    /* Returns the exchange after this one, or the first one (NULL), or NULL at the end. */
+    struct http_exchange *(*next)(const struct http_connection *connection,
+                                  const struct http_exchange *exchange);
+    /* Ends an open call whose caller is no longer valid. NULL: there are none. */
+    void (*revoke)(struct http_exchange *exchange);
     /* Adds a new exchange to the connection. */
     void (*add)(struct http_exchange *exchange);
     /* Writes the answer in the front's `body` and `fields`, and ends the exchange. Without a

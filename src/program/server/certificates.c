@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/timestamp.h"
 #include "base/trouble.h"
+#include "http/http2.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +53,7 @@ static struct tls_context *read_files(const struct config *config, char *error)
     const struct tls_options options = {
         .is_server = true,
         .wants_tls_1_3 = config->tls_min == CONFIG_TLS_1_3,
+        .offers_http2 = http2_is_offered(),
         .certificate_file = config->tls_cert,
         .key_file = config->tls_key,
         .ca_file = has_ca ? config->tls_client_ca : NULL,

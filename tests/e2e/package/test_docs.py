@@ -13,18 +13,26 @@ PAGES = ("README.md", "docs/api.md")
 ADDRESS = "127.0.0.1:8279"
 
 
-def run_page(page, server, directory):
+def as_http_2(lines):
+    """The lines of an answer with its head, as HTTP/2 has them: no reason, field names in lower case."""
+    lines = [re.sub(r"^HTTP/1\.1 (\d+).*", r"HTTP/2 \1", line.rstrip()) for line in lines]
+    return [re.sub(r"^[A-Z][\w-]+:", lambda name: name[0].lower(), line) if lines[0].startswith("HTTP/") else line for line in lines]
+
+
+def run_page(page, server, directory, curl="curl", most=None):
     """Runs all blocks of a page in order, against one server: later ones build on earlier ones."""
     count, wrong = 0, []
     environment = {**os.environ, "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "TARRY_URL": server.url, "LC_ALL": "C.UTF-8"}
     for number, command, expected in examples(page):
-        if expected is None:
+        if expected is None or count == most:
             continue
         count += 1
         text = command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("localhost:8279", f"127.0.0.1:{server.port}")
-        text = re.sub(r"\bcurl\b", "curl -sS --max-time 20", text)
+        text = re.sub(r"\bcurl\b", f"{curl} -sS --max-time 20", text)
         done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, env=environment, cwd=directory, timeout=60, check=False)
         output = (done.stdout + done.stderr).replace(f"127.0.0.1:{server.port}", ADDRESS)
+        if "--http2" in curl and expected and expected[0].startswith("HTTP/1.1"):
+            expected, output = as_http_2(expected), "\n".join(line.rstrip() for line in output.splitlines()) + "\n"
         if not matches(expected, output):
             wrong.append(f"{page}:{number}:\n{command}\nexpected:\n" + "\n".join(expected) + f"\nfound:\n{output}")
     return count, wrong
@@ -37,6 +45,13 @@ def test_every_example_prints_its_output(page, server, tmp_path):
     print(f"{page}: {count} commands run")
     assert count, f"{page} has no examples to run"
     assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("most", [15, pytest.param(None, marks=pytest.mark.thorough("the first ones are run in make test"))], ids=["first", "all"])
+@pytest.mark.plain("the pages show a server on loopback, without token")
+def test_every_example_prints_the_same_over_http_2(server, tmp_path, most):
+    count, wrong = run_page("docs/api.md", server, tmp_path, "curl --http2-prior-knowledge", most)
+    assert count >= (most or 40) and not wrong, "\n\n".join(wrong)
 
 
 def test_the_reference_has_examples():
