@@ -66,8 +66,12 @@ static void print_bash(void)
          "    [ \"$COMP_CWORD\" -ne 1 ] || options= words=\"$commands --help --version\"\n"
          "    case $word in\n"
          "    -*) COMPREPLY=($(compgen -W \"$options $words\" -- \"$word\")) ;;\n"
-         "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+         "    *) [ \"$COMP_CWORD\" -lt 2 ] ||\n"
+         "           words=\"$words $(\"${COMP_WORDS[0]}\" __complete "
+         "\"${COMP_WORDS[@]:1:COMP_CWORD}\" 2> /dev/null)\"\n"
+         "       COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
          "    esac\n"
+         "    [[ \"${COMPREPLY[0]}\" != *= ]] || compopt -o nospace 2> /dev/null\n"
          "}\n"
          "complete -o default -F _tarry tarry");
 }
@@ -85,7 +89,7 @@ static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_
         if (flag->value) {
             putchar(':');
             print_quoted(flag->value, "[]:\\");
-            fputs(":_files", stdout);
+            fputs(":_tarry_words", stdout);
         }
         putchar('\'');
     }
@@ -94,13 +98,20 @@ static void print_zsh_command(const struct cli_syntax *syntax, const struct cli_
         print_names();
     else
         print_words(syntax, "", " ");
-    puts(")' '*:file:_files' ;;");
+    puts(")' '*:word:_tarry_words' ;;");
 }
 
 static void print_zsh(void)
 {
     puts(
         "#compdef tarry\n# Completion of tarry for zsh; printed by `tarry help --completion zsh`.\n"
+        "_tarry_words()\n{\n"
+        "    local -a found=(${(f)\"$(_call_program words tarry __complete ${(qq)words} 2> /dev/null)\"})\n"
+        "    if (( $#found )); then\n"
+        "        compadd -q -S ' ' -r = -- $found\n"
+        "    else\n"
+        "        _files\n"
+        "    fi\n}\n"
         "local -a commands\ncommands=(");
     EACH_COMMAND(command)
     {
@@ -120,7 +131,8 @@ static void print_fish_command(const struct cli_syntax *syntax, const struct cli
 {
     for (const struct cli_flag *flag = flags; flag->name; flag++) {
         printf("complete -c tarry -n '__fish_seen_subcommand_from %.*s' -l %s%s -d '",
-               cli_name_length(syntax), syntax->usage, flag->name, flag->value ? " -r" : "");
+               cli_name_length(syntax), syntax->usage, flag->name,
+               flag->value ? " -r -a '(_tarry_words)'" : "");
         print_quoted(flag->help, "\\");
         puts("'");
     }
@@ -132,7 +144,10 @@ static void print_fish_command(const struct cli_syntax *syntax, const struct cli
 
 static void print_fish(void)
 {
-    puts("# Completion of tarry for fish; printed by `tarry help --completion fish`.");
+    puts("# Completion of tarry for fish; printed by `tarry help --completion fish`.\n"
+         "function _tarry_words\n"
+         "    tarry __complete (commandline -opc)[2..] (commandline -ct) 2> /dev/null\n"
+         "end");
     EACH_COMMAND(command)
     {
         printf("complete -c tarry -n __fish_use_subcommand -a %s -d '", command->name);
@@ -140,6 +155,7 @@ static void print_fish(void)
         puts("'");
     }
     cli_commands_describe(print_fish_command);
+    puts("complete -c tarry -n 'not __fish_use_subcommand' -a '(_tarry_words)'");
 }
 
 int completion_print(const char *shell)

@@ -2,6 +2,7 @@
 #include "base/feature.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/complete.h"
 #include "cli/completion.h"
 #include "cli/environment.h"
 #include "cli/manual.h"
@@ -200,6 +201,8 @@ int cli_main(int argc, char **argv)
         name = "help";
     else if (strcmp(name, "--version") == 0)
         name = "version";
+    if (strcmp(name, "__complete") == 0) /* called by the completion scripts */
+        return complete_print(argc - 2, argv + 2);
     const struct cli_command *command = cli_command_find(name);
     if (!command)
         return unknown_command(name);

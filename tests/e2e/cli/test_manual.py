@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+import yaml
 from server import BINARY, REPO
 from ways_in import cli_commands
 
@@ -76,7 +77,7 @@ def test_pages_are_without_a_fault_for_mandoc_and_groff():
 
 def offered(shell, script):
     """The completions of another shell, without the user's own files."""
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    environment = {"PATH": path_with_tarry(), "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": "http://127.0.0.1:1"}
     done = subprocess.run([*shell, script], input=printed("help", "--completion", shell[0]), capture_output=True, text=True, timeout=60, check=False,
                           env=environment)
     assert done.returncode == 0, done.stderr
@@ -91,6 +92,7 @@ def test_fish_offers_commands_and_options():
     assert completions("tarry pu") == ["purge", "push"]
     assert "--on-conflict" in completions("tarry push --on")
     assert {"show", "set"} <= set(completions("tarry topic s"))
+    assert {"retrying", "ready"} <= set(completions("tarry list orders --state re"))
 
 
 @pytest.mark.thorough("needs zsh")
@@ -107,11 +109,12 @@ sleep 1
 zpty -w z $'\x15 print EN''D'
 while zpty -r z text; do print -r -- $text; [[ $text != *END* ]] || break; done
 """
-        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+        environment = {"PATH": path_with_tarry(), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8", "TERM": "dumb", "TARRY_URL": "http://127.0.0.1:1"}
         return subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
     seen = screen("tarry ")
     assert all(command in seen for command in ("push", "take", "serve", "topics")), seen
     assert "--on-conflict" in screen("tarry push --on-c")
+    assert "retrying" in screen("tarry list orders --state ")
 
 
 @pytest.mark.parametrize("name", ["tarry", "tarry.conf", "tarry-push", "tarry-fsck", "tarry-topic"])
@@ -124,11 +127,15 @@ def test_a_page_has_a_head_and_no_stray_requests(name):
     assert text.count("\n.nf\n") == text.count("\n.fi\n")
 
 
-def completed(*words):
+def path_with_tarry():
+    return f"{BINARY.resolve().parent}:{os.environ['PATH']}"
+
+
+def completed(*words, url="http://127.0.0.1:1"):
     """The completions of bash for the last word."""
     script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", script, "bash", "/dev/stdin", "tarry", *words], input=printed("help", "--completion", "bash"),
-                          capture_output=True, text=True, timeout=30, check=True, env={"PATH": os.environ["PATH"]})
+                          capture_output=True, text=True, timeout=30, check=True, env={"PATH": path_with_tarry(), "TARRY_URL": url})
     assert not done.stderr, done.stderr
     return done.stdout.split()
 
@@ -142,6 +149,27 @@ def test_bash_completes_commands_and_their_options():
     assert sorted(completed("")) == sorted([*cli_commands(), "--help", "--version"])
     for command in cli_commands():
         assert set(completed(command, "-")) == {"--help", *(f"--{name}" for name in options(command))}, command
+
+
+def test_bash_completes_topics_values_and_settings(server):
+    for topic in ("orders", "mails"):
+        server.cli("push", topic, "a", "--body", "x")
+    topics = ["mails", "orders"]
+    for words in (["push", ""], ["push", "--delay", "1h", ""], ["topic", "show", ""], ["deliver", "test", ""], ["tail", "orders", ""], ["work", ""], ["topics", ""], ["purge", ""]):
+        assert completed(*words, url=server.url) == topics, words
+    assert completed("push", "or", url=server.url) == ["orders"]
+    assert completed("push", "orders", "", url=server.url) == []
+    assert completed("push", "--url", server.url, "") == topics
+    assert completed("push", "") == []
+    assert completed("list", "orders", "--state", "re") == ["retrying", "ready"]
+    assert completed("push", "orders", "--on-conflict", "") == ["replace", "keep", "reject", "after"]
+    assert completed("topics", "--sort", "d") == ["delayed", "dead"]
+    assert completed("topic", "set", "orders", "max_") == ["max_attempts=", "max_jobs="]
+
+
+def test_completions_have_each_setting_of_the_api():
+    properties = yaml.safe_load((REPO / "openapi.yaml").read_text(encoding="utf-8"))["components"]["schemas"]["settings"]["properties"]
+    assert set(properties) - {"deliver", "dead_letter", "sqs"} <= {name.rstrip("=") for name in completed("topic", "set", "orders", "")}
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
