@@ -130,8 +130,7 @@ static void print_profiles(void)
     const char *name;
     if (profiles_read(&all) >= 0)
         return;
-    json_object_foreach(all, name, value)
-        puts(name);
+    json_object_foreach(all, name, value) puts(name);
     json_decref(all);
 }
 

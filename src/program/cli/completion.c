@@ -106,7 +106,8 @@ static void print_zsh(void)
     puts(
         "#compdef tarry\n# Completion of tarry for zsh; printed by `tarry help --completion zsh`.\n"
         "_tarry_words()\n{\n"
-        "    local -a found=(${(f)\"$(_call_program words tarry __complete ${(qq)words} 2> /dev/null)\"})\n"
+        "    local -a found=(${(f)\"$(_call_program words tarry __complete ${(qq)words} 2> "
+        "/dev/null)\"})\n"
         "    if (( $#found )); then\n"
         "        compadd -q -S ' ' -r = -- $found\n"
         "    else\n"
