@@ -142,7 +142,7 @@ static void note_ring(struct dead_letter_worker *worker)
         return;
     if (pass->ringed > pass->figures->ringed)
         log_event(
-            LOG_WARN, "dead letters go in a circle", LOG_TEXT("topic", pass->figures->name),
+            LOG_WARN, "dead letters form a loop", LOG_TEXT("topic", pass->figures->name),
             LOG_NUMBER("jobs", (int64_t)pass->ringed), LOG_NUMBER("hops", HOPS_MAX),
             LOG_TEXT(
                 "error",

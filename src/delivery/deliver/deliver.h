@@ -54,7 +54,7 @@ void deliver_stop(struct deliver *deliver, int64_t timeout_ms, void (*stopped)(v
 void deliver_free(struct deliver *deliver);
 
 /* Returns the time on the queue's test clock at which the first resting endpoint may be retried
- * (inner clock; INT64_MAX: no endpoint rests). deliver_clock_moved has to be called after the clock
+ * (inner clock; INT64_MAX: no endpoint is paused). deliver_clock_moved has to be called after the clock
  * was moved. Both are called on the reactor's thread. */
 int64_t deliver_next_ms(const struct deliver *deliver);
 void deliver_clock_moved(struct deliver *deliver);

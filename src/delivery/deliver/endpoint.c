@@ -372,7 +372,7 @@ static void endpoint_log_change(struct endpoints *endpoints, const struct endpoi
     else
         endpoints->resting--;
     if (endpoint->breaker.is_open)
-        log_event(LOG_WARN, "endpoint rests", LOG_TEXT("endpoint", endpoint->name),
+        log_event(LOG_WARN, "endpoint paused", LOG_TEXT("endpoint", endpoint->name),
                   LOG_TEXT("error", report->error),
                   LOG_NUMBER("probe_in_ms", endpoint->breaker.wait_until_ms - now_ms));
     else

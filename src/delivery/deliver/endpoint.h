@@ -97,7 +97,7 @@ struct endpoint_request {
     /* Limit for concurrent requests with a window at the endpoint; 0: this request has no window,
      * because its sender counts them. */
     uint32_t window;
-    bool insists; /* sent even if the endpoint rests: a sample */
+    bool insists; /* sent even if the endpoint is paused: a sample */
     /* private to endpoint.c */
     bool is_probe, is_path_probe;
     uint64_t path; /* path_key of its URL */
@@ -133,7 +133,7 @@ enum breaker_decision endpoints_ask(struct endpoints *endpoints, struct slice na
                                     int64_t *next_ms);
 
 /* Returns the time when the first resting endpoint may be retried, on the queue's inner clock;
- * INT64_MAX: no endpoint rests. */
+ * INT64_MAX: no endpoint is paused. */
 int64_t endpoints_next_ms(const struct endpoints *endpoints);
 /* Closes all breakers and ends all waits. */
 void endpoints_forgive(struct endpoints *endpoints);

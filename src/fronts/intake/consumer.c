@@ -180,7 +180,7 @@ static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, cons
     if (atomic_exchange(&consumer->counts->is_refused, is_refused) == is_refused)
         return;
     if (is_refused)
-        log_event(LOG_WARN, "amqp-in pauses", LOG_TEXT("queue", consumer->source->queue),
+        log_event(LOG_WARN, "amqp-in paused", LOG_TEXT("queue", consumer->source->queue),
                   LOG_TEXT("error", why));
     else
         log_event(LOG_INFO, "amqp-in resumes", LOG_TEXT("queue", consumer->source->queue));

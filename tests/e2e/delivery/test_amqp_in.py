@@ -217,7 +217,7 @@ def test_messages_rejected_by_the_store_stay_at_the_broker(broker, start_in):
         redis.start()
         got = {body for _, _, body, _ in broker.messages("refused-out", 60, seconds=30)}
     assert got == {b"%d" % n for n in range(60)}
-    assert server.log().count('event="amqp-in pauses"') == 1, "logged once"
+    assert server.log().count('event="amqp-in paused"') == 1, "logged once"
     with contextlib.suppress(Exception):
         server.kill()
 

@@ -122,7 +122,7 @@ def test_a_ring_of_topics_ends(start_delivering, endpoint):
     eventually(lambda: figure(client, "tarry_dead_ringed", topic="c") == 3, 60)
     assert len(endpoint.calls) == 3 * 9, "the first topic, and eight that it was forwarded to"
     assert counts(client, "c")["dead"] == 3 and client.topic("a")["counts"]["dead"] == 0
-    assert re.search(r'"dead letters go in a circle" topic=c jobs=[123] ', server.log())
+    assert re.search(r'"dead letters form a loop" topic=c jobs=[123] ', server.log())
     client.put_topic("c", deliver={"to": endpoint.url}, dead_letter={"to": "a", "keep": {"count": 1}})
     eventually(lambda: counts(client, "c")["dead"] == 1)
 

@@ -300,7 +300,7 @@ def test_an_endpoint_that_is_down_is_left_in_peace_and_found_again(start_deliver
     for i in range(100):
         push(client, "orders", i)
     eventually(lambda: metric(client, "tarry_deliver_endpoints", state="resting") == 1)
-    assert "endpoint rests" in server.log()
+    assert "endpoint paused" in server.log()
     attempts = metric(client, "tarry_deliver_attempts_total", topic="orders")
     time.sleep(0.5)
     assert metric(client, "tarry_deliver_attempts_total", topic="orders") <= attempts + 1
