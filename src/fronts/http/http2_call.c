@@ -137,6 +137,8 @@ void http2_call_close(struct http2_call *call, bool is_lost)
     uint64_t written = is_lost ? call->written : stream->framed;
     bool is_whole = stream->is_finished && !is_lost;
     stream->call = NULL;
+    if (stream->exchange)
+        stream->exchange->answered = true; /* no reply of the queue will end it */
     stream->http2->call_count--;
     http_front_give_back(stream->http2->connection->front, &call->in);
     free(call);
