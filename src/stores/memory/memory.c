@@ -332,6 +332,7 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     job->lease_key = memory->lease_key;
     job->is_taken = false;
     job->shown.lease = (struct slice){0};
+    job->shown.end = NULL;
     blob_show(job->blob, &job->shown.job);
     engine_show(view, &job->shown.job);
     view->text = NULL;
