@@ -182,6 +182,9 @@ static void kubernetes_plan(const json_t *spec, json_t *schedule,
     if (!zone && !options->zone)
         notes->note(notes->ctx, name,
                     "no timeZone: UTC is used in place of the zone of kube-controller-manager");
+    /* Its controller fires in both of two hours, and not in one that is left out. */
+    json_object_set_new(schedule, "gap", json_string("skip"));
+    json_object_set_new(schedule, "fold", json_string("both"));
     if (zone || options->zone)
         json_object_set_new(schedule, "zone", json_string(zone ? zone : options->zone));
 }

@@ -349,6 +349,18 @@ static void sidekiq_plan(const char *cron, json_t *schedule)
     }
 }
 
+/* Returns whether the job has a queue other than the usual one. A list has it in the message. */
+static bool sidekiq_has_queue(const json_t *row)
+{
+    const char *text = text_member(row, "message"), *queue = text_member(row, "queue");
+    json_t *message = text ? json_loads(text, 0, NULL) : NULL;
+    if (!queue)
+        queue = text_member(message, "queue");
+    bool has_queue = queue && strcmp(queue, "default") != 0;
+    json_decref(message);
+    return has_queue;
+}
+
 static json_t *sidekiq_job(const json_t *row, const struct import_options *options,
                            const struct import_notes *notes)
 {
@@ -361,6 +373,9 @@ static json_t *sidekiq_job(const json_t *row, const struct import_options *optio
         class = text_member(row, "class");
     json_t *schedule = schedule_new(name, options);
     sidekiq_plan(cron, schedule);
+    /* Fugit fires in both of two hours, and not in one that is left out. */
+    set_text(schedule, "gap", "skip");
+    set_text(schedule, "fold", "both");
     set_text(schedule, "note", text_member(row, "description"));
     if (status && strcmp(status, "disabled") == 0)
         json_object_set_new(schedule, "paused", json_true());
@@ -370,8 +385,10 @@ static json_t *sidekiq_job(const json_t *row, const struct import_options *optio
     json_object_set_new(
         schedule, "body",
         json_pack("{s:s, s:o}", "class", class ? class : "", "args", read ? read : json_array()));
-    if (text_member(row, "queue"))
+    if (sidekiq_has_queue(row))
         notes->note(notes->ctx, name, "its queue is not imported: the topic is that of --topic");
+    if (!json_object_get(schedule, "zone"))
+        notes->note(notes->ctx, name, "no zone: UTC is used in place of that of its process");
     return schedule;
 }
 

@@ -108,7 +108,7 @@ def test_cronjobs_become_a_set(server, tarry):
     assert ended.returncode == OK
     first, second, third = json.loads(ended.stdout)["schedules"]
     assert first == {"name": "shop.report", "topic": "kubernetes", "cron": "0 2 * * *", "zone": "Europe/Berlin", "overlap": "skip", "catch_up": "600s",
-                     "paused": True, "body": items[0]["spec"]["jobTemplate"]}
+                     "paused": True, "gap": "skip", "fold": "both", "body": items[0]["spec"]["jobTemplate"]}
     assert (second["cron"], second["zone"]) == ("*/5 * * * *", "Asia/Tokyo") and third["cron"] == "@hourly"
     notes = ended.stderr.decode()
     assert second["overlap"] == "replace" and "plain: no timeZone" in notes and "not a CronJob" in notes
@@ -152,9 +152,9 @@ ROWS = {
     "sidekiq-cron": (
         b"""[{"name":"report","klass":"ReportJob","cron":"30 2 * * * Europe/Berlin","args":"[1,2]","status":"disabled","description":"nightly"},
              {"name":"poll","klass":"PollJob","cron":"*/5 * * * *","args":[],"status":"enabled","queue":"low"}]""",
-        [{"name": "report", "cron": "30 2 * * *", "zone": "Europe/Berlin", "note": "nightly", "paused": True, "missed": "none",
+        [{"name": "report", "cron": "30 2 * * *", "zone": "Europe/Berlin", "note": "nightly", "paused": True, "missed": "none", "gap": "skip", "fold": "both",
           "body": {"class": "ReportJob", "args": [1, 2]}},
-         {"name": "poll", "cron": "*/5 * * * *", "missed": "none", "body": {"class": "PollJob", "args": []}}]),
+         {"name": "poll", "cron": "*/5 * * * *", "missed": "none", "gap": "skip", "fold": "both", "body": {"class": "PollJob", "args": []}}]),
 }
 
 

@@ -1,4 +1,4 @@
-"""`tarry schedule import` with data that Quartz, Celery with redbeat, BullMQ and River made: what is imported fires when the program itself would fire it."""
+"""`tarry schedule import` with data that Quartz, Celery with redbeat, BullMQ, River, kubectl and sidekiq-cron made: what is imported fires when the program itself would fire it."""
 
 import datetime
 import json
@@ -194,3 +194,67 @@ def test_periodic_jobs_of_river_fire_as_they_did(start_server):
     assert schedules["poll"] == {"name": "poll", "topic": "t", "every": "900000ms", "missed": "none", "max_attempts": 3, "priority": 101, "body": {"kind": "report", "args": {"day": ""}}}
     assert "poll: its queue" in notes and "poll: RunOnStart" in notes and "own: its schedule is a function of yours" in notes
     compare(server, json.loads(fires))
+
+
+# ---- Kubernetes, sidekiq-cron ----
+
+CRONJOBS = {  # name: the expression, and the members of the spec besides
+    "report": ("30 2 * * *", {"timeZone": "Europe/Berlin", "concurrencyPolicy": "Forbid", "startingDeadlineSeconds": 600}),
+    "workdays": ("0 9 * * 1-5", {"timeZone": "America/New_York", "suspend": True}),
+    "often": ("*/5 * * * *", {"concurrencyPolicy": "Replace"}),
+    "both-days": ("15 10 1,15 * 5", {"concurrencyPolicy": "Allow", "timeZone": "Etc/UTC"}),
+    "half-hours": ("0,30 1-3 * * *", {"timeZone": "Europe/Berlin"}),
+    "daily": ("@daily", {"timeZone": "Asia/Tokyo"}),
+    "sundays": ("0 12 * * sun", {}),
+    "steps": ("7-59/13 */6 * * *", {}),
+}
+
+
+def kubectl_list(kubectl):
+    """CronJobs as kubectl makes them, without a cluster, in a list as `kubectl get cronjobs -A -o json` prints it."""
+    items = []
+    for name, (cron, spec) in CRONJOBS.items():
+        made = run(kubectl, "create", "cronjob", name, "--image=busybox", f"--schedule={cron}", "--dry-run=client", "-o", "json", "--", "sh", "-c", "date")
+        patch = json.dumps({"metadata": {"namespace": "shop"}, "spec": spec})
+        items.append(json.loads(run(kubectl, "patch", "--local", "-f", "-", "--type=merge", "-p", patch, "-o", "json", input=made)))
+    return json.dumps({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+
+
+def test_cronjobs_of_kubectl_fire_as_they_did(start_server):
+    server = start_server("--sync", "never")
+    kubectl = next(python_of("kubernetes").parent.glob("kubectl*"))
+
+    def fetch(here):
+        for name in ("go.mod", "main.go"):
+            (here / name).write_text((HERE / "kubernetes" / name).read_text())
+        packages.run("go", "mod", "tidy", cwd=here)
+        packages.run("go", "build", "-o", "fires", ".", cwd=here)
+
+    here = packages.fetched(BUILD / "kubernetes-fires", "".join((HERE / "kubernetes" / name).read_text() for name in ("go.mod", "main.go")), fetch)
+    rows = kubectl_list(kubectl)
+    schedules, notes = imported(server, "kubernetes", rows)
+    assert len(schedules) == len(CRONJOBS)
+    report = schedules["shop.report"]
+    assert report["body"]["spec"]["template"]["spec"]["containers"][0]["command"] == ["sh", "-c", "date"]
+    assert {name: value for name, value in report.items() if name != "body"} == {
+        "name": "shop.report", "topic": "t", "cron": "30 2 * * *", "zone": "Europe/Berlin", "overlap": "skip", "catch_up": "600s", "gap": "skip", "fold": "both"}
+    assert (schedules["shop.workdays"]["paused"], schedules["shop.often"]["overlap"]) == (True, "replace")
+    assert "shop.often: no timeZone" in notes
+    compare(server, json.loads(run(here / "fires", *MOMENTS, input=rows)))
+
+
+def test_jobs_of_sidekiq_cron_fire_as_they_did(start_server):
+    server = start_server("--sync", "never")
+    (line,) = [row.split("`")[3] for row in (REPO / "docs" / "schedules.md").read_text().splitlines() if row.startswith("| `sidekiq-cron`")]
+    redis = RedisServer().start()
+    try:
+        *_, rows, fires = run("ruby", HERE / "sidekiq-cron" / "fill.rb", f"redis://127.0.0.1:{redis.port}", line, *MOMENTS,
+                          env={"PATH": "/usr/bin:/bin", "TZ": "UTC"}).splitlines()
+    finally:
+        redis.terminate()
+    schedules, notes = imported(server, "sidekiq-cron", rows)
+    assert schedules["nightly-report"] == {"name": "nightly-report", "topic": "t", "cron": "30 2 * * *", "zone": "Europe/Berlin", "note": "a report",
+                                           "missed": "none", "gap": "skip", "fold": "both", "body": {"class": "Report", "args": [1, "a"]}}
+    assert schedules["off"]["paused"]
+    assert "off: its queue" in notes and "often: no zone" in notes
+    compare(server, {name.replace(" ", "-"): lists for name, lists in json.loads(fires).items()})
