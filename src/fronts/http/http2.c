@@ -408,9 +408,9 @@ static void close_session(struct http2 *http2)
 /* Ends the connection with a GOAWAY. */
 static void end_session(struct http2 *http2, uint32_t code)
 {
-    if (http2->has_said_goaway)
+    if (http2->has_sent_goaway)
         return;
-    http2->has_said_goaway = true;
+    http2->has_sent_goaway = true;
     (void)nghttp2_session_terminate_session(http2->session, code);
     close_session(http2);
 }
@@ -536,7 +536,7 @@ static void http2_flush(struct http_connection *connection)
     give_window(http2);
     drain_on(http2);
     append_frames(http2);
-    if (http2->hostile && !http2->has_said_goaway) { /* by streams that were reset just now */
+    if (http2->hostile && !http2->has_sent_goaway) { /* by streams that were reset just now */
         end_session(http2, http2->hostile);
         append_frames(http2);
     }

@@ -14,7 +14,7 @@ struct http2_call {
     struct buffer in; /* received bytes that the handler has not seen */
     uint64_t sent;    /* bytes given to http2_send */
     uint64_t written; /* of these, how many the socket has taken for sure */
-    bool has_end, is_end_told;
+    bool has_end, is_end_reported;
     bool was_full;   /* something has waited for frames since the last on_writable */
     bool is_drained; /* on_drain is due */
 };
@@ -159,8 +159,8 @@ static void deliver(struct http2_stream *stream)
         call->receiver->on_data(call->ctx, buffer_slice(&in));
         http_front_give_back(stream->http2->connection->front, &in);
     }
-    if (stream->call == call && call->has_end && !call->is_end_told) {
-        call->is_end_told = true;
+    if (stream->call == call && call->has_end && !call->is_end_reported) {
+        call->is_end_reported = true;
         call->receiver->on_end(call->ctx);
     }
     if (stream->call == call && call->was_full && !http2_unsent(call)) {

@@ -1,6 +1,6 @@
 /*
  * http2_closed: which streams of a connection ended lately, and by whom, so that frames on them can
- * be told from late ones. libnghttp2 could keep its closed streams for this, at 60 KiB for each
+ * be distinguished from late ones. libnghttp2 could keep its closed streams for this, at 60 KiB for each
  * busy connection. Pure.
  */
 #ifndef TARRY_HTTP_HTTP2_CLOSED_H

@@ -49,7 +49,7 @@ struct http2 {
     bool awaits_pong;     /* a PING is not answered yet */
     bool is_draining;     /* the first GOAWAY is sent */
     bool is_last_sent;    /* and the second one */
-    bool has_said_goaway; /* a GOAWAY without return is sent */
+    bool has_sent_goaway; /* a GOAWAY without return is sent */
 };
 
 struct http2_stream {

@@ -82,7 +82,7 @@ CLAIM_BETWEEN(all_waits_for_a_job_end_with_it, begin, end)
     assert_int_equal(awaits.jobs.table.count, 0);
 }
 
-CLAIM_BETWEEN(names_with_the_same_text_are_told_apart, begin, end)
+CLAIM_BETWEEN(names_with_the_same_text_are_distinguished, begin, end)
 {
     assert_true(sql_awaits_add(&awaits, slice_of("tt"), slice_of("a"), client(0)));
     assert_true(sql_awaits_add(&awaits, slice_of("t"), slice_of("ta"), client(1)));
