@@ -301,6 +301,8 @@ def test_a_killed_server_is_started_again(machine):
 
 def test_a_wrong_configuration_is_not_tried_again(machine):
     machine("cp -p /etc/tarry/tarry.conf /root/; echo 'max-boddy = 1MiB' >> /etc/tarry/tarry.conf")
+    assert machine("systemctl reload tarry", check=False).returncode != 0
+    assert show(machine, "ActiveState") == "active" and pending(machine, "orders") == JOBS
     assert machine("systemctl restart tarry", check=False).returncode != 0
     wait_until(lambda: show(machine, "ActiveState") == "failed")
     assert show(machine, "NRestarts") == "0"

@@ -37,7 +37,7 @@ def test_the_installation_runs_and_is_complete(prefix):
     wanted = {"lib/systemd/system/tarry.service", "lib/systemd/system/tarry.socket", "lib/sysusers.d/tarry.conf", "lib/tmpfiles.d/tarry.conf", "share/man/man1/tarry-push.1", "etc/tarry/tarry.conf", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
               "share/bash-completion/completions/tarry", "share/zsh/site-functions/_tarry", "share/fish/vendor_completions.d/tarry.fish", "share/doc/tarry/LICENSE",
               *(f"share/man/man1/tarry-{name}.1" for name in ("status", "top", "tail")), "share/doc/tarry/docs/runbooks/late.md", "share/doc/tarry/docs/metrics.md",
-              "share/doc/tarry/packaging/prometheus/tarry.rules.yml", "share/doc/tarry/packaging/grafana/tarry.json"}
+              "share/doc/tarry/packaging/prometheus/tarry.rules.yml", "share/doc/tarry/packaging/grafana/tarry.json", "share/doc/tarry/packaging/logrotate.conf"}
     assert wanted <= files(prefix)
     for name in wanted:
         assert (prefix / name).stat().st_size > 100 and (prefix / name).stat().st_mode & 0o777 == 0o644
