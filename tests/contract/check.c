@@ -157,6 +157,9 @@ static bool settings_equal(const struct topic_settings *a, const struct topic_se
            a->has_priority == b->has_priority && (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
            a->dedup_window_ms == b->dedup_window_ms && a->max_jobs == b->max_jobs &&
+           a->keep_finished_ms == b->keep_finished_ms &&
+           a->keep_finished_max == b->keep_finished_max &&
+           a->keep_finished_bytes == b->keep_finished_bytes && a->keep_body == b->keep_body &&
            frequency_equal(a->push_rate, b->push_rate) && slice_equals(a->extension, b->extension);
 }
 

@@ -43,6 +43,16 @@ static const struct queue_result *copy_results(struct outcome *outcome,
     return results;
 }
 
+static const struct queue_end *copy_end(struct outcome *outcome, const struct queue_end *end)
+{
+    struct queue_end *copy = outcome_bytes(outcome, sizeof *copy);
+
+    *copy = *end;
+    copy->result = outcome_slice(outcome, end->result);
+    copy->result_type = outcome_slice(outcome, end->result_type);
+    return copy;
+}
+
 static const struct queue_job *copy_jobs(struct outcome *outcome, const struct queue_reply *reply)
 {
     struct queue_job *jobs = outcome_bytes(outcome, reply->job_count * sizeof(struct queue_job));
@@ -59,7 +69,10 @@ static const struct queue_job *copy_jobs(struct outcome *outcome, const struct q
         job->error = outcome_slice(outcome, job->error);
         job->history = outcome_slice(outcome, job->history);
         job->consumer = outcome_slice(outcome, job->consumer);
+        job->progress = outcome_slice(outcome, job->progress);
         jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
+        if (jobs[i].end)
+            jobs[i].end = copy_end(outcome, jobs[i].end);
     }
     return jobs;
 }

@@ -15,6 +15,7 @@ BAD_OPTION, TOO_MANY_TOPICS, NO_SPACE, TOPIC_FULL = 12, 14, 16, 23
 DELAYED, READY, LEASED, DEAD, FINISHED = range(1, 6)
 DUE_NOW, DUE_DELAY, DUE_AT, DUE_UNCHANGED = range(1, 5)
 ACK, NACK, EXTEND, RETURN, REFUSE = range(1, 6)
+REFUSE_WITH_RESULT = 7
 FAILED, LEASE_OVER, REFUSED = range(1, 4)
 CANCEL, RESCHEDULE, RUN = range(1, 4)
 TOPIC_GET, TOPIC_PUT, TOPIC_DELETE, TOPIC_PAUSE, TOPIC_RESUME, TOPIC_PURGE, TOPIC_REDRIVE = range(1, 8)
@@ -59,7 +60,7 @@ def raw(value):
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-PARTS = ("base", "topics", "leaves", "history", "jobs", "events", "due", "answers", "takes", "ending", "moving")
+PARTS = ("base", "topics", "leaves", "history", "jobs", "keeping", "events", "due", "answers", "takes", "ending", "moving")
 LIBRARY = "tarry_tests"
 
 
@@ -93,19 +94,24 @@ def policy(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0):
     return pack(">I6I6BI6I6I4", lease, ttl, backoff, first, most, attempts)
 
 
-def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0, max_jobs=0, rate=(0, 0)):
-    limits = pack(">I6I4B", max_jobs, *rate) if max_jobs or rate[0] else b""
+def settings(lease=0, ttl=0, backoff=0, first=0, most=0, attempts=0, on_conflict=0, priority=None, dead_letter_expired=False, dedup=0, max_jobs=0, rate=(0, 0),
+             keep=None):
+    """keep: (keep_finished, keep_finished_max, keep_finished_bytes, keep_body)"""
+    limits = pack(">I6I4B", max_jobs, *rate) if max_jobs or rate[0] or keep else b""
+    limits += pack(">I6I6I6B", *keep) if keep else b""
     return policy(lease, ttl, backoff, first, most, attempts) + pack(">BBI2BI6", on_conflict, priority is not None, priority or 0,
                                                                      dead_letter_expired, dedup) + limits
 
 
-def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False):
+def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=None, content_type=None, meta=None, past=None, made=False, keep=None, awaits=False):
     """The three arguments of one push. past: (dead, attempts, error). content_type: a text, or the number of a well-known one."""
     flags, tail = 0, b""
     if past:
         flags, tail = 16, pack(">BI4I2", past[0], past[1], len(past[2])) + past[2]
     if own is not None:
         flags, tail = flags | 1, tail + policy(**own)
+    if keep is not None:
+        flags, tail = flags | 32, tail + pack(">I6", keep)
     if content_type is not None:
         number = isinstance(content_type, int)
         flags, tail = flags | 2, tail + (pack(">B", content_type) if number else pack(">B", len(content_type)) + content_type)
@@ -113,7 +119,7 @@ def job(ident, body=b"", delay=None, at=None, on_conflict=0, priority=None, own=
         flags, tail = flags | 4, tail + pack(">I2", len(meta)) + meta
     when = DUE_DELAY if delay is not None else DUE_AT if at is not None else DUE_NOW
     ms = delay if delay is not None else at if at is not None else 0
-    choice = on_conflict | (4 if priority is not None else 0) | (8 if made else 0)
+    choice = on_conflict | (4 if priority is not None else 0) | (8 if made else 0) | (32 if awaits else 0)
     return [raw(ident), pack(">BBBI2I6", choice, when, flags, priority or 0, ms), tail + raw(body)]
 
 
@@ -157,11 +163,18 @@ class Job:
              self.error) = unpack(">BI2I4I6I6I6I6I6", attempt)
             self.consumer, self.requested = b"", False
             if self.try_state & 16:
-                self.try_state, self.requested, size = self.try_state - 16, self.error[0] == 1, self.error[1]
-                self.consumer, self.error = self.error[2:2 + size], self.error[2 + size:]
+                self.try_state, flags, size = self.try_state - 16, self.error[0], self.error[1]
+                self.requested, self.consumer, self.error = flags & 1 == 1, self.error[2:2 + size], self.error[2 + size:]
+                if flags & 2:
+                    self.error = self.error[6:]
+                if flags & 4:
+                    size, self.error = unpack(">I2", self.error)
+                    self.progress, self.error = self.error[:size], self.error[size:]
         self.policy = self.content_type = self.meta = None
         if self.flags & 1:
             *self.policy, rest = unpack(">I6I6BI6I6I4", rest)
+        if self.flags & 32:
+            self.keep, rest = unpack(">I6", rest)
         if self.flags & 2:
             size, rest = unpack(">B", rest)
             self.content_type, rest = (size, rest) if size > 128 else (rest[:size], rest[size:])
@@ -169,6 +182,26 @@ class Job:
             size, rest = unpack(">I2", rest)
             self.meta, rest = rest[:size], rest[size:]
         self.body = rest
+
+
+class Kept:
+    """A finished job as it is stored and returned."""
+
+    def __init__(self, ident, value):
+        self.id, self.value = ident, value
+        self.flags, self.outcome, self.number, self.ends, self.finished, self.attempt, self.duration, rest = unpack(">BBI6I6I6I4I4", value)
+        self.meta = self.consumer = self.history = self.progress = self.result = self.content_type = self.body = None
+        for flag, layout, name in ((1, ">I2", "meta"), (2, ">B", "consumer"), (4, ">I2", "history"), (8, ">I2", "progress"), (16, ">I4", "result")):
+            if self.flags & flag:
+                size, rest = unpack(layout, rest)
+                setattr(self, name, rest[:size])
+                rest = rest[size:]
+        if self.flags & 32:
+            size = rest[0] if rest[0] <= 128 else 0
+            self.content_type, rest = rest[:1 + size], rest[1 + size:]
+        if self.flags & 64:
+            self.body, rest = rest, b""
+        assert not rest
 
 
 class Answer:
@@ -201,11 +234,15 @@ def results(answer, jobs):
 
 class Topic:
     def __init__(self, packed):
+        self.finished = None
+        if packed[0] & 2:
+            at = 7 + 6 * 17
+            self.finished, packed = int.from_bytes(packed[at:at + 6], "big"), bytes([packed[0] - 2]) + packed[1:at] + packed[at + 6:]
         self.paused, self.paused_until, *numbers, size, rest = unpack(">BI6" + "I6" * 17 + "B", packed)
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
         self.oldest_due, self.settings, self.extension = numbers[16], rest[:size], rest[size:]
-        assert size in (0, 40, 51)
+        assert size in (0, 40, 51, 70)
 
 
 class Shard:
@@ -291,7 +328,7 @@ class Shard:
         return self.change_call("step", *words, ticket=ticket)
 
     def answer(self, *answers, ticket=None, chance=12345):
-        """answers: (verb, delivery[, ms[, error]]). [(status, state, due, lease_until)], by a step with nothing else."""
+        """answers: (verb, delivery[, ms[, error or progress[, result with its type as in a record]]]). [(status, state, due, lease_until)], by a step with nothing else."""
         return self.step(answers, ticket=ticket, chance=chance).results
 
     def change(self, topic, *changes, ticket=None):
@@ -342,6 +379,23 @@ class Shard:
         assert status == OK, status
         record, attempt = answer.more
         return Job(raw(ident), record, attempt, state)
+
+    def kept(self, topic, ident):
+        """Returns the kept job; None if there is none."""
+        answer = self.call("get", topic, ident, 1)
+        status, state, _ = unpack(">BB", answer.rest)
+        return Kept(raw(ident), answer.more[0]) if status == OK and state == FINISHED else None
+
+    def list_kept(self, topic, limit=1000, cursor=(-1, 0), body=True):
+        """(more, [Kept]), newest first"""
+        answer = self.call("list", topic, FINISHED, limit, *cursor, int(body))
+        status, more, _ = unpack(">BB", answer.rest)
+        return bool(more), [Kept(answer.more[at], answer.more[at + 2]) for at in range(0, len(answer.more), 4)] if status == OK else []
+
+    def await_jobs(self, *names):
+        """names: (topic, id). [(status, state, Kept or None)]"""
+        answer = self.change_call("await", *[word for name in names for word in name])
+        return [(*found, Kept(raw(names[at][1]), text) if text else None) for at, (found, text) in enumerate(zip(answer.items(">BB"), answer.more))]
 
     def list(self, topic, state=0, limit=1000, cursor=(-1, 0), body=True):
         """(status, more, [Job])"""
@@ -419,7 +473,7 @@ class Shard:
 
     def counters(self):
         """(number of changed settings, number of deaths in topics with rules)"""
-        changes, deaths, rest = unpack(">I6I6", self.call("look").rest)
+        changes, deaths, _, rest = unpack(">I6I6I6", self.call("look").rest)
         assert len(rest) == 7 and rest[:1] == b"\0"
         return changes, deaths
 
@@ -470,7 +524,13 @@ def answer_words(answers):
     words = []
     for verb, delivery, *rest in answers:
         ms = rest[0] if rest else NONE if verb in (NACK, REFUSE) else 0
-        words += [pack(">I6BI6", delivery, verb, ms), rest[1] if len(rest) > 1 else b""]
+        text = rest[1] if len(rest) > 1 else b""
+        if len(rest) > 2 and verb == ACK:
+            words += [pack(">I6BI6B", delivery, verb, ms, 1), rest[2]]
+        elif len(rest) > 2 and verb == REFUSE:
+            words += [pack(">I6BI6", delivery, REFUSE_WITH_RESULT, ms), pack(">I2", len(text)) + text + rest[2]]
+        else:
+            words += [pack(">I6BI6", delivery, verb, ms), b"" if verb == ACK else text]
     return words
 
 

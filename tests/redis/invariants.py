@@ -13,10 +13,11 @@ DELAYED, READY, LEASED, DEAD = 1, 2, 3, 4
 LIVE = ("delayed", "retrying", "ready", "leased", "dead")
 GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
-             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash"}
-PER_PART = {"leaf", "ready"}  # zsets, one per number
+             "dead": "zset", "finished": "zset", "history": "hash", "next": "hash", "done": "hash", "kept": "string", "order": "zset"}
+PER_PART = {"leaf", "ready", "page"}  # zsets, one per number
 OF_SHARD = {"core": "string", "name": "string", "listened": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
-            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash"}
+            "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash", "waiting": "string", "awaited": "zset"}
+KEPT_SLACK_MS = 1000  # so long after its time a kept job is removed at the earliest
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
 
@@ -35,7 +36,7 @@ class _Keys:
     def __init__(self, client, tag):
         self.client, self.tag, self.faults = client, tag, []
         self.core, self.name, self.unpacked, self.servers, self.leases, self.leased, self.events = None, b"", set(), {}, {}, {}, {}
-        self.pauses = {}
+        self.pauses, self.awaited, self.waiting = {}, {}, b""
         self.topics = {}  # name: {kind: {} or {part: {}}}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
@@ -84,7 +85,7 @@ class _Keys:
         if family in OF_SHARD:
             setattr(self, {"topics": "events"}.get(family, family), value)
             return None
-        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}})
+        kinds = self.topics.setdefault(name, {"leaf": {}, "ready": {}, "page": {}})
         if part is not None:
             kinds[family][part] = value
         else:
@@ -130,21 +131,25 @@ class _Job:
         self.sequence, self.due = _number(record[3:9]), _number(record[9:15])
         self.first, self.state, self.attempt, self.until, self.delivery = self.due, DELAYED, 0, 0, 0
         self.own_ttl, self.tried, self.has_next = 0, tried is not None, False
-        if self.flags & ~15:
+        if self.flags & ~47:
             raise ValueError(f"flags {self.flags}")
         if self.flags & 1:
             if len(record) < 15 + POLICY_BYTES or record[27] == 4 and len(record) < 16 + POLICY_BYTES + 4 * record[44]:
                 raise ValueError("a policy cut short")
             self.own_ttl = _number(record[21:27])
+        if self.flags & 32 and len(record) < 21 + (POLICY_BYTES if self.flags & 1 else 0):
+            raise ValueError("a keep_finished cut short")
         if tried is not None:
             if len(tried) < 37:
                 raise ValueError("a try cut short")
             self.state, self.priority, self.attempt = struct.unpack(">BHI", tried[:7])
             if self.state & 16:
-                if self.state != LEASED + 16 or len(tried) < 39 or tried[37] > 3 or len(tried) < 39 + tried[38] + 6 * (tried[37] > 1):
+                flags, at = (tried[37], 39 + tried[38]) if len(tried) > 38 else (0, 0)
+                at += 6 if flags & 2 else 0
+                if self.state != LEASED + 16 or len(tried) < max(at, 39) or flags > 7 or flags & 4 and len(tried) < at + 2 + _number(tried[at:at + 2]):
                     raise ValueError("a holder cut short, or of a job that nobody holds")
                 self.state -= 16
-                self.has_next = tried[37] > 1
+                self.has_next = flags & 2 == 2
             self.due, self.first, self.until, self.delivery, self.lease = (_number(tried[at:at + 6]) for at in range(7, 37, 6))
         self.member = record[3:9] + ident
 
@@ -178,9 +183,10 @@ class _Topic:
         for job in self.jobs.values():
             if job.has_next and job.id not in self.get("next"):
                 self.blame(f"{job.id!r} waits for a successor that does not exist")
-        size = len(self.hash.settings)
-        if size not in (0, 40, 51) and (size < 53 or size != 52 + 4 * self.hash.settings[51]):
-            self.blame(f"settings of {len(self.hash.settings)} bytes")
+        packed = self.hash.settings
+        wanted = 51 + (1 + 4 * packed[51] if len(packed) > 51 and packed[12] == 4 else 0)
+        if len(packed) not in (0, 40, wanted, wanted + 19):
+            self.blame(f"settings of {len(packed)} bytes")
         self.places = {}
         self.judge_leaves()
         self.judge_ready()
@@ -190,6 +196,7 @@ class _Topic:
         self.judge_jobs()
         self.judge_counts()
         self.judge_histories()
+        self.judge_kept()
         self.evaluate_event()
         return None
 
@@ -307,7 +314,7 @@ class _Topic:
     def judge_histories(self):
         """Whole, of the present job, and known of."""
         for kind, flag in (("history", state.HISTORIC), ("next", state.SUCCEEDING), ("extension", state.EXTENDED), ("index", state.PACKED), ("expiry", state.EXPIRING),
-                           ("finished", state.REMEMBERING)):
+                           ("finished", state.REMEMBERING), ("done", state.KEEPING)):
             if self.kinds.get(kind) and not self.hash.flags & flag:
                 self.blame(f"has {kind}, and nobody looks for it")
         if (self.name in self.shard.unpacked) != bool(self.hash.flags & state.UNPACKED):
@@ -323,9 +330,37 @@ class _Topic:
             elif len(kept) < 19 or kept[18] > ATTEMPTS_MAX or 19 + kept[18] + sum(kept[19:19 + kept[18]]) != len(kept):
                 self.blame(f"{ident!r} has a history that is not whole")
 
+    def judge_kept(self):
+        """Each kept job is in one page, by the end of its time; pages are in order, and the figures are right."""
+        done, order, pages = self.get("done"), self.get("order"), self.kinds["page"]
+        if set(order) != set(pages):
+            self.blame(f"order of pages {sorted(order)}, pages {sorted(pages)}")
+        found, above = {}, 0
+        for page in sorted(pages, key=lambda name: (order.get(name, INFINITE), name)):
+            members = pages[page]
+            if order.get(page, 0) > min(members.values()) or above > min(members.values()):
+                self.blame(f"page {page.decode()} begins at {order.get(page)} and holds {min(members.values()):.0f}, the one before it {above:.0f}")
+            above = max(members.values())
+            for member, score in members.items():
+                if member[6:] in found:
+                    self.blame(f"{member[6:]!r} is kept in two pages")
+                found[member[6:]] = (_number(member[:6]), int(score))
+        stored = {ident: (_number(value[2:8]), _number(value[8:14])) for ident, value in done.items()}
+        if stored != found:
+            self.blame(f"kept jobs {_differ(stored, found)}")
+        for ident in set(done) & set(self.get("job")):
+            self.blame(f"{ident!r} exists and is kept as finished")
+        kept = self.kinds.get("kept") or b""
+        jobs, size = (_number(kept[:6]), _number(kept[6:12])) if kept else (0, 0)
+        if (jobs, size) != (len(done), sum(len(ident) + len(value) for ident, value in done.items())):
+            self.blame(f"counts {jobs} kept jobs of {size} bytes, a scan finds {len(done)}")
+        if self.shard.core and any(number > self.shard.core.sequence for number, _ in stored.values()):
+            self.blame("the number of a kept job is above the shard's sequence")
+
     def evaluate_event(self):
         dues = [score for leaf in self.kinds["leaf"].values() for score in leaf.values()]
         dues += list(self.get("fresh").values()) + list(self.get("expiry").values()) + list(self.get("finished").values())
+        dues += [score + KEPT_SLACK_MS for page in self.kinds["page"].values() for score in page.values()]
         if self.hash.next > min([*dues, INFINITE]):
             self.blame(f"its next event is at {min(dues):.0f}, it looks at {self.hash.next}")
         if self.shard.events.get(self.name) != self.hash.listed or self.hash.listed > self.hash.next:

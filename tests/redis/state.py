@@ -5,7 +5,7 @@ import dataclasses
 NONE = 2**48 - 1
 LAYOUT = 1
 PAUSES, HELD = 1, 2  # flags of a core: a topic is or was paused for a time; the clock stands still
-PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED, SUCCEEDING = (1 << bit for bit in range(12))
+PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED, SUCCEEDING, KEEPING = (1 << bit for bit in range(13))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")
 CORE_NUMBERS = (("layout", 1), ("core_flags", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),

@@ -10,9 +10,9 @@ from invariants import scan
 from test_invariants import DAMAGES
 from test_random import SEEDS, TOPICS, Actor, seeds
 
-SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries")
-OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split", "bytes", "event")
-SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "event"), "check_topic"),
+SETS = ("fresh", "leaves", "ready", "held", "dead", "expiry", "finished", "tries", "order", "done")
+OF_TOPIC = ("topic", *SETS, "jobs", "successors", "histories", "counts", "split", "bytes", "kept", "event")
+SCRIPT = {**dict.fromkeys((*SETS, "histories"), "check_sets"), **dict.fromkeys(("topic", "successors", "counts", "split", "bytes", "kept", "event"), "check_topic"),
           "jobs": "check_jobs"}  # else: check
 TO_MEND, MENDED, BY_HAND, NOTE = range(4)
 
@@ -751,7 +751,7 @@ VALUES = {
     "a topic cut short": (cut("topic:t", 60), "its counts and settings were lost"),
     "a topic that is empty": (cut("topic:t", 0), "its counts and settings were lost"),
     "settings cut short": (cut("topic:t", 120), "the settings are unreadable"),
-    "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 30), "the settings are unreadable"),
+    "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 29), "the settings are unreadable"),
     "a core that is empty": (cut("core", 0), "the shard has no core"),
     "a core cut short": (cut("core", 40), "the shard has no core"),
     "a core without its end": (cut("core", 71), "the end of the core is unreadable"),

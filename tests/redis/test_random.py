@@ -7,7 +7,7 @@ import pytest
 from abi import (ACK, CANCEL, CANCELLED, DEAD, DELAYED, EXISTED, EXTEND, FINISHED, IS_LEASED, LEASED, NACK, NONE, OK, READY, REFUSE, RESCHEDULE,
                  RETURN, RUN, TOPIC_PAUSE, TOPIC_PUT, TOPIC_RESUME, job, settings)
 
-TOPICS = ("plain", "ttl", "dedup", "short")
+TOPICS = ("plain", "ttl", "dedup", "short", "kept")
 STEPS = 300
 SEEDS = int(os.environ.get("TARRY_TEST_SEEDS", 3))
 NAMES = [f"id{n}" for n in range(40)]
@@ -29,7 +29,8 @@ class Actor:
         pick = self.random.choice
         return settings(lease=pick((0, 500, 5000)), ttl=pick((0, 300, 2000)) if name == "ttl" else 0, backoff=pick((0, 1, 2)), first=pick((1, 50)), most=500,
                         attempts=pick((1, 2, 3)) if name == "short" else 0, on_conflict=pick((0, 1, 2, 3)), priority=pick((None, None, 7)),
-                        dead_letter_expired=pick((False, True)), dedup=pick((1000, 5000)) if name == "dedup" else 0)
+                        dead_letter_expired=pick((False, True)), dedup=pick((1000, 5000)) if name == "dedup" else 0,
+                        keep=(pick((500, 5000, 60000)), pick((0, 3, 40)), pick((0, 400)), pick((0, 1))) if name == "kept" else None)
 
     def step(self):
         kinds = (self.push,) * 5 + (self.take,) * 4 + (self.answer,) * 4 + (self.change,) * 3 + (self.advance,) * 2 + (self.jump,) * 3
@@ -52,7 +53,8 @@ class Actor:
             own = {"ttl": pick((0, 400)), "lease": pick((0, 700)), "attempts": pick((0, 1, 3))} if self.random.random() < 0.2 else None
             past = (self.random.randrange(2), self.random.randrange(4), b"then") if self.random.random() < 0.1 else None
             jobs.append(job(pick(NAMES), b"x" * self.random.randrange(50), delay=pick((None, 0, 10, 300, 3000)), on_conflict=self.random.randrange(4),
-                            priority=pick((None, None, None, 0, 100, 65535)), own=own, past=past))
+                            priority=pick((None, None, None, 0, 100, 65535)), own=own, past=past,
+                            keep=pick((None, None, None, None, 0, 700, 3000)), awaits=self.random.random() < 0.1))
         name = self.name()
         for status, state, due in self.again(lambda ticket: self.shard.push(name, *jobs, ticket=ticket)):
             assert (status == IS_LEASED) == (state == LEASED and status not in (EXISTED, 6)), (status, state)
@@ -79,7 +81,8 @@ class Actor:
         for _ in range(self.random.choice((1, 3, 20))):
             verb = self.random.choice((ACK, ACK, NACK, NACK, REFUSE, EXTEND, RETURN))
             ms = self.random.choice((NONE, 0, 100)) if verb == NACK else self.random.choice((0, 1000))
-            answers.append((verb, self.random.choice(self.leases), ms, b"why"))
+            result = (b"\x04text" + b"r" * self.random.randrange(100),) if self.random.random() < 0.3 else ()
+            answers.append((verb, self.random.choice(self.leases), ms, b"why", *result))
         chance = self.random.randrange(2**48)
         self.again(lambda ticket: self.shard.answer(*answers, ticket=ticket, chance=chance))
         self.leases = self.leases[-60:]
@@ -114,7 +117,7 @@ class Actor:
     def purge(self):
         if self.random.random() < 0.5:
             return
-        state = self.random.choice((DELAYED, READY, DEAD, 0))
+        state = self.random.choice((DELAYED, READY, DEAD, FINISHED, 0))
         verb = "delete" if self.random.random() < 0.2 else "purge"
         self.shard.purge_all(self.name(), state if verb == "purge" else 0, verb, self.random.choice((1, 3, 1000)))
 

@@ -46,7 +46,7 @@ def test_each_step_is_taken_once_and_to_one_generation(shard):
     assert shard.reshard("seal", "2@1") == (ANNOUNCED, "4@1")
     assert shard.reshard("seal", "4@1") == (SEALED, "4@1")
     assert shard.reshard("announce", "4@1") == (SEALED, "4@1")
-    rest = shard.call("look").rest[12:]
+    rest = shard.call("look").rest[18:]
     assert rest[:1] + rest[7:] == bytes([SEALED]) + b"4@1" and int.from_bytes(rest[1:7], "big") == shard.hello().sequence
 
 

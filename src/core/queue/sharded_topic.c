@@ -18,6 +18,7 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
     sum->counts.leased += part->counts.leased;
     sum->counts.dead += part->counts.dead;
     sum->counts.dead_bytes += part->counts.dead_bytes;
+    sum->counts.finished += part->counts.finished;
     sum->totals.pushed += part->totals.pushed;
     sum->totals.acked += part->totals.acked;
     sum->totals.cancelled += part->totals.cancelled;

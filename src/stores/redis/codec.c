@@ -15,21 +15,23 @@ enum {
     HAS_META = 4,
     DUE_IS_WALL = 8,
     HAS_PAST = 16,
-    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
+    HAS_KEEP = 32,
+    FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL | HAS_KEEP
 };
 
 /* Flags next to the state of a try; IS_REQUESTED: next to the state in a result. */
 enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
-enum { HOLDER_IS_REQUESTED = 1, HOLDER_HAS_NEXT = 2 };
+enum { HOLDER_IS_REQUESTED = 1, HOLDER_HAS_NEXT = 2, HOLDER_HAS_PROGRESS = 4, HOLDER_FLAGS = 7 };
 
-enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16 };
+enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16, IS_AWAITED = 32 };
 
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
-    SETTINGS_LIMITS_BYTES = 6 + 4 + 1,       /* appended if there are limits */
-    STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* appended if the backoff is a list */
-    FIXED_BYTES = 64                         /* more than any fixed-length text above */
+    SETTINGS_LIMITS_BYTES = 6 + 4 + 1,       /* appended if there are limits, or what follows them: */
+    STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* if the backoff is a list, */
+    SETTINGS_KEEPS_BYTES = 6 + 6 + 6 + 1,    /* and if finished jobs are kept */
+    FIXED_BYTES = 80                         /* more than any fixed-length text above */
 };
 
 /* The most common content types, stored as one byte. In a record, a content type is a byte and a
@@ -150,7 +152,7 @@ static unsigned flags_of(const struct queue_push *push)
 {
     return (policy_is_set(&push->policy) ? HAS_POLICY : 0u) |
            (push->content_type.len ? HAS_CONTENT_TYPE : 0u) | (push->meta.len ? HAS_META : 0u) |
-           (has_past(&push->past) ? HAS_PAST : 0u);
+           (push->has_keep_finished ? HAS_KEEP : 0u) | (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
 /* Returns the text that follows the content type's first byte in the record. */
@@ -163,6 +165,7 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 {
     return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
            (flags & HAS_POLICY ? POLICY_BYTES + steps_bytes(&push->policy.backoff) : 0) +
+           (flags & HAS_KEEP ? 6 : 0) +
            (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
@@ -185,6 +188,8 @@ static void pack_tail(struct buffer *args, const struct queue_push *push, unsign
     }
     if (flags & HAS_POLICY)
         append_policy(args, &head, &push->policy);
+    if (flags & HAS_KEEP)
+        packed_put(&head, (uint64_t)push->keep_finished_ms, 6);
     if (flags & HAS_CONTENT_TYPE)
         packed_put(&head, media ? media : push->content_type.len, 1);
     buffer_append_slice(args, packed_slice(&head));
@@ -217,7 +222,8 @@ void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id
     pack_id(args, push->id);
     packed_put(&packed,
                (push->on_conflict == CONFLICT_AFTER ? AFTER_CHOSEN : (unsigned)push->on_conflict) |
-                   (has_priority ? PRIORITY_GIVEN : 0u) | (id_is_made ? ID_IS_MADE : 0u),
+                   (has_priority ? PRIORITY_GIVEN : 0u) | (id_is_made ? ID_IS_MADE : 0u) |
+                   (push->ended ? IS_AWAITED : 0u),
                1);
     packed_put(&packed, push->when.due, 1);
     packed_put(&packed, flags, 1);
@@ -275,8 +281,8 @@ void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_
     redis_command_arg(args, slice_make(terms, packed.len + take->consumer.len));
 }
 
-/* The verbs of the script: those of queue.h, a final nack, and again. */
-enum { REFUSE = 5, AGAIN };
+/* The verbs of the script: those of queue.h, a final nack, again, and a final nack with a result. */
+enum { REFUSE = 5, AGAIN, REFUSE_WITH_RESULT };
 enum { AGAIN_HAS_BODY = 1, AGAIN_HAS_TYPE };
 
 /* Appends the arguments of a job that is pushed again: numbers, and the new content type and body. */
@@ -316,24 +322,63 @@ static uint64_t ms_of_answer(const struct queue_answer *answer)
     return answer->verb == QUEUE_EXTEND ? (uint64_t)answer->lease_ms : 0;
 }
 
+static bool has_result(const struct queue_answer *answer)
+{
+    bool may = answer->verb == QUEUE_ACK || (answer->verb == QUEUE_NACK && answer->final);
+    return may && answer->result.len + answer->result_type.len;
+}
+
+/* Appends an argument of two texts with the type of the result between them. */
+static void pack_result(struct buffer *args, struct slice before, const struct queue_answer *answer)
+{
+    uint8_t media = media_number(answer->result_type);
+    struct slice type = media ? (struct slice){0} : answer->result_type;
+    buffer_append_byte(args, '$');
+    buffer_append_u64(args, before.len + 1 + type.len + answer->result.len);
+    buffer_append(args, "\r\n", 2);
+    buffer_append_slice(args, before);
+    buffer_append_byte(args, media ? (char)media : (char)type.len);
+    buffer_append_slice(args, type);
+    buffer_append_slice(args, answer->result);
+    buffer_append(args, "\r\n", 2);
+}
+
+/* Appends the second argument of a final nack: its counted error, then the result. */
+static void pack_refusal(struct buffer *args, struct slice error, const struct queue_answer *answer)
+{
+    char before[2 + JOB_ERROR_BYTES_MAX] = {(char)(error.len >> 8), (char)error.len};
+    if (error.len)
+        memcpy(before + 2, error.at, error.len);
+    pack_result(args, slice_make(before, 2 + error.len), answer);
+}
+
 void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery)
 {
     struct packed packed = {.len = 0};
     struct slice error = answer->verb == QUEUE_NACK ? answer->error : (struct slice){0};
+    bool with_result = has_result(answer);
     if (answer->verb == QUEUE_AGAIN) {
         pack_again(args, answer->again, delivery);
         return;
     }
     packed_put(&packed, delivery, 6);
     bool refuses = answer->verb == QUEUE_NACK && answer->final;
-    packed_put(&packed, refuses ? REFUSE : (uint64_t)answer->verb, 1);
+    uint64_t refusal = with_result ? REFUSE_WITH_RESULT : REFUSE;
+    packed_put(&packed, refuses ? refusal : (uint64_t)answer->verb, 1);
     packed_put(&packed, ms_of_answer(answer), 6);
     if (answer->verb == QUEUE_NACK && answer->has_priority)
         packed_put(&packed, answer->priority, 2);
+    if (answer->verb == QUEUE_ACK && with_result)
+        packed_put(&packed, 1, 1);
     redis_command_arg(args, packed_slice(&packed));
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
-    redis_command_arg(args, error);
+    if (refuses && with_result)
+        pack_refusal(args, error, answer);
+    else if (with_result)
+        pack_result(args, (struct slice){.at = ""}, answer);
+    else
+        redis_command_arg(args, answer->verb == QUEUE_EXTEND ? answer->progress : error);
 }
 
 /* Three verbs in addition to those of queue.h: cancel a dead job if it is still the one meant;
@@ -384,15 +429,26 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
     packed_put(&packed, (uint64_t)settings->dedup_window_ms, 6);
     assert(packed.len == SETTINGS_BYTES);
     bool has_steps = settings->policy.backoff.kind == BACKOFF_LIST;
-    if (settings->max_jobs || settings->push_rate.count || has_steps) {
+    bool keeps = settings->keep_finished_ms || settings->keep_finished_max ||
+                 settings->keep_finished_bytes || settings->keep_body;
+    if (keeps || settings->max_jobs || settings->push_rate.count || has_steps) {
         packed_put(&packed, settings->max_jobs, 6);
         packed_put(&packed, settings->push_rate.count, 4);
         packed_put(&packed, settings->push_rate.unit, 1);
     }
     char text[FIXED_BYTES + STEPS_BYTES];
     memcpy(text, packed.at, packed.len);
-    size_t steps = pack_steps(&settings->policy.backoff, text + packed.len);
-    redis_command_arg(args, slice_make(text, packed.len + steps));
+    size_t bytes = packed.len;
+    bytes += pack_steps(&settings->policy.backoff, text + bytes);
+    packed.len = 0;
+    if (keeps) {
+        packed_put(&packed, (uint64_t)settings->keep_finished_ms, 6);
+        packed_put(&packed, settings->keep_finished_max, 6);
+        packed_put(&packed, settings->keep_finished_bytes, 6);
+        packed_put(&packed, settings->keep_body, 1);
+    }
+    memcpy(text + bytes, packed.at, packed.len);
+    redis_command_arg(args, slice_make(text, bytes + packed.len));
 }
 
 /* ---- unpacking: replies ---- */
@@ -566,6 +622,7 @@ static struct slice read_content_type(struct unpacking *in)
 static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out)
 {
     unsigned flags = read_up_to(in, 1, FLAGS);
+    in->failed |= (flags & HAS_PAST) != 0;
     out->priority = (uint16_t)read_number(in, 2);
     out->sequence = read_number(in, 6);
     out->due_ms = out->first_due_ms = read_ms(in) - adjust_ms;
@@ -574,6 +631,9 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
         read_policy(in, &out->policy);
         read_steps(in, &out->policy.backoff);
     }
+    out->has_keep = flags & HAS_KEEP;
+    if (flags & HAS_KEEP)
+        out->keep_ms = read_ms(in);
     if (flags & HAS_CONTENT_TYPE)
         out->content_type = read_content_type(in);
     if (flags & HAS_META)
@@ -581,7 +641,10 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
     out->body = in->rest;
 }
 
-enum { TRY_TEXTS_BYTES_MAX = 2 + JOB_CONSUMER_BYTES_MAX + JOB_ERROR_BYTES_MAX };
+enum {
+    TRY_TEXTS_BYTES_MAX =
+        2 + JOB_CONSUMER_BYTES_MAX + 6 + 2 + JOB_PROGRESS_BYTES_MAX + JOB_ERROR_BYTES_MAX
+};
 
 /* Returns the intact part of a history: a damaged history must not make the job unreadable. */
 static struct slice readable(struct slice history)
@@ -593,14 +656,17 @@ static struct slice readable(struct slice history)
     return slice_make(history.at, at);
 }
 
-/* Reads the consumer that holds the job, whether it is requested to give the job up, and the due of the successor. */
+/* Reads the consumer that holds the job, whether it is requested to give the job up, the due of the successor, and
+ * the progress. */
 static void read_holder(struct unpacking *in, int64_t adjust_ms, struct job *out)
 {
-    uint64_t flags = read_up_to(in, 1, HOLDER_IS_REQUESTED | HOLDER_HAS_NEXT);
+    uint64_t flags = read_up_to(in, 1, HOLDER_FLAGS);
     out->cancel_requested = flags & HOLDER_IS_REQUESTED;
     out->consumer = read_text(in, read_up_to(in, 1, JOB_CONSUMER_BYTES_MAX));
     if (flags & HOLDER_HAS_NEXT)
         out->next_due_ms = read_ms(in) - adjust_ms;
+    if (flags & HOLDER_HAS_PROGRESS)
+        out->progress = read_text(in, read_up_to(in, 2, JOB_PROGRESS_BYTES_MAX));
 }
 
 static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
@@ -641,15 +707,81 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
     if (out->state != JOB_LEASED) {
         out->lease_until_ms = 0;
         out->consumer = (struct slice){0};
+        out->progress = (struct slice){0};
         out->cancel_requested = false;
         out->next_due_ms = 0;
     }
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }
 
-bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths)
+/* Flags of a kept job, in the order of its texts. */
+enum {
+    KEPT_META = 1,
+    KEPT_CONSUMER = 2,
+    KEPT_HISTORY = 4,
+    KEPT_PROGRESS = 8,
+    KEPT_RESULT = 16,
+    KEPT_TYPE = 32,
+    KEPT_BODY = 64,
+    KEPT_FLAGS = 127
+};
+
+static void read_end(struct unpacking *in, struct slice result, struct queue_end *end)
 {
-    return redis_unpack_u48(rest, changes) && redis_unpack_u48(rest, deaths);
+    in->rest = result;
+    end->result_type = read_content_type(in);
+    end->result = in->rest;
+}
+
+bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out, struct queue_end *end)
+{
+    struct unpacking in = {.rest = text};
+    *out = (struct job){.state = JOB_FINISHED};
+    unsigned flags = read_up_to(&in, 1, KEPT_FLAGS);
+    unsigned outcome = read_up_to(&in, 1, JOB_END_EXPIRED + 1);
+    *end = (struct queue_end){.outcome = outcome <= JOB_END_EXPIRED ? (enum job_end)outcome : 0,
+                              .has_body = flags & KEPT_BODY};
+    out->sequence = queue_finished_rank_sequence(read_number(&in, 6));
+    out->due_ms = queue_finished_rank(read_ms(&in) - adjust_ms);
+    end->finished_ms = read_wall_ms(&in, adjust_ms);
+    out->attempt = (uint32_t)read_number(&in, 4);
+    end->duration_ms = (int64_t)read_number(&in, 4);
+    if (flags & KEPT_META)
+        out->meta = read_text(&in, read_up_to(&in, 2, JOB_META_BYTES_MAX));
+    if (flags & KEPT_CONSUMER)
+        out->consumer = read_text(&in, read_up_to(&in, 1, JOB_CONSUMER_BYTES_MAX));
+    if (flags & KEPT_HISTORY)
+        out->history = readable(read_text(&in, read_up_to(&in, 2, UINT16_MAX)));
+    if (flags & KEPT_PROGRESS)
+        out->progress = read_text(&in, read_up_to(&in, 2, JOB_PROGRESS_BYTES_MAX));
+    struct unpacking result = in;
+    if (flags & KEPT_RESULT) {
+        struct slice bytes = read_text(&in, read_up_to(&in, 4, 2 * JOB_RESULT_BYTES_MAX));
+        read_end(&result, bytes, end);
+    }
+    if (flags & KEPT_TYPE)
+        out->content_type = read_content_type(&in);
+    if (flags & KEPT_BODY)
+        out->body = in.rest;
+    return !in.failed && !result.failed && outcome;
+}
+
+bool redis_unpack_ended(struct slice message, struct redis_ended *out)
+{
+    struct unpacking in = {.rest = message};
+    *out = (struct redis_ended){.outcome = (enum redis_outcome)read_up_to(&in, 1, REDIS_MOVED)};
+    out->number = read_number(&in, 6);
+    out->has_job = read_up_to(&in, 1, 1);
+    out->topic = read_text(&in, read_up_to(&in, 1, JOB_TOPIC_BYTES_MAX));
+    out->stored = read_text(&in, read_up_to(&in, 1, JOB_ID_BYTES_MAX));
+    out->job = in.rest;
+    return !in.failed && out->outcome;
+}
+
+bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths, uint64_t *ends)
+{
+    return redis_unpack_u48(rest, changes) && redis_unpack_u48(rest, deaths) &&
+           redis_unpack_u48(rest, ends);
 }
 
 static void read_settings(struct unpacking *in, struct topic_settings *out)
@@ -670,6 +802,14 @@ static void read_limits(struct unpacking *in, struct topic_settings *out)
     in->failed |= out->max_jobs > TOPIC_JOBS_MAX || !frequency_is_valid(out->push_rate);
 }
 
+static void read_keeps(struct unpacking *in, struct topic_settings *out)
+{
+    out->keep_finished_ms = read_ms(in);
+    out->keep_finished_max = read_number(in, 6);
+    out->keep_finished_bytes = read_number(in, 6);
+    out->keep_body = read_up_to(in, 1, 1);
+}
+
 static void read_totals(struct unpacking *in, struct topic_totals *out)
 {
     uint64_t *const fields[] = {&out->pushed,   &out->acked,     &out->cancelled, &out->expired,
@@ -679,10 +819,13 @@ static void read_totals(struct unpacking *in, struct topic_totals *out)
         *fields[i] = read_number(in, 6);
 }
 
+enum { TOPIC_IS_PAUSED = 1, TOPIC_HAS_FINISHED = 2 };
+
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out)
 {
     struct unpacking in = {.rest = text};
-    *out = (struct queue_topic){.paused = read_up_to(&in, 1, 1)};
+    unsigned flags = read_up_to(&in, 1, TOPIC_IS_PAUSED | TOPIC_HAS_FINISHED);
+    *out = (struct queue_topic){.paused = flags & TOPIC_IS_PAUSED};
     out->paused_until_ms = read_wall_ms(&in, adjust_ms);
     out->counts.delayed = read_number(&in, 6);
     out->counts.retrying = read_number(&in, 6);
@@ -692,6 +835,8 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
     out->counts.dead_bytes = read_number(&in, 6);
     read_totals(&in, &out->totals);
     out->oldest_ready_due_ms = read_wall_ms(&in, adjust_ms);
+    if (flags & TOPIC_HAS_FINISHED)
+        out->counts.finished = read_number(&in, 6);
     struct unpacking settings = {.rest = read_text(&in, read_number(&in, 1))};
     if (settings.rest.len)
         read_settings(&settings, &out->settings);
@@ -699,6 +844,8 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
         read_limits(&settings, &out->settings);
         read_steps(&settings, &out->settings.policy.backoff);
     }
+    if (settings.rest.len)
+        read_keeps(&settings, &out->settings);
     in.failed |= settings.failed || settings.rest.len;
     out->settings.extension = in.rest;
     return !in.failed && in.rest.len <= TOPIC_EXTENSION_BYTES_MAX;

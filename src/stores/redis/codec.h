@@ -53,9 +53,32 @@ bool redis_unpack_rank(struct slice *rest, int64_t adjust_ms, struct queue_rank 
  * is empty, `state` gives the job's state. */
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
                       int64_t adjust_ms, struct job *out);
-/* Unpacks the counters returned by the script look: how often settings changed, and how many
- * watched jobs died. */
-bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths);
+/* Unpacks a kept job: everything but topic and id. Its due and sequence are those of a list
+ * (queue_finished_rank). */
+bool redis_unpack_kept(struct slice text, int64_t adjust_ms, struct job *out,
+                       struct queue_end *end);
+
+/* A message about the end of an awaited job (scripts/README.md, "Messages"). */
+enum redis_outcome {
+    REDIS_ACKED = 1,
+    REDIS_CANCELLED,
+    REDIS_EXPIRED,
+    REDIS_DIED,
+    REDIS_PURGED,
+    REDIS_MOVED /* to another shard: it has not ended */
+};
+struct redis_ended {
+    enum redis_outcome outcome;
+    uint64_t number; /* of the shard's messages of this kind */
+    struct slice topic, stored;
+    bool has_job;
+    struct slice job; /* as of redis_unpack_kept */
+};
+bool redis_unpack_ended(struct slice message, struct redis_ended *out);
+
+/* Unpacks the counters returned by the script look: how often settings changed, how many watched
+ * jobs died, and the number of the last message about the end of an awaited job. */
+bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths, uint64_t *ends);
 /* Unpacks everything but the name. */
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);
 

@@ -521,10 +521,12 @@ static const struct topic_part {
     {REDIS_CHECK_SETS, "leaves"},      {REDIS_CHECK_SETS, "ready"},
     {REDIS_CHECK_SETS, "held"},        {REDIS_CHECK_SETS, "dead"},
     {REDIS_CHECK_SETS, "expiry"},      {REDIS_CHECK_SETS, "finished"},
-    {REDIS_CHECK_SETS, "tries"},       {REDIS_CHECK_JOBS, "jobs"},
+    {REDIS_CHECK_SETS, "tries"},       {REDIS_CHECK_SETS, "order"},
+    {REDIS_CHECK_SETS, "done"},        {REDIS_CHECK_JOBS, "jobs"},
     {REDIS_CHECK_TOPIC, "successors"}, {REDIS_CHECK_SETS, "histories"},
     {REDIS_CHECK_TOPIC, "counts"},     {REDIS_CHECK_TOPIC, "split"},
-    {REDIS_CHECK_TOPIC, "bytes"},      {REDIS_CHECK_TOPIC, "event"},
+    {REDIS_CHECK_TOPIC, "bytes"},      {REDIS_CHECK_TOPIC, "kept"},
+    {REDIS_CHECK_TOPIC, "event"},
 };
 
 enum { TOPIC_PARTS = sizeof topic_parts / sizeof topic_parts[0], JOBS_KEY_BYTES_MAX = 1 << 16 };

@@ -140,7 +140,8 @@ static bool set_is_done(const struct redis_set *set)
 static void stop_if_done(struct redis *redis)
 {
     if (!redis->stopping || !redis->stopped || !set_is_done(redis->from) ||
-        !set_is_done(redis->into) || !handover_is_quiet(redis->handover))
+        !set_is_done(redis->into) || !handover_is_quiet(redis->handover) ||
+        !redis_waits_are_done(redis->waits))
         return;
     void (*stopped)(void *ctx) = redis->stopped;
     redis->stopped = NULL;
@@ -183,6 +184,8 @@ static bool redis_step(void *ctx)
     next_us = earlier(next_us, set_step(redis->from, now_us, looks));
     next_us = earlier(next_us, set_step(redis->into, now_us, looks));
     next_us = earlier(next_us, set_step(redis->ready, now_us, looks));
+    int64_t waits_ms = redis_waits_step(redis->waits, now_us / 1000);
+    next_us = earlier(next_us, waits_ms == INT64_MAX ? INT64_MAX : waits_ms * 1000);
     follow_generations(redis);
     if (redis->after_iteration)
         redis->after_iteration(redis->after_iteration_ctx, now_us / 1000);
@@ -304,6 +307,7 @@ static bool shards_new(struct redis_set *set)
             .held = redis->options.test_clock_ms ? redis_test_clock_held : NULL,
             .active = redis->options.test_clock_ms ? redis_test_clock_active : NULL,
             .test_clock_ctx = redis,
+            .waits = redis->waits,
             .desk = redis->feed ? feed_desk_at(redis->feed, 0) : NULL,
             .figures = &redis->figures,
             .tally = tally_of(redis, i),
@@ -424,6 +428,12 @@ static void follow_generations(struct redis *redis)
 
 /* ---- attach ---- */
 
+static void set_waits(struct redis_set *set, struct redis_waits *waits)
+{
+    for (uint32_t i = 0; i < set->generation.shards; i++)
+        redis_shard_set_waits(set->shards[i], waits);
+}
+
 static bool queue_new(struct redis *redis)
 {
     redis->into = redis_set_new(redis, &redis->inspection.generation);
@@ -437,11 +447,13 @@ static bool queue_new(struct redis *redis)
                                                 .refuse = refuse_call,
                                                 .ctx = redis,
                                                 .timeout_ms = redis->options.timeout_ms});
-    if (!redis->handover)
+    if (!redis->handover ||
+        !(redis->waits = redis_waits_new(handover_queue(redis->handover))))
         return false;
+    set_waits(redis->into, redis->waits);
     if (redis->inspection.next.shards)
         adopt(redis, &redis->inspection.next);
-    redis->queue = handover_queue(redis->handover);
+    redis->queue = redis_waits_queue(redis->waits);
     redis->queue->clock = redis_test_clock(redis);
     redis->queue->door = queue_door_new(redis->options.body_bytes_max, random_u64(), clock_wall_ms);
     return redis->queue->door != NULL;
@@ -480,6 +492,7 @@ void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx)
     redis->stopping = true;
     redis->stopped = stopped;
     redis->stopped_ctx = ctx;
+    redis_waits_stop(redis->waits);
     set_stop(redis->from);
     set_stop(redis->into);
     reactor_iterate_again(redis->reactor);
@@ -498,6 +511,7 @@ void redis_free(struct redis *redis)
     redis_set_free(redis->into);
     redis_set_free(redis->from);
     handover_free(redis->handover);
+    redis_waits_free(redis->waits);
     if (redis->topology)
         redis_topology_free(redis->topology);
     if (redis->deadline)

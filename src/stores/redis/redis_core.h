@@ -11,6 +11,7 @@
 #include "redis/redis.h"
 #include "redis/session.h"
 #include "redis/shard.h"
+#include "redis/waits.h"
 
 /* The shards of one generation, and the queue that they form. */
 struct redis_set {
@@ -39,7 +40,8 @@ struct redis {
     struct redis_set *into;
     struct redis_set *ready;   /* created, but not announced yet; may be NULL */
     struct handover *handover; /* between `from` and `into` */
-    struct queue *queue;       /* of all generations */
+    struct redis_waits *waits; /* in front of the handover */
+    struct queue *queue;       /* of all generations, with waits */
     struct deadline *deadline;
     int64_t look_ms; /* the next regular check */
     struct redis_figures figures;

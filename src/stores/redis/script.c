@@ -10,7 +10,7 @@
 
 #define PARTS "-- parts:"
 
-enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 11 };
+enum { SCRIPT_BYTES_MAX = 1 << 20, LIBRARY_PARTS = 12 };
 
 #define SOURCE(name)                                                                               \
     {                                                                                              \
@@ -42,6 +42,7 @@ static const struct source {
     [REDIS_DROP] = SOURCE(drop),
     [REDIS_FIND] = SOURCE(find),
     [REDIS_PICK] = SOURCE(pick),
+    [REDIS_AWAIT] = SOURCE(await),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
     [REDIS_CHECK_JOBS] = SOURCE(check_jobs),
@@ -55,7 +56,7 @@ static const struct source {
 
 /* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {PART(base),  PART(topics), PART(leaves), PART(history),
-                                      PART(jobs),  PART(events), PART(due),    PART(answers),
+                                      PART(jobs),  PART(keeping), PART(events), PART(due),    PART(answers),
                                       PART(takes), PART(ending), PART(moving), PART(findings),
                                       PART(sound)};
 

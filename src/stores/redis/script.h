@@ -30,7 +30,8 @@ enum redis_script {
     REDIS_DROP,
     REDIS_FIND,
     REDIS_PICK,
-    REDIS_SCRIPTS_SERVED = REDIS_PICK, /* last function of the library */
+    REDIS_AWAIT,
+    REDIS_SCRIPTS_SERVED = REDIS_AWAIT, /* last function of the library */
     REDIS_CHECK,                       /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,

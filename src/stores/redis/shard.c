@@ -4,6 +4,7 @@
 #include "redis/shard_core.h"
 #include "redis/shard_move.h"
 #include "redis/shard_notifications.h"
+#include "redis/waits.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -427,6 +428,8 @@ static void on_connection_change(void *ctx, bool up)
     shard->may_pack |= up; /* jobs that another server left unpacked */
     if (up)
         redis_notifications_check(shard, true);
+    if (up && shard->options.waits)
+        redis_waits_check(shard->options.waits);
 }
 
 /* ---- the step ---- */
@@ -615,7 +618,10 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                 * because the others continue. */
                                .healthy = shard->options.figures->shards_up > 0 ||
                                           !redis_shard_is_missed(shard),
-                               .accepting = shard->has_space && !inspection->evicts};
+                               .accepting = shard->has_space && !inspection->evicts,
+                               .keeps_finished = true,
+                               .awaits = true};
+    memcpy(out->finished_dropped, shard->finished_dropped, sizeof out->finished_dropped);
 }
 
 bool redis_shard_is_done(const struct redis_shard *shard)
@@ -707,12 +713,9 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_FIND:
         redis_submit_ask(shard, command, reply_to);
         break;
-    case COMMAND_AWAIT: {
-        struct command refused = *command;
-        refused.status = QUEUE_UNSUPPORTED;
-        redis_submit_ask(shard, &refused, reply_to);
+    case COMMAND_AWAIT:
+        redis_submit_await(shard, command, reply_to);
         break;
-    }
     }
 }
 
@@ -752,6 +755,11 @@ static struct redis_session *session_new(struct redis_shard *shard)
                       options->generation.shards, session.tag);
     memcpy(session.server, options->server, sizeof session.server);
     return redis_session_new(&session);
+}
+
+void redis_shard_set_waits(struct redis_shard *shard, struct redis_waits *waits)
+{
+    shard->options.waits = waits;
 }
 
 void redis_shard_free(struct redis_shard *shard)

@@ -21,6 +21,7 @@
 #include "redis/topology.h"
 
 struct redis_shard;
+struct redis_waits;
 struct feed_desk;
 
 /* A shard's progress towards the next generation, as stored in its core (scripts/README.md). */
@@ -64,6 +65,7 @@ struct redis_shard_options {
     /* Called inside each call that does more than read. May be NULL. */
     void (*active)(void *ctx);
     void *test_clock_ctx;
+    struct redis_waits *waits;     /* informed of ends of awaited jobs; may be NULL */
     struct feed_desk *desk;        /* receives events; may be NULL */
     struct redis_figures *figures; /* for all shards; counts those that are up */
     struct redis_tally *tally;     /* for this shard, as in session.h; may be NULL */
@@ -73,6 +75,8 @@ struct redis_shard_options {
 /* Returns NULL if memory runs out. `queue` is the shard as a queue. */
 struct redis_shard *redis_shard_new(const struct redis_shard_options *options,
                                     struct queue **queue);
+/* Sets who is informed of ends of awaited jobs; options.waits otherwise. */
+void redis_shard_set_waits(struct redis_shard *shard, struct redis_waits *waits);
 /* Frees the shard. Not from one of its callbacks. Outstanding calls get no reply. */
 void redis_shard_free(struct redis_shard *shard);
 

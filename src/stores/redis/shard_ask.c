@@ -166,10 +166,21 @@ static enum queue_status read_status(const struct redis_head *head, uint8_t *mor
     return (enum queue_status)status;
 }
 
+/* Reads a job, or a kept one with its end in `room`. */
+static bool read_either(struct slice record, struct slice attempt, enum job_state state,
+                        int64_t adjust_ms, struct queue_job *out, struct queue_end *room)
+{
+    if (state != JOB_FINISHED)
+        return redis_unpack_job(record, attempt, state, adjust_ms, &out->job);
+    out->end = room;
+    return redis_unpack_kept(record, adjust_ms, &out->job, room);
+}
+
 /* ---- get ---- */
 
 static enum queue_status read_got(const struct inquiry *inquiry, const struct redis_head *head,
-                                  const redisReply *reply, struct queue_job *out)
+                                  const redisReply *reply, struct queue_job *out,
+                                  struct queue_end *room)
 {
     struct slice record, attempt;
     uint8_t state;
@@ -177,7 +188,7 @@ static enum queue_status read_got(const struct inquiry *inquiry, const struct re
     if (status != QUEUE_OK)
         return status;
     if (!redis_element(reply, 1, &record) || !redis_element(reply, 2, &attempt) ||
-        !redis_unpack_job(record, attempt, (enum job_state)state, head->adjust_ms, &out->job))
+        !read_either(record, attempt, (enum job_state)state, head->adjust_ms, out, room))
         return QUEUE_UNAVAILABLE;
     out->job.topic = inquiry->topic;
     out->job.id = inquiry->id;
@@ -189,10 +200,11 @@ static void on_got(struct redis_call *call, enum redis_call_end end, const struc
 {
     struct inquiry *inquiry = list_entry(call, struct inquiry, call);
     struct queue_job job = {0};
+    struct queue_end room;
     struct queue_reply answer = {.status = redis_shard_status(end)};
     if (end == REDIS_CALL_OK) {
         redis_shard_note_head(inquiry->shard, head);
-        answer.status = read_got(inquiry, head, reply, &job);
+        answer.status = read_got(inquiry, head, reply, &job, &room);
         if (answer.status == QUEUE_OK) {
             answer.jobs = &job;
             answer.job_count = 1;
@@ -213,22 +225,29 @@ static bool get_begin(struct redis_shard *shard, const struct command *command,
     redis_shard_call_init(&inquiry->call, REDIS_GET, false, on_got);
     redis_command_arg(&inquiry->call.args, inquiry->topic);
     redis_command_arg(&inquiry->call.args, redis_id_store(inquiry->id, room));
-    return inquiry_begin(inquiry, 2);
+    redis_command_number(&inquiry->call.args, command->get.finished);
+    return inquiry_begin(inquiry, 3);
 }
 
 /* ---- list ---- */
 
+/* Storage for a listed job. */
+struct listed_room {
+    char id[REDIS_ID_ROOM_BYTES];
+    struct queue_end end;
+};
+
 static bool read_listed(struct inquiry *inquiry, const struct redis_head *head,
                         const redisReply *reply, size_t at, struct queue_job *out,
-                        char room[REDIS_ID_ROOM_BYTES])
+                        struct listed_room *room)
 {
     struct slice stored, state, record, attempt, id;
     uint8_t number;
     *out = (struct queue_job){0};
     if (!redis_element(reply, at, &stored) || !redis_element(reply, at + 1, &state) ||
         !redis_element(reply, at + 2, &record) || !redis_element(reply, at + 3, &attempt) ||
-        !redis_unpack_u8(&state, &number) || !redis_id_show(stored, room, &id) ||
-        !redis_unpack_job(record, attempt, (enum job_state)number, head->adjust_ms, &out->job))
+        !redis_unpack_u8(&state, &number) || !redis_id_show(stored, room->id, &id) ||
+        !read_either(record, attempt, (enum job_state)number, head->adjust_ms, out, &room->end))
         return false;
     out->job.topic = inquiry->topic;
     out->job.id = id;
@@ -240,12 +259,12 @@ static void reply_listed(struct inquiry *inquiry, const struct redis_head *head,
 {
     size_t count = (reply->elements - 1) / LIST_ELEMENTS;
     struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
-    char(*rooms)[REDIS_ID_ROOM_BYTES] = malloc((count + 1) * sizeof *rooms);
+    struct listed_room *rooms = malloc((count + 1) * sizeof *rooms);
     char cursor[QUEUE_CURSOR_BYTES_MAX];
     struct queue_reply answer = {.status = jobs && rooms ? QUEUE_OK : QUEUE_NO_MEMORY};
     for (size_t i = 0; jobs && rooms && i < count; i++) {
         if (read_listed(inquiry, head, reply, 1 + i * LIST_ELEMENTS, &jobs[answer.job_count],
-                        rooms[i]))
+                        &rooms[answer.job_count]))
             answer.job_count++;
         else
             redis_shard_log_malformed(inquiry->shard, REDIS_LIST);
@@ -278,6 +297,18 @@ static void on_listed(struct redis_call *call, enum redis_call_end end,
         inquiry_reply_status(inquiry, status);
 }
 
+/* Appends the cursor of a list of kept jobs, which runs from the newest: the end of the last job's
+ * time, and its number. */
+static void append_kept_cursor(struct redis_shard *shard, struct buffer *args,
+                               const struct queue_cursor *after, bool has_cursor)
+{
+    bool ours_too = has_cursor && shard->options.index > after->shard;
+    int64_t ends_ms = queue_finished_rank(after->due_ms) + shard->adjust_ms;
+    uint64_t number = queue_finished_rank_sequence(after->sequence);
+    redis_command_number(args, has_cursor && ends_ms >= 0 ? ends_ms : -1);
+    redis_command_number(args, (int64_t)(number & INT64_MAX) + ours_too);
+}
+
 /* Appends the cursor. After a job of a part with a lower number, our jobs with the same due time
  * and sequence still follow. */
 static void append_cursor(struct redis_shard *shard, struct buffer *args,
@@ -303,7 +334,10 @@ static bool list_begin(struct redis_shard *shard, const struct command *command,
     redis_command_arg(args, list->topic);
     redis_command_number(args, (int64_t)list->state);
     redis_command_number(args, list->limit);
-    append_cursor(shard, args, after, list->cursor.len > 0);
+    if (list->state == JOB_FINISHED)
+        append_kept_cursor(shard, args, after, list->cursor.len > 0);
+    else
+        append_cursor(shard, args, after, list->cursor.len > 0);
     redis_command_number(args, list->with_body);
     return inquiry_begin(inquiry, 6);
 }

@@ -11,6 +11,7 @@
  *  shard_step    answers, takes and due jobs, in one call
  *  shard_move    the way to the next generation
  *  shard_ask     get, list, topic, topics: calls that travel separately
+ *  shard_await   look-ups of jobs whose end a call waits for (waits.h)
  *  shard         the step, timed actions, life cycle
  */
 #ifndef TARRY_REDIS_SHARD_CORE_H
@@ -53,7 +54,7 @@ struct redis_event_number {
 };
 
 struct redis_event_numbers {
-    struct redis_event_number changes, deaths;
+    struct redis_event_number changes, deaths, ends;
 };
 
 /* ---- the next event, on the shard's clock, and its topic ---- */
@@ -106,6 +107,7 @@ struct redis_shard {
     struct list events; /* to be reported */
     size_t event_count;
     struct redis_event_numbers event_numbers;
+    uint64_t finished_dropped[QUEUE_DROPS]; /* kept jobs, by calls of this server */
 
     struct redis_next next,
         notified_next;      /* the next event as in the last reply, and as notified since */
@@ -309,6 +311,11 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
 /* Submits get, list, topic, topics, forecast, find: each as a separate call. */
 void redis_submit_ask(struct redis_shard *shard, const struct command *command,
                       struct queue_reply_to reply_to);
+
+/* Notes that the end of a job is awaited, and looks the job up: the reply has the state, and the job if it is kept. In
+ * batches. */
+void redis_submit_await(struct redis_shard *shard, const struct command *command,
+                        struct queue_reply_to reply_to);
 
 /* ---- shard_take.c, shard_ask.c: return false without a reply if memory runs out ---- */
 bool redis_pick_begin(struct redis_shard *shard, const struct queue_take *take,

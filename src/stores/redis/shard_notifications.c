@@ -3,6 +3,7 @@
 #include "redis/command.h"
 #include "redis/id.h"
 #include "redis/shard_move.h"
+#include "redis/waits.h"
 
 #include "base/text.h"
 #include "feed/feed.h"
@@ -362,6 +363,50 @@ static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t
     event_count_note(shard, QUEUE_EVENT_DEAD, deaths, before->deaths);
 }
 
+/* ---- ends of awaited jobs ---- */
+
+/* Has all waits looked up again, because a message may have been lost. */
+static void ends_missed(struct redis_shard *shard)
+{
+    if (shard->options.waits)
+        redis_waits_check(shard->options.waits);
+}
+
+static void end_receive(struct redis_shard *shard, struct slice message)
+{
+    struct redis_event_number *seen = &shard->event_numbers.ends;
+    struct redis_ended ended;
+    if (!redis_unpack_ended(message, &ended))
+        return;
+    bool missed = !seen->known || ended.number > seen->number + 1;
+    if (!seen->known || ended.number > seen->number)
+        *seen = (struct redis_event_number){.known = true, .number = ended.number};
+    if (shard->options.waits)
+        redis_waits_ended(shard->options.waits, &ended, shard->adjust_ms);
+    if (missed)
+        ends_missed(shard);
+}
+
+/* Takes in the number returned by the script look. */
+static void ends_counted(struct redis_shard *shard, uint64_t number)
+{
+    struct redis_event_number *seen = &shard->event_numbers.ends;
+    if (!number || (seen->known && number <= seen->number))
+        return;
+    *seen = (struct redis_event_number){.known = true, .number = number};
+    ends_missed(shard);
+}
+
+/* Counts kept jobs that a call of this server dropped. */
+static void drops_receive(struct redis_shard *shard, struct slice text)
+{
+    uint32_t by_number, by_bytes;
+    if (!redis_unpack_u32(&text, &by_number) || !redis_unpack_u32(&text, &by_bytes))
+        return;
+    shard->finished_dropped[QUEUE_DROP_NUMBER] += by_number;
+    shard->finished_dropped[QUEUE_DROP_BYTES] += by_bytes;
+}
+
 /* ---- messages ---- */
 
 static struct slice before_space(struct slice text)
@@ -395,6 +440,8 @@ static void read_server_message(struct redis_shard *shard, char kind, struct sli
         redis_feed_receive(shard, text);
     else if (kind == 's')
         read_event(shard, QUEUE_EVENT_TOPIC, text, own);
+    else if (kind == 'k' && own)
+        drops_receive(shard, text);
     else if (kind == 'r' && !own)
         redis_notification_ready(shard, text);
     else if (kind == 'c' && !own && text_parse_u64(text, INT64_MAX, &held_ms))
@@ -441,10 +488,11 @@ static void notify_found(struct redis_shard *shard, const struct look *look)
 
 static void read_counters(const struct look *look, const struct redis_head *head)
 {
-    uint64_t changes, deaths;
+    uint64_t changes, deaths, ends;
     struct slice rest = head->rest;
-    if (redis_unpack_counters(&rest, &changes, &deaths)) {
+    if (redis_unpack_counters(&rest, &changes, &deaths, &ends)) {
         events_counted(look->shard, changes, deaths, &look->event_numbers);
+        ends_counted(look->shard, ends);
         redis_move_receive(look->shard, rest);
     } else
         redis_shard_log_malformed(look->shard, REDIS_LOOK);
@@ -549,6 +597,8 @@ void redis_notification_receive(struct redis_shard *shard, struct slice message)
             redis_next_set(&shard->notified_next, (int64_t)at_ms, after_space(rest));
     } else if (message.at[0] == 'g') {
         redis_notifications_check(shard, true);
+    } else if (message.at[0] == 'w') {
+        end_receive(shard, rest);
     } else if (message.at[0] == 'x') {
         read_event(shard, QUEUE_EVENT_DEAD, rest, false);
     } else if (rest.len > SERVER_BYTES) {

@@ -78,6 +78,9 @@ static struct queue_push a_push(struct random *random)
         push.when.ms = (int64_t)below_48_bits(random);
     if (random_below(random, 2))
         push.policy = a_policy(random);
+    push.has_keep_finished = random_below(random, 2);
+    if (push.has_keep_finished)
+        push.keep_finished_ms = (int64_t)below_48_bits(random);
     if (random_below(random, 3) == 0)
         push.past = (struct queue_past){.attempt = (uint32_t)random_number(random, 14),
                                         .dead = random_below(random, 2),
@@ -120,7 +123,7 @@ static void make_record(struct buffer *record, const struct packed_push *packed,
         tail = slice_make(tail.at + past, tail.len - past);
     }
     buffer_clear(record);
-    put(record, (packed->flags & 7) | (number_at(packed->spec, 1, 1) == QUEUE_DUE_AT ? 8 : 0), 1);
+    put(record, (packed->flags & 39) | (number_at(packed->spec, 1, 1) == QUEUE_DUE_AT ? 8 : 0), 1);
     put(record, priority, 2);
     put(record, sequence, 6);
     put(record, (uint64_t)due_ms, 6);
@@ -156,6 +159,8 @@ CLAIM(a_pushed_job_is_shown)
         assert_true(slice_equals(job.content_type, push.content_type));
         assert_true(slice_equals(job.meta, push.meta));
         same_policy(&job.policy, &push.policy);
+        assert_int_equal(job.has_keep, push.has_keep_finished);
+        assert_int_equal(job.keep_ms, push.keep_finished_ms);
         assert_int_equal(job.priority, priority);
         assert_int_equal(job.sequence, round);
         assert_int_equal(job.due_ms, due_ms - adjust_ms);

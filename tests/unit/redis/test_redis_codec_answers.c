@@ -45,17 +45,111 @@ CLAIM(for_good_is_a_verb_of_its_own_and_a_return_may_wait)
     buffer_fini(&args);
 }
 
-CLAIM(a_look_returns_two_numbers)
+CLAIM(a_result_follows_an_ack_and_a_final_nack_with_its_type)
 {
-    uint64_t changes, deaths;
-    struct slice rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1\2\3", 13);
+    struct buffer args;
+    struct queue_answer answer = {
+        .verb = QUEUE_ACK, .result = slice_of("yes"), .result_type = slice_of("text/own")};
 
-    assert_true(redis_unpack_counters(&rest, &changes, &deaths));
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_answer(&args, &answer, 1);
+    struct slice rest = buffer_slice(&args), packed = next_arg(&rest);
+    assert_true(slice_equals(packed, slice_make("\0\0\0\0\0\1\1\0\0\0\0\0\0\1", 14)));
+    assert_true(slice_is(next_arg(&rest), "\10text/ownyes"));
+    buffer_clear(&args);
+    answer = (struct queue_answer){.verb = QUEUE_NACK,
+                                   .final = true,
+                                   .delay_ms = -1,
+                                   .error = slice_of("why"),
+                                   .result = slice_of("{}"),
+                                   .result_type = slice_of("application/json")};
+    redis_pack_answer(&args, &answer, 1);
+    rest = buffer_slice(&args);
+    packed = next_arg(&rest);
+    assert_int_equal(packed.at[6], 7);
+    assert_true(slice_equals(next_arg(&rest), slice_make("\0\3why\202{}", 8)));
+    buffer_fini(&args);
+}
+
+CLAIM(an_extend_carries_its_progress)
+{
+    struct buffer args;
+    struct queue_answer answer = {.verb = QUEUE_EXTEND, .progress = slice_of("half")};
+
+    buffer_init(&args, SIZE_MAX / 2);
+    redis_pack_answer(&args, &answer, 1);
+    struct slice rest = buffer_slice(&args);
+    (void)next_arg(&rest);
+    assert_true(slice_is(next_arg(&rest), "half"));
+    buffer_fini(&args);
+}
+
+/* flags 127, expired, number 5, ends 2000, finished 1000, attempt 2, duration 9; meta, consumer, no
+ * attempts, progress, result, type, body. */
+static const char kept[] = "\173\3\0\0\0\0\0\5\0\0\0\0\7\320\0\0\0\0\3\350\0\0\0\2\0\0\0\11"
+                           "\0\4k\0v\0\3two\0\4half\0\0\0\4\0yes\202body";
+
+CLAIM(a_kept_job_is_unpacked_on_the_wall_clock)
+{
+    struct job job;
+    struct queue_end end;
+
+    assert_true(redis_unpack_kept(slice_make(kept, sizeof kept - 1), 400, &job, &end));
+    assert_int_equal(job.state, JOB_FINISHED);
+    assert_int_equal(end.outcome, JOB_END_EXPIRED);
+    assert_int_equal(end.finished_ms, 600);
+    assert_int_equal(end.duration_ms, 9);
+    assert_int_equal(job.attempt, 2);
+    assert_int_equal(job.due_ms, queue_finished_rank(1600));
+    assert_int_equal(job.sequence, queue_finished_rank_sequence(5));
+    assert_true(slice_is(job_meta_find(job.meta, slice_of("k")), "v"));
+    assert_true(slice_is(job.consumer, "two"));
+    assert_true(slice_is(job.progress, "half"));
+    assert_true(slice_is(end.result, "yes"));
+    assert_int_equal(end.result_type.len, 0);
+    assert_true(slice_is(job.content_type, "application/json"));
+    assert_true(end.has_body);
+    assert_true(slice_is(job.body, "body"));
+}
+
+CLAIM(a_kept_job_cut_short_is_rejected)
+{
+    struct job job;
+    struct queue_end end;
+
+    for (size_t len = 0; len < sizeof kept - 1 - strlen("body"); len++)
+        assert_false(redis_unpack_kept(slice_make(kept, len), 0, &job, &end));
+}
+
+CLAIM(the_end_of_an_awaited_job_is_unpacked)
+{
+    struct redis_ended ended;
+    struct slice message = slice_make("\4\0\0\0\0\1\0\1\1t\2idjob", 16);
+
+    assert_true(redis_unpack_ended(message, &ended));
+    assert_int_equal(ended.outcome, REDIS_DIED);
+    assert_int_equal(ended.number, 256);
+    assert_true(slice_is(ended.topic, "t"));
+    assert_true(slice_is(ended.stored, "id"));
+    assert_true(ended.has_job);
+    assert_true(slice_is(ended.job, "job"));
+    for (size_t len = 0; len < 13; len++)
+        assert_false(redis_unpack_ended(slice_make(message.at, len), &ended));
+    assert_false(redis_unpack_ended(slice_make("\7\0\0\0\0\1\0\1\1t\2id", 13), &ended));
+}
+
+CLAIM(a_look_returns_three_numbers)
+{
+    uint64_t changes, deaths, ends;
+    struct slice rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1\2\0\0\0\0\0\11\3", 19);
+
+    assert_true(redis_unpack_counters(&rest, &changes, &deaths, &ends));
     assert_int_equal(changes, 7);
     assert_int_equal(deaths, 258);
+    assert_int_equal(ends, 9);
     assert_int_equal(rest.len, 1);
-    rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1", 11);
-    assert_false(redis_unpack_counters(&rest, &changes, &deaths));
+    rest = slice_make("\0\0\0\0\0\7\0\0\0\0\1\2\0\0\0\0\0", 17);
+    assert_false(redis_unpack_counters(&rest, &changes, &deaths, &ends));
 }
 
 CLAIM(a_long_error_is_cut)

@@ -13,15 +13,7 @@ local function answer_of(status, j)
     return pack('>BBI6', status, shown_state(j), j.due)
 end
 
--- nil: further away than ten years.
-local function due_of(when, ms)
-    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
-    if when == WHEN_AT and ms > wall then
-        if ms - wall > DELAY_MAX then return nil end
-        return ms + adjust
-    end
-    return now
-end
+local due_of = topic_rules.due_of
 
 local function move(j, verb, when, ms, priority)
     local due = verb == RUN and now or due_of(when, ms)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs events due ending findings sound
+-- parts: base topics leaves history jobs keeping events due ending findings sound
 -- A step of a check of the shard itself: its core, its keys, its leases, and what it knows of topics.
 
 -- Recreates a lost core: its numbers begin above all that were given out.
@@ -36,9 +36,10 @@ end
 -- ---- keys ----
 
 local TYPES = {core = 'string', name = 'string', listened = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
-    pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset'}
+    pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset', waiting = 'string', awaited = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
-                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
+                        dead = 'zset', finished = 'zset', history = 'hash', next = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset', done = 'hash', kept = 'string', order = 'zset', page = 'zset'}
+local NUMBERED = {leaf = true, ready = true, page = true}
 
 -- Checks that a numbered key belongs to something that refers to it. Returns true if more must be done with it.
 local function check_numbered(family, topic, number)
@@ -48,6 +49,15 @@ local function check_numbered(family, topic, number)
         if not call('ZSCORE', t.priorities, number) and find(topic, '', 'priority ' .. number .. ' has ready jobs but is not in the list of priorities', 'added') then
             call('ZADD', t.priorities, number, number)
         end
+        return false
+    end
+    if family == 'page' then
+        local first = call('ZRANGE', t.page .. number, '0', '0', 'WITHSCORES')[2]
+        if not call('ZSCORE', t.order, number) and find(topic, '', 'the order of kept jobs lacks page ' .. number, 'added') then
+            call('ZADD', t.order, first, number)
+            keeping.forget_last_page(t)
+        end
+        must_be_below('leaf', tonumber(number), 'page')
         return false
     end
     if call('ZSCORE', t.index, number) then return false end
@@ -65,7 +75,7 @@ local function check_key(rest)
     local number
     if not family then family, topic, number = string.match(rest, '^(%l+):([^:]+):(%d+)$') end
     local wanted = TYPES[rest]
-    if family and (family == 'leaf' or family == 'ready') == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
+    if family and (NUMBERED[family] or false) == (number ~= nil) then wanted = TYPES_OF_TOPIC[family] end
     if not wanted or kind ~= wanted then
         local what = wanted and format("the key '%s' is a %s instead of a %s", key, kind, wanted) or format("unknown key '%s'", key)
         find(topic or '', '', what, 'inspect it, then rename or delete it', 2)
@@ -96,7 +106,7 @@ local function check_topics()
         step.looked = step.looked + 1
         step.names[#step.names + 1] = page[i]
         local t = keys_of(page[i]).__index
-        local keys = call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished)
+        local keys = call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.done)
         if keys == 0 and find(page[i], '', 'the list of topics names a topic that does not exist', 'removed') then
             call('ZREM', TOPICS, page[i])
             shard_look()

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs events due ending findings sound
+-- parts: base topics leaves history jobs keeping events due ending findings sound
 -- A step of a check of the sets a topic's jobs hang in: does each entry belong to a job that agrees?
 
 local function by_due(j, score)
@@ -162,7 +162,56 @@ local function check_histories(t)
     return following
 end
 
+-- ---- kept jobs ----
+
+local function check_done(t)
+    local page, following = scan(t.done, 'HSCAN', step.cursor)
+    for i = 1, #page, 2 do
+        local id, value = page[i], page[i + 1]
+        step.looked, step.bytes = step.looked + 1, step.bytes + #value
+        if not keeping.is_readable(value) then
+            if find(t.name, id, 'is kept as finished, but cannot be read', 'dropped') then keeping.drop_one(t, id, value) end
+        elseif call('HEXISTS', t.jobs, id) == 1 then
+            if find(t.name, id, 'exists and is also kept as finished', 'removed from the kept jobs') then keeping.drop_one(t, id, value) end
+        elseif not keeping.is_placed(t, id, value) and find(t.name, id, 'is kept as finished, but is in no page', 'added to one') then
+            keeping.place(t, id, value)
+        end
+    end
+    return following
+end
+
+-- One page a step. The cursor: "end page".
+local function check_order(t)
+    local ends, name = string.match(step.cursor, '^(%S+) (.*)$')
+    repeat
+        name, ends = entry_after(t.order, name, ends)
+        if not name then return '' end
+        local key = t.page .. name
+        local members = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
+        if #members == 0 and find(t.name, '', format('the order of kept jobs names page %s, which is missing', name), 'removed') then
+            call('ZREM', t.order, name)
+            keeping.forget_last_page(t)
+        end
+        for i = 1, #members, 2 do
+            local id = sub(members[i], 7)
+            step.looked = step.looked + 1
+            if not keeping.fits(call('HGET', t.done, id), members[i], tonumber(members[i + 1]))
+                and find(t.name, id, format('page %s of kept jobs has an entry without a job', name), 'dropped') then
+                call('ZREM', key, members[i])
+                keeping.forget_last_page(t)
+                if call('EXISTS', key) == 0 then call('ZREM', t.order, name) end
+            end
+        end
+        if members[2] and tonumber(members[2]) < tonumber(ends) and call('EXISTS', key) == 1
+            and find(t.name, '', format('page %s of kept jobs begins at %s, but holds %s', name, ends, members[2]), 'corrected') then
+            call('ZADD', t.order, members[2], name)
+        end
+    until step.looked >= step.most
+    return ends .. ' ' .. name
+end
+
 local PARTS = {fresh = check_one_set('fresh', 'fresh', waits), held = check_one_set('held', 'held', state_fits(LEASED_STATE)),
                dead = check_one_set('dead', 'dead', state_fits(DEAD)), expiry = check_expiry, ready = check_ready, leaves = check_leaves,
-               tries = check_tries, finished = check_finished, histories = check_histories}
+               tries = check_tries, finished = check_finished, histories = check_histories,
+               order = check_order, done = check_done}
 return step_end(PARTS[step.part]((topic_here())))

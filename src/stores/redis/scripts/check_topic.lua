@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- parts: base topics leaves history jobs events due ending findings sound
+-- parts: base topics leaves history jobs keeping events due ending findings sound
 -- A step of a check of a topic as a whole: its settings, its counts, its next event.
 local t, exists = topic_here()
 local EXTENSION_BYTES_MAX = 4096
 
 local function check_whole()
     step.looked = 1
-    if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next) == 0 then return '' end -- it was deleted
+    if call('EXISTS', t.key, t.jobs, t.tries, t.fresh, t.index, t.priorities, t.expiry, t.held, t.dead, t.finished, t.next, t.done) == 0 then return '' end -- it was deleted
     if not exists and find(t.name, '', 'the topic has jobs, but its counts and settings were lost', 'recreated, not paused') then
         t.is_lost, t.is_counted, t.is_changed = false, true, true
         t.f[LISTED] = tonumber(call('ZSCORE', TOPICS, t.name) or NONE)
@@ -95,6 +95,7 @@ local function signature()
     figures[#figures + 1] = call('HLEN', t.tries)
     figures[#figures + 1] = call('ZCARD', t.fresh)
     figures[#figures + 1] = call('ZCARD', t.dead)
+    figures[#figures + 1] = call('HLEN', t.done)
     return table.concat(figures, ' ')
 end
 
@@ -155,7 +156,7 @@ local function walk_through(w)
     if following ~= '' then return cmsgpack.pack(walk) end
 
     local is_still = walk.steps == 1 or signature() == walk.signature
-    if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == figures_of({w.figure})[w.figure]) then
+    if is_still and (walk.steps == 1 or walk.before == walk.found or walk.found == (w.stored and w.stored() or w.figure and figures_of({w.figure})[w.figure])) then
         w.check(walk.found)
     elseif walk.walks < WALKS_MAX then
         return cmsgpack.pack({walks = walk.walks, before = is_still and walk.found or nil})
@@ -168,6 +169,27 @@ end
 local function check_split()
     return walk_through({key = t.tries, command = 'HSCAN', found_in = retrying_of, figure = 'retrying', check = check_split_figure,
                          what = 'the split of delayed and retrying'})
+end
+
+-- Returns the bytes of a page of kept jobs.
+local function kept_bytes_of(page)
+    local bytes = 0
+    for i = 1, #page, 2 do bytes = bytes + #page[i] + #page[i + 1] end
+    step.looked, step.bytes = step.looked + #page / 2, step.bytes + bytes
+    return bytes
+end
+
+local function check_kept_figures(found)
+    local jobs, bytes = call('HLEN', t.done), found
+    local kept_jobs, kept_bytes = keeping.figures_of(t)
+    if kept_jobs == jobs and kept_bytes == bytes then return end
+    local what = format('counts %d kept jobs of %d bytes, but there are %d of %d', kept_jobs, kept_bytes, jobs, bytes)
+    if find(t.name, '', what, 'counted again') then keeping.figures_put(t, jobs, bytes) end
+end
+
+local function check_kept()
+    return walk_through({key = t.done, command = 'HSCAN', found_in = kept_bytes_of, stored = function() return select(2, keeping.figures_of(t)) end,
+                         check = check_kept_figures, what = 'the bytes of kept jobs'})
 end
 
 local function check_bytes()
@@ -229,7 +251,7 @@ end
 -- Sets that no flag refers to.
 local function check_flags()
     local optional = {{PACKED, t.index, 'packed jobs'}, {EXPIRING, t.expiry, 'expiring jobs'}, {REMEMBERING, t.finished, 'finished ids'},
-        {topic_rules.SUCCEEDING, t.next, 'successors'}}
+        {topic_rules.SUCCEEDING, t.next, 'successors'}, {keeping.FLAG, t.done, 'kept jobs'}}
     for _, set in ipairs(optional) do
         if call('EXISTS', set[2]) == 1 and not has(t, set[1]) and find(t.name, '', format('has %s, but lacks the flag', set[3]), 'flag set') then raise(t, set[1]) end
     end
@@ -243,7 +265,7 @@ local function check_event()
     if not exists then return '' end
     check_unpacked()
     check_flags()
-    local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
+    local real, kept = min(delayed_first(t), first_score(t.expiry), first_score(t.finished), keeping.first_event(t)), tonumber(call('ZSCORE', TOPICS, t.name) or nil)
     local looks_at = kept and max(kept, t.f[LISTED], t.f[NEXT])
     if not kept or looks_at > real or kept ~= t.f[LISTED] or kept > t.f[NEXT] then
         local what = kept and format('has the topic at %d, but its next event is at %d', looks_at, real) or 'lacks the topic'
@@ -256,5 +278,5 @@ local function check_event()
     return ''
 end
 
-local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, successors = check_successors, event = check_event}
+local PARTS = {topic = check_whole, counts = check_counts, split = check_split, bytes = check_bytes, kept = check_kept, successors = check_successors, event = check_event}
 return step_end(PARTS[step.part]())

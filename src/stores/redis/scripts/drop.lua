@@ -4,7 +4,7 @@
 local ticket, page = ARGV[1], ARGV[2]
 begin(KEYS, ticket)
 local MOVES, LEAVES = T .. ':moving', T .. ':leaving'
-local JOBS, IDS, RECORDS = 1, 2, 4
+local JOBS, IDS, RECORDS, KEPT = 1, 2, 4, 5
 local found = call('HMGET', MOVES, 'page', 'kind', 'topic')
 local kind, name = tonumber(found[2] or 0), found[3]
 if found[1] ~= page or kind == 0 then return shown('') end
@@ -16,6 +16,8 @@ if kind == JOBS then
     call_many('HDEL', keys.history, ids)
 elseif kind == IDS then
     call_many('ZREM', keys.finished, ids)
+elseif kind == KEPT then
+    call_many('HDEL', keys.done, ids)
 elseif kind == RECORDS then
     call_many('HDEL', T .. ':broken:' .. name, ids)
 end

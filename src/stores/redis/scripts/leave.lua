@@ -6,7 +6,7 @@ local ticket, most, bytes_most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 begin(KEYS, ticket)
 local MOVES, LEAVES = T .. ':moving', T .. ':leaving'
 local NOTHING, PAGE, BUSY, EMPTY = 0, 1, 2, 3
-local JOBS, IDS, TOTALS, RECORDS = 1, 2, 3, 4 -- kinds of page: jobs, remembered ids, a topic's totals, records set aside by a repair
+local JOBS, IDS, TOTALS, RECORDS, KEPT = 1, 2, 3, 4, 5 -- kinds of page: jobs, remembered ids, a topic's totals, records set aside by a repair, kept jobs
 local MOVER_MS, TOPICS_LOOKED_AT = 1000, 200
 
 local function leave_answer(what, page, kind, more)
@@ -25,6 +25,7 @@ call('HSET', MOVES, 'mover', server, 'seen', text_of(clock))
 -- Begins a page of these ids of the topic. A job is counted as pushed where it is, so that each shard's counts add up.
 local function begin_page(t, is, ids)
     if is == JOBS then count(t, 'pushed', -#ids) end
+    if is == JOBS and keeping.waiting then keeping.note_gone(t, ids, keeping.moved) end
     local words = {}
     for i = 1, #ids do words[2 * i - 1], words[2 * i] = i, ids[i] end
     call('DEL', LEAVES)
@@ -88,7 +89,7 @@ local function topic_end(t)
     local totals = {}
     for i = AT.pushed, AT.redriven do totals[#totals + 1] = pack('>I6', max(0, t.f[i])) end
     call('HSET', MOVES, 'totals', table.concat(totals))
-    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index)
+    call('DEL', t.key, t.extension, t.expiry, t.priorities, t.index, t.done, t.kept, t.order)
     call('ZREM', TOPICS, t.name)
     call('SREM', UNPACKED, t.name)
     t.is_deleted = true
@@ -103,6 +104,8 @@ local function page_of(t)
     if call('HLEN', t.jobs) > 0 then return page_of_strays(t) end
     local ids = call('ZRANGE', t.finished, '0', text_of(most - 1))
     if #ids > 0 then return begin_page(t, IDS, ids) end
+    ids = t.f[1] >= keeping.FLAG and keeping.leave(t, most) or ids
+    if #ids > 0 then return begin_page(t, KEPT, ids) end
     local broken = call('HSCAN', T .. ':broken:' .. t.name, '0', 'COUNT', '10')[2]
     for i = 1, #broken, 2 do ids[#ids + 1] = broken[i] end
     if #ids > 0 then return begin_page(t, RECORDS, ids) end
@@ -135,6 +138,7 @@ end
 
 local function element_of(t, id)
     if kind == TOTALS then return call('HGET', MOVES, 'totals'), '', '' end
+    if kind == KEPT then return call('HGET', t.done, id) or '', '', '' end
     if kind == IDS then return pack('>I6', tonumber(call('ZSCORE', t.finished, id) or 0)), '', '' end
     if kind == RECORDS then return call('HGET', T .. ':broken:' .. t.name, id) or '', '', '' end
     local record = call('HGET', t.jobs, id) or ''
@@ -151,6 +155,6 @@ if kind == 0 then return leave_answer(sealed == CLOSED and EMPTY or NOTHING) end
 local more, keys = {name}, keys_of(name).__index
 for _, id in ipairs(call('ZRANGE', LEAVES, '0', '-1')) do
     local at = #more
-    more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, element_of({name = name, finished = keys.finished, jobs = keys.jobs, tries = keys.tries, history = keys.history}, id)
+    more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, element_of({name = name, finished = keys.finished, done = keys.done, jobs = keys.jobs, tries = keys.tries, history = keys.history}, id)
 end
 return leave_answer(PAGE, page, kind, more)

@@ -7,6 +7,29 @@ begin(KEYS, nil, name)
 
 local t = topic_find(name)
 if not t then return shown(pack('>BB', NOT_FOUND, 0)) end
+local more, bytes, listed = {}, 0, 0
+
+-- Returns kept jobs, newest first. The cursor: the end of the last job's time, and its number; nothing: from the newest.
+local function list_kept()
+    local is_more = false
+    if t.f[1] < keeping.FLAG then return is_more end
+    keeping.walk(t, after_due < 0 and NONE or after_due, after_due < 0 and NONE or after_sequence, function(id, value)
+        if not keeping.is_shown(value) then return true end
+        is_more = #more / 4 >= limit or bytes > BYTES_MAX
+        if is_more then return false end
+        if not with_body then value = keeping.without_body(value) end
+        bytes = bytes + #value
+        local at = #more
+        more[at + 1], more[at + 2], more[at + 3], more[at + 4] = id, pack('>B', FINISHED), value, ''
+        return true
+    end)
+    return is_more
+end
+
+if state == FINISHED then
+    local is_more = list_kept()
+    return shown(pack('>BB', OK, is_more and 1 or 0), more)
+end
 
 local function sequence_of(member)
     return (unpack_from('>I6', member))
@@ -90,6 +113,7 @@ end)
 local function without_body(record)
     local flags, at = unpack_from('>B', record), 16
     if flags % 2 == 1 then at = topic_rules.policy_end(record) end
+    if flags >= 32 then at = at + 6 end
     if flags % 4 >= 2 then
         local length = unpack_from('>B', record, at)
         at = at + 1 + (length <= 128 and length or 0)
@@ -98,7 +122,6 @@ local function without_body(record)
     return sub(record, 1, at - 1)
 end
 
-local more, bytes, listed = {}, 0, 0
 for i = 1, min(limit, #found) do
     local f = found[i]
     local record, try = call('HGET', t.jobs, f[3]), call('HGET', t.tries, f[3]) or ''

@@ -45,6 +45,7 @@ local function forget(members)
     call_many('HDEL', t.tries, ids)
     history_forget(t, ids)
     if has(t, topic_rules.SUCCEEDING) then call_many('HDEL', t.next, ids) end
+    if keeping.waiting then keeping.note_gone(t, ids, keeping.purged) end
     count(t, 'cancelled', #ids)
 end
 
@@ -105,7 +106,7 @@ end
 
 -- A due job counts as ready, also before it was moved: if more jobs are due than one call may move, the rest is left to the next call.
 local is_due = false
-if not is_delete and state ~= DEAD then
+if not is_delete and state ~= DEAD and state ~= FINISHED then
     advance_topic(t, most)
     topic_refresh(t)
     is_due = state ~= 0 and delayed_first(t) <= now
@@ -114,14 +115,17 @@ if is_delete or state == 0 or state == DELAYED and not is_due then purge_delayed
 if is_delete or state == 0 or state == READY then purge_ready() end
 if is_delete or state == 0 or state == DEAD then purge_dead() end
 if is_delete then purge_leased() end
+local kept_gone = 0
+if (is_delete or state == FINISHED) and t.f[1] >= keeping.FLAG then kept_gone = keeping.purge(t, most - affected) end
+if state == FINISHED then affected = kept_gone end
 
-local more = (affected >= most or is_due or is_on_its_way) and 1 or 0
+local more = (affected >= most or kept_gone > 0 and affected + kept_gone >= most or is_due or is_on_its_way) and 1 or 0
 if is_delete and more == 0 then
     call('ZREMRANGEBYRANK', t.finished, 0, 9999)
     if call('EXISTS', t.finished) == 1 then
         more = 1
     else
-        call('DEL', t.key, t.extension, t.expiry, t.history, t.next)
+        call('DEL', t.key, t.extension, t.expiry, t.history, t.next, t.done, t.kept, t.order)
         call('ZREM', TOPICS, name)
         call('SREM', UNPACKED, name)
         topic_rules.resume(t)

@@ -26,15 +26,7 @@ local function hang_new()
     end
 end
 
--- nil: further away than ten years.
-local function due_of(when, ms)
-    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
-    if when == WHEN_AT and ms > wall then
-        if ms - wall > DELAY_MAX then return nil end
-        return ms + adjust, true
-    end
-    return now
-end
+local due_of = topic_rules.due_of
 
 local function due_of_spec(spec)
     local _, when, _, _, ms = unpack_from('>BBBI2I6', spec)
@@ -158,8 +150,9 @@ local function push(id, spec, tail, sequence, exists)
         if remembers and is_remembered(once) then return pack('>BBI6', EXISTED, FINISHED, 0) end
     end
     if remembers and is_remembered(id) then return pack('>BBI6', EXISTED, FINISHED, 0) end
+    local is_new, on_conflict = choice % 16 >= 8, choice % 32 >= 16 and AFTER or choice % 4
+    if not is_new and t.f[1] >= keeping.FLAG then keeping.forget(t, id) end
     if not takes_new and not exists then return pack('>BBI6', ELSEWHERE, 0, 0) end
-    local is_new, on_conflict = choice % 16 >= 8, choice >= 16 and AFTER or choice % 4
     local replaces = not is_new and (exists or is_stored and is_stored[id])
     if room and not replaces then
         if room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
@@ -167,18 +160,20 @@ local function push(id, spec, tail, sequence, exists)
     end
 
     local dead, attempt, length, at, error
-    if flags >= 16 then
+    if flags % 32 >= 16 then
         dead, attempt, length, at = unpack_from('>BI4I2', tail)
         tail, error = sub(tail, at + length), sub(tail, at, at + length - 1)
     end
     if choice % 8 < 4 then priority = default.priority end
-    flags = flags % 8 + (is_wall and 8 or 0)
+    local has_own_time = flags >= 32
+    flags = flags % 8 + (is_wall and 8 or 0) + (has_own_time and 32 or 0)
     local record = pack('>BI2I6I6', flags, priority, sequence, due) .. tail
     if replaces then
         store_new()
         local answer, is_next = meet(id, on_conflict > 0 and on_conflict or default.on_conflict, record, due)
         if is_next and once then once_remember(spec, once) end
         if answer then return answer end
+        if keeping.waiting then keeping.note_gone(t, {id}, keeping.purged) end
         call('HSET', t.jobs, id, record)
         count(t, 'replaced', 1)
     else
@@ -196,6 +191,7 @@ local function push(id, spec, tail, sequence, exists)
     end
     if once then once_remember(spec, once) end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
+    if has_own_time then raise(t, keeping.FLAG) end
     if feed.listened then feed.publish(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
     local state
     if dead then
@@ -240,6 +236,15 @@ local function answer(i, text)
     answers[i] = text
 end
 
+local AWAITED = 32 -- bit of the choice: the caller waits for the job's end
+
+-- Notes that the end of the job is awaited, if the push led to a job, or found one that has not ended.
+local function await(i, text)
+    local status, state = CREATED, READY
+    if text then status, state = byte(text, 1, 2) elseif not answers then answer(i) end
+    if status == CREATED or status == REPLACED or status == EXISTED and state ~= FINISHED then keeping.await(name, {ARGV[3 * i + 1]}) end
+end
+
 local before = sequence
 if jobs > 0 then sequence, core_is_changed = sequence + jobs, true end
 for from = 1, t and jobs or 0, 32 do
@@ -248,6 +253,7 @@ for from = 1, t and jobs or 0, 32 do
     for i = from, to do
         local text = push(ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3], before + i, known and known[i])
         if text or answers then answer(i, text) end
+        if byte(ARGV[3 * i + 2]) >= AWAITED then await(i, text) end
     end
     store_new() -- before the next are asked for
 end

@@ -1,7 +1,7 @@
 -- Answers of consumers for their leases: ack, nack, extend, return, permanent nack.
 local answers_carry_out = (function()
 
-local ACK, NACK, EXTEND, RETURN, REFUSE, AGAIN = 1, 2, 3, 4, 5, 6
+local ACK, NACK, EXTEND, RETURN, REFUSE, AGAIN, REFUSE_WITH_RESULT = 1, 2, 3, 4, 5, 6, 7
 local ANSWER = '>BBI6I6' -- status, state (extend: and 128 where it is asked to be cancelled), due, end of the lease
 local ENDED, ACKED
 
@@ -15,15 +15,21 @@ local function ack_publish(t, id)
     feed.publish(feed.ACKED, t.name, id, attempt)
 end
 
-local function ack(t, place, id, delivery)
+-- Keeps an acked job, as its topic is set, and informs those that wait for it.
+local function ack_note_end(t, id, result)
+    local j = job_find(t, id)
+    if j then keeping.note_end(t, j, 'acked', result) end
+end
+
+local function ack(t, place, id, delivery, result)
     local a = t.acked
     if feed.listened then ack_publish(t, id) end
     if not a then
-        a = {deliveries = {}, jobs = {}, held = {}}
+        a = {deliveries = {}, jobs = {}, held = {}, results = {}}
         t.acked, acked[#acked + 1] = a, t
     end
     local at = #a.jobs + 1
-    a.deliveries[at], a.jobs[at], a.held[at] = delivery, id, sub(place, 1, 6) .. id
+    a.deliveries[at], a.jobs[at], a.held[at], a.results[at] = delivery, id, sub(place, 1, 6) .. id, result
 end
 
 -- `n` acked jobs of the topic were taken away: counted, and their ids remembered.
@@ -42,9 +48,22 @@ local function acks_note(t, ids, n)
     event_at(t, now + 1 + window)
 end
 
+-- The same for acks of a batch. Few records at a time: their bodies come with them.
+local function acks_note_ends(t, a)
+    for from = 1, #a.jobs, 32 do
+        local to = min(from + 31, #a.jobs)
+        local records, tries = call('HMGET', t.jobs, unpack(a.jobs, from, to)), call('HMGET', t.tries, unpack(a.jobs, from, to))
+        for i = from, to do
+            local record = records[i - from + 1]
+            if record then keeping.note_end(t, job_make(t, a.jobs[i], record, tries[i - from + 1]), 'acked', a.results[i]) end
+        end
+    end
+end
+
 local function take_away(t)
     local a = t.acked
     t.acked = nil
+    if keeping.waiting or t.f[1] >= keeping.FLAG then acks_note_ends(t, a) end
     call_many('ZREM', LEASES, a.deliveries)
     call_many('HDEL', LEASED, a.deliveries)
     call_many('ZREM', t.held, a.held)
@@ -53,14 +72,17 @@ local function take_away(t)
     acks_note(t, a.jobs, #a.jobs)
 end
 
-local function extend(t, j, ms)
+local function extend(t, j, ms, progress)
+    if progress ~= '' then j.progress = progress end
     if ms == NONE or ms == 0 then ms = j.lease end
     history_begun(t, j)
     j.lease_until = now + 1 + ms
     call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
     soonest = min(soonest, j.lease_until)
     try_write(t, j)
-    if feed.listened then feed.publish(feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until) end
+    if feed.listened then
+        feed.publish(progress ~= '' and feed.PROGRESS or feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until, 0, progress)
+    end
     return pack(ANSWER, OK, LEASED_STATE + (j.requested and 128 or 0), j.due, j.lease_until)
 end
 
@@ -73,30 +95,6 @@ local function give_back(t, j, ms)
     if feed.listened then feed.publish(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
 end
 
--- Returns the due time of a job that is pushed again, and whether it came as wall clock; nil: it is more than ten years away.
-local function due_of(when, ms)
-    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
-    if when == WHEN_AT and ms > wall then
-        if ms - wall > DELAY_MAX then return nil end
-        return ms + adjust, true
-    end
-    return now
-end
-
--- Splits a record behind its numbers: the policy, the content type, and meta with the body.
-local function record_parts(flags, record)
-    local at, type = flags % 2 == 1 and topic_rules.policy_end(record) or 16, ''
-    local policy = sub(record, 16, at - 1)
-    if flags % 4 >= 2 then
-        local length = byte(record, at)
-        type = sub(record, at, at + (length <= 128 and length or 0))
-        at = at + #type
-    end
-    local meta = ''
-    if flags % 8 >= 4 then meta = sub(record, at, at + 1 + unpack_from('>I2', record, at)) end
-    return policy, type, meta, sub(record, at + #meta)
-end
-
 -- `word` continues with whether there is a new priority, and it; flags of `text` (1: a body, 2: a content type before it).
 local AGAIN_FORM, AGAIN_AT, BODY, TYPE = '>BBI2B', 14, 1, 2
 
@@ -104,8 +102,8 @@ local AGAIN_FORM, AGAIN_AT, BODY, TYPE = '>BBI2B', 14, 1, 2
 local function again(t, j, due, is_wall, word, text)
     local _, has_priority, priority, given = unpack_from(AGAIN_FORM, word, AGAIN_AT)
     if has_priority == 0 then priority = j.priority end
-    local flags = j.flags % 8
-    local policy, type, meta, body = record_parts(flags, j.record)
+    local flags = j.flags - (j.flags % 16 >= 8 and 8 or 0)
+    local policy, type, meta, body = keeping.parts(flags, j.record)
     if given >= TYPE then
         local length = byte(text)
         type = sub(text, 1, 1 + (length <= 128 and length or 0))
@@ -135,15 +133,26 @@ end
 
 local TOTALS = {[NACK] = 'nacked', [REFUSE] = 'nacked', [ACK] = 'acked', [AGAIN] = 'acked'} -- totals; a return counts nothing
 
+-- Returns the result of an ack, with its content type before it as in a record; nil: it has none.
+local function result_of(verb, word, text)
+    return verb == ACK and #word > 13 and text or nil
+end
+
+-- Returns the verb of a final nack with a result, its error and its result.
+local function refusal_read(text)
+    local length = unpack_from('>I2', text)
+    return REFUSE, sub(text, 3, 2 + length), sub(text, 3 + length)
+end
+
 -- Ends the lease of an unhung job with a successor; nil: there is no successor.
-local function end_with_next(t, j, verb, error)
+local function end_with_next(t, j, verb, error, result)
     if not j.next then return nil end
     local was_nacked = verb == NACK or verb == REFUSE
     if feed.listened then
         local kind = was_nacked and feed.NACKED or verb == RETURN and feed.RETURNED or feed.ACKED
         feed.publish(kind, t.name, j.id, j.attempt, 0, 0, 0, was_nacked and error or nil)
     end
-    local new = holding.start_next(t, j, TOTALS[verb])
+    local new = holding.start_next(t, j, TOTALS[verb], result)
     return new and pack(ANSWER, verb == AGAIN and holding.REPLACED or OK, shown_state(new), new.due, 0)
 end
 
@@ -151,17 +160,19 @@ local function answer(verb, delivery, place, ms, error, word)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
+    local result = result_of(verb, word, error)
+    if verb == REFUSE_WITH_RESULT then verb, error, result = refusal_read(error) end
     if verb == ACK and not holding.may_have_next(t, id) then
         gone[delivery] = true
-        ack(t, place, id, delivery)
+        ack(t, place, id, delivery, result)
         return ACKED, sub(place, 7)
     end
     local j = job_find(t, id)
     if not j then return ENDED, '' end
-    if verb == EXTEND then return extend(t, j, ms), sub(place, 7) end
+    if verb == EXTEND then return extend(t, j, ms, error), sub(place, 7) end
     local due, is_wall
     if verb == AGAIN then
-        due, is_wall = due_of(byte(word, AGAIN_AT), ms)
+        due, is_wall = topic_rules.due_of(byte(word, AGAIN_AT), ms)
         if not due then return pack(ANSWER, BAD_OPTION, 0, 0, 0), sub(place, 7) end
     end
     gone[delivery] = true
@@ -170,10 +181,10 @@ local function answer(verb, delivery, place, ms, error, word)
         holding.cancel(t, j)
         return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
     end
-    local ended = end_with_next(t, j, verb, error)
+    local ended = end_with_next(t, j, verb, error, result)
     if ended then return ended, sub(place, 7) end
     if verb == ACK then -- the successor was lost
-        holding.ack_without_next(t, j)
+        holding.ack_without_next(t, j, result)
         return ACKED, sub(place, 7)
     end
     if verb == AGAIN then return again(t, j, due, is_wall, word, error), sub(place, 7) end
@@ -186,7 +197,7 @@ local function answer(verb, delivery, place, ms, error, word)
             j.priority = priority
             if priority ~= 100 then raise(t, SPECIAL) end
         end
-        fail(t, j, ms, error, verb == REFUSE and OUTCOME.REFUSED or OUTCOME.FAILED)
+        fail(t, j, ms, error, verb == REFUSE and OUTCOME.REFUSED or OUTCOME.FAILED, result)
     end
     return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
 end
@@ -197,15 +208,16 @@ local function may_be_over()
 end
 
 -- A single ack, which is what comes most.
-local function ack_one(place, delivery)
+local function ack_one(place, delivery, word, result)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end
     if holding.may_have_next(t, id) then
         gone = {}
-        return answer(ACK, delivery, place, 0, '', '')
+        return answer(ACK, delivery, place, 0, result, word)
     end
     if feed.listened then ack_publish(t, id) end
+    if keeping.waiting or t.f[1] >= keeping.FLAG then ack_note_end(t, id, result_of(ACK, word, result)) end
     call('ZREM', LEASES, delivery)
     call('HDEL', LEASED, delivery)
     call('ZREM', t.held, sub(place, 1, 6) .. id)
@@ -224,7 +236,7 @@ local function answer_one(delivery, verb, ms, error, word)
     delivery = text_of(delivery)
     local place = call('HGET', LEASED, delivery)
     if not place or may_be_over() and tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return ENDED, '' end
-    if verb == ACK then return ack_one(place, delivery) end
+    if verb == ACK then return ack_one(place, delivery, word, error) end
     gone = {}
     return answer(verb, delivery, place, ms, error, word)
 end

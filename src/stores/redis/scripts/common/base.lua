@@ -108,7 +108,7 @@ end
 
 -- The numbers are those of job/event.h. `listened`: a server listens; else a call publishes nothing, and looks nothing up for it.
 local feed = {PUSHED = 1, REPLACED = 2, DUE = 3, DELIVERED = 4, ACKED = 5, NACKED = 6, EXTENDED = 7, RETURNED = 8, LEASE_ENDED = 9, EXPIRED = 10, CANCELLED = 11,
-              RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, MANY = 500}
+              RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, PROGRESS = 22, MANY = 500}
 
 -- Appends an event. Only called if feed.listened. Unknown members are 0 or ''; `due` and `lease_until` are on the shard's clock.
 function feed.publish(kind, topic, id, attempt, due, lease_until, count, error)
@@ -120,6 +120,11 @@ function feed.publish(kind, topic, id, attempt, due, lease_until, count, error)
     error = error and sub(error, 1, 256) or ''
     feed.words[at + 1] = pack('>BI4I6I6I6Bc0Bc0I2c0', kind, attempt or 0, due or 0, lease_until or 0, count or 0, #topic, topic, #id, id, #error, error)
 end
+
+-- ---- finished jobs that are kept (keeping.lua), and calls that wait for an end ----
+
+-- `changed`: topics whose kept jobs this call changed; nil: none. `waiting`: a call waits for the end of some job, else no call looks for one.
+local keeping = {acked = 1, cancelled = 2, expired = 3, died = 4, purged = 5, moved = 6} -- outcomes
 
 -- ---- reaching the shard ----
 
@@ -133,7 +138,7 @@ local function name_shard(core)
     CORE = core
     T = sub(core, 1, -6) -- without ':core'
     TOPICS, LEASES, LEASED, SERVERS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':servers', T .. ':unpacked'
-    TICKET, NOWHERE, feed.key = T .. ':ticket:', T .. ':never', T .. ':listened'
+    TICKET, NOWHERE, feed.key, keeping.waiting_key = T .. ':ticket:', T .. ':never', T .. ':listened', T .. ':waiting'
     shard_topics = shards_topics[core]
     if not shard_topics then
         shard_topics = {}
@@ -151,7 +156,8 @@ local function keys_make(name)
         key = T .. ':topic:' .. name, extension = T .. ':extension:' .. name, jobs = T .. ':job:' .. name, tries = T .. ':try:' .. name,
         history = T .. ':history:' .. name, next = T .. ':next:' .. name, fresh = T .. ':fresh:' .. name, index = T .. ':index:' .. name, leaf = T .. ':leaf:' .. name .. ':',
         ready_of = T .. ':ready:' .. name .. ':', ready_plain = T .. ':ready:' .. name .. ':100', priorities = T .. ':priorities:' .. name,
-        expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name}}
+        expiry = T .. ':expiry:' .. name, held = T .. ':held:' .. name, dead = T .. ':dead:' .. name, finished = T .. ':finished:' .. name,
+        done = T .. ':done:' .. name, kept = T .. ':kept:' .. name, order = T .. ':order:' .. name, page = T .. ':page:' .. name .. ':'}}
     shard_topics[name] = keys
     return keys
 end
@@ -169,9 +175,9 @@ local function reach(keys, ticket, name)
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
-    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, NOWHERE)
+    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, keeping.waiting_key, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]
-    feed.listened = found[4]
+    feed.listened, keeping.waiting = found[4], found[5]
     if feed.listened then feed.words, feed.lost = {}, 0 end
     core_open(found[1])
     clock = wall + adjust

@@ -12,6 +12,7 @@ local function expire_all(t, members)
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
                 count(t, 'died', 1)
+                if keeping.waiting then keeping.note_end(t, j, 'died') end
                 hang(t, j)
                 try_write(t, j)
                 if feed.listened then feed.publish(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, 'expired') end
@@ -89,6 +90,7 @@ local function advance_topic(t, most)
     local done = #due / 2
     if done < most then done = done + expire_some(t, most - done) end
     if done < most then done = done + forget_some(t, most - done) end
+    if done < most and t.f[1] >= keeping.FLAG then done = done + keeping.expire_some(t, most - done) end
     return done
 end
 

@@ -21,7 +21,7 @@ local function wake(server)
 end
 
 -- Core, topics and ticket, as far as they were changed, in one command.
-local function write(ticket, kept)
+local function write(ticket, answer)
     local words = {}
     for i = 1, #met_topics do
         local t = met_topics[i]
@@ -31,21 +31,23 @@ local function write(ticket, kept)
             t.is_changed = false
         end
     end
+    if keeping.changed then keeping.write(words) end
     local at = #words
     if core_is_changed then
         words[at + 1], words[at + 2], at = CORE, core_text(), at + 2
         core_is_changed = false
     end
-    if kept and ticket_slot then
-        words[at + 1], words[at + 2], at = TICKET .. ticket_slot, pack('>c12I6', sub(ticket, 10, 21), now) .. kept, at + 2
+    if answer and ticket_slot then
+        words[at + 1], words[at + 2], at = TICKET .. ticket_slot, pack('>c12I6', sub(ticket, 10, 21), now) .. answer, at + 2
         if not found_ticket then call('ZADD', SERVERS, text_of(now), ticket_slot) end -- so that it is found once the server is gone
     end
     if at > 0 then call('MSET', unpack(words)) end
 end
 
--- Notes the next event, notifies the other servers, and writes. `kept`: the part of the answer that the ticket keeps; nil: nothing. Returns the
+-- Notes the next event, notifies the other servers, and writes. `answer`: the part of the answer that the ticket keeps; nil: nothing. Returns the
 -- topics that had no ready job before and have one now; else nil.
-local function settle(server, ticket, kept)
+local function settle(server, ticket, answer)
+    if keeping.changed then keeping.settle(server) end
     events_settle()
     local woken = wake(server)
     if next_ms < next_before then
@@ -56,7 +58,7 @@ local function settle(server, ticket, kept)
         notify('e' .. server .. pack('>I6I4', now - adjust, feed.lost) .. table.concat(feed.words))
         feed.words, feed.lost = {}, 0
     end
-    write(ticket, kept)
+    write(ticket, answer)
     return woken
 end
 
@@ -94,15 +96,15 @@ local function words_kept(words)
 end
 
 -- The words, and where they end.
-local function words_read(kept)
-    local kind, at = unpack_from('>I2', kept)
+local function words_read(text)
+    local kind, at = unpack_from('>I2', text)
     local word
     if kind == 0 then return {}, at end
     if kind == 1 then
-        word, at = unpack_from('>I2c0', kept, at)
+        word, at = unpack_from('>I2c0', text, at)
         return {word}, at
     end
-    word, at = unpack_from('>I4c0', kept, at)
+    word, at = unpack_from('>I4c0', text, at)
     return cmsgpack.unpack(word), at
 end
 
@@ -114,9 +116,9 @@ local function changed(ticket, rest, more, server)
     return more
 end
 
-local function repeated(kept)
-    local more, at = words_read(kept)
-    return shown(sub(kept, at), more)
+local function repeated(text)
+    local more, at = words_read(text)
+    return shown(sub(text, at), more)
 end
 
 -- A call that fails (at an unreadable record) has done a part: that part is still written, so that no number is given out twice and
@@ -124,6 +126,7 @@ end
 local function carry_out(body, keys, arguments)
     local done, answer = pcall(body, keys, arguments)
     if done then return answer end
+    if keeping.changed then pcall(keeping.settle, '--------') end
     pcall(events_settle)
     pcall(write, '')
     -- Redis' pcall returns only the text of an error; an error word in front makes it one that callers recognize.

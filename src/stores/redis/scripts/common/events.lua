@@ -17,6 +17,7 @@ end
 -- known.
 local function topic_refresh(t, delayed)
     local ms = min(delayed or delayed_first(t), first_of_optional(t, EXPIRING, t.expiry), first_of_optional(t, REMEMBERING, t.finished))
+    if t.f[1] >= keeping.FLAG then ms = min(ms, keeping.first_event(t)) end
     t.f[NEXT], t.is_changed = ms, true
 end
 

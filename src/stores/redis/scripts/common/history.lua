@@ -66,6 +66,12 @@ local function history_forget(t, ids)
     if may_have(t, HISTORIC) then call_many('HDEL', t.history, ids) end
 end
 
+-- Returns when the last attempt began, and the attempts.
+function keeping.history_of(t, j)
+    local h = read(t, j)
+    return h.delivery == j.delivery and j.delivery > 0 and h.started or started_of(j), h.attempts
+end
+
 -- Returns a job's try as answers show it: with the history, if there is one (README.md, "Calls").
 local function history_shown(record, try, kept)
     if not kept or #kept < HEAD_BYTES then return try end

@@ -6,15 +6,15 @@ local TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_stat
 
 local TRY = '>BI2I4I6I6I6I6I6'
 -- The holder of a leased job is stored between its try's numbers and the error, if the state has FLAG added: flags and the name.
--- NEXT in the flags: the due of its successor follows, whose record is in t.next.
-local holding, REQUESTED = {FLAG = 16, FORM = '>BBc0', NEXT = 2, REPLACED = REPLACED}, 1
+-- NEXT in the flags: the due of its successor follows, whose record is in t.next. PROGRESS: a counted text follows.
+local holding, REQUESTED, PROGRESS = {FLAG = 16, FORM = '>BBc0', NEXT = 2, REPLACED = REPLACED}, 1, 4
 
 -- Makes a job from a record and, if there is one, a try.
 local function job_make(t, id, record, try)
     local flags, priority, sequence, due = unpack_from('>BI2I6I6', record)
     local j = {id = id, record = record, flags = flags, sequence = sequence, member = pack('>I6', sequence) .. id,
                priority = priority, due = due, first = due, state = DELAYED, attempt = 0, lease_until = 0, delivery = 0,
-               lease = 0, consumer = '', requested = false, error = '', tried = try and true or false}
+               lease = 0, consumer = '', requested = false, progress = '', error = '', tried = try and true or false}
     if try then
         local at
         j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
@@ -22,7 +22,8 @@ local function job_make(t, id, record, try)
             local flags
             flags, j.consumer, at = unpack_from(holding.FORM, try, at)
             j.state, j.requested = j.state - holding.FLAG, flags % 2 == REQUESTED
-            if flags >= holding.NEXT then j.next, at = unpack_from('>I6', try, at) end
+            if flags % PROGRESS >= holding.NEXT then j.next, at = unpack_from('>I6', try, at) end
+            if flags >= PROGRESS then j.progress, at = unpack_from('>I2c0', try, at) end
         end
         j.error = sub(try, at)
     end
@@ -36,9 +37,10 @@ end
 
 local function try_of(j)
     local state, holder = j.state, ''
-    if state == LEASED_STATE and (j.consumer ~= '' or j.requested or j.next) then
-        local flags = (j.requested and REQUESTED or 0) + (j.next and holding.NEXT or 0)
+    if state == LEASED_STATE and (j.consumer ~= '' or j.requested or j.next or j.progress ~= '') then
+        local flags = (j.requested and REQUESTED or 0) + (j.next and holding.NEXT or 0) + (j.progress ~= '' and PROGRESS or 0)
         state, holder = state + holding.FLAG, pack(holding.FORM, flags, #j.consumer, j.consumer) .. (j.next and pack('>I6', j.next) or '')
+            .. (j.progress ~= '' and pack('>I2c0', #j.progress, j.progress) or '')
     end
     return pack(TRY, state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. holder .. j.error
 end
@@ -118,8 +120,9 @@ local function hang(t, j)
     end
 end
 
--- Removes a finished job, which is in no set. `total`: acked, cancelled, expired. Only a purge forgets its id immediately.
-local function finish(t, j, total, is_purge)
+-- Removes a finished job, which is in no set. `total`: acked, cancelled, expired. Only a purge forgets its id immediately. `result`: of an ack, or nil.
+local function finish(t, j, total, is_purge, result)
+    if keeping.waiting or t.f[1] >= keeping.FLAG then keeping.note_end(t, j, is_purge and 'purged' or total, result) end
     call('HDEL', t.jobs, j.id)
     if j.tried then
         call('HDEL', t.tries, j.id)
@@ -159,10 +162,11 @@ end
 
 -- Starts the successor of a job whose lease ended and which is in no set. `total`: acked, cancelled, nacked, lease_ended; nil: returned. Returns it;
 -- nil: the job has no successor.
-function holding.start_next(t, j, total)
+function holding.start_next(t, j, total, result)
     local record = j.next and call('HGET', t.next, j.id)
     if not record then return nil end
     local is_end = total == 'acked' or total == 'cancelled'
+    if is_end and keeping.waiting then keeping.note_end(t, j, total, result, true) end
     holding.drop_next(t, j.id)
     call('HDEL', t.tries, j.id)
     history_forget(t, {j.id})
@@ -182,9 +186,9 @@ function holding.may_have_next(t, id)
 end
 
 -- Acks a job whose successor was lost.
-function holding.ack_without_next(t, j)
+function holding.ack_without_next(t, j, result)
     holding.drop_next(t, j.id)
-    finish(t, j, 'acked')
+    finish(t, j, 'acked', false, result)
 end
 
 -- ---- failing ----
@@ -220,13 +224,14 @@ end
 local OUTCOME = {FAILED = 1, LEASE_OVER = 2, REFUSED = 3} -- enum job_outcome
 
 -- The attempt ended without an ack and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
-local function fail(t, j, delay, error, outcome)
+local function fail(t, j, delay, error, outcome, result)
     local p = policy_of(t, j)
     history_add(t, j, outcome, outcome == OUTCOME.LEASE_OVER and min(now, j.lease_until) or now, error)
     j.error, j.state, j.lease_until = error, DELAYED, 0
     if outcome == OUTCOME.REFUSED or j.attempt >= p.attempts and p.attempts < FOR_EVER then
         j.state = DEAD
         count(t, 'died', 1)
+        if keeping.waiting then keeping.note_end(t, j, 'died', result) end
     else
         if delay == NONE then delay = backoff_ms(p, j.attempt) end
         j.due = now + (delay > 0 and delay + 1 or 0)

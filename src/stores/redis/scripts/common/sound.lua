@@ -8,12 +8,13 @@ local function is_readable(record)
     local size = #record
     if size < 15 then return false end
     local flags, at = unpack_from('>B', record), 15
-    if flags > 15 then return false end
+    if flags > 47 or flags % 32 > 15 then return false end
     if flags % 2 == 1 then
         if size < 44 then return false end
         at = topic_rules.policy_end(record) - 1
         if at > 44 and (at == 45 or at > 45 + 4 * 16) then return false end -- a list of no waits, or of too many
     end
+    if flags >= 32 then at = at + 6 end
     if flags % 4 >= 2 then
         if size < at + 1 then return false end
         local length = unpack_from('>B', record, at + 1)
@@ -30,7 +31,10 @@ local function is_readable_try(try)
     if #try < 37 then return false end
     local state = unpack_from('>B', try)
     if state == LEASED_STATE + holding.FLAG then -- its holder is named, or it has a successor
-        return #try >= 39 and #try >= 39 + byte(try, 39) + (byte(try, 38) >= holding.NEXT and 6 or 0)
+        if #try < 39 then return false end
+        local flags, at = byte(try, 38), 39 + byte(try, 39)
+        if flags % 4 >= holding.NEXT then at = at + 6 end
+        return flags < 8 and #try >= at and (flags < 4 or #try >= at + 2 and #try >= at + 2 + unpack_from('>I2', try, at + 1))
     end
     return state >= DELAYED and state <= DEAD
 end

@@ -15,7 +15,8 @@ for i = 1, #FIGURES do AT[FIGURES[i]] = i + FIRST_FIGURE - 1 end
 
 -- Flags: it is paused; some of its jobs have a priority or policy of their own; some may have a history; it has an extension; some
 -- may be in leaves; some may expire; some ids may be remembered; it is in T:unpacked; the keys that change with every job were
--- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses); some leased jobs may have a successor.
+-- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses); some leased jobs may have a successor;
+-- the highest, keeping.FLAG: finished jobs are kept, or may be.
 local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED =
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 
@@ -32,6 +33,8 @@ local function lower(t, flag)
     if not has(t, flag) then return end
     t.f[1], t.is_changed = t.f[1] - flag, true
 end
+
+keeping.FLAG = 4096
 
 -- ---- pauses ----
 
@@ -122,9 +125,11 @@ end
 -- ---- settings ----
 
 local SETTINGS, SETTINGS_BYTES = '>I6I6BI6I6I4BBI2BI6', 40
-local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- optional members behind them: max_jobs, push_rate (which servers apply)
+local LIMITS, LIMITED_BYTES = '>I6I4B', 51 -- optional members behind them: max_jobs, push_rate (which servers apply);
 local LIST = 4 -- a backoff that is a list of waits: behind the policy of a record, and behind the limits of settings
-local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0}
+local KEEPS, KEEPS_BYTES = '>I6I6I6B', 19 -- and at the end: keep_finished, keep_finished_max, keep_finished_bytes, keep_body
+local DEFAULT = {max_jobs = 0, lease = 0, ttl = 0, backoff = 0, first = 0, max = 0, attempts = 0, on_conflict = 0, priority = 100, dead_letter_expired = false, dedup = 0,
+                 keep = 0, keep_jobs = 0, keep_bytes = 0, keep_body = false}
 local known_settings, settings_cached, SETTINGS_CACHED_MAX = {}, 0, 1000 -- by what they are packed to, kept between calls
 
 -- Returns the waits of a list: their number, and each.
@@ -146,6 +151,10 @@ local function settings_read(packed)
     s.dead_letter_expired = dead_letter == 1
     if s.backoff == LIST then s.steps = steps_read(packed, LIMITED_BYTES + 1) end
     s.max_jobs = #packed >= LIMITED_BYTES and unpack_from(LIMITS, packed, SETTINGS_BYTES + 1) or 0
+    local keeps_at = LIMITED_BYTES + (s.steps and 1 + 4 * #s.steps or 0) + 1
+    s.keep, s.keep_jobs, s.keep_bytes, s.keep_body = 0, 0, 0, 0
+    if #packed >= keeps_at + KEEPS_BYTES - 1 then s.keep, s.keep_jobs, s.keep_bytes, s.keep_body = unpack_from(KEEPS, packed, keeps_at) end
+    s.keep_body = s.keep_body == 1
     if settings_cached >= SETTINGS_CACHED_MAX then known_settings, settings_cached = {}, 0 end
     known_settings[packed], settings_cached = s, settings_cached + 1
     return s
@@ -153,20 +162,26 @@ end
 
 
 function topic_rules.settings_are_whole(packed)
-    local steps = byte(packed, LIMITED_BYTES + 1)
-    if #packed < SETTINGS_BYTES or (byte(packed, 13) == LIST) ~= (steps ~= nil) then return false end
-    if steps then return steps >= 1 and steps <= 16 and #packed == LIMITED_BYTES + 1 + 4 * steps end
-    return #packed == SETTINGS_BYTES or #packed == LIMITED_BYTES
-end
-
-function topic_rules.settings_put(t, packed)
-    t.packed, t.is_changed = packed, true
+    local size, is_list, at = #packed, byte(packed, 13) == LIST, LIMITED_BYTES
+    if size == SETTINGS_BYTES then return not is_list end
+    if is_list then
+        local steps = byte(packed, at + 1) or 0
+        if steps < 1 or steps > 16 then return false end
+        at = at + 1 + 4 * steps
+    end
+    return size == at or size == at + KEEPS_BYTES
 end
 
 -- Returns the settings, which callers do not change.
 local function settings_of(t)
     if t.packed == '' then return DEFAULT end
     return known_settings[t.packed] or settings_read(t.packed)
+end
+
+function topic_rules.settings_put(t, packed)
+    t.packed, t.is_changed = packed, true
+    if settings_of(t).keep > 0 then raise(t, keeping.FLAG) end
+    if t.f[1] >= keeping.FLAG then keeping.check_limits(t) end
 end
 
 -- Returns how many new jobs may come: the shard's share of the topic's max_jobs, rounded up, minus the present jobs. nil: any number.
@@ -202,17 +217,27 @@ end
 
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local f, packed = t.f, {pack('>BI6', has(t, PAUSED) and 1 or 0, topic_rules.pause_end_of(t))}
+    local f, packed = t.f, {pack('>BI6', (has(t, PAUSED) and 1 or 0) + (t.f[1] >= keeping.FLAG and 2 or 0), topic_rules.pause_end_of(t))}
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', max(0, f[i + FIRST_FIGURE - 1])) end
     local priority = call('ZRANGE', t.priorities, '0', '0')[1]
     local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
-    packed[#packed + 1] = pack('>I6', tonumber(oldest or 0))
+    packed[#packed + 1] = pack('>I6', tonumber(oldest or 0)) .. (f[1] >= keeping.FLAG and keeping.count_of(t) or '')
     return table.concat(packed) .. pack('>B', #t.packed) .. t.packed .. (has(t, EXTENDED) and call('GET', t.extension) or '')
 end
 
 local function count(t, figure, step)
     local f, at = t.f, AT[figure]
     f[at], t.is_changed = f[at] + step, true
+end
+
+-- Returns the due time of a new or moved job, and whether it came as wall clock; nil: it is more than ten years away.
+function topic_rules.due_of(when, ms)
+    if when == WHEN_DELAY and ms > 0 then return now + 1 + ms end
+    if when == WHEN_AT and ms > wall then
+        if ms - wall > DELAY_MAX then return nil end
+        return ms + adjust, true
+    end
+    return now
 end
 
 -- Something is to happen in the topic at this time.
