@@ -438,9 +438,8 @@ static void a_result_is_returned_unchanged(void **state)
         snprintf(id, sizeof id, "%zu", i);
         push(a_push(id));
         const char *type = i % 2 ? "application/json" : "image/x-own";
-        assert_int_equal(
-            ack_with(take_for(id, LEASE_MS), slice_make(result, sizes[i]), type),
-            QUEUE_OK);
+        assert_int_equal(ack_with(take_for(id, LEASE_MS), slice_make(result, sizes[i]), type),
+                         QUEUE_OK);
         const struct queue_end *end = end_of(id);
         assert_true(slice_equals(end->result, slice_make(result, sizes[i])));
         assert_true(slice_is(end->result_type, type));
@@ -460,9 +459,8 @@ static void an_oversized_result_leaves_the_job_leased(void **state)
     struct slice lease = take_for("a", LEASE_MS);
     char *result = calloc(1, JOB_RESULT_BYTES_MAX + 1);
     assert_non_null(result);
-    struct queue_answer big = {.verb = QUEUE_ACK,
-                               .lease = lease,
-                               .result = slice_make(result, JOB_RESULT_BYTES_MAX + 1)};
+    struct queue_answer big = {
+        .verb = QUEUE_ACK, .lease = lease, .result = slice_make(result, JOB_RESULT_BYTES_MAX + 1)};
     const struct queue_reply *reply = client_answer(&w->client, &big, 1);
     assert_int_equal(reply->results[0].status, QUEUE_RESULT_TOO_BIG);
     free(result);
@@ -495,8 +493,8 @@ static void progress_is_shown_while_leased_and_when_finished(void **state)
     assert_true(slice_is(look_up("a")->jobs[0].job.progress, "80 %"));
     push(a_push("b"));
     lease = take_for("b", LEASE_MS);
-    extend = (struct queue_answer){
-        .verb = QUEUE_EXTEND, .lease = lease, .progress = slice_of("half")};
+    extend =
+        (struct queue_answer){.verb = QUEUE_EXTEND, .lease = lease, .progress = slice_of("half")};
     assert_int_equal(answer(extend), QUEUE_OK);
     nack(lease, HOUR_MS, "no");
     assert_int_equal(job_of("b").progress.len, 0);
@@ -549,8 +547,7 @@ static void a_wait_returns_a_long_result(void **state)
         assert_int_equal(ack_with(lease, slice_make(result, JOB_RESULT_BYTES), ""), QUEUE_OK);
         const struct queue_reply *reply = waiter_reply(0);
         assert_int_equal(reply->status, QUEUE_OK);
-        assert_true(
-            slice_equals(reply->jobs[0].end->result, slice_make(result, JOB_RESULT_BYTES)));
+        assert_true(slice_equals(reply->jobs[0].end->result, slice_make(result, JOB_RESULT_BYTES)));
     }
     free(result);
     waiters_forget();

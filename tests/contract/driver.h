@@ -33,8 +33,8 @@ enum {
     DRIVER_LACKS_AGAIN = 16, /* pushes of a leased job again, by its lease */
     DRIVER_LACKS_ONCE = 32,
     DRIVER_LACKS_ORDER_OF_TOPICS =
-        64,                 /* push order between topics of one push, if all else is equal */
-    DRIVER_HIDES_NEXT = 128,           /* the due of a successor */
+        64,                  /* push order between topics of one push, if all else is equal */
+    DRIVER_HIDES_NEXT = 128, /* the due of a successor */
     DRIVER_LACKS_END_BY_REPLACE = 256 /* a wait continues for the job that replaces its own */
 };
 
@@ -44,9 +44,9 @@ struct driver {
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
     bool keeps_finished, awaits; /* as in queue_info: the claims about kept jobs and waits apply */
-    bool is_at_once; /* a few loop iterations send all events */
-    uint32_t runs;   /* of random commands; 0: as many as are usual */
-    bool forecasts_exactly;  /* the few jobs of this suite, that is */
+    bool is_at_once;             /* a few loop iterations send all events */
+    uint32_t runs;               /* of random commands; 0: as many as are usual */
+    bool forecasts_exactly;      /* the few jobs of this suite, that is */
     bool clock_is_elsewhere; /* `at` is measured on the wall clock of another machine, which does
                                 not step when ours does */
 

@@ -28,7 +28,7 @@ enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8, AFTER_CHOSEN = 16, IS_AWAITED = 32 };
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
-    SETTINGS_LIMITS_BYTES = 6 + 4 + 1,       /* appended if there are limits, or what follows them: */
+    SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* appended if there are limits, or what follows them: */
     STEPS_BYTES = 1 + 4 * BACKOFF_STEPS_MAX, /* if the backoff is a list, */
     SETTINGS_KEEPS_BYTES = 6 + 6 + 6 + 1,    /* and if finished jobs are kept */
     FIXED_BYTES = 80                         /* more than any fixed-length text above */
@@ -165,8 +165,7 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
 {
     return (flags & HAS_PAST ? 7 + push->past.error.len : 0) +
            (flags & HAS_POLICY ? POLICY_BYTES + steps_bytes(&push->policy.backoff) : 0) +
-           (flags & HAS_KEEP ? 6 : 0) +
-           (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
+           (flags & HAS_KEEP ? 6 : 0) + (flags & HAS_CONTENT_TYPE ? 1 + type_text(push).len : 0) +
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
 

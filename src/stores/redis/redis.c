@@ -447,8 +447,7 @@ static bool queue_new(struct redis *redis)
                                                 .refuse = refuse_call,
                                                 .ctx = redis,
                                                 .timeout_ms = redis->options.timeout_ms});
-    if (!redis->handover ||
-        !(redis->waits = redis_waits_new(handover_queue(redis->handover))))
+    if (!redis->handover || !(redis->waits = redis_waits_new(handover_queue(redis->handover))))
         return false;
     set_waits(redis->into, redis->waits);
     if (redis->inspection.next.shards)

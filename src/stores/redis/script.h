@@ -32,7 +32,7 @@ enum redis_script {
     REDIS_PICK,
     REDIS_AWAIT,
     REDIS_SCRIPTS_SERVED = REDIS_AWAIT, /* last function of the library */
-    REDIS_CHECK,                       /* this and the following: used by fsck only */
+    REDIS_CHECK,                        /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,

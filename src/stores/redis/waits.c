@@ -35,8 +35,8 @@ struct wait {
     struct redis_waits *waits;
     struct queue_reply_to reply_to;
     enum wait_state state;
-    bool is_over;  /* it has its reply: freed by the reply of the call in progress */
-    bool is_noted; /* it was noted before: an unreachable store does not end it */
+    bool is_over;    /* it has its reply: freed by the reply of the call in progress */
+    bool is_noted;   /* it was noted before: an unreachable store does not end it */
     bool is_doubted; /* a message may have been lost while it was looked up */
     struct held_end *held;
 };
@@ -140,8 +140,7 @@ static struct wait *wait_new(struct redis_waits *waits, struct slice topic, stru
         free(wait);
         return NULL;
     }
-    *wait = (struct wait){
-        .awaited = awaited, .waits = waits, .reply_to = reply_to, .state = state};
+    *wait = (struct wait){.awaited = awaited, .waits = waits, .reply_to = reply_to, .state = state};
     if (list_is_empty(&waits->all))
         waits->renew_ms = clock_inner_ms() + RENEW_MS;
     list_add_last(&waits->all, &wait->list);
@@ -194,8 +193,7 @@ static void wait_read(struct wait *wait)
 {
     struct redis_waits *waits = wait->waits;
     const struct command command = {
-        .kind = COMMAND_GET,
-        .get = {.topic = topic_of(wait), .id = id_of(wait), .finished = true}};
+        .kind = COMMAND_GET, .get = {.topic = topic_of(wait), .id = id_of(wait), .finished = true}};
     wait->state = WAIT_READ;
     waits->calls++;
     waits->below->ops->submit(waits->below, &command,
@@ -437,8 +435,7 @@ static bool push_waits(const struct command *command)
 static void submit_waiting_push(struct redis_waits *waits, const struct command *command,
                                 struct queue_reply_to reply_to)
 {
-    struct waiting_push *push =
-        calloc(1, sizeof *push + command->count * sizeof(struct wait *));
+    struct waiting_push *push = calloc(1, sizeof *push + command->count * sizeof(struct wait *));
     assert(push);
     push->waits = waits;
     push->reply_to = reply_to;
@@ -468,8 +465,8 @@ static void cancel(struct redis_waits *waits, const struct command *command,
                    struct queue_reply_to reply_to)
 {
     struct awaited *awaited = awaited_find(waits, command->await.topic, command->await.id);
-    for (struct list *at = awaited ? awaited->waits.next : NULL;
-         at && at != &awaited->waits; at = at->next) {
+    for (struct list *at = awaited ? awaited->waits.next : NULL; at && at != &awaited->waits;
+         at = at->next) {
         struct wait *wait = list_entry(at, struct wait, same);
         if (wait->is_over || !is_same_destination(&wait->reply_to, command->await.cancels))
             continue;
