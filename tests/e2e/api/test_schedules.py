@@ -2,12 +2,14 @@
 
 import datetime
 import json
+import os
 import threading
 import time
 
 import pytest
 from client import Refused
 from mariadb import MariadbServer
+from mysql import MysqlServer
 from server import eventually
 from streams import Stream
 from tokens import Token, TokenFile
@@ -65,7 +67,7 @@ def store(request, start_server):
     if request.param == "embedded":
         yield start_server
     elif request.param == "mariadb":
-        with MariadbServer() as database:
+        with (MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer)() as database:  # on MySQL by TARRY_TEST_MYSQL=8.0
             yield lambda *flags: start_server("--store", database.url, "--migrate", *flags)
     else:
         database = request.getfixturevalue(f"start_{request.param}")()

@@ -18,6 +18,7 @@ import time
 
 import pytest
 from mariadb import MariadbServer
+from mysql import MysqlServer
 from postgres import PostgresServer
 from server import eventually
 
@@ -141,7 +142,7 @@ def test_no_fire_is_lost_or_doubled_while_servers_are_killed(house, start):
 
 
 @pytest.mark.thorough("needs both databases")
-@pytest.mark.parametrize("kind", [PostgresServer, MariadbServer])
+@pytest.mark.parametrize("kind", [PostgresServer, MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer])
 def test_no_fire_is_lost_or_doubled_on_a_database_while_servers_are_killed(start_server, kind):
     chance = the_chance()
     with kind() as database:

@@ -212,3 +212,63 @@ def test_calls_continue_meanwhile(redis_server, start_server):
     assert len(jobs_of(servers[0], "still")) == 3000
     print(len(pushed), "pushed; the slowest call took", slowest[0])
     assert slowest[0] < 5 * slack()
+
+
+@pytest.mark.thorough("half a minute; test_calls_continue_meanwhile is the short one")
+def test_a_once_and_again_hold_while_shards_change(redis_server, start_server):
+    store = url_of(redis_server, "once")
+    servers = [start_server("--store", store, "--shards", "2") for _ in range(2)]
+    for part in range(3):  # so that the moves take a while
+        servers[0].client().push_batch([{"topic": "still", "id": f"{part}-{number}", "delay": "1h"} for number in range(1000)])
+    ends, faults, named, rounds = threading.Event(), [], [], {}
+
+    def guarded(work, server):
+        try:
+            work(server.client(), servers.index(server))
+        except BaseException as fault:  # noqa: BLE001, shown below
+            faults.append(repr(fault))
+
+    def push(client, nth):
+        number = 0
+        while not ends.is_set():
+            number += 1
+            once = f"{nth}-{number}"
+            first = client.push("onces", body=once.encode(), once=once, once_for="1h", delay="1h")["result"]
+            second = client.push("onces", body=b"again", once=once, once_for="1h", delay="1h")["result"]
+            assert (first, second) == ("created", "existed"), once
+            named.append(once)
+
+    def push_again(client, nth):
+        topic = f"loop{nth}"
+        client.push(topic, "a", body=b"0")
+        rounds[topic] = 0
+        while not ends.is_set():
+            for job in client.take(topic, max=1, wait="1s", lease_for="2s"):
+                assert int(job["body"]) == rounds[topic]
+                try:
+                    answer = client.good("POST", f"/v1/again?lease={job['lease']}", str(rounds[topic] + 1).encode(), {"Content-Type": "text/plain"})
+                    assert answer["results"][0]["result"] == "created"
+                    rounds[topic] += 1
+                except Refused as refused:
+                    assert refused.code == "lease_ended"  # the job was moved; it is delivered again, as it was
+
+    threads = [threading.Thread(target=guarded, args=(work, server)) for work in (push, push_again) for server in servers]
+    for thread in threads:
+        thread.start()
+    for shards in (5, 1, 3):
+        time.sleep(0.5)
+        reshard(store, shards)
+    time.sleep(0.5)
+    ends.set()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    client = servers[1].client()
+    assert len(named) > 20 and min(rounds.values()) > 5
+    for once in named:
+        assert client.push("onces", body=b"late", once=once, once_for="1h", delay="1h")["result"] == "existed", once
+    bodies = [job["id"] for job in jobs_of(servers[0], "onces").values()]
+    assert len(bodies) == len(named)
+    for topic, count in rounds.items():
+        shown = client.get(topic, "a")
+        assert int(shown["body"]) == count, (topic, shown)
