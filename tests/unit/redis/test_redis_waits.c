@@ -31,8 +31,8 @@ static void host_start(struct host *host)
         .url = url, .shards = 2, .body_bytes_max = 1 << 20, .topics_max = 100};
     *host = (struct host){.reactor = reactor_new(0)};
     assert_int_equal(redis_open(&options, &host->redis, error, sizeof error), 0);
-    assert_int_equal(
-        redis_attach(host->redis, host->reactor, &host->queue, error, sizeof error), 0);
+    assert_int_equal(redis_attach(host->redis, host->reactor, &host->queue, error, sizeof error),
+                     0);
 }
 
 static void pump(void)
@@ -153,9 +153,8 @@ static void ack_on(size_t host, struct slice lease, const char *result)
 static void keep_for(int64_t ms)
 {
     struct answer answer = {0};
-    struct queue_topic_call put = {.topic = slice_of("t"),
-                                   .verb = QUEUE_TOPIC_PUT,
-                                   .settings = {.keep_finished_ms = ms}};
+    struct queue_topic_call put = {
+        .topic = slice_of("t"), .verb = QUEUE_TOPIC_PUT, .settings = {.keep_finished_ms = ms}};
     queue_topic(hosts[0].queue, &put, to(&answer));
     assert_true(await(&answer)->status <= QUEUE_CREATED);
     free(answer.reply);
