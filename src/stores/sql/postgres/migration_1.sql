@@ -966,7 +966,10 @@ BEGIN
       s.state := 100;
     END IF;
     s.name := w.topic; s.id := w.id;
-    IF NOT live THEN DELETE FROM tarry.awaited d WHERE d.topic = w.topic AND d.id = w.id AND d.server = p_server; END IF;
+    IF NOT live THEN
+      DELETE FROM tarry.awaited d WHERE d.topic = w.topic AND d.id = w.id AND d.server = p_server AND d.outcome IS NULL;
+      CONTINUE WHEN NOT FOUND; -- it has ended since the loop began: see below
+    END IF;
     RETURN NEXT s;
   END LOOP;
   FOR w IN DELETE FROM tarry.awaited d USING (SELECT k.topic, k.id FROM tarry.awaited k WHERE k.server = p_server AND k.outcome IS NOT NULL FOR UPDATE SKIP LOCKED) o
