@@ -152,7 +152,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 void sql_connection_poll(struct sql_connection *connection)
 {
     const struct sql_link *link = connection->context->link;
-    if (connection->is_lost) { /* the library may have closed the socket, which libuv must not use */
+    if (connection
+            ->is_lost) { /* the library may have closed the socket, which libuv must not use */
         (void)uv_poll_stop(connection->poll);
         connection->poll_events = 0;
         return;

@@ -162,11 +162,8 @@ static void push(const char *id, const struct queue_reply_to *ended)
 static void take(const char *id, struct answer *taken)
 {
     const struct slice topic = slice_of("t");
-    const struct queue_take take = {.topics = &topic,
-                                    .topic_count = 1,
-                                    .id = slice_of(id),
-                                    .max = 1,
-                                    .lease_ms = LEASE_MS};
+    const struct queue_take take = {
+        .topics = &topic, .topic_count = 1, .id = slice_of(id), .max = 1, .lease_ms = LEASE_MS};
     queue_take(servers[WORKER].queue, &take, to(taken));
     wait_for(taken);
     assert_int_equal(taken->status, QUEUE_OK);
@@ -283,8 +280,8 @@ static const char *begin_database(const char *kind)
         postgres_server = postgres_server_new();
         if (!libpq_load(error, sizeof error))
             return NULL;
-        postgres = libpq.PQconnectdbParams(names, (const char *const[]){postgres_server->url, NULL},
-                                           1);
+        postgres =
+            libpq.PQconnectdbParams(names, (const char *const[]){postgres_server->url, NULL}, 1);
         return postgres_server->url;
     }
     mariadb_server = mariadb_server_new(NULL);
@@ -306,9 +303,10 @@ static int begin(void **state)
     (void)state;
     options.url = begin_database(database_kind);
     for (size_t i = 0; i < SERVERS; i++)
-        if (!(servers[i].reactor = reactor_new((uint32_t)i)) ||
-            !options.url || sql_open(&options, &servers[i].sql, error, sizeof error) != 0 ||
-            sql_attach(servers[i].sql, servers[i].reactor, &servers[i].queue, error, sizeof error) != 0) {
+        if (!(servers[i].reactor = reactor_new((uint32_t)i)) || !options.url ||
+            sql_open(&options, &servers[i].sql, error, sizeof error) != 0 ||
+            sql_attach(servers[i].sql, servers[i].reactor, &servers[i].queue, error,
+                       sizeof error) != 0) {
             fprintf(stderr, "%s\n", error);
             return -1;
         }
@@ -344,5 +342,6 @@ int main(int argc, char **argv)
     }
     log_open(NULL, LOG_ERROR, false);
     database_kind = argv[1];
-    return _cmocka_run_group_tests("waits over three servers", claims, claim_count, begin, end) ? 1 : 0;
+    return _cmocka_run_group_tests("waits over three servers", claims, claim_count, begin, end) ? 1
+                                                                                                : 0;
 }
