@@ -15,7 +15,7 @@ static const struct {
     {"STATE", "delayed retrying ready leased dead"},
     {"STATES", "delayed retrying ready leased dead"},
     {"COLUMN", "name delayed retrying ready leased dead oldest"},
-    {"ORDER", "due priority"},
+    {"ORDER", "named priority"},
     {"WHAT", "replace keep reject after"},
     {"SHELL", "bash zsh fish"},
     {"SCOPES", "push consume read admin"},

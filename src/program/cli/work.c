@@ -422,10 +422,11 @@ static void work_answers_give_up(struct work_answers *answers, bool is_impatient
     }
 }
 
-enum { WAIT_MS = 30000, TAKE_PAUSE_MS_MAX = 10000 };
+enum { WAIT_MS = 30000, TAKE_PAUSE_MS_MAX = 10000, TOPICS_MAX = 64 /* of a take */ };
 
 struct work {
-    const char *topic, *url, *consumer;
+    struct cli_list topics;
+    const char *url, *consumer, *order;
     char **command;
     size_t slot_count;
     struct work_slot slots[WORK_SLOTS_MAX];
@@ -518,9 +519,10 @@ static void begin_take(struct work *work)
     /* During an outage, takes do not wait, so that its end is noticed immediately. */
     int64_t wait_ms = work->outage.since_ms ? 0 : WAIT_MS;
     struct buffer *target = client_begin(&work->taker);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, work->topic);
     cli_url_add_segment(target, "take");
+    for (size_t i = 0; i < work->topics.count; i++)
+        cli_url_add_query(target, "topic", work->topics.at[i]);
+    cli_url_add_query(target, "order", work->order);
     cli_url_add_query_ms(target, "wait", wait_ms);
     cli_url_add_query(target, "lease_for", work->answers.lease_for);
     cli_url_add_query(target, "consumer", work->consumer);
@@ -683,21 +685,30 @@ static const char *own_name(void)
     return name;
 }
 
-/* Prints the topic and the server, so that a misspelt name shows at the start. A failed call prints nothing: the
- * worker waits for a server that is away, and reports it. */
+/* Prints a topic and the server, so that a misspelt name shows at the start. A failed call prints
+ * nothing: the worker waits for a server that is away, and reports it. */
+static bool print_topic(struct client *client, const char *topic)
+{
+    struct buffer *target = client_begin(client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, topic);
+    int exit_code = client_call(client, "GET", NULL, 0);
+    bool is_answered = exit_code == CLI_OK || exit_code == CLI_NOTHING;
+    if (is_answered)
+        fprintf(stderr, "waiting for jobs of '%s' at %s%s\n", topic, client->shown,
+                exit_code == CLI_NOTHING ? ", which has no such topic yet" : "");
+    return is_answered;
+}
+
 static void print_start(struct work *work)
 {
     struct client client;
+    size_t i = 0;
     if (work->answers.quiet || !client_open(&client, work->url))
         return;
     client.is_silent = true;
-    struct buffer *target = client_begin(&client);
-    cli_url_add_segment(target, "topics");
-    cli_url_add_segment(target, work->topic);
-    int exit_code = client_call(&client, "GET", NULL, 0);
-    if (exit_code == CLI_OK || exit_code == CLI_NOTHING)
-        fprintf(stderr, "waiting for jobs of '%s' at %s%s\n", work->topic, client.shown,
-                exit_code == CLI_NOTHING ? ", which has no such topic yet" : "");
+    while (i < work->topics.count && print_topic(&client, work->topics.at[i]))
+        i++;
     client_close(&client);
 }
 
@@ -712,11 +723,13 @@ static int work_command(int argc, char **argv)
          "Lease time; extended after each tenth of it until the server has the result"},
         {"consumer", CLI_TEXT, &work.consumer, "NAME",
          "Name of the consumer (default: the host and the process)"},
+        {"order", CLI_TEXT, &work.order, "ORDER",
+         "priority: best job of all topics first; named (default): in the given order"},
         {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "Print no line per job"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "work TOPIC [--jobs N] [--lease-for 60s] -- COMMAND [ARGUMENTS]",
+        .usage = "work TOPIC... [--jobs N] [--lease-for 60s] -- COMMAND [ARGUMENTS]",
         .about =
             "Runs COMMAND for each due job, with the body on standard input and TARRY_TOPIC, "
             "TARRY_ID,\n"
@@ -730,10 +743,10 @@ static int work_command(int argc, char **argv)
             "has the answer; the worker retries while the server is away. SIGTERM or Ctrl-C lets\n"
             "running commands finish; a second one is passed to them. If the worker dies, its "
             "commands\n"
-            "are killed.",
+            "are killed. Several topics are served in the given order.",
         .flags = flags,
         .least = 1,
-        .most = 1,
+        .most = TOPICS_MAX,
         .takes_command = true,
     };
     struct cli_args args;
@@ -752,7 +765,7 @@ static int work_command(int argc, char **argv)
     work.answers.slots = work.slots;
     work.answers.outage = &work.outage;
     work.answers.multi = work.multi = curl_multi_init();
-    work.topic = args.list.at[0];
+    work.topics = args.list;
     work.url = args.url;
     work.command = args.command;
     if (!work.multi || !client_open(&work.taker, args.url) ||

@@ -201,6 +201,18 @@ def running_children(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def test_a_worker_serves_several_topics_in_order(server, start, tmp_path):
+    for topic in ("mails", "orders"):
+        for ident in ("a", "b"):
+            server.cli("push", topic, ident, "--body", "x")
+    done = tmp_path / "done"
+    worker = start(server, str(BINARY), "work", "orders", "mails", "--", "sh", "-c", f'echo "$TARRY_TOPIC/$TARRY_ID" >> {done}')
+    eventually(lambda: done.exists() and len(done.read_text(encoding="utf-8").splitlines()) == 4)
+    assert worker.end() == 0
+    assert done.read_text(encoding="utf-8").splitlines() == ["orders/a", "orders/b", "mails/a", "mails/b"]
+    assert [line.split(" at ")[0] for line in worker.err[:2]] == ["waiting for jobs of 'orders'", "waiting for jobs of 'mails'"]
+
+
 def test_commands_die_with_their_worker(server, start, tmp_path):
     path = program(tmp_path / "do", "#!/usr/bin/env python3\nimport signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
                                     f"open('{tmp_path}/up', 'w').close()\ntime.sleep(60)\n")
