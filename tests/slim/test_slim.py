@@ -20,9 +20,9 @@ from wings import kinds_of_targets  # noqa: E402
 
 BUILD = REPO / "build-slim"
 TARGETS = kinds_of_targets()
-WINGS = ("redis", "sql", "delivery", *TARGETS, "beanstalk", "mykit", "schedules", "sqs", "http2", "jwt", "console", "traces")
+WINGS = ("redis", "sql", "delivery", *TARGETS, "beanstalk", "grpc", "mykit", "schedules", "sqs", "http2", "jwt", "console", "traces")
 # Libraries that a build with only these wings links, and those that it must not link.
-LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka", "http2": "libnghttp2"}
+LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka", "http2": "libnghttp2", "grpc": "libprotobuf-c"}
 BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": tuple(wing for wing in WINGS if wing != "kafka")}
 # Unit tests of rooms that have wings, or of their replacements.
 TESTS = ("test_exposure", "test_api_delivery", "test_api_front", "test_secret", "test_target_setting", "test_text")
@@ -67,7 +67,7 @@ def test_is_not_linked_with_libraries_of_missing_wings(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("amqp", " amqp_in_new"), *((kind, f" target_{kind}\n") for kind in TARGETS), ("mykit", " mykit_add"), ("schedules", " cadence_worker_new"), ("sqs", " sqs_add"), ("http2", " nghttp2_session_server_new2"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
+    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("amqp", " amqp_in_new"), *((kind, f" target_{kind}\n") for kind in TARGETS), ("grpc", " grpc_add"), ("mykit", " mykit_add"), ("schedules", " cadence_worker_new"), ("sqs", " sqs_add"), ("http2", " nghttp2_session_server_new2"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
         assert (symbol in symbols) == (wing in wings), wing
 
 

@@ -122,26 +122,7 @@ void json_write_time(struct buffer *out, int64_t ms)
 
 void json_write_base64(struct buffer *out, struct slice bytes)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *from = (const unsigned char *)bytes.at;
-    size_t groups = bytes.len / 3 + (bytes.len % 3 != 0);
-    char *into = bytes.len < SIZE_MAX / 2 ? buffer_reserve(out, groups * 4 + 2) : NULL;
-    if (!into) {
-        out->failed = true;
-        return;
-    }
-    *into++ = '"';
-    for (size_t i = 0; i < bytes.len; i += 3, into += 4) {
-        size_t left = bytes.len - i;
-        uint32_t bits = (uint32_t)from[i] << 16;
-        bits |= left > 1 ? (uint32_t)from[i + 1] << 8 : 0;
-        bits |= left > 2 ? (uint32_t)from[i + 2] : 0;
-        into[0] = letters[bits >> 18];
-        into[1] = letters[bits >> 12 & 63];
-        into[2] = left > 1 ? letters[bits >> 6 & 63] : '=';
-        into[3] = left > 2 ? letters[bits & 63] : '=';
-    }
-    *into = '"';
-    out->len += groups * 4 + 2;
+    buffer_append_byte(out, '"');
+    text_base64_encode(bytes, out);
+    buffer_append_byte(out, '"');
 }

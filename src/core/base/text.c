@@ -126,6 +126,30 @@ static bool base64_decode_group(const char *at, size_t count, char *into)
     return (bits & unread) == 0;
 }
 
+void text_base64_encode(struct slice bytes, struct buffer *out)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *from = (const unsigned char *)bytes.at;
+    size_t groups = bytes.len / 3 + (bytes.len % 3 != 0);
+    char *into = bytes.len < SIZE_MAX / 2 ? buffer_reserve(out, groups * 4) : NULL;
+    if (!into) {
+        out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < bytes.len; i += 3, into += 4) {
+        size_t left = bytes.len - i;
+        uint32_t bits = (uint32_t)from[i] << 16;
+        bits |= left > 1 ? (uint32_t)from[i + 1] << 8 : 0;
+        bits |= left > 2 ? (uint32_t)from[i + 2] : 0;
+        into[0] = letters[bits >> 18];
+        into[1] = letters[bits >> 12 & 63];
+        into[2] = left > 1 ? letters[bits >> 6 & 63] : '=';
+        into[3] = left > 2 ? letters[bits & 63] : '=';
+    }
+    out->len += groups * 4;
+}
+
 bool text_base64_decode(struct slice in, struct buffer *out)
 {
     if (in.len % 4 != 0)

@@ -41,6 +41,9 @@ static inline int text_base64url_value(char digit)
                                           : -1;
 }
 
+/* Appends `bytes` in base64 (RFC 4648, padded). */
+void text_base64_encode(struct slice bytes, struct buffer *out);
+
 /* Appends the bytes of `in`, base64 as in RFC 4648 section 4 with padding: no line breaks, and
  * unused bits are zero. Returns false if `in` is anything else, or if `out` failed. */
 bool text_base64_decode(struct slice in, struct buffer *out);

@@ -1,4 +1,6 @@
 /* The answers of consumers: ack, nack, extend and return. */
+#include "api/answers.h"
+
 #include "api/job_json.h"
 #include "api/push.h"
 #include "api/routes.h"
@@ -32,8 +34,7 @@ static bool add_answer(struct answers_reading *reading, struct queue_answer answ
     return true;
 }
 
-/* Applies options given for one lease or for all. */
-static void apply_fields(const struct http_fields *fields, struct queue_answer *answer)
+void api_fields_answer(const struct http_fields *fields, struct queue_answer *answer)
 {
     if (http_fields_have(fields, OPTION_DELAY))
         answer->delay_ms = fields->delay_ms;
@@ -84,7 +85,7 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
                               "'lease' is missing, write {\"lease\":\"...\"}");
     if (!http_fields_check(&fields, reading->fault))
         return false;
-    apply_fields(&fields, &answer);
+    api_fields_answer(&fields, &answer);
     return add_answer(reading, answer);
 }
 
@@ -131,7 +132,7 @@ static bool read_answers_body(struct answers_reading *reading)
     }
     if (!http_fields_check(&call->query->fields, reading->fault))
         return false;
-    apply_fields(&call->query->fields, &reading->common);
+    api_fields_answer(&call->query->fields, &reading->common);
     if (!leases.kind)
         return http_fault_set(reading->fault, PROBLEM_OPTION_MISSING, 0,
                               "'leases' is missing, write {\"leases\":[\"...\"]}");
@@ -154,7 +155,7 @@ static bool is_nothing(struct slice body)
 static bool read_answers(struct answers_reading *reading)
 {
     struct http_call *call = reading->call;
-    apply_fields(&call->query->fields, &reading->common);
+    api_fields_answer(&call->query->fields, &reading->common);
     for (uint32_t i = 0; i < call->query->lease_count; i++) {
         reading->common.lease = call->query->leases[i];
         if (!add_answer(reading, reading->common))

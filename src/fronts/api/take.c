@@ -1,4 +1,6 @@
 /* Takes: jobs are handed to consumers, immediately or when jobs become ready. */
+#include "api/take.h"
+
 #include "api/consumers.h"
 #include "api/job_json.h"
 #include "api/routes.h"
@@ -185,6 +187,17 @@ static void note_consumer(struct http_front *front, const struct queue_job *jobs
     }
 }
 
+void api_take_note(struct http_front *front, const struct queue_job *jobs, size_t count)
+{
+    if (count && front->shared->lateness)
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, jobs, count,
+                     queue_wall_ms(front->queue));
+    if (count && jobs[0].job.consumer.len)
+        note_consumer(front, jobs, count);
+    if (count && front->shared->tracer)
+        api_trace_taken(front, jobs, count);
+}
+
 /* Handles the queue's reply: jobs for the take, or the end of its wait. Jobs that do not fit into
  * the answer are returned. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
@@ -209,13 +222,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         refuse_take_for_memory(exchange);
     else
         http_answer_no_jobs(exchange);
-    if (used && front->shared->lateness)
-        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used,
-                     queue_wall_ms(front->queue));
-    if (used && reply->jobs[0].job.consumer.len)
-        note_consumer(front, reply->jobs, used);
-    if (used && front->shared->tracer)
-        api_trace_taken(front, reply->jobs, used);
+    api_take_note(front, reply->jobs, used);
     return_jobs(front, reply->jobs + used, reply->job_count - used);
 }
 

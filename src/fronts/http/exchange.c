@@ -274,7 +274,7 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
         content_type = "application/problem+json";
         status = http_problem_write(http_answer_start(exchange), &fault);
     }
-    count_answer(exchange, status);
+    count_answer(exchange, exchange->status_counted ? exchange->status_counted : status);
     if (exchange->connection)
         exchange->connection->wire->answer(exchange, status, content_type);
     else

@@ -35,7 +35,7 @@ enum {
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256,
-    HTTP_PARTS_MAX = 3
+    HTTP_PARTS_MAX = 4
 };
 
 /* The event that the front waits for on a connection; it determines the timeout. */
@@ -140,6 +140,7 @@ struct http_front {
 
     struct http_counters counters;
     struct list scrapes; /* metrics pages in progress */
+    struct list works;   /* open or ending streams of gRPC; see grpc/work.c */
     struct list batches; /* pushes of many jobs in progress; see api/batch.c */
 };
 

@@ -17,6 +17,7 @@
 #include "server/config.h"
 #include "server/delivery.h"
 #include "server/drain.h"
+#include "server/grpc_calls.h"
 #include "server/intake.h"
 #include "server/limits.h"
 #include "server/listening.h"
@@ -564,6 +565,7 @@ static bool open_fronts(struct server *server)
         return start_failed("out of memory");
     schedules_open_calls(server->http, server->config.now->tzdir);
     monitor_open(server->http);
+    grpc_calls_open(server->http);
     http_shared_set_access(server->http, server->callers.access);
     if (!limits_open(&server->limits, server->config.now))
         return start_failed("out of memory");

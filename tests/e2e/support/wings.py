@@ -21,6 +21,7 @@ NEEDS = {kind: re.compile(rf"from {PEERS.get(kind, kind)} import|import {PEERS.g
     "beanstalk": re.compile(r"from beanstalk"),
     "schedules": re.compile(r"/v1/schedules|cli\(\"schedule\""),
     "sqs": re.compile(r"--sqs|from test_sqs"),
+    "grpc": re.compile(r"from grpc_calls"),
     "mykit": re.compile(r"--mykit"),
     "traces": re.compile(r"from collector|import collector"),
     "http2": re.compile(r"from frames import|--http2"),

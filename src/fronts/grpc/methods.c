@@ -1,0 +1,487 @@
+#include "grpc/methods.h"
+
+#include "grpc/answer.h"
+#include "grpc/settle.h"
+#include "grpc/timeout.h"
+
+#include "api/push.h"
+#include "api/trace.h"
+#include "base/clock.h"
+#include "http/meta.h"
+#include "queue/status.h"
+
+#include <stdlib.h>
+
+#define MESSAGE(NAME) &tarry__v1__##NAME##__descriptor
+
+static void set_topic(struct request *request, const char *topic)
+{
+    request->call->topic = slice_of(topic);
+}
+
+static void set_body(struct request *request, struct slice content_type, struct slice body)
+{
+    struct http_request *out = &request->call->front->request;
+    out->content_type = content_type;
+    out->body = body;
+}
+
+/* ---- push ---- */
+
+static bool add_metas(const Tarry__V1__PushRequest *push, struct buffer *meta,
+                      struct http_fault *fault)
+{
+    for (size_t i = 0; i < push->n_meta; i++)
+        if (!http_meta_add(meta, slice_of(push->meta[i]->key), slice_of(push->meta[i]->value),
+                           fault))
+            return false;
+    return true;
+}
+
+static bool read_options(const Tarry__V1__PushRequest *push, struct fields *fields)
+{
+    return fields_duration(fields, OPTION_DELAY, push->delay) &&
+           fields_time(fields, OPTION_AT, push->at) && fields_priority(fields, push->priority) &&
+           fields_conflict(fields, push->on_conflict) &&
+           fields_text(fields, OPTION_ONCE, push->once) &&
+           fields_duration(fields, OPTION_ONCE_FOR, push->once_for) &&
+           fields_duration(fields, OPTION_TTL, push->ttl) &&
+           fields_duration(fields, OPTION_LEASE_FOR, push->lease_for) &&
+           fields_attempts(fields, push->max_attempts) &&
+           fields_text(fields, OPTION_BACKOFF, push->backoff) &&
+           fields_text(fields, OPTION_CALLBACK, push->callback);
+}
+
+/* Reads a job. Its metas go to `meta`, which is empty before. */
+static bool read_job(const struct http_hooks *hooks, const Tarry__V1__PushRequest *job,
+                     struct queue_push *out, struct buffer *meta, struct http_fault *fault)
+{
+    struct http_fields options = {0};
+    struct fields fields = {.out = &options, .fault = fault};
+    *out = (struct queue_push){
+        .topic = slice_of(job->topic),
+        .id = slice_of(job->id),
+        .content_type = slice_of(job->content_type),
+        .body = slice_make(job->body.data, job->body.len),
+    };
+    if (*job->group)
+        return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
+                              "this server has no groups: leave 'group' out");
+    if (!out->topic.len)
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
+    if (!read_options(job, &fields) || !http_fields_check(&options, fault) ||
+        !add_metas(job, meta, fault) || !api_body_check(out->content_type, out->body, fault))
+        return false;
+    if (*job->callback && !api_callback_add(meta, slice_of(job->callback), hooks, fault))
+        return false;
+    api_fields_push(&options, out);
+    out->meta = buffer_slice(meta);
+    return true;
+}
+
+static bool read_push(struct request *request, const void *message)
+{
+    const Tarry__V1__PushRequest *job = message;
+    set_topic(request, job->topic);
+    set_body(request, (struct slice){0}, slice_make(job->body.data, job->body.len));
+    return true;
+}
+
+static void push(struct request *request, const void *message)
+{
+    struct http_call *call = request->call;
+    struct queue_push push;
+    if (read_job(call->front->shared->hooks, message, &push, &call->front->meta, request->fault))
+        api_push(call, &push);
+    else
+        http_answer_fault(call->exchange, request->fault);
+}
+
+/* ---- push of many ---- */
+
+/* The faults of a call's items, in the note of the exchange: the index of each item with its fault. */
+struct item_fault {
+    uint32_t index;
+    struct http_fault fault;
+};
+
+struct many {
+    struct request *request;
+    struct queue_push *pushes;
+    uint32_t count, carried;
+    struct buffer *meta, *faults;
+    const struct trace_carry *carry; /* or NULL */
+};
+
+/* Adds the trace of the call to an item, whose pairs are in `meta`. */
+static void carry_item(struct many *many)
+{
+    if (many->carry && trace_meta_add(many->meta, many->carry))
+        many->carried++;
+    if (many->request->call->exchange->span && trace_meta_is_sampled(buffer_slice(many->meta)))
+        trace_meta_add_pushed(many->meta, clock_wall_us());
+}
+
+/* Reads an item, whose metas are copied to the arena of the call. */
+static bool read_item(struct many *many, const Tarry__V1__PushRequest *job,
+                      struct http_fault *fault)
+{
+    struct http_call *call = many->request->call;
+    struct queue_push *push = &many->pushes[many->count];
+    buffer_clear(many->meta);
+    if (!read_job(call->front->shared->hooks, job, push, many->meta, fault) ||
+        !http_gate_allows(call->front, call->caller, call->exchange->route, push->topic, fault))
+        return false;
+    carry_item(many);
+    if (!many->meta->len)
+        return true;
+    char *copy = arena_alloc(many->request->arena, many->meta->len);
+    if (!copy)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    memcpy(copy, many->meta->at, many->meta->len);
+    push->meta = slice_make(copy, many->meta->len);
+    return true;
+}
+
+static void read_items(struct many *many, const Tarry__V1__PushManyRequest *message)
+{
+    for (uint32_t i = 0; i < message->n_jobs; i++) {
+        struct item_fault fault = {.index = i};
+        if (read_item(many, message->jobs[i], &fault.fault))
+            many->count++;
+        else
+            buffer_append(many->faults, &fault, sizeof fault);
+    }
+}
+
+/* Writes the results of the queue and the faults found here, in the order of the items. */
+static void write_results(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    const struct item_fault *fault = (const void *)exchange->note.at;
+    const struct item_fault *end = (const void *)(exchange->note.at + exchange->note.len);
+    struct buffer *out = answer_begin(exchange);
+    for (uint32_t i = 0, next = 0; i < exchange->count; i++) {
+        if (exchange->note.len && fault < end && fault->index == i)
+            answer_add_fault(out, &fault++->fault);
+        else if (reply && next < reply->result_count)
+            answer_add_push(exchange, out, &reply->results[next++]);
+    }
+    answer_end(exchange, (struct slice){0});
+}
+
+static void on_many_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    if (exchange->span && reply->result_count)
+        api_trace_pushed(exchange, reply->results, reply->result_count);
+    write_results(exchange, reply);
+}
+
+static bool read_many(struct request *request, const void *message)
+{
+    const Tarry__V1__PushManyRequest *many = message;
+    return many->n_jobs <= QUEUE_BATCH_MAX ||
+           http_fault_set(request->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                          "too many jobs in one call, at most %d: make several calls",
+                          QUEUE_BATCH_MAX);
+}
+
+static void push_many(struct request *request, const void *message)
+{
+    const Tarry__V1__PushManyRequest *jobs = message;
+    struct http_call *call = request->call;
+    struct http_front *front = call->front;
+    struct http_exchange *exchange = call->exchange;
+    struct trace_carry carry;
+    if (!front->pushes)
+        front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
+    http_front_lend(front, &exchange->note);
+    struct many many = {.request = request,
+                        .pushes = front->pushes,
+                        .meta = &front->meta,
+                        .faults = &exchange->note};
+    many.carry = api_trace_is_on(call) && api_trace_batch(call, &carry) ? &carry : NULL;
+    exchange->count = (uint32_t)jobs->n_jobs;
+    if (many.pushes)
+        read_items(&many, jobs);
+    if (!many.pushes || exchange->note.failed) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    if (exchange->span)
+        api_trace_batch_read(exchange, many.pushes, many.count, many.carried);
+    if (many.count)
+        queue_push(front->queue, many.pushes, many.count, http_reply_to(call, on_many_pushed));
+    else
+        write_results(exchange, NULL);
+}
+
+/* ---- take ---- */
+
+static bool read_take(struct request *request, const void *message)
+{
+    const Tarry__V1__TakeRequest *take = message;
+    struct http_query *query = request->call->query;
+    if (take->n_topics > QUEUE_TAKE_TOPICS_MAX)
+        return http_fault_set(request->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_TAKE_TOPICS_MAX,
+                              "too many topics, at most %d", QUEUE_TAKE_TOPICS_MAX);
+    for (size_t i = 0; i < take->n_topics; i++)
+        query->topics[query->topic_count++] = slice_of(take->topics[i]);
+    if (*take->id && take->n_topics != 1)
+        return http_fault_set(request->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'id' is given: give exactly one topic");
+    request->call->id = slice_of(take->id);
+    query->fields.by_priority = take->by_priority;
+    if (!fields_number(&request->fields, OPTION_MAX, take->max) ||
+        !fields_duration(&request->fields, OPTION_WAIT, take->wait) ||
+        !fields_duration(&request->fields, OPTION_LEASE_FOR, take->lease_for) ||
+        !fields_text(&request->fields, OPTION_CONSUMER, take->consumer))
+        return false;
+    int64_t most_ms = take->wait ? query->fields.wait_ms : HTTP_WAIT_MS_MAX;
+    query->fields.wait_ms =
+        *take->id ? 0 : timeout_wait_ms(request->timeout_ms, take->wait ? most_ms : 0, most_ms);
+    return true;
+}
+
+/* ---- answers of consumers ---- */
+
+static bool read_leases(struct request *request, const Tarry__V1__AnswerRequest *answer)
+{
+    struct http_query *query = request->call->query;
+    bool is_plural = answer->n_leases > 0;
+    if (is_plural && *answer->lease)
+        return http_fault_set(request->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'lease' and 'leases' are both given: choose one");
+    if (answer->n_leases > QUEUE_BATCH_MAX)
+        return http_fault_set(request->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "too many leases in one call, at most %d: make several calls",
+                              QUEUE_BATCH_MAX);
+    for (size_t i = 0; i < answer->n_leases; i++)
+        query->leases[query->lease_count++] = slice_of(answer->leases[i]);
+    if (*answer->lease)
+        query->leases[query->lease_count++] = slice_of(answer->lease);
+    request->call->exchange->is_plural = is_plural;
+    return true;
+}
+
+static bool read_answer(struct request *request, const void *message)
+{
+    const Tarry__V1__AnswerRequest *answer = message;
+    enum queue_verb verb = (enum queue_verb)request->call->exchange->route->verb;
+    if (answer->body && verb == QUEUE_AGAIN)
+        set_body(request, slice_of(answer->body->content_type),
+                 slice_make(answer->body->data.data, answer->body->data.len));
+    return read_leases(request, answer) && settle_read(answer, verb, &request->fields);
+}
+
+/* ---- one job, and lists ---- */
+
+static bool read_get(struct request *request, const void *message)
+{
+    const Tarry__V1__GetRequest *get = message;
+    set_topic(request, get->topic);
+    request->call->id = slice_of(get->id);
+    return true;
+}
+
+static bool read_list(struct request *request, const void *message)
+{
+    const Tarry__V1__ListRequest *list = message;
+    set_topic(request, list->topic);
+    request->call->query->fields.bodies = list->with_body ? HTTP_BODIES_BASE64 : HTTP_BODIES_NONE;
+    return fields_state(&request->fields, list->state) &&
+           fields_number(&request->fields, OPTION_LIMIT, list->limit) &&
+           fields_text(&request->fields, OPTION_CURSOR, list->cursor) &&
+           fields_text(&request->fields, OPTION_ID_PREFIX, list->id_prefix) &&
+           fields_text(&request->fields, OPTION_ERROR, list->error) &&
+           fields_text(&request->fields, OPTION_META, list->meta);
+}
+
+/* ---- changes ---- */
+
+static bool read_change(struct request *request, const void *message)
+{
+    const Tarry__V1__ChangeRequest *change = message;
+    uint8_t verb = request->call->exchange->route->verb;
+    bool is_reschedule = verb != QUEUE_CANCEL && verb != QUEUE_RUN;
+    set_topic(request, change->topic);
+    request->call->id = slice_of(change->id);
+    if (change->n_ids && *change->id)
+        return http_fault_set(request->fault, PROBLEM_OPTION_CLASH, 0,
+                              "'id' and 'ids' are both given: choose one");
+    if (change->n_ids > QUEUE_BATCH_MAX)
+        return http_fault_set(request->fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                              "too many ids in one call, at most %d: make several calls",
+                              QUEUE_BATCH_MAX);
+    return settle_lacks(change->delay && !is_reschedule, "delay", request->fault) &&
+           settle_lacks(change->at && !is_reschedule, "at", request->fault) &&
+           settle_lacks(change->priority && !is_reschedule, "priority", request->fault) &&
+           settle_lacks(change->request && verb != QUEUE_CANCEL, "request", request->fault) &&
+           fields_duration(&request->fields, OPTION_DELAY, change->delay) &&
+           fields_time(&request->fields, OPTION_AT, change->at) &&
+           fields_priority(&request->fields, change->priority) &&
+           fields_flag(&request->fields, OPTION_REQUEST, change->request);
+}
+
+static void on_many_changed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    struct buffer *out = answer_begin(exchange);
+    for (size_t i = 0; i < reply->result_count; i++)
+        answer_add_push(exchange, out, &reply->results[i]);
+    answer_end(exchange, (struct slice){0});
+}
+
+/* Carries out a change: of one job as REST does, else of all that are named. */
+static void change(struct request *request, const void *message)
+{
+    const Tarry__V1__ChangeRequest *named = message;
+    struct http_call *call = request->call;
+    const struct http_fields *fields = &call->query->fields;
+    if (!named->n_ids) {
+        request_rest(call);
+        return;
+    }
+    struct queue_change *changes = arena_alloc(request->arena, named->n_ids * sizeof *changes);
+    if (!changes) {
+        http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    uint8_t verb = call->exchange->route->verb;
+    for (size_t i = 0; i < named->n_ids; i++)
+        changes[i] = (struct queue_change){
+            .verb = verb ? (enum queue_change_verb)verb : QUEUE_RESCHEDULE,
+            .topic = call->topic,
+            .id = slice_of(named->ids[i]),
+            .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
+            .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
+                                                                  : QUEUE_PRIORITY_UNSET,
+            .request = fields->request};
+    queue_change(call->front->queue, changes, named->n_ids, http_reply_to(call, on_many_changed));
+}
+
+/* ---- topics ---- */
+
+static bool read_topic(struct request *request, const void *message)
+{
+    const Tarry__V1__TopicRequest *topic = message;
+    set_topic(request, topic->topic);
+    return true;
+}
+
+static bool read_pause(struct request *request, const void *message)
+{
+    const Tarry__V1__PauseRequest *pause = message;
+    set_topic(request, pause->topic);
+    return fields_duration(&request->fields, OPTION_FOR, pause->duration);
+}
+
+static bool read_put_topic(struct request *request, const void *message)
+{
+    const Tarry__V1__PutTopicRequest *put = message;
+    const Tarry__V1__Settings *settings = put->settings;
+    struct fields *fields = &request->fields;
+    set_topic(request, put->topic);
+    if (!settings)
+        return true;
+    set_body(request, (struct slice){0}, slice_of(settings->extension));
+    return fields_priority(fields, settings->priority) &&
+           fields_duration(fields, OPTION_TTL, settings->ttl) &&
+           fields_duration(fields, OPTION_LEASE_FOR, settings->lease_for) &&
+           fields_attempts(fields, settings->max_attempts) &&
+           fields_text(fields, OPTION_BACKOFF, settings->backoff) &&
+           fields_conflict(fields, settings->on_conflict) &&
+           fields_duration(fields, OPTION_DEDUP_WINDOW, settings->dedup_window) &&
+           fields_duration(fields, OPTION_HISTORY, settings->history) &&
+           fields_flag(fields, OPTION_DEAD_LETTER_EXPIRED, settings->dead_letter_expired) &&
+           fields_number(fields, OPTION_MAX_JOBS, settings->max_jobs) &&
+           fields_text(fields, OPTION_PUSH_RATE, settings->push_rate);
+}
+
+static bool read_list_topics(struct request *request, const void *message)
+{
+    const Tarry__V1__ListTopicsRequest *list = message;
+    return fields_number(&request->fields, OPTION_LIMIT, list->limit) &&
+           fields_text(&request->fields, OPTION_CURSOR, list->cursor);
+}
+
+static bool read_purge(struct request *request, const void *message)
+{
+    const Tarry__V1__PurgeRequest *purge = message;
+    set_topic(request, purge->topic);
+    return fields_state(&request->fields, purge->state);
+}
+
+static bool read_redrive(struct request *request, const void *message)
+{
+    const Tarry__V1__RedriveRequest *redrive = message;
+    set_topic(request, redrive->topic);
+    return fields_text(&request->fields, OPTION_ID, redrive->id) &&
+           fields_number(&request->fields, OPTION_MAX, redrive->max);
+}
+
+/* ---- the table ---- */
+
+#define ANSWER(NAME, REST)                                                                         \
+    {                                                                                              \
+        .name = (NAME), .rest = (REST), .message = MESSAGE(answer_request),                        \
+        .body = HTTP_BODY_MESSAGE, .read = read_answer                                             \
+    }
+#define CHANGE(NAME, REST)                                                                         \
+    {                                                                                              \
+        .name = (NAME), .rest = (REST), .message = MESSAGE(change_request), .names_topic = true,   \
+        .body = HTTP_BODY_MESSAGE, .read = read_change, .act = change                              \
+    }
+#define TOPIC(NAME, REST, MESSAGE_NAME, READ)                                                      \
+    {                                                                                              \
+        .name = (NAME), .rest = (REST), .message = MESSAGE(MESSAGE_NAME), .names_topic = true,     \
+        .body = HTTP_BODY_SMALL, .read = (READ)                                                    \
+    }
+
+const struct method grpc_methods[] = {
+    {.name = "Push",
+     .rest = "push",
+     .message = MESSAGE(push_request),
+     .names_topic = true,
+     .body = HTTP_BODY_MESSAGE,
+     .read = read_push,
+     .act = push},
+    {.name = "PushMany",
+     .rest = "batch",
+     .message = MESSAGE(push_many_request),
+     .body = HTTP_BODY_BATCH,
+     .read = read_many,
+     .act = push_many},
+    {.name = "Take",
+     .rest = "take",
+     .pattern = "/v1/take",
+     .message = MESSAGE(take_request),
+     .body = HTTP_BODY_SMALL,
+     .read = read_take},
+    ANSWER("Ack", "ack"),
+    ANSWER("Nack", "nack"),
+    ANSWER("Extend", "extend"),
+    ANSWER("Return", "return"),
+    ANSWER("Again", "again"),
+    TOPIC("Get", "get", get_request, read_get),
+    TOPIC("List", "list", list_request, read_list),
+    CHANGE("Cancel", "cancel"),
+    CHANGE("Reschedule", "reschedule"),
+    CHANGE("Run", "run"),
+    TOPIC("GetTopic", "topic", topic_request, read_topic),
+    TOPIC("PutTopic", "topic_put", put_topic_request, read_put_topic),
+    {.name = "ListTopics",
+     .rest = "topics",
+     .message = MESSAGE(list_topics_request),
+     .body = HTTP_BODY_SMALL,
+     .read = read_list_topics},
+    TOPIC("Pause", "pause", pause_request, read_pause),
+    TOPIC("Resume", "resume", topic_request, read_topic),
+    TOPIC("Purge", "purge", purge_request, read_purge),
+    TOPIC("Redrive", "redrive", redrive_request, read_redrive),
+    {0},
+};

@@ -1,0 +1,50 @@
+/*
+ * request: one unary call, from its message to the handler of the same call of REST.
+ *
+ * A call decodes its message, fills in the options, the topic and the id of the call, and leaves the rest to the handler
+ * in room `api`: access, quotas, audit, traces and the rules of the queue exist once. The answer is written by the
+ * format of the route (answer.h). methods.h has the table.
+ */
+#ifndef TARRY_GRPC_REQUEST_H
+#define TARRY_GRPC_REQUEST_H
+
+#include "grpc/arena.h"
+#include "grpc/fields.h"
+#include "http/exchange.h"
+
+/* A call while its handler runs. */
+struct request {
+    struct http_call *call;
+    struct arena *arena;
+    struct fields fields; /* of call->query */
+    struct http_fault *fault;
+    int64_t timeout_ms; /* or TIMEOUT_NONE */
+};
+
+/* A method of the service. */
+struct method {
+    const char *name;    /* in the service */
+    const char *rest;    /* name of the route of REST with the same rules */
+    const char *pattern; /* that route; NULL: the first one of this name */
+    const ProtobufCMessageDescriptor *message;
+    enum http_body_kind body;
+    bool names_topic; /* call->topic must be within the rights of the caller */
+    /* Fills in the call. On false, *fault is set. */
+    bool (*read)(struct request *request, const void *message);
+    /* Carries out the call in place of the handler of REST. NULL: that handler. */
+    void (*act)(struct request *request, const void *message);
+};
+
+/* A method with the row of REST that it copied: http_route.about. */
+struct request_bound {
+    const struct method *method;
+    void (*handle)(struct http_call *call); /* of REST */
+    char pattern[48];
+};
+
+/* Returns the method of a call. */
+const struct method *request_method(const struct http_exchange *exchange);
+/* Carries out the call by the handler of REST. */
+void request_rest(struct http_call *call);
+
+#endif

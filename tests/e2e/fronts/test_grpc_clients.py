@@ -1,0 +1,112 @@
+"""Clients in several languages, generated from the .proto file, with their own libraries: unary calls, an error, a deadline, and Work. And grpcurl,
+which needs no file. All come from their registries once, into build-grpc/."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import FLAGS
+from server import REPO
+
+PLACE = REPO / "build-grpc"
+SOURCES = REPO / "tests" / "grpc"
+PROTOS = REPO / "proto"
+UNARY = ["taken a 2 v", "error FAILED_PRECONDITION", "empty 0"]
+WORK = ["work job b", "work answered", "end"]
+
+
+def run(*command, cwd=PLACE, **env):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, f"{command[:3]}: {done.stdout[-2000:]}{done.stderr[-3000:]}"
+    return [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+
+
+@pytest.fixture
+def address(start_server):
+    PLACE.mkdir(exist_ok=True)
+    server = start_server(*FLAGS, "--allowed-host", "tarry.test")
+    return f"127.0.0.1:{server.port}"
+
+
+def python():
+    """A Python with grpcio and its generator."""
+    place = PLACE / "python"
+    if not (place / "tarry" / "v1" / "queue_pb2_grpc.py").exists():
+        run(sys.executable, "-m", "venv", place / "venv")
+        run(place / "venv/bin/pip", "install", "-q", "grpcio-tools==1.85.1")
+    run(place / "venv/bin/python", "-m", "grpc_tools.protoc", "-I", PROTOS, f"--python_out={place}", f"--grpc_python_out={place}", "tarry/v1/queue.proto")
+    return place
+
+
+def test_python(address):
+    place = python()
+    assert run(place / "venv/bin/python", SOURCES / "client.py", address, PYTHONPATH=str(place)) == [*UNARY, *WORK]
+
+
+def test_node(address):
+    needs("npm")
+    place = PLACE / "node"
+    if not (place / "node_modules" / "@grpc" / "grpc-js").exists():
+        place.mkdir(exist_ok=True)
+        (place / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+        run("npm", "install", "--silent", "--no-audit", "--no-fund", "@grpc/grpc-js@1.14.3", "@grpc/proto-loader@0.8.0", cwd=place)
+    shutil.copy(SOURCES / "client.mjs", place)
+    assert run("node", "client.mjs", address, PROTOS, cwd=place) == [*UNARY, *WORK]
+
+
+def test_go(address):
+    needs("go")
+    place, bin = PLACE / "go", PLACE / "bin"
+    (place / "tarry").mkdir(parents=True, exist_ok=True)
+    for tool in ("google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.11", "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.0"):
+        if not (bin / tool.rpartition("/")[2].partition("@")[0]).exists():
+            run("go", "install", tool, GOBIN=str(bin), GOFLAGS="-mod=mod")
+    shutil.copy(SOURCES / "go" / "main.go", place)
+    run(python() / "venv/bin/python", "-m", "grpc_tools.protoc", "-I", PROTOS, "--go_out=.", "--go-grpc_out=.", "tarry/v1/queue.proto", cwd=place, PATH=f"{bin}:{os.environ['PATH']}")
+    if not (place / "go.mod").exists():
+        run("go", "mod", "init", "client", cwd=place)
+    run("go", "mod", "tidy", cwd=place)
+    run("go", "build", "-o", "client", ".", cwd=place)
+    assert [line.replace("FailedPrecondition", "FAILED_PRECONDITION") for line in run(place / "client", address)] == [*UNARY, *WORK]
+
+
+def java(main, *words):
+    needs("mvn", "java")
+    place = PLACE / "java"
+    shutil.copytree(SOURCES / "java", place, dirs_exist_ok=True)
+    run("mvn", "-q", "-B", f"-Dprotos={PROTOS}", "compile", "dependency:build-classpath", "-Dmdep.outputFile=classpath", cwd=place)
+    classpath = f"target/classes:{pathlib.Path(place / 'classpath').read_text()}"
+    return run("java", f"-Djdk.net.hosts.file={place / 'hosts'}" if main == "Dubbo" else "-Xshare:auto", "-cp", classpath, main, *words, cwd=place)
+
+
+def test_java(address):
+    assert java("Client", address) == [*UNARY, *WORK]
+
+
+def test_dubbo(address):
+    """Dubbo replaces 127.0.0.1 by another address of the machine, so it gets a name."""
+    (PLACE / "java").mkdir(exist_ok=True)
+    (PLACE / "java" / "hosts").write_text(f"127.0.0.1 tarry.test {os.uname().nodename}\n", encoding="ascii")
+    lines = java("Dubbo", address.replace("127.0.0.1", "tarry.test"))
+    assert [line for line in lines if line.split()[0] in ("taken", "error")] == UNARY[:2]
+
+
+def test_grpcurl(address):
+    needs("go")
+    bin = PLACE / "bin"
+    if not (bin / "grpcurl").exists():
+        run("go", "install", "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3", GOBIN=str(bin), GOFLAGS="-mod=mod")
+    assert "tarry.v1.Queue" in run(bin / "grpcurl", "-plaintext", address, "list")
+    pushed = run(bin / "grpcurl", "-plaintext", "-d", '{"topic":"mail","body":"aGVsbG8=","delay":"30s"}', address, "tarry.v1.Queue/Push")
+    assert any('"RESULT_CREATED"' in line for line in pushed)
+    failed = subprocess.run([bin / "grpcurl", "-plaintext", "-d", '{"topic":"mail","id":"none"}', address, "tarry.v1.Queue/Get"], capture_output=True, text=True, timeout=60, check=False)
+    assert "Code: NotFound" in failed.stderr and '"reason": "not_found"' in failed.stderr
