@@ -48,7 +48,7 @@ struct http_exchange {
     enum http_bodies bodies;      /* bodies in a list */
     bool is_dry_run;              /* for a sweep */
     bool is_single;               /* the call settles one lease, given in the query */
-    uint16_t status_counted; /* by the metrics, if the answer has another one; or 0 */
+    uint16_t status_counted;      /* by the metrics, if the answer has another one; or 0 */
     bool is_plural;               /* a list was given, if only of one: each item has its result */
     struct audit_change *change;  /* see change.c; NULL: the call changes nothing */
     struct trace_span *span;      /* span of a sampled push, or NULL */
