@@ -504,18 +504,23 @@ CLAIM(versions_and_protocols_are_chosen_from_the_allowed_ones)
     const struct {
         int least, most;
         const char *protocols;
-        bool only_1_3, is_good;
+        bool only_1_3, is_good, offers_http2;
+        const char *chosen;
     } rows[] = {
-        {TLS1_2_VERSION, TLS1_2_VERSION, NULL, false, true},
-        {TLS1_2_VERSION, TLS1_2_VERSION, NULL, true, false},
-        {TLS1_3_VERSION, TLS1_3_VERSION, NULL, true, true},
-        {TLS1_1_VERSION, TLS1_1_VERSION, NULL, false, false},
-        {TLS1_VERSION, TLS1_3_VERSION, "\x02h2\x08http/1.1", false, true},
-        {TLS1_VERSION, TLS1_3_VERSION, "\x02h2", false, false},
+        {TLS1_2_VERSION, TLS1_2_VERSION, NULL, false, true, true, ""},
+        {TLS1_2_VERSION, TLS1_2_VERSION, NULL, true, false, false, ""},
+        {TLS1_3_VERSION, TLS1_3_VERSION, NULL, true, true, false, ""},
+        {TLS1_1_VERSION, TLS1_1_VERSION, NULL, false, false, false, ""},
+        {TLS1_VERSION, TLS1_3_VERSION, "\x02h2\x08http/1.1", false, true, false, "http/1.1"},
+        {TLS1_VERSION, TLS1_3_VERSION, "\x02h2", false, false, false, ""},
+        {TLS1_VERSION, TLS1_3_VERSION, "\x08http/1.1\x02h2", false, true, true, "h2"},
+        {TLS1_VERSION, TLS1_3_VERSION, "\x08http/1.1", false, true, true, "http/1.1"},
+        {TLS1_VERSION, TLS1_3_VERSION, "\x02h3", false, false, true, ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tls_options options = server_options("server");
         options.wants_tls_1_3 = rows[i].only_1_3;
+        options.offers_http2 = rows[i].offers_http2;
         struct tls_context *server = context_of(options);
         struct side side = {.session = tls_session_accept(server)};
         SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -543,6 +548,7 @@ CLAIM(versions_and_protocols_are_chosen_from_the_allowed_ones)
             buffer_clear(&side.out);
         }
         assert_int_equal(tls_state_of(side.session) == TLS_OPEN, rows[i].is_good);
+        assert_true(slice_is(tls_protocol(side.session), rows[i].chosen));
         if (rows[i].is_good && rows[i].most == TLS1_2_VERSION) {
             /* Renegotiation is rejected, and the session continues. */
             (void)SSL_renegotiate(ssl);
