@@ -77,8 +77,11 @@ static void cut_connection(struct http_connection *connection)
 /* Sends a last answer, and discards further input. */
 static void refuse_connection(struct http_connection *connection, const struct http_fault *fault)
 {
-    /* On HTTP/2 there is no request that this could answer. */
-    struct http_exchange *exchange = connection->http2 ? NULL : http_exchange_add(connection);
+    if (connection->http2) { /* there is no request that this could answer */
+        connection->wire->end_waits(connection);
+        return;
+    }
+    struct http_exchange *exchange = http_exchange_add(connection);
     connection->is_closing = connection->socket.lingers = true;
     http_input_drop(connection);
     http_phase_enter(connection, HTTP_PHASE_NONE);

@@ -79,6 +79,8 @@ void http2_stream_free(struct http2_stream *stream)
     struct http_front *front = connection->front;
     struct http_exchange *exchange = stream->exchange;
     list_remove(&stream->node);
+    if (!list_is_empty(&stream->ready))
+        http_long_line_leave(connection); /* its request may have been the one in that queue */
     list_remove(&stream->ready);
     http2_stream_end_input(stream);
     http2->open_answers -= stream->is_open;

@@ -40,7 +40,8 @@ struct http_wire {
     /* Handles the expiry of the phase. Returns HTTP_FED_NONE if the connection is to handle it.
      * NULL: always. */
     enum http_fed (*expire)(struct http_connection *connection, enum http_phase phase);
-    /* Handles the end of the peer's output: waiting takes and open answers end. */
+    /* Handles the end of the peer's output: waiting takes and open answers end. On HTTP/2 the
+     * connection ends. */
     void (*end_waits)(struct http_connection *connection);
     /* Ends open answers because the front drains. Returns HTTP_FED_NONE if the connection is to be
      * drained as one without them. */
