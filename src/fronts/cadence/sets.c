@@ -6,11 +6,13 @@
 
 #include <stdlib.h>
 
-enum { SET_MAX = 1000, PAGE = 100 };
+/* A change waits for the store several times, so several changes of a set run side by side. */
+enum { SET_MAX = 1000, PAGE = 100, SET_RUNNING_MAX = 32 };
 
 struct set_item {
     char name[SPEC_NAME_BYTES_MAX + 1];
-    size_t text_at, text_bytes; /* in `texts` */
+    size_t text_at, text_bytes;     /* in `texts` */
+    size_t result_at, result_bytes; /* in `results`; no bytes: none */
     bool is_deleted;
 };
 
@@ -19,7 +21,8 @@ struct set {
     uint64_t tag;
     struct buffer texts, results, cursor;
     struct set_item *items;
-    size_t count, room, at;
+    size_t count, room;
+    size_t begun, running; /* changes */
     char owner[SPEC_OWNER_BYTES_MAX + 1];
     bool prune;
     uint64_t faults;
@@ -183,6 +186,21 @@ static bool set_allows(void *ctx, uint64_t tag, struct slice topic, struct http_
     return http_gate_allows(set->front, exchange->caller, exchange->route, topic, fault);
 }
 
+/* Appends the results in the order of the set. */
+static void set_append_results(const struct set *set, struct buffer *body)
+{
+    bool is_first = true;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct set_item *item = &set->items[i];
+        if (!item->result_bytes)
+            continue;
+        if (!is_first)
+            buffer_append_byte(body, ',');
+        buffer_append(body, set->results.at + item->result_at, item->result_bytes);
+        is_first = false;
+    }
+}
+
 static void set_answer(struct set *set)
 {
     struct http_exchange *exchange = http_exchange_find(set->front, set->tag);
@@ -191,7 +209,7 @@ static void set_answer(struct set *set)
     } else if (exchange) {
         struct buffer *body = http_answer_start(exchange);
         buffer_append_text(body, "{\"results\":[");
-        buffer_append_slice(body, buffer_slice(&set->results));
+        set_append_results(set, body);
         buffer_append_text(body, "],\"failed\":");
         buffer_append_u64(body, set->faults);
         buffer_append_byte(body, '}');
@@ -203,13 +221,12 @@ static void set_answer(struct set *set)
 static void on_changed(void *ctx, uint64_t tag, const struct change_result *result)
 {
     struct set *set = ctx;
-    const struct set_item *item = &set->items[tag];
+    struct set_item *item = &set->items[tag];
     bool is_good = !result->has_fault && queue_status_is_success(result->status);
     bool is_gone = item->is_deleted && result->status == QUEUE_NOT_FOUND;
-    set->at++;
+    set->running--;
     if (!is_gone) {
-        if (set->results.len)
-            buffer_append_byte(&set->results, ',');
+        item->result_at = set->results.len;
         buffer_append_text(&set->results, "{\"name\":");
         json_write_string(&set->results, slice_of(item->name));
         buffer_append_text(&set->results, ",\"result\":\"");
@@ -226,17 +243,14 @@ static void on_changed(void *ctx, uint64_t tag, const struct change_result *resu
             set->faults++;
         }
         buffer_append_byte(&set->results, '}');
+        item->result_bytes = set->results.len - item->result_at;
     }
     set_next(set);
 }
 
-static void set_next(struct set *set)
+static bool set_begin(struct set *set, size_t i)
 {
-    if (set->at == set->count) {
-        set_answer(set);
-        return;
-    }
-    const struct set_item *item = &set->items[set->at];
+    const struct set_item *item = &set->items[i];
     const struct change_order order = {
         .verb = item->is_deleted ? CHANGE_DELETE : CHANGE_PUT,
         .name = slice_of(item->name),
@@ -245,11 +259,22 @@ static void set_next(struct set *set)
         .allows = set_allows,
         .done = on_changed,
         .ctx = set,
-        .tag = set->at};
-    if (!change_begin(set->front, &order)) {
-        set->results.failed = true;
-        set_answer(set);
+        .tag = i};
+    return change_begin(set->front, &order);
+}
+
+/* Begins the next changes. Answers after the last one. */
+static void set_next(struct set *set)
+{
+    while (!set->results.failed && set->begun < set->count && set->running < SET_RUNNING_MAX) {
+        if (!set_begin(set, set->begun))
+            set->results.failed = true;
+        else
+            set->running++;
+        set->begun++;
     }
+    if (!set->running)
+        set_answer(set);
 }
 
 /* ---- schedules of the owner that are missing from the set ---- */

@@ -283,6 +283,19 @@ def test_a_set_with_a_fault_changes_nothing(clocked):
     assert refused(clocked, "PUT", "/v1/schedules?prune=true", {"schedules": [good]})[1] == "option_missing"
 
 
+def test_a_large_set_is_answered_in_its_order(server):
+    client = server.client()
+    first = [{"name": f"s{i}", "topic": "reports", "every": "1h"} for i in range(150)]
+    assert [one["name"] for one in apply(client, *first)["results"]] == [spec["name"] for spec in first]
+    second = [{**spec, "every": "2h"} if i % 3 == 0 else spec for i, spec in enumerate(first[:100])]
+    answer = apply(client, *second)
+    results = [(one["name"], one["result"]) for one in answer["results"]]
+    assert results[:100] == [(f"s{i}", "existed" if i % 3 else "replaced") for i in range(100)]
+    assert sorted(results[100:]) == sorted((f"s{i}", "deleted") for i in range(100, 150)) and answer["failed"] == 0
+    shown = client.good("GET", "/v1/schedules?limit=200")["schedules"]
+    assert {one["name"]: one["spec"]["every"] for one in shown} == {f"s{i}": "1h" if i % 3 else "2h" for i in range(100)}
+
+
 def test_three_instances_that_apply_the_same_set_make_each_schedule_once(server):
     specs = [{"name": f"s{i}", "topic": "mail", "every": "1h"} for i in range(20)]
     answers = []
