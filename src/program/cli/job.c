@@ -218,6 +218,9 @@ static void print_located(const struct call *call)
     }
     show_table_print(&table);
     show_table_fini(&table);
+    if (json_is_false(call_member(call, "complete")))
+        fprintf(stderr, "there may be more: give a higher --limit than %zu (at most 1000)\n",
+                json_array_size(jobs));
 }
 
 /* No topic with the job is CLI_NOTHING. */
@@ -387,11 +390,13 @@ const struct cli_command cli_job_commands[] = {
                             .print = print_events}}}},
     {.name = "locate",
      .help = "show the topics with a job of this id",
-     .call = {.usage = "locate ID",
+     .call = {.usage = "locate ID [--limit N]",
               .about = "Shows the topics with a job of this id, and its state. Exit "
                        "code 4 if no topic has it.",
               .least = 1,
               .most = 1,
+              .flags = {{"limit", CLI_NUMBER, "N",
+                         "Show at most this many, up to 1000 (default: 100)"}},
               .requests = {{.method = "GET",
                             .path = "jobs/{0}",
                             .conclude = conclude_located,

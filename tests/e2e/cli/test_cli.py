@@ -473,6 +473,15 @@ def test_a_rejected_topic_of_a_file_is_named(tarry, tmp_path):
     assert [topic["topic"] for topic in json.loads(tarry("topics", "--json"))["topics"]] == ["a"]
 
 
+def test_locate_mentions_jobs_that_it_does_not_show(tarry):
+    for topic in "abc":
+        tarry("push", topic, "same", "--body", "x")
+    shown = tarry.server.cli("locate", "same", "--limit", "2")
+    assert [line.split()[0] for line in shown.stdout.decode().splitlines()[1:]] == ["a", "b"]
+    assert "there may be more: give a higher --limit than 2" in shown.stderr.decode()
+    assert not tarry.server.cli("locate", "same").stderr
+
+
 def test_topics_are_watched(server):
     server.cli("push", "t", "a", "--body", "x")
     with subprocess.Popen([BINARY, "topics", "--watch", "100ms", "--json", "--url", server.url], stdout=subprocess.PIPE, text=True) as watching:
