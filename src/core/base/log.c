@@ -30,12 +30,12 @@ enum { JOURNAL_PRIORITY_BYTES = 3 };
  * The descriptor keeps its number when the file is reopened, so writers need no lock. */
 static struct {
     int fd;
-    _Atomic enum log_level least;
+    _Atomic enum log_level level_min;
     atomic_bool json;
     atomic_bool is_torn; /* the last line has no end, because only a part was written */
     bool is_journal;
     char *path;
-} logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
+} logger = {.fd = STDERR_FILENO, .level_min = LOG_INFO};
 
 static _Thread_local const struct log_sink *thread_sink;
 
@@ -70,7 +70,7 @@ static bool stderr_is_journal(void)
     return strcmp(stream, own) == 0;
 }
 
-bool log_open(const char *path, enum log_level least, bool json)
+bool log_open(const char *path, enum log_level level_min, bool json)
 {
     int fd = STDERR_FILENO;
     char *copy = NULL;
@@ -88,16 +88,16 @@ bool log_open(const char *path, enum log_level least, bool json)
     free(logger.path);
     logger.fd = fd;
     logger.path = copy;
-    logger.least = least;
+    logger.level_min = level_min;
     logger.json = json;
     logger.is_torn = false;
     logger.is_journal = !path && stderr_is_journal();
     return true;
 }
 
-void log_set(enum log_level least, bool json)
+void log_set(enum log_level level_min, bool json)
 {
-    logger.least = least;
+    logger.level_min = level_min;
     logger.json = json;
 }
 
@@ -303,7 +303,7 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
 {
     struct buffer line;
 
-    if (!thread_sink && level < logger.least)
+    if (!thread_sink && level < logger.level_min)
         return;
     /* The caller often reports errno in its next line. */
     int error = errno;

@@ -21,10 +21,10 @@ enum log_level { LOG_DEBUG = 1, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 /* Opens the log. `path` NULL: standard error. Returns false with errno set if the file cannot be
  * opened. */
-bool log_open(const char *path, enum log_level least, bool json);
+bool log_open(const char *path, enum log_level level_min, bool json);
 
 /* Changes the minimum level and the format from the next line on. Any thread. */
-void log_set(enum log_level least, bool json);
+void log_set(enum log_level level_min, bool json);
 
 /* Reopens the same path (after rotation). Returns true if there is no file. Returns false with errno
  * set; the old file is then kept. */

@@ -672,7 +672,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
     if (result == 0)
         result =
             fix_shards(url, map, options->shards, options->must_exist, &sum.generation, &report);
-    sum.written = sum.generation;
+    sum.stored = sum.generation;
     if (result == 0)
         result = check_layouts(url, map, options, &sum.generation, &report);
     if (result == 0)

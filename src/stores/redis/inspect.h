@@ -29,7 +29,7 @@ struct redis_inspection {
     uint32_t masters;           /* 1 unless a cluster */
     uint32_t replicas;          /* connected */
     struct redis_generation generation; /* the current shards */
-    struct redis_generation written;    /* the generation stored in the key outside all shards */
+    struct redis_generation stored;     /* the generation stored in the key outside all shards */
     struct redis_generation next; /* the generation that jobs move to; next.shards 0: no move */
     char name[REDIS_NAME_BYTES];  /* the queue's; empty until the first hello, if Redis was full */
     uint32_t min_replicas;        /* min-replicas-to-write */

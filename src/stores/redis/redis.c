@@ -242,7 +242,7 @@ static void on_learned(void *ctx, uint32_t shard, const struct redis_master *mas
         return;
     redis_inspection_describe(&sum, redis->options.wait_replicas);
     sum.generation = before.generation;
-    sum.written = before.written;
+    sum.stored = before.stored;
     memcpy(sum.name, before.name, sizeof sum.name);
     memcpy(sum.version, before.version, sizeof sum.version);
     redis->inspection = sum;

@@ -330,12 +330,12 @@ static void begin(struct reshard *reshard)
 {
     struct redis *redis = reshard->redis;
     const struct redis_generation *now = &redis->into->generation;
-    const struct redis_generation *written = &redis->inspection.written;
+    const struct redis_generation *stored = &redis->inspection.stored;
     reshard->report->from = *now;
     reshard->target = (struct redis_generation){now->number + 1, reshard->options->shards};
     if (now->shards == reshard->options->shards) {
         reshard->target = *now;
-        if (written->number == now->number)
+        if (stored->number == now->number)
             FAIL(reshard, -EALREADY, "the queue already has %u shard%s, nothing to do",
                  (unsigned)now->shards, now->shards == 1 ? "" : "s");
         else

@@ -50,8 +50,8 @@ struct sql_call {
     struct queue_reply_to reply_to;
     int64_t since_ms, retry_ms; /* elapsed time: arrival; earliest time to send */
     int64_t ticket;             /* number under which the call was committed */
-    bool alone;                 /* runs in a transaction of its own */
-    unsigned broken;            /* number of connections that ended while the call was sent */
+    bool is_separate;           /* runs in a transaction of its own */
+    unsigned connections_lost;  /* number of connections that ended while the call was sent */
     bool has_more;              /* another step must follow */
     enum queue_status status;
     uint64_t affected; /* sum over the committed steps */

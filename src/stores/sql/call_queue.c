@@ -69,7 +69,7 @@ static bool fits(const struct list *transaction, const struct sql_call *call, si
 {
     if (list_is_empty(transaction))
         return true;
-    if (call->alone || sql_call_first(transaction)->alone)
+    if (call->is_separate || sql_call_first(transaction)->is_separate)
         return false;
     if (has_changes && sql_call_is_count(call)) /* their counts are written with the commit */
         return false;
@@ -190,7 +190,7 @@ void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
 static void log_late(const struct sql_call *call)
 {
     struct sql_call_name name;
-    if (!call->alone || call->retry_ms <= 0)
+    if (!call->is_separate || call->retry_ms <= 0)
         return;
     sql_call_name(call, &name);
     log_event(LOG_WARN, "a call timed out because another transaction holds its rows",

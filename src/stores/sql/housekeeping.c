@@ -75,7 +75,8 @@ static void keep_up(struct sql_housekeeping *keeping)
         struct sql_call *call = sql_call_queue_add_own(keeping->calls, SQL_CALL_UPKEEP);
         keeping->upkeep_under_way = call != NULL;
         if (call) {
-            call->alone = true; /* its view of other transactions is as of its own beginning */
+            call->is_separate =
+                true; /* its view of other transactions is as of its own beginning */
             call->listens = keeping->hints->audience.kinds != 0;
         }
     }
@@ -107,7 +108,7 @@ static void set_clock(struct sql_housekeeping *keeping)
                                 : NULL;
     if (!call)
         return;
-    call->alone = true;
+    call->is_separate = true;
     keeping->clock_under_way = true;
 }
 

@@ -202,18 +202,18 @@ void sql_transaction_flush_over(struct sql_transaction *transaction)
 
 /* ---- rollback ---- */
 
-static void requeue(struct sql_transaction *transaction, bool alone)
+static void requeue(struct sql_transaction *transaction, bool is_separate)
 {
     transaction->figures.repeated++;
     for (struct list *at = transaction->calls.next; at != &transaction->calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        call->alone = call->alone || alone;
+        call->is_separate = call->is_separate || is_separate;
     }
     sql_call_queue_return(transaction->queue, &transaction->calls);
 }
 
 /* Requeues the calls of a transaction whose connection ended. A call that ends one connection after another is first
- * sent alone, so that it stops no others, then refused. */
+ * sent separately, so that it stops no others, then refused. */
 static void requeue_broken(struct sql_transaction *transaction)
 {
     enum { ALONE_AFTER = 2, REFUSED_AFTER = 5 };
@@ -221,17 +221,17 @@ static void requeue_broken(struct sql_transaction *transaction)
         list_is_empty(&transaction->calls) ? NULL : sql_call_first(&transaction->calls);
     bool is_single = call && call->list.next == &transaction->calls;
     for (struct list *at = transaction->calls.next; at != &transaction->calls; at = at->next) {
-        struct sql_call *broken = list_entry(at, struct sql_call, list);
-        broken->broken++;
-        broken->alone = broken->alone || broken->broken >= ALONE_AFTER;
+        struct sql_call *lost = list_entry(at, struct sql_call, list);
+        lost->connections_lost++;
+        lost->is_separate = lost->is_separate || lost->connections_lost >= ALONE_AFTER;
     }
-    if (!is_single || call->broken < REFUSED_AFTER) {
+    if (!is_single || call->connections_lost < REFUSED_AFTER) {
         requeue(transaction, false);
         return;
     }
     log_event(LOG_ERROR, "a call ended every connection to the database and is refused",
               LOG_TEXT("store", transaction->housekeeping->dialect->name),
-              LOG_NUMBER("connections", call->broken),
+              LOG_NUMBER("connections", call->connections_lost),
               LOG_TEXT("message", transaction->fault.message));
     transaction->figures.refused++;
     sql_housekeeping_failed(transaction->housekeeping, call);

@@ -70,7 +70,7 @@ def test_a_preface_that_arrives_in_pieces_is_one(start_server):
 
 
 @pytest.mark.parametrize("start", [b"PRI * HTTP/2.0\r\n\r\nSN", b"PRI /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"PUT /v1/topics/orders/jobs/p HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"])
-def test_what_only_looks_like_a_preface_is_http_1(start_server, start):
+def test_text_that_resembles_a_preface_is_http_1(start_server, start):
     server = start_server()
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
         raw.sendall(start)
@@ -284,7 +284,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("code", REFUSED)
-def test_checks_are_those_of_http_1(start_server, code):
+def test_checks_are_the_same_as_for_http_1(start_server, code):
     server = start_server()
     method, path, fields = REFUSED[code]
     with Peer(server.port) as peer:
@@ -384,7 +384,7 @@ def test_a_flood_ends_its_connection_and_no_other(start_server, name):
         assert other.call("GET", "/readyz").status == 200
 
 
-def test_resets_that_the_server_is_made_to_send_count_too(start_server):
+def test_resets_that_a_client_provokes_also_count(start_server):
     server = start_server()
     block = literal(request("GET", "/readyz", [("X-Upper", "1")]))
     with Peer(server.port) as peer:

@@ -26,7 +26,7 @@ CLAIM(a_new_second_begins_at_zero)
     assert_true(count(&flood, HTTP2_FLOOD_CONTROL, 1000, 6000));
 }
 
-CLAIM(each_kind_is_counted_alone)
+CLAIM(each_kind_is_counted_separately)
 {
     struct http2_flood flood = {0};
     for (int kind = 0; kind < HTTP2_FLOODS; kind++)

@@ -75,7 +75,7 @@ CLAIM(a_topic_in_which_nothing_happens_has_zeros_and_no_bytes)
     monitor_day_free(day);
 }
 
-CLAIM(what_has_no_room_is_left_out_and_reported)
+CLAIM(points_without_room_are_left_out_and_reported)
 {
     struct monitor_day *day = monitor_day_new(8000);
     struct monitor_day_point point;

@@ -123,7 +123,7 @@ CLAIM(single_push_is_not_batched)
     struct list transaction;
     start(&queue, &transaction);
     add_push(&queue, 1);
-    add_push(&queue, 2)->alone = true;
+    add_push(&queue, 2)->is_separate = true;
     add_push(&queue, 3);
     for (const char *const *want = (const char *const[]){"1", "2", "3", NULL}; *want; want++) {
         sql_call_queue_gather(&queue, true, &transaction);

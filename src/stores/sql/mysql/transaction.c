@@ -304,7 +304,7 @@ bool mysql_transaction_begin(struct mysql_link *link, const struct sql_plan *pla
     transaction_clear(link);
     link->transaction.part = MYSQL_PART_BEGIN;
     link->transaction.is_exact =
-        sql_call_first(plan->calls)->alone; /* such a call is the only one */
+        sql_call_first(plan->calls)->is_separate; /* such a call is the only one */
     return mysql_want_topics(link) && pipeline_append(link);
 }
 

@@ -78,7 +78,7 @@ local function figures_restore(t)
     for i = 1, #FIGURES do t.f[i + FIRST_FIGURE - 1] = was[i + FIRST_FIGURE - 1] end
 end
 
--- The answer. `following`: the cursor of the next step, '' where the part is done. Only what was mended is written.
+-- The answer. `following`: the cursor of the next step, '' at the end of the part. Only repaired values are written.
 local function step_end(following)
     for i = 1, step.touched and #met_topics or 0 do
         if not met_topics[i].is_counted then figures_restore(met_topics[i]) end

@@ -1,4 +1,4 @@
--- Topics: one packed string each (README.md), read where a call meets it and written where the call changed it.
+-- Topics: one packed string each (README.md), read when a call meets it and written if the call changed it.
 local TOPIC_BYTES, TOPIC_NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
     topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_rules, policy_of_settings, topic_packed, count, event_at = (function()
 
