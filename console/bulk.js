@@ -11,13 +11,13 @@ import { t } from "./words.js";
 
 const LOOK = 1000, BATCH = 500, MOST = 100_000, SHOWN = 50;
 
-/** Collects the ids of all jobs that the search finds. @param {string} topic @param {object} search @param {(found: number, seen: number) => void} progress @param {AbortSignal} signal */
-async function collect(topic, search, progress, signal) {
+/** Collects the ids of all jobs that the search finds. @param {string} topic @param {object} search @param {boolean} isRetrying only jobs that wait for a retry @param {(found: number, seen: number) => void} progress @param {AbortSignal} signal */
+async function collect(topic, search, isRetrying, progress, signal) {
     const ids = new Set();
     let cursor = "", seen = 0;
     do {
         const page = await get(path("v1", "topics", topic, "jobs"), { ...search, limit: LOOK, cursor }, signal);
-        for (const { id } of page.jobs) ids.add(id);
+        for (const { id, attempt } of page.jobs) if (!isRetrying || attempt > 0) ids.add(id);
         seen += page.seen ?? page.jobs.length;
         cursor = page.cursor;
         progress(ids.size, seen);
@@ -27,7 +27,7 @@ async function collect(topic, search, progress, signal) {
 
 /**
  * True: something may have been changed.
- * @param {string} topic @param {"cancel"|"run"|"reschedule"|"redrive"} verb @param {{ids?: string[], search?: Record<string, string>}} what
+ * @param {string} topic @param {"cancel"|"run"|"reschedule"|"redrive"} verb @param {{ids?: string[], search?: Record<string, string>, isRetrying?: boolean}} what
  * @returns {Promise<boolean>}
  */
 export function bulk(topic, verb, what) {
@@ -104,7 +104,7 @@ export function bulk(topic, verb, what) {
             fill(foot, stop("do.stop"));
             setText(line, t("bulk.looking", { n: 0, seen: 0 }));
             try {
-                const { ids, isAll } = await collect(topic, what.search ?? {}, (n, looked) => setText(line, t("bulk.looking", { n, seen: looked })), end.signal);
+                const { ids, isAll } = await collect(topic, what.search ?? {}, Boolean(what.isRetrying), (n, looked) => setText(line, t("bulk.looking", { n, seen: looked })), end.signal);
                 confirm(ids, isAll);
             } catch (fault) {
                 if (end.signal.aborted) return;

@@ -5,12 +5,12 @@ import { notice } from "./notice.js";
 
 let count = 0;
 
-/** @param {any} label @param {() => void} onClick @param {{kind?: string, why?: string, icon?: any, name?: string}} [options] `why`: the reason why not */
-export function button(label, onClick, { kind = "", why = "", icon, name } = {}) {
-    if (!why) return el("button", { type: "button", class: kind, "aria-label": name, on: { click: onClick } }, icon, label);
+/** @param {any} label @param {() => void} onClick @param {{kind?: string, why?: string, icon?: any, name?: string, data?: string}} [options] `why`: the reason why not */
+export function button(label, onClick, { kind = "", why = "", icon, name, data } = {}) {
+    if (!why) return el("button", { type: "button", class: kind, "aria-label": name, "data-do": data, on: { click: onClick } }, icon, label);
     const id = `why-${++count}`;
     return el("span", { class: "barred" },
-        el("button", { type: "button", class: kind, "aria-disabled": "true", "aria-label": name, "aria-describedby": id, title: why, on: { click: () => notice(why, "warning") } }, icon, label),
+        el("button", { type: "button", class: kind, "aria-disabled": "true", "aria-label": name, "data-do": data, "aria-describedby": id, title: why, on: { click: () => notice(why, "warning") } }, icon, label),
         el("span", { id, class: "unseen" }, why));
 }
 

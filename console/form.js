@@ -1,7 +1,7 @@
 // Forms over settings: a field for each, with the effective value while it is empty; only changes are sent.
 import { el, mark } from "./dom.js";
 import { field } from "./dialog.js";
-import { t } from "./words.js";
+import { has as hasWord, t } from "./words.js";
 
 /**
  * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], label?: string, of?: RegExp}} Field
@@ -37,11 +37,12 @@ export function settingsForm(fields, values, group, why) {
             ? el("select", { id, value: old }, ["", ...(about.choices ?? ["true", "false"])].map((choice) => el("option", { value: choice }, choice || empty)))
             : el("input", { id, type: about.kind === "number" ? "number" : "text", value: old, placeholder: empty, autocomplete: "off", spellcheck: "false" });
         input.disabled = Boolean(why);
-        const node = field(about.label ?? about.name, input, t(`${group}.${about.name}`));
+        const label = about.label ?? (hasWord(`${group}.label.${about.name}`) ? t(`${group}.label.${about.name}`) : about.name);
+        const node = field(label, input, label === about.name ? t(`${group}.${about.name}`) : [t(`${group}.${about.name}`), " ", el("code", {}, about.name)]);
         const look = () => mark(mark(node, "data-changed", input.value.trim() !== old), "data-set", old !== "");
         input.addEventListener("input", look);
         look();
-        return { about, input, node, old };
+        return { about, input, node, old, label, empty };
     });
     return {
         node: el("div", { class: "fields two settings" }, rows.map(({ node }) => node)),
@@ -55,6 +56,10 @@ export function settingsForm(fields, values, group, why) {
         choose(applies) {
             for (const { about, node, input, old } of rows) node.hidden = !applies(about) && !old && !input.value.trim();
         },
+        /** The changes as [label, before, after]. @returns {[string, string, string][]} */
+        difference: () => rows.filter(({ input, old }) => input.value.trim() !== old).map(({ label, input, old, empty }) => [label, old || empty, input.value.trim() || empty]),
+        /** Calls back after each change. @param {() => void} changed */
+        watch: (changed) => rows.forEach(({ input }) => input.addEventListener("input", changed)),
         /** The changes as a merge patch. */
         patch() {
             const out = {};

@@ -8,7 +8,9 @@ import { bdi, el, fill, seen } from "./dom.js";
 import { duration, number, timeOf } from "./format.js";
 import { icon } from "./icons.js";
 import { jsonCheck } from "./json_check.js";
+import { menu } from "./menu.js";
 import { notice, report } from "./notice.js";
+import { originCard } from "./job_origin.js";
 import { dueFields, metaFields, put } from "./push.js";
 import { go, href } from "./router.js";
 import { badge, stateOf } from "./state.js";
@@ -90,7 +92,7 @@ function edit(topic, job, body) {
 export async function show({ topic, id, node, signal }) {
     const where = path("v1", "topics", topic, "jobs", id);
     const links = () => trail([[t("nav.topics"), ["topics"]], [topic, ["topics", topic]], [t("topic.jobs"), ["topics", topic, "jobs"]]]);
-    let job, body, about = null, timer = 0, last = "";
+    let job, body, about = null, timer = 0, last = "", origin = null;
 
     function gone() {
         clearTimeout(timer);
@@ -110,28 +112,31 @@ export async function show({ topic, id, node, signal }) {
         const then = (work) => async () => {
             if (await work()) await look(true);
         };
-        const isLeased = job.state === "leased" ? t("job.isLeased") : "";
+        const isDead = job.state === "dead", isLeased = job.state === "leased";
+        // Only what can be done with a job in its state.
         fill(actions,
-            job.state === "dead" ? scoped(t("job.redrive"), "admin", topic, then(() => report(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" })
-                : scoped(t("job.run"), "push", topic, then(() => report(() => post(`${where}/run`), t("job.runs", { id }))), { why: isLeased || (job.state === "ready" ? t("job.isReady") : "") }),
-            job.state === "dead" ? scoped(t("edit.button"), "push", topic, then(() => edit(topic, job, body)), { why: textOf(body) === null ? t("edit.binary") : "" })
-                : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job)), { why: isLeased }),
+            isDead ? scoped(t("job.redrive"), "admin", topic, then(() => report(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" }) : null,
+            job.state === "delayed" ? scoped(t("job.run"), "push", topic, then(() => report(() => post(`${where}/run`), t("job.runs", { id })))) : null,
+            isDead ? scoped(t("edit.button"), "push", topic, then(() => edit(topic, job, body)), { why: textOf(body) === null ? t("edit.binary") : "" }) : null,
+            isDead || isLeased ? null : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job))),
             job.state === "dead" && job.last_error ? scoped(t("job.redriveAlike"), "admin", topic, then(() => redriveMany(topic, { error: job.last_error }))) : null,
-            scoped(t("job.cancel"), "push", topic, async () => {
-                if (job.state === "leased") {
-                    if (await formDialog({ title: t("cancel.title", { id }), action: t("request.do"), isDanger: true, body: el("p", {}, t("request.what")), send: (end) => ask("DELETE", `${where}?request=true`, { signal: end }) })) {
-                        notice(t("request.done", { id }));
-                        await look(true);
+            button(t("curl.button"), () => curlDialog(topic, job, body)),
+            menu(t("topic.more"), [
+                scoped(t("job.cancel"), "push", topic, async () => {
+                    if (job.state === "leased") {
+                        if (await formDialog({ title: t("cancel.title", { id }), action: t("request.do"), isDanger: true, body: el("p", {}, t("request.what")), send: (end) => ask("DELETE", `${where}?request=true`, { signal: end }) })) {
+                            notice(t("request.done", { id }));
+                            await look(true);
+                        }
+                        return;
                     }
-                    return;
-                }
-                if (await formDialog({ title: t("cancel.title", { id }), action: t("cancel.do"), isDanger: true, body: el("p", {}, t("cancel.what")), send: (end) => ask("DELETE", where, { signal: end }) })) {
-                    notice(t("cancel.done", { id }));
-                    go(["topics", topic, "jobs"]);
-                }
-            }, { kind: "danger" }),
-            button(t("curl.button"), () => curlDialog(topic, job, body)));
+                    if (await formDialog({ title: t("cancel.title", { id }), action: t("cancel.do"), isDanger: true, body: el("p", {}, t("cancel.what")), send: (end) => ask("DELETE", where, { signal: end }) })) {
+                        notice(t("cancel.done", { id }));
+                        go(["topics", topic, "jobs"]);
+                    }
+                }, { kind: "danger" })]));
         const meta = Object.entries(job.meta ?? {});
+        origin ??= originCard(topic, job, signal);
         fill(facts,
             el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t("next.title"))), el("div", { class: "card-body" }, next(job, about))),
             el("section", { class: "card", "aria-labelledby": "line-title" }, el("div", { class: "card-head" }, el("h2", { id: "line-title" }, t("line.title"))), el("div", { class: "card-body" }, timeLine(job))),
@@ -140,7 +145,8 @@ export async function show({ topic, id, node, signal }) {
                     [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]]
                         .map(([word, value]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, value))),
                     OWN.filter((name) => job[name] !== undefined).map((name) => el("div", {}, el("dt", {}, name), el("dd", {}, bdi(job[name]))))),
-                meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)));
+                meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)),
+            origin);
     }
 
     /** Reads it again; its body too where that may be another one. */

@@ -10,6 +10,8 @@ import { languageOf, t } from "./words.js";
 
 const PAGES = {
     overview: () => import("./overview.js"),
+    events: () => import("./events.js"),
+    runbook: () => import("./runbook.js"),
     topics: () => import("./topics.js"),
     search: () => import("./search.js"),
     topic: () => import("./topic.js"),
@@ -32,6 +34,8 @@ const live = el("span", { id: "live", class: "live", role: "status" });
 function pageOf({ parts, query }) {
     const [a, topic, b, id] = parts;
     if (!parts.length) return { name: "overview" };
+    if (a === "runbooks" && parts.length <= 2) return { name: "runbook", runbook: topic ?? "" };
+    if (a === "events" && parts.length === 1) return { name: "events", query };
     if (a === "server" && parts.length === 1) return { name: "server" };
     if (a === "schedules" && parts.length === 1) return { name: "schedules", query };
     if (a === "schedules" && parts.length === 2) return { name: "schedule", schedule: topic };
@@ -65,7 +69,7 @@ async function show() {
     }
     mark(main, "aria-busy", "true");
     try {
-        const [module] = await Promise.all([PAGES[page.name](), app.info ?? learn(end.signal)]);
+        const [module] = await Promise.all([PAGES[page.name](), app.info ?? (page.name === "runbook" ? null : learn(end.signal))]);
         drawCaller();
         if (end.signal.aborted) return;
         const next = el("div", { class: `page page-${page.name}` });
@@ -178,13 +182,13 @@ function frame() {
         } } }, t("nav.skip")),
         el("header", {},
             el("a", { class: "brand", href: "#/", "aria-label": t("nav.home") }, el("img", { src: "icon.svg", alt: "", width: "22", height: "22" }), el("span", { "aria-hidden": "true" }, "tarry")),
-            el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("schedules", ["schedules"]), link("server", ["server"])),
+            el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("schedules", ["schedules"]), link("events", ["events"]), link("server", ["server"])),
             el("form", { role: "search", class: "find", on: { submit: (event) => {
                 event.preventDefault();
                 search(find.value.trim());
                 find.value = "";
             } } }, find),
-            el("div", { class: "tools" }, live, caller, language, el("span", { class: "theme" }, icon("theme"), theme))),
+            el("div", { class: "tools" }, live, caller, el("button", { type: "button", class: "plain keys-help", "aria-label": t("keys.title"), title: t("keys.title"), on: { click: () => document.dispatchEvent(new KeyboardEvent("keydown", { key: "?" })) } }, "?"), language, el("span", { class: "theme" }, icon("theme"), theme))),
         main,
         el("div", { id: "notices", class: "notices", role: "status", "aria-live": "polite" }));
     drawCaller();
@@ -198,6 +202,7 @@ window.addEventListener("unhandledrejection", (event) => {
     else notice(reason(event.reason), "critical");
 });
 setInterval(tick, 1000);
+import("./keys.js").then(({ listenToKeys }) => listenToKeys());
 restore();
 app.language = languageOf();
 document.documentElement.lang = app.language === "zh" ? "zh-CN" : "en";

@@ -53,7 +53,7 @@ function topicRow(name) {
     const cells = Object.fromEntries([...STATES, "in", "out", "late", "oldest"].map((key) => [key, el("td", { class: `n n-${key}`, role: "cell", "data-label": t(`topics.${key}`) })]));
     const marks = el("span", { class: "marks" });
     let last = "";
-    const links = Object.fromEntries(STATES.map((state) => [state, el("a", { href: href(["topics", name, "jobs"], { state: state === "retrying" ? "delayed" : state }) })]));
+    const links = Object.fromEntries(STATES.map((state) => [state, el("a", { href: href(["topics", name, "jobs"], { state }) })]));
     for (const state of STATES) cells[state].append(links[state]);
     const node = el("tr", { role: "row" },
         el("th", { scope: "row", role: "rowheader", class: "topic-name" }, el("a", { href: href(["topics", name]) }, bdi(name)), marks),

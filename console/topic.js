@@ -31,7 +31,7 @@ export async function show({ topic, node, signal, showLive }) {
 
     const cells = Object.fromEntries(STATES.map((state) => [state, el("span", { class: "state-count" })]));
     const states = el("ul", { class: "states", "aria-label": t("topic.states") }, STATES.map((state) => el("li", {},
-        el("a", { class: `state ${state}`, href: href(["topics", topic, "jobs"], { state: state === "retrying" ? "delayed" : state }) }, el("span", { class: "state-name" }, icon(state), t(`state.${state}`)), cells[state]))));
+        el("a", { class: `state ${state}`, href: href(["topics", topic, "jobs"], { state }) }, el("span", { class: "state-name" }, icon(state), t(`state.${state}`)), cells[state]))));
     function counts(now) {
         for (const state of STATES) {
             setText(cells[state], number(now[state] ?? 0));

@@ -4,7 +4,8 @@ import { button, scoped } from "./button.js";
 import { bdi, el, fill } from "./dom.js";
 import { go, href } from "./router.js";
 import { lacks } from "./session.js";
-import { deliversBadge, pausedBadge } from "./state.js";
+import { menu } from "./menu.js";
+import { deliversBadge, pausedBadge, STATES } from "./state.js";
 import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
 import { createTopic, isTopicName } from "./topic_new.js";
 import { t } from "./words.js";
@@ -20,6 +21,8 @@ export async function topicOf(topic, signal) {
         throw fault;
     }
 }
+
+const jobsOf = (topic) => STATES.reduce((sum, state) => sum + (topic.counts?.[state] ?? 0), 0);
 
 /** Breadcrumbs: links to the pages above this one. @param {[string, string[]][]} links */
 export function trail(links) {
@@ -39,20 +42,21 @@ export function topicHead(topic, page, known, again) {
 
     function update(now) {
         const until = now?.paused_until ?? "";
-        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now)]);
-        if (key === last) return;
+        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now), Boolean(now?.counts?.dead), now && jobsOf(now) > (now.counts.leased ?? 0)]);
+        if (key === last || (last && actions.querySelector("details[open]"))) return; // an open menu stays as it is
         last = key;
         fill(marks, now && pausedBadge(now), now?.settings?.deliver && deliversBadge());
         if (!now && !lacks("read", topic)) return fill(actions); // the topic does not exist
         fill(actions,
             now?.paused ? scoped(t("pause.resume"), "admin", topic, then(() => resume(topic)), { kind: "primary" }) : scoped(t("pause.button"), "admin", topic, then(() => pause(topic)), {}),
             scoped(t("push.button"), "push", topic, then(async () => (await import("./push.js")).push(topic))),
-            scoped(t("redrive.button"), "admin", topic, then(() => redrive(topic))),
-            scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }),
-            scoped(t("delete.button"), "admin", topic, async () => {
-                const counts = (await topicOf(topic, new AbortController().signal))?.counts ?? {};
-                if (await remove(topic, counts)) go([]);
-            }, { kind: "danger" }));
+            now?.counts?.dead ? scoped(t("redrive.button"), "admin", topic, then(() => redrive(topic))) : null,
+            menu(t("topic.more"), [
+                !now || jobsOf(now) > (now.counts.leased ?? 0) ? scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }) : null,
+                scoped(t("delete.button"), "admin", topic, async () => {
+                    const counts = (await topicOf(topic, new AbortController().signal))?.counts ?? {};
+                    if (await remove(topic, counts)) go([]);
+                }, { kind: "danger" })]));
     }
 
     const tabs = [["topic", []], ["jobs", ["jobs"]], ["settings", ["settings"]], ["delivery", ["delivery"]]];

@@ -28,12 +28,12 @@ export async function show({ node, signal }) {
             button(t("page.before"), () => {
                 cursor = before.pop() ?? "";
                 load();
-            }, { why: before.length ? "" : t("page.isFirst") }),
+            }, { why: before.length ? "" : t("page.isFirst"), data: "before" }),
             button(t("page.next"), () => {
                 before.push(cursor);
                 cursor = page.cursor;
                 load();
-            }, { why: page.cursor ? "" : t("page.isLast") }),
+            }, { why: page.cursor ? "" : t("page.isLast"), data: "next" }),
             el("span", { class: "help", role: "status" }, t("page.number", { n: before.length + 1 })));
         window.scrollTo(0, 0);
     }

@@ -100,6 +100,17 @@ static void get_folder(struct http_call *call)
     http_answer_end(call->exchange, 308, "text/plain");
 }
 
+bool api_console_redirect(struct http_call *call, const char *location)
+{
+    if (!http_begins(call->request->accept, "text/html"))
+        return false;
+    (void)http_answer_start(call->exchange);
+    http_answer_field(call->exchange, "Location", slice_of(location));
+    http_answer_field(call->exchange, "Vary", slice_of("Accept"));
+    http_answer_end(call->exchange, 303, "text/plain");
+    return true;
+}
+
 #define CONSOLE_CALL(PATTERN, HANDLE)                                                              \
     {                                                                                              \
         .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = "console",                        \

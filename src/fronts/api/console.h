@@ -6,7 +6,10 @@
 #ifndef TARRY_API_CONSOLE_H
 #define TARRY_API_CONSOLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+struct http_call;
 
 struct api_console_file {
     const char *name; /* "main.js" */
@@ -15,5 +18,10 @@ struct api_console_file {
     const char *plain, *packed;
     size_t plain_bytes, packed_bytes;
 };
+
+/* Redirects a browser, which asks for text/html, to a page of the console. `location` is relative,
+ * so that it also works behind a proxy with a path prefix. Returns false if the client is not a
+ * browser or the build has no console; the caller then answers. */
+bool api_console_redirect(struct http_call *call, const char *location);
 
 #endif

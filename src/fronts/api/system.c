@@ -2,6 +2,7 @@
  * backups. */
 #include "api/caller_json.h"
 #include "api/clock.h"
+#include "api/console.h"
 #include "api/openapi.h"
 #include "api/routes.h"
 #include "base/clock.h"
@@ -19,11 +20,13 @@ static void answer_text(struct http_exchange *exchange, uint16_t status, const c
 
 static void get_root(struct http_call *call)
 {
+    if (api_console_redirect(call, "console/"))
+        return;
     struct buffer *body = http_answer_start(call->exchange);
-    buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
-    json_write_string(body, slice_of(call->front->shared->version));
     http_answer_field(call->exchange, "X-Content-Type-Options", slice_of("nosniff"));
-    buffer_append_text(body, ",\"info\":\"/v1/info\",\"api\":\"/openapi.yaml\"}");
+    http_answer_field(call->exchange, "Vary", slice_of("Accept"));
+    buffer_append_text(body,
+                       "{\"name\":\"tarry\",\"info\":\"/v1/info\",\"api\":\"/openapi.yaml\"}");
     http_answer_end_json(call->exchange, 200);
 }
 
@@ -304,6 +307,6 @@ const struct http_route api_system_routes[] = {
     GET_CALL("/openapi.yaml", "openapi", CALLERS, get_openapi),
     GET_CALL("/problems", "problem", CALLERS, get_problems),
     GET_CALL("/problems/{id}", "problem", CALLERS, get_problem),
-    GET_CALL("/", "root", CALLERS, get_root),
+    GET_CALL("/", "root", EVERYBODY, get_root),
     {0},
 };

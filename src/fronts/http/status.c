@@ -10,6 +10,7 @@ static const struct reason {
     {201, "HTTP/1.1 201 Created\r\nDate: "},
     {202, "HTTP/1.1 202 Accepted\r\nDate: "},
     {204, "HTTP/1.1 204 No Content\r\nDate: "},
+    {303, "HTTP/1.1 303 See Other\r\nDate: "},
     {304, "HTTP/1.1 304 Not Modified\r\nDate: "},
     {308, "HTTP/1.1 308 Permanent Redirect\r\nDate: "},
     {400, "HTTP/1.1 400 Bad Request\r\nDate: "},

@@ -1,8 +1,12 @@
-/* Serves the runbooks, the instructions for problems, from the affected server as text. They are
- * public, since a user who follows the link of an alert has no token at hand. */
+/* Serves the runbooks, the instructions for problems, from the affected server: as text, and to a
+ * browser as pages of the console. They are public, since a user who follows the link of an alert
+ * has no token at hand. */
+#include "api/console.h"
 #include "http/exchange.h"
 #include "monitor/routes.h"
 #include "monitor/runbook_texts.h"
+
+#include <stdio.h>
 
 static const struct runbook {
     const char *name, *text;
@@ -30,12 +34,15 @@ static void answer_page(struct http_exchange *exchange, const char *text, size_t
 {
     buffer_append_slice(http_answer_start(exchange), slice_make(text, bytes));
     http_answer_field(exchange, "X-Content-Type-Options", slice_of("nosniff"));
+    http_answer_field(exchange, "Vary", slice_of("Accept"));
     http_answer_end(exchange, 200, "text/plain; charset=utf-8");
 }
 
 static void get_list(struct http_call *call)
 {
-    answer_page(call->exchange, monitor_runbook_README_text, monitor_runbook_README_bytes);
+    if (!api_console_redirect(call, call->exchange->route->verb ? "../console/#/runbooks"
+                                                                : "console/#/runbooks"))
+        answer_page(call->exchange, monitor_runbook_README_text, monitor_runbook_README_bytes);
 }
 
 static void get_runbook(struct http_call *call)
@@ -46,7 +53,10 @@ static void get_runbook(struct http_call *call)
         name.len -= 3;
     for (size_t i = 0; i < sizeof runbooks / sizeof runbooks[0]; i++)
         if (slice_equals(name, slice_of(runbooks[i].name))) {
-            answer_page(call->exchange, runbooks[i].text, *runbooks[i].bytes);
+            char place[64];
+            (void)snprintf(place, sizeof place, "../console/#/runbooks/%s", runbooks[i].name);
+            if (!api_console_redirect(call, place))
+                answer_page(call->exchange, runbooks[i].text, *runbooks[i].bytes);
             return;
         }
     http_answer_problem(call->exchange, PROBLEM_NO_SUCH_PATH, 0,
@@ -54,14 +64,15 @@ static void get_runbook(struct http_call *call)
                         http_quotable(call->id, 60));
 }
 
-#define GET_CALL(PATTERN, HANDLE)                                                                  \
+#define GET_CALL(PATTERN, HANDLE, VERB)                                                            \
     {                                                                                              \
         .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = "runbook", .handle = (HANDLE),    \
-        .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE                                    \
+        .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE, .verb = (VERB)                    \
     }
 
 const struct http_route monitor_runbooks_routes[] = {
-    GET_CALL("/runbooks", get_list),
-    GET_CALL("/runbooks/{id}", get_runbook),
+    GET_CALL("/runbooks", get_list, 0),
+    GET_CALL("/runbooks/", get_list, 1), /* 1: in the folder */
+    GET_CALL("/runbooks/{id}", get_runbook, 0),
     {0},
 };

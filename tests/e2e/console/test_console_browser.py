@@ -50,6 +50,14 @@ def client(server):
     return server.client()
 
 
+def more(browser, words):
+    """Chooses an action of the menu."""
+    browser.wait(lambda: browser.all("details.menu")[0], "the menu")
+    if not browser.all("details.menu[open]"):
+        browser.press("More")
+    browser.press(words, lambda: browser.find(".menu-list"))
+
+
 def fail(client, topic, ident, error, final=True, body=b"x", content_type="text/plain", **options):
     """The job has one more failed attempt."""
     client.push(topic, ident, body, content_type, **options)
@@ -87,9 +95,9 @@ def test_the_overview_shows_problems_and_remedies(browser, client):
     browser.wait(lambda: browser.find("#status").get_attribute("data-well") == "warning", "a warning")
     problem = browser.wait(lambda: browser.find('[data-code="dead"]'), "the problem")
     assert "bills" in problem.text or "dead" in problem.text
-    runbook = browser.button("Runbook", problem).get_attribute("href")
-    assert client.call("GET", re.sub(r"^https?://[^/]+", "", runbook)).status == 200
     browser.sees("http 410 gone")
+    browser.press("Runbook", lambda: browser.find('[data-code="dead"]'))
+    browser.wait(lambda: browser.all(".runbook h1") and browser.all(".runbook pre"), "the runbook as a page")
 
 
 def test_a_range_of_the_curves_shows_the_day_that_the_server_keeps(tmp_path, tmp_path_factory):
@@ -227,18 +235,20 @@ def test_a_topic_is_made_and_its_settings_changed(browser, client):
     browser.wait(lambda: browser.find("#new-topic"), "the name").send_keys("made.here")
     browser.keys(Keys.ENTER)
     browser.sees("Settings")
-    field = browser.wait(lambda: browser.field("max_attempts"), "the field")
+    field = browser.wait(lambda: browser.field("Attempts"), "the field")
     assert "16" in field.get_attribute("placeholder"), "the default is shown"
-    browser.type("max_attempts", "5")
-    browser.type("backoff", "fixed:10s")
+    browser.type("Attempts", "5")
+    browser.type("Wait between attempts", "fixed:10s")
+    browser.wait(lambda: "2 changes to be saved" in browser.find("#difference").text and "Default: 16 → 5" in browser.find("#difference").text, "a preview of the difference")
     browser.press("Save")
     browser.sees("2 settings saved")
+    browser.wait(lambda: "by anonymous" in browser.find("#last-change").text, "who changed them last")
     assert client.topic("made.here")["settings"] == {"dead_letter_expired": False, "max_attempts": 5, "backoff": "fixed:10s"}
-    browser.type("max_attempts", "")
+    browser.type("Attempts", "")
     browser.press("Save")
     browser.sees("1 setting saved")
     assert "max_attempts" not in client.topic("made.here")["settings"]
-    browser.type("backoff", "nonsense")
+    browser.type("Wait between attempts", "nonsense")
     browser.press("Save")
     browser.sees("'backoff' is 'nonsense'")
     assert client.topic("made.here")["settings"]["backoff"] == "fixed:10s"
@@ -265,13 +275,13 @@ def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
     browser.type("Error contains", "timed")
     browser.press("Redrive 2 jobs", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["ready"] == 2, 20)
-    browser.press("Purge*")
+    more(browser, "Purge*")
     browser.type("Error contains", "410")
     browser.wait(lambda: browser.button("Purge 4 jobs", browser.dialog()), "how many")
     browser.keys(Keys.ESCAPE)
     browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
     assert client.topic("bin")["counts"]["dead"] == 4, "Escape changes nothing"
-    browser.press("Purge*")
+    more(browser, "Purge*")
     browser.type("Which jobs", "Delayed, including jobs that wait for a retry")
     browser.press("Purge 1 job", browser.dialog)
     eventually(lambda: client.topic("bin")["counts"]["delayed"] == 0, 20)
@@ -281,7 +291,7 @@ def test_purge_and_redrive_show_the_number_of_jobs(browser, client):
 def test_a_topic_is_deleted_only_by_its_name(browser, client):
     client.push("doomed", "one")
     browser.open("#/topics/doomed", is_new=True)
-    browser.press("Delete*")
+    more(browser, "Delete*")
     browser.wait(lambda: browser.find("#delete-name"), "the name").send_keys("doome")
     assert not browser.button("Delete the topic", browser.dialog()).is_enabled()
     browser.find("#delete-name").send_keys("d")
@@ -336,7 +346,7 @@ def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client)
     eventually(lambda: client.call("GET", "/v1/topics/try/jobs/test%2F1%3F%23%26%25").json()["due_at"] > before, 20)
     browser.press("Run now")
     eventually(lambda: client.topic("try")["counts"]["ready"] == 1, 20)
-    browser.press("Cancel the job*")
+    more(browser, "Cancel the job*")
     browser.press("Cancel the job", browser.dialog)
     eventually(lambda: client.topic("try")["totals"]["cancelled"] == 1, 20)
 
@@ -346,7 +356,7 @@ def test_the_holder_of_a_job_is_shown_and_gets_a_cancel_request(browser, client)
     (job,) = client.take("held", consumer="worker <b>1</b>", lease_for="1h")
     browser.open("#/topics/held/jobs/one", is_new=True)
     browser.sees("worker <b>1</b>")
-    browser.press("Cancel the job*")
+    more(browser, "Cancel the job*")
     browser.press("Request the cancel", browser.dialog)
     browser.sees("A cancel was requested", 20)
     assert client.call("GET", "/v1/topics/held/jobs/one").json()["cancel_requested"] is True
@@ -630,6 +640,160 @@ def test_a_change_to_many_can_be_stopped(browser, client):
     assert client.topic("heap")["counts"]["delayed"] == left
 
 
+# ---- dead and retrying jobs ----
+
+
+def ids(browser):
+    return [one.text for one in browser.all("table.jobs tbody th")]
+
+
+def test_dead_jobs_have_a_time_of_death_and_are_sorted(browser, client):
+    for n in (2, 0, 1):
+        fail(client, "grave", f"g{n}", f"error {n}", body=json.dumps({"order": {"sku": f"s{5 - n}"}}).encode(), content_type="application/json")
+    browser.open("#/topics/grave/jobs?state=dead", is_new=True)
+    browser.wait(lambda: len(ids(browser)) == 3, "three dead jobs")
+    assert "Died" in [one.text for one in browser.all("table.jobs thead th")] and re.search(r"\ds ago|now", browser.find("table.jobs tbody tr").text)
+    head = lambda words: browser.press(words, lambda: browser.find("table.jobs thead"))  # noqa: E731
+    head("Died")
+    browser.wait(lambda: ids(browser) == ["g2", "g0", "g1"], "the order of death")
+    head("Died")
+    browser.wait(lambda: ids(browser) == ["g1", "g0", "g2"], "the newest first")
+    browser.type("Field of the body as a column", "order.sku")
+    browser.press("Search")
+    browser.wait(lambda: all(f"s{n}" in browser.find("table.jobs").text for n in (3, 4, 5)), "the field")
+    assert "field=order.sku" in browser.driver.current_url
+    head("order.sku")
+    browser.wait(lambda: ids(browser) == ["g2", "g1", "g0"], "the order of the field")
+    assert not browser.axe(axe_text())
+    browser.size(PHONE)
+    width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    browser.picture("dead-phone")
+    browser.size(DESK)
+    assert width[0] <= width[1]
+
+
+def test_retrying_jobs_have_a_tab(browser, client):
+    client.put_topic("again", backoff="fixed:1h")
+    for n in range(3):
+        fail(client, "again", f"r{n}", "not yet", final=False)
+    client.push_batch([{"topic": "again", "id": f"d{n:02}", "body": "x", "delay": "30m"} for n in range(70)])
+    browser.open("#/topics/again", is_new=True)
+    browser.press("retrying*", lambda: browser.find(".states"))
+    browser.wait(lambda: sorted(ids(browser)) == ["r0", "r1", "r2"], "only those that failed before")
+    browser.press("Run now", lambda: browser.find(".bulk"))
+    browser.press("Run 3 jobs", browser.dialog)
+    eventually(lambda: client.topic("again")["counts"]["ready"] == 3, 20)
+    assert client.topic("again")["counts"]["delayed"] == 70
+
+
+def test_only_actions_that_can_work_are_offered(browser, client):
+    actions = lambda: {one.text for one in browser.all(".actions button, .bulk button") if one.text}  # noqa: E731
+    client.push("acts", "late", delay="1h")
+    client.push("acts", "held")
+    client.take("acts", lease_for="1h")
+    fail(client, "acts", "over", "no")
+    for ident, offered in (("late", {"Run now", "Reschedule…"}), ("held", set()), ("over", {"Redrive", "Edit and redrive…", "Redrive all jobs with this error…"})):
+        browser.open(f"#/topics/acts/jobs/{ident}", is_new=True)
+        assert actions() == offered | {"Copy as curl…"}, ident
+    for state, offered in (("", {"Run now", "Reschedule", "Cancel"}), ("delayed", {"Run now", "Reschedule", "Cancel"}), ("ready", {"Reschedule", "Cancel"}), ("leased", set()), ("dead", {"Redrive", "Cancel"})):
+        browser.open(f"#/topics/acts/jobs?state={state}", is_new=True)
+        browser.wait(lambda: {one.text for one in browser.all(".bulk button")} == offered, state)  # noqa: B023
+    client.push("calm", "one", delay="1h")
+    browser.open("#/topics/calm", is_new=True)
+    assert not [one for one in actions() if one.startswith("Redrive")], "nothing is dead"
+    browser.press("More")
+    browser.wait(lambda: {one.text for one in browser.all(".menu-list button")} == {"Purge…", "Delete…"}, "what cannot be undone")
+    browser.keys(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all("details.menu[open]"), "the menu closed")
+
+
+def test_a_job_leads_to_its_trace_and_its_audit(browser, client):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    client.push("traced", "t1", meta={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}, delay="1h")
+    client.call("POST", "/v1/topics/traced/run", b'{"ids":["t1"]}', {"Content-Type": "application/json"})
+    browser.open("#/topics/traced/jobs/t1", is_new=True)
+    browser.wait(lambda: trace in browser.find("#trace-id").text, "the trace id")
+    browser.press("Changes of this job in the log of the server")
+    browser.wait(lambda: browser.find("#audit").text.count("\n") >= 1, "lines, or that there are none")
+
+
+# ---- events, runbooks, keys ----
+
+
+def test_events_are_listed_live(browser, client):
+    browser.open("#/events?topic=seen", is_new=True)
+    browser.wait(lambda: browser.find("#live").text == "Live", "life")
+    client.push("seen", "e<1>")
+    client.push("unseen", "e2")
+    browser.wait(lambda: "e<1>" in browser.find("table.events").text, "the event")
+    fail(client, "seen", "e3", "broken")
+    browser.wait(lambda: {"pushed", "delivered", "dead"} <= {one.get_attribute("data-event") for one in browser.all("table.events tbody tr")}, "its kinds")
+    assert "unseen" not in browser.find("table.events").text
+    browser.press("Hold")
+    client.push("seen", "e4")
+    browser.wait(lambda: "not shown" in browser.find("#events-status").text, "that some are not shown")
+    assert "e4" not in browser.find("table.events").text
+    browser.press("Continue")
+    browser.type("Event", "dead")
+    browser.wait(lambda: browser.find("#live").text == "Live" and not browser.all("table.events tbody tr"), "an empty list")
+    assert "event=dead" in browser.driver.current_url
+    assert not browser.axe(axe_text())
+
+
+def test_runbooks_are_pages_with_live_links(browser, client):
+    html = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path, place in (("/", "console/"), ("/runbooks", "console/#/runbooks"), ("/runbooks/", "../console/#/runbooks"), ("/runbooks/late", "../console/#/runbooks/late"), ("/runbooks/late.md", "../console/#/runbooks/late")):
+        answer = client.call("GET", path, headers=html)
+        assert (answer.status, answer.headers["location"]) == (303, place), path
+        assert client.call("GET", path).status == 200, "others get text"
+    assert client.call("GET", "/runbooks/none", headers=html).status == 404
+    for path in ("", "runbooks/", "runbooks/stuck"):
+        browser.driver.get("about:blank")
+        browser.driver.get(f"{browser.url}/{path}")
+        browser.settled()
+    browser.wait(lambda: browser.all(".runbook pre") and browser.all(".runbook h2"), "the page")
+    browser.press("All runbooks")
+    browser.wait(lambda: len(browser.all(".runbook table a")) >= 10, "the index")
+    names = [one.get_attribute("href") for one in browser.all(".runbook table a")]
+    for address in names:
+        browser.open(address[address.index("#"):])
+        assert browser.find(".runbook h1").text
+        assert not re.search(r"\]\(|```|^#+ |\*\*", browser.find(".runbook").text, re.MULTILINE), f"{address} has raw Markdown"
+        for link in browser.all(".runbook a"):
+            assert link.get_attribute("href").startswith((browser.url + "/console/#/runbooks", "http")), link.get_attribute("href")
+    assert not browser.axe(axe_text())
+
+
+def test_the_keyboard_has_shortcuts_and_shows_them(browser, client):
+    client.push_batch([{"topic": "keyed", "id": f"k{n:02}", "body": "x", "delay": f"{n + 1}h"} for n in range(60)])
+    body = lambda *keys: [browser.driver.switch_to.active_element.send_keys(key) for key in keys]  # noqa: E731
+    browser.open("#/topics/keyed/jobs", is_new=True)
+    browser.wait(lambda: len(ids(browser)) == 50, "a page")
+    body("j", "j", "k", "j")
+    assert browser.script("return document.activeElement.textContent") == "k01"
+    body("x")
+    browser.wait(lambda: "1 selected" in browser.find(".bulk").text, "one selected")
+    body("n")
+    browser.wait(lambda: ids(browser)[0] == "k50", "the next page")
+    body("p")
+    browser.wait(lambda: ids(browser)[0] == "k00", "the page before")
+    body("?")
+    browser.wait(lambda: "Keyboard shortcuts" in browser.dialog().text and len(browser.all("dialog kbd")) > 10, "the list")
+    assert not browser.axe(axe_text())
+    body(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
+    body("g", "t")
+    browser.wait(lambda: browser.driver.current_url.endswith("#/topics"), "the topics")
+    browser.settled()
+    body("/")
+    assert browser.script("return document.activeElement.id") == "find"
+    body("g", "o")
+    assert browser.find("#find").get_property("value") == "go", "a field gets what is typed"
+    browser.find("#find").clear()
+    body(Keys.ESCAPE, "g", "o")
+    browser.wait(lambda: browser.driver.current_url.endswith("#/"), "the overview")
+
+
 # ---- the server, and who looks ----
 
 
@@ -748,7 +912,7 @@ def test_no_request_leaves_the_server(browser, server):
 # ---- for everybody ----
 
 PAGES = {"overview": "#/", "topics": "#/topics", "topic": "#/topics/story", "jobs": "#/topics/many/jobs", "job": "#/topics/bodies/jobs/json", "settings": "#/topics/story/settings",
-         "delivery": "#/topics/calls/delivery", "search": "#/search?q=story", "nothing": "#/topics/not.there", "server": "#/server"}
+         "delivery": "#/topics/calls/delivery", "search": "#/search?q=story", "events": "#/events", "runbooks": "#/runbooks", "runbook": "#/runbooks/stuck", "nothing": "#/topics/not.there", "server": "#/server"}
 
 
 @pytest.mark.parametrize("size, is_dark", [(DESK, False), (PHONE, True)])
@@ -772,7 +936,7 @@ def test_dialogs_are_accessible(browser):
     source = axe_text()
     for place, words in (("#/topics/story", "Push a job*"), ("#/topics/story", "Purge*"), ("#/topics/story", "Delete*"), ("#/topics/story", "Pause*")):
         browser.open(place, is_new=True)
-        browser.press(words)
+        (more if words in ("Purge*", "Delete*") else Browser.press)(browser, words)
         browser.dialog()
         assert not browser.axe(source), words
 

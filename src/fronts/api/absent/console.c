@@ -1,4 +1,5 @@
 /* Replaces the console in a build without it: answers its paths with a sentence. */
+#include "api/console.h"
 #include "base/feature.h"
 #include "http/exchange.h"
 
@@ -7,6 +8,13 @@ static void refuse(struct http_call *call)
     char text[160];
     (void)feature_missing("console", text, sizeof text);
     http_answer_problem(call->exchange, PROBLEM_NO_SUCH_PATH, 0, "%s", text);
+}
+
+bool api_console_redirect(struct http_call *call, const char *location)
+{
+    (void)call;
+    (void)location;
+    return false;
 }
 
 #define CONSOLE_CALL(PATTERN)                                                                      \
