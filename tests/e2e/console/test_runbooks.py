@@ -162,7 +162,7 @@ def late(place, mind):
     house.clock.sleep(5)
     house.client.ack(*[job["lease"] for job in house.client.take("orders", max=60)])
     reader = Reader("late", house.server)
-    reader.type(WARNINGS, r"late +\S.*deliveries are.*runbooks/NAME")
+    reader.type(WARNINGS, r"late +\S.*deliveries are.*runbooks/late")
     reader.type(0, r"TOPIC +DELAYED +READY.* OUT/S.*orders +0 +60 ")
     house.client.ack(*[job["lease"] for job in house.client.take("orders", max=100)])
     house.clock.sleep(100)
