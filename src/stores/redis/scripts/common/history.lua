@@ -68,6 +68,7 @@ end
 
 -- Returns when the last attempt began, and the attempts.
 function keeping.history_of(t, j)
+    if not may_have(t, HISTORIC) then return started_of(j), '' end
     local h = read(t, j)
     return h.delivery == j.delivery and j.delivery > 0 and h.started or started_of(j), h.attempts
 end

@@ -398,12 +398,16 @@ end
 
 -- Packs a job that has ended (README.md, "Kept jobs"). `number`, `ends`: its place.
 local function value_of(t, j, outcome, number, ends, result)
-    local _, type, meta, body = keeping.parts(j.flags, j.record)
+    local keeps_body, type, meta, body = settings_of(t).keep_body, '', '', ''
+    if keeps_body or j.flags % 8 >= 4 then
+        local _
+        _, type, meta, body = keeping.parts(j.flags, j.record)
+    end
     local started, history = keeping.history_of(t, j)
     local duration = outcome == keeping.acked and max(0, now - started) or 0
     local flags = (meta ~= '' and META or 0) + (j.consumer ~= '' and CONSUMER or 0) + (history ~= '' and HISTORY or 0) + (j.progress ~= '' and PROGRESS or 0)
         + (result and RESULT or 0)
-    if settings_of(t).keep_body then
+    if keeps_body then
         flags = flags + (type ~= '' and TYPE or 0) + BODY
     else
         type, body = '', ''
