@@ -8,6 +8,7 @@ import pytest
 from client import request_bytes
 from pages import blocks, examples, matches
 from server import BINARY, REPO
+from wings import lacking
 
 PAGES = ("README.md", "docs/api.md")
 ADDRESS = "127.0.0.1:8279"
@@ -50,6 +51,8 @@ def test_every_example_prints_its_output(page, server, tmp_path):
 @pytest.mark.parametrize("most", [15, pytest.param(None, marks=pytest.mark.thorough("the first ones are run in make test"))], ids=["first", "all"])
 @pytest.mark.plain("the pages show a server on loopback, without token")
 def test_every_example_prints_the_same_over_http_2(server, tmp_path, most):
+    if "http2" in lacking(BINARY):
+        pytest.skip("this build has no HTTP/2")
     count, wrong = run_page("docs/api.md", server, tmp_path, "curl --http2-prior-knowledge", most)
     assert count >= (most or 40) and not wrong, "\n\n".join(wrong)
 

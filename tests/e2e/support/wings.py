@@ -24,7 +24,7 @@ NEEDS = {kind: re.compile(rf"from {PEERS.get(kind, kind)} import|import {PEERS.g
     "grpc": re.compile(r"from grpc_calls"),
     "mykit": re.compile(r"--mykit"),
     "traces": re.compile(r"from collector|import collector"),
-    "http2": re.compile(r"from frames import|--http2"),
+    "http2": re.compile(r"from frames import|H2SPEC"),
     "jwt": re.compile(r"from issuer|import issuer"),
     "console": re.compile(r"/console/"),
     "delivery": re.compile(r"start_delivering|write_policy|\"--deliver\""),
