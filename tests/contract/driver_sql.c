@@ -328,10 +328,13 @@ extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
 const struct driver driver_postgres = {
     .name = "postgres",
+    .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 20, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
+    .keeps_finished = true,
+    .awaits = true,
     .open = open_postgres,
     .queue = queue_of,
     .pump = pump,
@@ -341,10 +344,13 @@ const struct driver driver_postgres = {
 
 const struct driver driver_mariadb = {
     .name = "mariadb",
+    .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
+    .keeps_finished = true,
+    .awaits = true,
     .open = open_mariadb,
     .queue = queue_of,
     .pump = pump,
@@ -354,10 +360,13 @@ const struct driver driver_mariadb = {
 
 const struct driver driver_mysql = {
     .name = "mysql",
+    .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
+    .keeps_finished = true,
+    .awaits = true,
     .open = open_mysql,
     .queue = queue_of,
     .pump = pump,
