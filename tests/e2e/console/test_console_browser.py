@@ -705,6 +705,11 @@ def test_only_actions_that_can_work_are_offered(browser, client):
     browser.wait(lambda: {one.text for one in browser.all(".menu-list button")} == {"Purge…", "Delete…"}, "what cannot be undone")
     browser.keys(Keys.ESCAPE)
     browser.wait(lambda: not browser.all("details.menu[open]"), "the menu closed")
+    browser.size(PHONE)
+    browser.press("More")
+    edges = browser.script("const box = document.querySelector('.menu-list').getBoundingClientRect(); const nav = document.querySelector('header nav'); return [box.left, box.right, nav.scrollWidth - nav.clientWidth]")
+    browser.size(DESK)
+    assert edges[0] >= 0 and edges[1] <= PHONE[0] and edges[2] <= 0, f"the menu and the links to the pages fit on a phone: {edges}"
 
 
 def test_a_job_leads_to_its_trace_and_its_audit(browser, client):
