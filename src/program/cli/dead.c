@@ -206,7 +206,7 @@ static void print_edited(const struct call *call)
     {"error", CLI_TEXT, "TEXT", "Only dead jobs whose last error contains TEXT"},                  \
         {"id-prefix", CLI_TEXT, "TEXT", "Only dead jobs whose id begins with TEXT"},               \
         {"died-after", CLI_TIME, "TIME",                                                           \
-         "Only jobs whose last attempt ended at or after this time"},                              \
+         "Only dead jobs whose last attempt ended at or after this time"},                         \
         {"died-before", CLI_TIME, "TIME",                                                          \
          "Only dead jobs whose last attempt ended before this time"},                              \
         {"max", CLI_TEXT, "N", "At most this many (default: all)"},                                \

@@ -190,7 +190,7 @@ const struct cli_command cli_lease_commands[] = {
                          "Retry after this time (default: the job's backoff)"},
                         {"error", CLI_TEXT, "TEXT", "Reason, shown with the job"},
                         {"final", CLI_SWITCH, NULL,
-                         "Do not retry: the jobs are dead, whatever attempts remain"},
+                         "Do not retry: the jobs are dead even if attempts remain"},
                         {"priority", CLI_TEXT, "N", "New priority; 0 comes first"}},
               .requests = {{.method = "POST",
                             .path = "nack",
