@@ -72,6 +72,15 @@ def test_a_clock_that_went_back_changes_nothing(stepped, call):
     step(stepped, HOUR_MS)
 
 
+@pytest.mark.parametrize("behind", [1, 0])
+def test_a_clock_that_is_slightly_behind_makes_no_later_job_early(shard, behind):
+    """The earliest time of a window is a millisecond before that of a clock that keeps its rate. A due time by such a clock would come early once it is corrected."""
+    state.core_change(shard.client, shard.tag, core_flags=state.HELD, adjust=1000_000)
+    earliest = 1000_000 - 1 + behind
+    shard.push("t", job("a", delay=500), ticket=shard.ticket().encode() + pack(">I6I6", earliest, earliest + 10))
+    assert shard.get("t", "a").due == 1000_000 + behind + 1 + 500
+
+
 def test_a_call_within_its_window_goes_by_the_shards_clock(stepped):
     stepped.window = pack(">I6I6", stepped.hello().now - 5000, stepped.hello().now + 5000)
     stepped.push("t", job("a"), ticket=ticket(stepped))

@@ -199,10 +199,9 @@ end
 local function clock_within(window)
     local earliest, latest = unpack_from('>I6I6', window)
     if clock < earliest then error({err = 'CLOCK it went back'}) end
-    if clock > latest then
-        now = latest
-        wall = now - adjust
-    end
+    if clock == earliest then now = min(earliest + 1, latest) end -- it is behind: a due time by it would come early once it is corrected
+    if clock > latest then now = latest end
+    if now ~= clock then wall = now - adjust end
 end
 
 -- Begins each call of a server except hello: `ticket` (or nil), which may contain a window and after it the end of the lease
