@@ -34,7 +34,7 @@ static void check_pages(const struct engine *engine, uint64_t delayed)
 }
 
 static void check_entry(const struct engine *engine, uint32_t id, struct queue_counts *sum,
-                        uint64_t *remembered)
+                        uint64_t *remembered, uint64_t *kept)
 {
     const struct entry *entry = entry_at(engine, id);
     const struct topic *topic = entry_topic(engine, entry);
@@ -67,7 +67,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
         assert(!in_wheel);
         break;
     case JOB_FINISHED:
-        ++*remembered;
+        ++*(entry_is_kept(entry) ? kept : remembered);
         assert(in_wheel && !extra);
         break;
     }
@@ -76,23 +76,22 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
 /* Checks the counts of jobs in slots by a recount. */
 static void check_stored(const struct engine *engine, const struct topic *topic)
 {
-    uint64_t loaded[SECTIONS] = {0}, dead_bytes = 0, waiting = 0;
+    uint64_t loaded[SECTIONS] = {0}, dead_bytes = 0, kept_bytes = 0, waiting = 0;
     for (uint32_t id = 1; id <= engine->entries.top; id++) {
         const struct entry *entry = entry_at(engine, id);
         if (!entry->state || entry->topic != topic->id || !record_place_is_run(entry->place))
             continue;
         loaded[entry->section]++;
         dead_bytes += entry->section == SECTION_DEAD ? entry->place.bytes : 0;
+        kept_bytes += entry->section == SECTION_KEPT ? entry->place.bytes : 0;
         waiting += entry_waits(engine, entry);
-        assert(entry->state_file ||
-               entry->section == job_section_of((enum job_state)entry->state,
-                                                entry_attempt(engine, entry),
-                                                entry->flags & ENTRY_DUE_IS_WALL));
+        assert(entry->state_file || entry->section == entry_section(engine, entry));
     }
     for (int section = 0; section < SECTIONS; section++)
         assert(loaded[section] == topic->loaded[section] &&
                topic->stored[section] >= loaded[section]);
     assert(dead_bytes == topic->loaded_dead_bytes && topic->stored_dead_bytes >= dead_bytes);
+    assert(kept_bytes == topic->loaded_kept_bytes && topic->stored_kept_bytes >= kept_bytes);
     assert(waiting == topic->waiting);
 }
 
@@ -124,11 +123,11 @@ void engine_check(const struct engine *engine)
 {
     struct queue_counts sum = {0};
     struct engine_stats stats;
-    uint64_t remembered = 0, live = 0;
+    uint64_t remembered = 0, kept = 0, live = 0;
     wheel_check(&engine->wheel);
     for (uint32_t id = 1; id <= engine->entries.top; id++)
         if (entry_at(engine, id)->state) {
-            check_entry(engine, id, &sum, &remembered);
+            check_entry(engine, id, &sum, &remembered, &kept);
             live++;
         }
     check_pages(engine, sum.delayed + sum.retrying);
@@ -145,6 +144,7 @@ void engine_check(const struct engine *engine)
            sum.ready + sum.delayed + sum.retrying);
     assert(stats.counts.leased >= sum.leased && stats.counts.dead >= sum.dead);
     assert(stats.counts.dead_bytes >= sum.dead_bytes && stats.remembered >= remembered);
+    assert(stats.counts.finished >= kept);
     assert(!engine->stubs);
 }
 

@@ -90,6 +90,8 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
         return;
     }
     if (life_lease_end(extra->cancel_requested) == LIFE_CANCELLED) {
+        if (kept_waits_for_room(engine, id, now))
+            return;
         entry_unhang(engine, id);
         cancel_requested(engine, id, now);
         return;
@@ -110,6 +112,8 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
     const struct slice none = {0};
+    if (kept_waits_for_room(engine, id, now))
+        return;
     entry_unhang(engine, id);
     entry_notify(engine, id, JOB_EVENT_EXPIRED, none, none, now);
     /* If there is no memory for the extra, the job expires as if the topic kept no dead letters. */
@@ -122,6 +126,8 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_died(engine, entry);
     entry_record(engine, id);
     entry_notify(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
+    if (topic->awaited)
+        kept_died(engine, id, now);
 }
 
 /* Handles an entry that the wheel returned, by its state. */
@@ -142,6 +148,10 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
         lease_ended(engine, id, now);
         break;
     case JOB_FINISHED:
+        if (entry_is_kept(entry_at(engine, id))) {
+            kept_fall_due(engine, id, now);
+            break;
+        }
         entry_unhang(engine, id);
         entry_forget(engine, id);
         break;
@@ -235,7 +245,7 @@ size_t engine_room_next(const struct engine *engine, const struct queue_push *pu
 size_t engine_room_again(struct record_place place, const struct queue_again *again)
 {
     return place.bytes + again->content_type.len + again->body.len +
-           (size_t)3 * ENGINE_STATE_BYTES_MAX;
+           (size_t)JOB_HISTORY_BYTES_MAX + (size_t)4 * ENGINE_STATE_BYTES_MAX;
 }
 
 /* Converts to a due. Relative times start from the next whole millisecond: rounded up, never early. */
@@ -279,6 +289,8 @@ static uint32_t find_existing(struct engine *engine, struct hash128 key, struct 
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
     if (!entry || entry->state != JOB_FINISHED || (int64_t)entry->due_ms > now.inner_ms)
         return id;
+    if (entry_is_kept(entry) && !entry_is_free(entry, now))
+        return id; /* no longer kept, but remembered */
     entry_unhang(engine, id);
     entry_forget(engine, id);
     return 0;
@@ -332,6 +344,9 @@ static void record_with_next(struct engine *engine, uint32_t id, const struct jo
                                     .taken_ms = extra->taken_ms,
                                     .consumer = entry_consumer(engine, entry),
                                     .cancel_requested = extra->cancel_requested,
+                                    .progress = entry_progress(engine, entry),
+                                    .has_keep = texts->has_keep,
+                                    .keep_ms = texts->keep_ms,
                                     .sequence = entry->sequence,
                                     .delivery = extra->delivery,
                                     .policy = own_policy_show(engine, &extra->policy),
@@ -389,12 +404,16 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
     uint32_t id = find_existing(engine, key, now), extra = 0;
     struct topic *topic = engine_topic_find(engine, push->topic);
-    bool is_new = !id, has_topic = topic;
+    bool has_topic = topic;
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
         return;
 
-    bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past);
+    bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past) &&
+                    !push->has_keep_finished;
     const struct entry *old = id ? entry_at(engine, id) : NULL;
+    if (old && __builtin_expect(entry_is_free(old, now), 0)) /* the new job takes its entry */
+        old = NULL;
+    bool is_new = !old;
     struct life life =
         life_push(old ? (enum job_state)old->state : 0,
                   push->on_conflict ? push->on_conflict : topic->settings.on_conflict,
@@ -422,6 +441,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                                .priority = (uint16_t)priority,
                                .due_ms = due_ms,
                                .first_due_ms = due_ms,
+                               .has_keep = push->has_keep_finished,
+                               .keep_ms = push->keep_finished_ms,
                                .policy = push->policy},
                   life, now, result);
         return;
@@ -429,7 +450,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     struct own_policy policy = {0};
     if ((!is_plain && !(extra = slab_add(&engine->extras))) ||
         (!is_plain && !own_policy_set(engine, &policy, &push->policy)) ||
-        (is_new && !(id = entry_new(engine, topic, key)))) {
+        (!id && !(id = entry_new(engine, topic, key)))) {
         if (extra)
             slab_remove(&engine->extras, extra);
         own_policy_drop(engine, &policy);
@@ -440,7 +461,7 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     }
 
     struct entry *entry = entry_at(engine, id);
-    if (!is_new) {
+    if (entry->state) {
         entry_unhang(engine, id);
         entry_drop_extra(engine, entry);
     }
@@ -452,6 +473,11 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
         *entry_extra(engine, entry) =
             (struct extra){.policy = policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
         entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
+        if (push->has_keep_finished) {
+            entry_extra(engine, entry)->marks = EXTRA_KEEPS_OWN;
+            topic->has_own_keeps = true;
+            engine_topic_mind(engine, topic);
+        }
     }
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
 
@@ -470,6 +496,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
                                     .priority = (uint16_t)priority,
                                     .due_ms = due_ms,
                                     .first_due_ms = due_ms,
+                                    .has_keep = push->has_keep_finished,
+                                    .keep_ms = push->keep_finished_ms,
                                     .sequence = entry->sequence,
                                     .policy = push->policy}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
@@ -723,7 +751,10 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
     if (__builtin_expect(engine->event_kinds != 0, 0))
         entry_notify_event(engine, ready,
                            &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1}, now);
-    entry_finish(engine, ready, RECORD_ACKED, now);
+    if (__builtin_expect(topic->minds_ends, 0))
+        kept_finish(engine, ready, RECORD_ACKED, NULL, true, now);
+    else
+        entry_finish_plainly(engine, ready, RECORD_ACKED);
 }
 
 /* Returns the topic whose next job comes first; NULL: no topic has a ready job. */
@@ -804,10 +835,16 @@ static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms
     entry_notify(engine, id, JOB_EVENT_RETURNED, (struct slice){0}, (struct slice){0}, now);
 }
 
-static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
+static void lease_extend(struct engine *engine, uint32_t id, const struct queue_answer *answer,
                          struct engine_now now, struct queue_result *result)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    int64_t lease_ms = answer->lease_ms;
+    bool progresses = answer->progress.len;
+    if (progresses && !entry_set_progress(engine, entry_at(engine, id), answer->progress)) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
     if (!lease_ms)
         lease_ms = extra->lease_ms;
     if (!lease_ms) /* taken before a restart */
@@ -816,7 +853,8 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
-    entry_notify(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
+    entry_notify(engine, id, progresses ? JOB_EVENT_PROGRESS : JOB_EVENT_EXTENDED,
+                 (struct slice){0}, answer->progress, now);
     result->lease_until_ms = entry_lease_end_ms(engine, extra) + now.skew_ms;
     result->cancel_requested = extra->cancel_requested;
 }
@@ -877,7 +915,7 @@ void engine_again(struct engine *engine, const struct engine_lease *lease,
         result->due_ms = entry_due_wall_ms(next, now.skew_ms);
         return;
     }
-    entry_finish_for(engine, id, RECORD_ACKED, 0, now);
+    entry_finish_plainly(engine, id, RECORD_ACKED);
     push_stored(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), true, now,
                 result);
 }
@@ -925,11 +963,11 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case LIFE_ACKED:
         entry_unhang(engine, id);
         entry_notify(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
-        entry_finish(engine, id, RECORD_ACKED, now);
+        entry_finish_acked(engine, id, answer, now);
         result->state = JOB_FINISHED;
         return;
     case LIFE_EXTENDED:
-        lease_extend(engine, id, answer->lease_ms, now, result);
+        lease_extend(engine, id, answer, now, result);
         break;
     case LIFE_RETURNED:
         lease_give_back(engine, id, answer->delay_ms, now);
@@ -940,8 +978,10 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
         entry_unhang(engine, id);
         if (answer->has_priority)
             entry->priority = answer->priority;
+        engine->answer = answer->result.len ? answer : NULL;
         entry_fail(engine, id, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
                    answer->delay_ms, answer->error, now);
+        engine->answer = NULL;
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
@@ -993,6 +1033,10 @@ void engine_show(const struct engine_view *view, struct job *job)
         view->consumer_bytes ? view->text + view->history_bytes + view->error_bytes : NULL,
         view->consumer_bytes);
     job->cancel_requested = view->cancel_requested;
+    job->progress = slice_make(view->progress_bytes ? view->text + view->history_bytes +
+                                                          view->error_bytes + view->consumer_bytes
+                                                    : NULL,
+                               view->progress_bytes);
 }
 
 void engine_stats(const struct engine *engine, struct engine_stats *out)
@@ -1010,8 +1054,14 @@ void engine_stats(const struct engine *engine, struct engine_stats *out)
         out->counts.leased += counts.leased;
         out->counts.dead += counts.dead;
         out->counts.dead_bytes += counts.dead_bytes;
+        out->counts.finished += counts.finished;
         out->remembered += remembered;
     }
+}
+
+uint64_t engine_dropped(const struct engine *engine, enum queue_drop reason)
+{
+    return engine->dropped[reason];
 }
 
 uint64_t engine_spare_bytes(const struct engine *engine)

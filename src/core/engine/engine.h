@@ -36,6 +36,16 @@ struct engine_now {
 
 enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 
+/* The end of a job for which a client waits. Its slices are valid during the call. */
+struct engine_ended {
+    struct slice topic;
+    struct hash128 key;
+    enum job_end outcome; /* 0: the job is dead, or gone */
+    bool is_gone;         /* purged */
+    struct slice error;   /* of a dead job */
+    const struct record_kept *kept; /* the job; its id is empty if its record cannot be read */
+};
+
 /* The callbacks of the engine into the owner of its records. */
 struct engine_sink {
     /* Appends a record. Never fails: the caller of the engine has reserved the room (see engine_room_*). */
@@ -66,8 +76,13 @@ struct engine_sink {
      * with `key`. Deliveries are not reported, since the caller of a take has them. */
     void (*event)(void *ctx, const struct job_event *event, struct hash128 key,
                   struct record_place place);
+    /* Returns whether the log has room for so many bytes beyond those reserved for engine_advance. NULL: always. */
+    bool (*has_room)(void *ctx, size_t bytes);
+    /* Reports the end of a job in a topic with waits (engine_await), after its record was appended. NULL: not needed. */
+    void (*ended)(void *ctx, const struct engine_ended *ended);
     void *ctx;
 };
+
 
 struct engine_options {
     struct engine_sink sink;
@@ -94,6 +109,12 @@ void engine_start(struct engine *engine, uint64_t epoch);
  * answer meanwhile. Called after engine_start. */
 void engine_keep_leases(struct engine *engine, int64_t until_ms);
 
+/* One delivery of one job of this shard. */
+struct engine_lease {
+    uint64_t key_low;
+    uint64_t delivery;
+};
+
 /* ---- room: the most log bytes that a call may need; reserve them before the call ---- */
 
 enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
@@ -101,6 +122,12 @@ size_t engine_room_push(const struct queue_push *push);
 /* The further room of a push that becomes the successor of a leased job. */
 size_t engine_room_next(const struct engine *engine, const struct queue_push *push);
 size_t engine_room_again(struct record_place place, const struct queue_again *again);
+/* The further room of the end of a job, by a change or an answer (which may also extend the lease). */
+/* Returns whether any topic has kept finished jobs since the start: if not, an end needs no further room. */
+bool engine_keeps_ends(const struct engine *engine);
+size_t engine_room_end(const struct engine *engine, struct slice topic, struct slice id);
+size_t engine_room_answer(const struct engine *engine, const struct engine_lease *lease,
+                          const struct queue_answer *answer);
 
 /* ---- commands: each sets *result's status, state, due_ms, lease_until_ms, detail ---- */
 
@@ -120,11 +147,6 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
 enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id,
                                  struct engine_now now);
 
-/* A delivery of a job of this shard. */
-struct engine_lease {
-    uint64_t key_low;
-    uint64_t delivery;
-};
 /* Carries out an answer, except QUEUE_AGAIN. */
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
@@ -155,8 +177,8 @@ struct engine_view {
     bool cancel_requested;
     bool next_started; /* the job is the successor in the record */
     uint8_t consumer_bytes;
-    uint16_t history_bytes, error_bytes;
-    char *text; /* the history, the error and the consumer, owned by the view; NULL: no text */
+    uint16_t history_bytes, error_bytes, progress_bytes;
+    char *text; /* the history, the error, the consumer and the progress, owned by the view; NULL: no text */
 };
 void engine_view_fini(struct engine_view *view);
 
@@ -210,6 +232,22 @@ void engine_look(struct engine *engine, const struct queue_find *name, struct en
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
                  struct engine_view *out);
 
+/* As engine_find, for a kept job. The due and the sequence of the view are its rank (queue_finished_rank). */
+bool engine_find_kept(struct engine *engine, struct slice topic, struct slice id,
+                      struct engine_now now, struct engine_view *out);
+/* The same by its key and sequence. */
+bool engine_show_kept(struct engine *engine, struct hash128 key, uint64_t sequence,
+                      struct engine_now now, struct engine_view *out);
+enum job_end engine_end_of(enum record_reason reason); /* 0: not kept */
+
+/* Begins or ends a wait for the end of a job of the topic: all its ends are reported (sink.ended). False: no such topic. */
+bool engine_await(struct engine *engine, struct slice topic, bool on);
+
+/* Returns a topic that keeps more finished jobs than it may, and whose oldest are cold. The owner of the runs loads
+ * these and calls engine_trim_one for each, in their order; false: enough were dropped. */
+bool engine_trim_next(struct engine *engine, struct slice *topic);
+bool engine_trim_one(struct engine *engine, struct hash128 key, struct engine_now now);
+
 /* ---- topics ---- */
 
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
@@ -235,7 +273,7 @@ bool engine_topics_page(const struct engine *engine, struct slice after, size_t 
                         struct engine_now now, struct queue_topic **out, size_t *count);
 /* Appends the record of every topic again, at most `max` in one call, so that older files can be removed. Start
  * with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
-enum { ENGINE_TOPIC_BYTES_MAX = 512 + TOPIC_EXTENSION_BYTES_MAX };
+enum { ENGINE_TOPIC_BYTES_MAX = 560 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
 
@@ -266,6 +304,8 @@ struct engine_stats {
     uint32_t topics;
 };
 void engine_stats(const struct engine *engine, struct engine_stats *out);
+/* Returns how many kept jobs were dropped before their time, for this reason. */
+uint64_t engine_dropped(const struct engine *engine, enum queue_drop reason);
 
 /* Returns the size of the memory of former jobs that is reserved for new ones. */
 uint64_t engine_spare_bytes(const struct engine *engine);

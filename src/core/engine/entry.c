@@ -42,8 +42,9 @@ void entry_settle(struct engine *engine, struct entry *entry, struct record_plac
     entry->section = (uint64_t)section & 7;
     entry_hold_slot(engine, place, true);
     topic->loaded[section]++;
-    if (section == SECTION_DEAD)
-        topic->loaded_dead_bytes += place.bytes;
+    uint64_t *bytes = topic_loaded_bytes(topic, section);
+    if (bytes)
+        *bytes += place.bytes;
 }
 
 enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
@@ -57,8 +58,9 @@ enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
         return slot;
     assert(topic->stored[section]);
     topic->stored[section]--;
-    if (section == SECTION_DEAD)
-        topic->stored_dead_bytes -= place.bytes;
+    uint64_t *bytes = topic_stored_bytes(topic, section);
+    if (bytes)
+        *bytes -= place.bytes;
     return slot;
 }
 
@@ -75,8 +77,9 @@ void entry_release(struct engine *engine, struct entry *entry)
     }
     struct topic *topic = entry_topic(engine, entry);
     topic->loaded[entry->section]--;
-    if (entry->section == SECTION_DEAD)
-        topic->loaded_dead_bytes -= place.bytes;
+    uint64_t *bytes = topic_loaded_bytes(topic, (enum job_section)entry->section);
+    if (bytes)
+        *bytes -= place.bytes;
     engine_slot_release(engine, topic, place);
 }
 
@@ -184,6 +187,7 @@ bool entry_set_next(struct engine *engine, struct extra *extra, const struct job
                            .due_ms = next.due_ms,
                            .due_is_wall = next.due_is_wall,
                            .priority = next.priority,
+                           .has_keep = next.has_keep,
                            .sequence = next.sequence};
     extra->next = NEXT_WAITS;
     if (next.sequence > engine->sequence)
@@ -211,6 +215,7 @@ void entry_take_next(struct engine *engine, struct entry *entry)
     extra->lease_ms = extra->ended_file = 0;
     extra->history_bytes = extra->error_bytes = 0;
     extra->cancel_requested = false;
+    extra->marks = next.has_keep ? EXTRA_KEEPS_OWN : 0;
 }
 
 struct policy entry_policy(const struct engine *engine, const struct entry *entry)
@@ -282,6 +287,7 @@ bool entry_set_consumer(struct engine *engine, struct entry *entry, struct slice
     size_t before = (size_t)extra->history_bytes + extra->error_bytes;
     assert(consumer.len <= JOB_CONSUMER_BYTES_MAX);
     extra->consumer_bytes = 0;
+    extra->marks &= (uint8_t)~EXTRA_HAS_PROGRESS;
     if (!consumer.len)
         return true;
     char *text = realloc(extra->text, before + consumer.len);
@@ -293,6 +299,37 @@ bool entry_set_consumer(struct engine *engine, struct entry *entry, struct slice
     return true;
 }
 
+/* Returns where the progress begins, with its length, in the text of a leased job. */
+static size_t progress_at(const struct extra *extra)
+{
+    return (size_t)extra->history_bytes + extra->error_bytes + extra->consumer_bytes;
+}
+
+struct slice entry_progress(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    uint16_t bytes;
+    if (entry->state != JOB_LEASED || !(extra->marks & EXTRA_HAS_PROGRESS))
+        return (struct slice){0};
+    memcpy(&bytes, extra->text + progress_at(extra), sizeof bytes);
+    return slice_make(extra->text + progress_at(extra) + sizeof bytes, bytes);
+}
+
+bool entry_set_progress(struct engine *engine, struct entry *entry, struct slice progress)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    size_t before = progress_at(extra);
+    uint16_t bytes = (uint16_t)progress.len;
+    char *text = realloc(extra->text, before + sizeof bytes + progress.len);
+    if (!text)
+        return false;
+    memcpy(text + before, &bytes, sizeof bytes);
+    memcpy(text + before + sizeof bytes, progress.at, progress.len);
+    extra->text = text;
+    extra->marks |= EXTRA_HAS_PROGRESS;
+    return true;
+}
+
 void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
                      struct slice error)
 {
@@ -300,6 +337,7 @@ void entry_set_texts(struct engine *engine, struct entry *entry, struct slice hi
     char *text = NULL;
     assert(extra);
     extra->consumer_bytes = 0;
+    extra->marks &= (uint8_t)~EXTRA_HAS_PROGRESS;
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
     assert(history.len <= JOB_HISTORY_BYTES_MAX);
@@ -364,7 +402,8 @@ static bool job_is_plain(const struct job *job)
 {
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
            !job->policy.ttl_ms && !job->policy.backoff.kind && !job->policy.max_attempts &&
-           job->first_due_ms == job->due_ms && !job->error.len && !job->history.len;
+           job->first_due_ms == job->due_ms && !job->error.len && !job->history.len &&
+           !job->has_keep;
 }
 
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job)
@@ -387,7 +426,22 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     extra->ended_file = 0;
     extra->cancel_requested = job->cancel_requested;
     entry_set_texts(engine, entry, job->history, job->error);
-    return entry_set_next(engine, extra, job) && entry_set_consumer(engine, entry, job->consumer);
+    if (!entry_set_next(engine, extra, job) || !entry_set_consumer(engine, entry, job->consumer) ||
+        (job->progress.len && !entry_set_progress(engine, entry, job->progress)))
+        return false;
+    if (job->has_keep)
+        extra->marks |= EXTRA_KEEPS_OWN;
+    else
+        extra->marks &= (uint8_t)~EXTRA_KEEPS_OWN;
+    struct topic *topic = entry_topic(engine, entry);
+    bool next_keeps =
+        extra->successor &&
+        ((const struct successor *)slab_at(&engine->successors, extra->successor))->has_keep;
+    if ((job->has_keep || next_keeps) && topic) {
+        topic->has_own_keeps = true;
+        engine_topic_mind(engine, topic);
+    }
+    return true;
 }
 
 /*
@@ -482,9 +536,9 @@ static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id
     }
 }
 
-/* Returns the count of the topic that includes the job. */
-static uint64_t *state_count(const struct engine *engine, struct topic *topic,
-                             const struct entry *entry)
+/* Returns the count of the topic that includes the job. `adds`: the job is added to it, else removed. */
+static inline uint64_t *state_count(const struct engine *engine, struct topic *topic,
+                                    const struct entry *entry, bool adds)
 {
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
@@ -496,7 +550,10 @@ static uint64_t *state_count(const struct engine *engine, struct topic *topic,
     case JOB_DEAD:
         return &topic->counts.dead;
     case JOB_FINISHED:
-        return &topic->remembered;
+        if (entry->priority != ENTRY_KEPT)
+            return &topic->remembered;
+        topic->kept_bytes += adds ? (uint64_t)entry->place.bytes : -(uint64_t)entry->place.bytes;
+        return &topic->kept;
     }
     assert(false); /* not a state */
     return NULL;
@@ -541,7 +598,7 @@ void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    --*state_count(engine, topic, entry);
+    --*state_count(engine, topic, entry, false);
     topic->waiting -= entry_waits_in_slot(engine, entry);
     topic->changes++;
     if (entry->state == JOB_READY)
@@ -602,7 +659,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
         }
     }
     entry->state = (uint64_t)state & 7;
-    ++*state_count(engine, topic, entry);
+    ++*state_count(engine, topic, entry, true);
     topic->waiting += entry_waits_in_slot(engine, entry);
     topic->changes++;
 
@@ -655,6 +712,7 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .error = entry_error(extra),
                   .consumer = entry_consumer(engine, entry),
                   .cancel_requested = state == JOB_LEASED && extra->cancel_requested,
+                  .progress = entry_progress(engine, entry),
                   .ended = ended,
                   .next = after}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
@@ -706,18 +764,6 @@ void entry_forget(struct engine *engine, uint32_t id)
     engine_topic_let_go(engine, topic);
 }
 
-/* Links an entry whose DONE record is at the place, and which is remembered until then. */
-static void hang_remembered(struct engine *engine, uint32_t id, struct record_place place,
-                            int64_t until_ms, struct engine_now now)
-{
-    struct entry *entry = entry_at(engine, id);
-    entry->place = place;
-    entry->state_file = 0;
-    entry->flags = 0;
-    entry->due_ms = (uint64_t)until_ms & 0xffffffffffffu;
-    entry_hang(engine, id, JOB_FINISHED, now);
-}
-
 void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
@@ -729,40 +775,43 @@ void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct e
                                      .remember_until_ms = now.inner_ms + 1 + for_ms,
                                      .sequence = entry->sequence,
                                      .topic = entry_topic(engine, entry)->name}};
-    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
-    hang_remembered(engine, id, place, record.done.remember_until_ms, now);
+    entry->place = engine->sink.append(engine->sink.ctx, &record);
+    entry_hang_done(engine, id, &record.done, now);
 }
 
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now)
 {
     const struct topic *topic = entry_topic(engine, entry_at(engine, id));
-    entry_finish_for(engine, id, reason,
-                     reason == RECORD_PURGED ? 0 : topic->settings.dedup_window_ms, now);
+    if (__builtin_expect(topic->minds_ends, 0))
+        kept_finish(engine, id, reason, NULL, false, now);
+    else
+        entry_finish_plainly(engine, id, reason);
 }
 
-void entry_finish_for(struct engine *engine, uint32_t id, enum record_reason reason,
-                      int64_t window_ms, struct engine_now now)
+void entry_finish_acked(struct engine *engine, uint32_t id, const struct queue_answer *answer,
+                        struct engine_now now)
 {
-    struct entry *entry = entry_at(engine, id);
+    const struct topic *topic = entry_topic(engine, entry_at(engine, id));
+    if (__builtin_expect(topic->minds_ends, 0))
+        kept_finish(engine, id, RECORD_ACKED, answer, false, now);
+    else
+        entry_finish_plainly(engine, id, RECORD_ACKED);
+}
+
+void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason)
+{
+    const struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    struct record record = {
-        .kind = RECORD_DONE,
-        .from = entry_slot(entry),
-        .done = {.key = entry->key,
-                 .reason = reason,
-                 .remember_until_ms = window_ms ? now.inner_ms + 1 + window_ms : 0,
-                 .sequence = entry->sequence,
-                 .topic = topic->name}};
-    struct record_place place = engine->sink.append(engine->sink.ctx, &record);
+    struct record record = {.kind = RECORD_DONE,
+                            .from = entry_slot(entry),
+                            .done = {.key = entry->key,
+                                     .reason = reason,
+                                     .sequence = entry->sequence,
+                                     .topic = topic->name}};
+    engine->sink.append(engine->sink.ctx, &record);
     engine_topic_count_done(topic, reason);
-    if (!window_ms) {
-        entry_forget(engine, id);
-        return;
-    }
-    entry_release(engine, entry);
-    entry_drop_extra(engine, entry);
-    hang_remembered(engine, id, place, record.done.remember_until_ms, now);
+    entry_forget(engine, id);
 }
 
 void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_ms,
@@ -827,6 +876,8 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
         entry_notify(engine, id, JOB_EVENT_NACKED, (struct slice){0}, error, now);
     if (dies)
         entry_notify(engine, id, JOB_EVENT_DEAD, (struct slice){0}, error, now);
+    if (dies && entry_topic(engine, entry)->awaited)
+        kept_died(engine, id, now);
 }
 
 static int64_t next_due_wall_ms(const struct engine *engine, const struct extra *extra,
@@ -858,17 +909,22 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
         out->next_due_ms = next_due_wall_ms(engine, extra, now.skew_ms);
     out->delivery = extra ? extra->delivery : 0;
     out->text = NULL;
-    out->history_bytes = out->error_bytes = 0;
+    out->history_bytes = out->error_bytes = out->progress_bytes = 0;
     out->consumer_bytes = 0;
     if (!extra)
         return;
+    struct slice progress = entry_progress(engine, entry);
     size_t bytes = extra->history_bytes + extra->error_bytes + consumer.len;
     /* If there is no memory for the texts, the view omits them. */
-    if (bytes && (out->text = malloc(bytes))) {
+    if (bytes + progress.len && (out->text = malloc(bytes + progress.len))) {
         out->history_bytes = extra->history_bytes;
         out->error_bytes = extra->error_bytes;
         out->consumer_bytes = (uint8_t)consumer.len;
-        memcpy(out->text, extra->text, bytes);
+        if (bytes)
+            memcpy(out->text, extra->text, bytes);
+        out->progress_bytes = (uint16_t)progress.len;
+        if (progress.len)
+            memcpy(out->text + bytes, progress.at, progress.len);
     }
 }
 
@@ -887,7 +943,7 @@ void entry_notify_event(struct engine *engine, uint32_t id, const struct job_eve
         event.error.len = JOB_ERROR_BYTES_MAX;
     if (entry->state == JOB_DELAYED || entry->state == JOB_READY)
         event.due_ms = entry_due_wall_ms(entry, now.skew_ms);
-    if (event.kind == JOB_EVENT_EXTENDED)
+    if (event.kind == JOB_EVENT_EXTENDED || event.kind == JOB_EVENT_PROGRESS)
         event.lease_until_ms = entry_lease_end_ms(engine, entry_extra(engine, entry)) + now.skew_ms;
     engine->sink.event(engine->sink.ctx, &event, entry->key, entry->place);
 }
@@ -896,6 +952,6 @@ void engine_view_fini(struct engine_view *view)
 {
     free(view->text);
     view->text = NULL;
-    view->history_bytes = view->error_bytes = 0;
+    view->history_bytes = view->error_bytes = view->progress_bytes = 0;
     view->consumer_bytes = 0;
 }

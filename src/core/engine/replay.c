@@ -87,7 +87,8 @@ static bool stub_set_state(struct engine *engine, struct entry *entry,
     else
         entry_set_texts(engine, entry, entry_history(extra), state->error);
     extra->cancel_requested = state->cancel_requested;
-    return entry_set_consumer(engine, entry, state->consumer);
+    return entry_set_consumer(engine, entry, state->consumer) &&
+           (!state->progress.len || entry_set_progress(engine, entry, state->progress));
 }
 
 /* Replays a STATE record of a stub. Delivery numbers rise, so a number above all previous ones is a new delivery.
@@ -432,7 +433,8 @@ static bool replay_state(struct engine *engine, const struct record *record,
         extra->taken_ms = state->taken_ms;
         extra->lease_ms = 0;
         extra->cancel_requested = state->cancel_requested;
-        if (!entry_set_consumer(engine, entry, state->consumer))
+        if (!entry_set_consumer(engine, entry, state->consumer) ||
+            (state->progress.len && !entry_set_progress(engine, entry, state->progress)))
             return false;
     }
     entry_set_state_file(engine, entry, place.file, state->ended.outcome);
@@ -464,7 +466,7 @@ static bool replay_done(struct engine *engine, const struct record *record,
         return false;
     if (!done->carried)
         engine_topic_count_done(topic, done->reason);
-    if (!done->remember_until_ms) {
+    if (!record_done_until_ms(done)) {
         replay_end(engine, topic, done->key);
         return true;
     }
@@ -475,8 +477,8 @@ static bool replay_done(struct engine *engine, const struct record *record,
     entry_drop_extra(engine, entry);
     entry->place = place;
     entry->sequence = done->sequence & 0xffffffffffffffu;
-    entry_set_times(entry, done->remember_until_ms, false, 0);
-    return hang_replayed(engine, id, JOB_FINISHED);
+    entry_hang_done(engine, id, done, engine->recovery);
+    return true;
 }
 
 /* Replays the removal of a topic, which had no jobs then. It may still have slots: of finished jobs whose slot was
@@ -487,7 +489,7 @@ static bool replay_removal(struct engine *engine, struct slice name)
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic)
         return true;
-    for (uint32_t id = 1; topic->remembered && id <= engine->entries.top; id++) {
+    for (uint32_t id = 1; topic->remembered + topic->kept && id <= engine->entries.top; id++) {
         const struct entry *entry = entry_at(engine, id);
         if (entry->state == JOB_FINISHED && entry->topic == topic->id) {
             entry_unhang(engine, id);
@@ -497,7 +499,7 @@ static bool replay_removal(struct engine *engine, struct slice name)
     const struct queue_counts *counts = &topic->counts;
     if (counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead)
         return false;
-    engine_topic_set(topic, &(struct topic_settings){0});
+    engine_topic_set(engine, topic, &(struct topic_settings){0});
     topic->totals = (struct topic_totals){0};
     engine_topic_set_pause(engine, topic, false, 0);
     topic->deleting = false;
@@ -512,7 +514,7 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     if (!record->exists)
         return replay_removal(engine, record->topic);
     struct topic *topic = replay_topic_of(engine, record->topic);
-    if (!topic || !engine_topic_set(topic, &record->settings))
+    if (!topic || !engine_topic_set(engine, topic, &record->settings))
         return false;
     topic->totals = record->totals;
     topic->totals_at = engine->replayed;

@@ -43,7 +43,8 @@ _Static_assert(sizeof(struct entry) == 80, "a chunk of entries fills whole large
 _Static_assert(JOB_FINISHED < 1 << 3 && SECTIONS <= 1 << 3,
                "state and section fit into their bits");
 
-enum { ENTRY_DUE_IS_WALL = 1 };
+enum { ENTRY_DUE_IS_WALL = 1, ENTRY_REMEMBERS = 1 /* of a kept job: kept.c */ };
+enum { ENTRY_KEPT = 1 }; /* the priority of a finished job that is kept */
 
 /* A policy of a job. The waits of a list are stored apart, so that other jobs have no room for them. */
 struct own_policy {
@@ -74,8 +75,12 @@ struct extra {
     uint8_t consumer_bytes; /* of the lease, as the next field: undefined in other states */
     bool cancel_requested;
     uint8_t next;       /* enum extra_next */
+    uint8_t marks;      /* EXTRA_KEEPS_OWN, EXTRA_HAS_PROGRESS */
     uint32_t successor; /* id of a struct successor if NEXT_WAITS, else 0 */
 };
+/* EXTRA_KEEPS_OWN: the record of the job overrides keep_finished of its topic. EXTRA_HAS_PROGRESS: the text has, after
+ * the consumer, the length of the progress of the lease in two bytes, and the progress. */
+enum { EXTRA_KEEPS_OWN = 1, EXTRA_HAS_PROGRESS = 2 };
 /* The successor in the record of the job. */
 enum extra_next {
     NEXT_NONE = 0,
@@ -89,7 +94,7 @@ struct successor {
     int64_t due_ms;
     uint64_t sequence;
     uint16_t priority;
-    bool due_is_wall;
+    bool due_is_wall, has_keep;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
 
@@ -113,6 +118,15 @@ static inline bool ready_comes_before(const struct ready_item *a, const struct r
     return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
 }
 
+/* A kept job in memory (kept.c). */
+struct kept_item {
+    uint32_t id, sequence; /* the lowest bits of the sequence */
+};
+struct kept_queue { /* a ring */
+    struct kept_item *items;
+    uint32_t first, count, cap;
+};
+
 struct topic {
     struct slice name; /* owned */
     uint64_t name_hash;
@@ -123,7 +137,14 @@ struct topic {
     bool deleting;                  /* as recorded */
     struct topic_settings settings; /* the extension is owned */
     struct queue_counts counts;
-    uint64_t remembered; /* finished ids within the dedup_window */
+    uint64_t remembered; /* finished ids within the dedup_window, of jobs that are not kept */
+    /* Whether the end of a job leaves something behind or is awaited: dedup_window, keep_finished, of the topic or of
+     * a job, or a wait. */
+    bool minds_ends;
+    bool has_own_keeps; /* a job had its own keep_finished */
+    uint32_t awaited;   /* waits for the end of a job */
+    uint64_t kept, kept_bytes; /* kept jobs in memory */
+    struct kept_queue kept_queue;
     struct topic_totals totals;
     struct ready_item *ready; /* binary heap, from 0 */
     uint32_t ready_count, ready_cap;
@@ -132,6 +153,7 @@ struct topic {
     /* Live slots of runs, by section, and those of them with an entry. */
     uint64_t stored[SECTIONS], loaded[SECTIONS];
     uint64_t stored_dead_bytes, loaded_dead_bytes; /* of SECTION_DEAD */
+    uint64_t stored_kept_bytes, loaded_kept_bytes; /* of SECTION_KEPT */
     uint64_t cold_ready;                           /* cold jobs that are due */
     uint64_t waiting;                              /* entries in slots for which entry_waits */
     uint64_t totals_at;                            /* the replayed record that set `totals` */
@@ -176,6 +198,10 @@ struct engine {
     int64_t lease_floor_ms;     /* no lease from before the restart ends before this time; inner */
     bool recovering;            /* replay: nothing is appended, and ready is not reported */
     uint32_t event_kinds;       /* kinds of reported events, a bit each */
+    const struct queue_answer *answer; /* being carried out, if it has a result; else NULL */
+    bool keeps_ends;                   /* a topic has kept finished jobs since the start */
+    uint32_t trim_topic;               /* engine_trim_next; 0: no topic */
+    uint64_t dropped[QUEUE_DROPS];     /* kept jobs, before their time */
     /* during recovery */
     uint64_t replayed; /* records */
     uint32_t stubs;
@@ -218,7 +244,8 @@ struct topic *engine_topic_lookup(struct engine *engine, struct slice name);
 /* Frees a removed topic once the last of its slots has gone. */
 void engine_topic_let_go(struct engine *engine, struct topic *topic);
 /* Sets the settings, with a copy of the extension. False: out of memory, and nothing is changed. */
-bool engine_topic_set(struct topic *topic, const struct topic_settings *settings);
+bool engine_topic_set(struct engine *engine, struct topic *topic,
+                      const struct topic_settings *settings);
 struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
 /* Removes a topic that was just made and has no record, after the change that required it was rejected. */
@@ -325,6 +352,11 @@ static inline int64_t entry_lease_end_ms(const struct engine *engine, const stru
                : extra->lease_until_ms;
 }
 
+/* Returns the progress of a leased job, or an empty text. */
+struct slice entry_progress(const struct engine *engine, const struct entry *entry);
+/* Copies the progress. False: out of memory, and it stays as it was. */
+bool entry_set_progress(struct engine *engine, struct entry *entry, struct slice progress);
+
 /* Unlinks the job from the structures of its state, and removes it from the counts. */
 void entry_unhang(struct engine *engine, uint32_t id);
 /* Links the job as `state` requires, and counts it. For JOB_DELAYED and JOB_READY the due decides which of the two
@@ -338,9 +370,11 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
 /* Finishes a job: DONE record, totals, memory. Already unlinked. The id is remembered if its topic requires that. */
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now);
-/* Works as entry_finish, and remembers the id for that long; 0: not at all. */
-void entry_finish_for(struct engine *engine, uint32_t id, enum record_reason reason,
-                      int64_t window_ms, struct engine_now now);
+/* Works as entry_finish, by an answer of its holder. */
+void entry_finish_acked(struct engine *engine, uint32_t id, const struct queue_answer *answer,
+                        struct engine_now now);
+/* Works as entry_finish, and leaves nothing behind. */
+void entry_finish_plainly(struct engine *engine, uint32_t id, enum record_reason reason);
 /* Remembers a `once` under its key, with its own DONE record. `id` is from entry_new. */
 void entry_remember(struct engine *engine, uint32_t id, int64_t for_ms, struct engine_now now);
 /* Fills an entry from a JOB record, except for its place. False: out of memory. */
@@ -375,6 +409,55 @@ static inline void entry_notify(struct engine *engine, uint32_t id, enum job_eve
     if (__builtin_expect(engine->event_kinds != 0, 0))
         entry_notify_event(engine, id,
                            &(struct job_event){.kind = kind, .id = name, .error = error}, now);
+}
+
+/* ---- kept.c: finished jobs that leave something behind ---- */
+static inline bool entry_is_kept(const struct entry *entry)
+{
+    return entry->state == JOB_FINISHED && entry->priority == ENTRY_KEPT;
+}
+/* Returns whether the job is kept but its id may be used again. */
+bool entry_is_free(const struct entry *entry, struct engine_now now);
+/* Links an entry as described in its DONE record. Its place is set. */
+void entry_hang_done(struct engine *engine, uint32_t id, const struct record_done *done,
+                     struct engine_now now);
+/* Finishes a job of a topic that minds ends. Already unlinked. `answer` may be NULL. `taken`: it was taken in the same
+ * step. */
+void kept_finish(struct engine *engine, uint32_t id, enum record_reason reason,
+                 const struct queue_answer *answer, bool taken, struct engine_now now);
+/* Reports to those who wait for its end that a job has died. Its record was appended. */
+void kept_died(struct engine *engine, uint32_t id, struct engine_now now);
+/* Handles a kept job that the wheel returned. */
+void kept_fall_due(struct engine *engine, uint32_t id, struct engine_now now);
+/* Drops a kept job, with a record. Its id stays remembered. */
+void kept_drop(struct engine *engine, uint32_t id, struct engine_now now);
+void kept_view(const struct engine *engine, uint32_t id, struct engine_now now,
+               struct engine_view *out);
+/* Sets topic->minds_ends. */
+void engine_topic_mind(struct engine *engine, struct topic *topic);
+/* Returns whether the log has no room for the end of a job that is due; its entry is then due again soon. */
+bool kept_waits_for_room(struct engine *engine, uint32_t id, struct engine_now now);
+uint64_t engine_topic_kept_cold(const struct topic *topic);
+uint64_t engine_topic_kept_bytes(const struct topic *topic);
+/* Returns the sums of the sizes of the records in a section, or NULL if they are not summed up. */
+static inline uint64_t *topic_stored_bytes(struct topic *topic, enum job_section section)
+{
+    return section == SECTION_DEAD   ? &topic->stored_dead_bytes
+           : section == SECTION_KEPT ? &topic->stored_kept_bytes
+                                     : NULL;
+}
+static inline uint64_t *topic_loaded_bytes(struct topic *topic, enum job_section section)
+{
+    return section == SECTION_DEAD   ? &topic->loaded_dead_bytes
+           : section == SECTION_KEPT ? &topic->loaded_kept_bytes
+                                     : NULL;
+}
+static inline enum job_section entry_section(const struct engine *engine, const struct entry *entry)
+{
+    return entry_is_kept(entry)
+               ? SECTION_KEPT
+               : job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
+                                entry->flags & ENTRY_DUE_IS_WALL);
 }
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_t stored[SECTIONS],
-                         uint64_t dead_bytes)
+                         uint64_t dead_bytes, uint64_t kept_bytes)
 {
     struct topic *topic = engine_topic_find(engine, name);
     assert(engine->recovering);
@@ -15,11 +15,13 @@ bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_
         return false;
     memcpy(topic->stored, stored, sizeof topic->stored);
     topic->stored_dead_bytes = dead_bytes;
+    topic->stored_kept_bytes = kept_bytes;
     return true;
 }
 
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,
-                        uint64_t stored[SECTIONS], uint64_t *dead_bytes)
+                        uint64_t stored[SECTIONS], uint64_t *dead_bytes,
+                        uint64_t *kept_bytes)
 {
     while (*at < engine->topic_top) {
         const struct topic *topic = engine->topics[++*at];
@@ -31,6 +33,7 @@ bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice 
         *name = topic->name;
         memcpy(stored, topic->stored, sizeof topic->stored);
         *dead_bytes = topic->stored_dead_bytes;
+        *kept_bytes = topic->stored_kept_bytes;
         return true;
     }
     return false;
@@ -120,13 +123,14 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
         entry_discard(engine, id);
         return ENGINE_NO_MEMORY;
     }
-    if (!is_job) {
+    if (!is_job)
         entry->sequence = record->done.sequence & 0xffffffffffffffu;
-        entry_set_times(entry, record->done.remember_until_ms, false, 0);
-    }
     int64_t when_ms;
     entry_settle(engine, entry, place, job_section_of_record(record, now.skew_ms, &when_ms));
-    entry_hang(engine, id, is_job ? job->state : JOB_FINISHED, now);
+    if (is_job)
+        entry_hang(engine, id, job->state, now);
+    else
+        entry_hang_done(engine, id, &record->done, now);
     if (entry->state == JOB_READY && topic->cold_ready)
         topic->cold_ready--;
     if (entry->state == JOB_READY) /* it fell due while on the disk */
@@ -166,8 +170,9 @@ static void entry_evict(struct engine *engine, uint32_t id)
     entry_unhang(engine, id);
     topic->loaded[entry->section]--;
     entry_hold_slot(engine, entry->place, false);
-    if (entry->section == SECTION_DEAD)
-        topic->loaded_dead_bytes -= entry->place.bytes;
+    uint64_t *bytes = topic_loaded_bytes(topic, (enum job_section)entry->section);
+    if (bytes)
+        *bytes -= entry->place.bytes;
     entry_discard(engine, id);
 }
 
@@ -213,11 +218,11 @@ struct engine_changed {
     uint32_t attempt;
     int64_t due_ms, first_due_ms, lease_until_ms, taken_ms;
     uint64_t delivery;
-    uint16_t history_bytes, error_bytes;
+    uint16_t history_bytes, error_bytes, progress_bytes;
     uint8_t consumer_bytes;
     bool cancel_requested;
     uint8_t next; /* enum extra_next */
-    char text[];  /* the history, then the error, then the consumer */
+    char text[];  /* the history, then the error, then the consumer, then the progress */
 };
 
 void engine_changed_free(struct engine_changed *changed)
@@ -246,6 +251,9 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
     job->error = slice_make(changed->text + changed->history_bytes, changed->error_bytes);
     job->consumer = slice_make(changed->text + changed->history_bytes + changed->error_bytes,
                                changed->consumer_bytes);
+    job->progress = slice_make(changed->text + changed->history_bytes + changed->error_bytes +
+                                   changed->consumer_bytes,
+                               changed->progress_bytes);
     job->cancel_requested = changed->cancel_requested;
 }
 
@@ -260,9 +268,10 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
 {
     const struct extra *extra = entry_extra(engine, entry);
     struct slice history = entry_history(extra), error = entry_error(extra),
-                 consumer = entry_consumer(engine, entry);
+                 consumer = entry_consumer(engine, entry),
+                 progress = entry_progress(engine, entry);
     struct engine_changed *changed =
-        malloc(sizeof *changed + history.len + error.len + consumer.len);
+        malloc(sizeof *changed + history.len + error.len + consumer.len + progress.len);
     if (!changed)
         return NULL;
     bool is_leased = entry->state == JOB_LEASED;
@@ -278,6 +287,7 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
                                        .history_bytes = (uint16_t)history.len,
                                        .error_bytes = (uint16_t)error.len,
                                        .consumer_bytes = (uint8_t)consumer.len,
+                                       .progress_bytes = (uint16_t)progress.len,
                                        .cancel_requested = is_leased && extra->cancel_requested,
                                        .next = extra ? extra->next : NEXT_NONE};
     if (history.len)
@@ -286,6 +296,8 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
         memcpy(changed->text + history.len, error.at, error.len);
     if (consumer.len)
         memcpy(changed->text + history.len + error.len, consumer.at, consumer.len);
+    if (progress.len)
+        memcpy(changed->text + history.len + error.len + consumer.len, progress.at, progress.len);
     return changed;
 }
 
@@ -321,9 +333,7 @@ static bool collect_item(const struct engine *engine, const struct engine_collec
                          uint32_t id, struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
-    enum job_section section =
-        job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
-                       entry->flags & ENTRY_DUE_IS_WALL);
+    enum job_section section = entry_section(engine, entry);
     struct engine_item item = {.section = section,
                                .when_ms = item_when_ms(entry, section, now),
                                .sequence = entry->sequence,
@@ -362,12 +372,15 @@ static void entry_move_to(struct engine *engine, struct entry *entry, struct rec
 {
     struct topic *topic = entry_topic(engine, entry);
     bool waits = entry_waits(engine, entry);
+    uint64_t *bytes = topic_stored_bytes(topic, section);
     if (entry->state == JOB_DEAD)
         topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
+    if (entry_is_kept(entry))
+        topic->kept_bytes += (uint64_t)place.bytes - entry->place.bytes;
     topic->waiting += waits && !record_place_is_run(entry->place);
     topic->stored[section]++;
-    if (section == SECTION_DEAD)
-        topic->stored_dead_bytes += place.bytes;
+    if (bytes)
+        *bytes += place.bytes;
     entry_release(engine, entry);
     entry_settle(engine, entry, place, section);
 }

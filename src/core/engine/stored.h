@@ -21,7 +21,7 @@
 
 /* Sets the counts of a topic from the catalog, before the replay. False: out of memory. */
 bool engine_stored_begin(struct engine *engine, struct slice topic, const uint64_t stored[SECTIONS],
-                         uint64_t dead_bytes);
+                         uint64_t dead_bytes, uint64_t kept_bytes);
 /*
  * Iterates, after the replay and before engine_start, over jobs of which the log holds a new state but not the job
  * itself, which is in a run. Start with *at = 0; false: no more. `place` is their slot according to the log, bytes 0:
@@ -129,6 +129,6 @@ void engine_stored_sum(const struct engine *engine, uint64_t stored[SECTIONS],
                        uint64_t loaded[SECTIONS]);
 /* Iterates over topics with stored jobs, for the catalog. As engine_topic_next; `name` lives as long as the topic. */
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,
-                        uint64_t stored[SECTIONS], uint64_t *dead_bytes);
+                        uint64_t stored[SECTIONS], uint64_t *dead_bytes, uint64_t *kept_bytes);
 
 #endif

@@ -176,7 +176,8 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     return QUEUE_OK;
 }
 
-bool engine_topic_set(struct topic *topic, const struct topic_settings *settings)
+bool engine_topic_set(struct engine *engine, struct topic *topic,
+                      const struct topic_settings *settings)
 {
     struct slice extension = settings->extension;
     char *copy = NULL;
@@ -190,6 +191,7 @@ bool engine_topic_set(struct topic *topic, const struct topic_settings *settings
     free((char *)(uintptr_t)topic->settings.extension.at);
     topic->settings = *settings;
     topic->settings.extension = slice_make(copy, extension.len);
+    engine_topic_mind(engine, topic);
     return true;
 }
 
@@ -199,6 +201,7 @@ static void topic_give_back(struct topic *topic)
     free((char *)(uintptr_t)topic->name.at);
     free((char *)(uintptr_t)topic->settings.extension.at);
     free(topic->ready);
+    free(topic->kept_queue.items);
     free(topic);
 }
 
@@ -243,7 +246,7 @@ bool engine_topic_is_empty(const struct topic *topic)
     for (int section = 0; section < SECTIONS; section++)
         stored += topic->stored[section];
     return !(counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead +
-             remembered + stored);
+             counts.finished + remembered + stored);
 }
 
 void engine_topic_let_go(struct engine *engine, struct topic *topic)
@@ -287,6 +290,7 @@ struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *rem
     counts.leased += topic_cold(topic, SECTION_LEASED); /* until all are loaded, at the start */
     counts.dead += topic_cold(topic, SECTION_DEAD);
     counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
+    counts.finished = topic->kept + topic_cold(topic, SECTION_KEPT);
     *remembered = topic->remembered + topic_cold(topic, SECTION_REMEMBERED);
     return counts;
 }
@@ -354,7 +358,7 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
             return status;
         status = QUEUE_CREATED;
     }
-    if (!engine_topic_set(topic, settings)) {
+    if (!engine_topic_set(engine, topic, settings)) {
         if (status == QUEUE_CREATED)
             engine_topic_unmake(engine, topic);
         return QUEUE_NO_MEMORY;

@@ -45,21 +45,26 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
                      struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
+    bool is_kept = walk->state == JOB_FINISHED;
     struct engine_view bare = {.due_ms = entry_due_wall_ms(entry, now.skew_ms),
                                .sequence = entry->sequence};
+    if (is_kept)
+        bare = (struct engine_view){
+            .due_ms = queue_finished_rank((int64_t)entry->due_ms + now.skew_ms),
+            .sequence = queue_finished_rank_sequence(entry->sequence)};
     walk->seen++;
     if (!is_past_cursor(walk, bare.due_ms, bare.sequence))
         return;
     if (walk->found.count < walk->limit) {
         struct engine_view view;
-        entry_view(engine, id, now, &view);
+        (is_kept ? kept_view : entry_view)(engine, id, now, &view);
         (void)walk_views_add(&walk->found, view);
         return;
     }
     walk->more = true;
     if (walk_view_is_behind(&walk->found.at[0], &bare)) {
         engine_view_fini(&walk->found.at[0]);
-        entry_view(engine, id, now, &walk->found.at[0]);
+        (is_kept ? kept_view : entry_view)(engine, id, now, &walk->found.at[0]);
         walk_views_changed(&walk->found, 0);
     }
 }
@@ -98,6 +103,8 @@ static uint64_t count_matching(const struct walk *walk, const struct topic *topi
         return counts->leased;
     case JOB_DEAD:
         return counts->dead;
+    case JOB_FINISHED:
+        return topic->kept;
     default:
         return delayed + counts->ready + counts->leased + counts->dead;
     }
@@ -112,12 +119,14 @@ static bool is_purged(const struct walk *walk, const struct entry *entry)
         return false;
     if (walk->kind == WALK_DELETE)
         return true;
-    if (entry->state == JOB_FINISHED || entry->state == JOB_LEASED)
+    if (entry->state == JOB_FINISHED)
+        return walk->state == JOB_FINISHED && entry_is_kept(entry);
+    if (entry->state == JOB_LEASED)
         return false;
     return !walk->state || walk->state == (enum job_state)entry->state;
 }
 
-/* Forgets a remembered id without a change of the totals. */
+/* Forgets a remembered id, or a kept job, without a change of the totals. */
 static void forget_remembered(struct engine *engine, uint32_t id)
 {
     const struct entry *entry = entry_at(engine, id);
@@ -135,6 +144,11 @@ static void forget_remembered(struct engine *engine, uint32_t id)
 
 static void purge_one(struct walk *walk, struct engine *engine, uint32_t id, struct engine_now now)
 {
+    if (entry_at(engine, id)->state == JOB_FINISHED && walk->kind == WALK_PURGE) {
+        kept_drop(engine, id, now);
+        walk->affected++;
+        return;
+    }
     if (entry_at(engine, id)->state == JOB_FINISHED) {
         forget_remembered(engine, id);
         return;
@@ -190,6 +204,8 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
     struct topic *topic = engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
     if (!topic)
         return true;
+    if (walk->kind == WALK_TRIM)
+        return true; /* those in memory are newer */
     if (walk->kind == WALK_REDRIVE) {
         begin_redrive(walk, topic, now);
         return redrive_step(walk, engine, topic, now, changes);
@@ -205,7 +221,9 @@ bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, 
         if (!entry->state || entry->topic != topic->id)
             continue;
         if (is_list) {
-            if (entry->state != JOB_FINISHED &&
+            if ((entry->state != JOB_FINISHED ||
+                 (walk->state == JOB_FINISHED && entry_is_kept(entry) &&
+                  (int64_t)entry->due_ms > now.inner_ms)) &&
                 (!walk->state || walk->state == (enum job_state)entry->state))
                 list_one(walk, engine, id, now);
         } else if (is_purged(walk, entry)) {
@@ -225,6 +243,10 @@ void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, stru
         engine_topic_find(engine, slice_make(walk->topic, walk->topic_bytes));
     const struct entry *entry = id ? entry_at(engine, id) : NULL;
     assert(walk->kind != WALK_LIST);
+    if (walk->kind == WALK_TRIM) {
+        walk->more = walk->more || !engine_trim_one(engine, key, now);
+        return;
+    }
     if (!entry || !topic || entry->topic != topic->id)
         return;
     if (walk->kind != WALK_REDRIVE) {
@@ -242,6 +264,8 @@ void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, stru
 
 bool walk_has_enough(const struct walk *walk, struct engine *engine)
 {
+    if (walk->kind == WALK_TRIM)
+        return walk->more;
     if (walk->kind != WALK_REDRIVE)
         return false;
     const struct topic *topic =

@@ -14,7 +14,8 @@
 #include "engine/engine.h"
 #include "queue/cursor.h"
 
-enum walk_kind { WALK_LIST = 1, WALK_PURGE, WALK_REDRIVE, WALK_DELETE };
+/* TRIM: drops the oldest kept jobs, which are cold, until the topic is within its limits. */
+enum walk_kind { WALK_LIST = 1, WALK_PURGE, WALK_REDRIVE, WALK_DELETE, WALK_TRIM };
 
 /* Compares two views: the last by due, then push order, comes out first. */
 static inline bool walk_view_is_behind(const struct engine_view *a, const struct engine_view *b)
@@ -43,7 +44,7 @@ struct walk {
     uint64_t seen; /* list: matching jobs examined, to stop early */
     /* list: a heap during the walk; at its end sorted by due, then push order. */
     struct walk_views found;
-    bool more;         /* list: matching jobs were left out */
+    bool more;         /* list: matching jobs were left out; trim: enough were dropped */
     uint64_t affected; /* the other kinds */
 };
 

@@ -551,22 +551,30 @@ READ(callback)
 
 /* ---- bodies ---- */
 
-static void put_body(struct buffer *out, const struct job *job, enum job_form_body form)
+void job_json_write_bytes(struct buffer *out, const char *key, struct slice type, struct slice bytes,
+                          enum job_form_body form)
 {
     struct json_value value;
+    bool is_shown = form == JOB_BODY_SHOWN;
     if (form == JOB_BODY_NONE)
         return;
-    bool is_shown = form == JOB_BODY_SHOWN;
-    if (is_shown && job_type_is_json(job->content_type) && json_check(job->body, &value, NULL)) {
-        PUT(out, ",\"body\":");
+    PUT(out, ",\"");
+    buffer_append_text(out, key);
+    if (is_shown && job_type_is_json(type) && json_check(bytes, &value, NULL)) {
+        PUT(out, "\":");
         buffer_append_slice(out, value.raw);
-    } else if (is_shown && json_utf8_is_valid(job->body)) {
-        PUT(out, ",\"body\":");
-        json_write_string(out, job->body);
+    } else if (is_shown && json_utf8_is_valid(bytes)) {
+        PUT(out, "\":");
+        json_write_string(out, bytes);
     } else {
-        PUT(out, ",\"body_base64\":");
-        json_write_base64(out, job->body);
+        PUT(out, "_base64\":");
+        json_write_base64(out, bytes);
     }
+}
+
+static void put_body(struct buffer *out, const struct job *job, enum job_form_body form)
+{
+    job_json_write_bytes(out, "body", job->content_type, job->body, form);
 }
 
 READ(body)
@@ -600,17 +608,18 @@ READ(body_base64)
 #define LINE JOB_FORM_EXPORTED
 #define DUMPED 16 /* an export from a kept job, as JSON */
 #define LINES (LINE | DUMPED)
+#define ENDED JOB_FORM_FINISHED
 
 /* The members in the order of writing. A name has several rows if the forms differ in its value or its place. */
 static const struct job_member members[] = {
-    {KEY("topic"), TAKEN | KEPT | SENT | LINES, JOB(topic), write_name, read_text},
-    {KEY("id"), TAKEN | KEPT | SENT | LINES, JOB(id), write_name, read_text},
+    {KEY("topic"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(topic), write_name, read_text},
+    {KEY("id"), TAKEN | KEPT | SENT | LINES | ENDED, JOB(id), write_name, read_text},
     {KEY("lease"), TAKEN, 0, write_lease},
-    {KEY("state"), KEPT, JOB(state), write_state},
+    {KEY("state"), KEPT | ENDED, JOB(state), write_state},
     {KEY("due_at"), KEPT, JOB(due_ms), write_time},
     {KEY("at"), LINES, JOB(due_ms), write_at, read_at, dump_at},
     {KEY("delay"), 0, 0, NULL, read_delay},
-    {KEY("attempt"), TAKEN | KEPT | SENT, JOB(attempt), write_u32},
+    {KEY("attempt"), TAKEN | KEPT | SENT | ENDED, JOB(attempt), write_u32},
     {KEY("attempt"), LINES, JOB(attempt), write_attempts, read_attempts, dump_attempts},
     {KEY("state"), LINES, JOB(state), write_dead, read_dead, dump_dead},
     {KEY("error"), LINES, JOB(error), write_text, read_text, .kept = "last_error"},
@@ -619,11 +628,12 @@ static const struct job_member members[] = {
     {KEY("lease_until"), TAKEN, JOB(lease_until_ms), write_time},
     {KEY("priority"), TAKEN | KEPT | SENT | LINES, JOB(priority), write_u16, read_priority},
     {KEY("lease_until"), KEPT, JOB(lease_until_ms), write_lease_until},
-    {KEY("consumer"), KEPT, JOB(consumer), write_text},
+    {KEY("consumer"), KEPT | ENDED, JOB(consumer), write_text},
+    {KEY("progress"), KEPT | ENDED, JOB(progress), write_text},
     {KEY("cancel_requested"), KEPT, JOB(cancel_requested), write_flag},
     {KEY("next"), KEPT, JOB(next_due_ms), write_next},
     {KEY("last_error"), KEPT, JOB(error), write_text},
-    {KEY("history"), KEPT, JOB(history), write_history},
+    {KEY("history"), KEPT | ENDED, JOB(history), write_history},
     {KEY("lease_for"), KEPT | LINES, JOB(policy.lease_ms), write_duration, read_duration},
     {KEY("ttl"), KEPT | LINES, JOB(policy.ttl_ms), write_duration, read_duration},
     {KEY("max_attempts"), KEPT | LINES, JOB(policy.max_attempts), write_attempts_max,
@@ -633,9 +643,9 @@ static const struct job_member members[] = {
     {KEY("callback"), DUMPED, 0, NULL},
     {KEY("content_type"), TAKEN | KEPT | SENT, JOB(content_type), write_type},
     {KEY("content_type"), LINES, JOB(content_type), write_text, read_text, dump_type},
-    {KEY("meta"), TAKEN | KEPT, 0, write_meta},
+    {KEY("meta"), TAKEN | KEPT | ENDED, 0, write_meta},
     {KEY("meta"), SENT | LINES, 0, write_users_meta, read_users_meta, dump_users_meta},
-    {KEY("callback"), TAKEN | KEPT | LINE, 0, write_callback, read_callback},
+    {KEY("callback"), TAKEN | KEPT | LINE | ENDED, 0, write_callback, read_callback},
     {KEY("body"), 0, 0, NULL, read_body},
     {KEY("body_base64"), 0, JOB(body), NULL, read_body_base64},
 };
@@ -646,6 +656,7 @@ enum { MEMBERS = sizeof members / sizeof members[0] };
 #undef SENT
 #undef LINE
 #undef LINES
+#undef ENDED
 
 /* ---- writing ---- */
 

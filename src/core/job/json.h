@@ -14,7 +14,8 @@ enum job_form {
     JOB_FORM_TAKEN = 1,   /* the answer to a take: with lease */
     JOB_FORM_KEPT = 2,    /* get and list: with state, history and the job's own settings */
     JOB_FORM_SENT = 4,    /* the message to a target */
-    JOB_FORM_EXPORTED = 8 /* a line of an export, which is also an item of a batch */
+    JOB_FORM_EXPORTED = 8, /* a line of an export, which is also an item of a batch */
+    JOB_FORM_FINISHED = 32 /* get and list: a finished job, without what only a live one has */
 };
 
 enum job_form_body {
@@ -26,6 +27,10 @@ enum job_form_body {
 /* Appends a job as an object. `lease` is empty unless the form is JOB_FORM_TAKEN. */
 void job_json_write(struct buffer *out, const struct job *job, struct slice lease,
                     enum job_form form, enum job_form_body body);
+
+/* Appends `,"KEY":` and the bytes as JSON or a text, or `,"KEY_base64":` (enum job_form_body). */
+void job_json_write_bytes(struct buffer *out, const char *key, struct slice type,
+                          struct slice bytes, enum job_form_body form);
 
 /* Appends `,"lease_for":…` and the other members of a policy that are set. */
 void job_json_write_policy(struct buffer *out, const struct policy *policy);

@@ -24,8 +24,9 @@ enum job_section job_section_of_record(const struct record *record, int64_t skew
                                        int64_t *when_ms)
 {
     if (record->kind == RECORD_DONE) {
-        *when_ms = record_done_until_ms(&record->done);
-        return record->done.keep_until_ms ? SECTION_KEPT : SECTION_REMEMBERED;
+        bool is_kept = record->done.keep_until_ms;
+        *when_ms = is_kept ? record->done.keep_until_ms : record->done.remember_until_ms;
+        return is_kept ? SECTION_KEPT : SECTION_REMEMBERED;
     }
     assert(record->kind == RECORD_JOB);
     const struct job *job = &record->job;

@@ -16,7 +16,7 @@ enum job_section {
     SECTION_RETRYING,      /* like DELAYED, with attempt > 0 */
     SECTION_RETRYING_WALL, /* like DELAYED_WALL, with attempt > 0 */
     SECTION_REMEMBERED,    /* a DONE record that is not kept: remember_until, inner clock */
-    SECTION_KEPT,          /* a DONE record of a kept job: the later end, inner clock */
+    SECTION_KEPT,          /* a DONE record of a kept job: keep_until, inner clock */
     /* Due by the wall clock, as of the writing of the run; never falls due by itself. */
     SECTION_DEAD,
     SECTIONS

@@ -674,6 +674,13 @@ static inline void queue_info(struct queue *queue, struct queue_info *out)
     queue->ops->info(queue, out);
 }
 
+/* Returns whether a push with this result waits for the end of its job (queue_push.ended). */
+static inline bool queue_push_awaits(const struct queue_result *result)
+{
+    return result->status == QUEUE_CREATED || result->status == QUEUE_REPLACED ||
+           (result->status == QUEUE_EXISTED && result->state && result->state != JOB_FINISHED);
+}
+
 /* Returns whether an item is valid, for implementations. If not, *result receives the reason. */
 static inline bool command_item_is_good(const struct command *command, size_t i,
                                         struct queue_result *result)

@@ -6,11 +6,14 @@
 #include "api/routes.h"
 #include "api/trace.h"
 #include "base/json_write.h"
+#include "base/text.h"
 #include "http/exchange.h"
 #include "http/format.h"
 #include "http/media.h"
+#include "job/json.h"
 #include "queue/status.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* ---- leases and their answers ---- */
@@ -44,6 +47,8 @@ void api_fields_answer(const struct http_fields *fields, struct queue_answer *an
         answer->lease_ms = fields->policy.lease_ms;
     if (http_fields_have(fields, OPTION_FINAL))
         answer->final = fields->final;
+    if (http_fields_have(fields, OPTION_PROGRESS))
+        answer->progress = fields->progress;
     if (http_fields_have(fields, OPTION_PRIORITY)) {
         answer->has_priority = true;
         answer->priority = (uint16_t)fields->priority;
@@ -59,10 +64,61 @@ static bool read_lease(struct answers_reading *reading, struct json_value value,
     return true;
 }
 
+/* Returns whether the answers of the call may have a result. A nack must be final. */
+static bool takes_result(const struct answers_reading *reading, const struct queue_answer *answer)
+{
+    return reading->common.verb == QUEUE_ACK ||
+           (reading->common.verb == QUEUE_NACK && answer->final);
+}
+
+static bool check_result(const struct answers_reading *reading, const struct queue_answer *answer)
+{
+    uint64_t most = reading->call->front->options.result_bytes_max;
+    if (answer->result.len && !takes_result(reading, answer))
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
+                              "only an ack or a final nack has a result");
+    if (answer->result.len > most)
+        return http_fault_set(reading->fault, PROBLEM_RESULT_TOO_BIG, most,
+                              "the result has %zu bytes, but the limit is %" PRIu64
+                              "; the job stays leased, keep the result elsewhere and send a "
+                              "reference",
+                              answer->result.len, most);
+    return true;
+}
+
+/* Reads the member "result", any JSON value whose text is its string, or "result_base64". Sets *is_one if it is one. */
+static bool read_result(struct answers_reading *reading, struct slice key, struct json_value value,
+                        struct queue_answer *answer, bool *is_one)
+{
+    struct buffer *arena = &reading->call->front->arena;
+    bool is_plain = json_string_is(key, "result"), done = true;
+    *is_one = is_plain || json_string_is(key, "result_base64");
+    if (!*is_one)
+        return true;
+    if (answer->result.len)
+        return http_fault_set(reading->fault, PROBLEM_OPTION_TWICE, 0,
+                              "the result is given more than once");
+    if (is_plain) {
+        done = job_json_read_body(value, arena, &answer->result_type, &answer->result);
+    } else {
+        struct slice base64;
+        if (value.kind != JSON_STRING || !json_string_bytes(value.raw, arena, &base64))
+            return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
+                                  "'result_base64' must be a string");
+        size_t start = arena->len;
+        if (!text_base64_decode(base64, arena))
+            return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
+                                  "'result_base64' is not valid base64");
+        answer->result = slice_make(arena->at + start, arena->len - start);
+    }
+    return done || http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
 /* Reads an item: "lease" or {"lease":"…","delay":"10s","error":"…","final":true,"priority":0}. */
 static bool read_answer(struct answers_reading *reading, struct json_value item)
 {
     static const char *const beside[] = {"lease", NULL};
+    bool is_result;
     struct queue_answer answer = reading->common;
     struct http_fields fields = {0};
     struct json_cursor cursor = {0};
@@ -72,6 +128,10 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     if (item.kind != JSON_OBJECT)
         return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
     while (json_next_member(item, &cursor, &key, &value)) {
+        if (!read_result(reading, key, value, &answer, &is_result))
+            return false;
+        if (is_result)
+            continue;
         if (json_string_is(key, "lease") && !answer.lease.at) {
             if (!read_lease(reading, value, &answer.lease))
                 return false;
@@ -86,7 +146,7 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     if (!http_fields_check(&fields, reading->fault))
         return false;
     api_fields_answer(&fields, &answer);
-    return add_answer(reading, answer);
+    return check_result(reading, &answer) && add_answer(reading, answer);
 }
 
 static bool read_leases(struct answers_reading *reading, struct json_value leases)
@@ -115,7 +175,7 @@ static bool read_answers_body(struct answers_reading *reading)
     struct buffer *arena = &call->front->arena;
 
     buffer_clear(arena);
-    if (!buffer_reserve(arena, body.len + 1))
+    if (!buffer_reserve(arena, 2 * body.len + 1))
         return http_fault_set(reading->fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!json_check(body, &object, &error_at))
         return http_fault_set(reading->fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu",
@@ -152,6 +212,29 @@ static bool is_nothing(struct slice body)
              (value.kind == JSON_OBJECT && !json_next_member(value, &cursor, &key, &member))));
 }
 
+/* Returns whether the body of the call is the result of the one lease in its query. */
+static bool body_is_result(const struct answers_reading *reading)
+{
+    const struct http_call *call = reading->call;
+    return call->query->lease_count == 1 && takes_result(reading, &reading->common) &&
+           !is_nothing(call->request->body);
+}
+
+/* Takes the body as the result. A form is the default content type of curl, so it is not stored. */
+static bool take_result(struct answers_reading *reading)
+{
+    const struct http_call *call = reading->call;
+    struct slice type = call->request->content_type;
+    struct queue_answer *answer = &reading->answers[0];
+    answer->result = call->request->body;
+    answer->result_type = http_media_is_form(type) ? (struct slice){0} : type;
+    if (answer->result_type.len > JOB_CONTENT_TYPE_BYTES_MAX)
+        return http_fault_set(reading->fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
+                              "the content type has more than %d bytes",
+                              JOB_CONTENT_TYPE_BYTES_MAX);
+    return check_result(reading, answer);
+}
+
 static bool read_answers(struct answers_reading *reading)
 {
     struct http_call *call = reading->call;
@@ -162,6 +245,8 @@ static bool read_answers(struct answers_reading *reading)
             return false;
     }
     reading->common.lease = (struct slice){0};
+    if (body_is_result(reading))
+        return take_result(reading);
     bool is_named = reading->count > 0; /* given in the query */
     if (call->request->body.len && !(is_named && is_nothing(call->request->body)) &&
         !read_answers_body(reading))
@@ -368,7 +453,7 @@ const struct http_route api_answers_routes[] = {
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
            OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |
                OPTION_BIT(OPTION_PRIORITY)),
-    ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
+    ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR) | OPTION_BIT(OPTION_PROGRESS)),
     ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
     {.method = HTTP_METHOD_POST,
      .pattern = "/v1/again",

@@ -55,7 +55,11 @@ static void write_event(struct buffer *out, const struct job_event *event)
     write_number(out, "attempt", event->attempt);
     write_time(out, "due_at", event->due_ms);
     write_time(out, "lease_until", event->lease_until_ms);
-    write_text(out, is_skip ? "reason" : "error", event->error);
+    write_text(out,
+               is_skip                               ? "reason"
+               : event->kind == JOB_EVENT_PROGRESS ? "progress"
+                                                     : "error",
+               event->error);
     if (is_skip)
         write_number(out, "fires", event->count);
     else if (event->count || counts_jobs(event->kind))

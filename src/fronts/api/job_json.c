@@ -14,10 +14,63 @@ static void write_time(struct buffer *out, const char *key, int64_t ms)
     json_write_time(out, ms);
 }
 
+/* Appends `,"outcome":…` and the other members of an end. The result is one of the bodies. */
+static void write_end(struct buffer *out, const struct queue_end *end, enum job_form_body form)
+{
+    if (end->outcome) {
+        PUT(out, ",\"outcome\":\"");
+        buffer_append_text(out, job_end_name(end->outcome));
+        buffer_append_byte(out, '"');
+    }
+    write_time(out, "finished_at", end->finished_ms);
+    if (end->duration_ms) {
+        PUT(out, ",\"duration_ms\":");
+        buffer_append_i64(out, end->duration_ms);
+    }
+    if (!end->result.len)
+        return;
+    if (end->result_type.len) {
+        PUT(out, ",\"result_type\":");
+        json_write_string(out, end->result_type);
+    }
+    PUT(out, ",\"result_bytes\":");
+    buffer_append_u64(out, end->result.len);
+    job_json_write_bytes(out, "result", end->result_type, end->result, form);
+}
+
+/* Writes a job that has ended. */
+static void write_ended(struct buffer *out, const struct queue_job *job, enum job_form_body form)
+{
+    bool is_finished = job->job.state == JOB_FINISHED;
+    bool has_body = is_finished ? job->end->has_body : true;
+    if (is_finished && has_body && form != JOB_BODY_NONE) {
+        job_json_write(out, &job->job, (struct slice){0}, JOB_FORM_FINISHED, JOB_BODY_NONE);
+        out->len -= !out->failed; /* the brace */
+        PUT(out, ",\"content_type\":");
+        json_write_string(out, job->job.content_type.len ? job->job.content_type
+                                                         : slice_of("application/octet-stream"));
+        job_json_write_bytes(out, "body", job->job.content_type, job->job.body, form);
+    } else {
+        job_json_write(out, &job->job, (struct slice){0},
+                       is_finished ? JOB_FORM_FINISHED : JOB_FORM_KEPT,
+                       has_body ? form : JOB_BODY_NONE);
+        out->len -= !out->failed;
+    }
+    write_end(out, job->end, form);
+    buffer_append_byte(out, '}');
+}
+
 void api_job_write(struct buffer *out, const struct queue_job *job, enum api_view view)
 {
     bool is_taken = view == API_VIEW_TAKEN || view == API_VIEW_TAKEN_EXACT;
     bool is_exact = view == API_VIEW_EXACT || view == API_VIEW_TAKEN_EXACT;
+    if (__builtin_expect(job->end != NULL, 0)) {
+        write_ended(out, job,
+                    is_exact                  ? JOB_BODY_EXACT
+                    : view == API_VIEW_LISTED ? JOB_BODY_NONE
+                                              : JOB_BODY_SHOWN);
+        return;
+    }
     job_json_write(out, &job->job, job->lease, is_taken ? JOB_FORM_TAKEN : JOB_FORM_KEPT,
                    is_exact                  ? JOB_BODY_EXACT
                    : view == API_VIEW_LISTED ? JOB_BODY_NONE

@@ -1,4 +1,5 @@
 /* Calls for one job (get, reschedule, cancel, run), and the list of a topic's jobs. */
+#include "api/await.h"
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "base/json_write.h"
@@ -40,8 +41,17 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 static void get_job(struct http_call *call)
 {
     call->exchange->bodies = call->query->fields.bodies;
+    const struct http_fields *fields = &call->query->fields;
     http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
-    queue_get(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
+    if (http_fields_have(fields, OPTION_UNTIL) && !slice_is(fields->until, "finished")) {
+        http_answer_problem(call->exchange, PROBLEM_BAD_OPTION, 0, "'until' must be finished");
+        return;
+    }
+    if (fields->wait_ms > 0) {
+        api_await_job(call, on_got);
+        return;
+    }
+    queue_get_finished(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
 }
 
 /* ---- history ---- */
@@ -359,7 +369,7 @@ const struct http_route api_jobs_routes[] = {
      .scope = ACCESS_READ,
      .topics = HTTP_TOPICS_PATH,
      .handle = get_job,
-     .options = OPTION_BIT(OPTION_BODY),
+     .options = OPTION_BIT(OPTION_BODY) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_UNTIL),
      .answer = HTTP_ANSWER_JOB},
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_JOB_PATH "/history",

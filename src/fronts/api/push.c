@@ -1,5 +1,6 @@
 #include "api/push.h"
 
+#include "api/await.h"
 #include "api/job_json.h"
 #include "api/routes.h"
 #include "api/trace.h"
@@ -545,7 +546,10 @@ void api_push(struct http_call *call, struct queue_push *push)
         api_trace_push(call, &call->front->meta);
         push->meta = buffer_slice(&call->front->meta);
     }
-    queue_push(call->front->queue, push, 1, http_reply_to(call, on_pushed));
+    if (call->query->fields.wait_ms > 0)
+        api_await_push(call, push);
+    else
+        queue_push(call->front->queue, push, 1, http_reply_to(call, on_pushed));
 }
 
 /* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */
@@ -563,15 +567,15 @@ static void push_one(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
 }
 
-#define PUSH(METHOD, PATTERN)                                                                      \
+#define PUSH(METHOD, PATTERN, OPTIONS)                                                                      \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
-        .options = OPTIONS_PUSH, .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,  \
+        .options = (OPTIONS), .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,  \
         .topics = HTTP_TOPICS_PATH                                                                 \
     }
 
 const struct http_route api_push_routes[] = {
-    PUSH(PUT, HTTP_JOB_PATH),
-    PUSH(POST, HTTP_JOBS_PATH),
+    PUSH(PUT, HTTP_JOB_PATH, OPTIONS_PUSH | OPTION_BIT(OPTION_WAIT)),
+    PUSH(POST, HTTP_JOBS_PATH, OPTIONS_PUSH),
     {0},
 };

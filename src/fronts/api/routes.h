@@ -12,6 +12,7 @@ extern const struct http_route api_answers_routes[];
 extern const struct http_route api_take_routes[];
 extern const struct http_route api_jobs_routes[];
 extern const struct http_route api_locate_routes[];
+extern const struct http_route api_await_routes[];
 extern const struct http_route api_bulk_routes[];
 extern const struct http_route api_endpoints_routes[];
 extern const struct http_route api_dead_errors_routes[];

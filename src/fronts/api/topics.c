@@ -278,11 +278,12 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
 
 static void write_topic(struct buffer *out, const struct queue_topic *topic)
 {
-    static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead"};
+    static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead", "finished"};
     static const char *const sums[] = {"pushed",    "acked",  "cancelled",   "expired", "replaced",
                                        "delivered", "nacked", "lease_ended", "died",    "redriven"};
     const struct queue_counts *counts = &topic->counts;
     const struct topic_totals *totals = &topic->totals;
+    bool keeps = counts->finished || topic->settings.keep_finished_ms; /* else without `finished` */
 
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
@@ -294,8 +295,8 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
         buffer_append_text(out, "null");
     write_numbers(out, "counts", states,
                   (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
-                                     counts->leased, counts->dead},
-                  sizeof states / sizeof states[0]);
+                                     counts->leased, counts->dead, counts->finished},
+                  sizeof states / sizeof states[0] - !keeps);
     buffer_append_text(out, ",\"dead_bytes\":");
     buffer_append_u64(out, counts->dead_bytes);
     write_numbers(out, "totals", sums,

@@ -193,7 +193,9 @@ void http_exchange_orphan(struct http_exchange *exchange)
         http_lease_return_noted(exchange);
     if (exchange->waiter)
         waiter_cancel(exchange->front->waiters, exchange->waiter);
-    if (exchange->waiter || exchange->answered)
+    if (exchange->ends)
+        ends_cancel(exchange->ends);
+    if (exchange->waiter || exchange->ends || exchange->answered)
         http_exchange_release(exchange);
 }
 

@@ -204,6 +204,7 @@ static void expire_waits(void *ctx)
     front->expiry_ms = INT64_MAX;
     front->now_ms = 0;
     waiters_expire(front->waiters, http_front_now_ms(front));
+    ends_expire(front->ends, http_front_now_ms(front));
     if (front->held_waits) {
         http_gate_end_waits(front);
         http_streams_end_unheld(front);
@@ -233,9 +234,10 @@ static bool on_front_iteration_end(void *ctx)
     struct http_front *front = ctx;
     bool again = http_connections_flush(front);
     http_front_wake_by(front, waiters_next_ms(front->waiters));
+    http_front_wake_by(front, ends_next_ms(front->ends));
     if (front->held_waits)
         http_front_wake_by(front, http_front_now_ms(front) + LOOK_MS);
-    atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
+    atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters) + ends_count(front->ends),
                           memory_order_relaxed);
     for (uint32_t i = 0; i < front->shared->part_count; i++)
         if (front->shared->parts[i]->iteration_end)
@@ -278,6 +280,8 @@ static void set_front_options(struct http_front *front, const struct http_option
     *options = *given;
     if (!options->body_bytes_max)
         options->body_bytes_max = BODY_BYTES_MAX;
+    if (!options->result_bytes_max)
+        options->result_bytes_max = JOB_RESULT_BYTES;
     if (!options->batch_bytes_max)
         options->batch_bytes_max = batch_bytes_max(options->body_bytes_max);
     if (!options->connections_max)
@@ -352,13 +356,15 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     buffer_init(&front->event_text, 64 * 1024);
     front->read_at = malloc(HTTP_READ_BYTES);
     front->sealed_at = malloc(HTTP_READ_BYTES);
+    front->ends = ends_new(queue, front->options.waiting_max ? front->options.waiting_max : 10000);
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
     front->stream_alarm = deadline_new(reactor, http_streams_ping, front);
     bool has_parts = open_parts(front);
     reactor_at_iteration_end(reactor, on_front_iteration_end, front);
     /* The buffers never grow beyond this size, so slices into them stay valid. */
-    bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
+    bool has_memory = front->read_at && front->sealed_at && front->ends && front->alarm &&
+                      front->expiry &&
                       front->stream_alarm && has_parts &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
     if (!has_memory || !enter_shared(front)) {
@@ -395,6 +401,7 @@ void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void
     front->drained = drained;
     front->drained_ctx = ctx;
     http_listening_drain(front);
+    ends_drain(front->ends);
     http_connections_drain(front);
     reactor_iterate_again(front->reactor);
 }
@@ -411,6 +418,7 @@ void http_front_free(struct http_front *front)
         (void)uv_run(reactor_loop(front->reactor), UV_RUN_NOWAIT);
     reactor_remove_at_iteration_end(front->reactor, on_front_iteration_end, front);
     leave_shared(front);
+    ends_free(front->ends);
     deadline_free(front->listening_alarm);
     deadline_free(front->alarm);
     deadline_free(front->expiry);

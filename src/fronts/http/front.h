@@ -27,6 +27,7 @@
 #include "net/reactor.h"
 #include "net/tls.h"
 #include "queue/lateness.h"
+#include "queue/ends.h"
 #include "queue/waiter.h"
 
 struct feed_desk;
@@ -41,6 +42,7 @@ struct http_options {
     const char *allowed_hosts;   /* further host names (host.h) or NULL; must outlive the front */
     const char *cors_origins;    /* allowed origins (cors.h) or NULL; must outlive the front */
     uint64_t body_bytes_max;     /* limit of one job's body; 1 MiB */
+    uint64_t result_bytes_max;   /* limit of the result of a job; 64 KiB */
     uint64_t batch_bytes_max;    /* limit of a batch push; 16 MiB */
     uint32_t connections_max;    /* limit of this front; 10,000 */
     uint32_t waiting_max;        /* the limit given to waiters_new, for use in answers; 10,000 */

@@ -270,6 +270,12 @@ static void end_waits_of(struct http_connection *connection)
         next = wire->next(connection, exchange);
         if (!exchange->waits || http_gate_holds(exchange))
             continue;
+        if (exchange->ends) {
+            ends_cancel(exchange->ends);
+            exchange->ends = NULL;
+            http_gate_refuse_ended(exchange);
+            continue;
+        }
         if (!exchange->waiter && wire->revoke)
             wire->revoke(exchange);
         if (!exchange->waiter)

@@ -127,6 +127,8 @@ static void http1_end_waits(struct http_connection *connection)
         http_stream_end(stream_of(connection));
     for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
         next = exchange->next;
+        if (exchange->ends)
+            ends_end(exchange->ends);
         if (!exchange->waits || !exchange->waiter)
             continue;
         waiter_cancel(connection->front->waiters, exchange->waiter);

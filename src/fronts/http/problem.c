@@ -20,6 +20,7 @@ static const struct row {
     [PROBLEM_OPTION_CLASH] = {"option_clash", "Options exclude each other", 400},
     [PROBLEM_OPTION_MISSING] = {"option_missing", "Missing option", 400},
     [PROBLEM_BAD_META] = {"bad_meta", "Invalid meta", 400},
+    [PROBLEM_RESULT_TOO_BIG] = {"result_too_big", "The result is too big", 413},
     [PROBLEM_BAD_JSON] = {"bad_json", "Invalid JSON body", 400},
     [PROBLEM_BAD_ITEM] = {"bad_item", "Invalid item", 400},
     [PROBLEM_DELIVERY_IS_OFF] = {"delivery_is_off", "The server does not deliver", 400},

@@ -69,7 +69,7 @@ static const struct option {
                       "a topic's name; at most 64"},
     [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text", .has_blanks = true},
     [OPTION_STATE] = {NAME("state"), KIND_STATE, INTO(state), 0, 0,
-                      "delayed, ready, leased or dead"},
+                      "delayed, ready, leased, dead or finished"},
     [OPTION_LIMIT] = {NAME("limit"), KIND_NUMBER, INTO(limit), 1, QUEUE_LIST_MAX,
                       "a number from 1 to 1000"},
     [OPTION_CURSOR] = {NAME("cursor"), KIND_TEXT, INTO(cursor), 1, 512,
@@ -355,7 +355,7 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_STATE: {
         enum job_state state = job_state_parse(value);
         *(enum job_state *)into = state;
-        return state != 0 && state != JOB_FINISHED;
+        return state != 0;
     }
     case KIND_FLAG:
         *(bool *)into = slice_is(value, "true");

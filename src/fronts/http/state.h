@@ -79,6 +79,7 @@ struct http_front {
     struct reactor *reactor;
     struct queue *queue;
     struct waiters *waiters;
+    struct ends *ends; /* waits for the ends of jobs */
     struct http_shared *shared;
     struct http_options options;
     struct http_listener listeners[LISTENERS_MAX];

@@ -411,7 +411,7 @@ const struct cli_command cli_job_commands[] = {
               .least = 1,
               .most = 1,
               .flags = {{"state", CLI_TEXT, "STATE",
-                         "Only jobs in this state: delayed, ready, leased or dead"},
+                         "Only jobs in this state: delayed, ready, leased, dead or finished"},
                         {"id-prefix", CLI_TEXT, "TEXT", "Only jobs whose id begins with TEXT"},
                         {"meta", CLI_TEXT, "NAME:VALUE",
                          "Only jobs with this meta; NAME: matches any value"},

@@ -83,7 +83,7 @@ struct config {
     uint32_t log_format; /* enum config_log_format */
     uint32_t shards;     /* 0: as in the store */
     uint32_t max_connections, max_waiting, max_topics, metrics_topics;
-    int64_t max_body_bytes, wal_file_bytes;
+    int64_t max_body_bytes, max_result_bytes, wal_file_bytes;
     int64_t max_memory_bytes;         /* limit of the process; 0: 80 % of the available memory */
     int64_t max_request_memory_bytes; /* 0: a quarter of the available memory */
     struct access_rate address_rate;

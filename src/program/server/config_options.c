@@ -126,6 +126,8 @@ static const struct option options[] = {
      "Allow core dumps and debuggers, which show keys, passwords and jobs"},
     {"max-body", OPTION_BYTES, "SIZE", FIELD(max_body_bytes), "1MiB", 1, 16 * MIB,
      "Largest body of a job"},
+    {"max-result", OPTION_BYTES, "SIZE", FIELD(max_result_bytes), "64KiB", 1, MIB,
+     "Largest result of a job, sent with its ack"},
     {"max-connections", OPTION_COUNT, "N", FIELD(max_connections), "10000", 1, 1000000,
      "Largest number of connections; further ones are closed immediately"},
     {"max-waiting", OPTION_COUNT, "N", FIELD(max_waiting), "10000", 1, 1000000,

@@ -243,6 +243,7 @@ static struct http_options front_options(struct server *server)
         .allowed_hosts = config->allowed_host,
         .cors_origins = config->cors_origin[0] ? config->cors_origin : NULL,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
+        .result_bytes_max = (uint64_t)config->max_result_bytes,
         .connections_max = (config->max_connections + reactors - 1) / reactors,
         .waiting_max = (config->max_waiting + reactors - 1) / reactors,
         .idle_ms = config->idle_timeout_ms,

@@ -43,11 +43,11 @@ struct fsck_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     uint64_t stored[SECTIONS]; /* alive slots, counted */
     uint64_t cold[SECTIONS];   /* stored ones that were not ended by the log */
-    uint64_t dead_bytes;
+    uint64_t dead_bytes, kept_bytes;
     /* Alive slots with a damaged record; given_up is not included in `stored`. */
     uint64_t lost, given_up[SECTIONS];
     uint64_t catalog[SECTIONS]; /* from the catalog */
-    uint64_t catalog_dead_bytes;
+    uint64_t catalog_dead_bytes, catalog_kept_bytes;
 };
 
 /* A set of topics; empty if zeroed. */

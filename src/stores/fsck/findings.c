@@ -86,6 +86,8 @@ static void emit_shard(struct buffer *out, uint32_t number, const struct fsck_sh
         emit_count(out, shard->runs, "run, ", "runs, ");
         emit_count(out, shard->tables, "table of keys; in runs: ", "tables of keys; in runs: ");
         emit_count(out, shard->cold, "job, ", "jobs, ");
+        if (shard->finished)
+            emit_count(out, shard->finished, "finished job, ", "finished jobs, ");
         emit_count(out, shard->remembered, "remembered id\n", "remembered ids\n");
     }
     if (shard->torn_bytes)
@@ -198,6 +200,7 @@ static void emit_shard_json(struct buffer *out, uint32_t index, const struct fsc
     json_write_member_number(out, "tables", shard->tables);
     json_write_member_number(out, "far", shard->cold);
     json_write_member_number(out, "remembered", shard->remembered);
+    json_write_member_number(out, "finished", shard->finished);
     buffer_append_byte(out, '}');
 }
 

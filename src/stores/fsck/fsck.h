@@ -65,6 +65,7 @@ struct fsck_shard {
     uint64_t generation;                    /* generation of the catalog; 0: no catalog */
     uint32_t runs, tables;
     uint64_t cold, remembered; /* alive slots of runs: jobs, and finished ids */
+    uint64_t finished;         /* and kept jobs */
 };
 
 /* Salvaged jobs of one topic. */

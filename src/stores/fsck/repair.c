@@ -195,6 +195,7 @@ static int write_counts(struct fsck_exam *exam)
         }
         topics[count].name = slice_of(name);
         topics[count].dead_bytes = from->dead_bytes;
+        topics[count].kept_bytes = from->kept_bytes;
         memcpy(topics[count++].stored, from->stored, sizeof from->stored);
     }
     for (uint32_t i = 0; i < catalog->topic_count; i++)

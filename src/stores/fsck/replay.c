@@ -485,7 +485,9 @@ bool fsck_replay_end(struct fsck_replay *replay, struct fsck_shard *out)
     out->leased = stats.counts.leased;
     out->dead = stats.counts.dead;
     for (int section = 0; section < SECTIONS; section++)
-        *(section == SECTION_REMEMBERED ? &out->remembered : &out->cold) += exam->cold[section];
+        *(section == SECTION_REMEMBERED ? &out->remembered
+          : section == SECTION_KEPT     ? &out->finished
+                                        : &out->cold) += exam->cold[section];
     for (uint32_t at = 0; ok && engine_topic_next(replay->engine, &at, replay->now, &topic);) {
         out->topics++;
         check_totals(replay, &topic);
@@ -551,7 +553,7 @@ static bool report_runs(struct fsck_replay *replay)
             sum += topic->cold[section];
         }
         if (sum && !engine_stored_begin(replay->engine, slice_of(topic->name), topic->stored,
-                                        topic->dead_bytes))
+                                        topic->dead_bytes, topic->kept_bytes))
             return false;
     }
     return true;

@@ -97,6 +97,8 @@ static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
     topic->given_up[section]++;
     if (section == SECTION_DEAD)
         topic->dead_bytes -= entry->bytes;
+    if (section == SECTION_KEPT)
+        topic->kept_bytes -= entry->bytes;
 }
 
 /* ---- slots ---- */
@@ -122,6 +124,8 @@ static void count(struct walk *walk, uint32_t slot, const struct run_slot *entry
     topic->stored[section]++;
     if (section == SECTION_DEAD)
         topic->dead_bytes += entry->bytes;
+    if (section == SECTION_KEPT)
+        topic->kept_bytes += entry->bytes;
     walk->run->bytes += entry->bytes;
 }
 

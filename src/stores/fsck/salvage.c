@@ -348,6 +348,8 @@ static void count_kept(struct saving *saving, const struct depot_build *build)
         topic->stored[item->section]++;
         if (item->section == SECTION_DEAD)
             topic->dead_bytes += build->bytes[slot];
+        if (item->section == SECTION_KEPT)
+            topic->kept_bytes += build->bytes[slot];
     }
 }
 
@@ -364,6 +366,7 @@ static int commit_runs(struct saving *saving)
 
         topics[count].name = slice_of(topic->name);
         topics[count].dead_bytes = topic->dead_bytes;
+        topics[count].kept_bytes = topic->kept_bytes;
         memcpy(topics[count++].stored, topic->stored, sizeof topic->stored);
     }
     if (result == 0)
@@ -539,7 +542,7 @@ static uint64_t kept_jobs(const struct fsck_topic *topic)
     uint64_t jobs = 0;
 
     for (int section = 0; topic && section < SECTIONS; section++)
-        jobs += section == SECTION_REMEMBERED ? 0 : topic->stored[section];
+        jobs += section == SECTION_REMEMBERED || section == SECTION_KEPT ? 0 : topic->stored[section];
     return jobs;
 }
 
@@ -624,7 +627,8 @@ static int report_kept(struct saving *saving)
         struct fsck_kept *kept = &grown[report->kept_count++];
 
         *kept = (struct fsck_kept){.jobs = kept_jobs(topic),
-                                   .remembered = topic->stored[SECTION_REMEMBERED]};
+                                   .remembered = topic->stored[SECTION_REMEMBERED] +
+                                                 topic->stored[SECTION_KEPT]};
         snprintf(kept->topic, sizeof kept->topic, "%s", topic->name);
         report->kept_jobs += kept->jobs;
         report->kept_remembered += kept->remembered;

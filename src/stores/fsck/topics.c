@@ -78,6 +78,7 @@ int fsck_topics_load(struct fsck_exam *exam)
             return -ENOMEM;
         memcpy(topic->catalog, from->stored, sizeof topic->catalog);
         topic->catalog_dead_bytes = from->dead_bytes;
+        topic->catalog_kept_bytes = from->kept_bytes;
     }
     return 0;
 }
@@ -117,6 +118,13 @@ void fsck_topics_compare(struct fsck_exam *exam)
                       "the dead jobs of topic '%s' should have %" PRIu64
                       " bytes, and have %" PRIu64,
                       topic->name, topic->catalog_dead_bytes, topic->dead_bytes);
+        }
+        if (topic->kept_bytes != topic->catalog_kept_bytes) {
+            exam->are_counts_wrong = true;
+            fsck_find(exam, (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT}, FSCK_REPAIR,
+                      "the finished jobs of topic '%s' should have %" PRIu64
+                      " bytes, and have %" PRIu64,
+                      topic->name, topic->catalog_kept_bytes, topic->kept_bytes);
         }
     }
 }

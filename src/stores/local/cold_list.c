@@ -33,6 +33,9 @@ struct cold_list {
     bool is_reading, more;
     int result;
     uint32_t run_index, section, slot; /* the current position; slot 0: the section's beginning */
+    /* SECTION_KEPT is read from its end: the slots before this one are left. */
+    uint32_t kept_end;
+    bool kept_has_begun;
     struct cold_jobs jobs;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
@@ -72,6 +75,8 @@ static bool section_is_asked_for(const struct cold_list *list, enum job_section 
     enum job_state state = list->walk->state;
     if (section == SECTION_LEASED || section == SECTION_REMEMBERED) /* in memory; not jobs */
         return false;
+    if (section == SECTION_KEPT || state == JOB_FINISHED)
+        return section == SECTION_KEPT && state == JOB_FINISHED;
     if (section == SECTION_DEAD)
         return !state || state == JOB_DEAD;
     return !state || state == JOB_DELAYED || state == JOB_READY;
@@ -142,6 +147,63 @@ static int cold_list_look_at_section(struct cold_list *list, const struct depot_
     return 0;
 }
 
+/* Begins at the last slot of the section, or at that of the cursor. */
+static int kept_begin(struct cold_list *list, const struct depot_run *run, uint32_t first,
+                      uint32_t end)
+{
+    list->kept_has_begun = true;
+    list->kept_end = end;
+    if (!list->walk->has_cursor)
+        return 0;
+    int64_t until_ms = queue_finished_rank(list->walk->after.due_ms) - list->skew_ms + 1;
+    int failed =
+        run_seek(run->run, first, end, until_ms > 0 ? until_ms : 0, &list->kept_end);
+    if (failed == -EBADMSG) { /* possibly a block without live slots: read the whole section */
+        list->kept_end = end;
+        failed = 0;
+    }
+    return failed;
+}
+
+/* Examines the slot of a kept job. Returns whether earlier slots may also match. */
+static bool kept_look_at(struct cold_list *list, const struct depot_run *run, uint32_t slot,
+                         const struct run_slot *entry, uint32_t topic)
+{
+    struct cold_job job = {.due_ms = queue_finished_rank(entry->when_ms + list->skew_ms),
+                           .sequence = queue_finished_rank_sequence(entry->sequence),
+                           .place = {.file = run->number | RECORD_IN_RUN, .at = slot}};
+    if (entry->topic != topic || !alive_test(&run->alive, slot) ||
+        entry->when_ms + list->skew_ms <= list->now_ms ||
+        !is_past_cursor(list->walk, job.due_ms, job.sequence))
+        return true;
+    return cold_list_add(list, job);
+}
+
+/* Reads the topic's kept jobs of a run, the newest first. Returns 0 or a negative errno. */
+static int kept_look_at_section(struct cold_list *list, const struct depot_run *run,
+                                uint32_t topic, uint32_t *budget)
+{
+    const struct run_info_section *section = &run_info(run->run)->sections[list->section];
+    uint32_t first = section->first, end = section->first + section->count;
+    int failed = list->kept_has_begun ? 0 : kept_begin(list, run, first, end);
+    while (!failed && list->kept_end > first && *budget) {
+        uint32_t left = list->kept_end - first;
+        uint32_t count = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
+        failed = depot_slots(run, list->kept_end - count, count, list->slots);
+        for (uint32_t i = count; !failed && i-- > 0;)
+            if (!kept_look_at(list, run, list->kept_end - count + i, &list->slots[i], topic)) {
+                count = left;
+                break;
+            }
+        list->kept_end -= count;
+        *budget -= count < *budget ? count : *budget;
+    }
+    list->slot = list->kept_end > first ? first : end;
+    if (list->slot == end)
+        list->kept_has_begun = false;
+    return failed;
+}
+
 /* Reads more slots. Returns true at the end. */
 static bool cold_list_look_on(struct cold_list *list)
 {
@@ -154,7 +216,9 @@ static bool cold_list_look_on(struct cold_list *list)
             const struct run_info_section *section = &run_info(run->run)->sections[list->section];
             if (!section->count || !section_is_asked_for(list, (enum job_section)list->section))
                 continue;
-            list->result = cold_list_look_at_section(list, run, number, &budget);
+            list->result = list->section == SECTION_KEPT
+                               ? kept_look_at_section(list, run, number, &budget)
+                               : cold_list_look_at_section(list, run, number, &budget);
             if (list->result < 0)
                 return true;
             if (list->slot < section->first + section->count)
@@ -303,6 +367,26 @@ static void cold_job_view(const struct job *job, const struct cold_job *cold, st
     out->error_bytes = (uint16_t)job->error.len;
 }
 
+/* Fills in the current view of a kept job. Returns false if it is no longer kept. */
+static bool cold_kept_show(struct cold_list *list, const struct record *record,
+                           struct cold_job *cold, struct engine_now now, struct engine_view *out)
+{
+    struct engine *engine = list->shard->engine;
+    struct hash128 key = record->done.key;
+    if (!record->done.keep_until_ms)
+        return false;
+    if (engine_knows(engine, key))
+        return engine_show_kept(engine, key, record->done.sequence, now, out);
+    if (!depot_find_counted(list->shard->depot, cold->place, &cold->place))
+        return false;
+    *out = (struct engine_view){.key = key,
+                                .place = cold->place,
+                                .state = JOB_FINISHED,
+                                .due_ms = cold->due_ms,
+                                .sequence = cold->sequence};
+    return true;
+}
+
 /* Fills in the current view of the job. Returns false if it has ended, or no longer matches. */
 static bool cold_job_show(struct cold_list *list, const struct walk *walk, struct cold_job *cold,
                           struct engine_now now, struct engine_view *out)
@@ -311,8 +395,10 @@ static bool cold_job_show(struct cold_list *list, const struct walk *walk, struc
     struct record record;
     if (!cold->place.bytes ||
         !record_decode(slice_make(list->records.at + cold->at, cold->place.bytes), &record) ||
-        record.kind != RECORD_JOB)
+        (record.kind != RECORD_JOB && record.kind != RECORD_DONE))
         return false;
+    if (record.kind == RECORD_DONE)
+        return cold_kept_show(list, &record, cold, now, out);
     struct hash128 key = engine_key(engine, record.job.topic, record.job.id);
     if (engine_knows(engine, key)) {
         if (!engine_find(engine, record.job.topic, record.job.id, now, out))

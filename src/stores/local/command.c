@@ -1,6 +1,7 @@
 #include "local/command.h"
 
 #include "engine/lease.h"
+#include "local/awaits.h"
 #include "local/checkpoint.h"
 #include "local/forecast.h"
 #include "local/job_reply.h"
@@ -62,6 +63,8 @@ static int run_push(struct shard *shard, const struct command *command,
             result->status = status;
         else if (is_good)
             engine_push(shard->engine, push, now, result);
+        if (__builtin_expect(push->ended != NULL, 0) && queue_push_awaits(result))
+            awaits_add(shard, push->topic, push->id, *push->ended);
         result->topic = completion_text(completion, &used, push->topic);
         result->id = completion_text(completion, &used, push->id);
     }
@@ -78,13 +81,25 @@ static bool answer_lease(const struct shard *shard, const struct queue_answer *a
            number == shard->options.index;
 }
 
+/* Returns the further room of an answer in a topic that keeps finished jobs, or with progress. */
+static size_t kept_room(const struct shard *shard, const struct queue_answer *answer)
+{
+    struct engine_lease lease;
+    if (!engine_keeps_ends(shard->engine) && !answer->progress.len)
+        return 0;
+    return answer_lease(shard, answer, &lease) ? engine_room_answer(shard->engine, &lease, answer)
+                                               : 0;
+}
+
 /* Returns the most log bytes of an answer. */
 static size_t answer_room(struct shard *shard, const struct queue_answer *answer)
 {
     struct engine_lease lease;
     uint16_t priority;
     bool is_next;
-    if (answer->verb != QUEUE_AGAIN || !answer_lease(shard, answer, &lease))
+    if (answer->verb != QUEUE_AGAIN)
+        return ENGINE_STATE_BYTES_MAX + kept_room(shard, answer);
+    if (!answer_lease(shard, answer, &lease))
         return ENGINE_STATE_BYTES_MAX;
     return engine_room_again(
         engine_leased(shard->engine, &lease, shard_now(shard), &priority, &is_next), answer->again);
@@ -158,9 +173,14 @@ static int run_change(struct shard *shard, const struct command *command,
 {
     size_t text = 0, used = 0;
     enum queue_status status;
-    for (size_t i = 0; i < command->count; i++)
-        text += command->changes[i].topic.len + command->changes[i].id.len;
-    if (shard_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
+    size_t bytes = command->count * (size_t)ENGINE_STATE_BYTES_MAX;
+    for (size_t i = 0; i < command->count; i++) {
+        const struct queue_change *change = &command->changes[i];
+        text += change->topic.len + change->id.len;
+        if (change->verb == QUEUE_CANCEL)
+            bytes += engine_room_end(shard->engine, change->topic, change->id);
+    }
+    if (shard_ask_room(shard, bytes, WAL_FOR_ANSWER, &status) ==
         -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, text, reply_to);
@@ -272,20 +292,60 @@ static int run_take(struct shard *shard, const struct command *command,
     return 0;
 }
 
+/* Finds a job, with `finished` also a kept one. */
+static bool find_job(struct shard *shard, struct slice topic, struct slice id, bool finished,
+                     struct engine_view *view)
+{
+    struct engine_now now = shard_now(shard);
+    return engine_find(shard->engine, topic, id, now, view) ||
+           (finished && engine_find_kept(shard->engine, topic, id, now, view));
+}
+
 static void run_get(struct shard *shard, const struct command *command,
                     struct queue_reply_to reply_to)
 {
     struct engine_view *view = malloc(sizeof *view);
     if (!view) {
         out_of_memory(shard, reply_to);
-    } else if (!engine_find(shard->engine, command->get.topic, command->get.id, shard_now(shard),
-                            view)) {
+    } else if (!find_job(shard, command->get.topic, command->get.id, command->get.finished, view)) {
         free(view);
         completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
     } else {
         job_reply_start(shard, view, 1, (struct job_reply_options){.with_body = true},
                         (struct slice){0}, reply_to);
     }
+}
+
+/* Begins a wait for the end of a job, or answers at once: a job that is dead or kept has ended. */
+static void await_begin(struct shard *shard, struct slice topic, struct slice id,
+                        struct queue_reply_to reply_to)
+{
+    struct engine_view *view = malloc(sizeof *view);
+    if (!view) {
+        out_of_memory(shard, reply_to);
+    } else if (!find_job(shard, topic, id, true, view)) {
+        free(view);
+        completion_status_soon(shard, QUEUE_NOT_FOUND, reply_to);
+    } else if (view->state == JOB_FINISHED || view->state == JOB_DEAD) {
+        job_reply_start(shard, view, 1, (struct job_reply_options){.with_body = true},
+                        (struct slice){0}, reply_to);
+    } else {
+        engine_view_fini(view);
+        free(view);
+        awaits_add(shard, topic, id, reply_to);
+    }
+}
+
+static void run_await(struct shard *shard, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct slice topic = command->await.topic, id = command->await.id;
+    if (!command->await.cancels) {
+        await_begin(shard, topic, id, reply_to);
+        return;
+    }
+    awaits_cancel(shard, topic, id, command->await.cancels);
+    completion_status_soon(shard, QUEUE_OK, reply_to);
 }
 
 /* ---- topics ---- */
@@ -463,7 +523,7 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         forecast_start(shard, &command->forecast, reply_to);
         return 0;
     case COMMAND_AWAIT:
-        completion_status_soon(shard, QUEUE_UNSUPPORTED, reply_to);
+        run_await(shard, command, reply_to);
         return 0;
     }
     assert(false); /* not a command */

@@ -5,6 +5,7 @@
 #define TARRY_LOCAL_FIGURES_H
 
 #include "base/histogram.h"
+#include "queue/queue.h"
 
 enum shard_read {                        /* the place from which a reply read the body of a job */
                   SHARD_READ_MEMORY = 0, /* tarry's own */
@@ -31,6 +32,7 @@ struct shard_figures {
     uint64_t reads[SHARD_READS];
     uint64_t spare_bytes; /* of memory, for new jobs */
     int64_t recovery_ms;  /* duration of opening */
+    uint64_t dropped[QUEUE_DROPS]; /* kept jobs, before their time */
     bool healthy, accepting;
     bool moved; /* the path of the shard's files now leads elsewhere */
 };

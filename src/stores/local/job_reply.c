@@ -99,21 +99,56 @@ static void job_reply_read_pending(struct job_reply *job_reply)
             job_reply_read_one(job_reply, i, true);
 }
 
+/* Fills in a kept job. Returns false if the record is not that of one. */
+static bool job_reply_fill_kept(const struct record *record, const struct engine_view *view,
+                                bool with_body, struct queue_job *out, struct queue_end *end)
+{
+    struct record_kept kept;
+    if (record->kind != RECORD_DONE || !record->done.keep_until_ms ||
+        !record_kept_decode(record->done.kept, &kept))
+        return false;
+    *end = (struct queue_end){.outcome = engine_end_of(record->done.reason),
+                              .finished_ms = kept.finished_ms,
+                              .duration_ms = kept.duration_ms,
+                              .result = kept.result,
+                              .result_type = kept.result_type,
+                              .has_body = kept.has_body};
+    *out = (struct queue_job){.job = {.topic = record->done.topic,
+                                      .id = kept.id,
+                                      .content_type = kept.content_type,
+                                      .meta = kept.meta,
+                                      .history = kept.history,
+                                      .consumer = kept.consumer,
+                                      .progress = kept.progress,
+                                      .state = JOB_FINISHED,
+                                      .priority = JOB_PRIORITY,
+                                      .attempt = kept.attempt,
+                                      .due_ms = view->due_ms,
+                                      .sequence = view->sequence},
+                              .end = end};
+    if (with_body)
+        out->job.body = kept.body;
+    return end->outcome != 0;
+}
+
 /* Fills in a job. Returns false if the record cannot be read or is not a job. */
 static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_job *out,
-                           char *lease_text)
+                           struct queue_end *end, char *lease_text)
 {
     const struct engine_view *view = &job_reply->views[i];
     struct record record;
     if (job_reply->offsets[i] == failed_mark ||
         !record_decode(slice_make(job_reply->bytes.at + job_reply->offsets[i], view->place.bytes),
                        &record) ||
-        record.kind != RECORD_JOB) {
+        (record.kind != RECORD_JOB &&
+         !job_reply_fill_kept(&record, view, job_reply->options.with_body, out, end))) {
         log_event(LOG_ERROR, "job cannot be read",
                   LOG_NUMBER("shard", job_reply->shard->options.index),
                   LOG_NUMBER("file", view->place.file), LOG_NUMBER("at", view->place.at));
         return false;
     }
+    if (record.kind != RECORD_JOB)
+        return true;
     *out = (struct queue_job){.job = record.job};
     engine_show(view, &out->job);
     if (!job_reply->options.with_body)
@@ -133,6 +168,7 @@ static void job_reply_send(struct job_reply *job_reply)
     enum { FEW = 16 };
     struct queue_job few[FEW], *jobs = few;
     char few_leases[FEW][LEASE_TEXT_BYTES], (*leases)[LEASE_TEXT_BYTES] = few_leases;
+    struct queue_end few_ends[FEW], *ends = few_ends;
     struct queue_reply reply = {.status = QUEUE_OK,
                                 .has_next = job_reply->options.has_next,
                                 .next = job_reply->options.next,
@@ -140,21 +176,24 @@ static void job_reply_send(struct job_reply *job_reply)
     if (job_reply->count > FEW) {
         jobs = malloc(job_reply->count * sizeof *jobs);
         leases = malloc(job_reply->count * sizeof *leases);
+        ends = malloc(job_reply->count * sizeof *ends);
     }
-    if (jobs && leases) {
+    if (jobs && leases && ends) {
         for (size_t i = 0; i < job_reply->count; i++)
-            if (job_reply_fill(job_reply, i, &jobs[reply.job_count], leases[i]))
+            if (job_reply_fill(job_reply, i, &jobs[reply.job_count], &ends[i], leases[i]))
                 reply.job_count++;
         reply.jobs = jobs;
     }
     if (job_reply->count && !reply.job_count)
         reply =
-            (struct queue_reply){.status = jobs && leases ? QUEUE_UNAVAILABLE : QUEUE_NO_MEMORY};
+            (struct queue_reply){.status = reply.jobs ? QUEUE_UNAVAILABLE : QUEUE_NO_MEMORY};
     job_reply->reply_to.done(job_reply->reply_to.owner, job_reply->reply_to.tag, &reply);
     if (jobs != few)
         free(jobs);
     if (leases != few_leases)
         free(leases);
+    if (ends != few_ends)
+        free(ends);
 }
 
 static void job_reply_on_librarian(struct work *work)

@@ -10,6 +10,7 @@
 #include "base/timestamp.h"
 #include "engine/lease.h"
 #include "feed/feed.h"
+#include "local/awaits.h"
 #include "local/backup.h"
 #include "local/handle.h"
 #include "local/mark_keeper.h"
@@ -25,6 +26,17 @@
 /* ---- from any reactor to any shard: by a call if the shard is on the same reactor, else by letter
  * ---- */
 
+/* The second reply of a push that waits for the end of its job, on its way back to another reactor. */
+struct forwarded_end {
+    struct letter letter;
+    struct forwarded_end *next; /* of the same call */
+    struct handle *handle;      /* the caller's */
+    size_t item;
+    struct queue_reply_to ended;    /* of the push */
+    struct queue_reply_to reply_to; /* in place of it */
+    struct queue_reply *reply;
+};
+
 /* A command on its way to a shard on another reactor, and its reply on the way back. */
 struct forwarded_call {
     struct letter letter;
@@ -33,7 +45,67 @@ struct forwarded_call {
     struct command *command;
     struct queue_reply_to reply_to;
     struct queue_reply *reply;
+    struct forwarded_end *ends; /* of its pushes */
 };
+
+static void forwarded_end_back(struct letter *letter)
+{
+    struct forwarded_end *end = (struct forwarded_end *)(void *)letter;
+    static const struct queue_reply no_memory = {.status = QUEUE_NO_MEMORY};
+    end->ended.done(end->ended.owner, end->ended.tag, end->reply ? end->reply : &no_memory);
+    free(end->reply);
+    free(end);
+}
+
+static void forwarded_end_done(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct forwarded_end *end = owner;
+    (void)tag;
+    end->reply = copy_reply(reply);
+    end->letter.run = forwarded_end_back;
+    reactor_post(end->handle->reactor, &end->letter);
+}
+
+static void forwarded_ends_free(struct forwarded_end *ends)
+{
+    while (ends) {
+        struct forwarded_end *next = ends->next;
+        free(ends);
+        ends = next;
+    }
+}
+
+/* Lets the ends of the pushes of a copied command come back by letter. Returns false if out of memory. */
+static bool forwarded_ends_new(struct handle *handle, struct command *copy,
+                               struct forwarded_end **ends)
+{
+    for (size_t i = 0; copy->kind == COMMAND_PUSH && i < copy->count; i++) {
+        struct queue_push *push = (struct queue_push *)(uintptr_t)&copy->pushes[i];
+        if (!push->ended)
+            continue;
+        struct forwarded_end *end = calloc(1, sizeof *end);
+        if (!end)
+            return false;
+        *end = (struct forwarded_end){
+            .next = *ends, .handle = handle, .item = i, .ended = *push->ended};
+        end->reply_to = (struct queue_reply_to){
+            .done = forwarded_end_done, .owner = end, .tag = awaits_tag(end->ended)};
+        push->ended = &end->reply_to;
+        *ends = end;
+    }
+    return true;
+}
+
+/* Frees the ends of the pushes that do not wait. The others free themselves. */
+static void forwarded_ends_settle(struct forwarded_end *ends, const struct queue_reply *reply)
+{
+    while (ends) {
+        struct forwarded_end *next = ends->next;
+        if (ends->item >= reply->result_count || !queue_push_awaits(&reply->results[ends->item]))
+            free(ends);
+        ends = next;
+    }
+}
 
 static void forwarded_call_back(struct letter *letter)
 {
@@ -49,6 +121,7 @@ static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_re
 {
     struct forwarded_call *call = owner;
     (void)tag;
+    forwarded_ends_settle(call->ends, reply);
     call->reply = copy_reply(reply);
     call->letter.run = forwarded_call_back;
     reactor_post(call->handle->reactor, &call->letter);
@@ -58,7 +131,8 @@ static void forwarded_call_there(struct letter *letter)
 {
     struct forwarded_call *call = (struct forwarded_call *)(void *)letter;
     shard_submit(call->handle->local->shards[call->shard], call->command,
-                 (struct queue_reply_to){.done = forwarded_call_done, .owner = call});
+                 (struct queue_reply_to){
+                     .done = forwarded_call_done, .owner = call, .tag = awaits_tag(call->reply_to)});
     free(call->command);
     call->command = NULL;
 }
@@ -85,7 +159,9 @@ static void route_submit(struct queue *queue, const struct command *command,
     }
     struct forwarded_call *call = calloc(1, sizeof *call);
     struct command *copy = copy_command(command);
-    if (!call || !copy) {
+    struct forwarded_end *ends = NULL;
+    if (!call || !copy || !forwarded_ends_new(handle, copy, &ends)) {
+        forwarded_ends_free(ends);
         free(call);
         free(copy);
         route_refuse(handle, QUEUE_NO_MEMORY, reply_to);
@@ -95,7 +171,8 @@ static void route_submit(struct queue *queue, const struct command *command,
                                     .handle = handle,
                                     .shard = shard,
                                     .command = copy,
-                                    .reply_to = reply_to};
+                                    .reply_to = reply_to,
+                                    .ends = ends};
     reactor_post(local->handles[shard]->reactor, &call->letter);
 }
 
@@ -289,9 +366,12 @@ static void part_info(struct queue *queue, struct queue_info *out)
                                .spare_bytes = figures.spare_bytes,
                                .checkpoints = figures.checkpoints,
                                .checkpoints_failed = figures.checkpoints_failed,
+                               .keeps_finished = true,
+                               .awaits = true,
                                .healthy = figures.healthy,
                                .accepting = figures.accepting && !figures.moved,
                                .moved = figures.moved};
+    memcpy(out->finished_dropped, figures.dropped, sizeof out->finished_dropped);
     switch (local->options.sync) {
     case WAL_SYNC_ALWAYS:
         out->sync = out->durability_class = "always";

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/vector.h"
+#include "local/awaits.h"
 #include "local/checkpoint.h"
 #include "local/shard_feed.h"
 
@@ -270,12 +271,14 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
                                      .now = shard_now(shard)};
     options.sink.event = shard_feed_event;
     options.sink.resumed = sink_resumed;
+    options.sink.ended = awaits_on_ended;
     shard->engine = engine_new(&options);
     if (!shard->engine)
         return out_of_memory(error, error_bytes);
     for (uint32_t i = 0; i < catalog->topic_count; i++) {
         const struct catalog_topic *topic = &catalog->topics[i];
-        if (!engine_stored_begin(shard->engine, topic->name, topic->stored, topic->dead_bytes))
+        if (!engine_stored_begin(shard->engine, topic->name, topic->stored, topic->dead_bytes,
+                                 topic->kept_bytes))
             return out_of_memory(error, error_bytes);
     }
     return 0;

@@ -237,6 +237,8 @@ static void scan_free(struct shard *shard, struct scan *scan)
  * topic. */
 static void notify_change(struct shard *shard, const struct walk *walk, bool is_finished)
 {
+    if (walk->kind == WALK_TRIM)
+        return;
     enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
     if (walk->kind == WALK_DELETE && is_finished && shard->options.index == 0)
         kind = JOB_EVENT_DELETED;
@@ -343,6 +345,25 @@ static void change_begin(struct shard *shard, const struct queue_topic_call *cal
     scan_begin(shard, &walk, false, reply_to);
 }
 
+static void on_trimmed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)tag;
+    (void)reply;
+    ((struct shard *)owner)->is_trimming = false;
+}
+
+void scan_trim(struct shard *shard)
+{
+    struct slice topic;
+    if (shard->is_trimming || shard->stopping || shard->broken ||
+        !engine_trim_next(shard->engine, &topic))
+        return;
+    struct walk walk = scan_walk(WALK_TRIM, topic, 0);
+    shard->is_trimming = true;
+    scan_begin(shard, &walk, false,
+               (struct queue_reply_to){.done = on_trimmed, .owner = shard});
+}
+
 void scan_start(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
 {
     if (command->kind == COMMAND_LIST)
@@ -362,6 +383,8 @@ static unsigned walk_sections(const struct walk *walk)
         return 1u << SECTION_DEAD;
     if (walk->kind == WALK_DELETE)
         return (1u << SECTIONS) - 1;
+    if (walk->kind == WALK_TRIM || walk->state == JOB_FINISHED)
+        return 1u << SECTION_KEPT;
     if (walk->state == JOB_DEAD)
         return 1u << SECTION_DEAD;
     if (walk->state == JOB_LEASED)

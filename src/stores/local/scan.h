@@ -12,6 +12,8 @@
 
 /* Starts a list, a purge, a delete, or a redrive of all jobs. */
 void scan_start(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
+/* Starts to drop cold kept jobs of a topic that has too many, if there is one. */
+void scan_trim(struct shard *shard);
 /* Executes a step. Returns whether more work can continue now. */
 bool scans_step(struct shard *shard);
 

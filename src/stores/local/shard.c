@@ -6,6 +6,7 @@
 #include "base/clock_restore.h"
 #include "base/log.h"
 #include "local/admission.h"
+#include "local/awaits.h"
 #include "local/checkpoint.h"
 #include "local/preload.h"
 #include "local/recovery.h"
@@ -19,7 +20,6 @@
 #include <string.h>
 
 enum {
-    ADVANCE_AT_ONCE = 512, /* timers per step */
     UPKEEP_RETRY_MS = 1000,
     HOLDS_MAX = 4 /* steps that a commit waits for further commands */
 };
@@ -126,10 +126,10 @@ static bool advance_engine(struct shard *shard, struct engine_now now)
     bool stepped = now.skew_ms != shard->engine_skew_ms;
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
         return false;
-    if (wal_has_room(shard->wal, (size_t)ADVANCE_AT_ONCE * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
+    if (wal_has_room(shard->wal, (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
         return false; /* a commit makes room, or on a full disk the next upkeep */
     shard->engine_skew_ms = now.skew_ms;
-    engine_advance(shard->engine, now, ADVANCE_AT_ONCE);
+    engine_advance(shard->engine, now, SHARD_TIMERS_AT_ONCE);
     return engine_next_ms(shard->engine) <= now.inner_ms;
 }
 
@@ -173,6 +173,8 @@ static void publish_figures(struct shard *shard)
                           memory_order_relaxed);
     counter_set(&shard->tally.log_bytes, stats.bytes_on_disk);
     counter_set(&shard->tally.log_files, stats.files);
+    for (size_t i = 0; i < QUEUE_DROPS; i++)
+        counter_set(&shard->tally.dropped[i], engine_dropped(shard->engine, (enum queue_drop)i));
     atomic_store_explicit(&shard->cold_jobs, stored.slots_alive, memory_order_relaxed);
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
     atomic_store_explicit(&shard->spare_bytes, engine_spare_bytes(shard->engine),
@@ -280,6 +282,10 @@ static bool shard_step(void *ctx)
     look_for_path(shard, shard_process_ms(shard, now));
     shard_feed_look(shard);
     bool busy = advance_engine(shard, now);
+    scan_trim(shard);
+    if (shard->ends_awaits)
+        awaits_end_all(shard, QUEUE_UNAVAILABLE);
+    shard->ends_awaits = false;
     bool more = scans_step(shard);
     if (!shard->broken)
         more |= topics_step(shard);
@@ -312,6 +318,7 @@ struct worker *shard_helper(const struct shard *shard)
 void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx)
 {
     shard->stopping = true;
+    awaits_end_all(shard, QUEUE_STOPPING);
     shard->stopped = stopped;
     shard->stopped_ctx = ctx;
 }
@@ -347,6 +354,8 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         .lookups_absent = counter_get(&tally->lookups_absent),
         .filter_misses = counter_get(&tally->filter_misses),
         .recovery_ms = (int64_t)counter_get(&tally->recovery_ms)};
+    for (size_t i = 0; i < QUEUE_DROPS; i++)
+        out->dropped[i] = counter_get(&tally->dropped[i]);
     for (int from = 0; from < SHARD_READS; from++)
         out->reads[from] = counter_get(&tally->reads[from]);
 }
@@ -417,9 +426,10 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
     shard->dir = strdup(options->dir);
     shard->options.dir = shard->dir;
     shard->watches = watch_table_new();
+    shard->awaits = awaits_new();
     shard->feed = shard_feed_new(shard);
     int failed = -ENOMEM;
-    if (shard->dir && shard->watches && shard->feed && completions_reserve(shard))
+    if (shard->dir && shard->watches && shard->awaits && shard->feed && completions_reserve(shard))
         failed = shard_recover(shard, recovered, error, error_bytes);
     else
         snprintf(error, error_bytes, "out of memory");
@@ -448,6 +458,7 @@ void shard_free(struct shard *shard)
     deadline_free(shard->deadline);
     clock_watch_free(shard->clock_watch);
     shard_core_fini(shard);
+    awaits_free(shard->awaits);
     shard_feed_free(shard->feed);
     checkpoint_free(shard->checkpoint);
     preload_free(shard->preload);

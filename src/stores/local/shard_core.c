@@ -285,6 +285,7 @@ void shard_fail(struct shard *shard, const char *what, int error)
               LOG_TEXT("during", what),
               LOG_TEXT("error", wal_error(shard->wal) ? wal_error(shard->wal) : strerror(-error)));
     completions_fail(shard, UINT64_MAX, QUEUE_UNAVAILABLE);
+    shard->ends_awaits = true;
     shard->options.failed(shard->options.ctx);
 }
 
@@ -451,7 +452,7 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
         return is_in_memory ? 0 : -ENOENT;
     /* A remembered id expired while it was cold, for which there is no record. */
     if (!is_in_memory && record.kind == RECORD_DONE &&
-        record.done.remember_until_ms <= now.inner_ms) {
+        record_done_until_ms(&record.done) <= now.inner_ms) {
         engine_release_stored(shard->engine, record.done.topic, counted);
         return -ENOENT;
     }
@@ -520,6 +521,14 @@ static void sink_died(void *ctx, struct slice topic)
     shard_event(ctx, QUEUE_EVENT_DEAD, topic);
 }
 
+static bool sink_has_room(void *ctx, size_t bytes)
+{
+    struct shard *shard = ctx;
+    return wal_has_room(shard->wal,
+                        bytes + (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX,
+                        WAL_FOR_ANSWER) == 0;
+}
+
 struct engine_sink shard_engine_sink(struct shard *shard)
 {
     return (struct engine_sink){.append = sink_append,
@@ -528,6 +537,7 @@ struct engine_sink shard_engine_sink(struct shard *shard)
                                 .hold_slot = sink_hold_slot,
                                 .ready = sink_ready,
                                 .died = sink_died,
+                                .has_room = sink_has_room,
                                 .ctx = shard};
 }
 

@@ -37,10 +37,12 @@ struct shard_tally {
     _Atomic uint64_t lookups_found, lookups_absent, filter_misses;
     _Atomic uint64_t reads[SHARD_READS]; /* from the disk: by the librarian */
     _Atomic uint64_t recovery_ms;
+    _Atomic uint64_t dropped[QUEUE_DROPS]; /* kept jobs, before their time */
     struct shared_histogram sync_us, batch_bytes, batch_records, checkpoint_ms;
 };
 
 enum { SHARD_HELD_TOPICS = 256 };
+enum { SHARD_TIMERS_AT_ONCE = 512 }; /* timers per step */
 
 struct shard {
     struct reactor *reactor;
@@ -57,6 +59,8 @@ struct shard {
     struct worker *committer, *librarian, *scout, *archivist;
     struct checkpoint *checkpoint;
     struct preload *preload;
+    struct awaits *awaits;
+    bool ends_awaits; /* the shard has failed: end all waits */
     struct shard_feed *feed;
     struct feed_watch feed_watch;
     uint32_t event_kinds;  /* event kinds that the engine reports */
@@ -75,6 +79,7 @@ struct shard {
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
     uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
     struct list scans;                       /* local/scan.h */
+    bool is_trimming;         /* one of them drops kept jobs beyond the limits */
     size_t listings;          /* lists among them: no job becomes cold until they end */
     size_t readings;          /* replies and scans whose records a helper is reading */
     struct completion *spare; /* small blocks for reuse, linked through list.next */

@@ -82,6 +82,7 @@ static void put_topic(const struct catalog_topic *topic, struct buffer *out)
     for (size_t i = 0; i < SECTIONS; i++)
         put(out, topic->stored[i], 8);
     put(out, topic->dead_bytes, 8);
+    put(out, topic->kept_bytes, 8);
 }
 
 /* Returns an upper bound for the encoded size. */
@@ -89,7 +90,7 @@ static size_t bytes_max(const struct catalog *catalog)
 {
     size_t bytes = HEAD_MAX + (size_t)catalog->key_count * 4 + SUM_BYTES;
 
-    bytes += catalog->topic_count * (size_t)(1 + UINT8_MAX + 8 * (SECTIONS + 1));
+    bytes += catalog->topic_count * (size_t)(1 + UINT8_MAX + 8 * (SECTIONS + 2));
     for (uint32_t i = 0; i < catalog->run_count; i++)
         bytes += RUN_BYTES + alive_bytes(catalog->runs[i].slots);
     return bytes;
@@ -223,6 +224,7 @@ static int get_topic(struct reader *reader, struct catalog_topic *topic)
     for (size_t i = 0; i < SECTIONS; i++)
         topic->stored[i] = get(reader, 8);
     topic->dead_bytes = get(reader, 8);
+    topic->kept_bytes = get(reader, 8);
     return reader->bad ? -EBADMSG : 0;
 }
 
@@ -258,7 +260,7 @@ static int get_keys(struct reader *reader, uint32_t count, struct catalog *out)
 
 static int get_topics(struct reader *reader, uint32_t count, struct catalog *out)
 {
-    int result = make_room(reader, count, 1 + 8 * (SECTIONS + 1), sizeof *out->topics,
+    int result = make_room(reader, count, 1 + 8 * (SECTIONS + 2), sizeof *out->topics,
                            (void **)&out->topics);
 
     for (uint32_t i = 0; result == 0 && i < count; i++)

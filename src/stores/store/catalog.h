@@ -42,6 +42,7 @@ struct catalog_topic {
     struct slice name; /* owned */
     uint64_t stored[SECTIONS];
     uint64_t dead_bytes; /* total size of the records of SECTION_DEAD */
+    uint64_t kept_bytes; /* and of SECTION_KEPT */
 };
 
 struct catalog {

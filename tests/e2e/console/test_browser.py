@@ -43,6 +43,7 @@ CHANGES = [
     ("POST", "/v1/extend?lease=x", b""),
     ("POST", "/v1/return?lease=x", b""),
     ("POST", "/v1/again?lease=x", b""),
+    ("POST", "/v1/wait", b'{"jobs":[{"topic":"t","id":"kept"}]}'),
     ("PUT", "/v1/schedules?owner=x", b'{"schedules":[]}'),
     ("POST", "/v1/schedules/next", b'{"topic":"t","every":"1h"}'),
     ("PUT", "/v1/schedules/s", b'{"topic":"t","every":"1h"}'),

@@ -169,7 +169,8 @@ static inline void rig_snapshot(struct rig *rig, struct rig_catalog *out)
     struct slice name;
     uint32_t at = 0;
     struct rig_topic *topic = &out->topics[0];
-    while (engine_stored_next(rig->engine, &at, &name, topic->stored, &topic->dead_bytes)) {
+    while (engine_stored_next(rig->engine, &at, &name, topic->stored, &topic->dead_bytes,
+                              &topic->kept_bytes)) {
         memcpy(topic->name, name.at, name.len);
         topic->bytes = name.len;
         topic++;
@@ -301,7 +302,8 @@ static inline void rig_crash(struct rig *rig, uint64_t epoch, struct engine_now 
     for (size_t i = 0; i < rig->catalog.topic_count; i++) {
         const struct rig_topic *topic = &rig->catalog.topics[i];
         assert_true(engine_stored_begin(rig->engine, slice_make(topic->name, topic->bytes),
-                                        topic->stored, topic->dead_bytes));
+                                        topic->stored, topic->dead_bytes,
+                                        topic->kept_bytes));
     }
     rig->replaying = true;
     rig_replay(rig);

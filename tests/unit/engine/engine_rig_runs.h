@@ -39,7 +39,7 @@ struct rig_run {
 struct rig_topic {
     char name[JOB_TOPIC_BYTES_MAX];
     size_t bytes;
-    uint64_t stored[SECTIONS], dead_bytes;
+    uint64_t stored[SECTIONS], dead_bytes, kept_bytes;
 };
 
 struct rig_catalog {

@@ -386,7 +386,7 @@ CLAIM(a_leased_job_in_a_checkpoint_keeps_the_time_of_its_take)
     struct log own = {0};
     uint64_t stored[SECTIONS] = {[SECTION_LEASED] = 1};
     world.engine = open_engine(&own, world.now);
-    assert_true(engine_stored_begin(world.engine, record.job.topic, stored, 0));
+    assert_true(engine_stored_begin(world.engine, record.job.topic, stored, 0, 0));
     engine_start(world.engine, 2);
     place.file = RECORD_IN_RUN | 1;
     assert_int_equal(engine_load(world.engine, &record, place, world.now), ENGINE_LOADED);

@@ -56,7 +56,7 @@ static bool replay_all(struct rig *rig)
 {
     const struct rig_topic *topic = &rig->catalog.topics[0];
     if (!engine_stored_begin(rig->engine, slice_make(topic->name, topic->bytes), topic->stored,
-                             topic->dead_bytes))
+                             topic->dead_bytes, 0))
         return false;
     for (uint32_t file = rig->catalog.log_first; file <= rig->file; file++)
         for (uint32_t at = 0; at < rig->files[file].count; at++) {

@@ -281,7 +281,7 @@ CLAIM(a_stub_is_filled_by_its_own_job_and_no_other)
     struct hash128 key;
     struct record_place place;
     open_with_slots(released);
-    assert_true(engine_stored_begin(world.engine, topic_name(0), stored, 0));
+    assert_true(engine_stored_begin(world.engine, topic_name(0), stored, 0, 0));
     report_pushed(1);
     struct record change = state_record();
     change.from = slot;

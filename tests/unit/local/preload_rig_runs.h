@@ -72,7 +72,7 @@ static inline void rig_snapshot(struct rig *rig)
     uint32_t count = 0, at = 0;
     bool is_fatal;
     while (engine_stored_next(rig->shard.engine, &at, &topics[count].name, topics[count].stored,
-                              &topics[count].dead_bytes))
+                              &topics[count].dead_bytes, &topics[count].kept_bytes))
         count++;
     assert_int_equal(depot_snapshot(rig->shard.depot, rig->file, 1, topics, count, clock_inner_ms(),
                                     clock_wall_ms(), &catalog),
@@ -153,7 +153,8 @@ static inline void rig_restart(struct rig *rig)
     const struct catalog *catalog = depot_catalog(rig->shard.depot);
     for (uint32_t i = 0; i < catalog->topic_count; i++)
         assert_true(engine_stored_begin(rig->shard.engine, catalog->topics[i].name,
-                                        catalog->topics[i].stored, catalog->topics[i].dead_bytes));
+                                        catalog->topics[i].stored, catalog->topics[i].dead_bytes,
+                                        catalog->topics[i].kept_bytes));
     for (uint32_t i = first; i < end; i++)
         rig_replay(rig, i);
     engine_start(rig->shard.engine, 2);

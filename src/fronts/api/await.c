@@ -1,0 +1,442 @@
+#include "api/await.h"
+
+#include "api/job_json.h"
+#include "api/routes.h"
+#include "base/json_write.h"
+#include "http/quota.h"
+#include "queue/ends.h"
+#include "queue/status.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { AWAIT_BYTES = 1024 }; /* of a wait for one job, counted in the budget */
+
+/* ---- beginning a wait ---- */
+
+static void refuse_to_wait(struct http_exchange *exchange)
+{
+    uint32_t max = exchange->front->options.waiting_max;
+    http_answer_problem(exchange, PROBLEM_TOO_MANY_WAITING, max,
+                        "already %u calls wait, which is the limit: call without wait, or try "
+                        "again later",
+                        max);
+}
+
+/* Returns whether the call may wait; if not, it is answered. */
+static bool may_wait(struct http_call *call, size_t bytes)
+{
+    struct http_exchange *exchange = call->exchange;
+    struct http_fault fault;
+    struct queue_info info = {0};
+    queue_info(call->front->queue, &info);
+    if (!info.awaits) {
+        http_answer_refusal(exchange, QUEUE_UNSUPPORTED, NULL, 0);
+        return false;
+    }
+    if (http_budget_is_spent(call->front)) {
+        http_answer_problem(exchange, PROBLEM_TOO_MUCH_MEMORY, 0,
+                            "requests use as much memory as they may: call without wait, or try "
+                            "again later");
+        return false;
+    }
+    if (!http_quota_wait(exchange, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return false;
+    }
+    http_gate_wait(exchange, call->caller, bytes);
+    return true;
+}
+
+static struct ends_order order_of(struct http_call *call, const struct queue_find *names,
+                                  size_t count, int64_t wait_ms, ends_done *done)
+{
+    return (struct ends_order){
+        .names = names,
+        .count = count,
+        /* A started millisecond counts as a whole one, so that no wait ends too early. */
+        .wait_ms = wait_ms + 1,
+        .done = done,
+        .owner = call->front,
+        .tag = http_exchange_tag(call->exchange)};
+}
+
+static void begin(struct http_call *call, const struct ends_order *order)
+{
+    struct http_exchange *exchange = call->exchange;
+    int64_t now_ms = http_front_now_ms(call->front);
+    exchange->ends = ends_wait(call->front->ends, order, now_ms);
+    if (exchange->ends)
+        http_front_wake_by(call->front, now_ms + order->wait_ms);
+    else
+        refuse_to_wait(exchange);
+}
+
+/* Returns the exchange of a wait that has ended, or NULL: it is gone, or its caller may no longer see the answer. */
+static struct http_exchange *ended_exchange(struct http_front *front, uint64_t tag)
+{
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (!exchange)
+        return NULL;
+    exchange->ends = NULL;
+    if (exchange->caller && !http_gate_holds(exchange)) {
+        http_gate_refuse_ended(exchange);
+        return NULL;
+    }
+    return exchange;
+}
+
+/* ---- one job ---- */
+
+/* At the end of the note, after the topic and the id. The note begins with the subject of the call. */
+struct noted_job {
+    queue_done *on_got;
+    size_t topic_bytes, id_bytes;
+};
+
+static bool note_job(struct http_call *call, queue_done *on_got)
+{
+    struct buffer *note = &call->exchange->note;
+    struct noted_job noted = {on_got, call->topic.len, call->id.len};
+    http_front_lend(call->front, note);
+    buffer_append_slice(note, call->topic);
+    buffer_append_slice(note, call->id);
+    buffer_append(note, &noted, sizeof noted);
+    return !note->failed;
+}
+
+/* Answers with the present state of the job. */
+static void get_noted(struct http_exchange *exchange)
+{
+    struct noted_job noted;
+    const char *end = exchange->note.at + exchange->note.len - sizeof noted;
+    memcpy(&noted, end, sizeof noted);
+    const char *topic = end - noted.id_bytes - noted.topic_bytes;
+    queue_get_finished(exchange->front->queue, slice_make(topic, noted.topic_bytes),
+                       slice_make(topic + noted.topic_bytes, noted.id_bytes),
+                       http_exchange_reply_to(exchange, noted.on_got));
+}
+
+static enum api_view view_of(const struct http_exchange *exchange)
+{
+    return exchange->bodies == HTTP_BODIES_BASE64 ? API_VIEW_EXACT
+           : exchange->bodies == HTTP_BODIES_NONE ? API_VIEW_LISTED
+                                                  : API_VIEW_WHOLE;
+}
+
+static void on_job_ended(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
+{
+    struct http_exchange *exchange = ended_exchange(owner, tag);
+    (void)count;
+    if (!exchange)
+        return;
+    if (jobs->job && jobs->job->end) {
+        api_job_write(http_answer_start(exchange), jobs->job, view_of(exchange));
+        http_answer_end_json(exchange, 200);
+    } else if (jobs->status == QUEUE_OK || jobs->status == QUEUE_CANCELLED) {
+        get_noted(exchange); /* dead, or the end of the wait */
+    } else {
+        http_answer_refusal(exchange, jobs->status, NULL, 0);
+    }
+}
+
+void api_await_job(struct http_call *call, queue_done *on_got)
+{
+    const struct queue_find name = {call->topic, call->id};
+    struct ends_order order =
+        order_of(call, &name, 1, call->query->fields.wait_ms, on_job_ended);
+    if (!note_job(call, on_got))
+        http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+    else if (!job_topic_is_valid(name.topic) || !job_id_is_valid(name.id))
+        get_noted(call->exchange); /* its refusal */
+    else if (may_wait(call, AWAIT_BYTES))
+        begin(call, &order);
+}
+
+/* ---- push and wait ---- */
+
+/* A push with a wait, from its call to the reply of the queue. */
+struct push_waiting {
+    struct http_front *front;
+    uint64_t tag;
+    struct ends_wait *wait;
+};
+
+static void write_pushed(struct http_exchange *exchange, const struct queue_job *job)
+{
+    struct buffer *out = http_answer_start(exchange);
+    api_job_write(out, job, view_of(exchange));
+    http_answer_end_json(exchange, job->end ? 201 : 202);
+}
+
+/* Answers with the present state, after the wait. */
+static void on_pushed_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    if (reply->status != QUEUE_OK || !reply->job_count)
+        http_answer_refusal(exchange, reply->status ? reply->status : QUEUE_NOT_FOUND, NULL, 0);
+    else
+        write_pushed(exchange, &reply->jobs[0]);
+}
+
+static void on_pushed_ended(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
+{
+    struct http_exchange *exchange = ended_exchange(owner, tag);
+    (void)count;
+    if (!exchange)
+        return;
+    if (jobs->job && jobs->job->end)
+        write_pushed(exchange, jobs->job);
+    else if (jobs->status == QUEUE_OK || jobs->status == QUEUE_CANCELLED)
+        get_noted(exchange);
+    else
+        http_answer_refusal(exchange, jobs->status, NULL, 0);
+}
+
+static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct push_waiting *waiting = owner;
+    struct http_front *front = waiting->front;
+    const struct queue_result *result = reply->result_count ? reply->results : NULL;
+    bool awaits = result && queue_push_awaits(result);
+    struct http_exchange *exchange = http_exchange_find(front, waiting->tag);
+    (void)tag;
+    if (exchange && !awaits)
+        exchange->ends = NULL;
+    ends_pushed(waiting->wait, awaits);
+    free(waiting);
+    if (!exchange || awaits)
+        return;
+    if (!result)
+        http_answer_refusal(exchange, reply->status, NULL, 0);
+    else if (result->status == QUEUE_EXISTED)
+        get_noted(exchange); /* finished already */
+    else
+        http_answer_result(exchange, result);
+}
+
+void api_await_push(struct http_call *call, struct queue_push *push)
+{
+    const struct queue_find name = {push->topic, push->id};
+    struct http_exchange *exchange = call->exchange;
+    struct ends_order order =
+        order_of(call, &name, 1, call->query->fields.wait_ms, on_pushed_ended);
+    if (!job_topic_is_valid(push->topic) || !job_id_is_valid(push->id)) {
+        http_answer_refusal(exchange,
+                            job_topic_is_valid(push->topic) ? QUEUE_BAD_ID : QUEUE_BAD_TOPIC, NULL,
+                            0);
+        return;
+    }
+    struct push_waiting *waiting = malloc(sizeof *waiting);
+    if (!waiting || !note_job(call, on_pushed_got)) {
+        free(waiting);
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    if (!may_wait(call, AWAIT_BYTES)) {
+        free(waiting);
+        return;
+    }
+    int64_t now_ms = http_front_now_ms(call->front);
+    struct ends_wait *wait =
+        ends_wait_push(call->front->ends, &order, now_ms, &push->ended);
+    if (!wait) {
+        free(waiting);
+        refuse_to_wait(exchange);
+        return;
+    }
+    exchange->ends = wait;
+    *waiting =
+        (struct push_waiting){call->front, http_exchange_tag(exchange), wait};
+    http_front_wake_by(call->front, now_ms + order.wait_ms);
+    struct queue_reply_to reply_to = http_reply_to(call, on_push_reply);
+    reply_to.owner = waiting;
+    queue_push(call->front->queue, push, 1, reply_to);
+}
+
+/* ---- many jobs: POST /v1/wait ---- */
+
+struct wait_request {
+    struct queue_find names[ENDS_JOBS_MAX];
+    size_t count;
+    bool any;
+    int64_t wait_ms;
+};
+
+static bool bad_item(struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                          "an item of 'jobs' must be an object such as "
+                          "{\"topic\":\"mail\",\"id\":\"1\"}");
+}
+
+static bool read_name(struct http_call *call, struct json_value item, struct queue_find *out,
+                      struct http_fault *fault)
+{
+    struct buffer *arena = &call->front->arena;
+    struct json_value topic = {0}, id = {0};
+    if (item.kind != JSON_OBJECT)
+        return bad_item(fault);
+    topic = json_member(item, "topic");
+    id = json_member(item, "id");
+    if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
+        return bad_item(fault);
+    if (!json_string_bytes(topic.raw, arena, &out->topic) ||
+        !json_string_bytes(id.raw, arena, &out->id))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!job_topic_is_valid(out->topic) || !job_id_is_valid(out->id))
+        return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
+                              "an item of 'jobs' has an invalid topic or id");
+    return http_gate_allows(call->front, call->caller, call->exchange->route, out->topic, fault);
+}
+
+static bool read_names(struct http_call *call, struct json_value jobs, struct wait_request *request,
+                       struct http_fault *fault)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    if (jobs.kind != JSON_ARRAY)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
+                              "'jobs' must be an array such as [{\"topic\":\"mail\",\"id\":\"1\"}]");
+    while (json_next_item(jobs, &cursor, &item)) {
+        if (request->count == ENDS_JOBS_MAX)
+            return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, ENDS_JOBS_MAX,
+                                  "too many jobs in one call, at most %d: make several calls",
+                                  ENDS_JOBS_MAX);
+        if (!read_name(call, item, &request->names[request->count], fault))
+            return false;
+        request->count++;
+    }
+    return request->count ||
+           http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'jobs' is empty, name at least one");
+}
+
+static bool read_request(struct http_call *call, struct wait_request *request,
+                         struct http_fault *fault)
+{
+    static const char *const beside[] = {"jobs", "for", NULL};
+    struct slice body = call->request->body, key;
+    struct buffer *arena = &call->front->arena;
+    struct json_value object, value, jobs = {0};
+    struct json_cursor cursor = {0};
+    size_t error_at;
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, body.len + 1))
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    if (!json_check(body, &object, &error_at))
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", error_at);
+    if (object.kind != JSON_OBJECT)
+        return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "the body must be {\"jobs\":[...]}");
+    while (json_next_member(object, &cursor, &key, &value)) {
+        if (json_string_is(key, "jobs") && !jobs.kind) {
+            jobs = value;
+        } else if (json_string_is(key, "for")) {
+            request->any = value.kind == JSON_STRING && json_string_is(value.raw, "any");
+            if (!request->any && !(value.kind == JSON_STRING && json_string_is(value.raw, "all")))
+                return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'for' must be all or any");
+        } else if (!http_option_set_member(&call->query->fields, OPTION_BIT(OPTION_WAIT), beside,
+                                           key, value, arena, fault)) {
+            return false;
+        }
+    }
+    if (!jobs.kind)
+        return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
+                              "'jobs' is missing, write {\"jobs\":[{\"topic\":\"mail\","
+                              "\"id\":\"1\"}]}");
+    request->wait_ms = call->query->fields.wait_ms;
+    return read_names(call, jobs, request, fault);
+}
+
+static void write_unended(struct buffer *out, const struct queue_result *result)
+{
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, result->topic);
+    buffer_append_text(out, ",\"id\":");
+    json_write_string(out, result->id);
+    buffer_append_text(out, ",\"state\":\"");
+    buffer_append_text(out, result->status == QUEUE_OK ? job_state_name(result->state) : "unknown");
+    buffer_append_text(out, "\"}");
+}
+
+/* Writes the states of the jobs that have not ended behind the others, which are in the note. */
+static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"jobs\":[");
+    buffer_append_slice(body, buffer_slice(&exchange->note));
+    for (size_t i = 0; i < reply->result_count; i++) {
+        if (i || exchange->note.len)
+            buffer_append_byte(body, ',');
+        write_unended(body, &reply->results[i]);
+    }
+    buffer_append_text(body, "]}");
+    body->failed |= exchange->note.failed;
+    http_answer_end_json(exchange, 200);
+}
+
+static void on_jobs_ended(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
+{
+    struct http_exchange *exchange = ended_exchange(owner, tag);
+    struct queue_find *left = exchange ? malloc(count * sizeof *left) : NULL;
+    size_t left_count = 0;
+    if (!exchange)
+        return;
+    if (!left) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    struct buffer *note = &exchange->note;
+    http_front_lend(exchange->front, note);
+    for (size_t i = 0; i < count; i++) {
+        if (jobs[i].job) {
+            if (note->len)
+                buffer_append_byte(note, ',');
+            api_job_write(note, jobs[i].job, view_of(exchange));
+        } else {
+            left[left_count++] = (struct queue_find){jobs[i].topic, jobs[i].id};
+        }
+    }
+    if (left_count)
+        queue_find(exchange->front->queue, left, left_count,
+                   http_exchange_reply_to(exchange, on_found));
+    else
+        on_found(exchange->front, tag, &(struct queue_reply){0});
+    free(left);
+}
+
+static void await_jobs(struct http_call *call)
+{
+    struct http_fault fault;
+    struct wait_request *request = calloc(1, sizeof *request);
+    if (!request) {
+        http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    if (!read_request(call, request, &fault)) {
+        http_answer_fault(call->exchange, &fault);
+    } else if (may_wait(call, AWAIT_BYTES + request->count * (AWAIT_BYTES / 2))) {
+        struct ends_order order = order_of(call, request->names, request->count, request->wait_ms,
+                                           on_jobs_ended);
+        order.any = request->any;
+        begin(call, &order);
+    }
+    free(request);
+}
+
+const struct http_route api_await_routes[] = {
+    {.method = HTTP_METHOD_POST,
+     .pattern = "/v1/wait",
+     .name = "wait",
+     .handle = await_jobs,
+     .options = OPTION_BIT(OPTION_WAIT),
+     .body = HTTP_BODY_SMALL,
+     .answer = HTTP_ANSWER_TAKE,
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_EACH},
+    {0},
+};

@@ -1,0 +1,213 @@
+"""Promises about waiting for the end of a job, one test per promise, on the real server."""
+
+import json
+import threading
+import time
+
+import pytest
+from server import eventually
+
+
+@pytest.fixture(params=["1", "3"])
+def server(request, start_server):
+    return start_server("--sync", "always", "--shards", request.param)
+
+
+class Call(threading.Thread):
+    """A call on its own connection, in the background."""
+
+    def __init__(self, server, method, target, body=b"", headers=None):
+        super().__init__(daemon=True)
+        self.client, self.arguments = server.client(), (method, target, body, headers)
+        self.start()
+
+    def run(self):
+        self.reply = self.client.call(*self.arguments)
+        self.at = time.monotonic()
+
+    def end(self):
+        self.join(30)
+        assert not self.is_alive(), "the call still waits"
+        return self.reply
+
+
+
+def leased(client, topic, ident, **options):
+    client.push(topic, ident, **options)
+    return client.take(topic)[0]["lease"]
+
+
+def ack(client, lease, result=b"", kind="text/plain"):
+    assert client.call("POST", f"/v1/ack?lease={lease}", result, {"Content-Type": kind}).status == 200
+
+
+WAIT = "?wait=20s&until=finished"
+
+
+def test_a_wait_returns_with_the_ack(server):
+    client = server.client()
+    lease = leased(client, "t", "a", meta={"order": "7"})
+    call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
+    time.sleep(0.2)
+    assert call.is_alive()
+    before = time.monotonic()
+    ack(client, lease, b"42")
+    job = call.end().json()
+    assert call.at - before < 2
+    assert (job["state"], job["outcome"], job["result"], job["meta"]) == ("finished", "acked", "42", {"order": "7"})
+    assert client.call("GET", "/v1/topics/t/jobs/a").status == 404, "the topic keeps nothing"
+
+
+def test_a_wait_for_a_kept_job_returns_at_once(server):
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    ack(client, leased(client, "t", "a"), b"done")
+    job = client.good("GET", f"/v1/topics/t/jobs/a{WAIT}")
+    assert (job["state"], job["result"]) == ("finished", "done")
+
+
+def test_a_wait_for_an_unknown_job_is_rejected_at_once(server):
+    reply = server.client().call("GET", f"/v1/topics/t/jobs/a{WAIT}")
+    assert reply.status == 404
+
+
+def test_a_wait_ends_with_the_present_state(server):
+    client = server.client()
+    client.push("t", "a", delay="1h")
+    job = client.good("GET", "/v1/topics/t/jobs/a?wait=200ms")
+    assert job["state"] == "delayed"
+
+
+def test_a_wait_returns_when_the_job_dies(server):
+    client = server.client()
+    lease = leased(client, "t", "a")
+    call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
+    time.sleep(0.2)
+    client.nack(lease, final="true", error="no such order")
+    job = call.end().json()
+    assert (job["state"], job["last_error"]) == ("dead", "no such order")
+    assert client.good("GET", f"/v1/topics/t/jobs/a{WAIT}")["state"] == "dead"
+
+
+def test_the_result_of_a_final_nack_reaches_those_who_wait(server):
+    client = server.client()
+    lease = leased(client, "t", "a")
+    call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
+    time.sleep(0.2)
+    client.call("POST", f"/v1/nack?lease={lease}&final=true&error=no", b'{"code":7}', {"Content-Type": "application/json"})
+    job = call.end().json()
+    assert (job["state"], job["result"]) == ("dead", {"code": 7})
+
+
+@pytest.mark.parametrize("end", ["cancel", "purge", "delete", "expire"])
+def test_a_wait_returns_when_the_job_is_removed(server, end):
+    client = server.client()
+    client.push("t", "a", **({"ttl": "500ms"} if end == "expire" else {"delay": "1h"}))
+    call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
+    time.sleep(0.2)
+    if end == "cancel":
+        client.cancel("t", "a")
+    elif end == "purge":
+        client.topic_verb("t", "purge")
+    elif end == "delete":
+        client.delete_topic("t")
+    reply = call.end()
+    expected = {"cancel": (200, "cancelled"), "expire": (200, "expired"), "purge": (404, None), "delete": (404, None)}[end]
+    assert (reply.status, reply.json().get("outcome")) == expected
+
+
+def test_a_push_waits_for_its_result(server):
+    client = server.client()
+    call = Call(server, "PUT", "/v1/topics/t/jobs/a?wait=20s", b"body")
+    job = client.take("t", wait="10s")[0]
+    ack(client, job["lease"], b'{"ok":true}', "application/json")
+    reply = call.end()
+    assert reply.status == 201
+    assert (reply.json()["outcome"], reply.json()["result"]) == ("acked", {"ok": True})
+
+
+def test_a_push_that_waits_in_vain_returns_its_state(server):
+    client = server.client()
+    reply = client.call("PUT", "/v1/topics/t/jobs/a?wait=200ms&delay=1h", b"body")
+    assert (reply.status, reply.json()["state"]) == (202, "delayed")
+
+
+def test_a_second_push_waits_for_the_existing_job(server):
+    client = server.client()
+    lease = leased(client, "t", "a")
+    call = Call(server, "PUT", "/v1/topics/t/jobs/a?wait=20s&on_conflict=keep", b"other")
+    time.sleep(0.3)
+    ack(client, lease, b"first")
+    assert (call.end().status, call.end().json()["result"]) == (201, "first")
+
+
+def test_a_rejected_push_does_not_wait(server):
+    client = server.client()
+    leased(client, "t", "a")
+    before = time.monotonic()
+    assert client.call("PUT", "/v1/topics/t/jobs/a?wait=20s&on_conflict=reject", b"other").status == 409
+    assert time.monotonic() - before < 5
+
+
+def test_many_pushes_wait_at_the_same_time(server):
+    client = server.client()
+    calls = [Call(server, "PUT", f"/v1/topics/t/jobs/{n}?wait=20s", str(n).encode()) for n in range(20)]
+    done = 0
+    while done < 20:
+        for job in client.take("t", max=20, wait="5s"):
+            ack(client, job["lease"], job["id"].encode())
+            done += 1
+    assert [call.end().json()["result"] for call in calls] == [str(n) for n in range(20)]
+
+
+def wait_for(client, names, **options):
+    body = {"jobs": [{"topic": "t", "id": name} for name in names], **options}
+    return client.good("POST", "/v1/wait", json.dumps(body).encode())["jobs"]
+
+
+def test_one_call_waits_for_all_or_any_of_many_jobs(server):
+    client = server.client()
+    leases = {name: leased(client, "t", name) for name in "abc"}
+    body = json.dumps({"jobs": [{"topic": "t", "id": name} for name in "abc"], "for": "any", "wait": "20s"}).encode()
+    call = Call(server, "POST", "/v1/wait", body)
+    time.sleep(0.2)
+    ack(client, leases["b"], b"B")
+    states = {job["id"]: job["state"] for job in call.end().json()["jobs"]}
+    assert states == {"a": "leased", "b": "finished", "c": "leased"}
+    body = json.dumps({"jobs": [{"topic": "t", "id": name} for name in "ac"], "wait": "20s"}).encode()
+    call = Call(server, "POST", "/v1/wait", body)
+    time.sleep(0.2)
+    ack(client, leases["a"], b"A")
+    time.sleep(0.2)
+    assert call.is_alive()
+    ack(client, leases["c"], b"C")
+    assert sorted((job["id"], job["result"]) for job in call.end().json()["jobs"]) == [("a", "A"), ("c", "C")]
+
+
+def test_a_wait_for_many_jobs_names_unknown_ones(server):
+    client = server.client()
+    client.push("t", "a", delay="1h")
+    states = {job["id"]: job["state"] for job in wait_for(client, ["a", "b"], wait="200ms")}
+    assert states == {"a": "delayed", "b": "unknown"}
+
+
+def test_a_closed_connection_ends_its_wait(server):
+    client = server.client()
+    lease = leased(client, "t", "a")
+    for _ in range(50):
+        other = server.connection()
+        other.send(b"GET /v1/topics/t/jobs/a?wait=60s HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        other.close()
+    ack(client, lease, b"x")
+    assert client.push("t", "b")["result"] == "created"
+
+
+def test_a_stopping_server_ends_its_waits(server):
+    client = server.client()
+    client.push("t", "a", delay="1h")
+    call = Call(server, "GET", f"/v1/topics/t/jobs/a{WAIT}")
+    time.sleep(0.3)
+    before = time.monotonic()
+    server.terminate()
+    assert time.monotonic() - before < 10
+    call.join(5)
