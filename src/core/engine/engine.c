@@ -244,8 +244,8 @@ size_t engine_room_next(const struct engine *engine, const struct queue_push *pu
 
 size_t engine_room_again(struct record_place place, const struct queue_again *again)
 {
-    return place.bytes + again->content_type.len + again->body.len +
-           (size_t)JOB_HISTORY_BYTES_MAX + (size_t)4 * ENGINE_STATE_BYTES_MAX;
+    return place.bytes + again->content_type.len + again->body.len + (size_t)JOB_HISTORY_BYTES_MAX +
+           (size_t)4 * ENGINE_STATE_BYTES_MAX;
 }
 
 /* Converts to a due. Relative times start from the next whole millisecond: rounded up, never early. */
@@ -408,8 +408,8 @@ static void push_stored(struct engine *engine, const struct queue_push *push, st
     if (!topic && (result->status = engine_topic_make(engine, push->topic, &topic)) != QUEUE_OK)
         return;
 
-    bool is_plain = !policy_is_set(&push->policy) && !past_is_set(&push->past) &&
-                    !push->has_keep_finished;
+    bool is_plain =
+        !policy_is_set(&push->policy) && !past_is_set(&push->past) && !push->has_keep_finished;
     const struct entry *old = id ? entry_at(engine, id) : NULL;
     if (old && __builtin_expect(entry_is_free(old, now), 0)) /* the new job takes its entry */
         old = NULL;

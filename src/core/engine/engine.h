@@ -40,9 +40,9 @@ enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 struct engine_ended {
     struct slice topic;
     struct hash128 key;
-    enum job_end outcome; /* 0: the job is dead, or gone */
-    bool is_gone;         /* purged */
-    struct slice error;   /* of a dead job */
+    enum job_end outcome;           /* 0: the job is dead, or gone */
+    bool is_gone;                   /* purged */
+    struct slice error;             /* of a dead job */
     const struct record_kept *kept; /* the job; its id is empty if its record cannot be read */
 };
 
@@ -82,7 +82,6 @@ struct engine_sink {
     void (*ended)(void *ctx, const struct engine_ended *ended);
     void *ctx;
 };
-
 
 struct engine_options {
     struct engine_sink sink;
@@ -178,7 +177,8 @@ struct engine_view {
     bool next_started; /* the job is the successor in the record */
     uint8_t consumer_bytes;
     uint16_t history_bytes, error_bytes, progress_bytes;
-    char *text; /* the history, the error, the consumer and the progress, owned by the view; NULL: no text */
+    char *
+        text; /* the history, the error, the consumer and the progress, owned by the view; NULL: no text */
 };
 void engine_view_fini(struct engine_view *view);
 

@@ -39,8 +39,8 @@ static int64_t kept_remember_until_ms(const struct entry *entry, struct engine_n
 {
     if (!(entry->flags & ENTRY_REMEMBERS))
         return 0;
-    int64_t until_ms =
-        entry->ready_at ? (int64_t)entry->due_ms + beyond_ms(entry->ready_at) : entry->timer.when_ms;
+    int64_t until_ms = entry->ready_at ? (int64_t)entry->due_ms + beyond_ms(entry->ready_at)
+                                       : entry->timer.when_ms;
     return until_ms > now.inner_ms ? until_ms : 0;
 }
 
@@ -213,9 +213,8 @@ static bool kept_is_beyond(const struct engine *engine, const struct topic *topi
     const struct topic_settings *settings = &topic->settings;
     uint64_t most = share_of(engine, settings->keep_finished_max ? settings->keep_finished_max
                                                                  : TOPIC_KEEP_JOBS);
-    uint64_t bytes_most =
-        share_of(engine, settings->keep_finished_bytes ? settings->keep_finished_bytes
-                                                       : TOPIC_KEEP_BYTES);
+    uint64_t bytes_most = share_of(
+        engine, settings->keep_finished_bytes ? settings->keep_finished_bytes : TOPIC_KEEP_BYTES);
     *reason = QUEUE_DROP_NUMBER;
     if (topic->kept + engine_topic_kept_cold(topic) > most + (slack ? most / slack : 0))
         return true;

@@ -141,8 +141,8 @@ struct topic {
     /* Whether the end of a job leaves something behind or is awaited: dedup_window, keep_finished, of the topic or of
      * a job, or a wait. */
     bool minds_ends;
-    bool has_own_keeps; /* a job had its own keep_finished */
-    uint32_t awaited;   /* waits for the end of a job */
+    bool has_own_keeps;        /* a job had its own keep_finished */
+    uint32_t awaited;          /* waits for the end of a job */
     uint64_t kept, kept_bytes; /* kept jobs in memory */
     struct kept_queue kept_queue;
     struct topic_totals totals;

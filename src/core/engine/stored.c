@@ -20,8 +20,7 @@ bool engine_stored_begin(struct engine *engine, struct slice name, const uint64_
 }
 
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,
-                        uint64_t stored[SECTIONS], uint64_t *dead_bytes,
-                        uint64_t *kept_bytes)
+                        uint64_t stored[SECTIONS], uint64_t *dead_bytes, uint64_t *kept_bytes)
 {
     while (*at < engine->topic_top) {
         const struct topic *topic = engine->topics[++*at];
@@ -268,8 +267,7 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
 {
     const struct extra *extra = entry_extra(engine, entry);
     struct slice history = entry_history(extra), error = entry_error(extra),
-                 consumer = entry_consumer(engine, entry),
-                 progress = entry_progress(engine, entry);
+                 consumer = entry_consumer(engine, entry), progress = entry_progress(engine, entry);
     struct engine_changed *changed =
         malloc(sizeof *changed + history.len + error.len + consumer.len + progress.len);
     if (!changed)

@@ -49,9 +49,9 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
     struct engine_view bare = {.due_ms = entry_due_wall_ms(entry, now.skew_ms),
                                .sequence = entry->sequence};
     if (is_kept)
-        bare = (struct engine_view){
-            .due_ms = queue_finished_rank((int64_t)entry->due_ms + now.skew_ms),
-            .sequence = queue_finished_rank_sequence(entry->sequence)};
+        bare = (struct engine_view){.due_ms =
+                                        queue_finished_rank((int64_t)entry->due_ms + now.skew_ms),
+                                    .sequence = queue_finished_rank_sequence(entry->sequence)};
     walk->seen++;
     if (!is_past_cursor(walk, bare.due_ms, bare.sequence))
         return;

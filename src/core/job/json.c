@@ -551,8 +551,8 @@ READ(callback)
 
 /* ---- bodies ---- */
 
-void job_json_write_bytes(struct buffer *out, const char *key, struct slice type, struct slice bytes,
-                          enum job_form_body form)
+void job_json_write_bytes(struct buffer *out, const char *key, struct slice type,
+                          struct slice bytes, enum job_form_body form)
 {
     struct json_value value;
     bool is_shown = form == JOB_BODY_SHOWN;

@@ -11,9 +11,9 @@
 #include "job/record.h"
 
 enum job_form {
-    JOB_FORM_TAKEN = 1,   /* the answer to a take: with lease */
-    JOB_FORM_KEPT = 2,    /* get and list: with state, history and the job's own settings */
-    JOB_FORM_SENT = 4,    /* the message to a target */
+    JOB_FORM_TAKEN = 1,    /* the answer to a take: with lease */
+    JOB_FORM_KEPT = 2,     /* get and list: with state, history and the job's own settings */
+    JOB_FORM_SENT = 4,     /* the message to a target */
     JOB_FORM_EXPORTED = 8, /* a line of an export, which is also an item of a batch */
     JOB_FORM_FINISHED = 32 /* get and list: a finished job, without what only a live one has */
 };

@@ -118,8 +118,7 @@ static void wait_close(struct ends_wait *wait)
 static void wait_finish(struct ends_wait *wait)
 {
     struct ends_job few[4], *jobs = few;
-    if (wait->count > sizeof few / sizeof few[0] &&
-        !(jobs = malloc(wait->count * sizeof *jobs)))
+    if (wait->count > sizeof few / sizeof few[0] && !(jobs = malloc(wait->count * sizeof *jobs)))
         wait->count = 1; /* only the first is shown */
     if (!jobs)
         jobs = few;
@@ -172,8 +171,7 @@ static struct ends_wait *wait_new(struct ends *ends, const struct ends_order *or
         return NULL;
     for (size_t i = 0; i < order->count; i++)
         text += order->names[i].topic.len + order->names[i].id.len;
-    struct ends_wait *wait =
-        calloc(1, sizeof *wait + order->count * sizeof wait->items[0] + text);
+    struct ends_wait *wait = calloc(1, sizeof *wait + order->count * sizeof wait->items[0] + text);
     if (!wait)
         return NULL;
     *wait = (struct ends_wait){.ends = ends,
@@ -189,8 +187,8 @@ static struct ends_wait *wait_new(struct ends *ends, const struct ends_order *or
         const struct queue_find *name = &order->names[i];
         struct ends_item *item = &wait->items[i];
         *item = (struct ends_item){.wait = wait, .is_open = true};
-        item->reply_to = (struct queue_reply_to){
-            .done = on_end, .owner = item, .caller = order->caller};
+        item->reply_to =
+            (struct queue_reply_to){.done = on_end, .owner = item, .caller = order->caller};
         memcpy(at, name->topic.at, name->topic.len);
         memcpy(at + name->topic.len, name->id.at, name->id.len);
         item->name.topic = slice_make(at, name->topic.len);
@@ -215,7 +213,7 @@ struct ends_wait *ends_wait(struct ends *ends, const struct ends_order *order, i
 }
 
 struct ends_wait *ends_wait_push(struct ends *ends, const struct ends_order *order, int64_t now_ms,
-                        const struct queue_reply_to **ended)
+                                 const struct queue_reply_to **ended)
 {
     struct ends_wait *wait = wait_new(ends, order, now_ms);
     if (!wait)

@@ -49,7 +49,7 @@ struct ends_wait *ends_wait(struct ends *ends, const struct ends_order *order, i
  * the wait ends. After the reply of the push, ends_pushed must be called, also if `done` was called before: it drops the
  * wait if the job is not awaited, without a call of `done`. */
 struct ends_wait *ends_wait_push(struct ends *ends, const struct ends_order *order, int64_t now_ms,
-                        const struct queue_reply_to **ended);
+                                 const struct queue_reply_to **ended);
 void ends_pushed(struct ends_wait *wait, bool awaits);
 
 /* Ends a wait now, as at its timeout. */

@@ -453,7 +453,8 @@ const struct http_route api_answers_routes[] = {
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
            OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |
                OPTION_BIT(OPTION_PRIORITY)),
-    ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR) | OPTION_BIT(OPTION_PROGRESS)),
+    ANSWER("/v1/extend", "extend", QUEUE_EXTEND,
+           OPTION_BIT(OPTION_LEASE_FOR) | OPTION_BIT(OPTION_PROGRESS)),
     ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
     {.method = HTTP_METHOD_POST,
      .pattern = "/v1/again",

@@ -143,8 +143,7 @@ static void on_job_ended(void *owner, uint64_t tag, const struct ends_job *jobs,
 void api_await_job(struct http_call *call, queue_done *on_got)
 {
     const struct queue_find name = {call->topic, call->id};
-    struct ends_order order =
-        order_of(call, &name, 1, call->query->fields.wait_ms, on_job_ended);
+    struct ends_order order = order_of(call, &name, 1, call->query->fields.wait_ms, on_job_ended);
     if (!note_job(call, on_got))
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
     else if (!job_topic_is_valid(name.topic) || !job_id_is_valid(name.id))
@@ -224,9 +223,8 @@ void api_await_push(struct http_call *call, struct queue_push *push)
     struct ends_order order =
         order_of(call, &name, 1, call->query->fields.wait_ms, on_pushed_ended);
     if (!job_topic_is_valid(push->topic) || !job_id_is_valid(push->id)) {
-        http_answer_refusal(exchange,
-                            job_topic_is_valid(push->topic) ? QUEUE_BAD_ID : QUEUE_BAD_TOPIC, NULL,
-                            0);
+        http_answer_refusal(
+            exchange, job_topic_is_valid(push->topic) ? QUEUE_BAD_ID : QUEUE_BAD_TOPIC, NULL, 0);
         return;
     }
     struct push_waiting *waiting = malloc(sizeof *waiting);
@@ -240,16 +238,14 @@ void api_await_push(struct http_call *call, struct queue_push *push)
         return;
     }
     int64_t now_ms = http_front_now_ms(call->front);
-    struct ends_wait *wait =
-        ends_wait_push(call->front->ends, &order, now_ms, &push->ended);
+    struct ends_wait *wait = ends_wait_push(call->front->ends, &order, now_ms, &push->ended);
     if (!wait) {
         free(waiting);
         refuse_to_wait(exchange);
         return;
     }
     exchange->ends = wait;
-    *waiting =
-        (struct push_waiting){call->front, http_exchange_tag(exchange), wait};
+    *waiting = (struct push_waiting){call->front, http_exchange_tag(exchange), wait};
     http_front_wake_by(call->front, now_ms + order.wait_ms);
     struct queue_reply_to reply_to = http_reply_to(call, on_push_reply);
     reply_to.owner = waiting;
@@ -298,8 +294,9 @@ static bool read_names(struct http_call *call, struct json_value jobs, struct wa
     struct json_cursor cursor = {0};
     struct json_value item;
     if (jobs.kind != JSON_ARRAY)
-        return http_fault_set(fault, PROBLEM_BAD_JSON, 0,
-                              "'jobs' must be an array such as [{\"topic\":\"mail\",\"id\":\"1\"}]");
+        return http_fault_set(
+            fault, PROBLEM_BAD_JSON, 0,
+            "'jobs' must be an array such as [{\"topic\":\"mail\",\"id\":\"1\"}]");
     while (json_next_item(jobs, &cursor, &item)) {
         if (request->count == ENDS_JOBS_MAX)
             return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, ENDS_JOBS_MAX,
@@ -420,8 +417,8 @@ static void await_jobs(struct http_call *call)
     if (!read_request(call, request, &fault)) {
         http_answer_fault(call->exchange, &fault);
     } else if (may_wait(call, AWAIT_BYTES + request->count * (AWAIT_BYTES / 2))) {
-        struct ends_order order = order_of(call, request->names, request->count, request->wait_ms,
-                                           on_jobs_ended);
+        struct ends_order order =
+            order_of(call, request->names, request->count, request->wait_ms, on_jobs_ended);
         order.any = request->any;
         begin(call, &order);
     }

@@ -56,9 +56,9 @@ static void write_event(struct buffer *out, const struct job_event *event)
     write_time(out, "due_at", event->due_ms);
     write_time(out, "lease_until", event->lease_until_ms);
     write_text(out,
-               is_skip                               ? "reason"
+               is_skip                             ? "reason"
                : event->kind == JOB_EVENT_PROGRESS ? "progress"
-                                                     : "error",
+                                                   : "error",
                event->error);
     if (is_skip)
         write_number(out, "fires", event->count);

@@ -567,10 +567,10 @@ static void push_one(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
 }
 
-#define PUSH(METHOD, PATTERN, OPTIONS)                                                                      \
+#define PUSH(METHOD, PATTERN, OPTIONS)                                                             \
     {                                                                                              \
         .method = HTTP_METHOD_##METHOD, .pattern = (PATTERN), .name = "push", .handle = push_one,  \
-        .options = (OPTIONS), .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,  \
+        .options = (OPTIONS), .takes_meta = true, .body = HTTP_BODY_JOB, .scope = ACCESS_PUSH,     \
         .topics = HTTP_TOPICS_PATH                                                                 \
     }
 

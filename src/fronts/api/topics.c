@@ -278,7 +278,8 @@ static void write_numbers(struct buffer *out, const char *key, const char *const
 
 static void write_topic(struct buffer *out, const struct queue_topic *topic)
 {
-    static const char *const states[] = {"delayed", "retrying", "ready", "leased", "dead", "finished"};
+    static const char *const states[] = {"delayed", "retrying", "ready",
+                                         "leased",  "dead",     "finished"};
     static const char *const sums[] = {"pushed",    "acked",  "cancelled",   "expired", "replaced",
                                        "delivered", "nacked", "lease_ended", "died",    "redriven"};
     const struct queue_counts *counts = &topic->counts;

@@ -40,9 +40,9 @@ struct http_exchange {
     struct http2_stream *frames;        /* its stream of HTTP/2, or NULL */
     const struct http_route *route;     /* NULL: refused before routing */
     int64_t started_us;
-    uint64_t waiter; /* handle of a waiting take, or 0 */
+    uint64_t waiter;        /* handle of a waiting take, or 0 */
     struct ends_wait *ends; /* wait for the ends of jobs, or NULL */
-    bool answered;   /* `reply` is complete and waits to be sent in order */
+    bool answered;          /* `reply` is complete and waits to be sent in order */
     bool is_head, is_http_1_0;
     uint16_t cors_origin; /* origin of the page that makes the request (cors.h), or 0 */
     bool waits, wants_raw, wants_lines;

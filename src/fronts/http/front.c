@@ -237,7 +237,8 @@ static bool on_front_iteration_end(void *ctx)
     http_front_wake_by(front, ends_next_ms(front->ends));
     if (front->held_waits)
         http_front_wake_by(front, http_front_now_ms(front) + LOOK_MS);
-    atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters) + ends_count(front->ends),
+    atomic_store_explicit(&front->counters.waiting,
+                          waiters_count(front->waiters) + ends_count(front->ends),
                           memory_order_relaxed);
     for (uint32_t i = 0; i < front->shared->part_count; i++)
         if (front->shared->parts[i]->iteration_end)
@@ -364,8 +365,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     reactor_at_iteration_end(reactor, on_front_iteration_end, front);
     /* The buffers never grow beyond this size, so slices into them stay valid. */
     bool has_memory = front->read_at && front->sealed_at && front->ends && front->alarm &&
-                      front->expiry &&
-                      front->stream_alarm && has_parts &&
+                      front->expiry && front->stream_alarm && has_parts &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
     if (!has_memory || !enter_shared(front)) {
         http_front_free(front);

@@ -26,8 +26,8 @@
 #include "net/listener.h"
 #include "net/reactor.h"
 #include "net/tls.h"
-#include "queue/lateness.h"
 #include "queue/ends.h"
+#include "queue/lateness.h"
 #include "queue/waiter.h"
 
 struct feed_desk;

@@ -196,7 +196,8 @@ static int tail_command(int argc, char **argv)
             "pushed, replaced, due, delivered, acked, nacked, extended, returned, lease_ended,\n"
             "expired, cancelled, rescheduled, run, dead, redriven, purged, paused, resumed, "
             "settings,\n"
-            "deleted, fire_skipped, progress. A gap line reports dropped events. The command reconnects "
+            "deleted, fire_skipped, progress. A gap line reports dropped events. The command "
+            "reconnects "
             "after a restart of "
             "the\n"
             "server. Stop it with Ctrl-C. With --json each line is an object.",

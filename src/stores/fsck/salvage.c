@@ -542,7 +542,8 @@ static uint64_t kept_jobs(const struct fsck_topic *topic)
     uint64_t jobs = 0;
 
     for (int section = 0; topic && section < SECTIONS; section++)
-        jobs += section == SECTION_REMEMBERED || section == SECTION_KEPT ? 0 : topic->stored[section];
+        jobs +=
+            section == SECTION_REMEMBERED || section == SECTION_KEPT ? 0 : topic->stored[section];
     return jobs;
 }
 

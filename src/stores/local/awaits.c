@@ -158,12 +158,11 @@ struct ended_job {
 
 static struct slice *text_of(struct ended_job *job, size_t i)
 {
-    struct slice *const texts[] = {&job->job.job.topic,        &job->job.job.id,
-                                   &job->job.job.meta,         &job->job.job.consumer,
-                                   &job->job.job.history,      &job->job.job.progress,
-                                   &job->job.job.error,        &job->job.job.content_type,
-                                   &job->job.job.body,         &job->end.result,
-                                   &job->end.result_type};
+    struct slice *const texts[] = {
+        &job->job.job.topic,    &job->job.job.id,           &job->job.job.meta,
+        &job->job.job.consumer, &job->job.job.history,      &job->job.job.progress,
+        &job->job.job.error,    &job->job.job.content_type, &job->job.job.body,
+        &job->end.result,       &job->end.result_type};
     return i < sizeof texts / sizeof texts[0] ? texts[i] : NULL;
 }
 
@@ -229,8 +228,8 @@ void awaits_on_ended(void *ctx, const struct engine_ended *ended)
     struct awaited *awaited = awaited_find(shard, &ended->key);
     if (!awaited)
         return;
-    const struct ended_job job = ended->is_gone ? (struct ended_job){0}
-                                                : ended_job_of(awaited, ended);
+    const struct ended_job job =
+        ended->is_gone ? (struct ended_job){0} : ended_job_of(awaited, ended);
     for (struct list *at = awaited->waits.next; at != &awaited->waits; at = at->next) {
         struct queue_reply_to reply_to = list_entry(at, struct await, list)->reply_to;
         if (ended->is_gone)

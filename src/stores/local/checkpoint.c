@@ -562,9 +562,9 @@ static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *
     struct catalog_topic *topics =
         calloc(engine_topic_count(shard->engine) + (size_t)1, sizeof *topics);
     *count = 0;
-    while (topics && engine_stored_next(shard->engine, &at, &topics[*count].name,
-                                        topics[*count].stored, &topics[*count].dead_bytes,
-                                        &topics[*count].kept_bytes))
+    while (topics &&
+           engine_stored_next(shard->engine, &at, &topics[*count].name, topics[*count].stored,
+                              &topics[*count].dead_bytes, &topics[*count].kept_bytes))
         ++*count;
     return topics;
 }

@@ -156,8 +156,7 @@ static int kept_begin(struct cold_list *list, const struct depot_run *run, uint3
     if (!list->walk->has_cursor)
         return 0;
     int64_t until_ms = queue_finished_rank(list->walk->after.due_ms) - list->skew_ms + 1;
-    int failed =
-        run_seek(run->run, first, end, until_ms > 0 ? until_ms : 0, &list->kept_end);
+    int failed = run_seek(run->run, first, end, until_ms > 0 ? until_ms : 0, &list->kept_end);
     if (failed == -EBADMSG) { /* possibly a block without live slots: read the whole section */
         list->kept_end = end;
         failed = 0;
@@ -180,8 +179,8 @@ static bool kept_look_at(struct cold_list *list, const struct depot_run *run, ui
 }
 
 /* Reads the topic's kept jobs of a run, the newest first. Returns 0 or a negative errno. */
-static int kept_look_at_section(struct cold_list *list, const struct depot_run *run,
-                                uint32_t topic, uint32_t *budget)
+static int kept_look_at_section(struct cold_list *list, const struct depot_run *run, uint32_t topic,
+                                uint32_t *budget)
 {
     const struct run_info_section *section = &run_info(run->run)->sections[list->section];
     uint32_t first = section->first, end = section->first + section->count;

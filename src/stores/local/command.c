@@ -180,8 +180,7 @@ static int run_change(struct shard *shard, const struct command *command,
         if (change->verb == QUEUE_CANCEL)
             bytes += engine_room_end(shard->engine, change->topic, change->id);
     }
-    if (shard_ask_room(shard, bytes, WAL_FOR_ANSWER, &status) ==
-        -EAGAIN)
+    if (shard_ask_room(shard, bytes, WAL_FOR_ANSWER, &status) == -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, text, reply_to);
     if (!completion)

@@ -30,8 +30,8 @@ struct shard_figures {
      * filter_misses counts matches that the tables in memory refuted immediately. */
     uint64_t lookups_found, lookups_absent, filter_misses;
     uint64_t reads[SHARD_READS];
-    uint64_t spare_bytes; /* of memory, for new jobs */
-    int64_t recovery_ms;  /* duration of opening */
+    uint64_t spare_bytes;          /* of memory, for new jobs */
+    int64_t recovery_ms;           /* duration of opening */
     uint64_t dropped[QUEUE_DROPS]; /* kept jobs, before their time */
     bool healthy, accepting;
     bool moved; /* the path of the shard's files now leads elsewhere */

@@ -185,8 +185,7 @@ static void job_reply_send(struct job_reply *job_reply)
         reply.jobs = jobs;
     }
     if (job_reply->count && !reply.job_count)
-        reply =
-            (struct queue_reply){.status = reply.jobs ? QUEUE_UNAVAILABLE : QUEUE_NO_MEMORY};
+        reply = (struct queue_reply){.status = reply.jobs ? QUEUE_UNAVAILABLE : QUEUE_NO_MEMORY};
     job_reply->reply_to.done(job_reply->reply_to.owner, job_reply->reply_to.tag, &reply);
     if (jobs != few)
         free(jobs);

@@ -131,8 +131,9 @@ static void forwarded_call_there(struct letter *letter)
 {
     struct forwarded_call *call = (struct forwarded_call *)(void *)letter;
     shard_submit(call->handle->local->shards[call->shard], call->command,
-                 (struct queue_reply_to){
-                     .done = forwarded_call_done, .owner = call, .tag = awaits_tag(call->reply_to)});
+                 (struct queue_reply_to){.done = forwarded_call_done,
+                                         .owner = call,
+                                         .tag = awaits_tag(call->reply_to)});
     free(call->command);
     call->command = NULL;
 }

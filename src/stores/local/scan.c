@@ -360,8 +360,7 @@ void scan_trim(struct shard *shard)
         return;
     struct walk walk = scan_walk(WALK_TRIM, topic, 0);
     shard->is_trimming = true;
-    scan_begin(shard, &walk, false,
-               (struct queue_reply_to){.done = on_trimmed, .owner = shard});
+    scan_begin(shard, &walk, false, (struct queue_reply_to){.done = on_trimmed, .owner = shard});
 }
 
 void scan_start(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)

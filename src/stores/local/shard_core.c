@@ -524,8 +524,7 @@ static void sink_died(void *ctx, struct slice topic)
 static bool sink_has_room(void *ctx, size_t bytes)
 {
     struct shard *shard = ctx;
-    return wal_has_room(shard->wal,
-                        bytes + (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX,
+    return wal_has_room(shard->wal, bytes + (size_t)SHARD_TIMERS_AT_ONCE * ENGINE_STATE_BYTES_MAX,
                         WAL_FOR_ANSWER) == 0;
 }
 

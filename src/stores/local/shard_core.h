@@ -79,7 +79,7 @@ struct shard {
     struct list held;       /* pushes that wait for a checkpoint, without delaying other commands */
     uint32_t held_topics[SHARD_HELD_TOPICS]; /* their items by a hash of the topic */
     struct list scans;                       /* local/scan.h */
-    bool is_trimming;         /* one of them drops kept jobs beyond the limits */
+    bool is_trimming;                        /* one of them drops kept jobs beyond the limits */
     size_t listings;          /* lists among them: no job becomes cold until they end */
     size_t readings;          /* replies and scans whose records a helper is reading */
     struct completion *spare; /* small blocks for reuse, linked through list.next */

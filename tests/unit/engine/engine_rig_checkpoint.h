@@ -302,8 +302,7 @@ static inline void rig_crash(struct rig *rig, uint64_t epoch, struct engine_now 
     for (size_t i = 0; i < rig->catalog.topic_count; i++) {
         const struct rig_topic *topic = &rig->catalog.topics[i];
         assert_true(engine_stored_begin(rig->engine, slice_make(topic->name, topic->bytes),
-                                        topic->stored, topic->dead_bytes,
-                                        topic->kept_bytes));
+                                        topic->stored, topic->dead_bytes, topic->kept_bytes));
     }
     rig->replaying = true;
     rig_replay(rig);

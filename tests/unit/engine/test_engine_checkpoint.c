@@ -220,7 +220,8 @@ CLAIM(a_stub_takes_only_its_own_record)
     struct record wrong = rig_decode(other->record);
     engine_free(rig->engine);
     rig->engine = rig_open(rig, owner.now);
-    assert_true(engine_stored_begin(rig->engine, topic_name(0), rig->catalog.topics[0].stored, 0, 0));
+    assert_true(
+        engine_stored_begin(rig->engine, topic_name(0), rig->catalog.topics[0].stored, 0, 0));
     rig->replaying = true;
     rig_replay(rig);
     assert_true(engine_stub_next(rig->engine, &at, &key, &place));
