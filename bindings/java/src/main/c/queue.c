@@ -96,7 +96,8 @@ static struct tarry_push push_read(struct unpack *from)
     push.backoff_first_ms = unpack_long(from);
     push.backoff_max_ms = unpack_long(from);
     push.backoff_step_count = (size_t)unpack_int(from);
-    push.backoff_steps_ms = unpack_bytes(from, push.backoff_step_count * sizeof(uint32_t)); /* libtarry copies them */
+    push.backoff_steps_ms =
+        unpack_bytes(from, push.backoff_step_count * sizeof(uint32_t)); /* libtarry copies them */
     push.once = unpack_text(from, &bytes);
     push.once_for_ms = unpack_long(from);
     return push;
