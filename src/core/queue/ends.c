@@ -155,8 +155,8 @@ static void on_end(void *owner, uint64_t tag, const struct queue_reply *reply)
     item->reply = reply->job_count ? copy_reply(reply) : NULL;
     if (reply->job_count && !item->reply)
         item->status = QUEUE_NO_MEMORY;
-    wait->ended += item->has_ended;
-    if (wait->any ? wait->ended > 0 : !wait->open)
+    wait->ended += item->has_ended && item->status != QUEUE_NOT_FOUND;
+    if (!wait->open || (wait->any && wait->ended > 0))
         wait_finish(wait);
 }
 

@@ -346,34 +346,114 @@ static bool read_request(struct http_call *call, struct wait_request *request,
     return read_names(call, jobs, request, fault);
 }
 
-static void write_unended(struct buffer *out, const struct queue_result *result)
+static void add_state(struct buffer *note, struct slice topic, struct slice id, const char *state)
 {
-    buffer_append_text(out, "{\"topic\":");
-    json_write_string(out, result->topic);
-    buffer_append_text(out, ",\"id\":");
-    json_write_string(out, result->id);
-    buffer_append_text(out, ",\"state\":\"");
-    buffer_append_text(out, result->status == QUEUE_OK ? job_state_name(result->state) : "unknown");
-    buffer_append_text(out, "\"}");
+    buffer_append_text(note, note->len ? ",{\"topic\":" : "{\"topic\":");
+    json_write_string(note, topic);
+    buffer_append_text(note, ",\"id\":");
+    json_write_string(note, id);
+    buffer_append_text(note, ",\"state\":\"");
+    buffer_append_text(note, state);
+    buffer_append_text(note, "\"}");
 }
 
-/* Writes the states of the jobs that have not ended behind the others, which are in the note. */
-static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
+static void add_job(struct http_exchange *exchange, const struct queue_job *job)
 {
-    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
-    if (!exchange)
-        return;
+    if (exchange->note.len)
+        buffer_append_byte(&exchange->note, ',');
+    api_job_write(&exchange->note, job, view_of(exchange));
+}
+
+static void answer_with_note(struct http_exchange *exchange)
+{
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"jobs\":[");
     buffer_append_slice(body, buffer_slice(&exchange->note));
-    for (size_t i = 0; i < reply->result_count; i++) {
-        if (i || exchange->note.len)
-            buffer_append_byte(body, ',');
-        write_unended(body, &reply->results[i]);
-    }
     buffer_append_text(body, "]}");
     body->failed |= exchange->note.failed;
     http_answer_end_json(exchange, 200);
+}
+
+/* The look-ups of jobs that do not live: each is kept, or unknown. Freed with the last reply. */
+struct kept_lookup {
+    struct http_front *front;
+    uint64_t tag;
+    size_t left;
+    struct kept_name {
+        struct kept_lookup *lookup;
+        size_t topic_bytes, id_bytes;
+        char text[JOB_TOPIC_BYTES_MAX + JOB_ID_BYTES_MAX];
+    } names[];
+};
+
+static void on_kept(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    const struct kept_name *name = owner;
+    struct kept_lookup *lookup = name->lookup;
+    struct http_exchange *exchange = http_exchange_find(lookup->front, lookup->tag);
+    (void)tag;
+    if (exchange && reply->job_count)
+        add_job(exchange, &reply->jobs[0]);
+    else if (exchange)
+        add_state(&exchange->note, slice_make(name->text, name->topic_bytes),
+                  slice_make(name->text + name->topic_bytes, name->id_bytes), "unknown");
+    if (--lookup->left)
+        return;
+    free(lookup);
+    if (exchange)
+        answer_with_note(exchange);
+}
+
+static void look_up_kept(struct http_exchange *exchange, struct kept_lookup *lookup)
+{
+    struct queue *queue = exchange->front->queue;
+    size_t count = lookup->left;
+    for (size_t i = 0; i < count; i++) { /* the last reply frees it, and may come at once */
+        struct kept_name *name = &lookup->names[i];
+        queue_get_finished(queue, slice_make(name->text, name->topic_bytes),
+                           slice_make(name->text + name->topic_bytes, name->id_bytes),
+                           (struct queue_reply_to){.done = on_kept, .owner = name});
+    }
+}
+
+static void note_kept(struct kept_lookup *lookup, const struct queue_result *result)
+{
+    struct kept_name *name = &lookup->names[lookup->left++];
+    name->lookup = lookup;
+    name->topic_bytes = result->topic.len;
+    name->id_bytes = result->id.len;
+    memcpy(name->text, result->topic.at, result->topic.len);
+    memcpy(name->text + result->topic.len, result->id.at, result->id.len);
+}
+
+/* Adds the states of the jobs that have not ended behind the others, which are in the note. */
+static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    size_t absent = 0;
+    if (!exchange)
+        return;
+    for (size_t i = 0; i < reply->result_count; i++)
+        absent += reply->results[i].status != QUEUE_OK;
+    struct kept_lookup *lookup =
+        absent ? malloc(sizeof *lookup + absent * sizeof lookup->names[0]) : NULL;
+    if (absent && !lookup) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return;
+    }
+    if (lookup)
+        *lookup = (struct kept_lookup){exchange->front, http_exchange_tag(exchange), 0};
+    for (size_t i = 0; i < reply->result_count; i++) {
+        const struct queue_result *result = &reply->results[i];
+        if (result->status == QUEUE_OK)
+            add_state(&exchange->note, result->topic, result->id, job_state_name(result->state));
+        else
+            note_kept(lookup, result);
+    }
+    if (lookup)
+        look_up_kept(exchange, lookup);
+    else
+        answer_with_note(exchange);
 }
 
 static void on_jobs_ended(void *owner, uint64_t tag, const struct ends_job *jobs, size_t count)
@@ -391,9 +471,7 @@ static void on_jobs_ended(void *owner, uint64_t tag, const struct ends_job *jobs
     http_front_lend(exchange->front, note);
     for (size_t i = 0; i < count; i++) {
         if (jobs[i].job) {
-            if (note->len)
-                buffer_append_byte(note, ',');
-            api_job_write(note, jobs[i].job, view_of(exchange));
+            add_job(exchange, jobs[i].job);
         } else {
             left[left_count++] = (struct queue_find){jobs[i].topic, jobs[i].id};
         }

@@ -16,6 +16,7 @@ static struct section sections[] = {
     {NULL, cli_lease_commands},
     {NULL, cli_work_commands},
     {NULL, cli_job_commands},
+    {NULL, cli_wait_commands},
     {"Schedules", cli_schedule_commands},
     {"Topics", cli_topic_commands},
     {NULL, cli_deliver_commands},

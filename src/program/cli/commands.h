@@ -81,6 +81,7 @@ extern const struct cli_command cli_serve_commands[];
 extern const struct cli_command cli_push_commands[];
 extern const struct cli_command cli_lease_commands[];
 extern const struct cli_command cli_work_commands[];
+extern const struct cli_command cli_wait_commands[];
 extern const struct cli_command cli_job_commands[];
 extern const struct cli_command cli_topic_commands[];
 extern const struct cli_command cli_clock_commands[];

@@ -125,6 +125,8 @@ static void print_job(const struct call *call)
         {"topic", "topic", show_text},
         {"id", "id", show_text},
         {"state", "state", show_text},
+        {"outcome", "outcome", show_text},
+        {"finished", "finished_at", show_time_from_now},
         {"due", "due_at", show_time_from_now},
         {"attempt", "attempt", show_text},
         {"max attempts", "max_attempts", show_text},
@@ -132,6 +134,7 @@ static void print_job(const struct call *call)
         {"lease until", "lease_until", show_time_from_now},
         {"consumer", "consumer", show_text},
         {"cancel requested", "cancel_requested", show_text},
+        {"progress", "progress", show_text},
         {"last error", "last_error", show_text},
         {"content type", "content_type", show_text},
     };
@@ -154,6 +157,7 @@ static void print_job(const struct call *call)
     print_line("callback", show_text(json_object_get(job, "callback"), cell));
     print_history(json_object_get(job, "history"));
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
+    print_line("result", show_text(json_object_get(job, "result"), cell));
 }
 
 /* Writes only the body, byte for byte as it was pushed. */

@@ -2,12 +2,9 @@
 #include "cli/body.h"
 #include "cli/call.h"
 #include "cli/show.h"
-
-#include "base/duration.h"
+#include "cli/wait.h"
 
 #include <string.h>
-
-enum { WAIT_MS_MAX = 4 * 60 * 1000 }; /* the server's maximum */
 
 /* ---- take ---- */
 
@@ -46,14 +43,12 @@ static int conclude_take(const struct call *call, int exit_code)
 
 static int check_take(struct call *call)
 {
-    const char *wait = call_value(call, "wait");
-    if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &call->wait_ms))
-        return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s", wait);
     if (call_value(call, "id") &&
-        (call->args.list.count > 1 || call_value(call, "max") || wait || call_value(call, "order")))
+        (call->args.list.count > 1 || call_value(call, "max") || call_value(call, "wait") ||
+         call_value(call, "order")))
         return cli_usage("'--id' names one job, so give one topic, and leave '--max', '--wait' and "
                          "'--order' out");
-    return -1;
+    return wait_check(call);
 }
 
 /* ---- answers ---- */
@@ -64,6 +59,33 @@ static bool is_accepted(const json_t *result)
 {
     const char *status = json_string_value(json_object_get(result, "result"));
     return status && strcmp(status, "ok") == 0;
+}
+
+static int check_ack(struct call *call)
+{
+    bool has_result = call_value(call, "result") || call_value(call, "result-file");
+    if (has_result && call->args.list.count > 1)
+        return cli_usage("a result belongs to one job, give one LEASE");
+    if (!has_result && call_value(call, "content-type"))
+        return cli_usage("'--content-type' is that of a result, add '--result' or '--result-file'");
+    return -1;
+}
+
+/* Writes the result, if any, with its content type. */
+static int write_result(struct call *call, struct buffer *out)
+{
+    char header[256];
+    const char *text = call_value(call, "result"), *file = call_value(call, "result-file");
+    const char *type = call_value(call, "content-type");
+    if (text)
+        buffer_append_text(out, text);
+    int exit_code = file ? body_read(file, out) : CLI_OK;
+    if (exit_code != CLI_OK || (!text && !file))
+        return exit_code;
+    snprintf(header, sizeof header, "Content-Type: %.200s",
+             type ? type : body_guess_type(buffer_slice(out)));
+    client_add_header(&call->client, header);
+    return CLI_OK;
 }
 
 /* Prints one line for each rejected lease; the full list only as JSON. */
@@ -168,13 +190,25 @@ const struct cli_command cli_lease_commands[] = {
                             .print = print_taken}}}},
     {.name = "ack",
      .help = "acknowledge a taken job as done",
-     .call = {.usage = "ack LEASE...",
-              .about = "Acknowledges taken jobs: they are done and removed.",
+     .call = {.usage = "ack LEASE... | ack LEASE --result TEXT",
+              .about = "Acknowledges taken jobs: they are done and removed, or kept with their "
+                       "result if the topic keeps\n"
+                       "finished jobs. A result also reaches the callers that wait for the job.",
               .least = 1,
               .most = LEASES_MAX,
+              .flags = {{"result", CLI_TEXT, "TEXT", "Result of the job", .is_unsent = true},
+                        {"result-file", CLI_TEXT, "FILE", "Read the result from FILE",
+                         .is_unsent = true},
+                        {"content-type", CLI_TEXT, "TYPE",
+                         "Content type of the result (default: JSON, text or bytes, by its "
+                         "contents)",
+                         .is_unsent = true}},
+              .pairs = {{"result", "result-file"}},
+              .check = check_ack,
               .requests = {{.method = "POST",
                             .path = "ack",
                             .repeat = "lease",
+                            .body = write_result,
                             .conclude = conclude_answers,
                             .print = print_answers,
                             .done = "acked"}}}},
@@ -200,12 +234,14 @@ const struct cli_command cli_lease_commands[] = {
                             .done = "nacked"}}}},
     {.name = "extend",
      .help = "extend the lease of a taken job",
-     .call = {.usage = "extend LEASE... [--lease-for 60s]",
+     .call = {.usage = "extend LEASE... [--lease-for 60s] [--progress TEXT]",
               .about = "Extends the leases of taken jobs.",
               .least = 1,
               .most = LEASES_MAX,
               .flags = {{"lease-for", CLI_DURATION, "60s",
-                         "Time from now (default: the time of the take)"}},
+                         "Time from now (default: the time of the take)"},
+                        {"progress", CLI_TEXT, "TEXT",
+                         "Progress of the job, up to 256 bytes, shown with it"}},
               .requests = {{.method = "POST",
                             .path = "extend",
                             .repeat = "lease",

@@ -2,6 +2,7 @@
 #include "cli/body.h"
 #include "cli/call.h"
 #include "cli/show.h"
+#include "cli/wait.h"
 
 #include <string.h>
 
@@ -48,15 +49,29 @@ static int check_push(struct call *call)
 {
     if (!call_value(call, "delay") && !call_value(call, "at"))
         call_set(call, "delay", "0");
-    return -1;
+    if (call_value(call, "wait") && !call_argument(call, 1))
+        return cli_usage("'--wait' needs an ID, write 'tarry push %s ID --wait %s'",
+                         call_argument(call, 0), call_value(call, "wait"));
+    return wait_check(call);
 }
 
 static void print_pushed(const struct call *call)
 {
     char status[SHOW_CELL_BYTES], id[SHOW_CELL_BYTES], due[SHOW_CELL_BYTES];
+    if (call_value(call, "wait")) {
+        wait_print(call->client.json);
+        return;
+    }
     printf("%s %s, due %s\n", show_text(call_member(call, "result"), status),
            show_text(call_member(call, "id"), id),
            show_time_from_now(call_member(call, "due_at"), due));
+}
+
+/* A push that waited ends with the exit code of its job. */
+static int conclude_push(const struct call *call, int exit_code)
+{
+    bool has_waited = exit_code == CLI_OK && call_value(call, "wait");
+    return has_waited ? wait_exit_code(call->client.json) : exit_code;
 }
 
 const struct cli_command cli_push_commands[] = {
@@ -95,6 +110,9 @@ const struct cli_command cli_push_commands[] = {
                {"once", CLI_TEXT, "TEXT",
                 "Do nothing if the topic had a push with this text before"},
                {"once-for", CLI_DURATION, "5m", "Remember that text for this time (default: 5m)"},
+               {"keep-finished", CLI_DURATION, "1d",
+                "Keep the job for this time after its end (default: the topic's)"},
+               {"wait", CLI_DURATION, "30s", "Wait this long for its end, and print its result"},
                {"callback", CLI_TEXT, "URL", "Deliver it to this URL, if the topic allows it"}},
           .pairs = {{"delay", "at"}, {"body", "file"}},
           .check = check_push,
@@ -102,6 +120,7 @@ const struct cli_command cli_push_commands[] = {
                         .method = "PUT",
                         .path = "topics/{0}/jobs/{1}",
                         .body = write_job,
+                        .conclude = conclude_push,
                         .print = print_pushed},
                        {.method = "POST",
                         .path = "topics/{0}/jobs",

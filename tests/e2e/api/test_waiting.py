@@ -184,6 +184,16 @@ def test_one_call_waits_for_all_or_any_of_many_jobs(server):
     assert sorted((job["id"], job["result"]) for job in call.end().json()["jobs"]) == [("a", "A"), ("c", "C")]
 
 
+def test_a_wait_for_any_job_does_not_end_with_an_unknown_one(server):
+    client = server.client()
+    client.good("PUT", "/v1/topics/t", json.dumps({"keep_finished": "1d"}).encode())
+    for name in "ab":
+        ack(client, leased(client, "t", name), name.encode())
+    names = ["x", "a", "y", "b"]
+    assert {job["id"]: job["state"] for job in wait_for(client, names, **{"for": "any", "wait": "20s"})} == {"a": "finished", "b": "finished", "x": "unknown", "y": "unknown"}
+    assert {job["id"]: job["state"] for job in wait_for(client, ["x", "y"], **{"for": "any", "wait": "20s"})} == {"x": "unknown", "y": "unknown"}
+
+
 def test_a_wait_for_many_jobs_names_unknown_ones(server):
     client = server.client()
     client.push("t", "a", delay="1h")

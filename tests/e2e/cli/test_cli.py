@@ -482,6 +482,48 @@ def test_locate_mentions_jobs_that_it_does_not_show(tarry):
     assert not tarry.server.cli("locate", "same").stderr
 
 
+def test_results_and_waits(tarry):
+    tarry("topic", "set", "sums", "keep_finished=1d")
+    with subprocess.Popen([BINARY, "push", "sums", "1", "--body", "x", "--wait", "30s", "--url", tarry.server.url], stdout=subprocess.PIPE, text=True) as pushing:
+        lease = json.loads(tarry("take", "sums", "--wait", "10s", "--json"))["jobs"][0]["lease"]
+        tarry("extend", lease, "--progress", "half of it")
+        assert "half of it" in tarry("get", "sums", "1")
+        tarry("ack", lease, "--result", '{"sum":3}')
+        out = pushing.communicate(timeout=30)[0]
+    assert pushing.returncode == OK and re.fullmatch(r'acked 1, 20.*, result \{"sum":3\}\n', out), out
+    shown = tarry("get", "sums", "1")
+    assert re.search(r"^outcome +acked$", shown, re.M) and re.search(r'^result +\{"sum":3\}$', shown, re.M), shown
+    assert tarry("wait", "sums", "1") == out
+    assert tarry("wait", "sums", "1", "2", "--wait", "1ms", code=NOTHING).splitlines()[1] == "unknown 2"
+    assert tarry("wait", "sums", "2", "1", "--any") == out + "unknown 2\n"
+    tarry("push", "sums", "3", "--body", "x", "--delay", "1h")
+    assert tarry("wait", "sums", "3", "--wait", "1ms", code=NOTHING) == "delayed 3\n"
+    tarry("cancel", "sums", "3")
+    assert tarry.server.cli("wait", "sums", "3").returncode == REFUSED
+    assert json.loads(tarry("wait", "sums", "1", "--json"))["jobs"][0]["result"] == {"sum": 3}
+    assert [line.split()[0] for line in tarry("list", "sums", "--state", "finished").splitlines()[1:]] == ["3", "1"]
+
+
+def test_a_result_may_come_from_a_file(tarry, tmp_path):
+    tarry("topic", "set", "sums", "keep_finished=1d")
+    file = tmp_path / "result"
+    file.write_bytes(b"\x00\xff")
+    tarry("push", "sums", "1", "--body", "x")
+    tarry("ack", json.loads(tarry("take", "sums", "--json"))["jobs"][0]["lease"], "--result-file", str(file))
+    assert "result of 2 bytes" in tarry("wait", "sums", "1")
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["ack", "a", "b", "--result", "x"], "a result belongs to one job, give one LEASE"),
+    (["ack", "a", "--content-type", "text/plain"], "add '--result' or '--result-file'"),
+    (["push", "t", "--body", "x", "--wait", "30s"], "'--wait' needs an ID, write 'tarry push t ID --wait 30s'"),
+    (["wait", "t", "a", "--wait", "1h"], "bad value '1h' for '--wait', give a time up to 4m"),
+])
+def test_wrong_waits_and_results_are_rejected_with_advice(arguments, expected):
+    code, _, err = local(*arguments)
+    assert code == USAGE and expected in err, err
+
+
 def test_topics_are_watched(server):
     server.cli("push", "t", "a", "--body", "x")
     with subprocess.Popen([BINARY, "topics", "--watch", "100ms", "--json", "--url", server.url], stdout=subprocess.PIPE, text=True) as watching:
