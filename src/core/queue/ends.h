@@ -34,7 +34,8 @@ void ends_free(struct ends *ends);
 struct ends_order {
     const struct queue_find *names;
     size_t count; /* 1..ENDS_JOBS_MAX */
-    bool any;     /* ends with the first job that has ended, else with the last one; unknown jobs do not count */
+    bool
+        any; /* ends with the first job that has ended, else with the last one; unknown jobs do not count */
     int64_t wait_ms;
     ends_done *done; /* called once, never inside the call, unless the wait is cancelled */
     void *owner;

@@ -43,9 +43,8 @@ static int conclude_take(const struct call *call, int exit_code)
 
 static int check_take(struct call *call)
 {
-    if (call_value(call, "id") &&
-        (call->args.list.count > 1 || call_value(call, "max") || call_value(call, "wait") ||
-         call_value(call, "order")))
+    if (call_value(call, "id") && (call->args.list.count > 1 || call_value(call, "max") ||
+                                   call_value(call, "wait") || call_value(call, "order")))
         return cli_usage("'--id' names one job, so give one topic, and leave '--max', '--wait' and "
                          "'--order' out");
     return wait_check(call);

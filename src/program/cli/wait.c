@@ -79,8 +79,7 @@ static void print_waited(const struct call *call)
 {
     size_t i;
     const json_t *job;
-    json_array_foreach(call_member(call, "jobs"), i, job)
-        wait_print(job);
+    json_array_foreach(call_member(call, "jobs"), i, job) wait_print(job);
 }
 
 /* The exit code is that of the worst job, or with --any of the first one, which has ended first. */
