@@ -105,16 +105,36 @@ static bool note_job(struct http_call *call, queue_done *on_got)
     return !note->failed;
 }
 
+/* Takes the job off the note, so that a refusal quotes only the subject. The name stays valid until
+ * something is appended to the note. */
+static struct queue_find take_noted(struct http_exchange *exchange, queue_done **on_got)
+{
+    struct buffer *note = &exchange->note;
+    struct noted_job noted;
+    assert(note->len >= sizeof noted);
+    const char *end = note->at + note->len - sizeof noted;
+    memcpy(&noted, end, sizeof noted);
+    const char *id = end - noted.id_bytes, *topic = id - noted.topic_bytes;
+    note->len = (size_t)(topic - note->at);
+    *on_got = noted.on_got;
+    return (struct queue_find){slice_make(topic, noted.topic_bytes),
+                               slice_make(id, noted.id_bytes)};
+}
+
 /* Answers with the present state of the job. */
 static void get_noted(struct http_exchange *exchange)
 {
-    struct noted_job noted;
-    const char *end = exchange->note.at + exchange->note.len - sizeof noted;
-    memcpy(&noted, end, sizeof noted);
-    const char *topic = end - noted.id_bytes - noted.topic_bytes;
-    queue_get_finished(exchange->front->queue, slice_make(topic, noted.topic_bytes),
-                       slice_make(topic + noted.topic_bytes, noted.id_bytes),
-                       http_exchange_reply_to(exchange, noted.on_got));
+    queue_done *on_got;
+    struct queue_find name = take_noted(exchange, &on_got);
+    queue_get_finished(exchange->front->queue, name.topic, name.id,
+                       http_exchange_reply_to(exchange, on_got));
+}
+
+static void refuse_noted(struct http_exchange *exchange, enum queue_status status)
+{
+    queue_done *on_got;
+    (void)take_noted(exchange, &on_got);
+    http_answer_refusal(exchange, status, NULL, 0);
 }
 
 static enum api_view view_of(const struct http_exchange *exchange)
@@ -136,7 +156,7 @@ static void on_job_ended(void *owner, uint64_t tag, const struct ends_job *jobs,
     } else if (jobs->status == QUEUE_OK || jobs->status == QUEUE_CANCELLED) {
         get_noted(exchange); /* dead, or the end of the wait */
     } else {
-        http_answer_refusal(exchange, jobs->status, NULL, 0);
+        refuse_noted(exchange, jobs->status);
     }
 }
 
@@ -191,7 +211,7 @@ static void on_pushed_ended(void *owner, uint64_t tag, const struct ends_job *jo
     else if (jobs->status == QUEUE_OK || jobs->status == QUEUE_CANCELLED)
         get_noted(exchange);
     else
-        http_answer_refusal(exchange, jobs->status, NULL, 0);
+        refuse_noted(exchange, jobs->status);
 }
 
 static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -209,7 +229,7 @@ static void on_push_reply(void *owner, uint64_t tag, const struct queue_reply *r
     if (!exchange || awaits)
         return;
     if (!result)
-        http_answer_refusal(exchange, reply->status, NULL, 0);
+        refuse_noted(exchange, reply->status);
     else if (result->status == QUEUE_EXISTED)
         get_noted(exchange); /* finished already */
     else

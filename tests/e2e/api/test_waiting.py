@@ -69,6 +69,7 @@ def test_a_wait_for_a_kept_job_returns_at_once(server):
 def test_a_wait_for_an_unknown_job_is_rejected_at_once(server):
     reply = server.client().call("GET", f"/v1/topics/t/jobs/a{WAIT}")
     assert reply.status == 404
+    assert reply.json()["detail"] == "there is no job 'a' in topic 't', or it has finished; check both"
 
 
 def test_a_wait_ends_with_the_present_state(server):
