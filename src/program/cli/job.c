@@ -77,7 +77,7 @@ static void write_reason(const json_t *job, const json_t *topic, char out[SHOW_C
     const bool is_retry = json_integer_value(json_object_get(job, "attempt")) > 0;
     char name[SHOW_CELL_BYTES], time[SHOW_CELL_BYTES];
     out[0] = '\0';
-    if (!state)
+    if (!state || strcmp(state, "finished") == 0)
         return;
     if (strcmp(state, "dead") == 0) {
         write_dead_reason(job, out);
@@ -380,13 +380,13 @@ const struct cli_command cli_job_commands[] = {
                             .expects = "id",
                             .print = print_job}}}},
     {.name = "history",
-     .help = "show the history of a job in a SQL store, also of a finished one",
+     .help = "show the history of a job in a SQL store, even after its end",
      .call = {.usage = "history TOPIC ID",
-              .about = "Shows the history of a job, also after it is gone: how each attempt "
-                       "ended, when, and which\n"
-                       "consumer held it. It requires the topic setting 'history', and a "
-                       "store that keeps one:\n"
-                       "PostgreSQL, MariaDB or MySQL.",
+              .about = "Shows the history of a job, even after its end: how and when each attempt "
+                       "ended, and\n"
+                       "which consumer held the job. It requires the topic setting 'history' and a "
+                       "store that\n"
+                       "keeps one: PostgreSQL, MariaDB or MySQL.",
               .least = 2,
               .most = 2,
               .requests = {{.method = "GET",

@@ -190,9 +190,11 @@ const struct cli_command cli_lease_commands[] = {
     {.name = "ack",
      .help = "acknowledge a taken job as done",
      .call = {.usage = "ack LEASE... | ack LEASE --result TEXT",
-              .about = "Acknowledges taken jobs: they are done and removed, or kept with their "
-                       "result if the topic keeps\n"
-                       "finished jobs. A result also reaches the callers that wait for the job.",
+              .about = "Acknowledges taken jobs: they are done. The server removes them, or "
+                       "keeps them with\n"
+                       "their result if the topic has 'keep_finished'. A result also reaches the "
+                       "callers that\n"
+                       "wait for the job.",
               .least = 1,
               .most = LEASES_MAX,
               .flags = {{"result", CLI_TEXT, "TEXT", "Result of the job", .is_unsent = true},

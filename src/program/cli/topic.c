@@ -565,18 +565,19 @@ const struct cli_command cli_topic_commands[] = {
     {.name = "topics",
      .help = "show topics with their number of jobs",
      .call = {.usage = "topics [PATTERN] [--sort COLUMN] [--watch 2s] [--settings]",
-              .about = "Shows topics with their number of jobs in each state. A pattern is a name, "
-                       "also with\n"
-                       "* for any text, ? for one character and [abc] for one of them.\n"
-                       "\n"
-                       "  tarry topics 'orders-*' --sort ready\n"
-                       "  tarry topics --sort oldest --watch 2s\n"
-                       "  tarry topics --settings > topics.json",
+              .about =
+                  "Shows topics with their number of jobs in each state. A pattern is a name "
+                  "that may\n"
+                  "contain * (any text), ? (any character) and [abc] (one of these characters).\n"
+                  "\n"
+                  "  tarry topics 'orders-*' --sort ready\n"
+                  "  tarry topics --sort oldest --watch 2s\n"
+                  "  tarry topics --settings > topics.json",
               .most = 1,
               .flags = {{"sort", CLI_TEXT, "COLUMN",
                          "Sort by name (default), delayed, retrying, ready, leased, dead or oldest",
                          .is_unsent = true},
-                        {"watch", CLI_DURATION, "2s", "Print the topics again after each such time",
+                        {"watch", CLI_DURATION, "2s", "Print the topics again at this interval",
                          .is_unsent = true},
                         {"settings", CLI_SWITCH, NULL,
                          "Print the settings as JSON, for 'tarry topic apply'", .is_unsent = true}},
@@ -596,17 +597,18 @@ const struct cli_command cli_topic_commands[] = {
               "Shows the settings of a topic, changes the given ones, or deletes the topic with "
               "all "
               "its\n"
-              "jobs, including leased ones. 'apply' gives topics exactly the settings of a file, "
-              "as\n"
-              "'tarry topics --settings' prints it: {\"orders\":{\"max_attempts\":5}}. Other "
-              "topics "
-              "stay as\nthey are.\n"
+              "jobs, including leased ones. 'apply' gives each topic in FILE exactly the settings "
+              "that\n"
+              "FILE lists, and leaves other topics unchanged. 'tarry topics --settings' prints "
+              "such a\n"
+              "file: {\"orders\":{\"max_attempts\":5}}.\n"
               "NAME= resets a setting. A name with dots addresses a member of an object; a value "
               "that is\n"
               "JSON is used as such, others as text. Names: lease_for, ttl, max_attempts, "
               "backoff,\n"
               "on_conflict, priority, dedup_window, dead_letter_expired, max_jobs, push_rate,\n"
-              "history, deliver.…, dead_letter.…\n"
+              "history, keep_finished, keep_finished_max, keep_finished_bytes, keep_body,\n"
+              "deliver.…, dead_letter.…\n"
               "\n"
               "  tarry topic set orders max_attempts=5 backoff=exp:1s..10m\n"
               "  tarry topic set orders --deliver-to https://shop.example/close-order\n"

@@ -101,10 +101,11 @@ const struct cli_command cli_wait_commands[] = {
      .help = "wait until jobs have ended",
      .call = {.usage = "wait TOPIC ID... [--any] [--wait 30s]",
               .about =
-                  "Waits until the jobs have ended, and prints how: acked, cancelled, expired or "
-                  "dead, and the\n"
-                  "result of its ack. A job that ended before is known if its topic keeps "
-                  "finished jobs.\n"
+                  "Waits until the jobs have ended. Prints the outcome of each (acked, cancelled, "
+                  "expired or\n"
+                  "dead) and its result. A job that ended before the call is found only if its "
+                  "topic has\n"
+                  "'keep_finished'.\n"
                   "Exit code 0 if all were acked, 1 if one ended otherwise, 4 if one has not ended "
                   "or is unknown.\n"
                   "\n"

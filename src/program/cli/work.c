@@ -720,11 +720,11 @@ static int work_command(int argc, char **argv)
     const struct cli_flag flags[] = {
         {"jobs", CLI_COUNT, &jobs, "N", "Number of commands at a time (default: 1)"},
         {"lease-for", CLI_DURATION, &work.answers.lease_for, "60s",
-         "Lease time; extended after each tenth of it until the server has the result"},
+         "Lease time; extended every tenth of it until the server has the result"},
         {"consumer", CLI_TEXT, &work.consumer, "NAME",
          "Name of the consumer (default: the host and the process)"},
         {"order", CLI_TEXT, &work.order, "ORDER",
-         "priority: best job of all topics first; named (default): in the given order"},
+         "priority: the best job of all topics first; named (default): topics in the given order"},
         {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "Print no line per job"},
         {0},
     };
@@ -740,10 +740,11 @@ static int work_command(int argc, char **argv)
             "lines\n"
             "of its standard error become the job's last error. The lease is extended until the "
             "server\n"
-            "has the answer; the worker retries while the server is away. SIGTERM or Ctrl-C lets\n"
-            "running commands finish; a second one is passed to them. If the worker dies, its "
-            "commands\n"
-            "are killed. Several topics are served in the given order.",
+            "has the answer; the worker retries while it cannot reach the server. SIGTERM or "
+            "Ctrl-C\n"
+            "lets running commands finish; a second one is passed to them. If the worker dies, "
+            "its\n"
+            "commands are killed. Several topics are served in the given order.",
         .flags = flags,
         .least = 1,
         .most = TOPICS_MAX,

@@ -277,6 +277,18 @@ def test_get_shows_state_and_last_error(tarry):
     assert "(in " in out
 
 
+def test_get_shows_the_outcome_and_the_result_of_a_finished_job(start_server):
+    server = start_server()
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    client.push("t", "a")
+    client.good("POST", f"/v1/ack?lease={client.take('t')[0]['lease']}", b'{"sum":3}', {"Content-Type": "application/json"})
+    out = server.cli("get", "t", "a").stdout.decode()
+    for line in ("state         finished", "outcome       acked", 'result        {"sum":3}'):
+        assert line + "\n" in out
+    assert "waits for" not in out, "a finished job waits for nothing"
+
+
 def test_nothing_taken_is_exit_code_4(tarry):
     tarry("take", "empty", code=NOTHING)
     assert json.loads(tarry("take", "empty", "--json", code=NOTHING))["jobs"] == []
