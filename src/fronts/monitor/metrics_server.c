@@ -10,6 +10,7 @@ enum {
     STORE_HEALTHY,
     STORE_ACCEPTING,
     DISK_USED,
+    FINISHED_DROPPED,
     RUN_JOBS,
     RUNS,
     CHECKPOINTS,
@@ -19,6 +20,10 @@ enum {
 enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT, FAILING };
 
 /* ---- the store ---- */
+
+static const char *const drops[QUEUE_DROPS] = {[QUEUE_DROP_NUMBER] = "number",
+                                               [QUEUE_DROP_BYTES] = "bytes",
+                                               [QUEUE_DROP_UNREADABLE] = "unreadable"};
 
 void monitor_metrics_server_write_store(struct queue *queue, struct metric_page *page)
 {
@@ -33,6 +38,9 @@ void monitor_metrics_server_write_store(struct queue *queue, struct metric_page 
     metric_write(page, &monitor_store_metrics[STORE_HEALTHY], info.healthy);
     metric_write(page, &monitor_store_metrics[STORE_ACCEPTING], info.accepting);
     metric_write(page, &monitor_store_metrics[DISK_USED], info.bytes_on_disk);
+    metric_begin(page, &monitor_store_metrics[FINISHED_DROPPED]);
+    for (int drop = 0; drop < QUEUE_DROPS; drop++)
+        metric_sample(page, METRIC_LABELS(slice_of(drops[drop])), info.finished_dropped[drop]);
     if (!monitor_store_is_embedded(&info))
         return;
     metric_write(page, &monitor_store_metrics[RUN_JOBS], info.cold_jobs);
@@ -100,6 +108,14 @@ const struct metric monitor_store_metrics[] = {
                    .help = "Bytes that the store takes.",
                    .meaning = "On the disk of the data directory; for Redis, its memory. Its slope "
                               "predicts when it will be full."},
+    [FINISHED_DROPPED] =
+        {.name = "tarry_finished_dropped_total",
+         .type = PROMETHEUS_COUNTER,
+         .labels = {"reason"},
+         .help = "Kept finished jobs that were dropped before their time, by reason.",
+         .meaning = "Grows with `number` or `bytes`: a topic finishes more jobs within its "
+                    "`keep_finished` than its `keep_finished_max` or `keep_finished_bytes` "
+                    "allows."},
 #define EMBEDDED .when = "with the embedded store"
     [RUN_JOBS] = {.name = "tarry_store_run_jobs",
                   .type = PROMETHEUS_GAUGE,

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 
 import pytest
@@ -134,6 +135,17 @@ def test_a_limit_of_bytes_drops_the_oldest(client):
         finish(client, "t", name, b"x" * 10_000)
         time.sleep(0.002)
     assert kept(client, "t") == ["e", "d"]
+
+
+def test_dropped_jobs_are_counted_by_reason(client):
+    client.put_topic("few", keep_finished="1h", keep_finished_max=1)
+    client.put_topic("small", keep_finished="1h", keep_finished_bytes=15_000)
+    for name in "abc":
+        finish(client, "few", name)
+        finish(client, "small", name, b"x" * 10_000)
+    page = client.call("GET", "/metrics").body.decode()
+    dropped = dict(re.findall(r'^tarry_finished_dropped_total\{reason="(\w+)"\} (\d+)$', page, re.M))
+    assert dropped == {"number": "2", "bytes": "2", "unreadable": "0"}
 
 
 def test_a_push_decides_how_long_its_job_is_kept(client):
