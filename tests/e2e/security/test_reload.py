@@ -142,7 +142,7 @@ def test_more_connections_are_let_in_after_a_reload(configured):
 def test_each_option_is_live_or_reported_to_need_a_restart(start_server, tmp_path):
     """A new option decides: one that changes and is in neither list is a fault of its author's."""
     values = {"switch": "true", "N": "7", "SIZE": "64MiB", "TIME": "7s"}
-    special = {"max-body": "2MiB", "sync": "never", "listen": "127.0.0.2:0", "mykit": "127.0.0.1:0", "beanstalk": "127.0.0.1:0", "beanstalk-max-job": "1MiB", "allowed-host": "a.example", "cors-origin": "https://a.example",
+    special = {"max-body": "2MiB", "max-result": "128KiB", "sync": "never", "listen": "127.0.0.2:0", "mykit": "127.0.0.1:0", "beanstalk": "127.0.0.1:0", "beanstalk-max-job": "1MiB", "allowed-host": "a.example", "cors-origin": "https://a.example",
                "log-level": "warn", "log-format": "json", "require-durability": None, "store": None, "config": None, "data": str(tmp_path / "other"),
                "log": str(tmp_path / "log"), "audit": str(tmp_path / "audit"), "max-memory": "900MiB", "wal-file": "32MiB", "shards": "2"}
     names = re.findall(r"^  --([a-z-]+)(?: (\S+))?", subprocess.run([str(BINARY), "serve", "--help"], capture_output=True, text=True, check=True).stdout,
