@@ -38,8 +38,9 @@ static void write_end(struct buffer *out, const struct queue_end *end, enum job_
     job_json_write_bytes(out, "result", end->result_type, end->result, form);
 }
 
-/* Writes a job that has ended. */
-static void write_ended(struct buffer *out, const struct queue_job *job, enum job_form_body form)
+/* Writes a job that has ended, with its body and its result in these forms. */
+static void write_ended(struct buffer *out, const struct queue_job *job, enum job_form_body form,
+                        enum job_form_body result_form)
 {
     bool is_finished = job->job.state == JOB_FINISHED;
     bool has_body = is_finished ? job->end->has_body : true;
@@ -56,7 +57,7 @@ static void write_ended(struct buffer *out, const struct queue_job *job, enum jo
                        has_body ? form : JOB_BODY_NONE);
         out->len -= !out->failed;
     }
-    write_end(out, job->end, form);
+    write_end(out, job->end, result_form);
     buffer_append_byte(out, '}');
 }
 
@@ -64,17 +65,12 @@ void api_job_write(struct buffer *out, const struct queue_job *job, enum api_vie
 {
     bool is_taken = view == API_VIEW_TAKEN || view == API_VIEW_TAKEN_EXACT;
     bool is_exact = view == API_VIEW_EXACT || view == API_VIEW_TAKEN_EXACT;
-    if (__builtin_expect(job->end != NULL, 0)) {
-        write_ended(out, job,
-                    is_exact                  ? JOB_BODY_EXACT
-                    : view == API_VIEW_LISTED ? JOB_BODY_NONE
-                                              : JOB_BODY_SHOWN);
-        return;
-    }
-    job_json_write(out, &job->job, job->lease, is_taken ? JOB_FORM_TAKEN : JOB_FORM_KEPT,
-                   is_exact                  ? JOB_BODY_EXACT
-                   : view == API_VIEW_LISTED ? JOB_BODY_NONE
-                                             : JOB_BODY_SHOWN);
+    bool is_bare = view == API_VIEW_LISTED || view == API_VIEW_RESULT;
+    enum job_form_body form = is_exact ? JOB_BODY_EXACT : is_bare ? JOB_BODY_NONE : JOB_BODY_SHOWN;
+    if (__builtin_expect(job->end != NULL, 0))
+        write_ended(out, job, form, view == API_VIEW_RESULT ? JOB_BODY_SHOWN : form);
+    else
+        job_json_write(out, &job->job, job->lease, is_taken ? JOB_FORM_TAKEN : JOB_FORM_KEPT, form);
 }
 
 void api_result_members_write(struct buffer *out, const struct queue_result *result)

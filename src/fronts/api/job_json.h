@@ -10,6 +10,7 @@ enum api_view {
     API_VIEW_TAKEN_EXACT, /* as API_VIEW_TAKEN, with the body in base64 */
     API_VIEW_WHOLE,       /* with state, the job's own settings, and body */
     API_VIEW_LISTED,      /* as API_VIEW_WHOLE, without body */
+    API_VIEW_RESULT,      /* as API_VIEW_LISTED, with the result of an end */
     API_VIEW_EXACT        /* as API_VIEW_WHOLE, with the body in base64 */
 };
 

@@ -142,6 +142,23 @@ def test_a_second_push_waits_for_the_existing_job(server):
     assert (call.end().status, call.end().json()["result"]) == (201, "first")
 
 
+@pytest.mark.parametrize("end", ["ack", "nack", "wait"])
+def test_the_answer_of_a_push_that_waits_has_no_body(server, end):
+    """A caller with only the scope 'push' could read the body of another producer's job with on_conflict=keep."""
+    client = server.client()
+    client.put_topic("t", keep_finished="1h", keep_body="true")
+    lease = leased(client, "t", "a", body=b"first")
+    wait = "300ms" if end == "wait" else "20s"
+    call = Call(server, "PUT", f"/v1/topics/t/jobs/a?wait={wait}&on_conflict=keep", b"second")
+    time.sleep(0.3)
+    if end != "wait":
+        client.call("POST", f"/v1/{end}?lease={lease}{'&final=true' if end == 'nack' else ''}", b"result", {"Content-Type": "text/plain"})
+    answer = call.end().json()
+    assert "body" not in answer and "body_base64" not in answer
+    assert answer.get("result") == ("result" if end != "wait" else None)
+    assert answer["state"] == {"ack": "finished", "nack": "dead", "wait": "leased"}[end]
+
+
 def test_a_rejected_push_does_not_wait(server):
     client = server.client()
     leased(client, "t", "a")
