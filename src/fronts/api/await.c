@@ -10,7 +10,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { AWAIT_BYTES = 1024 }; /* of a wait for one job, counted in the budget */
+enum {
+    AWAIT_BYTES = 1024,      /* of a wait for one job, counted in the budget */
+    RESULTS_BYTES = 16 << 20 /* of the answer about many jobs, after which results are left out */
+};
 
 /* ---- beginning a wait ---- */
 
@@ -380,9 +383,10 @@ static void add_state(struct buffer *note, struct slice topic, struct slice id, 
 
 static void add_job(struct http_exchange *exchange, const struct queue_job *job)
 {
-    if (exchange->note.len)
-        buffer_append_byte(&exchange->note, ',');
-    api_job_write(&exchange->note, job, view_of(exchange));
+    struct buffer *note = &exchange->note;
+    if (note->len)
+        buffer_append_byte(note, ',');
+    api_job_write(note, job, note->len < RESULTS_BYTES ? view_of(exchange) : API_VIEW_LISTED);
 }
 
 static void answer_with_note(struct http_exchange *exchange)

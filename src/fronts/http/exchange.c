@@ -363,19 +363,19 @@ void http_note_subject(struct http_call *call, enum http_subject subject, struct
     http_front_lend(call->front, note);
     buffer_append_slice(note, call->topic);
     if (subject != HTTP_SUBJECT_TOPIC) {
-        buffer_append_byte(note, '/');
+        buffer_append_byte(note, '\0');
         buffer_append_slice(note, id);
     }
     call->exchange->subject = note->failed ? HTTP_SUBJECT_NONE : subject;
 }
 
-/* Returns the topic in the note, which ends at the first slash: names of topics do not contain
+/* Returns the topic in the note, which ends at the first zero byte: names of topics do not contain
  * it. */
 static struct slice noted_topic(const struct http_exchange *exchange)
 {
     const struct buffer *note = &exchange->note;
-    const char *slash = note->len ? memchr(note->at, '/', note->len) : NULL;
-    return slice_make(note->at, slash ? (size_t)(slash - note->at) : note->len);
+    const char *end = note->len ? memchr(note->at, '\0', note->len) : NULL;
+    return slice_make(note->at, end ? (size_t)(end - note->at) : note->len);
 }
 
 /* Describes the missing object, or returns NULL if the call has no single object. */

@@ -21,7 +21,7 @@ enum {
 struct http_connection;
 
 /* The object of a call, for an answer that it does not exist. Except for NONE, `note` holds the
- * topic, followed by a slash and the id for a job. */
+ * topic, followed by a zero byte and the id for a job. */
 enum http_subject {
     HTTP_SUBJECT_NONE = 0,
     HTTP_SUBJECT_TOPIC,

@@ -43,6 +43,12 @@ static bool check_problem(struct http_call *call, struct slice topic)
 {
     struct http_fault fault;
     const char *code = NULL;
+    if (call->query->topic_count > 1) {
+        http_answer_problem(call->exchange, PROBLEM_BAD_OPTION, 1,
+                            "'topic' may be given once: name one topic, or leave it out for a "
+                            "problem without a topic");
+        return false;
+    }
     if (!http_gate_allows(call->front, call->caller, call->exchange->route, topic, &fault)) {
         http_answer_fault(call->exchange, &fault);
         return false;

@@ -206,3 +206,10 @@ def test_problems_explain_themselves(client):
     problem = client.call("GET", "/v1/topics/none/jobs/none").json()
     assert client.call("GET", problem["type"]).status == 200
     assert client.call("GET", "/problems/no-such-thing").status == 404
+
+
+def test_a_topic_with_a_slash_is_named_whole(client):
+    missing = client.call("GET", "/v1/topics/a%2Fb/jobs/c%2Fd").json()["detail"]
+    assert missing.startswith("there is no job 'c/d' in topic 'a/b'")
+    client.put_topic("a/b")
+    assert client.call("DELETE", "/v1/topics/a%2Fb").json()["topic"] == "a/b"

@@ -219,6 +219,16 @@ def test_a_wait_for_many_jobs_names_unknown_ones(server):
     assert states == {"a": "delayed", "b": "unknown"}
 
 
+def test_an_answer_about_many_jobs_leaves_results_out_rather_than_fail(server):
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    ack(client, leased(client, "t", "a"), b"\1" * 65536)
+    jobs = wait_for(client, ["a"] * 300, wait="20s")
+    assert [job["result_bytes"] for job in jobs] == [65536] * 300
+    shown = [job["result"] for job in jobs if "result" in job]
+    assert 40 <= len(shown) < 300 and set(shown) == {"\1" * 65536}
+
+
 def test_a_closed_connection_ends_its_wait(server):
     client = server.client()
     lease = leased(client, "t", "a")

@@ -227,6 +227,7 @@ def test_a_silence_is_reported_with_its_problem_and_ends(server):
     before = client.call("GET", "/v1/status").json()
     assert problem()["silenced"] is None
     put = lambda target, body=b"": client.call("PUT", f"/v1/silences/{target}", body, {"Content-Type": "application/json"})  # noqa: E731
+    assert put("dead?topic=mail&topic=other&for=1s").status == 400, "a second topic is not ignored"
     silence = put("dead?topic=mail&for=1s", b'{"note":"a \\"note\\""}').json()
     assert (silence["code"], silence["topic"], silence["note"], silence["by"]) == ("dead", "mail", 'a "note"', "anonymous")
     assert problem()["silenced"] == {name: silence[name] for name in ("code", "since", "until", "note", "by")}
