@@ -24,6 +24,7 @@ struct ends_wait {
     size_t place; /* in the heap, from 1; 0: the wait is over */
     size_t count, open, ended;
     bool any;
+    bool is_pushing; /* ends_pushed is still to come, which then closes or frees it */
     ends_done *done;
     void *owner;
     uint64_t tag;
@@ -98,10 +99,13 @@ static void wait_leave(struct ends_wait *wait)
     wait->place = 0;
 }
 
-/* Cancels the calls of the queue that are left. The wait is freed with the last of their replies. */
+/* Cancels the calls of the queue that are left. The wait is freed with the last of their replies. A wait whose push has
+ * no reply yet is closed with that reply. */
 static void wait_close(struct ends_wait *wait)
 {
     struct queue *queue = wait->ends->queue;
+    if (wait->is_pushing)
+        return;
     if (!wait->open) {
         wait_free(wait);
         return;
@@ -146,7 +150,7 @@ static void on_end(void *owner, uint64_t tag, const struct queue_reply *reply)
     item->is_open = false;
     wait->open--;
     if (!wait->place) { /* over */
-        if (!wait->open)
+        if (!wait->open && !wait->is_pushing)
             wait_free(wait);
         return;
     }
@@ -219,12 +223,14 @@ struct ends_wait *ends_wait_push(struct ends *ends, const struct ends_order *ord
     if (!wait)
         return NULL;
     assert(wait->count == 1);
+    wait->is_pushing = true;
     *ended = &wait->items[0].reply_to;
     return wait;
 }
 
 void ends_pushed(struct ends_wait *wait, bool awaits)
 {
+    wait->is_pushing = false;
     if (!awaits) { /* no reply comes */
         wait->open = 0;
         wait->items[0].is_open = false;

@@ -1,6 +1,7 @@
 """Promises about waiting for the end of a job, one test per promise, on the real server."""
 
 import json
+import socket
 import threading
 import time
 
@@ -238,6 +239,21 @@ def test_a_closed_connection_ends_its_wait(server):
         other.close()
     ack(client, lease, b"x")
     assert client.push("t", "b")["result"] == "created"
+
+
+@pytest.mark.parametrize("end", ["close", "time"])
+def test_a_push_whose_wait_ends_before_its_reply_does_no_harm(server, end):
+    for n in range(100):
+        wait = "20s" if end == "close" else "1ms"
+        connection = socket.create_connection(("127.0.0.1", int(server.port)))
+        with connection:
+            for part in range(4):
+                connection.sendall(f"PUT /v1/topics/t/jobs/{n}-{part}?delay=1h&wait={wait} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+            if end == "time":
+                connection.recv(1)
+    client = server.client()
+    assert client.get("t", "0-0")["state"] == "delayed"
+    client.cancel("t", "0-0")
 
 
 def test_a_stopping_server_ends_its_waits(server):
