@@ -24,6 +24,7 @@ struct ends_wait {
     size_t place; /* in the heap, from 1; 0: the wait is over */
     size_t count, open, ended;
     bool any;
+    bool is_late;    /* its time ended before the reply of its push */
     bool is_pushing; /* ends_pushed is still to come, which then closes or frees it */
     ends_done *done;
     void *owner;
@@ -239,6 +240,8 @@ void ends_pushed(struct ends_wait *wait, bool awaits)
         wait_free(wait);
     } else if (!wait->place) { /* it ended before the push was carried out */
         wait_close(wait);
+    } else if (wait->is_late) {
+        wait_finish(wait);
     }
 }
 
@@ -262,15 +265,22 @@ int64_t ends_next_ms(const struct ends *ends)
 
 void ends_expire(struct ends *ends, int64_t now_ms)
 {
-    while (ends->due.count && ends->due.at[0].until_ms <= now_ms)
-        wait_finish(ends->due.at[0].wait);
+    while (ends->due.count && ends->due.at[0].until_ms <= now_ms) {
+        struct ends_wait *wait = ends->due.at[0].wait;
+        if (!wait->is_pushing) {
+            wait_finish(wait);
+            continue;
+        }
+        due_waits_remove(&ends->due, 0);
+        wait->is_late = true; /* the reply of the push ends it */
+        (void)due_waits_add(&ends->due, (struct due_wait){INT64_MAX, wait});
+    }
 }
 
 void ends_drain(struct ends *ends)
 {
     ends->is_drained = true;
-    while (ends->due.count)
-        wait_finish(ends->due.at[0].wait);
+    ends_expire(ends, INT64_MAX - 1);
 }
 
 size_t ends_count(const struct ends *ends)

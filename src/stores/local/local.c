@@ -35,6 +35,8 @@ struct forwarded_end {
     struct queue_reply_to ended;    /* of the push */
     struct queue_reply_to reply_to; /* in place of it */
     struct queue_reply *reply;
+    bool is_settled; /* the reply of the push is on its way back */
+    bool is_done;    /* the job has ended */
 };
 
 /* A command on its way to a shard on another reactor, and its reply on the way back. */
@@ -63,7 +65,9 @@ static void forwarded_end_done(void *owner, uint64_t tag, const struct queue_rep
     (void)tag;
     end->reply = copy_reply(reply);
     end->letter.run = forwarded_end_back;
-    reactor_post(end->handle->reactor, &end->letter);
+    end->is_done = true;
+    if (end->is_settled)
+        reactor_post(end->handle->reactor, &end->letter);
 }
 
 static void forwarded_ends_free(struct forwarded_end *ends)
@@ -96,13 +100,21 @@ static bool forwarded_ends_new(struct handle *handle, struct command *copy,
     return true;
 }
 
-/* Frees the ends of the pushes that do not wait. The others free themselves. */
+/* Frees the ends of the pushes that do not wait. The others free themselves; a job that ended in the same step as its
+ * push has its end sent back now, behind the reply of the push. */
 static void forwarded_ends_settle(struct forwarded_end *ends, const struct queue_reply *reply)
 {
     while (ends) {
         struct forwarded_end *next = ends->next;
-        if (ends->item >= reply->result_count || !queue_push_awaits(&reply->results[ends->item]))
+        bool awaits =
+            ends->item < reply->result_count && queue_push_awaits(&reply->results[ends->item]);
+        ends->is_settled = true;
+        if (awaits && ends->is_done) {
+            reactor_post(ends->handle->reactor, &ends->letter);
+        } else if (!awaits) {
+            free(ends->reply);
             free(ends);
+        }
         ends = next;
     }
 }
@@ -121,10 +133,11 @@ static void forwarded_call_done(void *owner, uint64_t tag, const struct queue_re
 {
     struct forwarded_call *call = owner;
     (void)tag;
-    forwarded_ends_settle(call->ends, reply);
+    struct forwarded_end *ends = call->ends;
     call->reply = copy_reply(reply);
     call->letter.run = forwarded_call_back;
-    reactor_post(call->handle->reactor, &call->letter);
+    reactor_post(call->handle->reactor, &call->letter); /* frees the call */
+    forwarded_ends_settle(ends, reply);
 }
 
 static void forwarded_call_there(struct letter *letter)

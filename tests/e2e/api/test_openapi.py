@@ -86,6 +86,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
         assert client.call("POST", f"/v1/{call}?lease={client.take('right', wait='10s')[0]['lease']}").status == 200
     client.good("PUT", "/v1/silences/dead?topic=right&for=1h")
     client.good("DELETE", "/v1/silences/dead?topic=right")
+    client.good("POST", "/v1/wait", b'{"jobs":[{"topic":"right","id":"1"}]}')
     live_a_schedule(client)
     for target in ("/v1/events", "/v1/live"):
         Stream(server.port, target).close()
@@ -94,5 +95,6 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
     routes -= {"history"}  # this store has no history; tests/e2e/sql/test_sql_history.py tests it
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
+    routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has them; tests/e2e/fronts/test_grpc.py tests them
     assert len(routes) > 20
     assert not routes - answered - of_a_test_clock, f"never right: {sorted(routes - answered - of_a_test_clock)}"

@@ -1,6 +1,7 @@
 """Promises about waiting for the end of a job, one test per promise, on the real server."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -254,6 +255,30 @@ def test_a_push_whose_wait_ends_before_its_reply_does_no_harm(server, end):
     client = server.client()
     assert client.get("t", "0-0")["state"] == "delayed"
     client.cancel("t", "0-0")
+
+
+def test_a_job_that_ends_with_its_push_ends_the_wait(server):
+    for n in range(60):
+        with socket.create_connection(("127.0.0.1", int(server.port)), 20) as connection:
+            push = f"PUT /v1/topics/t/jobs/{n}?delay=1h&wait=20s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+            connection.sendall((push + f"DELETE /v1/topics/t/jobs/{n} HTTP/1.1\r\nHost: localhost\r\n\r\n").encode())
+            answer = b""
+            while b'"outcome":"cancelled"' not in answer:
+                part = connection.recv(65536)
+                assert part, "the server closed the connection"
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 201 ")
+
+
+def test_a_push_whose_wait_ends_before_its_reply_is_answered_once(server):
+    for n in range(40):
+        first = f"PUT /v1/topics/t/jobs/{n}?delay=1h&wait=1ms HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+        second = first.replace("wait=1ms", "wait=1ms&on_conflict=reject")
+        last = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", int(server.port)), 20) as connection:
+            connection.sendall((first + second * 4 + last).encode())
+            answers = b"".join(iter(lambda connection=connection: connection.recv(65536), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"202", *[b"409"] * 4, b"200"]
 
 
 def test_a_stopping_server_ends_its_waits(server):
