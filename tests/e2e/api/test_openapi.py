@@ -84,6 +84,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
         assert client.call("POST", f"/v1/{call}?lease={lease}").status == 200
     for call in ("again", "ack"):
         assert client.call("POST", f"/v1/{call}?lease={client.take('right', wait='10s')[0]['lease']}").status == 200
+    client.good("POST", "/v1/wait", b'{"jobs":[{"topic":"right","id":"1"}],"wait":"1ms"}')
     client.good("PUT", "/v1/silences/dead?topic=right&for=1h")
     client.good("DELETE", "/v1/silences/dead?topic=right")
     client.good("POST", "/v1/wait", b'{"jobs":[{"topic":"right","id":"1"}]}')
@@ -94,6 +95,7 @@ def test_answers_match_the_description(tools, start_delivering, endpoint, tmp_pa
     routes = set(re.findall(r'tarry_http_requests_total\{route="(\w+)"', page)) - {"none"}
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
     routes -= {"history"}  # this store has no history; tests/e2e/sql/test_sql_history.py tests it
+    routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has these; test_grpc.py tests them
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
     routes -= {"work", "grpc_health", "grpc_reflection"}  # only gRPC has them; tests/e2e/fronts/test_grpc.py tests them
     assert len(routes) > 20
