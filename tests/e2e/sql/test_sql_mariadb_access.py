@@ -59,7 +59,7 @@ def test_an_account_may_push_to_its_topics_and_no_more(granted):
         assert granted.call("reschedule", "orders", "a", 1000, None, None, cursor=cursor) == "ok"
         assert granted.call("run", "orders", "a", cursor=cursor) == "ok"
         cursor.execute("CALL tarry.get('orders', 'a')")
-        assert [row[:1] + row[2:] for row in cursor.fetchall()] == [("ready", 0, 100, b"x")]
+        assert [row[:1] + row[2:5] for row in cursor.fetchall()] == [("ready", 0, 100, b"x")]
         assert granted.call("cancel", "orders", "a", cursor=cursor) == "cancelled"
         cursor.execute("CALL tarry.get('orders', 'a')")
         assert cursor.fetchall() == ((None,) * 5,)
