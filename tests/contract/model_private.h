@@ -21,8 +21,8 @@ void model_set_due(struct model *model, struct model_job *job, struct span due);
 
 void model_remember(struct model *model, const struct model_job *job, int64_t window_ms);
 void model_remember_once(struct model *model, const struct queue_push *push);
-/* Returns whether the id or the `once` of the push is remembered. `seems_known`: whether it is, where the window ends
- * this very millisecond. */
+/* Returns whether the id or the `once` of the push is remembered. `seems_known`: the answer if the window ends in this
+ * millisecond. */
 bool model_recall(struct model *model, const struct queue_push *push, bool seems_known);
 void model_forget_old(struct model *model);
 

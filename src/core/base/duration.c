@@ -84,6 +84,7 @@ static bool add_part(int64_t *total, struct number number, int64_t unit_ms, int6
         return false;
     int64_t sum = *total + number.whole * unit_ms;
     int64_t scale = number.fraction_scale;
+    /* No overflow: at most FRACTION_DIGITS_MAX digits times a week. */
     int64_t part = (number.fraction * unit_ms + scale - 1) / scale;
     if (part > ms_max - sum)
         return false;

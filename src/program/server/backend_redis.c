@@ -339,7 +339,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &redis_metrics[REDIRECTS], figures.redirects);
     metric_write(page, &redis_metrics[FAILOVERS], figures.failovers);
     metric_write(page, &redis_metrics[CLOCK_DISAGREEMENTS], figures.clock_disagreements);
-    metric_write(page, &redis_metrics[LOSSES], figures.losses);
+    metric_write(page, &redis_metrics[LOSSES], figures.data_losses);
     metric_write(page, &redis_metrics[NOTIFICATIONS_LOST], figures.notifications_lost);
     metric_write(page, &redis_metrics[SENT_BYTES], figures.bytes_sent);
     metric_write(page, &redis_metrics[RECEIVED_BYTES], figures.bytes_received);

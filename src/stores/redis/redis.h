@@ -86,7 +86,7 @@ struct redis_figures {
     uint64_t resent;       /* calls sent again to learn their outcome */
     uint64_t reconnects, redirects, failovers;
     uint64_t clock_disagreements;
-    uint64_t losses;             /* times that a shard's core was missing: Redis lost its data */
+    uint64_t data_losses;        /* times that a shard's core was missing: Redis lost its data */
     uint64_t notifications_lost; /* checks that found a change without a notification */
     uint64_t bytes_sent, bytes_received;
     uint32_t shards_up, shards;

@@ -493,7 +493,7 @@ static void log_gone(struct redis_session *session)
     if (session->logged_gone)
         return;
     session->logged_gone = true;
-    session->options.figures->losses++;
+    session->options.figures->data_losses++;
     log_event(LOG_ERROR, "the queue is missing", LOG_TEXT("shard", session->options.tag),
               LOG_TEXT("at", session->endpoint.host), LOG_NUMBER("port", session->endpoint.port),
               LOG_TEXT("why", "redis lost its data, jobs pushed from now on are stored again"));

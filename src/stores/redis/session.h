@@ -86,7 +86,7 @@ struct redis_session_options {
     enum redis_durability require_durability; /* the session takes no calls with less */
     int64_t timeout_ms;
     /* The session increments calls, resent, reconnects, redirects, failovers (another process
-     * became master), clock_disagreements and losses. */
+     * became master), clock_disagreements and data_losses. */
     struct redis_figures *figures;
     struct redis_tally *tally; /* of the shard; may be NULL */
     struct buckets *script_us; /* call durations by script; may be NULL */

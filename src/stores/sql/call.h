@@ -29,8 +29,9 @@ enum sql_call_kind {
 
 enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
-struct sql_observation { /* Result of a check of a topic. */
-    struct slice topic;  /* points into `results` */
+/* The result of a check of a topic. */
+struct sql_observation {
+    struct slice topic; /* points into `results` */
     /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
     int64_t next_ms;
     bool is_paused;
@@ -56,7 +57,7 @@ struct sql_call {
     enum queue_status status;
     uint64_t affected; /* sum over the committed steps */
     uint64_t step_affected;
-    bool drained;
+    bool drained;         /* TAKE: no watched topic has a job that is due now */
     unsigned empty_takes; /* TAKE: number of times that it found no job although one was due */
 
     struct sql_leases ends;      /* END */
@@ -77,9 +78,11 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_observations observations; /* TAKE, LOOK: applied after the commit */
     bool listens;                         /* UPKEEP: a consumer of this server listens to events */
-    bool others_listen; /* UPKEEP: a consumer of another server listens to events */
-    bool part_failed;   /* UPKEEP: a part failed, the rest was done */
-    int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
+    bool others_listen;     /* UPKEEP: a consumer of another server listens to events */
+    bool part_failed;       /* UPKEEP: a part failed, the rest was done */
+    int64_t other_servers;  /* UPKEEP: number of other servers that live */
+    int64_t silent_servers; /* UPKEEP: number of servers that have gone silent */
+    int64_t next_expire_ms; /* UPKEEP, EXPIRE: when to end ttls next; INT64_MAX: no job has one */
     /* UPKEEP: number of commits so far that added waiting jobs. If it equals that of the last upkeep,
      * there is nothing to look for. 0: unknown, because a commit is still open */
     int64_t mark;

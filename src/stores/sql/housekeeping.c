@@ -242,8 +242,8 @@ bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
 static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_call *call)
 {
     struct sql_hints *hints = keeping->hints;
-    sql_audience_known(&hints->audience, call->listens, call->others, call->others_listen);
-    keeping->adopt_wanted = call->silent > 0 || keeping->adopt_failed;
+    sql_audience_known(&hints->audience, call->listens, call->other_servers, call->others_listen);
+    keeping->adopt_wanted = call->silent_servers > 0 || keeping->adopt_failed;
     if (call->next_expire_ms < hints->expire_ms)
         hints->expire_ms = call->next_expire_ms;
     if (!call->mark || call->mark != keeping->mark) { /* jobs may have started to wait */

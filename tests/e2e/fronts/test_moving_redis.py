@@ -50,7 +50,7 @@ def test_pending_jobs_of_redisson_are_moved_as_documented(server, start_redis, t
 
 
 def restore(store, name):
-    """Bytes are stored there as the characters of latin-1."""
+    """Restores the recorded keys of a peer. The file stores bytes as characters of latin-1."""
     for key, (kind, value) in json.loads((REPO / "tests/e2e/support/data/moving_redis.json").read_text(encoding="utf-8"))[name].items():
         key = key.encode("latin-1")
         if kind == "hash":

@@ -170,8 +170,8 @@ static bool read_upkeep(struct mysql_link *link, const struct mysql_step *step, 
 {
     struct sql_call *call = step->call;
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
-    call->others = row ? mysql_number(row[0]) : 0;
-    call->silent = row ? mysql_number(row[1]) : 0;
+    call->other_servers = row ? mysql_number(row[0]) : 0;
+    call->silent_servers = row ? mysql_number(row[1]) : 0;
     call->next_expire_ms = row && row[2] ? mysql_number(row[2]) : INT64_MAX;
     call->others_listen = row && mysql_number(row[3]) != 0;
     link->context->dropped[QUEUE_DROP_NUMBER] += row ? (uint64_t)mysql_number(row[4]) : 0;

@@ -861,8 +861,8 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         read_expire(call, link, result);
         return true;
     case POSTGRES_UPKEEP:
-        call->others = postgres_row_number(result, 0, 0);
-        call->silent = postgres_row_number(result, 0, 1);
+        call->other_servers = postgres_row_number(result, 0, 0);
+        call->silent_servers = postgres_row_number(result, 0, 1);
         call->next_expire_ms =
             row_is_null(result, 0, 2) ? INT64_MAX : postgres_row_number(result, 0, 2);
         call->mark = postgres_row_number(result, 0, 3);
