@@ -301,7 +301,7 @@ static int check_selection(struct call *call)
                    call_value(call, "state");
     bool has_filter = selects || call_value(call, "max") || call_value(call, "dry-run");
     if (call_argument(call, 1) && has_filter)
-        return cli_usage("both an ID and a filter are given, choose one");
+        return cli_usage("both an ID and a filter, '--max' or '--dry-run' are given, choose one");
     if (!call_argument(call, 1) && !selects)
         return cli_usage("no jobs are selected: give an ID, - for those on standard input, or a "
                          "filter such as '--id-prefix'");

@@ -106,6 +106,7 @@ def test_features_are_printed_as_text_and_json():
         (["take", "t", "--wait", "1month"], "bad value '1month' for '--wait'"),
         (["redrive", "t", "1", "--dry-run"], "'--dry-run' counts the jobs of a filter, leave it or the ID out"),
         (["redrive", "t", "1", "--error", "x"], "both an ID and a filter are given"),
+        (["cancel", "t", "1", "--dry-run"], "both an ID and a filter, '--max' or '--dry-run' are given, choose one"),
         (["reschedule", "t", "a", "--delay", "1s", "--at", "2030-01-01 09:00"], "both '--delay' and '--at' are given, choose one"),
         (["topic", "delete", "t"], "deletes 't' with all its jobs and cannot be undone, add --yes"),
         (["purge", "t"], "removes jobs of 't' and cannot be undone, add --yes"),
