@@ -1,6 +1,7 @@
 """Finished jobs that are kept: their order, their time, the topic's limits, repairs; and messages about the end of awaited jobs."""
 
 import pytest
+import state
 from abi import (ACK, CANCEL, CANCELLED, CREATED, DEAD, DELAYED, EXTEND, FINISHED, LEASED, NACK, NOT_FOUND, OK, READY, REFUSE, REPLACED, TOPIC_PUT, Shard, job, settings,
                  unpack)
 from test_check import only, must_be_mended
@@ -316,3 +317,14 @@ def test_states_that_are_not_ends_are_unchanged_by_keeping(shard):
     shard.push("t", job("leased"))
     taken = shard.take("t", 1)
     assert len(taken) == 1 and {found.state for found in shard.list_all("t")} == {DEAD, DELAYED, READY, LEASED} and listed(shard) == []
+
+
+def test_numbers_of_kept_jobs_are_below_the_counter_after_a_repair(shard):
+    keep(shard)
+    finish(shard, "a", "b")
+    highest = max(found.number for found in shard.list_kept("t", 10, (-1, 0))[1])
+    state.core_change(shard.client, shard.tag, sequence=highest - 1)
+    shard.check = False
+    assert only(must_be_mended(shard), "number of a kept job", "above the shard's counter 'sequence'")
+    finish(shard, "c")
+    assert listed(shard) == [b"c", b"b", b"a"]

@@ -171,10 +171,14 @@ local function check_split()
                          what = 'the split of delayed and retrying'})
 end
 
--- Returns the bytes of a page of kept jobs.
+-- Returns the bytes of a page of kept jobs. Their numbers must not be above the shard's counter.
 local function kept_bytes_of(page)
-    local bytes = 0
-    for i = 1, #page, 2 do bytes = bytes + #page[i] + #page[i + 1] end
+    local bytes, highest = 0, 0
+    for i = 1, #page, 2 do
+        bytes = bytes + #page[i] + #page[i + 1]
+        if #page[i + 1] >= 8 then highest = max(highest, (unpack_from('>I6', page[i + 1], 3))) end
+    end
+    must_be_below('sequence', highest, 'number of a kept job')
     step.looked, step.bytes = step.looked + #page / 2, step.bytes + bytes
     return bytes
 end
