@@ -321,6 +321,7 @@ def test_a_filter_also_needs_the_scope_of_a_list(house, verb):
     """The answer shows how many jobs match, which a producer may not learn."""
     target = f"/v1/topics/{OWN[0]}/{verb}?id_prefix=none-such&dry_run=true" + ("&delay=1h" if verb == "reschedule" else "")
     push = next(token for token in LIMITED if token.scopes == ("push",))
+    assert house.all.call("PUT", f"/v1/topics/{OWN[0]}/jobs/here?delay=1h", b"").ok
     refused = Client(house.on("require-token"), push).call("POST", target)
     assert (refused.status, refused.code) == (403, "forbidden") and "read" in refused.json()["detail"]
     assert Client(house.on("require-token"), ALL).call("POST", target).json()["jobs"] == 0
