@@ -62,7 +62,7 @@ def test_an_account_may_push_to_its_topics_and_no_more(granted):
         assert [row[:1] + row[2:5] for row in cursor.fetchall()] == [("ready", 0, 100, b"x")]
         assert granted.call("cancel", "orders", "a", cursor=cursor) == "cancelled"
         cursor.execute("CALL tarry.get('orders', 'a')")
-        assert cursor.fetchall() == ((None,) * 5,)
+        assert cursor.fetchall() == ((None,) * 9,)
         for refused_ in ("CALL tarry.push('other', 'a', 0, 'x', @r)", "CALL tarry.push('orders-too', 'a', 0, 'x', @r)", "CALL tarry.cancel('other', 'a', @r)", "CALL tarry.get('other', 'a')",
                          "CALL tarry.reschedule('other', 'a', 1, NULL, NULL, @r)", "CALL tarry.run('other', 'a', @r)",
                          "INSERT INTO tarry.outbox (topic, id, body) VALUES ('other', 'b', 'x')", "SELECT * FROM tarry.job", "SELECT * FROM tarry.jobs",
