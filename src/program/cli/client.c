@@ -4,6 +4,7 @@
 #include "cli/show.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -298,6 +299,17 @@ int client_call(struct client *client, const char *method, const struct slice *b
 int client_expect(struct client *client, const char *member)
 {
     return json_object_get(client->json, member) ? CLI_OK : client_fail_unexpected(client);
+}
+
+int client_set_answer(struct client *client, json_t *answer)
+{
+    char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+    json_decref(client->json);
+    client->json = answer;
+    buffer_clear(&client->answer);
+    buffer_append_text(&client->answer, text ? text : "");
+    free(text);
+    return text && !client->answer.failed ? CLI_OK : cli_error("out of memory");
 }
 
 void client_print_json(const struct client *client)

@@ -64,6 +64,10 @@ int client_finish(struct client *client, CURLcode code);
 /* Returns CLI_OK if the answer has `member`, else an exit code after printing an error. */
 int client_expect(struct client *client, const char *member);
 
+/* Makes `answer` the answer of the client, which owns it from now on, for a command of several calls.
+ * Returns an exit code; NULL is out of memory. */
+int client_set_answer(struct client *client, json_t *answer);
+
 /* Prints the answer as received, and a line end. */
 void client_print_json(const struct client *client);
 

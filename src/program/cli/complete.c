@@ -12,8 +12,7 @@ enum { FLAGS_MAX = 40, ANSWER_SECONDS = 2, TOKEN_BYTES = 64 };
 static const struct {
     const char *placeholder, *words; /* of the value of an option */
 } values[] = {
-    {"STATE", "delayed retrying ready leased dead"},
-    {"STATES", "delayed retrying ready leased dead"},
+    {"STATE", "delayed retrying ready leased dead finished"},
     {"COLUMN", "name delayed retrying ready leased dead oldest"},
     {"ORDER", "named priority"},
     {"WHAT", "replace keep reject after"},
@@ -39,7 +38,7 @@ static void note_syntax(const struct cli_syntax *syntax, const struct cli_flag *
 {
     size_t count = 0;
     known.usage = syntax->usage;
-    known.name_len = strcspn(syntax->usage, " ");
+    known.name_len = (size_t)cli_name_length(syntax);
     for (; flags->name && count < FLAGS_MAX; flags++)
         known.flags[count++] = *flags;
     known.flags[count] = (struct cli_flag){0};

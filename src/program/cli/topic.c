@@ -89,8 +89,9 @@ static json_t *read_value(const char *text)
 /* Returns whether a setting is a duration, by the last part of its name. */
 static bool is_duration(const char *name)
 {
-    static const char *const names[] = {"lease_for", "ttl",     "dedup_window", "backoff",
-                                        "history",   "timeout", "age",          "every"};
+    static const char *const names[] = {"lease_for", "ttl",           "dedup_window",
+                                        "backoff",   "keep_finished", "history",
+                                        "timeout",   "age",           "every"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -447,13 +448,7 @@ static int fetch_topics(struct call *call)
         json_object_set_new(all, "topics", fitting_topics(json_object_get(all, "topics"), pattern));
     if (sort && strcmp(sort, "name") != 0)
         json_object_set_new(all, "topics", sort_topics(json_object_get(all, "topics"), sort));
-    char *text = json_dumps(all, JSON_COMPACT);
-    json_decref(client->json);
-    client->json = all;
-    buffer_clear(&client->answer);
-    buffer_append_text(&client->answer, text ? text : "");
-    free(text);
-    return client->answer.failed ? cli_error("out of memory") : CLI_OK;
+    return client_set_answer(client, all);
 }
 
 static bool has_no_topic(const struct call *call)

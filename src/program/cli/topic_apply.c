@@ -137,19 +137,6 @@ static int read_file(const char *path, json_t **out)
     return check_topics(path, *out);
 }
 
-/* Makes the results the answer of the call. */
-static int set_answer(struct client *client, json_t *results)
-{
-    json_t *answer = json_pack("{s:O}", "topics", results);
-    char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
-    json_decref(client->json);
-    client->json = answer;
-    buffer_clear(&client->answer);
-    buffer_append_text(&client->answer, text ? text : "");
-    free(text);
-    return text && !client->answer.failed ? CLI_OK : cli_error("out of memory");
-}
-
 int topic_apply(struct call *call, const struct slice *body)
 {
     json_t *wanted, *results = json_array(), *settings;
@@ -167,7 +154,7 @@ int topic_apply(struct call *call, const struct slice *body)
             }
         }
     if (exit_code == CLI_OK)
-        exit_code = set_answer(&call->client, results);
+        exit_code = client_set_answer(&call->client, json_pack("{s:O}", "topics", results));
     json_decref(results);
     json_decref(wanted);
     return exit_code;

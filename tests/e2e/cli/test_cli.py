@@ -93,6 +93,7 @@ def test_features_are_printed_as_text_and_json():
         (["work", "t", "--lease-for", "60", "--", "true"], "no unit in '60' for '--lease-for'"),
         (["bench", "--delay", "0..10"], "no unit in '0..10' for '--delay'"),
         (["topic", "set", "t", "--max-attempts", "5"], "unknown option '--max-attempts', write a setting as max_attempts=VALUE"),
+        (["topic", "set", "t", "keep_finished=3600"], "no unit in 'keep_finished=3600', write it as in 30s"),
         (["topic", "set", "t", "ttl=3600"], "no unit in 'ttl=3600', write it as in 30s"),
         (["topic", "set", "t", "dead_letter.keep.age=30"], "no unit in 'dead_letter.keep.age=30'"),
         (["push", "t", "--at", "2026-11-20"], "no time of day in '2026-11-20' for '--at', write it as in '2026-11-20 09:00'"),
