@@ -82,6 +82,8 @@ class ClockClaims(Clocks):
         before = due_s(client.get("at", "before"))
         clock.step(HOUR_MS)
         eventually(lambda: adjust_ms(database) < -HOUR_MS + 100, 3)
+        # A server reads the correction with its next transaction, each second at the latest.
+        eventually(lambda: all(metric(server, "tarry_sql_clock_adjust_seconds") < -3599 for server in servers), 3)
         assert abs(due_s(client.get("at", "before")) - before - 3600) < 1  # as far ahead as it was
         wall_s = time.time() + clock.ahead_ms() / 1000
         pushed = client.push("at", "http", at=int((wall_s + 60) * 1000))
