@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import tomllib
 
 import pytest
 
@@ -139,3 +140,9 @@ def test_groups_of_make_test_write_to_memory_except_those_for_the_disk(run, tmp_
 def test_prints_groups_and_package_sets(run):
     assert "quick                   test" in run("--list")[1]
     assert run("--sets", "rest")[1].split() == ["build", "test"]
+
+
+def test_files_of_the_group_doors_reach_servers_by_the_client_that_speaks_tls():
+    root = RUNNER.parents[1]
+    files = tomllib.loads((root / "tests/groups.toml").read_text())["doors"]["pytest"]
+    assert files and [file for file in files if "create_connection" in (root / file).read_text()] == []

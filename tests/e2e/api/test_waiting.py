@@ -2,11 +2,11 @@
 
 import json
 import re
-import socket
 import threading
 import time
 
 import pytest
+from client import dial
 from server import eventually
 
 
@@ -246,7 +246,7 @@ def test_a_closed_connection_ends_its_wait(server):
 def test_a_push_whose_wait_ends_before_its_reply_does_no_harm(server, end):
     for n in range(100):
         wait = "20s" if end == "close" else "1ms"
-        connection = socket.create_connection(("127.0.0.1", int(server.port)))
+        connection = dial(server.port, 20)
         with connection:
             for part in range(4):
                 connection.sendall(f"PUT /v1/topics/t/jobs/{n}-{part}?delay=1h&wait={wait} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
@@ -259,7 +259,7 @@ def test_a_push_whose_wait_ends_before_its_reply_does_no_harm(server, end):
 
 def test_a_job_that_ends_with_its_push_ends_the_wait(server):
     for n in range(60):
-        with socket.create_connection(("127.0.0.1", int(server.port)), 20) as connection:
+        with dial(server.port, 20) as connection:
             push = f"PUT /v1/topics/t/jobs/{n}?delay=1h&wait=20s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
             connection.sendall((push + f"DELETE /v1/topics/t/jobs/{n} HTTP/1.1\r\nHost: localhost\r\n\r\n").encode())
             answer = b""
@@ -275,7 +275,7 @@ def test_a_push_whose_wait_ends_before_its_reply_is_answered_once(server):
         first = f"PUT /v1/topics/t/jobs/{n}?delay=1h&wait=1ms HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
         second = first.replace("wait=1ms", "wait=1ms&on_conflict=reject")
         last = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", int(server.port)), 20) as connection:
+        with dial(server.port, 20) as connection:
             connection.sendall((first + second * 4 + last).encode())
             answers = b"".join(iter(lambda connection=connection: connection.recv(65536), b""))
         assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"202", *[b"409"] * 4, b"200"]
