@@ -59,7 +59,10 @@ extern const struct driver driver_memory;
 
 const struct driver driver_memory = {
     .name = "memory",
+    .lacks = DRIVER_LACKS_END_BY_REPLACE,
     .shards = 1,
+    .keeps_finished = true,
+    .awaits = true,
     .is_at_once = true,
     .forecasts_exactly = true,
     .open = memory_driver_open,

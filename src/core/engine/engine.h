@@ -46,6 +46,11 @@ struct engine_ended {
     const struct record_kept *kept; /* the job; its id is empty if its record cannot be read */
 };
 
+/* Shows the job of an end, finished or dead, with the id of the wait. *end belongs to the caller; out->end is NULL if
+ * the job died without a result. Not for jobs that are gone. */
+void engine_ended_show(const struct engine_ended *ended, struct slice id, struct queue_job *out,
+                       struct queue_end *end);
+
 /* The callbacks of the engine into the owner of its records. */
 struct engine_sink {
     /* Appends a record. Never fails: the caller of the engine has reserved the room (see engine_room_*). */
@@ -127,6 +132,8 @@ bool engine_keeps_ends(const struct engine *engine);
 size_t engine_room_end(const struct engine *engine, struct slice topic, struct slice id);
 size_t engine_room_answer(const struct engine *engine, const struct engine_lease *lease,
                           const struct queue_answer *answer);
+/* The further room of a pop of the job from engine_first_ready. */
+size_t engine_room_pop(const struct engine *engine, uint32_t ready);
 
 /* ---- commands: each sets *result's status, state, due_ms, lease_until_ms, detail ---- */
 

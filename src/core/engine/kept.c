@@ -392,6 +392,31 @@ void kept_died(struct engine *engine, uint32_t id, struct engine_now now)
                                               .kept = &kept});
 }
 
+void engine_ended_show(const struct engine_ended *ended, struct slice id, struct queue_job *out,
+                       struct queue_end *end)
+{
+    const struct record_kept *kept = ended->kept;
+    *end = (struct queue_end){.outcome = ended->outcome,
+                              .finished_ms = kept->finished_ms,
+                              .duration_ms = kept->duration_ms,
+                              .has_body = kept->has_body,
+                              .result = kept->result,
+                              .result_type = kept->result_type};
+    *out = (struct queue_job){.job = {.topic = ended->topic,
+                                      .id = id,
+                                      .meta = kept->meta,
+                                      .consumer = kept->consumer,
+                                      .history = kept->history,
+                                      .progress = kept->progress,
+                                      .error = ended->error,
+                                      .content_type = kept->content_type,
+                                      .body = kept->body,
+                                      .attempt = kept->attempt,
+                                      .priority = JOB_PRIORITY,
+                                      .state = ended->outcome ? JOB_FINISHED : JOB_DEAD},
+                              .end = ended->outcome || kept->result.len ? end : NULL};
+}
+
 /* ---- waits for ends ---- */
 
 void engine_topic_mind(struct engine *engine, struct topic *topic)
@@ -433,6 +458,11 @@ size_t engine_room_answer(const struct engine *engine, const struct engine_lease
         return answer->progress.len;
     uint32_t id = engine->keeps_ends ? engine_index_find_lease(engine, lease) : 0;
     return id ? kept_room(engine, id) + answer->result.len + answer->result_type.len : 0;
+}
+
+size_t engine_room_pop(const struct engine *engine, uint32_t ready)
+{
+    return engine->keeps_ends ? kept_room(engine, ready) : 0;
 }
 
 bool kept_waits_for_room(struct engine *engine, uint32_t id, struct engine_now now)

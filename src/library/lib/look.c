@@ -59,7 +59,7 @@ int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
     if (code)
         return code;
     struct memory_job *job = NULL;
-    code = lib_code(memory_get(queue->memory, topic_text, id_text, queue->now, &job));
+    code = lib_code(memory_get(queue->memory, topic_text, id_text, true, queue->now, &job));
     lib_leave(queue);
     *out = (tarry_job *)(void *)job;
     return code;

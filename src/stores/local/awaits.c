@@ -166,32 +166,6 @@ static struct slice *text_of(struct ended_job *job, size_t i)
     return i < sizeof texts / sizeof texts[0] ? texts[i] : NULL;
 }
 
-/* Describes the end of a job; the slices are those of the engine. */
-static struct ended_job ended_job_of(const struct awaited *awaited,
-                                     const struct engine_ended *ended)
-{
-    const struct record_kept *kept = ended->kept;
-    return (struct ended_job){
-        .job = {.job = {.topic = slice_make(awaited->text, awaited->topic_bytes),
-                        .id = slice_make(awaited->text + awaited->topic_bytes, awaited->id_bytes),
-                        .meta = kept->meta,
-                        .consumer = kept->consumer,
-                        .history = kept->history,
-                        .progress = kept->progress,
-                        .error = ended->error,
-                        .content_type = kept->content_type,
-                        .body = kept->body,
-                        .attempt = kept->attempt,
-                        .priority = JOB_PRIORITY,
-                        .state = ended->outcome ? JOB_FINISHED : JOB_DEAD}},
-        .end = {.outcome = ended->outcome,
-                .finished_ms = kept->finished_ms,
-                .duration_ms = kept->duration_ms,
-                .has_body = kept->has_body,
-                .result = kept->result,
-                .result_type = kept->result_type}};
-}
-
 /* Sends the end of the job, once it is durable. */
 static void send_end(struct shard *shard, const struct ended_job *job,
                      struct queue_reply_to reply_to)
@@ -215,7 +189,7 @@ static void send_end(struct shard *shard, const struct ended_job *job,
         at += text->len;
     }
     *sent = copy;
-    if (sent->end.outcome || sent->end.result.len)
+    if (sent->job.end)
         sent->job.end = &sent->end;
     completion->reply.jobs = &sent->job;
     completion->reply.job_count = 1;
@@ -228,8 +202,11 @@ void awaits_on_ended(void *ctx, const struct engine_ended *ended)
     struct awaited *awaited = awaited_find(shard, &ended->key);
     if (!awaited)
         return;
-    const struct ended_job job =
-        ended->is_gone ? (struct ended_job){0} : ended_job_of(awaited, ended);
+    struct ended_job job = {0};
+    if (!ended->is_gone)
+        engine_ended_show(ended,
+                          slice_make(awaited->text + awaited->topic_bytes, awaited->id_bytes),
+                          &job.job, &job.end);
     for (struct list *at = awaited->waits.next; at != &awaited->waits; at = at->next) {
         struct queue_reply_to reply_to = list_entry(at, struct await, list)->reply_to;
         if (ended->is_gone)

@@ -15,6 +15,12 @@ struct blob;
 
 /* Copies a push. Returns NULL if out of memory. */
 struct blob *blob_new(const struct queue_push *push);
+/* Makes the blob of a kept job from its record, in malloc'd room, which it takes over. The room that the engine
+ * reports for an end (engine_room_*) suffices. */
+struct blob *blob_kept_make(void *room, size_t room_bytes, const struct record_done *done,
+                            enum job_end outcome);
+/* Shows a kept job, like blob_show; all its texts are followed by a NUL byte. Returns false if it is not one. */
+bool blob_show_kept(const struct blob *blob, struct job *job, struct queue_end *end);
 /* Prefetches a blob that will be shown soon. */
 static inline void blob_prefetch(const struct blob *blob)
 {

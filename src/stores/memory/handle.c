@@ -21,12 +21,21 @@ struct notification {
     char topic[];
 };
 
+/* A wait for the end of a job (COMMAND_AWAIT, queue_push.ended). */
+struct handle_await {
+    struct list list;
+    struct memory_wait wait;
+    struct memory_handle *handle;
+    struct queue_reply_to reply_to;
+};
+
 struct memory_handle {
     struct queue queue;
     struct memory *memory;
     struct memory_options options;
     struct watch_table *watches;
     struct list replies, events;
+    struct list awaits;
 };
 
 /* ---- notifications ---- */
@@ -77,7 +86,66 @@ static void status_add(struct memory_handle *handle, enum queue_status status,
     reply_add(handle, &(struct queue_reply){.status = status}, reply_to);
 }
 
+/* ---- waits for the end of a job ---- */
+
+static void handle_await_free(struct handle_await *await)
+{
+    list_remove(&await->list);
+    free(await);
+}
+
+static void handle_await_ended(struct memory_wait *wait, const struct queue_job *job)
+{
+    struct handle_await *await = list_entry(wait, struct handle_await, wait);
+    if (job)
+        reply_add(await->handle, &(struct queue_reply){.jobs = job, .job_count = 1},
+                  await->reply_to);
+    else
+        status_add(await->handle, QUEUE_NOT_FOUND, await->reply_to);
+    handle_await_free(await);
+}
+
+static void handle_await_add(struct memory_handle *handle, struct slice topic, struct slice id,
+                             struct queue_reply_to reply_to)
+{
+    struct handle_await *await = malloc(sizeof *await);
+    if (await)
+        *await = (struct handle_await){
+            .wait.ended = handle_await_ended, .handle = handle, .reply_to = reply_to};
+    if (!await || !memory_await(handle->memory, topic, id, &await->wait)) {
+        free(await);
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    list_add_last(&handle->awaits, &await->list);
+}
+
+/* Ends the wait with this destination, if it still waits. */
+static void handle_await_cancel(struct memory_handle *handle, struct slice topic, struct slice id,
+                                const struct queue_reply_to *reply_to)
+{
+    for (struct list *at = handle->awaits.next; at != &handle->awaits; at = at->next) {
+        struct handle_await *await = list_entry(at, struct handle_await, list);
+        const struct queue_reply_to *own = &await->reply_to;
+        if (own->done != reply_to->done || own->owner != reply_to->owner ||
+            own->tag != reply_to->tag)
+            continue;
+        memory_await_cancel(handle->memory, topic, id, &await->wait);
+        status_add(handle, QUEUE_CANCELLED, await->reply_to);
+        handle_await_free(await);
+        return;
+    }
+}
+
 /* ---- calls ---- */
+
+static void run_push(struct memory_handle *handle, const struct queue_push *push,
+                     struct engine_now now, struct queue_result *result)
+{
+    memory_push(handle->memory, push, now, result);
+    if (push->ended && queue_push_awaits(result))
+        handle_await_add(handle, push->topic, push->id, *push->ended);
+}
 
 static void run_items(struct memory_handle *handle, const struct command *command,
                       struct engine_now now, struct queue_reply_to reply_to)
@@ -91,7 +159,7 @@ static void run_items(struct memory_handle *handle, const struct command *comman
         struct queue_result *result = &results[i];
         bool is_good = command_item_is_good(command, i, result);
         if (is_good && command->kind == COMMAND_PUSH)
-            memory_push(handle->memory, &command->pushes[i], now, result);
+            run_push(handle, &command->pushes[i], now, result);
         else if (is_good && command->kind == COMMAND_CHANGE)
             memory_change(handle->memory, &command->changes[i], now, result);
         else if (is_good && command->kind == COMMAND_FIND)
@@ -164,9 +232,31 @@ static void run_get(struct memory_handle *handle, const struct command *command,
                     struct engine_now now, struct queue_reply_to reply_to)
 {
     struct memory_job *found;
-    enum queue_status status =
-        memory_get(handle->memory, command->get.topic, command->get.id, now, &found);
+    enum queue_status status = memory_get(handle->memory, command->get.topic, command->get.id,
+                                          command->get.finished, now, &found);
     reply_jobs(handle, status, &found, status == QUEUE_OK, (struct slice){0}, reply_to);
+}
+
+/* Begins or ends a wait. A job that is dead or kept has ended. */
+static void run_await(struct memory_handle *handle, const struct command *command,
+                      struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct slice topic = command->await.topic, id = command->await.id;
+    struct memory_job *found;
+    if (command->await.cancels) {
+        handle_await_cancel(handle, topic, id, command->await.cancels);
+        status_add(handle, QUEUE_OK, reply_to);
+        return;
+    }
+    enum queue_status status = memory_get(handle->memory, topic, id, true, now, &found);
+    bool waits = status == QUEUE_OK && found->shown.job.state != JOB_FINISHED &&
+                 found->shown.job.state != JOB_DEAD;
+    if (!waits) {
+        reply_jobs(handle, status, &found, status == QUEUE_OK, (struct slice){0}, reply_to);
+        return;
+    }
+    memory_job_free(found);
+    handle_await_add(handle, topic, id, reply_to);
 }
 
 static void run_topic(struct memory_handle *handle, const struct command *command,
@@ -245,7 +335,7 @@ static void handle_submit(struct queue *queue, const struct command *command,
         run_forecast(handle, command, now, reply_to);
         return;
     case COMMAND_AWAIT:
-        status_add(handle, QUEUE_UNSUPPORTED, reply_to);
+        run_await(handle, command, now, reply_to);
         return;
     }
     assert(false); /* not a command */
@@ -271,8 +361,12 @@ static void handle_info(struct queue *queue, struct queue_info *out)
                                .shards = 1,
                                .body_bytes_max = handle->options.body_bytes_max,
                                .spare_bytes = memory_spare_bytes(handle->memory),
+                               .keeps_finished = true,
+                               .awaits = true,
                                .healthy = true,
                                .accepting = true};
+    for (int reason = 0; reason < QUEUE_DROPS; reason++)
+        out->finished_dropped[reason] = memory_dropped(handle->memory, (enum queue_drop)reason);
 }
 
 static const struct queue_ops handle_ops = {
@@ -337,6 +431,7 @@ struct memory_handle *memory_handle_new(const struct memory_options *options)
         return NULL;
     list_init(&handle->replies);
     list_init(&handle->events);
+    list_init(&handle->awaits);
     handle->options = *options;
     handle->options.ready = handle_on_ready;
     handle->options.died = handle_on_died;
@@ -362,6 +457,8 @@ void memory_handle_free(struct memory_handle *handle)
         notification_free(list_entry(handle->events.next, struct notification, list));
     queue_door_free(handle->queue.door);
     memory_free(handle->memory);
+    while (!list_is_empty(&handle->awaits))
+        handle_await_free(list_entry(handle->awaits.next, struct handle_await, list));
     watch_table_free(handle->watches);
     free(handle);
 }

@@ -20,22 +20,61 @@ struct memory {
     struct mac_key lease_key;
     struct blob *pushed; /* the current push, until its record is appended */
     struct blob *read;   /* the job that the engine read last */
-    bool is_popping;     /* a blob released now stays held by the outgoing job */
-    uint64_t bytes;      /* held by the engine */
-    int64_t skew_ms;     /* last value passed to the engine */
-    int64_t at_ms_max;   /* latest requested due time on the wall clock */
+    struct blob *popped; /* stays held by the outgoing job when it is released */
+    /* Room for the next kept job, allocated before the call that ends it (NULL: none). */
+    void *kept_room;
+    size_t kept_room_bytes;
+    struct memory_awaits *awaits;
+    uint64_t bytes;    /* held by the engine */
+    int64_t skew_ms;   /* last value passed to the engine */
+    int64_t at_ms_max; /* latest requested due time on the wall clock */
     struct engine_view views[QUEUE_TAKE_MAX];
 };
 
 /* ---- callbacks of the engine ---- */
 
+/* Allocates room for the next kept job. Returns false if out of memory. */
+static bool kept_room_reserve(struct memory *memory, size_t bytes)
+{
+    if (bytes <= memory->kept_room_bytes)
+        return true;
+    void *room = malloc(bytes);
+    if (!room)
+        return false;
+    free(memory->kept_room);
+    memory->kept_room = room;
+    memory->kept_room_bytes = bytes;
+    return true;
+}
+
+static bool memory_has_room(void *ctx, size_t bytes)
+{
+    return kept_room_reserve(ctx, bytes);
+}
+
+/* Stores a kept job in the room that was reserved for it. */
+static struct blob *kept_store(struct memory *memory, const struct record_done *done)
+{
+    assert(memory->kept_room);
+    struct blob *blob = blob_kept_make(memory->kept_room, memory->kept_room_bytes, done,
+                                       engine_end_of(done->reason));
+    memory->kept_room = NULL;
+    memory->kept_room_bytes = 0;
+    return blob;
+}
+
 /* Stores a record. The blob of a job was created before, so this cannot fail. A remembered id keeps
- * its entry. */
+ * its entry, and a kept job also a blob. */
 static struct record_place memory_on_append(void *ctx, const struct record *record)
 {
     struct memory *memory = ctx;
-    if (record->kind == RECORD_DONE && record->done.remember_until_ms)
+    if (record->kind == RECORD_DONE && record_done_until_ms(&record->done))
         memory->bytes += ENTRY_BYTES;
+    if (record->kind == RECORD_DONE && record->done.keep_until_ms) {
+        struct blob *kept = kept_store(memory, &record->done);
+        memory->bytes += blob_bytes(kept);
+        return blob_place(kept);
+    }
     if (record->kind != RECORD_JOB)
         return blob_place_none();
     struct blob *blob = memory->pushed;
@@ -69,8 +108,14 @@ static void memory_on_release(void *ctx, struct record_place place)
     struct memory *memory = ctx;
     struct blob *blob = blob_at(place);
     memory->bytes -= (blob ? place.bytes : 0) + ENTRY_BYTES;
-    if (blob && !memory->is_popping)
+    if (blob && blob != memory->popped)
         blob_release(blob);
+}
+
+static void memory_on_ended(void *ctx, const struct engine_ended *ended)
+{
+    struct memory *memory = ctx;
+    memory_awaits_end(memory->awaits, memory->engine, ended);
 }
 
 static void memory_on_ready(void *ctx, struct slice topic)
@@ -103,13 +148,18 @@ struct memory *memory_new(const struct memory_options *options)
                                                                   .release = memory_on_release,
                                                                   .ready = memory_on_ready,
                                                                   .died = memory_on_died,
+                                                                  .has_room = memory_has_room,
+                                                                  .ended = memory_on_ended,
                                                                   .ctx = memory},
                                                          .hash_seed = random_u64(),
                                                          .body_bytes_max = options->body_bytes_max,
                                                          .topics_max = options->topics_max,
                                                          .random_seed = random_u64(),
                                                          .now = now});
-    if (!memory->engine) {
+    memory->awaits = memory_awaits_new();
+    if (!memory->engine || !memory->awaits) {
+        engine_free(memory->engine);
+        memory_awaits_free(memory->awaits);
         free(memory);
         return NULL;
     }
@@ -123,6 +173,8 @@ void memory_free(struct memory *memory)
         return;
     engine_free(memory->engine);
     assert(!memory->bytes && !memory->pushed);
+    memory_awaits_free(memory->awaits);
+    free(memory->kept_room);
     free(memory);
 }
 
@@ -209,6 +261,10 @@ void memory_change(struct memory *memory, const struct queue_change *change, str
                    struct queue_result *result)
 {
     struct queue_change proved = lease_prove(change, &memory->lease_key, 0);
+    if (!kept_room_reserve(memory, engine_room_end(memory->engine, change->topic, change->id))) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
     engine_change(memory->engine, &proved, now, result);
     memory_note_at(memory, &change->when);
 }
@@ -235,7 +291,10 @@ void memory_again(struct memory *memory, const struct engine_lease *lease,
         return;
     }
     blob_hold(blob); /* the push points into it */
-    if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(blob)))
+    const struct queue_answer answer = {.verb = QUEUE_AGAIN, .again = again};
+    if (!kept_room_reserve(memory, engine_room_answer(memory->engine, lease, &answer)))
+        result->status = QUEUE_NO_MEMORY; /* a job whose cancel was requested may be kept */
+    else if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(blob)))
         result->status = QUEUE_NO_SPACE;
     else
         engine_again(memory->engine, lease, &push, now, result);
@@ -252,6 +311,9 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
 {
     if (answer->verb == QUEUE_AGAIN)
         memory_again(memory, lease, answer->again, now, result);
+    else if (answer->verb != QUEUE_EXTEND &&
+             !kept_room_reserve(memory, engine_room_answer(memory->engine, lease, answer)))
+        result->status = QUEUE_NO_MEMORY;
     else
         engine_answer(memory->engine, lease, answer, now, result);
 }
@@ -293,9 +355,11 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
 {
     struct job *job;
     const struct job *known = &from->job;
+    const struct queue_end end = from->end ? *from->end : (struct queue_end){0};
     size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
-                   known->body.len + known->error.len + known->history.len + known->consumer.len;
-    enum { TEXTS = 8 };
+                   known->body.len + known->error.len + known->history.len + known->consumer.len +
+                   known->progress.len + end.result.len + end.result_type.len;
+    enum { TEXTS = 11 };
     if (from->lease.len > LEASE_TEXT_BYTES)
         return NULL;
     struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
@@ -304,10 +368,13 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     char *at = (char *)(copy + 1);
     memset(copy, 0, sizeof *copy);
     copy->shown.job = *known;
+    copy->end = end;
+    copy->shown.end = from->end ? &copy->end : NULL;
     job = &copy->shown.job;
-    struct slice *const texts[TEXTS] = {&job->topic,   &job->id,      &job->content_type,
-                                        &job->meta,    &job->body,    &job->error,
-                                        &job->history, &job->consumer};
+    struct slice *const texts[TEXTS] = {
+        &job->topic,    &job->id,          &job->content_type,    &job->meta,
+        &job->body,     &job->error,       &job->history,         &job->consumer,
+        &job->progress, &copy->end.result, &copy->end.result_type};
     for (size_t i = 0; i < TEXTS; i++)
         *texts[i] = text_copy(&at, *texts[i]);
     if (from->lease.len)
@@ -333,8 +400,15 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     job->is_taken = false;
     job->shown.lease = (struct slice){0};
     job->shown.end = NULL;
-    blob_show(job->blob, &job->shown.job);
-    engine_show(view, &job->shown.job);
+    if (__builtin_expect(view->state == JOB_FINISHED, 0) &&
+        blob_show_kept(job->blob, &job->shown.job, &job->end)) {
+        job->shown.job.due_ms = view->due_ms;
+        job->shown.job.sequence = view->sequence;
+        job->shown.end = &job->end;
+    } else {
+        blob_show(job->blob, &job->shown.job);
+        engine_show(view, &job->shown.job);
+    }
     view->text = NULL;
 }
 
@@ -415,11 +489,14 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
             struct engine_view view;
             blob_prefetch(blob_at(place));
             struct memory_job *job = malloc(sizeof *job);
-            if ((is_starved = !job))
+            if ((is_starved =
+                     !job || !kept_room_reserve(memory, engine_room_pop(memory->engine, id)))) {
+                free(job);
                 break;
-            memory->is_popping = true;
+            }
+            memory->popped = blob_at(place);
             engine_pop(memory->engine, id, now, &view);
-            memory->is_popping = false;
+            memory->popped = NULL;
             job_fill(memory, job, &view);
             if (view.next_started) { /* the job holds only the successor in the blob of the record */
                 blob_hold(job->blob);
@@ -432,14 +509,27 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
 }
 
 enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
-                             struct engine_now now, struct memory_job **out)
+                             bool finished, struct engine_now now, struct memory_job **out)
 {
     struct engine_view view;
-    if (!engine_find(memory->engine, topic, id, now, &view))
+    if (!engine_find(memory->engine, topic, id, now, &view) &&
+        !(finished && engine_find_kept(memory->engine, topic, id, now, &view)))
         return QUEUE_NOT_FOUND;
     *out = job_new(memory, &view);
     engine_view_fini(&view);
     return *out ? QUEUE_OK : QUEUE_NO_MEMORY;
+}
+
+bool memory_await(struct memory *memory, struct slice topic, struct slice id,
+                  struct memory_wait *wait)
+{
+    return memory_awaits_add(memory->awaits, memory->engine, topic, id, wait);
+}
+
+void memory_await_cancel(struct memory *memory, struct slice topic, struct slice id,
+                         struct memory_wait *wait)
+{
+    memory_awaits_remove(memory->awaits, memory->engine, topic, id, wait);
 }
 
 static struct walk walk_over(enum walk_kind kind, struct slice topic)
@@ -594,6 +684,11 @@ void memory_look(const struct memory *memory, const struct queue_find *name, str
 bool memory_topic_has_ready(struct memory *memory, struct slice topic)
 {
     return engine_topic_has_ready(memory->engine, topic);
+}
+
+uint64_t memory_dropped(const struct memory *memory, enum queue_drop reason)
+{
+    return engine_dropped(memory->engine, reason);
 }
 
 uint64_t memory_spare_bytes(const struct memory *memory)

@@ -15,6 +15,7 @@
 
 #include "engine/forecast.h"
 #include "engine/lease.h"
+#include "memory/awaits.h"
 #include "queue/cursor.h"
 
 struct memory;
@@ -22,7 +23,7 @@ struct clock;
 
 struct memory_options {
     uint64_t body_bytes_max;
-    /* Approximate limit of the size of all blobs and entries; pushes beyond it are QUEUE_NO_SPACE.
+    /* Approximate limit of the size of all blobs and entries, also of kept jobs; pushes beyond it are QUEUE_NO_SPACE.
      * 0: no limit. */
     uint64_t bytes_max;
     uint32_t topics_max;
@@ -71,6 +72,7 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
  * to the job in the queue. Any thread may read and free it. */
 struct memory_job {
     struct queue_job shown;    /* without its lease until memory_job_lease */
+    struct queue_end end;      /* of a kept job: shown.end */
     struct engine_lease lease; /* lease of a taken job */
     struct blob *blob;
     char *text; /* history and error */
@@ -99,8 +101,16 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
 /* Works as memory_take and also acks each job; no answer is expected. */
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
                              struct engine_now now, struct memory_job **out, size_t *count);
+/* Finds a job, with `finished` also a kept one. */
 enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
-                             struct engine_now now, struct memory_job **out);
+                             bool finished, struct engine_now now, struct memory_job **out);
+/* Begins a wait for the end of a job that exists and is neither finished nor dead. Returns false if out of memory.
+ * It ends inside the call, or memory_advance, that ends the job. */
+bool memory_await(struct memory *memory, struct slice topic, struct slice id,
+                  struct memory_wait *wait);
+/* Removes a wait that has not ended. */
+void memory_await_cancel(struct memory *memory, struct slice topic, struct slice id,
+                         struct memory_wait *wait);
 /* Lists jobs. `out` has room for list->limit; *cursor is written into `cursor_text` and is empty at
  * the end. */
 enum queue_status memory_list(struct memory *memory, const struct queue_list *list,
@@ -123,6 +133,8 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
                                   struct engine_now now, struct queue_forecast *out);
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic);
+/* Returns how many kept jobs were dropped before their time, for this reason. */
+uint64_t memory_dropped(const struct memory *memory, enum queue_drop reason);
 /* Returns the memory of former entries that is kept for new ones. */
 uint64_t memory_spare_bytes(const struct memory *memory);
 /* Asserts every invariant; walks everything. For tests. */

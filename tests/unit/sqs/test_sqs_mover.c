@@ -184,7 +184,7 @@ static bool task_has_ended(const struct rig *rig)
     struct memory_job *job;
     char id[JOB_ID_BYTES_MAX + 1];
     enum queue_status status = memory_get(rig_memory(rig), slice_of(SQS_MOVES_TOPIC),
-                                          sqs_move_id(SQS_MOVE_RUN, slice_of(SOURCE), id),
+                                          sqs_move_id(SQS_MOVE_RUN, slice_of(SOURCE), id), false,
                                           memory_now(rig_memory(rig)), &job);
     if (status == QUEUE_OK)
         memory_job_free(job);
@@ -285,7 +285,7 @@ static void redeliver(const struct rig *rig)
 static bool source_has_first(const struct rig *rig)
 {
     struct memory_job *job;
-    enum queue_status status = memory_get(rig_memory(rig), slice_of(SOURCE), slice_of("1"),
+    enum queue_status status = memory_get(rig_memory(rig), slice_of(SOURCE), slice_of("1"), false,
                                           memory_now(rig_memory(rig)), &job);
     if (status == QUEUE_OK)
         memory_job_free(job);
