@@ -483,6 +483,7 @@ const WORDS = {
     "deliver.callback": ["Pushes may name their own URL", "推入时可指定自己的网址"],
     "deliver.sign": ["HTTP: name of a key in the policy file; false: unsigned", "HTTP：策略文件中的密钥名；false 为不签名"],
     "deliver.dead_on": ["HTTP: statuses after which a job is dead without a retry, such as [410, \"400-404\"]", "HTTP：直接成为死信的状态码，例如 [410, \"400-404\"]"],
+    "deliver.result": ["HTTP: the body of a 2xx response becomes the result of the job", "HTTP：2xx 响应的正文作为任务的结果"],
     "deliver.headers": ["HTTP: additional headers, such as {\"ce-id\": \"{id}\"}", "HTTP：附加请求头，例如 {\"ce-id\": \"{id}\"}"],
     "deliver.exchange": ["RabbitMQ exchange", "RabbitMQ 交换机"],
     "deliver.routing_key": ["RabbitMQ routing key", "RabbitMQ 路由键"],

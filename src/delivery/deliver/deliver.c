@@ -309,7 +309,8 @@ static bool deliver_make_parts(struct deliver *deliver)
                                        .resolver = deliver->resolver,
                                        .store_name = options->store_name,
                                        .store = options->store,
-                                       .version = options->version};
+                                       .version = options->version,
+                                       .result_bytes_max = options->result_bytes_max};
     bool has_endpoints = endpoints_init(&deliver->endpoints, &targets);
     if (options->queue->clock)
         deliver->endpoints.clock = options->queue->clock;

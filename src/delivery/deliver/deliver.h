@@ -35,7 +35,8 @@ struct deliver_options {
     const char *(*store_name)(void *store); /* returns the queue's random name */
     void *store;
     const char *version;
-    struct tracer *tracer; /* NULL if tracing is off */
+    struct tracer *tracer;   /* NULL if tracing is off */
+    size_t result_bytes_max; /* limit of the results of jobs */
 };
 
 /* Creates push delivery, before the reactor runs. Returns NULL when out of memory. */

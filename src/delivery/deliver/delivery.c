@@ -16,9 +16,11 @@
 #include <stdlib.h>
 
 enum {
-    UNSENT_MS = 1000,               /* delay of a job that could not be sent */
-    UNSENT_MS_MAX = 3600 * 1000,    /* waiting time after which an unsent attempt counts */
-    DELAY_MS_MAX = 24 * 3600 * 1000 /* limit for Retry-After */
+    UNSENT_MS = 1000,                /* delay of a job that could not be sent */
+    UNSENT_MS_MAX = 3600 * 1000,     /* waiting time after which an unsent attempt counts */
+    DELAY_MS_MAX = 24 * 3600 * 1000, /* limit for Retry-After */
+    LOSS_LOG_MS = 60 * 1000,         /* a topic logs lost results at most once in this time */
+    RESULTS_BYTES = 1 << 20          /* of one call with answers; one result may exceed it */
 };
 
 struct delivery { /* a job from its take to the queue's answer */
@@ -30,7 +32,9 @@ struct delivery { /* a job from its take to the queue's answer */
     bool final;
     bool is_again; /* true after the queue could not accept the answer */
     uint16_t lease_bytes;
-    uint32_t body_bytes;
+    uint32_t body_bytes, result_room; /* counted in bytes_in_flight */
+    struct buffer result;             /* the content type, then the result */
+    size_t result_type_bytes;
     int64_t delay_ms;
     int64_t lease_until_ms; /* inner clock, approximate */
     int64_t waiting_ms;     /* time from its first due time to its take */
@@ -71,6 +75,8 @@ static void delivery_free(struct delivery *delivery)
     assert(dispatcher->unanswered > 0);
     dispatcher->unanswered--;
     dispatcher->all->unanswered--;
+    dispatcher->bytes_in_flight -= delivery->result_room;
+    buffer_fini(&delivery->result);
     traced_free(delivery->traced);
     free(delivery);
 }
@@ -136,12 +142,16 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
 
 static struct queue_answer answer_of(const struct delivery *delivery)
 {
+    struct slice kept = buffer_slice(&delivery->result);
+    size_t type_bytes = delivery->result_type_bytes;
     return (struct queue_answer){.verb = delivery->verb,
                                  .lease = slice_make(delivery->lease, delivery->lease_bytes),
                                  .delay_ms = delivery->delay_ms,
                                  .final = delivery->final,
                                  .error = delivery->verb == QUEUE_NACK ? slice_of(delivery->error)
-                                                                       : slice_make(NULL, 0)};
+                                                                       : slice_make(NULL, 0),
+                                 .result = slice_make(kept.at + type_bytes, kept.len - type_bytes),
+                                 .result_type = slice_make(kept.at, type_bytes)};
 }
 
 static struct delivery *first_delivery(const struct list *deliveries)
@@ -158,9 +168,12 @@ static bool answers_send_batch(struct dispatchers *dispatchers, struct queue_ans
         return false;
     batch->dispatchers = dispatchers;
     batch->count = 0;
-    while (!list_is_empty(&dispatchers->answers) && batch->count < QUEUE_BATCH_MAX) {
+    size_t bytes = 0;
+    while (!list_is_empty(&dispatchers->answers) && batch->count < QUEUE_BATCH_MAX &&
+           bytes < RESULTS_BYTES) {
         struct delivery *delivery = first_delivery(&dispatchers->answers);
         list_remove(&delivery->list);
+        bytes += delivery->result.len;
         answers[batch->count] = answer_of(delivery);
         batch->deliveries[batch->count++] = delivery;
     }
@@ -242,6 +255,42 @@ static void delivery_end_unsent(struct delivery *delivery, const struct target_r
                     report->retry_after_ms > delay_ms ? report->retry_after_ms : delay_ms);
 }
 
+/* Counts a result that is not stored, and logs it from time to time. The job itself is done. */
+static void delivery_lose_result(struct delivery *delivery, enum target_loss loss)
+{
+    struct dispatcher *dispatcher = delivery->dispatcher;
+    int64_t now_ms = clock_inner_ms();
+    pthread_mutex_lock(&dispatcher->all->lock);
+    dispatcher->tally->results_lost[loss]++;
+    pthread_mutex_unlock(&dispatcher->all->lock);
+    if (dispatcher->loss_logged_ms && now_ms - dispatcher->loss_logged_ms < LOSS_LOG_MS)
+        return;
+    dispatcher->loss_logged_ms = now_ms;
+    log_event(LOG_WARN, "result dropped", LOG_TEXT("topic", dispatcher->topic),
+              LOG_TEXT("reason", target_loss_name(loss)),
+              LOG_NUMBER("limit_bytes", dispatcher->all->env.endpoints->env.result_bytes_max));
+}
+
+/* Keeps the answer of the peer as the result of the job. */
+static void delivery_keep_result(struct delivery *delivery, const struct target_report *report)
+{
+    if (report->loss) {
+        delivery_lose_result(delivery, report->loss);
+        return;
+    }
+    if (report->result.len == 0)
+        return;
+    buffer_init(&delivery->result, report->result_type.len + report->result.len);
+    buffer_append(&delivery->result, report->result_type.at, report->result_type.len);
+    buffer_append(&delivery->result, report->result.at, report->result.len);
+    delivery->result_type_bytes = report->result_type.len;
+    if (!delivery->result.failed)
+        return;
+    buffer_fini(&delivery->result);
+    delivery->result_type_bytes = 0;
+    delivery_lose_result(delivery, TARGET_LOSS_NO_MEMORY);
+}
+
 static void delivery_end_reported(struct delivery *delivery, const struct target_report *report)
 {
     snprintf(delivery->error, sizeof delivery->error, "%s", report->error);
@@ -252,6 +301,7 @@ static void delivery_end_reported(struct delivery *delivery, const struct target
     }
     switch (report->outcome) {
     case TARGET_DONE:
+        delivery_keep_result(delivery, report);
         delivery_answer(delivery, QUEUE_ACK, -1);
         return;
     case TARGET_FAILED:
@@ -302,7 +352,9 @@ static void delivery_note_sent(struct delivery *delivery, struct slice endpoint,
     struct dispatcher *dispatcher = delivery->dispatcher;
     struct dispatchers *all = dispatcher->all;
     dispatcher->in_flight++;
-    dispatcher->bytes_in_flight += delivery->body_bytes;
+    if (dispatcher->setting.takes_result)
+        delivery->result_room = (uint32_t)all->env.endpoints->env.result_bytes_max;
+    dispatcher->bytes_in_flight += delivery->body_bytes + delivery->result_room;
     pthread_mutex_lock(&all->lock);
     dispatcher->tally->in_flight++;
     pthread_mutex_unlock(&all->lock);

@@ -33,6 +33,7 @@ enum dispatcher_return { /* reason why a job was given back */
 struct dispatcher_tally {
     uint64_t attempts[TARGET_UNSENT + 1]; /* by outcome */
     uint64_t returned[DISPATCHER_RETURNS];
+    uint64_t results_lost[TARGET_LOSSES];
     uint64_t lease_ended, in_flight;
 };
 
@@ -57,7 +58,8 @@ struct dispatcher {
     int64_t lag_ms;  /* typical difference between requested and remaining lease time on arrival */
     bool knows_lag;
     uint32_t in_flight, unanswered;
-    uint64_t bytes_in_flight;       /* bytes of bodies */
+    uint64_t bytes_in_flight;       /* bytes of bodies, and reserved for results */
+    int64_t loss_logged_ms;         /* process clock; the last log line on a lost result */
     struct dispatcher_tally *tally; /* `own` if in `shown`, otherwise that of the others */
     struct dispatcher_tally own;
     struct list shown; /* in dispatchers.shown */

@@ -14,6 +14,7 @@ enum {
     IN_FLIGHT,
     RETURNED,
     LEASE_ENDED,
+    RESULTS_LOST,
     ENDPOINTS,
     ENDPOINT_OUTCOMES,
     ENDPOINT_DURATION,
@@ -64,6 +65,14 @@ static void emit_returned(struct metric_page *page, struct slice topic,
 {
     for (int why = 0; why < DISPATCHER_RETURNS; why++)
         metric_sample(page, METRIC_LABELS(topic, slice_of(returns[why])), tally->returned[why]);
+}
+
+static void emit_results_lost(struct metric_page *page, struct slice topic,
+                              const struct dispatcher_tally *tally)
+{
+    for (enum target_loss loss = TARGET_LOSS_TOO_BIG; loss < TARGET_LOSSES; loss++)
+        metric_sample(page, METRIC_LABELS(topic, slice_of(target_loss_name(loss))),
+                      tally->results_lost[loss]);
 }
 
 static void emit_endpoints(struct deliver *deliver, struct metric_page *page)
@@ -183,6 +192,7 @@ void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page)
     each_tally(dispatchers, page, IN_FLIGHT, emit_in_flight);
     each_tally(dispatchers, page, RETURNED, emit_returned);
     each_tally(dispatchers, page, LEASE_ENDED, emit_lease_ended);
+    each_tally(dispatchers, page, RESULTS_LOST, emit_results_lost);
     pthread_mutex_unlock(&dispatchers->lock);
     emit_endpoints(deliver, page);
     each_endpoint(&deliver->endpoints.tallies, page);
@@ -223,6 +233,14 @@ const struct metric deliver_metrics[] = {
              "Outcomes that arrived after the job's lease had ended: the job is delivered again.",
          .meaning = "These jobs are delivered twice. The store was away, or the process was "
                     "suspended.",
+         HAS_TARGET},
+    [RESULTS_LOST] =
+        {.name = "tarry_deliver_results_dropped_total",
+         .type = PROMETHEUS_COUNTER,
+         .labels = {"topic", "reason"},
+         .help = "Answers of 2xx that did not become the result of their job.",
+         .meaning = "`too_big`: above `--max-result`; `incomplete`: the answer broke off or did "
+                    "not end within the timeout; `no_memory`. The jobs themselves are acked.",
          HAS_TARGET},
     [ENDPOINTS] = {.name = "tarry_deliver_endpoints",
                    .type = PROMETHEUS_GAUGE,

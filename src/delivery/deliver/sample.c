@@ -28,7 +28,8 @@ struct sample {
     int64_t now_ms;
     struct target_setting setting;
     struct buffer body, endpoint, explained;
-    struct target_report report;
+    struct target_report report; /* its result is not valid any more */
+    size_t result_bytes;
     int64_t took_ms;
     bool is_allowed, was_sent;
     char error[DELIVER_ERROR_BYTES];
@@ -103,6 +104,10 @@ static void sample_write_outcome(struct sample *sample, struct buffer *out)
         json_write_member_number(out, "code", (uint64_t)report->code);
     if (report->retry_after_ms >= 0)
         json_write_member_number(out, "retry_after_ms", (uint64_t)report->retry_after_ms);
+    if (report->loss)
+        json_write_member_text(out, "result_dropped", slice_of(target_loss_name(report->loss)));
+    else if (sample->setting.takes_result && report->outcome == TARGET_DONE)
+        json_write_member_number(out, "result_bytes", sample->result_bytes);
 }
 
 static void sample_emit(struct sample *sample, struct buffer *out)
@@ -156,6 +161,7 @@ static void on_reported(struct endpoint_request *request, const struct target_re
 {
     struct sample *sample = list_entry(request, struct sample, request);
     sample->report = *report;
+    sample->result_bytes = report->result.len;
     sample->took_ms = took_ms;
     sample_finish(sample, QUEUE_OK);
 }

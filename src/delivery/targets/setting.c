@@ -96,12 +96,22 @@ static bool read_to(const struct setting_reader *reader)
            refuse_value(reader, "it has '.' or '..' in the path, remove them");
 }
 
-static bool read_callback(const struct setting_reader *reader)
+static bool read_flag(const struct setting_reader *reader, bool *out)
 {
     if (reader->value.kind != JSON_TRUE && reader->value.kind != JSON_FALSE)
         return refuse_value(reader, "write true or false");
-    reader->out->allows_callback = reader->value.kind == JSON_TRUE;
+    *out = reader->value.kind == JSON_TRUE;
     return true;
+}
+
+static bool read_callback(const struct setting_reader *reader)
+{
+    return read_flag(reader, &reader->out->allows_callback);
+}
+
+static bool read_result(const struct setting_reader *reader)
+{
+    return read_flag(reader, &reader->out->takes_result);
 }
 
 static bool read_max_in_flight(const struct setting_reader *reader)
@@ -347,6 +357,7 @@ static const struct member {
                {"body", read_body, NULL, 0},
                {"sign", read_sign, "http", 0},
                {"dead_on", read_dead_on, "http", 0},
+               {"result", read_result, "http", 0},
                {"headers", read_headers, "http", 0},
                TARGET_TEXT_ROWS(TEXT)};
 enum { MEMBERS = sizeof members / sizeof members[0], SEEN_ALL = 32 };
@@ -376,7 +387,7 @@ static bool refuse_member(struct slice raw, char *error)
     else
         (void)snprintf(error, TARGET_ERROR_BYTES,
                        "unknown member '%s', use to, callback, max_in_flight, rate, timeout, "
-                       "body, sign, dead_on, headers, and those of a kind of target",
+                       "body, sign, dead_on, result, headers, and those of a kind of target",
                        word);
     return false;
 }

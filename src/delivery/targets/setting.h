@@ -9,6 +9,7 @@
  *                                                if there is such a key, else unsigned
  *    "body": "job",                              the job as JSON instead of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: statuses that make a job dead; 410 always
+ *    "result": true,                             http: the body of a 2xx answer is the job's result
  *    "headers": {"ce-id": "{id}"},               http: further headers
  *    "routing_key": "{topic}.{meta.kind}"}       and other templates of a kind: see targets.txt
  *
@@ -53,8 +54,9 @@ struct target_setting {
     TARGET_TEXT_ROWS(TARGET_TEXT)
 #undef TARGET_TEXT
     bool allows_callback;
-    bool never_signs; /* "sign": false */
-    bool sends_job;   /* "body": "job" */
+    bool never_signs;  /* "sign": false */
+    bool sends_job;    /* "body": "job" */
+    bool takes_result; /* "result": true */
     uint32_t max_in_flight;
     double rate_per_s; /* 0: no limit */
     int64_t timeout_ms;

@@ -61,6 +61,20 @@ static inline const char *target_outcome_name(enum target_outcome outcome)
 
 enum { TARGET_ERROR_BYTES = JOB_ERROR_BYTES_MAX + 1 };
 
+/* Why the answer of a peer that accepted the message is not the result of the job. */
+enum target_loss {
+    TARGET_LOSS_TOO_BIG = 1, /* it is above env.result_bytes_max */
+    TARGET_LOSS_INCOMPLETE,  /* it broke off, or did not end in time */
+    TARGET_LOSS_NO_MEMORY,
+    TARGET_LOSSES
+};
+/* "too_big", … */
+static inline const char *target_loss_name(enum target_loss loss)
+{
+    static const char *const names[] = {"none", "too_big", "incomplete", "no_memory"};
+    return names[loss < TARGET_LOSSES ? loss : 0];
+}
+
 struct target_report {
     enum target_outcome outcome;
     /* The endpoint is at fault (no connection, timeout, 5xx), not the message: the breaker counts
@@ -70,6 +84,10 @@ struct target_report {
     int64_t retry_after_ms; /* FAILED, UNSENT: delay requested by the peer, or -1 */
     uint32_t code;          /* HTTP status, AMQP reply code, or 0 */
     char error[TARGET_ERROR_BYTES]; /* short, for users: "http 500", "timed out after 10s" */
+    /* DONE, if setting.takes_result: the body of the answer and its content type, valid during the
+     * report; or, if `loss` is not 0, the reason why they are missing. */
+    struct slice result, result_type;
+    enum target_loss loss;
 };
 
 struct target_message {
@@ -95,7 +113,8 @@ struct target_env {
      * IDs. NULL if the store has no name. */
     const char *(*store_name)(void *store);
     void *store;
-    const char *version; /* of the server, for User-Agent and client properties */
+    const char *version;     /* of the server, for User-Agent and client properties */
+    size_t result_bytes_max; /* limit of the results of jobs */
 };
 
 struct target { /* the first member of each kind's target */

@@ -139,13 +139,13 @@ bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
     return is_good || error_text(error, DELIVERY_ERROR_BYTES, "%s", why);
 }
 
-bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+bool delivery_open(struct delivery *delivery, const struct config *config, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES])
 {
     char why[GUARD_ERROR_BYTES] = "";
-    if (guard_open(path, &delivery->guard, why) != 0) {
+    if (guard_open(config->deliver, &delivery->guard, why) != 0) {
         return error_text(error, DELIVERY_ERROR_BYTES, "%s", why);
     }
     const struct deliver_options options = {.reactor = reactor,
@@ -156,9 +156,10 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
                                             .store_name = store_name,
                                             .store = backend,
                                             .version = TARRY_VERSION,
-                                            .tracer = tracer};
+                                            .tracer = tracer,
+                                            .result_bytes_max = (size_t)config->max_result_bytes};
     if (guard_is_on(delivery->guard))
-        log_event(LOG_INFO, "policy read", LOG_TEXT("file", path));
+        log_event(LOG_INFO, "policy read", LOG_TEXT("file", config->deliver));
     delivery->reactor = reactor;
     delivery->deliver = deliver_new(&options);
     if (!delivery->deliver) {

@@ -12,6 +12,7 @@
 
 #include "http/front.h"
 #include "server/backend.h"
+#include "server/config.h"
 
 enum { DELIVERY_ERROR_BYTES = 512 };
 
@@ -23,10 +24,10 @@ struct delivery {        /* zeroed: closed */
     bool is_stopping; /* used on the first reactor */
 };
 
-/* Opens push delivery. `path` is the policy file; if empty, nothing is delivered. `reactor`,
+/* Opens push delivery with the policy file of `config`; without one, nothing is delivered. `reactor`,
  * `queue` and `waiters` belong to the first reactor. `backend` is the job store. `tracer` is NULL
  * if tracing is off. Returns false with `error`, which names the problem and the remedy. */
-bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+bool delivery_open(struct delivery *delivery, const struct config *config, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES]);

@@ -605,9 +605,8 @@ static bool open_delivery(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
     char error[DELIVERY_ERROR_BYTES] = "";
-    if (!delivery_open(&server->delivery, server->config.now->deliver, &server->backend,
-                       per->reactor, per->queue, per->waiters, server->lateness,
-                       server->traces.tracer, error))
+    if (!delivery_open(&server->delivery, server->config.now, &server->backend, per->reactor,
+                       per->queue, per->waiters, server->lateness, server->traces.tracer, error))
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return schedules_open(&server->schedules, server->config.now->tzdir, &server->delivery.hooks,

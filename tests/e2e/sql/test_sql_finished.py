@@ -1,6 +1,7 @@
 """Finished jobs that topics keep in PostgreSQL, read by SQL and by the API."""
 
 import pytest
+from delivery import answers_become_results
 from postgres import PostgresServer
 from server import eventually
 from sql_serving import tarry, transaction
@@ -81,3 +82,7 @@ def test_fsck_counts_kept_jobs(pair, postgres):
     assert found.returncode != 0 and "kept finished jobs" in found.stdout
     assert tarry("fsck", "--store", postgres.url, "--repair").returncode == 0
     assert tarry("fsck", "--store", postgres.url).returncode == 0
+
+
+def test_the_answer_of_a_callback_becomes_the_result(postgres, start_delivering, endpoint):
+    answers_become_results(start_delivering("--store", postgres.url).client(), endpoint)

@@ -1,6 +1,7 @@
 """Finished jobs that topics keep in MariaDB, read by SQL and by the API."""
 
 import pytest
+from delivery import answers_become_results
 from mariadb import MariadbServer
 from server import eventually
 from sql_serving import tarry, transaction
@@ -76,3 +77,7 @@ def test_fsck_counts_kept_jobs(pair, mariadb):
     assert found.returncode != 0 and "kept finished jobs" in found.stdout
     assert tarry("fsck", "--store", mariadb.url, "--repair").returncode == 0
     assert tarry("fsck", "--store", mariadb.url).returncode == 0
+
+
+def test_the_answer_of_a_callback_becomes_the_result(mariadb, start_delivering, endpoint):
+    answers_become_results(start_delivering("--store", mariadb.url).client(), endpoint)

@@ -25,7 +25,7 @@ class Call:
 
 
 class Endpoint:
-    """Starts an endpoint; `answer(call)` returns a status, or (status, headers), or None to hang up. It may sleep."""
+    """Starts an endpoint; `answer(call)` returns a status, (status, headers), (status, headers, body), or None to hang up. It may sleep."""
 
     def __init__(self, answer=lambda call: 200, port=0):
         self.answer, self.port, self.calls = answer, port, []
@@ -112,12 +112,14 @@ class Endpoint:
         if output is None:
             handler.close_connection = True
             return
-        status, extra = output if isinstance(output, tuple) else (output, {})
+        status, extra, answer = (*output, b"")[:3] if isinstance(output, tuple) else (output, {}, b"")
         handler.send_response(status)
-        handler.send_header("Content-Length", "0")
+        if "Content-Length" not in extra:
+            handler.send_header("Content-Length", str(len(answer)))
         for name, value in extra.items():
             handler.send_header(name, str(value))
         handler.end_headers()
+        handler.wfile.write(answer)
 
 
 def write_policy(path, *lines):

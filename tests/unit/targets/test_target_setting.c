@@ -74,8 +74,14 @@ CLAIM(every_member_is_read)
     assert_string_equal(setting.to, "null:");
     target_setting_fini(&setting);
 
-    assert_true(parse("{\"callback\":true,\"sign\":false,\"dead_on\":[]}", &setting, error));
+    assert_true(parse("{\"callback\":true,\"sign\":false,\"dead_on\":[],\"result\":true}", &setting,
+                      error));
     assert_true(!setting.to && setting.allows_callback && setting.never_signs);
+    assert_true(setting.takes_result);
+    target_setting_fini(&setting);
+
+    assert_true(parse("{\"to\":\"https://h\",\"result\":false}", &setting, error));
+    assert_false(setting.takes_result);
     target_setting_fini(&setting);
 }
 
@@ -150,6 +156,8 @@ static const struct {
     {"{\"to\":\"https://h\",\"timeout\":true}", "bad 'timeout', it must be a string"},
     {"{\"to\":\"https://h\",\"sign\":true}", "bad 'sign', write the name of a key"},
     {"{\"to\":\"https://h\",\"sign\":\"a b\"}", "bad 'sign', a name may have letters"},
+    {"{\"to\":\"https://h\",\"result\":\"yes\"}", "bad 'result', write true or false"},
+    {"{\"to\":\"kafka://a\",\"result\":true}", "'result' is for targets of http"},
     {"{\"to\":\"https://h\",\"dead_on\":410}", "bad 'dead_on', it must be a list"},
     {"{\"to\":\"https://h\",\"dead_on\":[true]}", "bad 'dead_on', it must be a string"},
     {"{\"to\":\"https://h\",\"dead_on\":[\"404-400\"]}", "write statuses from 300 to 599"},

@@ -229,6 +229,8 @@ static void transfer_report(struct http_endpoint *endpoint, struct target_transf
 {
     uint64_t tag = transfer->tag;
     struct target_report what = transfer->report;
+    struct target_result *result =
+        target_transfer_take_result(transfer); /* `what` points into it */
     target_transfer_explain(transfer, now_ms());
     target_transfer_clear(transfer);
     if (transfer->offers_http2 && endpoint->wants_http1) {
@@ -238,6 +240,7 @@ static void transfer_report(struct http_endpoint *endpoint, struct target_transf
         transfer_move(&endpoint->spare, transfer);
     }
     endpoint->env->reported(endpoint->env->owner, tag, &what);
+    target_result_free(result);
 }
 
 static void transfer_report_later(struct http_endpoint *endpoint, struct target_transfer *transfer)
@@ -341,7 +344,9 @@ static void send_one(struct http_endpoint *endpoint, const struct target_message
         return;
     }
     if (!target_transfer_fill(transfer, message, endpoint->webhook,
-                              slice_of(endpoint->place.origin), path, now)) {
+                              slice_of(endpoint->place.origin), path, now) ||
+        (message->setting->takes_result &&
+         !target_transfer_keep_result(transfer, endpoint->env->result_bytes_max))) {
         transfer_report_later(endpoint, transfer);
         return;
     }
@@ -461,7 +466,7 @@ static void transfers_abandon(struct http_endpoint *endpoint)
         if (!transfer->answer.status)
             target_transfer_give_up(transfer, transfer->has_begun ? TARGET_FAILED : TARGET_UNSENT,
                                     false, why);
-        transfer_stop(endpoint, transfer, CURLE_OK);
+        transfer_stop(endpoint, transfer, CURLE_ABORTED_BY_CALLBACK);
     }
 }
 

@@ -189,6 +189,84 @@ static bool add_trust(SSL_CTX *tls, struct guard *guard)
     return !guard_ca_file(guard, ca_file) || SSL_CTX_load_verify_locations(tls, ca_file, NULL) == 1;
 }
 
+/* ---- the answer as a result ---- */
+
+/* Takes the content type from a line of the head. A type that is too long for a job is dropped. */
+static void result_take_type(struct target_result *result, struct slice line)
+{
+    static const char name[] = "content-type:";
+    if (line.len < sizeof name - 1 || strncasecmp(line.at, name, sizeof name - 1) != 0)
+        return;
+    struct slice type =
+        trim_blanks(slice_make(line.at + sizeof name - 1, line.len - (sizeof name - 1)));
+    result->type_bytes = type.len <= sizeof result->type ? type.len : 0;
+    memcpy(result->type, type.at, result->type_bytes);
+}
+
+static void result_lose(struct target_result *result, enum target_loss loss)
+{
+    buffer_fini(&result->body);
+    result->loss = loss;
+}
+
+/* Keeps a part of the body. Returns false if the rest is not needed. */
+static bool result_add(struct target_result *result, struct slice bytes)
+{
+    if (result->loss)
+        return false;
+    if (result->body.len + bytes.len > result->bytes_max) {
+        result_lose(result, TARGET_LOSS_TOO_BIG);
+        return false;
+    }
+    buffer_append(&result->body, bytes.at, bytes.len);
+    if (result->body.failed)
+        result_lose(result, TARGET_LOSS_NO_MEMORY);
+    return !result->loss;
+}
+
+void target_result_free(struct target_result *result)
+{
+    if (!result)
+        return;
+    buffer_fini(&result->body);
+    free(result);
+}
+
+bool target_transfer_keep_result(struct target_transfer *transfer, size_t bytes_max)
+{
+    transfer->result = calloc(1, sizeof *transfer->result);
+    if (!transfer->result) {
+        target_transfer_give_up(transfer, TARGET_UNSENT, false, "out of memory");
+        return false;
+    }
+    transfer->result->bytes_max = bytes_max;
+    buffer_init(&transfer->result->body, bytes_max);
+    return true;
+}
+
+struct target_result *target_transfer_take_result(struct target_transfer *transfer)
+{
+    struct target_result *result = transfer->result;
+    transfer->result = NULL;
+    return result;
+}
+
+/* Adds the result to the report of an accepted message. */
+static void report_result(struct target_transfer *transfer, CURLcode code)
+{
+    struct target_result *result = transfer->result;
+    struct target_report *report = &transfer->report;
+    if (!result || report->outcome != TARGET_DONE)
+        return;
+    if (code != CURLE_OK && !result->loss)
+        result_lose(result, TARGET_LOSS_INCOMPLETE);
+    report->loss = result->loss;
+    if (result->loss)
+        return;
+    report->result = buffer_slice(&result->body);
+    report->result_type = slice_make(result->type, result->type_bytes);
+}
+
 /* ---- callbacks of libcurl ---- */
 
 static size_t on_header(char *at, size_t size, size_t count, void *ctx)
@@ -196,14 +274,20 @@ static size_t on_header(char *at, size_t size, size_t count, void *ctx)
     struct target_transfer *transfer = ctx;
     size_t len = size * count;
     int64_t wall_ms = len > 0 && (*at | 0x20) == 'r' ? clock_wall_ms() : 0;
-    return target_answer_add_line(&transfer->answer, slice_make(at, len), wall_ms) ? len : 0;
+    if (!target_answer_add_line(&transfer->answer, slice_make(at, len), wall_ms))
+        return 0;
+    if (transfer->result && transfer->answer.status && transfer->answer.is_in_head)
+        result_take_type(transfer->result, slice_make(at, len));
+    return len;
 }
 
 static size_t on_body(char *at, size_t size, size_t count, void *ctx)
 {
     struct target_transfer *transfer = ctx;
-    (void)at;
-    return target_answer_add_body(&transfer->answer, size * count) ? size * count : 0;
+    bool has_room = target_answer_add_body(&transfer->answer, size * count);
+    if (transfer->result)
+        has_room |= result_add(transfer->result, slice_make(at, size * count));
+    return has_room ? size * count : 0;
 }
 
 /* Runs when the request is about to be sent. If a reused connection ends before the answer begins,
@@ -317,6 +401,7 @@ void target_transfer_free(struct target_transfer *transfer)
     curl_slist_free_all(transfer->pins);
     secret_wipe(transfer);
     buffer_fini(&transfer->text);
+    target_result_free(transfer->result);
     free(transfer);
 }
 
@@ -325,6 +410,7 @@ void target_transfer_clear(struct target_transfer *transfer)
     secret_wipe(transfer);
     buffer_clear_and_trim(&transfer->text, TEXT_BYTES_KEPT);
     transfer->answer = (struct target_answer){0};
+    target_result_free(target_transfer_take_result(transfer));
     transfer->opening.error = 0;
     transfer->has_begun = transfer->is_refused = transfer->is_decided = false;
     transfer->mark = (struct target_mark){0};
@@ -779,5 +865,6 @@ void target_transfer_evaluate(struct target_transfer *transfer, CURLcode code)
         target_transfer_give_up(transfer, TARGET_UNSENT, false, reason_of(transfer, code));
     else
         target_transfer_give_up(transfer, TARGET_FAILED, true, reason_of(transfer, code));
+    report_result(transfer, code);
     transfer->is_decided = true;
 }

@@ -31,6 +31,15 @@ struct target_answer {      /* zeroed if nothing was received yet */
     size_t header_bytes, body_bytes;
 };
 
+/* The answer as the result of the job. */
+struct target_result {
+    size_t bytes_max;
+    struct buffer body;
+    size_t type_bytes;
+    char type[JOB_CONTENT_TYPE_BYTES_MAX];
+    enum target_loss loss; /* 0: no loss so far */
+};
+
 struct webhook;
 
 struct target_transfer {
@@ -47,11 +56,12 @@ struct target_transfer {
     size_t dead_on_count;
     struct target_opening opening;
     struct target_answer answer;
-    struct target_mark mark; /* has_begun: the connection of the last request */
-    bool offers_http2;       /* if TLS negotiates it */
-    bool is_refused;         /* the peer did not process the request, and it was sent again */
-    bool has_begun;          /* there was a connection: the peer may have received something */
-    bool is_decided;         /* `report` is valid */
+    struct target_result *result; /* NULL if the body of the answer is not needed */
+    struct target_mark mark;      /* has_begun: the connection of the last request */
+    bool offers_http2;            /* if TLS negotiates it */
+    bool is_refused;              /* the peer did not process the request, and it was sent again */
+    bool has_begun;               /* there was a connection: the peer may have received something */
+    bool is_decided;              /* `report` is valid */
     struct target_report report;
     struct buffer *explained; /* or NULL */
     /* The request: NUL-terminated texts, then the body. */
@@ -72,6 +82,8 @@ void target_transfer_free(struct target_transfer *transfer);
 bool target_transfer_fill(struct target_transfer *transfer, const struct target_message *message,
                           struct webhook *webhook, struct slice origin, struct slice path,
                           int64_t now_ms);
+/* Keeps the body of the answer, up to a size. Returns false with `report` when out of memory. */
+bool target_transfer_keep_result(struct target_transfer *transfer, size_t bytes_max);
 /* Sets the addresses of its host in libcurl's format; `generation` identifies the line. Returns
  * false when out of memory. */
 bool target_transfer_pin(struct target_transfer *transfer, const char *line, uint64_t generation);
@@ -85,6 +97,9 @@ void target_transfer_explain(const struct target_transfer *transfer, int64_t now
 /* Aborts the transfer, before or after it has begun; `why` is a text for users. */
 void target_transfer_give_up(struct target_transfer *transfer, enum target_outcome outcome,
                              bool is_ailing, const char *why);
+/* Passes the result of a completed transfer to the caller; NULL if it has none. */
+struct target_result *target_transfer_take_result(struct target_transfer *transfer);
+void target_result_free(struct target_result *result); /* NULL is allowed */
 /* Prepares for the next request; frees larger memory. */
 void target_transfer_clear(struct target_transfer *transfer);
 

@@ -18,7 +18,7 @@ static bool check_extension(void *ctx, struct slice topic, struct slice extensio
     return feature_missing("delivery", error, HTTP_HOOK_ERROR_BYTES);
 }
 
-bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
+bool delivery_open(struct delivery *delivery, const struct config *config, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
                    struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES])
@@ -31,7 +31,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
     (void)tracer;
     delivery->hooks = (struct http_hooks){
         .ctx = delivery, .is_on = is_delivery_on, .check_extension = check_extension};
-    return !path[0] || feature_missing("delivery", error, DELIVERY_ERROR_BYTES);
+    return !config->deliver[0] || feature_missing("delivery", error, DELIVERY_ERROR_BYTES);
 }
 
 bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
