@@ -86,15 +86,36 @@ static bool check_result(const struct answers_reading *reading, const struct que
     return true;
 }
 
-/* Reads the member "result", any JSON value whose text is its string, or "result_base64". Sets *is_one if it is one. */
+static bool check_result_type(const struct answers_reading *reading, struct slice type)
+{
+    return type.len <= JOB_CONTENT_TYPE_BYTES_MAX ||
+           http_fault_set(reading->fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
+                          "the content type has more than %d bytes", JOB_CONTENT_TYPE_BYTES_MAX);
+}
+
+static bool read_result_type(struct answers_reading *reading, struct json_value value,
+                             struct slice *type)
+{
+    if (value.kind != JSON_STRING ||
+        !json_string_bytes(value.raw, &reading->call->front->arena, type) ||
+        !http_media_is_valid(*type))
+        return http_fault_set(reading->fault, PROBLEM_BAD_ITEM, 0,
+                              "'result_type' must be printable ASCII");
+    return check_result_type(reading, *type);
+}
+
+/* Reads the member "result", any JSON value whose text is its string, "result_base64" or "result_type", which is stored in *type. Sets *is_one if it is one. */
 static bool read_result(struct answers_reading *reading, struct slice key, struct json_value value,
-                        struct queue_answer *answer, bool *is_one)
+                        struct queue_answer *answer, struct slice *type, bool *is_one)
 {
     struct buffer *arena = &reading->call->front->arena;
     bool is_plain = json_string_is(key, "result"), done = true;
-    *is_one = is_plain || json_string_is(key, "result_base64");
+    bool is_type = json_string_is(key, "result_type");
+    *is_one = is_plain || is_type || json_string_is(key, "result_base64");
     if (!*is_one)
         return true;
+    if (is_type)
+        return read_result_type(reading, value, type);
     if (answer->result.len)
         return http_fault_set(reading->fault, PROBLEM_OPTION_TWICE, 0,
                               "the result is given more than once");
@@ -123,12 +144,12 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     struct http_fields fields = {0};
     struct json_cursor cursor = {0};
     struct json_value value;
-    struct slice key;
+    struct slice key, type = {0};
     uint64_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     if (item.kind != JSON_OBJECT)
         return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
     while (json_next_member(item, &cursor, &key, &value)) {
-        if (!read_result(reading, key, value, &answer, &is_result))
+        if (!read_result(reading, key, value, &answer, &type, &is_result))
             return false;
         if (is_result)
             continue;
@@ -146,6 +167,8 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     if (!http_fields_check(&fields, reading->fault))
         return false;
     api_fields_answer(&fields, &answer);
+    if (type.len)
+        answer.result_type = type;
     return check_result(reading, &answer) && add_answer(reading, answer);
 }
 
@@ -228,11 +251,7 @@ static bool take_result(struct answers_reading *reading)
     struct queue_answer *answer = &reading->answers[0];
     answer->result = call->request->body;
     answer->result_type = http_media_is_form(type) ? (struct slice){0} : type;
-    if (answer->result_type.len > JOB_CONTENT_TYPE_BYTES_MAX)
-        return http_fault_set(reading->fault, PROBLEM_BAD_OPTION, JOB_CONTENT_TYPE_BYTES_MAX,
-                              "the content type has more than %d bytes",
-                              JOB_CONTENT_TYPE_BYTES_MAX);
-    return check_result(reading, answer);
+    return check_result_type(reading, answer->result_type) && check_result(reading, answer);
 }
 
 static bool read_answers(struct answers_reading *reading)

@@ -513,6 +513,7 @@ static void await_jobs(struct http_call *call)
 {
     struct http_fault fault;
     struct wait_request *request = calloc(1, sizeof *request);
+    call->exchange->bodies = call->query->fields.bodies;
     if (!request) {
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
@@ -533,7 +534,7 @@ const struct http_route api_await_routes[] = {
      .pattern = "/v1/wait",
      .name = "wait",
      .handle = await_jobs,
-     .options = OPTION_BIT(OPTION_WAIT),
+     .options = OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_BODY),
      .body = HTTP_BODY_SMALL,
      .answer = HTTP_ANSWER_TAKE,
      .scope = ACCESS_READ,

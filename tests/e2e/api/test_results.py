@@ -65,6 +65,25 @@ def test_several_acks_have_their_own_results(client):
     assert "result" not in client.get("t", "c")
 
 
+def test_an_item_of_an_ack_may_name_the_type_of_its_result(client):
+    client.put_topic("t", keep_finished="1h")
+    client.push("t", "a")
+    client.push("t", "b")
+    leases = {job["id"]: job["lease"] for job in client.take("t", max=2)}
+    items = [{"result_type": "text/csv", "lease": leases["a"], "result": "x;y"}, {"lease": leases["b"], "result_base64": "e30=", "result_type": "application/json"}]
+    client.good("POST", "/v1/ack", json.dumps({"leases": items}).encode())
+    assert (client.get("t", "a")["result_type"], client.get("t", "a")["result"]) == ("text/csv", "x;y")
+    assert client.get("t", "b")["result"] == {}
+
+
+@pytest.mark.parametrize("kind", [7, "caf\u00e9", "x" * 300])
+def test_a_bad_type_of_a_result_is_rejected(client, kind):
+    client.push("t", "a")
+    lease = client.take("t")[0]["lease"]
+    reply = client.call("POST", "/v1/ack", json.dumps({"leases": [{"lease": lease, "result": "x", "result_type": kind}]}).encode())
+    assert reply.status == 400 and client.get("t", "a")["state"] == "leased"
+
+
 def test_a_result_that_is_too_big_leaves_the_job_leased(client):
     client.put_topic("t", keep_finished="1h")
     client.push("t", "a")

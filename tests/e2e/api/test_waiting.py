@@ -231,6 +231,16 @@ def test_an_answer_about_many_jobs_leaves_results_out_rather_than_fail(server):
     assert 40 <= len(shown) < 300 and set(shown) == {"\1" * 65536}
 
 
+def test_a_wait_for_many_jobs_returns_results_as_bytes_on_request(server):
+    client = server.client()
+    client.put_topic("t", keep_finished="1h")
+    ack(client, leased(client, "t", "a"), b'{"n" : 1.0}', "application/json")
+    body = b'{"jobs":[{"topic":"t","id":"a"}]}'
+    assert client.good("POST", "/v1/wait?body=base64", body)["jobs"][0]["result_base64"] == "eyJuIiA6IDEuMH0="
+    job = client.good("POST", "/v1/wait?body=false", body)["jobs"][0]
+    assert job["result_bytes"] == 11 and "result" not in job and "result_base64" not in job
+
+
 def test_a_closed_connection_ends_its_wait(server):
     client = server.client()
     lease = leased(client, "t", "a")
