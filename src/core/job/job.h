@@ -20,6 +20,7 @@ enum { JOB_PRIORITY = 100 }; /* if neither the job nor its topic has one */
 struct job {
     struct slice topic, id;
     struct slice content_type; /* empty: application/octet-stream */
+    struct slice group;        /* see job/flow.h; empty: no group */
     struct slice meta;         /* see job_meta_next */
     struct slice body;
     struct slice error;   /* last error; empty: no error */

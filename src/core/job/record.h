@@ -17,6 +17,7 @@
 
 #include "base/frequency.h"
 #include "base/hash.h"
+#include "job/flow.h"
 #include "job/job.h"
 
 enum record_kind {
@@ -71,6 +72,7 @@ struct topic_settings {
     int64_t keep_finished_ms;
     uint64_t keep_finished_max, keep_finished_bytes;
     bool keep_body; /* of kept jobs */
+    struct topic_flow flow;
 };
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);

@@ -169,6 +169,14 @@ static void place_command(struct space *space, const struct command *from)
     case COMMAND_TOPICS:
         PLACE_SLICE(space, into, from, topics.after);
         break;
+    case COMMAND_GROUP:
+        PLACE_SLICE(space, into, from, group.topic);
+        PLACE_SLICE(space, into, from, group.group);
+        break;
+    case COMMAND_GROUPS:
+        PLACE_SLICE(space, into, from, groups.topic);
+        PLACE_SLICE(space, into, from, groups.cursor);
+        break;
     case COMMAND_FORECAST:
         PLACE_SLICE(space, into, from, forecast.topic);
         break;

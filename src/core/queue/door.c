@@ -244,7 +244,7 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
 
 static bool push_needs_feature(const struct queue_push *push)
 {
-    return push->has_keep_finished || push->ended;
+    return push->has_keep_finished || push->ended || push->group.len;
 }
 
 /* Returns UNSUPPORTED if the call needs a feature that the store lacks. */
@@ -259,8 +259,13 @@ static __attribute__((noinline)) enum queue_status check_features(const struct q
     queue->ops->info((struct queue *)(uintptr_t)queue, &info);
     bool keeps = push ? push->has_keep_finished : command->kind == COMMAND_TOPIC;
     bool awaits = push ? push->ended != NULL : command->kind == COMMAND_AWAIT;
-    return (keeps && !info.keeps_finished) || (awaits && !info.awaits) ? QUEUE_UNSUPPORTED
-                                                                       : QUEUE_OK;
+    bool groups = push ? push->group.len != 0
+                  : command->kind == COMMAND_ANSWER
+                      ? command->answers[i].hold_ms != 0
+                      : command->kind == COMMAND_GROUP || command->kind == COMMAND_GROUPS;
+    return (keeps && !info.keeps_finished) || (awaits && !info.awaits) || (groups && !info.groups)
+               ? QUEUE_UNSUPPORTED
+               : QUEUE_OK;
 }
 
 /* ---- any call ---- */
@@ -300,6 +305,9 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
                    : status;
     case COMMAND_TOPICS:
         return QUEUE_OK;
+    case COMMAND_GROUP:
+    case COMMAND_GROUPS:
+        return check_features(queue, command, i);
     case COMMAND_FORECAST:
         return check_forecast(&command->forecast, detail);
     }

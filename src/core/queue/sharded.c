@@ -522,6 +522,14 @@ static struct sharded *sharded_of(struct queue *queue)
     return (struct sharded *)(void *)queue;
 }
 
+/* No store has these calls yet. */
+static void spread_nothing(struct sharded *sharded, const struct command *command,
+                           struct queue_reply_to reply_to)
+{
+    (void)command;
+    sharded_refuse(sharded, QUEUE_UNSUPPORTED, reply_to);
+}
+
 /* The functions that spread each kind of call over the parts. */
 static void (*const spreads[])(struct sharded *sharded, const struct command *command,
                                struct queue_reply_to reply_to) = {
@@ -536,6 +544,8 @@ static void (*const spreads[])(struct sharded *sharded, const struct command *co
     [COMMAND_FORECAST] = sharded_forecast,
     [COMMAND_FIND] = spread_items,
     [COMMAND_AWAIT] = spread_get,
+    [COMMAND_GROUP] = spread_nothing,
+    [COMMAND_GROUPS] = spread_nothing,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,

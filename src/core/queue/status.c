@@ -67,6 +67,13 @@ static const struct {
         {"result_too_big",
          "the result is above the server's limit and the job stays leased; keep it elsewhere and "
          "send a reference, or raise --max-result"},
+    [QUEUE_GROUP_FULL] = {"group_full", "the group has as many jobs as group_max_jobs or its own "
+                                        "max_jobs allows and this one was not "
+                                        "stored; try again once some are done, or raise the limit"},
+    [QUEUE_TOO_MANY_GROUPS] = {"too_many_groups", "the topic has 10,000 groups with settings of "
+                                                  "their own; delete the settings of some groups"},
+    [QUEUE_NOT_EMPTY] = {"not_empty", "one_shard can be changed only while the topic has no jobs; "
+                                      "purge the topic, or use another one"},
     [QUEUE_DRAINING] = {"draining", "the server accepts no new jobs, because it is being drained; "
                                     "push to another server, or try again later"},
     [QUEUE_UNSUPPORTED] =
@@ -116,6 +123,7 @@ bool queue_status_is_for_later(enum queue_status status)
     case QUEUE_ELSEWHERE:
     case QUEUE_MOVING:
     case QUEUE_TOPIC_FULL:
+    case QUEUE_GROUP_FULL:
     case QUEUE_DRAINING:
     case QUEUE_TOO_FAST:
     case QUEUE_TOPIC_TOO_FAST:

@@ -524,6 +524,9 @@ int command_run(struct shard *shard, const struct command *command, struct queue
     case COMMAND_AWAIT:
         run_await(shard, command, reply_to);
         return 0;
+    case COMMAND_GROUP: /* rejected by the door until queue_info.groups is set */
+    case COMMAND_GROUPS:
+        break;
     }
     assert(false); /* not a command */
     return 0;

@@ -337,6 +337,10 @@ static void handle_submit(struct queue *queue, const struct command *command,
     case COMMAND_AWAIT:
         run_await(handle, command, now, reply_to);
         return;
+    case COMMAND_GROUP:
+    case COMMAND_GROUPS:
+        status_add(handle, QUEUE_UNSUPPORTED, reply_to);
+        return;
     }
     assert(false); /* not a command */
 }

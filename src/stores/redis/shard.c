@@ -711,6 +711,8 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:
     case COMMAND_FIND:
+    case COMMAND_GROUP:
+    case COMMAND_GROUPS:
         redis_submit_ask(shard, command, reply_to);
         break;
     case COMMAND_AWAIT:

@@ -594,6 +594,8 @@ static void append_command(struct mysql_link *link, struct sql_call *call)
     case COMMAND_CHANGE:
     case COMMAND_TAKE:
     case COMMAND_AWAIT:
+    case COMMAND_GROUP:
+    case COMMAND_GROUPS:
         break;
     }
 }

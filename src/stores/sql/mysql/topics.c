@@ -457,6 +457,8 @@ static bool want_command_topics(struct mysql_link *link, struct sql_call *call)
     case COMMAND_GET:
     case COMMAND_TOPICS:
     case COMMAND_AWAIT:
+    case COMMAND_GROUP:
+    case COMMAND_GROUPS:
         return true;
     }
     return false;

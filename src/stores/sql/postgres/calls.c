@@ -652,6 +652,9 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return send_forecast(call, link);
     case COMMAND_AWAIT: /* answered by SQL_CALL_AWAIT */
         return true;
+    case COMMAND_GROUP: /* rejected by the door until queue_info.groups is set */
+    case COMMAND_GROUPS:
+        break;
     }
     return false;
 }

@@ -1,0 +1,151 @@
+/*
+ * flow: limits and fairness of the deliveries of a topic. The rules that all stores follow: a store in C calls these functions, and the
+ * others repeat them in their language, checked by the same cases. Pure.
+ *
+ * A group is a name that a push gives its job: a tenant, a customer, an endpoint. Jobs without a group form one group with an empty
+ * name. Among the groups of a topic with a ready job of the first priority, the next job comes from the one with the lowest load
+ * (jobs in flight per weight), then the lowest pass (deliveries per weight), then the earliest first job. This is start-time
+ * fair queueing (Goyal, Vin and Cheng, 1996) with the number in flight before the virtual time.
+ *
+ * A rate is enforced by the generic cell rate algorithm (ITU-T I.371): a bucket is one time, its `full_us`, at which it has all tokens
+ * again. In any window of the length of the period, at most count + burst - 1 jobs are delivered.
+ */
+#ifndef TARRY_JOB_FLOW_H
+#define TARRY_JOB_FLOW_H
+
+#include "base/frequency.h"
+#include "job/limits.h"
+
+enum {
+    JOB_GROUP_BYTES_MAX = 64,
+    GROUP_WEIGHT_MAX = 100,
+    FLOW_STEP = 10000,         /* what a delivery adds to the pass of a group of weight 1 */
+    GROUP_SETTINGS_MAX = 10000 /* groups of a topic with settings of their own */
+};
+
+/* Zeroed: no limits. */
+struct flow_limits {
+    uint32_t limit; /* leases at a time; 0: no limit */
+    struct frequency rate;
+    uint32_t burst; /* 0: flow_burst computes it from the rate */
+};
+
+enum flow_order { FLOW_FREE = 0, FLOW_STRICT };
+
+/* Part of the settings of a topic. Zeroed: nothing set. */
+struct topic_flow {
+    struct flow_limits topic; /* limit, rate, burst */
+    struct flow_limits group; /* group_limit, group_rate, group_burst: of each group */
+    uint64_t
+        group_max_jobs; /* new jobs of a group are refused while it has this many; 0: no limit */
+    enum flow_order group_order;
+    bool one_shard;
+};
+
+/* The settings of one group. Zeroed: those of its topic, and weight 1. */
+struct group_settings {
+    uint32_t weight; /* 1 to GROUP_WEIGHT_MAX; 0: 1 */
+    struct flow_limits
+        limits;        /* a field of 0: group_limit, group_rate or group_burst of the topic */
+    uint64_t max_jobs; /* 0: group_max_jobs of the topic */
+    bool paused;
+    int64_t paused_until_ms; /* wall clock; 0: not paused, or until resumed */
+};
+
+/* Why a ready job is not delivered. */
+enum flow_held {
+    FLOW_NOT_HELD = 0,
+    FLOW_HELD_LIMIT,
+    FLOW_HELD_RATE,
+    FLOW_HELD_GROUP_LIMIT,
+    FLOW_HELD_GROUP_RATE,
+    FLOW_HELD_GROUP_PAUSED,
+    FLOW_HELD_GROUP_ORDER,
+    FLOW_HELD_HOLD,
+    FLOW_HELD_REASONS /* number of reasons, with none */
+};
+
+/* Returns "limit", "rate", "group_limit", "group_rate", "group_paused", "group_order" or "hold"; "": not held. */
+const char *flow_held_name(enum flow_held held);
+
+/* Returns whether a name of a group is valid: 1 to 64 printable ASCII characters without blanks. */
+bool flow_group_is_valid(struct slice group);
+
+/* Returns the microseconds between two deliveries at a rate, rounded up; 0: no rate. */
+static inline int64_t flow_interval_us(struct frequency rate)
+{
+    if (!rate.count)
+        return 0;
+    int64_t unit_us = frequency_unit_ms(rate.unit) * 1000;
+    return (unit_us + rate.count - 1) / rate.count;
+}
+
+/* Returns the burst of limits with a rate. If it is not set, it is what the rate delivers in 10 ms, at least 1: a server
+ * wakes up no more often than once in a millisecond, and a burst of 1 would lose what it sleeps through. */
+static inline uint32_t flow_burst(const struct flow_limits *limits)
+{
+    if (limits->burst)
+        return limits->burst;
+    int64_t interval_us = flow_interval_us(limits->rate);
+    return interval_us && interval_us < 10000 ? (uint32_t)(10000 / interval_us) : 1;
+}
+
+/* Returns the first time at which a bucket has a token. */
+static inline int64_t flow_token_us(int64_t full_us, int64_t interval_us, uint32_t burst)
+{
+    return full_us - (int64_t)(burst - 1) * interval_us;
+}
+
+/* Returns the bucket after a delivery. */
+static inline int64_t flow_spend(int64_t full_us, int64_t now_us, int64_t interval_us)
+{
+    return (full_us > now_us ? full_us : now_us) + interval_us;
+}
+
+static inline uint32_t flow_weight(const struct group_settings *settings)
+{
+    return settings->weight ? settings->weight : 1;
+}
+
+/* Returns the load of a group. */
+static inline uint64_t flow_load(uint64_t in_flight, uint32_t weight)
+{
+    return in_flight * FLOW_STEP / weight;
+}
+
+/* Returns what a delivery adds to the pass of a group. */
+static inline uint64_t flow_step(uint32_t weight)
+{
+    return FLOW_STEP / weight;
+}
+
+/* Returns the limits of a group in force: its own, else those of its topic. */
+static inline struct flow_limits flow_group_limits(const struct topic_flow *flow,
+                                                   const struct group_settings *settings)
+{
+    struct flow_limits limits = flow->group;
+    if (settings->limits.limit)
+        limits.limit = settings->limits.limit;
+    if (settings->limits.rate.count) {
+        limits.rate = settings->limits.rate;
+        limits.burst = 0;
+    }
+    if (settings->limits.burst)
+        limits.burst = settings->limits.burst;
+    return limits;
+}
+
+/* Returns the share of one of several shards of a limit, rounded up; 0: no limit. */
+static inline uint64_t flow_share(uint64_t limit, uint32_t shards)
+{
+    return (limit + shards - 1) / shards;
+}
+
+/* Returns the rate of one of several shards, rounded up. */
+static inline struct frequency flow_rate_share(struct frequency rate, uint32_t shards)
+{
+    rate.count = (uint32_t)flow_share(rate.count, shards);
+    return rate;
+}
+
+#endif
