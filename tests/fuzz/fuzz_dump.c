@@ -57,6 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     if (dump_write_page(&lines, text, &scratch, &jobs, cursor))
         check_lines(buffer_slice(&lines), jobs);
     buffer_clear(&lines);
+    jobs = 0;
+    if (dump_write_finished_page(&lines, text, &jobs, cursor))
+        check_lines(buffer_slice(&lines), jobs);
+    buffer_clear(&lines);
     if (dump_write_topic(&lines, text))
         check_lines(buffer_slice(&lines), 1);
     buffer_fini(&lines);

@@ -23,7 +23,7 @@ static bool read_word(struct json_value value, char *into, size_t room)
 
 struct members {
     struct json_value head, end, topic, id, settings, paused, paused_until, cursor, topics, jobs,
-        at, on_conflict;
+        finished, state, outcome, finished_at, at, on_conflict;
 };
 
 static void read_members(struct json_value object, struct members *out)
@@ -38,8 +38,17 @@ static void read_members(struct json_value object, struct members *out)
     out->cursor = json_member(object, "cursor");
     out->topics = json_member(object, "topics");
     out->jobs = json_member(object, "jobs");
+    out->finished = json_member(object, "finished");
+    out->state = json_member(object, "state");
+    out->outcome = json_member(object, "outcome");
+    out->finished_at = json_member(object, "finished_at");
     out->at = json_member(object, "at");
     out->on_conflict = json_member(object, "on_conflict");
+}
+
+static bool is_finished(const struct members *of)
+{
+    return of->state.kind == JSON_STRING && json_string_is(of->state.raw, "finished");
 }
 
 static enum dump_kind kind_of(const struct members *of, struct dump_line *out)
@@ -54,6 +63,8 @@ static enum dump_kind kind_of(const struct members *of, struct dump_line *out)
         read_word(of->topic, out->topic, sizeof out->topic) &&
         read_word(of->cursor, out->cursor, sizeof out->cursor))
         return DUMP_CURSOR;
+    if (of->id.kind == JSON_STRING && of->outcome.kind == JSON_STRING && is_finished(of))
+        return DUMP_FINISHED;
     return DUMP_JOB;
 }
 
@@ -61,7 +72,7 @@ void dump_read(struct slice text, struct dump_line *out)
 {
     struct json_value object;
     struct members members;
-    int64_t jobs, topics;
+    int64_t jobs, topics, finished;
     *out = (struct dump_line){.kind = DUMP_MALFORMED};
     if (!json_check(text, &object, NULL) || object.kind != JSON_OBJECT)
         return;
@@ -73,12 +84,21 @@ void dump_read(struct slice text, struct dump_line *out)
     if (members.topics.kind == JSON_NUMBER && json_number_i64(members.topics.raw, &topics) &&
         topics > 0)
         out->topic_lines = (uint64_t)topics;
+    if (members.finished.kind == JSON_NUMBER && json_number_i64(members.finished.raw, &finished) &&
+        finished > 0)
+        out->finished_lines = (uint64_t)finished;
+    out->is_finished = members.finished.kind == JSON_TRUE || is_finished(&members);
     out->settings = members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
     if (members.paused_until.kind == JSON_NUMBER &&
         !json_number_i64(members.paused_until.raw, &out->paused_until_ms))
         out->paused_until_ms = 0;
     if (members.at.kind == JSON_NUMBER && !json_number_i64(members.at.raw, &out->at_ms))
+        out->at_ms = 0;
+    if (out->kind == DUMP_FINISHED && members.finished_at.kind == JSON_STRING &&
+        !timestamp_parse(
+            slice_make(members.finished_at.raw.at + 1, members.finished_at.raw.len - 2),
+            &out->at_ms))
         out->at_ms = 0;
     out->has_on_conflict = members.on_conflict.kind != JSON_NONE;
 }
@@ -96,7 +116,7 @@ bool dump_next_name(struct slice topics, const char **at, char name[JOB_TOPIC_BY
 /* ---- writing ---- */
 
 void dump_write_head(struct buffer *out, int64_t now_ms, const struct dump_name *topics,
-                     size_t count, uint64_t jobs)
+                     size_t count, const struct dump_contents *contents)
 {
     buffer_append_text(out, "{\"tarry_export\":1,\"at\":");
     json_write_time(out, now_ms);
@@ -106,13 +126,24 @@ void dump_write_head(struct buffer *out, int64_t now_ms, const struct dump_name 
             buffer_append_byte(out, ',');
         json_write_string(out, slice_of(topics[i].text));
     }
-    buffer_append_format(out, "],\"jobs\":%llu}\n", (unsigned long long)jobs);
+    buffer_append_format(out, "],\"jobs\":%llu%s}\n", (unsigned long long)contents->jobs,
+                         contents->has_finished ? ",\"finished\":true" : "");
 }
 
-void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs)
+void dump_write_end(struct buffer *out, size_t topics, const struct dump_contents *contents)
 {
-    buffer_append_format(out, "{\"tarry_export_end\":1,\"topics\":%zu,\"jobs\":%llu}\n", topics,
-                         (unsigned long long)jobs);
+    buffer_append_format(out, "{\"tarry_export_end\":1,\"topics\":%zu,\"jobs\":%llu", topics,
+                         (unsigned long long)contents->jobs);
+    if (contents->has_finished)
+        buffer_append_format(out, ",\"finished\":%llu", (unsigned long long)contents->finished);
+    buffer_append_text(out, "}\n");
+}
+
+void dump_write_finished_begin(struct buffer *out, const char *topic)
+{
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, slice_of(topic));
+    buffer_append_text(out, ",\"cursor\":\"\",\"state\":\"finished\"}\n");
 }
 
 bool dump_write_topic(struct buffer *out, struct slice answer)
@@ -235,10 +266,28 @@ static bool write_line(struct buffer *out, struct json_value job, struct buffer 
     return true;
 }
 
+/* Reads the cursor of a page, and writes it as a line unless it is the last one. */
+static bool write_cursor(struct buffer *out, struct json_value page, struct json_value topic,
+                         const char *members, char cursor[DUMP_CURSOR_BYTES_MAX])
+{
+    struct json_value next = json_member(page, "cursor");
+    if (next.kind == JSON_NULL)
+        return true;
+    if (!read_word(next, cursor, DUMP_CURSOR_BYTES_MAX) || topic.kind != JSON_STRING)
+        return false;
+    buffer_append_text(out, "{\"topic\":");
+    buffer_append_slice(out, topic.raw);
+    buffer_append_text(out, ",\"cursor\":");
+    buffer_append_slice(out, next.raw);
+    buffer_append_text(out, members);
+    buffer_append_text(out, "}\n");
+    return true;
+}
+
 bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
                      uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX])
 {
-    struct json_value page, list, job, next, topic = {0};
+    struct json_value page, list, job, topic = {0};
     struct json_cursor at = {0};
     cursor[0] = '\0';
     if (!json_check(answer, &page, NULL) || (list = json_member(page, "jobs")).kind != JSON_ARRAY)
@@ -249,15 +298,24 @@ bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scr
         topic = json_member(job, "topic");
         ++*jobs;
     }
-    next = json_member(page, "cursor");
-    if (next.kind == JSON_NULL)
-        return true;
-    if (!read_word(next, cursor, DUMP_CURSOR_BYTES_MAX) || topic.kind != JSON_STRING)
+    return write_cursor(out, page, topic, "", cursor);
+}
+
+bool dump_write_finished_page(struct buffer *out, struct slice answer, uint64_t *jobs,
+                              char cursor[DUMP_CURSOR_BYTES_MAX])
+{
+    struct json_value page, list, job, topic = {0};
+    struct json_cursor at = {0};
+    cursor[0] = '\0';
+    if (!json_check(answer, &page, NULL) || (list = json_member(page, "jobs")).kind != JSON_ARRAY)
         return false;
-    buffer_append_text(out, "{\"topic\":");
-    buffer_append_slice(out, topic.raw);
-    buffer_append_text(out, ",\"cursor\":");
-    buffer_append_slice(out, next.raw);
-    buffer_append_text(out, "}\n");
-    return true;
+    while (json_next_item(list, &at, &job)) {
+        if (job.kind != JSON_OBJECT)
+            return false;
+        buffer_append_slice(out, job.raw);
+        buffer_append_byte(out, '\n');
+        topic = json_member(job, "topic");
+        ++*jobs;
+    }
+    return write_cursor(out, page, topic, ",\"state\":\"finished\"", cursor);
 }

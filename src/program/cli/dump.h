@@ -1,15 +1,20 @@
 /*
  * dump: the export format, one JSON object per line. Pure.
  *
- * {"tarry_export":1,"at":TIME,"topics":[NAME,…],"jobs":N}  first: the contents, N is approximate
+ * {"tarry_export":1,"at":TIME,"topics":[NAME,…],"jobs":N}  first: the contents, N is approximate;
+ *                                                          with "finished":true also finished jobs
  * {"topic":NAME,"settings":{…},"paused":BOOL}              a topic, before its jobs
  * {"topic":NAME,"id":ID,"at":MS,…}                         a job, as an item of a batch push
  * {"topic":NAME,"cursor":CURSOR}                           its jobs up to here are complete
- * {"tarry_export_end":1,"topics":COUNT,"jobs":COUNT}       last: the export is complete
+ * {"topic":NAME,"cursor":"","state":"finished"}            all its jobs are; finished ones follow
+ * {"topic":NAME,"id":ID,"state":"finished",…}              a finished job, as in a list
+ * {"topic":NAME,"cursor":CURSOR,"state":"finished"}        finished jobs up to here are complete
+ * {"tarry_export_end":1,"topics":COUNT,"jobs":COUNT}       last: the export is complete; with
+ *                                                          "finished":COUNT for finished jobs
  *
  * A leased job is due at the end of its lease, and the attempt in progress does not count. An
  * import restores bodies byte for byte: they are written as JSON or text if that is exact, else in
- * base64.
+ * base64. Bodies and results of finished jobs are always in base64.
  */
 #ifndef TARRY_CLI_DUMP_H
 #define TARRY_CLI_DUMP_H
@@ -21,7 +26,8 @@ enum dump_kind {
     DUMP_MALFORMED = 1, /* not a JSON object */
     DUMP_HEAD,
     DUMP_TOPIC,
-    DUMP_JOB, /* also any other object: the server reports what is wrong with it */
+    DUMP_JOB,      /* also any other object: the server reports what is wrong with it */
+    DUMP_FINISHED, /* a finished job */
     DUMP_CURSOR,
     DUMP_END
 };
@@ -34,12 +40,14 @@ struct dump_line {
     struct slice topics;                 /* head: see dump_next_name */
     uint64_t jobs;                       /* head: approximate, 0: not given; end: job lines */
     uint64_t topic_lines;                /* end */
+    uint64_t finished_lines;             /* end */
+    bool is_finished;                    /* head: with finished jobs; cursor: of finished jobs */
     char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, cursor */
     struct slice settings;               /* topic: a JSON object */
     bool paused;                         /* topic */
     int64_t paused_until_ms;             /* topic: 0: paused until resumed */
     char cursor[DUMP_CURSOR_BYTES_MAX];
-    int64_t at_ms;        /* job: due; 0: not given */
+    int64_t at_ms;        /* job: due; finished: its end; 0: not given */
     bool has_on_conflict; /* job */
 };
 
@@ -53,9 +61,15 @@ struct dump_name {
 };
 
 /* Append whole lines. */
+struct dump_contents {
+    uint64_t jobs, finished; /* the head has only an approximate number of jobs */
+    bool has_finished;       /* with finished jobs */
+};
 void dump_write_head(struct buffer *out, int64_t now_ms, const struct dump_name *topics,
-                     size_t count, uint64_t jobs);
-void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs);
+                     size_t count, const struct dump_contents *contents);
+void dump_write_end(struct buffer *out, size_t topics, const struct dump_contents *contents);
+/* Appends the line before the finished jobs of a topic. */
+void dump_write_finished_begin(struct buffer *out, const char *topic);
 
 /* Append lines from the server's answers. dump_write_topic takes the answer for a topic.
  * dump_write_page takes a list with bodies in base64 and writes its jobs, and a cursor if more
@@ -63,5 +77,8 @@ void dump_write_end(struct buffer *out, size_t topics, uint64_t jobs);
 bool dump_write_topic(struct buffer *out, struct slice answer);
 bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scratch,
                      uint64_t *jobs, char cursor[DUMP_CURSOR_BYTES_MAX]);
+/* The same for a list of finished jobs, which are written as they are. */
+bool dump_write_finished_page(struct buffer *out, struct slice answer, uint64_t *jobs,
+                              char cursor[DUMP_CURSOR_BYTES_MAX]);
 
 #endif

@@ -38,9 +38,10 @@ VECTOR_DECLARE(export_names, struct dump_name)
 struct export_state {
     struct export_names names; /* topics to export, in order */
     size_t topics;             /* written */
-    uint64_t jobs;             /* written */
-    size_t at;                 /* index of the next topic */
-    bool has_topic_line;       /* the line of that topic is written */
+    struct dump_contents written;
+    size_t at;             /* index of the next topic */
+    bool has_topic_line;   /* the line of that topic is written */
+    bool is_finished_part; /* all its jobs are written; finished ones follow */
     char cursor[DUMP_CURSOR_BYTES_MAX];
     bool is_complete;
 };
@@ -81,6 +82,7 @@ static bool read_head(const struct dump_line *line, struct export_state *state)
     while (line->version == 1 && dump_next_name(line->topics, &at, name))
         if (!export_state_add(state, name))
             return false;
+    state->written.has_finished = line->is_finished;
     return line->version == 1;
 }
 
@@ -102,7 +104,7 @@ enum { OVERLAP_MS = 10 * 1000 };
 struct export_mark {
     off_t at;
     struct export_state state; /* does not own its names */
-    int64_t due_ms;            /* of the job before the mark */
+    int64_t due_ms;            /* of the job before the mark; of a finished one minus its end */
 };
 
 VECTOR_DECLARE(export_marks, struct export_mark)
@@ -134,17 +136,25 @@ static bool read_line(struct export_reading *reading, struct slice text, off_t a
         state->at = find_name(state, line.topic);
         state->topics++;
         state->has_topic_line = true;
+        state->is_finished_part = false;
         state->cursor[0] = '\0';
         reading->marks.count = 0;
         return add_mark(reading, at);
     case DUMP_CURSOR:
+        if (line.is_finished && !state->is_finished_part)
+            reading->marks.count = 0;
+        state->is_finished_part = line.is_finished;
         memcpy(state->cursor, line.cursor, sizeof line.cursor);
         return add_mark(reading, at);
     case DUMP_END:
         return state->is_complete = true;
     case DUMP_JOB:
-        state->jobs++;
+        state->written.jobs++;
         reading->due_ms = line.at_ms;
+        return true;
+    case DUMP_FINISHED:
+        state->written.finished++;
+        reading->due_ms = -line.at_ms;
         return true;
     case DUMP_MALFORMED:
         return false;
@@ -276,12 +286,16 @@ static int not_ours(const struct export *export)
 
 /* ---- selection of topics ---- */
 
-static uint64_t jobs_of(const json_t *topic)
+static uint64_t jobs_of(const json_t *topic, bool with_finished)
 {
     const char *state;
     json_t *counts = json_object_get(topic, "counts"), *count;
     uint64_t sum = 0;
-    json_object_foreach(counts, state, count) sum += (uint64_t)json_integer_value(count);
+    json_object_foreach(counts, state, count)
+    {
+        if (with_finished || strcmp(state, "finished") != 0)
+            sum += (uint64_t)json_integer_value(count);
+    }
     return sum;
 }
 
@@ -319,7 +333,7 @@ static int learn_topics(struct export *export, const struct cli_list *wanted, bo
         const char *name = json_string_value(json_object_get(topic, "topic"));
         if (!name || !is_wanted(name, wanted, found))
             continue;
-        export->jobs_total += jobs_of(topic);
+        export->jobs_total += jobs_of(topic, export->state.written.has_finished);
         if (is_new && exit_code == CLI_OK && !export_state_add(&export->state, name))
             exit_code = cli_error("out of memory");
     }
@@ -375,16 +389,31 @@ static int export_page(struct export *export, const char *name)
     cli_url_add_segment(target, "jobs");
     cli_url_add_query(target, "body", "base64");
     cli_url_add_query_number(target, "limit", PAGE_JOBS);
+    cli_url_add_query(target, "state", state->is_finished_part ? "finished" : NULL);
     cli_url_add_query(target, "cursor", state->cursor[0] ? state->cursor : NULL);
     int exit_code = fetch_answer(export);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (!dump_write_page(&export->lines, buffer_slice(&export->client.answer), &export->scratch,
-                         &state->jobs, state->cursor))
+    struct slice answer = buffer_slice(&export->client.answer);
+    if (!(state->is_finished_part
+              ? dump_write_finished_page(&export->lines, answer, &state->written.finished,
+                                         state->cursor)
+              : dump_write_page(&export->lines, answer, &export->scratch, &state->written.jobs,
+                                state->cursor)))
         return not_ours(export);
     retry_reset(&export->retry);
-    progress_show(state->jobs, export->jobs_total, -1);
+    progress_show(state->written.jobs + state->written.finished, export->jobs_total, -1);
     return export_file_write(&export->file, &export->lines);
+}
+
+/* Exports the pages from the cursor to the last one. */
+static int export_pages(struct export *export, const char *name)
+{
+    int exit_code;
+    do
+        exit_code = interrupt_came() ? cli_error("interrupted") : export_page(export, name);
+    while (exit_code == CLI_OK && export->state.cursor[0]);
+    return exit_code;
 }
 
 /* Exports a topic. A topic that was deleted meanwhile has no jobs. */
@@ -394,12 +423,15 @@ static int export_topic(struct export *export, const char *name)
     int exit_code = CLI_OK;
     if (!state->has_topic_line)
         exit_code = export_topic_line(export, name);
-    while (exit_code == CLI_OK) {
-        exit_code = interrupt_came() ? cli_error("interrupted") : export_page(export, name);
-        if (exit_code == CLI_OK && !state->cursor[0])
-            break;
+    if (exit_code == CLI_OK && !state->is_finished_part) {
+        exit_code = export_pages(export, name);
+        state->is_finished_part = exit_code == CLI_OK && state->written.has_finished;
+        if (state->is_finished_part)
+            dump_write_finished_begin(&export->lines, name);
     }
-    state->has_topic_line = false;
+    if (exit_code == CLI_OK && state->is_finished_part)
+        exit_code = export_pages(export, name);
+    state->has_topic_line = state->is_finished_part = false;
     state->cursor[0] = '\0';
     return exit_code == CLI_NOTHING ? CLI_OK : exit_code;
 }
@@ -434,7 +466,7 @@ static int go_back(struct export *export)
 static int export_all(struct export *export)
 {
     struct export_state *state = &export->state;
-    progress_show(state->jobs, export->jobs_total, -1);
+    progress_show(state->written.jobs + state->written.finished, export->jobs_total, -1);
     int exit_code = export_topics(export);
     while (exit_code == AWAY) {
         exit_code = go_back(export);
@@ -443,7 +475,7 @@ static int export_all(struct export *export)
     }
     if (exit_code != CLI_OK)
         return exit_code;
-    dump_write_end(&export->lines, state->topics, state->jobs);
+    dump_write_end(&export->lines, state->topics, &state->written);
     return export_file_write(&export->file, &export->lines);
 }
 
@@ -456,8 +488,10 @@ static int export_begin(struct export *export, const struct cli_list *wanted)
         exit_code = export_file_create(&export->file);
     if (exit_code != CLI_OK)
         return exit_code;
+    const struct dump_contents contents = {.jobs = export->jobs_total,
+                                           .has_finished = export->state.written.has_finished};
     dump_write_head(&export->lines, clock_wall_ms(), export->state.names.at,
-                    export->state.names.count, export->jobs_total);
+                    export->state.names.count, &contents);
     return export_file_write(&export->file, &export->lines);
 }
 
@@ -471,11 +505,17 @@ static int export_go_on(struct export *export, const struct cli_list *wanted)
 
 static void print_done(const struct export_state *state, bool has_json)
 {
-    unsigned long long jobs = state->jobs;
-    fprintf(stderr, "exported %llu job%s of %zu topic%s\n", jobs, jobs == 1 ? "" : "s",
-            state->topics, state->topics == 1 ? "" : "s");
-    if (has_json)
-        printf("{\"jobs\":%llu,\"topics\":%zu}\n", jobs, state->topics);
+    unsigned long long jobs = state->written.jobs, finished = state->written.finished;
+    fprintf(stderr, "exported %llu job%s", jobs, jobs == 1 ? "" : "s");
+    if (state->written.has_finished)
+        fprintf(stderr, " and %llu finished job%s", finished, finished == 1 ? "" : "s");
+    fprintf(stderr, " of %zu topic%s\n", state->topics, state->topics == 1 ? "" : "s");
+    if (!has_json)
+        return;
+    printf("{\"jobs\":%llu", jobs);
+    if (state->written.has_finished)
+        printf(",\"finished\":%llu", finished);
+    printf(",\"topics\":%zu}\n", state->topics);
 }
 
 /* Begins or resumes the export, closes the file and prints a summary. */
@@ -504,9 +544,11 @@ static int export_command(int argc, char **argv)
     static struct cli_list topics; /* too large for the stack */
     static struct export export;
     const char *path = NULL, *retry = RETRY_TEXT;
-    bool resumes = false, wants_progress = false;
+    bool resumes = false, wants_progress = false, with_finished = false;
     const struct cli_flag flags[] = {
         {"topic", CLI_LIST, &topics, "TOPIC", "Only this topic; repeatable"},
+        {"finished", CLI_SWITCH, &with_finished, NULL,
+         "Also write the finished jobs that topics keep, with outcome, times and result"},
         {"output", CLI_TEXT, &path, "FILE", "Write to this new file (default: standard output)"},
         {"resume", CLI_SWITCH, &resumes, NULL, "Continue an interrupted export to FILE"},
         {"retry-for", CLI_DURATION, &retry, "TIME",
@@ -516,14 +558,15 @@ static int export_command(int argc, char **argv)
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "export [--topic TOPIC]... [--output FILE [--resume]]",
+        .usage = "export [--topic TOPIC]... [--finished] [--output FILE [--resume]]",
         .about = "Writes topics with their settings and jobs, one JSON object per line, for 'tarry "
                  "import'.\n"
                  "Jobs are ordered by due time. Jobs that change meanwhile may be missing or "
                  "appear twice:\n"
                  "stop pushing and pause the topics first. A leased job is written as due at the "
                  "end of its\n"
-                 "lease.",
+                 "lease. Finished jobs are written for archives and reports: 'tarry import' skips "
+                 "them.",
         .flags = flags,
     };
     struct cli_args args;
@@ -540,8 +583,12 @@ static int export_command(int argc, char **argv)
     if (resumes && topics.count)
         return cli_usage("both '--resume' and '--topic' are given, leave '--topic' out: the file "
                          "contains the topics");
+    if (resumes && with_finished)
+        return cli_usage("both '--resume' and '--finished' are given, leave '--finished' out: the "
+                         "file contains the choice");
     if (!retry_parse(retry, &export.retry))
         return CLI_USAGE;
+    export.state.written.has_finished = with_finished;
     export.file.path = path;
     progress_begin("exported", wants_progress);
     if (!client_open(&export.client, args.url))

@@ -53,6 +53,7 @@ struct import_batch {
 
 struct import_counts {
     uint64_t stored[IMPORT_OUTCOMES], refused;
+    uint64_t finished; /* among the refused ones: finished jobs */
 };
 
 struct import_batches {
@@ -110,6 +111,13 @@ static void import_batches_close(struct import_batches *batches)
 
 /* ---- results ---- */
 
+static void import_keep_reject(struct import_batches *batches, struct slice text)
+{
+    if (batches->rejects && (fwrite(text.at, 1, text.len, batches->rejects) != text.len ||
+                             fputc('\n', batches->rejects) == EOF))
+        batches->rejects_lost++;
+}
+
 /* Handles a rejected line: prints it on standard error and writes it to the file of rejects. */
 static void import_refuse(struct import_batches *batches, struct slice text, uint64_t line,
                           const char *code, const char *detail)
@@ -118,9 +126,7 @@ static void import_refuse(struct import_batches *batches, struct slice text, uin
     progress_clear();
     fprintf(stderr, "line %llu refused: %s%s%s\n", (unsigned long long)line, code,
             detail ? ", " : "", detail ? detail : "");
-    if (batches->rejects && (fwrite(text.at, 1, text.len, batches->rejects) != text.len ||
-                             fputc('\n', batches->rejects) == EOF))
-        batches->rejects_lost++;
+    import_keep_reject(batches, text);
 }
 
 /* Returns the line as it was in the input. */
@@ -404,7 +410,7 @@ static uint64_t import_batches_done(const struct import_batches *batches, uint64
 struct import_whole {
     bool has_head, has_end;
     bool has_lines; /* at least one line was read */
-    uint64_t topics, jobs;
+    uint64_t topics, jobs, finished;
     char fault[192]; /* the first sign of missing lines; empty if there is no sign */
 };
 
@@ -487,6 +493,9 @@ static void whole_check_end(struct import_whole *whole, const struct dump_line *
                     "its end line has %llu jobs of %llu topics, but the file has %llu of %llu",
                     (unsigned long long)end->jobs, (unsigned long long)end->topic_lines,
                     (unsigned long long)whole->jobs, (unsigned long long)whole->topics);
+    else if (whole->finished != end->finished_lines)
+        whole_lacks(whole, "its end line has %llu finished jobs, but the file has %llu",
+                    (unsigned long long)end->finished_lines, (unsigned long long)whole->finished);
 }
 
 /* Checks a line. Every line is added, including skipped ones. */
@@ -499,7 +508,7 @@ static void whole_add(struct import_whole *whole, const struct dump_line *line, 
                         (unsigned long long)number);
         whole->has_head = true;
         whole->has_end = false;
-        whole->topics = whole->jobs = 0;
+        whole->topics = whole->jobs = whole->finished = 0;
         return;
     }
     if (whole->has_end)
@@ -507,6 +516,7 @@ static void whole_add(struct import_whole *whole, const struct dump_line *line, 
                     (unsigned long long)number);
     whole->topics += line->kind == DUMP_TOPIC;
     whole->jobs += line->kind == DUMP_JOB;
+    whole->finished += line->kind == DUMP_FINISHED;
     if (line->kind == DUMP_END) {
         whole_check_end(whole, line);
         whole->has_end = true;
@@ -538,6 +548,19 @@ static void import_job(struct import *import, struct slice text, const struct du
                       "the line is longer than the server's limit of a batch");
     else
         import_batches_add(&import->batches, text, import->lines, line->has_on_conflict);
+}
+
+/* Rejects a finished job: a push can only create a job that will run. One message for all of them is enough. */
+static void import_finished(struct import *import, struct slice text)
+{
+    struct import_batches *batches = &import->batches;
+    if (batches->counts.finished++ == 0) {
+        import_refuse(batches, text, import->lines, "finished_job",
+                      "an import cannot store finished jobs; all of them are skipped");
+        return;
+    }
+    batches->counts.refused++;
+    import_keep_reject(batches, text);
 }
 
 static struct slice trimmed(const char *at, size_t len)
@@ -572,6 +595,8 @@ static void import_line(struct import *import, struct slice text)
                       "the line is not a JSON object");
     else if (line.kind == DUMP_TOPIC)
         import_topic(import, text, &line);
+    else if (line.kind == DUMP_FINISHED)
+        import_finished(import, text);
     else if (line.kind == DUMP_JOB)
         import_job(import, text, &line);
 }
@@ -703,9 +728,11 @@ static void print_counts(const struct import_counts *counts, bool has_json)
                        replaced = counts->stored[IMPORT_REPLACED],
                        existed = counts->stored[IMPORT_EXISTED], refused = counts->refused,
                        sum = created + replaced + existed;
-    fprintf(stderr,
-            "imported %llu job%s: %llu created, %llu replaced, %llu existed; %llu refused\n", sum,
-            sum == 1 ? "" : "s", created, replaced, existed, refused);
+    fprintf(stderr, "imported %llu job%s: %llu created, %llu replaced, %llu existed; %llu refused",
+            sum, sum == 1 ? "" : "s", created, replaced, existed, refused);
+    if (counts->finished)
+        fprintf(stderr, ", of which %llu finished", (unsigned long long)counts->finished);
+    fputc('\n', stderr);
     if (has_json)
         printf("{\"created\":%llu,\"replaced\":%llu,\"existed\":%llu,\"refused\":%llu}\n", created,
                replaced, existed, refused);

@@ -2,6 +2,7 @@
 
 import pytest
 from delivery import answers_become_results
+from migration import finished_jobs_are_exported
 from postgres import PostgresServer
 from server import eventually
 from sql_serving import tarry, transaction
@@ -86,3 +87,9 @@ def test_fsck_counts_kept_jobs(pair, postgres):
 
 def test_the_answer_of_a_callback_becomes_the_result(postgres, start_delivering, endpoint):
     answers_become_results(start_delivering("--store", postgres.url).client(), endpoint)
+
+
+def test_finished_jobs_are_exported_with_outcome_result_and_times(start_server):
+    with PostgresServer() as postgres:
+        assert tarry("sql", "migrate", postgres.url).returncode == 0
+        finished_jobs_are_exported(start_server("--store", postgres.url))

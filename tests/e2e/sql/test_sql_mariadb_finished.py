@@ -2,6 +2,7 @@
 
 import pytest
 from delivery import answers_become_results
+from migration import finished_jobs_are_exported
 from mariadb import MariadbServer
 from server import eventually
 from sql_serving import tarry, transaction
@@ -81,3 +82,9 @@ def test_fsck_counts_kept_jobs(pair, mariadb):
 
 def test_the_answer_of_a_callback_becomes_the_result(mariadb, start_delivering, endpoint):
     answers_become_results(start_delivering("--store", mariadb.url).client(), endpoint)
+
+
+def test_finished_jobs_are_exported_with_outcome_result_and_times(start_server):
+    with MariadbServer() as mariadb:
+        assert tarry("sql", "migrate", mariadb.url).returncode == 0
+        finished_jobs_are_exported(start_server("--store", mariadb.url))

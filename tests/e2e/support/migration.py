@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from server import BINARY
+from server import BINARY, eventually
 
 
 OK, REFUSED, USAGE, UNREACHABLE, NOTHING = range(5)
@@ -284,3 +284,46 @@ def states(server):
         for state, count in topic["counts"].items():
             out[state] += count
     return out
+
+
+# ---- finished jobs ----
+
+RESULT = bytes(range(256))
+
+
+def finish(client, topic, ident, result=b"", content_type="text/plain", **push):
+    client.push(topic, ident, **push)
+    (job,) = client.take(topic, consumer="worker", wait="5s")
+    assert client.call("POST", f"/v1/ack?lease={job['lease']}", result, {"Content-Type": content_type}).status == 200
+
+
+def settle_finished(client):
+    client.put_topic("sums", keep_finished="1h", keep_body=True)
+    finish(client, "sums", "bytes", RESULT, "image/x", meta={"order": "7"}, body=b"\xff")
+    finish(client, "sums", "none")
+    client.push("sums", "cancelled", delay="1h")
+    client.cancel("sums", "cancelled")
+    client.push("sums", "live", delay="1h")
+    client.push("other", "plain", delay="1h")
+    eventually(lambda: client.topic("sums")["counts"]["finished"] == 3)
+
+
+def finished_in(dump):
+    return {line["id"]: line for line in lines_of(dump) if line.get("outcome")}
+
+
+def finished_jobs_are_exported(source):
+    client = source.client()
+    settle_finished(client)
+    dump = export(source, "--finished")
+    lines = lines_of(dump)
+    jobs = finished_in(dump)
+    assert set(jobs) == {"bytes", "none", "cancelled"} and all(job["state"] == "finished" for job in jobs.values())
+    job, shown = jobs["bytes"], client.get("sums", "bytes")
+    assert base64.b64decode(job["result_base64"]) == RESULT and job["result_type"] == "image/x"
+    assert base64.b64decode(job["body_base64"]) == b"\xff"
+    for member in ("outcome", "finished_at", "attempt", "meta", "consumer"):
+        assert job.get(member) == shown.get(member), member
+    assert "result_base64" not in jobs["none"] and jobs["cancelled"]["outcome"] == "cancelled"
+    assert lines[0]["finished"] is True and lines[-1] == {"tarry_export_end": 1, "topics": 2, "jobs": 2, "finished": 3}
+    assert [line["id"] for line in lines if "at" in line and "id" in line and "outcome" not in line] == ["plain", "live"]

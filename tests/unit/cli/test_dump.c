@@ -230,7 +230,13 @@ CLAIM(lines_are_recognised_by_their_members)
          DUMP_JOB},
         {"a job with an id that has a cursor", "{\"topic\":\"a\",\"id\":\"b\",\"cursor\":\"c\"}",
          DUMP_JOB},
+        {"a finished job",
+         "{\"topic\":\"a\",\"id\":\"b\",\"state\":\"finished\",\"outcome\":\"acked\"}",
+         DUMP_FINISHED},
+        {"a dead job", "{\"topic\":\"a\",\"id\":\"b\",\"state\":\"dead\",\"at\":1}", DUMP_JOB},
         {"a cursor", "{\"topic\":\"a\",\"cursor\":\"c\"}", DUMP_CURSOR},
+        {"where finished jobs begin", "{\"topic\":\"a\",\"cursor\":\"\",\"state\":\"finished\"}",
+         DUMP_CURSOR},
         {"the end", "{\"tarry_export_end\":1}", DUMP_END},
         {"not even an object", "[1]", DUMP_MALFORMED},
         {"nothing", "", DUMP_MALFORMED},
@@ -253,9 +259,11 @@ CLAIM(a_head_names_its_topics_and_how_much_is_to_come)
     const char *at = NULL;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     buffer_init(&out, 4096);
-    dump_write_head(&out, 1700000000000, names, COUNT_OF(names), 42);
+    const struct dump_contents contents = {.jobs = 42, .has_finished = true};
+    dump_write_head(&out, 1700000000000, names, COUNT_OF(names), &contents);
     dump_read(slice_make(out.at, out.len - 1), &line);
     assert_true(line.kind == DUMP_HEAD && line.version == 1 && line.jobs == 42);
+    assert_true(line.is_finished);
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         assert_true(dump_next_name(line.topics, &at, name));
         assert_string_equal(name, names[i].text);
